@@ -6,7 +6,7 @@ from kaisched.framework.session.capacity import Capacity
 from kaisched.framework.session.ledger import Ledger
 
 LEDGER = tuple(Ledger.__annotations__)
-CAPACITY = tuple(name for name in Capacity.__annotations__ if name != "touched")
+CAPACITY = tuple(name for name in Capacity.__annotations__ if name not in {"touched", "cards"})
 
 
 def amounts_of(session) -> dict[str, np.ndarray]:

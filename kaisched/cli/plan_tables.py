@@ -10,11 +10,14 @@ from kaisched.framework.report.turns import Turns
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from kaisched.core.devices import PromisedCards
+    from kaisched.framework.intents import Bind, Nominate
     from kaisched.framework.report.records import CycleResult, QueueShare
 
 _BINDS: Final = (Column("POD"), Column("NODE"))
+_ON_CARDS: Final = (*_BINDS, Column("CARDS"))
 _EVICTIONS: Final = (
     Column("POD"),
     Column("NODE", may_go=True),
@@ -82,24 +85,39 @@ def print_order(result: CycleResult) -> None:
         if turn is None:
             continue
         ahead = turn.ahead
-        other = ("", "") if ahead is None else (names[ahead.job], ahead.because.text())
+        other = ("", "") if ahead is None else (names[ahead.job], turns.because(job, ahead))
         queue = queues[turn.levels[0].queue]
         lines.append((names[job], queue, f"{turn.position} of {turn.of}", *other))
     print_table("Order", _ORDER, lines)
 
 
 def _print_moves(prefix: str, result: CycleResult) -> None:
-    print_table(f"{prefix}Binds", _BINDS, [(it.pod, it.node) for it in result.binds])
+    bound = {task: ", ".join(map(str, slots)) for task, slots in result.bind_cards.items()}
+    _print_placed(f"{prefix}Binds", result.binds, bound)
     print_table(
         f"{prefix}Evictions",
         _EVICTIONS,
         [(it.pod, it.node, it.action, it.beneficiary, it.reason) for it in result.evictions],
     )
-    print_table(
-        f"{prefix}Nominations (room is being released)",
-        _BINDS,
-        [(it.pod, it.node) for it in result.nominations],
-    )
+    promised = {task: _promised(cards) for task, cards in result.nominate_cards.items()}
+    _print_placed(f"{prefix}Nominations (room is being released)", result.nominations, promised)
+
+
+def _print_placed(title: str, intents: Sequence[Bind | Nominate], cards: Mapping[int, str]) -> None:
+    """Print where pods go, with a column for the cards of shares if there are any."""
+    if not cards:
+        print_table(title, _BINDS, [(it.pod, it.node) for it in intents])
+        return
+    rows = [(it.pod, it.node, cards.get(it.task, "")) for it in intents]
+    print_table(title, _ON_CARDS, rows)
+
+
+def _promised(cards: PromisedCards) -> str:
+    """Return the cards of a promise: those that are open, and how many that will be whole."""
+    words = [str(slot) for slot in cards.opened]
+    if whole := len(cards.later):
+        words.append("a whole one" if whole == 1 else f"{whole} whole ones")
+    return ", ".join(words)
 
 
 def _resources(shares: Sequence[QueueShare]) -> list[str]:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import typer
 
 from kaisched.cli import source
 
+_WHEN = typer.Option(
+    "--when", help="Say when the job may start too: the cycle is run ahead in virtual time."
+)
 _NAME = typer.Argument(
-    help="Name of a pod group or a pod, or NAMESPACE/NAME.", metavar="JOB|POD", show_default=False
+    help="Name of a pod group, a pod or its workload, or NAMESPACE/NAME.",
+    metavar="JOB|POD",
+    show_default=False,
 )
 
 
@@ -24,6 +30,7 @@ def command(
     context: source.Context = None,
     shard: source.ShardFile = None,
     shard_name: source.ShardName = "",
+    when: Annotated[bool, _WHEN] = False,
     watch: source.Watch = False,
     output: Annotated[
         Literal["text", "json", "yaml", "csv"], typer.Option("-o", "--output", help="How to print.")
@@ -37,6 +44,11 @@ def command(
     cluster of the kubeconfig.
 
     The next step was tried on the copy before it is printed; where none helps, that is said.
+
+    With --when, the cycle goes on from there in virtual time, ten times with other run times and
+    new jobs by chance: the job starts between the times printed, if what is assumed comes true. The
+    assumptions are printed too. It takes seconds, and a minute at most. A running scheduler is not
+    asked then, unless by --daemon.
     """
     from kaisched.cli import why_text  # noqa: PLC0415 - not for the help
     from kaisched.cli.output import Printer, show  # noqa: PLC0415 - not for the help
@@ -44,13 +56,29 @@ def command(
     place = source.Place(
         files or (), snapshot, daemon, kubeconfig, context, shard, shard_name, server
     )
-    printer = Printer(why_text.print_text, why_text.rows)
-    if (live := source.server_of(place)) is not None:
+    live = None if when and not server else source.server_of(place)
+    if live is not None:
+        source.check_when(is_asked=when)
+        printer = Printer(why_text.print_text, why_text.rows)
         show(live, lambda: live.why(name), printer, output, is_watched=watch)
         return
     source.check_watch(is_watched=watch)
-    cycle = source.cycle_of(place)
+    _run(source.cycle_of(place), name, output, is_foreseen=when)
+
+
+def _run(cycle: source.Cycle, name: str, output: str, *, is_foreseen: bool) -> None:
+    """Print what a cycle in this process says."""
+    from kaisched.cli import why_text  # noqa: PLC0415 - not for the help
+    from kaisched.cli.output import Printer  # noqa: PLC0415 - not for the help
+
     cycle.warn()
     found = why_text.find(cycle.result, name)
-    printer.print(why_text.document(cycle.result, found), output)
+    foreseen = None
+    if is_foreseen:
+        from kaisched.cli.when_text import forecast_of  # noqa: PLC0415 - only when asked
+
+        foreseen = forecast_of(cycle, found.job)
+    print_text = partial(why_text.print_text, more=why_text.when_lines_of(foreseen))
+    document = why_text.document(cycle.result, found, foreseen)
+    Printer(print_text, why_text.rows).print(document, output)
     cycle.end()

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from kaisched.cli.when_text import when_document, when_lines
 from kaisched.core.refusals import code_named, text_of
 from kaisched.core.states import TaskState
 from kaisched.framework.advice.advice import DOES_NOT
 from kaisched.framework.advice.adviser import Adviser
 from kaisched.framework.report.turns import Because, Turns
 from kaisched.units import format_amount
-from kaisched.view.jobs import WHY, job_meant
+from kaisched.view.jobs import WHY, job_meant, workloads_of
 from kaisched.view.past import eviction_of
 from kaisched.view.plan_document import pending_job, queue_document, share_of
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kaisched.framework.report.records import CycleResult, DecisionRecord, QueueShare
+    from kaisched.sim.forecast.forecast import Forecast
 
 _MOST_PODS: Final = 5
 _STATES: Final = {
@@ -43,10 +45,10 @@ class Found(NamedTuple):
 
 
 def find(result: CycleResult, name: str) -> Found:
-    """Return the job that a name means: of a pod group, or of one of its pods.
+    """Return the job that a name means: of a pod group, of one of its pods, or of its workload.
 
     Raises:
-        ConfigError: there is none, or several in different namespaces.
+        ConfigError: there is none, or there are several.
 
     """
     session = result.records.session
@@ -56,11 +58,12 @@ def find(result: CycleResult, name: str) -> Found:
         name,
         {it: row for row, it in enumerate(jobs.name)},
         {pod: row for pod, row in of_task if row >= 0},
+        [(it, row) for row, meta in enumerate(jobs.metadata) for it in workloads_of(meta)],
     )
     return Found(job, jobs.name[job])
 
 
-def document(result: CycleResult, found: Found) -> dict[str, Any]:
+def document(result: CycleResult, found: Found, foreseen: Forecast | None = None) -> dict[str, Any]:
     """Return everything about a job."""
     session, record = result.records.session, _record(result, found)
     turn = Turns(result).document(found.job)
@@ -81,12 +84,18 @@ def document(result: CycleResult, found: Found) -> dict[str, Any]:
         ],
         "queues": [queue_document(share) for share in _path(result, found)],
         "evictions": _evictions(result, found),
+        "when": when_document(foreseen) if foreseen is not None else None,
     }
 
 
-def print_text(document: Mapping[str, Any]) -> None:
-    """Print everything about a job, the answer first."""
-    print("\n".join(_lines(document)))  # noqa: T201
+def when_lines_of(foreseen: Forecast | None) -> list[str]:
+    """Return the lines of a forecast; none without one."""
+    return [] if foreseen is None else list(when_lines(foreseen))
+
+
+def print_text(document: Mapping[str, Any], more: Sequence[str] = ()) -> None:
+    """Print everything about a job, the answer first, and then more lines."""
+    print("\n".join([*_lines(document), *more]))  # noqa: T201
 
 
 def _record(result: CycleResult, found: Found) -> DecisionRecord | None:
@@ -182,7 +191,10 @@ def _turn_lines(pending: Mapping[str, Any]) -> Iterator[str]:
         return
     because = Because(ahead["plugin"] or "", ahead["key"], ahead["own"], ahead["other"])
     whose = ahead["podGroup"] or f"a job of queue {ahead['queue']}"
-    yield f"  directly ahead: {whose}, because {because.text()}"
+    behind = pending["podGroup"]
+    if ahead["queue"] != pending["queue"]:  # the first of its queue: the queues are compared
+        behind = next(f"queue {it['queue']}" for it in turn["levels"] if it["ahead"] == ahead)
+    yield f"  directly ahead: {whose}, because {because.text(behind)}"
 
 
 def _pod_lines(pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from kaisched.cluster.nodes import NodeRows
 from kaisched.cluster.queues import QueueRows
 from kaisched.cluster.rows import GONE, JobRows, PodSetRows, TaskRows
 from kaisched.cluster.shapes import ShapeRows
-from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
+from kaisched.core.axis import Amounts, BoolVec, IntVec, ResourceAxis, RowVec
 from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
 from kaisched.core.tables import EVICTED
 
@@ -215,6 +215,12 @@ class Accounts:
         elif state == PENDING:
             self.podsets.pending.own()[podset] += sign
 
+    def shortage(self, task: int, node: int) -> int:
+        """Return the first resource of which a node has too little idle for a task, or -1."""
+        request = self.shapes.request.data[:, self.tasks.shape_of_task.cells[task]]
+        is_short = (request > 0) & (request > self.nodes.idle.data[:, node])
+        return int(is_short.argmax()) if is_short.any() else -1
+
     # -- a whole job --------------------------------------------------------------------------
 
     def lift(self, job: int, sign: int) -> None:
@@ -244,6 +250,13 @@ class Accounts:
             self.lift(job, 1)
 
     # -- from scratch -------------------------------------------------------------------------
+
+    def recount(self, axis: ResourceAxis) -> None:
+        """Count all again, by another axis or after requests of shapes have changed."""
+        self.nodes.set_axis(axis)
+        self.queues.set_axis(axis)
+        self.recount_nodes()
+        self.recount_queues()
 
     def recount_nodes(self) -> None:
         """Fill emptied nodes with the tasks that hold them."""

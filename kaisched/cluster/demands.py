@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from kaisched.cluster.ours import Ours
 from kaisched.core.constraints import Constraints, NodeTerm, PodTerm, Requirement, Toleration
 from kaisched.core.devices import DeviceDemand
+from kaisched.errors import ObjectError
+from kaisched.objects import labels
+from kaisched.objects.gpu_shares import share_of
 from kaisched.objects.pod import (
     Affinity,
     LabelSelector,
@@ -73,7 +77,7 @@ def _excess(affinity: Affinity) -> str:
     return ""
 
 
-def constraints_of(pod: Pod) -> Constraints:
+def constraints_of(pod: Pod, ours: Ours) -> Constraints:
     """Return what decides where the pod may go; the number of its label set is the store's.
 
     Demands that are too many to be judged are left out: such a pod is not scheduled.
@@ -92,14 +96,23 @@ def constraints_of(pod: Pod) -> Constraints:
         host_ports=_host_ports(spec),
         pod_affinity=_pod_terms(affinity.pod_affinity if affinity else None, namespace),
         pod_anti_affinity=_pod_terms(affinity.pod_anti_affinity if affinity else None, namespace),
-        devices=_devices(pod),
+        devices=_devices(pod, ours),
     )
 
 
-def _devices(pod: Pod) -> DeviceDemand | None:
+def _devices(pod: Pod, ours: Ours) -> DeviceDemand | None:
     """Return what a pod asks of GPUs by annotation; None for nearly every pod."""
-    slices = legacy_mig_slices(pod)
-    return DeviceDemand(legacy_slices=slices) if slices else None
+    if slices := legacy_mig_slices(pod):
+        return DeviceDemand(legacy_slices=slices)
+    if not ours.offers_shares:
+        return None
+    if labels.is_reservation(pod.metadata):
+        return DeviceDemand(is_reservation=True)
+    try:
+        share = share_of(pod, ours.gpu_resources)
+    except ObjectError:
+        return None  # its job is refused
+    return share and DeviceDemand(share.fraction, share.memory_mib, share.cards)
 
 
 def claims_of(pod: Pod) -> tuple[tuple[str, bool], ...]:

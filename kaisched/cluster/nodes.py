@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from kaisched.cluster.columns import Block, Column
-from kaisched.core.axis import Amounts, BoolVec, IntVec, ResourceAxis, RowVec
+from kaisched.core.axis import GPU_UNIT, Amounts, BoolVec, IntVec, ResourceAxis, RowVec
 from kaisched.core.constraints import NodeStatics, Taint
+from kaisched.core.devices import CardTable
 from kaisched.core.tables import NodeTable
 
 
@@ -25,6 +26,10 @@ class NodeRow:
     is_unschedulable: bool = False
     has_pressure: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
+    card_mib: int = 0
+    """Memory of each GPU in MiB; 0 where it is unknown."""
+    can_share: bool = True
+    """Whether pods may share its GPUs."""
 
 
 class NodeRows:
@@ -49,6 +54,7 @@ class NodeRows:
         self._annotations: tuple[Mapping[str, str], ...] | None = None
         self._table: NodeTable | None = None
         self._total: Amounts | None = None
+        self._card_sizes: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         return len(self.name)
@@ -57,6 +63,7 @@ class NodeRows:
         """Add or replace a node."""
         old = self._node.get(node.name)
         self._node[node.name] = node
+        self._card_sizes = None
         if old is None or node.name not in self.row_of_name:
             self.is_laid_out = False
             return
@@ -74,6 +81,7 @@ class NodeRows:
         """Drop a node; unknown names are fine."""
         if self._node.pop(name, None) is not None:
             self.is_laid_out = False
+            self._card_sizes = None
 
     def is_known(self, name: str) -> bool:
         """Tell whether there is such a node, laid out already or not."""
@@ -154,6 +162,21 @@ class NodeRows:
             self._total = usable
         return self._total
 
+    def card_sizes(self) -> tuple[int, int]:
+        """Return the MiB of the smallest and of the largest card; 0 for none of known size."""
+        if self._card_sizes is None:
+            nodes = (node for node in self._node.values() if node.can_share)
+            sizes = {node.card_mib for node in nodes if node.card_mib}
+            self._card_sizes = (min(sizes), max(sizes)) if sizes else (0, 0)
+        return self._card_sizes
+
+    def cards(self) -> tuple[IntVec, IntVec]:
+        """``(N,)`` GPUs that pods may share, and the MiB of each; 1 where that is unknown."""
+        nodes = [self._node[name] for name in self.name]
+        cards = [it.allocatable.get("gpu", 0) // GPU_UNIT if it.can_share else 0 for it in nodes]
+        sizes = [it.card_mib or 1 for it in nodes]
+        return np.array(cards, np.int64), np.array(sizes, np.int64)
+
     def statics(self) -> NodeStatics:
         """Return labels, taints and conditions; the same object while none changed."""
         if self._statics is None:
@@ -168,7 +191,7 @@ class NodeRows:
             )
         return self._statics
 
-    def table(self) -> NodeTable:
+    def table(self, cards: CardTable | None = None) -> NodeTable:
         """Freeze; the same object while nothing changed."""
         if self._table is None or self.is_changed:
             size = len(self.name)
@@ -184,6 +207,8 @@ class NodeRows:
                 annotations=self._annotations,
             )
             self.is_changed = False
+        if self._table.cards is not cards:
+            self._table = replace(self._table, cards=cards)
         return self._table
 
     def _vector(self, node: NodeRow) -> IntVec:

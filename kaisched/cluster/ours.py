@@ -24,6 +24,8 @@ class Ours:
     """Node pool label of nodes, queues, pod groups and pods; empty for objects without it."""
     gpu_resources: tuple[str, ...]
     """Resource names that count as whole GPUs."""
+    offers_shares: bool = False
+    """Whether pods may share GPUs: whether what is decided about them can be carried out."""
 
     def has(self, meta: ObjectMeta) -> bool:
         """Tell whether an object is in the node pool."""

@@ -47,6 +47,10 @@ class PodTasks:
         rows, facts = self._rows, self._facts
         task = rows.row_of_task(pod.key)
         rows.put_on(task, facts.state_of(pod), facts.node_of(pod), pod.started_s)
+        if pod.node and (demand := pod.constraints.devices) is not None and demand.has_cards:
+            # A pod that names no card has some of its own: nobody knows which it shares.
+            own = tuple(f"{pod.uid}-{number}" for number in range(demand.cards))
+            rows.cards.name(task, (*pod.cards, *own)[: max(demand.cards, 1)])
         if not facts.is_assumed(pod.key):
             node = pod.nominated if pod.state == TaskState.PENDING else ""
             if facts.promise(pod.key, node) or node:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from kaisched.cluster.accounts import Accounts
+from kaisched.cluster.cards import CardRows
 from kaisched.cluster.compaction import Remap, compact, is_due
 from kaisched.cluster.holds import as_held
 from kaisched.cluster.new_tasks import add_only_task, add_tasks
@@ -64,6 +65,7 @@ class RowStore:
         self.compactions = 0
         self.layouts = 0
         """How often nodes have got other rows."""
+        self.cards = CardRows()
         self.remap: Remap | None = None
         self._own_refusal: dict[int, Refusal] = {}
         self._away: dict[int, str] = {}
@@ -145,10 +147,7 @@ class RowStore:
         self.settle()
         old, self.axis = self.axis, self.axis.wider(missing)
         self.shapes.spread(self.axis, spread_rows(old, self.axis))
-        self.nodes.set_axis(self.axis)
-        self.queues.set_axis(self.axis)
-        self.accounts.recount_nodes()
-        self.accounts.recount_queues()
+        self.accounts.recount(self.axis)
         self.generation += 1
         self.revision += 1
 
@@ -285,12 +284,6 @@ class RowStore:
             self.revision += 1
             self.tasks.nominated_node.own()[task] = node
 
-    def shortage(self, task: int, node: int) -> str:
-        """Return the first resource of which a node has too little idle for a task, or ""."""
-        request = self.shapes.request.data[:, self.tasks.shape_of_task.cells[task]]
-        is_short = (request > 0) & (request > self.nodes.idle.data[:, node])
-        return self.axis.names[int(is_short.argmax())] if is_short.any() else ""
-
     def remove_job(self, job: int) -> None:
         """End a job: all its tasks are gone, and its name is free."""
         self.revision += 1
@@ -328,6 +321,9 @@ class RowStore:
             self._lay_out_nodes()
         if not self.queues.is_laid_out:
             self._lay_out_queues()
+        if self.shapes.with_cards and self.shapes.resize_cards(*self.nodes.card_sizes()):
+            self.accounts.recount(self.axis)
+            self.generation += 1
 
     def _lay_out_nodes(self) -> None:
         before, tasks, size = self.nodes.name, self.tasks, self.tasks.size
@@ -344,6 +340,7 @@ class RowStore:
             if row >= 0:
                 node_of_task[task] = row
                 del self._away[task]
+        self.cards.move_nodes(moved)
         self.accounts.recount_nodes()
         self.layouts += 1
         self.generation += 1
@@ -367,6 +364,7 @@ class RowStore:
         remap = self.remap = compact(self.accounts, self.labels)
         self._own_refusal = {int(remap.job[job]): it for job, it in self._own_refusal.items()}
         self._away = {int(remap.task[task]): name for task, name in self._away.items()}
+        self.cards.keep(remap.task)
         self._snapshot = None  # it speaks of other rows
         self.compactions += 1
         self.generation += 1
@@ -382,7 +380,7 @@ class RowStore:
         jobs, pending = as_held(self.jobs.table(), podsets, queues, queues.pending.frozen(count))
         self._snapshot = Snapshot(
             axis=self.axis,
-            nodes=self.nodes.table(),
+            nodes=self.nodes.table(self.cards.table(self.accounts)),
             queues=queues.table,
             jobs=jobs,
             podsets=podsets,

@@ -10,6 +10,7 @@ import numpy as np
 from kaisched.cluster.columns import Block, ListColumn
 from kaisched.core.axis import GPU, GPU_UNIT, PODS, IntVec, ResourceAxis, RowVec
 from kaisched.core.constraints import Constraints
+from kaisched.core.devices import DeviceDemand
 from kaisched.core.tables import LabelSets, ShapeTable
 
 
@@ -30,6 +31,10 @@ class ShapeRows:
         self.charge_of_shape = self.request_of_shape
         self.credit_of_shape = self.refund_of_shape
         self.constraints: ListColumn[Constraints] = ListColumn()
+        self.with_cards: list[int] = []
+        """Shapes whose tasks are on open cards: no shape as long as no pod shares."""
+        self.card_mib = (0, 0)
+        """MiB of the smallest and of the largest card; 0 for none whose size is known."""
         self.are_pinned = False
         """Somebody outside the store keeps numbers of shapes, so none may change."""
         self._table: ShapeTable | None = None
@@ -46,6 +51,7 @@ class ShapeRows:
         shape = len(self.request_of_shape)
         vector = self._axis.vector(dict(request))
         vector[PODS] = 1
+        self._count_share(vector, shape, constraints)
         self.request.grow(shape + 1)
         self.request.data[:, shape] = vector
         amounts = tuple(vector.tolist())
@@ -57,9 +63,34 @@ class ShapeRows:
         self._table = None
         return shape
 
+    def _count_share(self, request: IntVec, shape: int, constraints: Constraints) -> None:
+        """Add what a share counts in the amounts of its node, and note the shape."""
+        if constraints.devices is not None and constraints.devices.has_cards:
+            self.with_cards.append(shape)
+            request[GPU] += constraints.devices.least_milli(self.card_mib[1])
+
+    def resize_cards(self, least_mib: int, most_mib: int) -> bool:
+        """Take note of the sizes of cards; return whether amounts have changed."""
+        old, self.card_mib = self.card_mib, (least_mib, most_mib)
+        memory = [it for it in self.with_cards if self._devices(it).memory_mib]
+        if old == self.card_mib or not memory:
+            return False
+        request = self.request.own()
+        for shape in memory:
+            demand = self._devices(shape)
+            request[GPU, shape] += demand.least_milli(most_mib) - demand.least_milli(old[1])
+        self._list_requests(len(self))
+        self._table = None
+        return True
+
+    def _devices(self, shape: int) -> DeviceDemand:
+        devices = self.constraints.data[shape].devices
+        assert devices is not None
+        return devices
+
     def _add_charge(self, shape: int, request: IntVec, constraints: Constraints) -> None:
         """Note what a new shape counts in its queue."""
-        charge = charge_of(self._axis, request, constraints)
+        charge = self._charge_of(request, constraints)
         if self.charge is self.request and charge is request:
             return
         amounts = tuple(charge.tolist())
@@ -84,11 +115,16 @@ class ShapeRows:
         )
         self._list_requests(len(rows))
         self._number = {
-            (_items(self._axis, request), constraints): number
+            (self._asked(request, constraints), constraints): number
             for number, (request, constraints) in enumerate(
                 zip(self.request_of_shape, self.constraints.data, strict=True)
             )
         }
+        self.with_cards = [
+            shape
+            for shape, constraints in enumerate(self.constraints.data)
+            if constraints.devices is not None and constraints.devices.has_cards
+        ]
         self._table = None
 
     def pin(self) -> None:
@@ -112,6 +148,26 @@ class ShapeRows:
         self.credit_of_shape = self.refund_of_shape
         for shape, constraints in enumerate(self.constraints.data[:size]):
             self._add_charge(shape, self.request.data[:, shape], constraints)
+
+    def _charge_of(self, request: IntVec, constraints: Constraints) -> IntVec:
+        """``(R,)`` what a task counts in its queue that takes so much of its node."""
+        charge = self._axis.charged(request)
+        if (demand := constraints.devices) is not None:
+            charge = charge.copy()
+            least, most = self.card_mib
+            charge[GPU] += demand.milli_gpus(least) - demand.least_milli(most)
+            charge[GPU] += GPU_UNIT * demand.legacy_slices // self._axis.mig_slices_of_gpu
+        return charge
+
+    def _asked(
+        self, request: tuple[int, ...], constraints: Constraints
+    ) -> tuple[tuple[str, int], ...]:
+        """Return what a shape asks for by name, without what its share counts."""
+        amounts = list(request)
+        if constraints.devices is not None:
+            amounts[GPU] -= constraints.devices.least_milli(self.card_mib[1])
+        named = zip(self._axis.names, amounts, strict=True)
+        return tuple(sorted((name, amount) for name, amount in named if amount and name != "pods"))
 
     def table(self) -> ShapeTable:
         """Freeze; the same object while no shape was added."""
@@ -164,22 +220,8 @@ class LabelRows:
         return self._table
 
 
-def charge_of(axis: ResourceAxis, request: IntVec, constraints: Constraints) -> IntVec:
-    """``(R,)`` what a task counts in its queue that asks for so much."""
-    charge = axis.charged(request)
-    if constraints.devices is not None:
-        charge = charge.copy()
-        charge[GPU] += GPU_UNIT * constraints.devices.legacy_slices // axis.mig_slices_of_gpu
-    return charge
-
-
 def _negative(request: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(-amount for amount in request)
-
-
-def _items(axis: ResourceAxis, request: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
-    named = zip(axis.names, request, strict=True)
-    return tuple(sorted((name, amount) for name, amount in named if amount and name != "pods"))
 
 
 def spread_rows(old: ResourceAxis, new: ResourceAxis) -> IntVec:

@@ -67,6 +67,8 @@ class StoreState:
     """Pods that wait for an owner that is not read yet."""
     has_volumes: bool = False
     """Whether claims, volumes and classes are known, so that pods wait for their claims."""
+    offers_shares: bool = False
+    """Whether pods may share GPUs."""
 
 
 class StateSource(Protocol):
@@ -127,6 +129,7 @@ class Kept:
             stuck=tuple(sorted(store.facts.stuck)),
             without_owner=tuple(sorted(store.members.unsettled)),
             has_volumes=store.volumes.is_read,
+            offers_shares=store.ours.offers_shares,
         )
 
 
@@ -161,6 +164,7 @@ def restored(
         gpu_resources=gpu_resources,
         extended=state.extended,
         workloads=workloads,
+        offers_shares=state.offers_shares,
     )
     store.facts.stuck.restore(state.stuck)
     store.members.unsettled.restore(state.without_owner)

@@ -57,6 +57,7 @@ class StateStore:
         workloads: Table = KNOWN,
         stuck_after_s: float = STUCK_AFTER_S,
         owner_wait_s: float = OWNER_WAIT_S,
+        offers_shares: bool = False,
     ) -> None:
         """Make an empty store.
 
@@ -70,9 +71,10 @@ class StateStore:
             stuck_after_s: nobody is made to wait for a pod that is leaving for so long; negative
                 for ever.
             owner_wait_s: how long a pod waits for an owner that is not known yet.
+            offers_shares: whether pods may share GPUs.
 
         """
-        self.ours = Ours(frozenset(schedulers), node_pool, tuple(gpu_resources))
+        self.ours = Ours(frozenset(schedulers), node_pool, tuple(gpu_resources), offers_shares)
         self.rows = RowStore(extended)
         self.pods = KnownPods()
         self.members = Members(self.rows, workloads, self.pods.meta_of, owner_wait_s)
@@ -209,7 +211,7 @@ class StateStore:
     def upsert_pod(self, pod: Pod) -> None:
         """Take in a pod that came or changed."""
         self.rows.touch()
-        self._take_in(pod_row(pod, self.ours.schedulers, self.ours.gpu_resources))
+        self._take_in(pod_row(pod, self.ours))
 
     def remove_pod(self, key: str, uid: str = "") -> None:
         """Drop a pod; with a UID, only if it is still that one."""

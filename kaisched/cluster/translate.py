@@ -12,6 +12,7 @@ from typing import Final
 
 from kaisched.cluster.demands import claims_of, constraints_of, has_pod_terms, unsupported_demand
 from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.ours import Ours
 from kaisched.cluster.queue_flavors import flavored_quota, queue_flavors
 from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rows import LOWEST_PRIORITY
@@ -21,6 +22,7 @@ from kaisched.core.states import TaskState
 from kaisched.core.tables import DRAINED, HELD, OPEN, Sharing
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
+from kaisched.objects.gpu_nodes import can_share, card_mib_of
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
@@ -50,6 +52,8 @@ def node_row(node: Node, gpu_resources: Sequence[str]) -> NodeRow:
         is_unschedulable=node.spec.unschedulable,
         has_pressure=any(status_of.get(kind) == _TRUE for kind in _PRESSURES),
         annotations=node.metadata.annotations,
+        card_mib=card_mib_of(node),
+        can_share=can_share(node, gpu_resources),
     )
 
 
@@ -131,6 +135,8 @@ class PodRow:
     """Since when its job runs below its minimum, as a condition says; NaN without one."""
     scheduling_group: str = ""
     """Name of the group of Kubernetes' own gang API; empty for none."""
+    cards: tuple[str, ...] = ()
+    """The groups of the cards it shares, as far as its object says."""
     leaving: Leaving | None = None
     """Since when it is being deleted; None for one that is not."""
 
@@ -140,27 +146,30 @@ class PodRow:
         return self.meta.namespace
 
 
-def pod_row(pod: Pod, schedulers: frozenset[str], gpu_resources: Sequence[str]) -> PodRow:
+def pod_row(pod: Pod, ours: Ours) -> PodRow:
     """Return a pod's row; a pod that makes no sense asks for nothing and has a fault."""
     meta, spec = pod.metadata, pod.spec
-    fault = unsupported(pod, gpu_resources) or unsupported_demand(pod)
+    fault = unsupported(pod, ours.gpu_resources, offers_shares=ours.offers_shares)
+    fault = fault or unsupported_demand(pod)
     order_priority = None
     request: Mapping[str, int] = {}
     try:
         order_priority = labels.task_priority_of(meta)
-        request = pod_requests(pod, gpu_resources)
+        request = pod_requests(pod, ours.gpu_resources)
+        if ours.offers_shares and labels.is_reservation(meta):
+            request = {name: amount for name, amount in request.items() if name != "gpu"}
     except ObjectError as error:
         fault = fault or str(error)
     return PodRow(
         key=pod.key,
         uid=meta.uid or pod.key,
         meta=meta,
-        is_ours=spec.scheduler_name in schedulers,
+        is_ours=spec.scheduler_name in ours.schedulers,
         state=state_of(pod),
         node=spec.node_name,
         nominated=pod.status.nominated_node_name,
         request=request,
-        constraints=constraints_of(pod),
+        constraints=constraints_of(pod, ours),
         has_pod_terms=has_pod_terms(pod),
         priority=spec.priority,
         priority_class=spec.priority_class_name,
@@ -174,6 +183,7 @@ def pod_row(pod: Pod, schedulers: frozenset[str], gpu_resources: Sequence[str]) 
         stale_since_s=_stale_since_s(pod),
         scheduling_group=spec.scheduling_group.pod_group_name if spec.scheduling_group else "",
         leaving=leaving_of(meta),
+        cards=labels.gpu_groups_of(meta) if spec.node_name and ours.offers_shares else (),
     )
 
 

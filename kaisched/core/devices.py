@@ -2,11 +2,137 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from kaisched.core.record import record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kaisched.core.axis import Amounts, IntVec
+
+CARD: Final = 1_000_000
+"""Millionths: a fraction of a card is a whole number of them."""
+_THOUSANDTH: Final = CARD // 1000
 
 
 class DeviceDemand(NamedTuple):
     """A pod's demand on GPUs besides whole GPUs and MIG instances, which are resources."""
 
+    fraction: int = 0
+    """Millionths of each card, rounded up; 0 for a pod that asks for memory, or for no share."""
+    memory_mib: int = 0
+    """MiB of each card; 0 for a pod that asks for a fraction, or for no share."""
+    cards: int = 1
+    """Different cards of one node that the pod has a share of."""
+    is_reservation: bool = False
+    """The pod holds a card for the pods of its group, and no part of the card."""
     legacy_slices: int = 0
     """MIG slices that a running pod has taken by annotation, unseen by the device plugin."""
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the pod asks for a part of a card."""
+        return bool(self.fraction or self.memory_mib)
+
+    @property
+    def has_cards(self) -> bool:
+        """Whether the pod is on open cards."""
+        return self.is_share or self.is_reservation
+
+    def take(self, card_mib: int) -> int:
+        """Return what it takes of a card of so many MiB, in millionths of a MiB (rule V6)."""
+        return self.fraction * card_mib or self.memory_mib * CARD
+
+    def least_milli(self, largest_mib: int) -> int:
+        """Return the thousandths of a GPU that it counts in the amounts of its node, rounded down.
+
+        ``largest_mib`` is the size of the largest card, so that amounts never refuse what a card
+        has room for.
+        """
+        part = self.fraction
+        if self.memory_mib and largest_mib:
+            part = min(self.memory_mib * CARD // largest_mib, CARD)
+        return max(part // _THOUSANDTH, 1) * self.cards if self.is_share else 0
+
+    def milli_gpus(self, card_mib: int) -> int:
+        """Return the thousandths of a GPU that it counts in its queue (rule V2).
+
+        ``card_mib`` is the size of a card; 0, when no size is known, counts memory as nothing.
+        """
+        part = self.fraction
+        if self.memory_mib:
+            part = min(self.memory_mib * CARD // card_mib, CARD) if card_mib else 0
+            if not part:
+                return 0
+        return max((part + _THOUSANDTH // 2) // _THOUSANDTH, 1) * self.cards if part else 0
+
+
+class PromisedCards(NamedTuple):
+    """The cards of a promise, on the node that is promised."""
+
+    opened: tuple[int, ...] = ()
+    """Slots of cards that are open and stay so."""
+    later: tuple[int, ...] = ()
+    """Numbers of cards that will be whole: promises with the same number share a card."""
+
+
+@record
+class CardTable:
+    """The open cards: GPUs that pods share. Columns ``(N,)`` or ``(N, G)``, by node and slot.
+
+    A slot is a name for a card, not the index of hardware; closed slots hold no task.
+    """
+
+    cards: IntVec
+    """``(N,)`` GPUs of each node that pods may share."""
+    size: IntVec
+    """``(N,)`` millionths of a MiB of each card; of a MiB in all where its memory is unknown."""
+    used: Amounts
+    """``(N, G)`` what tasks hold of each card, leaving tasks included."""
+    leaving: Amounts
+    """``(N, G)`` the part of it that leaving tasks will release."""
+    tasks: Amounts
+    """``(N, G)`` how many tasks hold a part of each card."""
+    slots_of_task: Mapping[int, tuple[int, ...]]
+    """The slots of each task that holds a share, on its node."""
+    group_of_slot: Mapping[tuple[int, int], str]
+    """The group of each open card, by node row and slot."""
+    milli: IntVec
+    """``(N,)`` thousandths of GPUs that tasks with shares take in the amounts of their node."""
+    milli_leaving: IntVec
+    """``(N,)`` the part of it that is leaving."""
+
+
+def with_nodes_like(table: CardTable, like: int, milli_gpus: int, count: int) -> CardTable:
+    """Return the table with more empty nodes, whose cards are like those of a node."""
+    cards = milli_gpus // 1000 if table.cards[like] else 0
+    wide, pair = ((0, count), (0, 0)), (0, count)
+    return replace(
+        table,
+        cards=np.append(table.cards, [cards] * count),
+        size=np.append(table.size, [table.size[like]] * count),
+        used=np.pad(table.used, wide),
+        leaving=np.pad(table.leaving, wide),
+        tasks=np.pad(table.tasks, wide),
+        milli=np.pad(table.milli, pair),
+        milli_leaving=np.pad(table.milli_leaving, pair),
+    )
+
+
+def pack_order(
+    left: list[int], tasks: list[int], take: int, count: int
+) -> tuple[list[int], list[int]]:
+    """Choose open cards for a task and closed slots for the rest of its cards (rule V8).
+
+    ``left`` is what each open card has left, -1 for a card that may take nothing; ``tasks`` is 0
+    for a closed slot. Slots beyond the lists are closed.
+    """
+    fits = [(rest - take, tasks[slot], slot) for slot, rest in enumerate(left) if rest >= take]
+    chosen = [slot for _, _, slot in sorted(fits)[:count]]
+    closed = [slot for slot, number in enumerate(tasks) if not number]
+    closed += range(len(tasks), len(tasks) + count)
+    return chosen, closed[: count - len(chosen)]

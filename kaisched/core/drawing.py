@@ -8,8 +8,9 @@
     job   a1  tasks=2 gpu=1 min=2
 
 Cells of a node: ``.`` idle, ``a1`` held by a running pod of job a1, ``+a1`` placed in this cycle,
-``b2>`` leaving, ``b2>a1`` leaving and promised to a1, ``>a1`` idle and promised. Pods that hold no
-GPU stand behind a second bar, one word each. docs/reference/drawings.md is the long version.
+``b2>`` leaving, ``b2>a1`` leaving and promised to a1, ``>a1`` idle and promised; ``a1/b1`` a GPU
+that pods share. Pods that hold no GPU stand behind a second bar, one word each.
+docs/reference/drawings.md is the long version.
 
 This module only knows text and the plain structures below; kaisched.testing makes clusters of them.
 """
@@ -18,8 +19,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kaisched.core.drawn import (
+    NAME,
+    Cell,
+    Drawing,
+    DrawingError,
+    DrawnJob,
+    DrawnNode,
+    DrawnQueue,
+    cell_of,
+    count_of,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,118 +42,6 @@ if TYPE_CHECKING:
     _Drawn = TypeVar("_Drawn", bound="DrawnQueue | DrawnNode | DrawnJob")
 
 UNLIMITED_WORD: Final = "unlimited"
-
-_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_-]*"
-_CELL: Final = re.compile(rf"(?P<new>\+)?(?P<holder>{_NAME})?(?P<leaving>>(?P<promised>{_NAME})?)?")
-
-
-class DrawingError(ValueError):
-    """A drawing is invalid or ambiguous; the message names the line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One GPU of a node, or one pod without GPUs."""
-
-    holder: str = ""
-    """The job whose pod is here; empty for idle."""
-    is_new: bool = False
-    is_leaving: bool = False
-    promised: str = ""
-    """The job whose pod gets it, once it is free."""
-
-    def __str__(self) -> str:
-        """Write the cell."""
-        if not self.holder:
-            return f">{self.promised}" if self.promised else "."
-        sign = "+" if self.is_new else ""
-        return f"{sign}{self.holder}" + (f">{self.promised}" if self.is_leaving else "")
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnQueue:
-    """A queue line. GPUs unless the key names cpu (cores) or memory (GiB); None for unlimited."""
-
-    name: str
-    parent: str = ""
-    deserved: int | None = 0
-    limit: int | None = None
-    weight: int = 1
-    priority: int = 100
-    borrowing: int | None = None
-    lending: int | None = None
-    deserved_cpu: int | None = None
-    limit_cpu: int | None = None
-    deserved_memory: int | None = None
-    limit_memory: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnNode:
-    """A node line."""
-
-    name: str
-    cells: tuple[Cell, ...] = ()
-    others: tuple[Cell, ...] = ()
-    """Pods that hold no GPU."""
-    cpu: int = 1000
-    """Cores; so many that they only count if a drawing sets them."""
-    memory: int = 4000
-    """GiB."""
-    pods: int = 110
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnJob:
-    """A job line; amounts are those of each task."""
-
-    name: str
-    queue: str = ""
-    tasks: int = 1
-    """All of them: drawn on nodes or pending."""
-    gpu: int = 1
-    cpu: int = 1
-    memory: int = 1
-    min: int = 1
-    """Tasks that run together or not at all; the rest is elastic."""
-    priority: int = 50
-    is_preemptible: bool = True
-    on: tuple[str, ...] = ()
-    """The nodes it may use; empty for all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """A picture of a cluster. Queues and jobs are sorted oldest first."""
-
-    queues: tuple[DrawnQueue, ...] = ()
-    nodes: tuple[DrawnNode, ...] = ()
-    jobs: tuple[DrawnJob, ...] = ()
-
-    def drawn_tasks(self) -> dict[str, Counter[tuple[str, str]]]:
-        """Count each node's pods by (job, role); roles are running, new, leaving, promised.
-
-        No decision is about which GPU of a node a pod holds, so two pictures are compared by
-        these counts.
-        """
-        gpus = {job.name: job.gpu for job in self.jobs}
-        return {
-            node.name: Counter(
-                {key: cells // (gpus[key[0]] or 1) for key, cells in _count(node).items()}
-            )
-            for node in self.nodes
-        }
-
-
-def _count(node: DrawnNode) -> Counter[tuple[str, str]]:
-    found: Counter[tuple[str, str]] = Counter()
-    for cell in (*node.cells, *node.others):
-        if cell.holder:
-            role = "leaving" if cell.is_leaving else "new" if cell.is_new else "running"
-            found[cell.holder, role] += 1
-        if cell.promised:
-            found[cell.promised, "promised"] += 1
-    return found
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -165,7 +68,7 @@ def parse(text: str) -> Drawing:
             continue
         head, *parts = rest.split("|")
         words = head.split()
-        if not words or not re.fullmatch(_NAME, words[0]):
+        if not words or not re.fullmatch(NAME, words[0]):
             raise DrawingError(f"line {number}: {kind!r} needs a name")
         values = _options(number, words[1:])
         if kind == "queue" and not parts:
@@ -180,12 +83,21 @@ def parse(text: str) -> Drawing:
             lines[words[0]] = (number, values)
         else:
             raise DrawingError(f"line {number}: expected queue, node or job, found {raw.strip()!r}")
-    drawing = Drawing(tuple(queues), tuple(nodes), tuple(_jobs(nodes, lines)))
+    jobs = tuple(_jobs(nodes, lines))
+    drawing = Drawing(tuple(queues), tuple(nodes), jobs)
+    shares = drawing.shares
+    if shares:  # a GPU of which one pod has a part looks like a whole one
+        read = (
+            replace(it, cells=tuple(cell_of(cell.words, shares) for cell in it.cells))
+            for it in nodes
+        )
+        drawing = replace(drawing, nodes=tuple(read))
     _check(drawing)
     return drawing
 
 
 _MOST_PARTS: Final = 2
+_CELL: Final = re.compile(rf"(?P<new>\+)?(?P<holder>{NAME})?(?P<leaving>>(?P<promised>{NAME})?)?")
 
 
 def _options(number: int, words: Sequence[str]) -> dict[str, str]:
@@ -200,15 +112,27 @@ def _options(number: int, words: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def _cell(number: int, word: str) -> Cell:
-    if word == ".":
+def _cell(number: int, text: str) -> Cell:
+    """Read a cell of a line.
+
+    Raises:
+        DrawingError: it is no cell.
+
+    """
+    if text == ".":
         return Cell()
+    parts = tuple(_read_word(number, text, word) for word in text.split("/"))
+    return Cell(parts=parts) if len(parts) > 1 else parts[0]
+
+
+def _read_word(number: int, text: str, word: str) -> Cell:
     cell = Cell()
     if match := _CELL.fullmatch(word):
         holder, promised = match["holder"] or "", match["promised"] or ""
         cell = Cell(holder, bool(match["new"]), bool(match["leaving"] and holder), promised)
-    if str(cell) != word or (cell.is_new and cell.is_leaving):
-        raise DrawingError(f"line {number}: {word!r} is no cell; cells are . a1 +a1 b2> b2>a1 >a1")
+    if word == "." or str(cell) != word or (cell.is_new and cell.is_leaving):
+        told = ". a1 +a1 b2> b2>a1 >a1, and a1/b1 for a GPU that pods share"
+        raise DrawingError(f"line {number}: {text!r} is no cell; cells are {told}")
     return cell
 
 
@@ -230,7 +154,7 @@ def _read(kind: type[_Drawn], number: int, values: Mapping[str, str], **given: A
             raise DrawingError(f"line {number}: unknown key {key!r}; known are {keys}")
         try:
             given[known[key]] = _value(known[key], text)
-        except (KeyError, ValueError):
+        except (KeyError, ValueError, ArithmeticError):
             raise DrawingError(f"line {number}: {key} cannot be {text!r}") from None
     return kind(**given)
 
@@ -240,8 +164,13 @@ def _value(name: str, text: str) -> object:
         return None
     if name in _TEXTS:
         return _TEXTS[name](text)
+    if name == "gpu" and "." in text:
+        part = Decimal(text)
+        if not 0 < part < 1 or part != round(part, 6):
+            raise ValueError(text)
+        return float(part)
     amount = int(text)
-    if amount < 0 and name != "priority":
+    if amount < (name == "cards") and name != "priority":
         raise ValueError(text)
     return amount
 
@@ -257,7 +186,7 @@ def _jobs(
         job = _read(DrawnJob, number, values, name=name)
         unsaid: dict[str, Any] = {
             "queue": queue_of(name),
-            "tasks": max(1, held // (job.gpu or 1)),
+            "tasks": max(1, held // job.cells),
             "is_preemptible": job.priority < _NON_PREEMPTIBLE_FROM,
         }
         unsaid = {field: unsaid[field] for field in unsaid if _key(field) not in values}
@@ -273,7 +202,7 @@ def _found(nodes: Iterable[DrawnNode]) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for node in nodes:
         for place, cells in enumerate((node.cells, node.others)):
-            for cell in cells:
+            for cell in words_of(cells):
                 for job in (cell.holder, cell.promised):
                     if job:
                         gpus, others = found.get(job, (0, 0))
@@ -295,14 +224,15 @@ def _check(drawing: Drawing) -> None:
     jobs = {job.name: job for job in drawing.jobs}
     total: Counter[str] = Counter()
     for node in drawing.nodes:
-        for (name, role), cells in _count(node).items():
-            if cells % (jobs[name].gpu or 1):
+        for (name, role), cells in count_of(node.words).items():
+            if cells % jobs[name].cells:
                 raise DrawingError(
                     f"node {node.name}: {cells} cells of {name} ({role}) are no multiple of the "
-                    f"{jobs[name].gpu} GPUs that each of its pods holds"
+                    f"{jobs[name].cells} GPUs that each of its pods holds"
                 )
-            total[name] += cells // (jobs[name].gpu or 1)
+            total[name] += cells // jobs[name].cells
         _check_others(node, jobs)
+        _check_shared(node, jobs)
     for name, drawn in total.items():
         if drawn > jobs[name].tasks:
             raise DrawingError(f"job {name} has {jobs[name].tasks} tasks, but {drawn} are drawn")
@@ -310,10 +240,10 @@ def _check(drawing: Drawing) -> None:
 
 def _check_others(node: DrawnNode, jobs: Mapping[str, DrawnJob]) -> None:
     for cell in node.others:
-        if bool(cell.holder) == bool(cell.promised):
+        if bool(cell.holder) == bool(cell.promised) or cell.parts:
             raise DrawingError(f"node {node.name}: behind the second bar each word is one pod")
     for cells, is_held in ((node.cells, True), (node.others, False)):
-        for cell in cells:
+        for cell in words_of(cells):
             for name in filter(None, (cell.holder, cell.promised)):
                 if (jobs[name].gpu > 0) != is_held:
                     raise DrawingError(
@@ -321,6 +251,32 @@ def _check_others(node: DrawnNode, jobs: Mapping[str, DrawnJob]) -> None:
                         "without GPUs are behind the second bar"
                     )
 
+
+def _check_shared(node: DrawnNode, jobs: Mapping[str, DrawnJob]) -> None:
+    """Check the GPUs that pods share: who may be on one, and how much."""
+    drawn = count_of(node.words)
+    for cell in node.cells:
+        where, taken = f"node {node.name}: in {cell}", 0.0
+        whole = [it for it in cell.parts if not jobs[it.holder or it.promised].is_share]
+        for word in cell.parts:
+            if word.holder and word.promised:
+                raise DrawingError(f"{where} a promise is a part of its own: b1>/>a1")
+            if word.holder:
+                taken += jobs[word.holder].gpu
+        others = [it for it in cell.parts if it not in whole]
+        if len(whole) > 1 or any(it.holder and not it.is_leaving for it in whole):
+            name = whole[0].holder or whole[0].promised
+            raise DrawingError(f"{where} pods of {name} hold whole GPUs; write gpu=0.5 for a part")
+        if whole and not all(it.promised if whole[0].holder else it.is_leaving for it in others):
+            raise DrawingError(f"{where} a whole GPU and parts of it are held or promised at once")
+        if taken > 1 + _ROUNDING:
+            raise DrawingError(f"{where} more than one GPU is held")
+        for (name, role), parts in count_of(cell.parts).items():
+            if parts * jobs[name].cells > drawn[name, role]:
+                raise DrawingError(f"{where} a pod of {name} has two parts of one GPU")
+
+
+_ROUNDING: Final = 1e-9
 
 # -- writing -------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
     from kaisched.core.constraints import Constraints, NodeStatics
+    from kaisched.core.devices import CardTable
     from kaisched.core.metadata import Metadata
     from kaisched.core.tree import QueueTree
 
@@ -45,6 +46,8 @@ class NodeTable:
     """Amounts that tasks being deleted will give back."""
     version: IntVec
     """Grows whenever a row's idle or releasing changes, for caches to compare."""
+    cards: CardTable | None = None
+    """The cards that pods share; None while no pod shares."""
     annotations: Sequence[Mapping[str, str]] = ()
     """Annotations of each node. Not in ``statics``, since they may change every few seconds."""
 

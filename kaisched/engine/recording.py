@@ -22,6 +22,7 @@ from kaisched.objects.workloads import Gang
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kaisched.cluster.grouping import Owner
     from kaisched.cluster.state import Assumed, StoreState
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
@@ -116,6 +117,8 @@ class Recording(StrictWire, frozen=True, kw_only=True):
     """Pods that waited for an unread owner."""
     has_volumes: bool = msgspec.field(default=False, name="volumes")
     """Whether claims, volumes and classes were known, so that pods waited for their claims."""
+    offers_shares: bool = msgspec.field(default=False, name="shares")
+    """Whether pods could share GPUs."""
     usage: RecordedUsage | None = None
     facts: dict[str, Any] = {}
     """Memory of plugins and actions from the cycle before, by their names."""
@@ -144,15 +147,7 @@ def record(
         scheduler_names=sorted(schedulers),
         extended=list(state.extended),
         objects=[msgspec.Raw(data) for data in state.objects],
-        owners=[
-            RecordedOwner(
-                group=it.api_group,
-                kind=it.kind,
-                metadata=it.meta,
-                **{name: getattr(it.gang, name) for name in Gang.__struct_fields__},
-            )
-            for it in state.owners
-        ],
+        owners=[recorded_owner(it) for it in state.owners],
         assumed=[
             RecordedAssumption(pod=it.pod, node=it.node, sent=_sent(it)) for it in state.assumed
         ],
@@ -165,8 +160,19 @@ def record(
         stuck=list(state.stuck),
         without_owner=list(state.without_owner),
         has_volumes=state.has_volumes,
+        offers_shares=state.offers_shares,
         usage=usage,
         facts=dict(facts or {}),
+    )
+
+
+def recorded_owner(owner: Owner) -> RecordedOwner:
+    """Return a workload as it is recorded."""
+    return RecordedOwner(
+        group=owner.api_group,
+        kind=owner.kind,
+        metadata=owner.meta,
+        **{name: getattr(owner.gang, name) for name in Gang.__struct_fields__},
     )
 
 

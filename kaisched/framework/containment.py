@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kaisched.core.refusals import Refusal
 from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.report.records import RUN, PluginFailure
-from kaisched.framework.session.capacity import Capacity
+from kaisched.framework.session.shared_capacity import capacity_of
 
 if TYPE_CHECKING:
     from kaisched.framework.policy import Action
@@ -72,7 +72,7 @@ def start_over(session: Session) -> None:
     session.trying = _NOBODY
     for made in ("ledger", "placement"):
         session.__dict__.pop(made, None)
-    session.capacity = Capacity(session.snapshot)
+    before, session.capacity = session.capacity.cards, capacity_of(session.snapshot)
     for kept in (session.state, session.found, session.hints):
         kept.clear()
     session.has_kept_promises = False
@@ -81,6 +81,9 @@ def start_over(session: Session) -> None:
     if not (len(tasks) or outcome.nominations or outcome.evictions):
         return
     statement = session.statement()  # its moves are committed already
+    cards = session.capacity.cards
+    if cards is not None:
+        cards.recall(before)
     evicted = [eviction.task for eviction in outcome.evictions]
     for task in evicted:
         statement.evict(task)
@@ -89,3 +92,5 @@ def start_over(session: Session) -> None:
         (statement.relocate if task in moved else statement.pipeline)(task, node)
     for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
         statement.allocate(task, node)
+    if cards is not None:
+        cards.recall(None)

@@ -5,7 +5,7 @@ Same input, same bytes out. The daemon, ``plan``, the simulator, replay and the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,9 @@ from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.report.records import RUN, CycleResult, CycleStats
 from kaisched.framework.report.result import Binds, Evictions, Nominations, Records, Shares
-from kaisched.framework.session.capacity import Capacity
 from kaisched.framework.session.outcome import PUT_OFF, Outcome
 from kaisched.framework.session.session import Session
+from kaisched.framework.session.shared_capacity import capacity_of
 
 if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
@@ -68,7 +68,7 @@ def _forget(session: Session) -> None:
     session.outcome = Outcome(len(session.jobs.name))
     for moved in ("ledger", "placement"):
         session.__dict__.pop(moved, None)
-    session.capacity = Capacity(session.snapshot)
+    session.capacity = capacity_of(session.snapshot)
 
 
 def _result(session: Session, abandoned: str) -> CycleResult:
@@ -100,7 +100,22 @@ def _result(session: Session, abandoned: str) -> CycleResult:
         nominate_nodes=places,
         steps=tuple(outcome.steps),
         put_off=_put_off(session),
+        **_cards(session, tasks, promised),
     )
+
+
+def _cards(session: Session, tasks: RowVec, promised: RowVec) -> dict[str, Any]:
+    """Return the cards of bound and of promised pods with a share."""
+    cards = session.capacity.cards
+    if cards is None:
+        return {}
+    bound = {task: cards.slots_of(task) for task in tasks.tolist()}
+    return {
+        "bind_cards": {task: slots for task, slots in bound.items() if slots},
+        "nominate_cards": {
+            task: cards.promised[task] for task in promised.tolist() if task in cards.promised
+        },
+    }
 
 
 def _put_off(session: Session) -> dict[str, int]:

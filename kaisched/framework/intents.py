@@ -15,6 +15,8 @@ class Bind:
     pod_group: str
     task: int = field(compare=False)
     node_row: int = field(compare=False)
+    cards: tuple[str, ...] = ()
+    """The groups of the cards that a pod with a share gets: opaque names, unique in the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class Nominate:
     pod_group: str
     task: int = field(compare=False)
     node_row: int = field(compare=False)
+    cards: tuple[str, ...] = ()
+    """The groups of the open cards that a pod with a share is promised; others will be whole."""
 
 
 @dataclass(frozen=True, slots=True)

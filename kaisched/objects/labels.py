@@ -42,6 +42,13 @@ GPU_FRACTION: Final = "gpu-fraction"
 GPU_MEMORY: Final = "gpu-memory"
 GPU_FRACTION_DEVICES: Final = "gpu-fraction-num-devices"
 GPU_FRACTION_CONTAINER: Final = "gpu-fraction-container-name"
+GPU_GROUPS: Final = "kaisched.io/gpu-groups"
+"""The groups of the cards that a bound pod shares, separated by commas."""
+GPU_GROUP: Final = "runai-gpu-group"
+"""A label of KAI-Scheduler's pods: the group of a card. With several cards the key is
+``runai-gpu-group/<group>`` for each."""
+RESERVATION: Final = "kai-resource-reservation"
+"""Namespace, and label ``app``, of the pods that hold shared GPUs for KAI-Scheduler."""
 PREEMPTION_DELAY: Final = "kai.scheduler/preemption-delay"
 STALENESS_GRACE_PERIOD: Final = "kai.scheduler/staleness-grace-period"
 TOPOLOGY: Final = "kai.scheduler/topology"
@@ -53,7 +60,8 @@ SEGMENT_PREFERRED: Final = "kai.scheduler/segment-topology-preferred-placement"
 BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
 SKIP_GROUPING: Final = "kai.scheduler/skip-podgrouper"
 RUN_SECONDS: Final = "kaisched.io/run-seconds"
-"""So long a pod of a cluster without real kubelets runs, from its start; without it, for ever."""
+"""So long a pod runs, from its start, as its owner declares: what forecasts go by, and what pods of
+a cluster without real kubelets do, which run for ever without it."""
 
 # Annotations that a scheduler writes on pod groups; RFC 3339 times.
 LAST_START: Final = "kai.scheduler/last-start-timestamp"
@@ -125,6 +133,21 @@ def subgroup_of(meta: ObjectMeta) -> str | None:
 def task_priority_of(meta: ObjectMeta) -> int | None:
     """Return the pod's priority within its job; higher is placed first."""
     return _label(meta, TASK_PRIORITY, _whole)
+
+
+def gpu_groups_of(meta: ObjectMeta) -> tuple[str, ...]:
+    """Return the groups of the cards that a pod shares, as far as its object says."""
+    noted = meta.annotations.get(GPU_GROUPS)
+    if noted is not None:
+        return tuple(dict.fromkeys(filter(None, noted.split(","))))
+    found = [key.partition("/")[2] for key in meta.labels if key.startswith(f"{GPU_GROUP}/")]
+    plain = meta.labels.get(GPU_GROUP)
+    return tuple(sorted({*found, *([plain] if plain else [])}))
+
+
+def is_reservation(meta: ObjectMeta) -> bool:
+    """Tell whether a pod holds a GPU for pods that share it."""
+    return meta.namespace == RESERVATION and meta.labels.get("app") == RESERVATION
 
 
 def pod_group_of(meta: ObjectMeta) -> str | None:

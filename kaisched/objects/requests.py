@@ -85,18 +85,20 @@ def node_allocatable(node: Node, gpu_resources: Sequence[str] = GPU_RESOURCES) -
     return units
 
 
-def unsupported(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> str:
+def unsupported(
+    pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES, *, offers_shares: bool = False
+) -> str:
     """Return why the pod cannot be scheduled here at all, or an empty text.
 
-    Sharing one GPU between pods (fractions, GPU memory) is not supported yet. Neither are
-    allocating devices by claims (DRA) and required levels of a topology.
+    Devices are not allocated by claims (DRA), and levels of a topology cannot be required. Pods may
+    share GPUs only where what is decided about shares can be carried out.
     """
     try:
         share = share_of(pod, gpu_resources)
     except ObjectError as error:
         return str(error)
-    if share is not None:
-        return f"a part of a GPU: sharing a GPU is not offered; ask for {gpu_resources[0]}"
+    if share is not None and not offers_shares:
+        return f"a part of a GPU can be planned, but not bound yet; ask for {gpu_resources[0]}"
     if fault := _mig_fault(pod, gpu_resources):
         return fault
     if pod.spec.resource_claims:

@@ -7,7 +7,7 @@ either.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -28,6 +28,7 @@ from kaisched.sim.workload import POD_CPU, POD_MEMORY, ClusterSize, PodKind, Wor
 
 NODE_PODS: Final = 110
 _NO_ROW: Final = -1
+_NO_CARDS: Final[Mapping[int, tuple[int, ...]]] = {}
 
 
 class Cluster:
@@ -87,8 +88,18 @@ class Cluster:
         self.remove(job)
         self.add(job)
 
-    def place(self, tasks: RowVec, nodes: RowVec, at_s: float) -> None:
-        """Run pods on nodes; fail if a node would then hold more than its capacity."""
+    def place(
+        self,
+        tasks: RowVec,
+        nodes: RowVec,
+        at_s: float,
+        cards: Mapping[int, tuple[int, ...]] = _NO_CARDS,
+    ) -> None:
+        """Run pods on nodes; fail if a node would then hold more than its capacity.
+
+        ``cards`` has the cards of pods with parts of GPUs.
+        """
+        self._store.cards.choose(cards)
         self._store.place(tasks, nodes, TaskState.RUNNING, at_s)
         idle = self._store.nodes.idle
         for node in set(nodes.tolist()):
@@ -200,7 +211,7 @@ class Cluster:
 
 def _constraints_of(pod: PodKind) -> Constraints:
     wanted = tuple(Requirement(label, "In", values) for label, values in pod.node_labels)
-    return Constraints(node_terms=((wanted, ()),) if wanted else None)
+    return Constraints(node_terms=((wanted, ()),) if wanted else None, devices=pod.devices)
 
 
 def equal_nodes(size: ClusterSize) -> list[NodeRow]:

@@ -26,7 +26,7 @@ from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.sim.grid import FOREVER
 from kaisched.sim.series import Steps, edges_between
-from kaisched.sim.workload import Workload
+from kaisched.sim.workload import Gpus, Workload, plain
 from kaisched.units import UNLIMITED
 
 _MOST: Final = 1 << 44
@@ -62,7 +62,7 @@ def wanted(workload: Workload, endless: Sequence[tuple[int, int]], capacity: Ste
 
     ``endless`` are (queue, first tick) of endless backlogs, whose queues want all GPUs.
     """
-    changes: list[dict[int, int]] = [{} for _ in workload.queue_names]
+    changes: list[dict[int, Gpus]] = [{} for _ in workload.queue_names]
     jobs = zip(workload.arrival, workload.ticks, workload.gpus, workload.queue, strict=True)
     for arrival, ticks, gpus, queue in jobs:
         mine = changes[queue]
@@ -77,11 +77,12 @@ def wanted(workload: Workload, endless: Sequence[tuple[int, int]], capacity: Ste
     return lines
 
 
-def _line(changes: dict[int, int]) -> Steps:
-    line, level = Steps(), 0
+def _line(changes: dict[int, Gpus]) -> Steps:
+    line = Steps()
+    level: Gpus = 0
     for tick in sorted(changes):
         level += changes[tick]
-        line.set(tick, level)
+        line.set(tick, plain(level))
     return line
 
 

@@ -13,7 +13,7 @@ from kaisched.core.axis import FloatVec
 from kaisched.sim.chance import Chance
 from kaisched.sim.grid import FOREVER, run_ticks
 from kaisched.sim.hours import OpenTime
-from kaisched.sim.workload import JobKind
+from kaisched.sim.workload import Gpus, JobKind
 
 MOST_JOBS: Final = 2_000_000
 """Most jobs of one group; a larger number is probably a wrong unit."""
@@ -25,7 +25,7 @@ class JobSize:
     """One size of the jobs of a group."""
 
     kind: JobKind
-    gpus: int
+    gpus: Gpus
     """In all."""
     share: float
 
@@ -71,7 +71,7 @@ class Job:
     submitted_s: float
     ticks: int
     queue: int
-    gpus: int
+    gpus: Gpus
     kind: JobKind
     group: str
 

@@ -12,6 +12,7 @@ from kaisched.sim.recorder import NOT_YET
 from kaisched.sim.report import Failure, Waits, waits_of
 from kaisched.sim.running import Run
 from kaisched.sim.series import Steps
+from kaisched.sim.workload import plain
 from kaisched.units import UNLIMITED
 
 HOUR_S = 3600.0
@@ -86,7 +87,7 @@ def outcome_of(run: Run) -> Outcome:
     hours = step_s / HOUR_S
     end = np.array([replay.last], np.int64)
     due = entitled_until(run, end)[:, 0]
-    used = np.array(tally.used, np.float64)
+    used = np.array([plain(it) for it in tally.used], np.float64)
     capacity = float(run.record.capacity.integral(end)[0])
     came, finished, pending = sum(tally.arrived), sum(tally.finished), sum(tally.pending)
     queues = _queues(run, due)
@@ -105,9 +106,9 @@ def outcome_of(run: Run) -> Outcome:
         failures=sum(tally.failed),
         cycles=replay.cycles,
         gpu_hours=float(used.sum()) * hours,
-        lost_gpu_hours=(sum(tally.redone) + sum(tally.stopping)) * hours,
+        lost_gpu_hours=plain(sum(tally.redone) + sum(tally.stopping)) * hours,
         utilisation=float(used.sum()) / capacity if capacity else 0.0,
-        fair_share_distance=tally.distance / (2 * GPU_UNIT * capacity) if capacity else 0.0,
+        fair_share_distance=plain(tally.distance) / (2 * GPU_UNIT * capacity) if capacity else 0.0,
         fairness_error=error_between(used, due),
         jain=jain_of(used, due),
         makespan_s=replay.last_end * step_s if came == finished else None,
@@ -160,7 +161,7 @@ def _queues(run: Run, due: FloatVec) -> tuple[QueueOutcome, ...]:
     for queue, name in enumerate(work.queue_names):
         row = run.queues.row_of_name[name]
         quota = int(run.queues.deserved[GPU, row])
-        used = tally.used[queue]
+        used = plain(tally.used[queue])
         came, finished, pending = (
             tally.arrived[queue],
             tally.finished[queue],
@@ -178,7 +179,7 @@ def _queues(run: Run, due: FloatVec) -> tuple[QueueOutcome, ...]:
                 evictions=tally.evicted[queue],
                 failures=tally.failed[queue],
                 gpu_hours=used * hours,
-                lost_gpu_hours=(tally.redone[queue] + tally.stopping[queue]) * hours,
+                lost_gpu_hours=plain(tally.redone[queue] + tally.stopping[queue]) * hours,
                 fair_share_gpu_hours=tally.entitled[queue] / GPU_UNIT * hours,
                 entitled_gpu_hours=float(due[queue]) * hours,
                 got=used / float(due[queue]) if due[queue] > 0 else None,

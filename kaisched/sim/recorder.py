@@ -12,7 +12,7 @@ from kaisched.sim.cluster import Cluster
 from kaisched.sim.history import VirtualHistory
 from kaisched.sim.replay import Pace
 from kaisched.sim.series import Steps
-from kaisched.sim.workload import Workload
+from kaisched.sim.workload import Gpus, Workload, plain
 
 NOT_YET = -1
 
@@ -50,11 +50,11 @@ class Recorder:
         self.fair_share = [Steps() for _ in queues]
         self.capacity = Steps()
         self.jobs: list[JobLog] = []
-        self.stops: list[tuple[int, int, int, bool]] = []
+        self.stops: list[tuple[int, int, float, bool]] = []
         """(tick, queue, GPU ticks done twice, whether a node failed) of each job that stopped."""
         self.nodes = Occupancy(len(cluster.node_names()))
-        self._held = [0] * len(queues)
-        self._waiting = [0] * len(queues)
+        self._held: list[Gpus] = [0] * len(queues)
+        self._waiting: list[Gpus] = [0] * len(queues)
         self._changed: set[int] = set()
         self.look(0)
 
@@ -84,7 +84,7 @@ class Recorder:
             log.failures += 1
         else:
             log.evictions += 1
-        lost = redone * self._work.gpus[job]
+        lost = plain(redone * self._work.gpus[job])
         self.stops.append((tick, self._work.queue[job], lost, is_failure))
         self._shift(job, waiting=1, held=-1)
 
@@ -100,8 +100,8 @@ class Recorder:
     def look(self, tick: int) -> None:
         """Record the state from a tick on."""
         for queue in self._changed:
-            self.held[queue].set(tick, self._held[queue])
-            self.waiting[queue].set(tick, self._waiting[queue])
+            self.held[queue].set(tick, plain(self._held[queue]))
+            self.waiting[queue].set(tick, plain(self._waiting[queue]))
         self._changed.clear()
         total = self._cluster.total()
         self.capacity.set(tick, int(total[GPU]) / GPU_UNIT)

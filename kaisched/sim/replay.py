@@ -202,7 +202,7 @@ class Replay:
         if len(result.evict_tasks):
             self._evict(result, tick)
         if len(result.bind_tasks):
-            self._start(result.bind_tasks, result.bind_nodes, tick, now_s)
+            self._start(result, tick, now_s)
         if len(result.nominate_tasks):
             self._nominate(result)
         self._recheck_at = self._next_recheck(tick)
@@ -235,9 +235,9 @@ class Replay:
             at = _next_sample(at, upcoming, every)
         self._sample_at = at
 
-    def _start(self, tasks: RowVec, nodes: RowVec, tick: int, now_s: float) -> None:
+    def _start(self, result: CycleResult, tick: int, now_s: float) -> None:
         work, tally = self._work, self.tally
-        for job in self._whole_jobs(tasks, "bound"):
+        for job in self._whole_jobs(result.bind_tasks, "bound"):
             queue = work.queue[job]
             tally.start(queue, work.gpus[job], tick)
             if not self._has_started[job]:
@@ -248,7 +248,7 @@ class Replay:
             self._end[job] = end
             self._events.add(end, job)
             self._watch.start(job, tick)
-        self._cluster.place(tasks, nodes, now_s)
+        self._cluster.place(result.bind_tasks, result.bind_nodes, now_s, result.bind_cards)
 
     def _evict(self, result: CycleResult, tick: int) -> None:
         """Stop evicted jobs; if a part of a job moves, the whole job stops, since it is a gang."""

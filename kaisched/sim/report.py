@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kaisched.framework.report.records import who_failed
 from kaisched.sim.grid import GRID_S
 from kaisched.sim.replay import Replay
-from kaisched.sim.workload import ClusterSize, QuotaMode, Workload
+from kaisched.sim.workload import ClusterSize, QuotaMode, Workload, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def report_of(replay: Replay, workload: Workload, setting: Setting) -> Report:
     queues = _queues(replay, workload)
     ticks = replay.last - replay.first
     came, finished, pending = sum(tally.arrived), sum(tally.finished), sum(tally.pending)
-    used, redone = sum(tally.used), sum(tally.redone)
+    used, redone = plain(sum(tally.used)), plain(sum(tally.redone))
     capacity = ticks * setting.size.gpus
     return Report(
         trace=setting.trace,
@@ -121,10 +121,10 @@ def report_of(replay: Replay, workload: Workload, setting: Setting) -> Report:
         evictions=sum(tally.evicted),
         cycles=replay.cycles,
         gpu_hours=_hours(used),
-        lost_gpu_hours=_hours(redone + sum(tally.stopping)),
+        lost_gpu_hours=_hours(redone + plain(sum(tally.stopping))),
         redone_gpu_hours=_hours(redone),
         utilisation=used / capacity if ticks else 0.0,
-        fair_share_distance=tally.distance / (2 * 1000 * capacity) if ticks else 0.0,
+        fair_share_distance=plain(tally.distance) / (2 * 1000 * capacity) if ticks else 0.0,
         checkpoint_every_s=_seconds(replay.pace.checkpoint),
         makespan_s=_seconds(replay.last_end - replay.first) if came == finished else None,
         queues=queues,
@@ -141,7 +141,7 @@ def _queues(replay: Replay, workload: Workload) -> tuple[QueueReport, ...]:
         waits[workload.queue[job]].append(replay.last - workload.arrival[job])
     rows = []
     for queue, name in enumerate(workload.queue_names):
-        used, entitled = tally.used[queue], tally.entitled[queue] / 1000
+        used, entitled = plain(tally.used[queue]), tally.entitled[queue] / 1000
         came, finished, pending = (
             tally.arrived[queue],
             tally.finished[queue],
@@ -158,7 +158,7 @@ def _queues(replay: Replay, workload: Workload) -> tuple[QueueReport, ...]:
                 pending=pending,
                 evictions=tally.evicted[queue],
                 gpu_hours=_hours(used),
-                lost_gpu_hours=_hours(tally.redone[queue] + tally.stopping[queue]),
+                lost_gpu_hours=_hours(plain(tally.redone[queue] + tally.stopping[queue])),
                 entitled_gpu_hours=_hours(entitled),
                 got=used / entitled if entitled else None,
                 wait=waits_of(waits[queue]),

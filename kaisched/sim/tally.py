@@ -7,6 +7,11 @@ would cost more than the cycle.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kaisched.sim.workload import Gpus
+
 
 class Tally:
     """Running sums per queue. Times are ticks."""
@@ -40,19 +45,19 @@ class Tally:
     """Stops of jobs in favour of another job."""
     failed: list[int]
     """Stops of jobs because a node failed."""
-    held: list[int]
+    held: list[Gpus]
     """GPUs of running jobs now."""
-    used: list[int]
+    used: list[Gpus]
     """GPU ticks held so far."""
-    redone: list[int]
+    redone: list[Gpus]
     """Used GPU ticks whose work was lost when a job was stopped."""
-    stopping: list[int]
+    stopping: list[Gpus]
     """GPU ticks of room held by evicted jobs while they stopped; not among the used ones."""
     entitled: list[int]
     """Thousandths of GPU ticks of fair share so far."""
     waits: list[list[int]]
     """Ticks from arrival to first start, of each job that has started."""
-    distance: int
+    distance: Gpus
     """Thousandths of GPU ticks: over time, the sum over queues of |held - fair share|."""
 
     def __init__(self, queues: int, tick: int) -> None:
@@ -72,24 +77,24 @@ class Tally:
         self._held_since = [tick] * queues
         self._fair_share = [0] * queues
         self._fair_share_since = tick
-        self._distance = 0
+        self._distance: Gpus = 0
 
     def arrive(self, queue: int) -> None:
         """Count a new, waiting job."""
         self.arrived[queue] += 1
         self.pending[queue] += 1
 
-    def start(self, queue: int, gpus: int, tick: int) -> None:
+    def start(self, queue: int, gpus: Gpus, tick: int) -> None:
         """Count a waiting job that starts."""
         self.pending[queue] -= 1
         self._hold(queue, gpus, tick)
 
-    def finish(self, queue: int, gpus: int, tick: int) -> None:
+    def finish(self, queue: int, gpus: Gpus, tick: int) -> None:
         """Count a running job that ends."""
         self.finished[queue] += 1
         self._hold(queue, -gpus, tick)
 
-    def evict(self, queue: int, gpus: int, tick: int, *, redone: int, stopping: int) -> None:
+    def evict(self, queue: int, gpus: Gpus, tick: int, *, redone: int, stopping: int) -> None:
         """Count a running job that is stopped and waits again.
 
         It repeats its last ``redone`` ticks of work, and keeps its room for ``stopping`` ticks.
@@ -100,7 +105,7 @@ class Tally:
         self.stopping[queue] += gpus * stopping
         self._hold(queue, -gpus, tick)
 
-    def fail(self, queue: int, gpus: int, tick: int, *, redone: int) -> None:
+    def fail(self, queue: int, gpus: Gpus, tick: int, *, redone: int) -> None:
         """Count a running job whose node failed: it waits again, and holds nothing."""
         self.failed[queue] += 1
         self.pending[queue] += 1
@@ -114,8 +119,10 @@ class Tally:
         """
         self._integrate_fair_share(tick)
         self._fair_share = fair_share
-        pairs = zip(self.held, fair_share, strict=True)
-        self._distance = sum(abs(1000 * held - share) for held, share in pairs)
+        self._distance = 0
+        for held, share in zip(self.held, fair_share, strict=True):
+            away = 1000 * held - share
+            self._distance += away if away > 0 else -away
 
     def close(self, tick: int) -> None:
         """Complete every integral at the end."""
@@ -123,7 +130,7 @@ class Tally:
             self._hold(queue, 0, tick)
         self._integrate_fair_share(tick)
 
-    def _hold(self, queue: int, change: int, tick: int) -> None:
+    def _hold(self, queue: int, change: Gpus, tick: int) -> None:
         held = self.held[queue]
         self.used[queue] += held * (tick - self._held_since[queue])
         self._held_since[queue] = tick

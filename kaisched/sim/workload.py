@@ -6,11 +6,14 @@ while the replay runs: an endless backlog adds jobs as others start.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from typing import Final
 
 from kaisched.core.axis import GPU_UNIT
+from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.sim.grid import run_ticks, ticks_at
 from kaisched.sim.trace import Trace
 from kaisched.units import MEBIBYTE
@@ -21,6 +24,15 @@ POD_MEMORY: Final = 16_384 * MEBIBYTE
 """Default base units (16 GiB) that a pod requests with each GPU."""
 PRIORITY: Final = 50
 """Default priority of a job: that of the class ``train``, which is preemptible."""
+
+
+Gpus = int | Fraction
+"""A number of GPUs; exact, so that sums over many jobs with parts of GPUs come back to 0."""
+
+
+def plain(gpus: Gpus) -> float:
+    """Return a number of GPUs as a number for arrays and files."""
+    return gpus if isinstance(gpus, int) else float(gpus)
 
 
 class QuotaMode(StrEnum):
@@ -54,6 +66,13 @@ class PodKind:
     gpu: int
     node_labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(label, values of which the node must have one)."""
+    devices: DeviceDemand | None = None
+    """The part of a GPU, or of several, that it asks for instead of whole ones."""
+
+    @property
+    def milli_gpus(self) -> int:
+        """Return the thousandths of a GPU that it counts in its queue."""
+        return self.gpu + (self.devices.milli_gpus(0) if self.devices else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +84,12 @@ class JobKind:
     is_preemptible: bool = True
     checkpoint_ticks: int | None = None
     """Work between two checkpoints; None for the replay's default."""
+
+    @property
+    def gpus(self) -> Gpus:
+        """Return the GPUs of all its pods."""
+        milli = sum(pod.milli_gpus for pod in self.pods)
+        return Fraction(milli, GPU_UNIT) if milli % GPU_UNIT else milli // GPU_UNIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +106,7 @@ class Workload:
     """Tick."""
     ticks: list[int]
     """Run time."""
-    gpus: list[int]
+    gpus: list[Gpus]
     queue: list[int]
     kind: list[JobKind]
 
@@ -115,9 +140,16 @@ def kind_of(gpus: int, most: int) -> JobKind:
     return JobKind(tuple(pod_of(number) for number in pods_of(gpus, most)))
 
 
-def pod_of(gpus: int) -> PodKind:
-    """Return a pod with so many whole GPUs, and the default CPU and memory with each."""
-    return PodKind(POD_CPU * gpus, POD_MEMORY * gpus, GPU_UNIT * gpus)
+def pod_of(gpus: float, cards: int = 1) -> PodKind:
+    """Return a pod with so many GPUs, and the default CPU and memory with each.
+
+    A number below 1 is a part of each of so many cards.
+    """
+    if not 0 < gpus < 1:
+        return PodKind(POD_CPU * int(gpus), POD_MEMORY * int(gpus), GPU_UNIT * int(gpus))
+    devices = DeviceDemand(math.ceil(round(gpus * CARD, 3)), 0, cards)
+    of_all = devices.fraction * cards
+    return PodKind(POD_CPU * of_all // CARD, POD_MEMORY * of_all // CARD, 0, devices=devices)
 
 
 def pods_of(gpus: int, most: int) -> tuple[int, ...]:

@@ -27,6 +27,7 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import GPU_UNIT
 from kaisched.core.constraints import Constraints, Requirement, Taint
+from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
 from kaisched.core.tables import SHARING, Sharing
@@ -107,8 +108,9 @@ class ClusterBuilder:
         labels: Mapping[str, str] | None = None,
         taints: Sequence[Taint] = (),
         is_unschedulable: bool = False,
+        card_mib: int = 0,
     ) -> ClusterBuilder:
-        """Add a node with ``gpu`` GPUs, ``cpu`` cores and ``memory`` GiB."""
+        """Add a node with ``gpu`` GPUs of ``card_mib`` MiB, ``cpu`` cores and ``memory`` GiB."""
         amounts = {
             "gpu": gpu * GPU_UNIT,
             "cpu": cpu * _CORE,
@@ -117,7 +119,7 @@ class ClusterBuilder:
         }
         all_labels = {HOSTNAME: name, **(labels or {})}
         row = NodeRow(name, amounts, all_labels, tuple(taints), is_unschedulable=is_unschedulable)
-        self._nodes.append(row)
+        self._nodes.append(replace(row, card_mib=card_mib))
         return self
 
     def queue(
@@ -159,7 +161,8 @@ class ClusterBuilder:
         *,
         queue: str,
         tasks: int = 1,
-        gpu: int = 1,
+        gpu: float = 1,
+        cards: int = 1,
         cpu: int = 1,
         memory: int = 1,
         min_tasks: int | None = None,
@@ -174,27 +177,34 @@ class ClusterBuilder:
         constraints: Constraints | None = None,
         groups: Group | None = None,
         podsets: Sequence[str] = (),
+        on_cards: Sequence[Sequence[str]] = (),
         **timing: Any,
     ) -> ClusterBuilder:
         """Add a job of equal pods, named ``<name>-0`` and so on.
 
-        ``gpu``, ``cpu`` (cores) and ``memory`` (GiB) are amounts of each pod. ``min_tasks`` pods
+        ``gpu``, ``cpu`` (cores) and ``memory`` (GiB) are amounts of each pod; ``gpu`` below 1 is a
+        part of each of ``cards`` GPUs, which other pods may share. ``min_tasks`` pods
         (by default all) start together or not at all; ``groups`` is a tree of pod sets instead,
         ``podsets`` the pod set of each pod. ``on`` lists the only nodes it may use; ``constraints``
         add others. The last four map nodes to numbers of pods: running, being bound, being deleted,
-        and pending with a promised node; all other pods are pending. ``timing``: ``started_s`` (0
-        by default) and the fields after it in :class:`~kaisched.testing.rows.Job`.
+        and pending with a promised node; all other pods are pending. ``on_cards`` names the GPUs of
+        which the pods on nodes have parts: pods with the same name share a GPU. ``timing``:
+        ``started_s`` (0 by default) and the fields after it in
+        :class:`~kaisched.testing.rows.Job`.
         """
         places = _places(running, binding, leaving, promised)
         if len(places) > tasks:
             raise ValueError(f"job {name} has {tasks} tasks, but {len(places)} have a place")
         places += [(TaskState.PENDING, "")] * (tasks - len(places))
-        request = {"gpu": gpu * GPU_UNIT, "cpu": cpu * _CORE, "memory": memory * _GIB}
-        pod = Task(name, request, constraints or _only(on), labels=labels or {})
+        request = {"gpu": int(gpu) * GPU_UNIT, "cpu": cpu * _CORE, "memory": memory * _GIB}
+        where = constraints or _only(on)
+        if 0 < gpu < 1:
+            where = replace(where, devices=DeviceDemand(round(gpu * CARD), 0, cards))
+        pod = Task(name, request, where, labels=labels or {})
         job = Job(
             name,
             queue,
-            _pods(pod, places, podsets),
+            _pods(pod, places, podsets, on_cards),
             priority=priority,
             is_preemptible=_default(is_preemptible, priority < NON_PREEMPTIBLE_FROM),
             created_s=float(len(self._jobs)),
@@ -273,13 +283,19 @@ def _places(*nodes_by_state: Mapping[str, int] | None) -> list[tuple[TaskState, 
     ]
 
 
-def _pods(pod: Task, places: Sequence[tuple[TaskState, str]], podsets: Sequence[str]) -> list[Task]:
+def _pods(
+    pod: Task,
+    places: Sequence[tuple[TaskState, str]],
+    podsets: Sequence[str],
+    on_cards: Sequence[Sequence[str]],
+) -> list[Task]:
     """Return a pod in each place, named after the job and numbered."""
     return [
         replace(
             pod,
             name=f"{pod.name}-{number}",
             podset=podsets[number] if podsets else "default",
+            cards=on_cards[number] if number < len(on_cards) else (),
             state=state,
             node=node,
             nominated=node if state == TaskState.PENDING else "",

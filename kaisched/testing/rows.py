@@ -43,6 +43,8 @@ class Task:
     node: str = ""
     nominated: str = ""
     order_priority: int | None = None
+    cards: Sequence[str] = ()
+    """Names of the cards that a running pod has parts of; without any they are packed."""
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -95,6 +97,8 @@ def add_job(store: RowStore, job: Job, namespace: str = "default") -> int:
         if task.state != TaskState.PENDING:
             node = store.row_of_node(task.node) if HOLDING_STATES[task.state] else None
             store.set_state(at, task.state, node, job.started_s)
+            if task.cards:
+                store.cards.name(at, tuple(task.cards))
     return row
 
 

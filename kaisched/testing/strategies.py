@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from kaisched.core.drawing import Cell, Drawing, DrawnJob, DrawnNode, DrawnQueue, queue_of
+from kaisched.core.drawing import queue_of
+from kaisched.core.drawn import Cell, Drawing, DrawnJob, DrawnNode, DrawnQueue
 
 _MOST_QUEUES = 4
 _MOST_JOBS = 6
@@ -54,7 +55,8 @@ def jobs(draw: st.DrawFn, drawn: tuple[DrawnQueue, ...]) -> tuple[DrawnJob, ...]
                 f"{draw(st.sampled_from(leaves))}{number}",
                 draw(st.sampled_from(leaves)),
                 tasks=tasks,
-                gpu=draw(st.integers(0, 3)),
+                gpu=(gpu := draw(st.sampled_from([0, 1, 1, 2, 3, 0.25, 0.4, 0.5]))),
+                cards=draw(st.sampled_from([1, 1, 2])) if 0 < gpu < 1 else 1,
                 cpu=draw(st.sampled_from([1, 1, 500])),
                 min=draw(st.integers(1, tasks)),
                 priority=priority,
@@ -76,9 +78,11 @@ def drawings(draw: st.DrawFn, *, is_fresh: bool = False) -> Drawing:
         room = draw(st.integers(0, 8))
         cells: list[Cell] = []
         others: list[Cell] = []
+        cards: list[tuple[list[Cell], float]] = []
         for job in drawn:
             role = draw(st.sampled_from(roles))
-            most = min(left[job.name], (room - len(cells)) // job.gpu if job.gpu else 2)
+            free = room - len(cells) - len(cards)
+            most = min(left[job.name], free // job.cells if job.gpu else 2)
             count = draw(st.integers(0, max(0, most)))
             left[job.name] -= count
             cell = Cell(
@@ -87,8 +91,21 @@ def drawings(draw: st.DrawFn, *, is_fresh: bool = False) -> Drawing:
                 is_leaving=role == "leaving",
                 promised=job.name if role == "promised" else "",
             )
-            (cells if job.gpu else others).extend([cell] * (count * (job.gpu or 1)))
+            if job.is_share:
+                for _ in range(count):
+                    _share(cards, cell, job)
+            else:
+                (cells if job.gpu else others).extend([cell] * (count * job.cells))
+        cells += [Cell(parts=tuple(parts)) for parts, _ in cards]
         cells += [Cell()] * (room - len(cells))
         cells = draw(st.permutations(cells))
         nodes.append(DrawnNode(f"n{number}", tuple(cells), tuple(others)))
     return Drawing(tree, tuple(nodes), drawn)
+
+
+def _share(cards: list[tuple[list[Cell], float]], part: Cell, job: DrawnJob) -> None:
+    """Put a pod's parts on the first GPUs with room for them, each with what is taken of it."""
+    fits = [at for at, (_, taken) in enumerate(cards) if taken + job.gpu <= 1]
+    for at in fits[: job.cards]:
+        cards[at] = ([*cards[at][0], part], cards[at][1] + job.gpu)
+    cards += [([part], job.gpu) for _ in range(job.cards - len(fits))]

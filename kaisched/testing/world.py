@@ -23,20 +23,21 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from kaisched.core.drawing import (
+from kaisched.core.drawing import parse, render
+from kaisched.core.drawn import (
     Cell,
     Drawing,
     DrawingError,
     DrawnJob,
     DrawnNode,
     DrawnQueue,
-    parse,
-    render,
+    cell_of,
 )
 from kaisched.core.tables import Sharing
 from kaisched.framework.plugins.plugin import Plugin
 from kaisched.objects import SchedulingShard
 from kaisched.testing.builder import ClusterBuilder, Ran
+from kaisched.testing.drawn_shares import SharedMoves, cards_of
 
 _ROLES = {"running": "running", "new": "binding", "leaving": "leaving", "promised": "promised"}
 
@@ -67,7 +68,10 @@ class World:
         return f"\n{self}"
 
     def __eq__(self, other: object) -> bool:
-        """Compare everything but the order of jobs and the places of pods inside their nodes."""
+        """Compare everything but the order of jobs and the places of pods inside their nodes.
+
+        Which pods share a GPU counts.
+        """
         return isinstance(other, World) and self._compared == other._compared
 
     __hash__ = None  # type: ignore[assignment]
@@ -76,7 +80,11 @@ class World:
     def _compared(self) -> tuple[object, ...]:
         drawing = self.drawing
         nodes = {
-            node.name: (replace(node, cells=(), others=()), len(node.cells))
+            node.name: (
+                replace(node, cells=(), others=()),
+                len(node.cells),
+                sorted(sorted(map(str, cell.parts)) for cell in node.cells if cell.parts),
+            )
             for node in drawing.nodes
         }
         jobs = {job.name: job for job in drawing.jobs}
@@ -98,7 +106,7 @@ class World:
             )
         places = _places(self.drawing)
         for job in self.drawing.jobs:
-            _add_job(builder, job, places[job.name])
+            _add_job(builder, job, places[job.name], cards_of(self.drawing, job))
         return builder
 
     def after(
@@ -114,13 +122,17 @@ class World:
         """
         ran = self.builder().run(*actions, shard=shard, plugins=plugins)
         started = replace(
-            self.drawing, nodes=tuple(_without_news(node) for node in self.drawing.nodes)
+            self.drawing,
+            nodes=tuple(_without_news(node, self.drawing.shares) for node in self.drawing.nodes),
         )
         return World(_with_moves(started, ran), ran)
 
     def settled(self) -> World:
         """Return the world a moment later: placed pods run, leaving pods wait again."""
-        nodes = tuple(_without_leaving(_without_news(node)) for node in self.drawing.nodes)
+        shares = self.drawing.shares
+        nodes = tuple(
+            _without_leaving(_without_news(node, shares), shares) for node in self.drawing.nodes
+        )
         return World(replace(self.drawing, nodes=nodes))
 
 
@@ -142,12 +154,19 @@ def _add_queue(builder: ClusterBuilder, queue: DrawnQueue) -> None:
     )
 
 
-def _add_job(builder: ClusterBuilder, job: DrawnJob, places: dict[str, dict[str, int]]) -> None:
+def _add_job(
+    builder: ClusterBuilder,
+    job: DrawnJob,
+    places: dict[str, dict[str, int]],
+    cards: Sequence[Sequence[str]],
+) -> None:
     builder.job(
         job.name,
         queue=job.queue,
         tasks=job.tasks,
         gpu=job.gpu,
+        cards=job.cards,
+        on_cards=cards,
         cpu=job.cpu,
         memory=job.memory,
         min_tasks=job.min,
@@ -172,18 +191,23 @@ def _places(drawing: Drawing) -> dict[str, dict[str, dict[str, int]]]:
     return places
 
 
-def _without_news(node: DrawnNode) -> DrawnNode:
+def _without_news(node: DrawnNode, shares: frozenset[str]) -> DrawnNode:
     """Turn new pods into running ones and drop promises."""
 
     def settle(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-        return tuple(replace(cell, is_new=False, promised="") for cell in cells)
+        return tuple(
+            cell_of((replace(it, is_new=False, promised="") for it in cell.words), shares)
+            for cell in cells
+        )
 
     others = tuple(cell for cell in settle(node.others) if cell.holder)
     return replace(node, cells=settle(node.cells), others=others)
 
 
-def _without_leaving(node: DrawnNode) -> DrawnNode:
-    cells = tuple(Cell() if cell.is_leaving else cell for cell in node.cells)
+def _without_leaving(node: DrawnNode, shares: frozenset[str]) -> DrawnNode:
+    cells = tuple(
+        cell_of((it for it in cell.words if not it.is_leaving), shares) for cell in node.cells
+    )
     return replace(
         node, cells=cells, others=tuple(cell for cell in node.others if not cell.is_leaving)
     )
@@ -193,10 +217,17 @@ def _with_moves(drawing: Drawing, ran: Ran) -> Drawing:
     """Draw what a cycle decided into the picture before it."""
     jobs = {job.name: job for job in drawing.jobs}
     nodes = {node.name: node for node in drawing.nodes}
-    for moves, mark in ((ran.evicted, _leave), (ran.placed, _place), (ran.promised, _promise)):
+    parts = SharedMoves(nodes, drawing.shares, ran)
+    for moves, mark, mark_parts in (
+        (ran.evicted, _leave, parts.leave),
+        (ran.placed, _place, parts.place),
+        (ran.promised, _promise, parts.promise),
+    ):
         counts = Counter((node, pod.rpartition("-")[0]) for pod, node in moves.items())
         for (node, job), count in counts.items():
-            nodes[node] = mark(nodes[node], jobs[job], count)
+            if not jobs[job].is_share:
+                nodes[node] = mark(nodes[node], jobs[job], count)
+        mark_parts()
     return replace(drawing, nodes=tuple(nodes.values()))
 
 
@@ -236,16 +267,21 @@ def _mark(
         return replace(node, others=tuple(others))
     cells = list(node.cells)
     if old is None:
-        free = [at for at, cell in enumerate(cells) if not cell.promised]
-        leaving = [at for at in free if cells[at].is_leaving]
-        wanted = leaving + [at for at in free if cells[at] == Cell()]
+        wanted = [at for at, cell in enumerate(cells) if cell.is_vacated]
+        wanted += [at for at, cell in enumerate(cells) if cell == Cell()]
     else:
         wanted = [at for at, cell in enumerate(cells) if cell in old]
     if from_right:
         wanted.reverse()
-    for at in wanted[: pods * job.gpu]:
-        cells[at] = replace(cells[at], promised=job.name) if old is None else new
+    for at in wanted[: pods * job.cells]:
+        cells[at] = _promised(cells[at], job.name) if old is None else new
     return replace(node, cells=tuple(cells))
+
+
+def _promised(cell: Cell, job: str) -> Cell:
+    if cell.parts:
+        return replace(cell, parts=(*cell.parts, Cell(promised=job)))
+    return replace(cell, promised=job)
 
 
 def explain_difference(got: World, want: World) -> list[str]:

@@ -12,6 +12,7 @@ from kaisched.core.states import TaskState
 from kaisched.errors import ConfigError
 from kaisched.framework.advice.advice import Kind
 from kaisched.objects.faults import did_you_mean
+from kaisched.objects.wire import ObjectMeta
 from kaisched.view.paging import Part
 from kaisched.view.past import evictions_of, timeline
 from kaisched.view.plan_document import pending_job
@@ -19,13 +20,15 @@ from kaisched.view.queues import queue_entries
 from kaisched.view.shown import envelope, gpus, stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.core.metadata import Metadata
     from kaisched.view.inquiries import Told
     from kaisched.view.reading import Reading
     from kaisched.view.sight import Sight
 
+_MOST_NAMES: Final = 5
 WHY: Final = "kaisched.io/why/v1"
 STATES: Final = ("pending", "partly", "running", "ending")
 WAITING: Final = "waiting"
@@ -122,15 +125,16 @@ def job_document(
         "queues": queue_entries(reading, path),
         "job": entry,
         "evictions": evictions_of(reading.view, name, sight),
+        "when": None,
         "timeline": timeline(reading.view, name),
     }
 
 
 def row_of_job(reading: Reading, name: str) -> int:
-    """Return the row of a job, by its own name or that of one of its pods.
+    """Return the row of a job, by its own name, that of one of its pods, or of its workload.
 
     Raises:
-        ConfigError: there is none, or several in different namespaces.
+        ConfigError: there is none, or there are several.
 
     """
     tasks, jobs = reading.snapshot.tasks, reading.row_of_job
@@ -140,32 +144,58 @@ def row_of_job(reading: Reading, name: str) -> int:
     ours = np.flatnonzero(tasks.job_of_task >= 0)
     ours = ours[reading.is_there[tasks.job_of_task[ours]]]
     of_task = zip(ours.tolist(), tasks.job_of_task[ours].tolist(), strict=True)
-    return job_meant(name, jobs, {tasks.name[task]: job for task, job in of_task})
+    metadata = reading.snapshot.jobs.metadata
+    rows = jobs.values() if len(metadata) else ()
+    workloads = [(it, row) for row in rows for it in workloads_of(metadata[row])]
+    return job_meant(name, jobs, {tasks.name[task]: job for task, job in of_task}, workloads)
 
 
-def job_meant(name: str, jobs: Mapping[str, int], pods: Mapping[str, int]) -> int:
-    """Return the row of the job that a name means: its own, or that of one of its pods.
+def workloads_of(meta: Metadata) -> Iterator[str]:
+    """Yield the names of the workload that a job is of, and of the one that controls it."""
+    if isinstance(meta, ObjectMeta):
+        yield f"{meta.namespace}/{meta.name}"
+        for owner in meta.owner_references:
+            if owner.controller:
+                yield f"{meta.namespace}/{owner.name}"
+
+
+def job_meant(
+    name: str,
+    jobs: Mapping[str, int],
+    pods: Mapping[str, int],
+    workloads: Sequence[tuple[str, int]],
+) -> int:
+    """Return the row of the job that a name means: its own, that of a pod, or of its workload.
 
     Args:
         name: the name, with its namespace or without.
         jobs: rows of jobs by their full names.
         pods: rows of jobs by the full names of their pods.
+        workloads: full names of workloads, with the rows of their jobs.
 
     Raises:
-        ConfigError: there is none, or several in different namespaces.
+        ConfigError: there is none, or there are several.
 
     """
-    found = {row for full, row in jobs.items() if _is_meant(full, name)}
-    found = found or {row for full, row in pods.items() if _is_meant(full, name)}
+    for known in (jobs.items(), pods.items(), workloads):
+        if found := {row for full, row in known if _is_meant(full, name)}:
+            break
+    else:
+        every = (*jobs, *pods, *(full for full, _ in workloads))
+        near = did_you_mean(name, [it if "/" in name else it.partition("/")[2] for it in every])
+        fix = near if near.endswith("?") else "only pods of our scheduler names are read"
+        raise ConfigError(f"there is no job or pod {name}", fix=fix)
     if len(found) == 1:
         return found.pop()
-    if found:
-        names = ", ".join(sorted(full for full, row in jobs.items() if row in found))
-        raise ConfigError(f"several are called {name}: {names}", fix="write the namespace too")
-    known = [it if "/" in name else it.partition("/")[2] for it in (*jobs, *pods)]
-    near = did_you_mean(name, known)
-    fix = near if near.endswith("?") else "only pods of our scheduler names are read"
-    raise ConfigError(f"there is no job or pod {name}", fix=fix)
+    raise _several(name, sorted(full for full, row in jobs.items() if row in found))
+
+
+def _several(name: str, jobs: list[str]) -> ConfigError:
+    named = ", ".join(jobs[:_MOST_NAMES])
+    more = f" and {len(jobs) - _MOST_NAMES} more" if len(jobs) > _MOST_NAMES else ""
+    is_spread = len({job.partition("/")[0] for job in jobs}) == len(jobs)
+    fix = "write the namespace too" if is_spread else "name one of them"
+    return ConfigError(f"several are called {name}: {named}{more}", fix=fix)
 
 
 def _is_meant(full: str, name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kaisched.core.axis import GPU
+from kaisched.core.devices import CARD
 from kaisched.core.states import TaskState
 from kaisched.view.paging import Part
 from kaisched.view.shown import by_name, envelope, gpus
@@ -68,6 +69,7 @@ def _node(reading: Reading, row: int, sight: Sight) -> dict[str, Any]:
         "free": by_name(snapshot.axis.names, np.maximum(idle, 0).tolist()),
         "gpus": {"total": gpus(total), "free": gpus(max(int(idle[GPU]), 0))},
         "holders": _holders(reading, tasks, sight),
+        "cards": _cards(reading, row, tasks, sight),
         "promised": _promised(reading, row, sight),
     }
 
@@ -84,6 +86,27 @@ def _holders(reading: Reading, tasks: list[int], sight: Sight) -> list[dict[str,
     return [
         {**_whose(reading, job, sight), "pods": pods, "gpus": gpus(gpu), "ending": is_ending}
         for (job, is_ending), (pods, gpu) in found.items()
+    ]
+
+
+def _cards(reading: Reading, node: int, tasks: list[int], sight: Sight) -> list[dict[str, Any]]:
+    """Return the GPUs of a node that pods share, by slot, with what each pod has of them."""
+    snapshot, found = reading.snapshot, dict[int, list[dict[str, Any]]]()
+    sizes = None if snapshot.nodes.cards is None else snapshot.nodes.cards.size
+    for task in tasks:
+        demand = snapshot.shapes.constraints[int(snapshot.tasks.shape_of_task[task])].devices
+        size = CARD if sizes is None or not sizes[node] else int(sizes[node])
+        for slot in reading.slots_of(task) if demand is not None and demand.is_share else ():
+            part = round(demand.take(size // CARD) / size, 6) if demand is not None else 0.0
+            whose = _whose(reading, int(snapshot.tasks.job_of_task[task]), sight)
+            found.setdefault(slot, []).append({**whose, "part": part})
+    return [
+        {
+            "slot": slot,
+            "free": round(max(1 - sum(it["part"] for it in held), 0), 6),
+            "holders": held,
+        }
+        for slot, held in sorted(found.items())
     ]
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kaisched.framework.advice.advice import Advice
+    from kaisched.framework.intents import Bind, Nominate
     from kaisched.framework.report.records import CycleResult, DecisionRecord
 
 SCHEMA: Final = "kaisched.io/plan/v1"
@@ -41,7 +42,7 @@ def cycle_document(result: CycleResult, budget: int = BUDGET) -> dict[str, Any]:
     """
     return {
         "abandoned": result.stats.abandoned or None,
-        "binds": [{"pod": bind.pod, "node": bind.node} for bind in result.binds],
+        "binds": [_placed(result, bind) for bind in result.binds],
         "evictions": [
             {
                 "pod": evict.pod,
@@ -52,7 +53,7 @@ def cycle_document(result: CycleResult, budget: int = BUDGET) -> dict[str, Any]:
             }
             for evict in result.evictions
         ],
-        "nominations": [{"pod": it.pod, "node": it.node} for it in result.nominations],
+        "nominations": [_placed(result, it) for it in result.nominations],
         "pending": _pending(result, budget),
         "queues": [queue_document(share) for share in result.shares],
         "failures": [
@@ -60,6 +61,16 @@ def cycle_document(result: CycleResult, budget: int = BUDGET) -> dict[str, Any]:
             for fault in result.failures
         ],
     }
+
+
+def _placed(result: CycleResult, intent: Bind | Nominate) -> dict[str, Any]:
+    """Return where a pod goes, with its cards if it has a share."""
+    placed: dict[str, Any] = {"pod": intent.pod, "node": intent.node}
+    if (slots := result.bind_cards.get(intent.task)) is not None:
+        placed["cards"] = list(slots)
+    if (told := result.nominate_cards.get(intent.task)) is not None:
+        placed |= {"cards": list(told.opened), "wholeCards": len(told.later)}
+    return placed
 
 
 def _pending(result: CycleResult, budget: int) -> list[dict[str, Any]]:

@@ -105,6 +105,12 @@ class Reading:
         found: list[int] = rows[bounds[node] : bounds[node + 1]].tolist()
         return found
 
+    def slots_of(self, task: int) -> tuple[int, ...]:
+        """Return the cards of its node of which a task has a share, as slots."""
+        cards = self.snapshot.nodes.cards
+        before = {} if cards is None else cards.slots_of_task
+        return self.view.moves.bind_cards.get(task) or before.get(task, ())
+
     # -- jobs ------------------------------------------------------------------------------------
 
     def _per_job(self, tasks: BoolVec, amount: IntVec | None = None) -> IntVec:

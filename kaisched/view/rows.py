@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kaisched.core.axis import BoolVec, CodeVec, RowVec
     from kaisched.framework.plugins.dispatch import NamedKey
 
@@ -30,3 +32,5 @@ class Moves(NamedTuple):
     evict_tasks: RowVec
     nominate_tasks: RowVec
     nominate_nodes: RowVec
+    bind_cards: Mapping[int, tuple[int, ...]]
+    """The cards of bound pods with a share of GPUs, as slots of their nodes."""

@@ -258,6 +258,9 @@ class Why(Document):
     evictions: Annotated[
         list[EvictedFor], Meta(description="Why its pods were evicted lately, each reason once.")
     ]
+    when: Annotated[
+        dict[str, Any] | None, Meta(description="Null here: `kaisched why --when` foresees it.")
+    ]
     timeline: Annotated[list[Decision], Meta(description="The last decisions, the latest first.")]
 
 
@@ -274,6 +277,22 @@ class Holder(Whose):
 
     gpus: float
     ending: Annotated[bool, Meta(description="Whether its pods are being deleted.")]
+
+
+class Sharer(_Doc):
+    """A pod that has a part of a GPU."""
+
+    pod_group: Annotated[str | None, Meta(description="Null for jobs that the reader may not see.")]
+    queue: str | None
+    part: Annotated[float, Meta(description="Of the GPU, 0 to 1.")]
+
+
+class Card(_Doc):
+    """A GPU that pods share."""
+
+    slot: Annotated[int, Meta(description="A name for it on its node, not the index of hardware.")]
+    free: Annotated[float, Meta(description="The part of it that is left.")]
+    holders: list[Sharer]
 
 
 class NodeGpus(_Doc):
@@ -293,6 +312,7 @@ class Node(_Doc):
     free: Amounts
     gpus: NodeGpus
     holders: list[Holder]
+    cards: Annotated[list[Card], Meta(description="GPUs that pods share; they count in `gpus`.")]
     promised: Annotated[list[Whose], Meta(description="Who waits for room being released there.")]
 
 

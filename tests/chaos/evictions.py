@@ -17,9 +17,11 @@ EXEMPT = ("stalegang", "drain", "timelimit")
 
 @dataclass(slots=True)
 class Leave:
-    """Pods of one gang that were evicted for one job: if none is left, all had to go for it."""
+    """Pods of one gang that were evicted at about one time: if none is left, it went whole."""
 
     last_s: float
+    pods: list = field(default_factory=list)
+    """Their keys."""
     is_whole: bool = False
     is_used: bool = False
     """Whether the room of one of them was."""
@@ -49,7 +51,7 @@ class EvictedForSomebody(Promise):
         self._waiting, self._idle_since = {}, {}
         """Job to its pods that wait, and to when the last of them was placed or deleted."""
         self._staying, self._leaves = {}, {}
-        """Gang to its pods that hold room and stay; (gang, job) to its pods that go for the job."""
+        """Gang to its pods that hold room and stay, and to its pods that go."""
         self._sent = deque()
         """Evictions of the last plans."""
         self._bound_s = {}
@@ -122,15 +124,20 @@ class EvictedForSomebody(Promise):
         """Return what a pod goes with; it ends with the last pod of its gang."""
         if not pod.group:
             return Leave(now_s)
-        key = (pod.group, self._who_for(pod.key))
-        leave = self._leaves.get(key)
+        leave = self._leaves.get(pod.group)
         if leave is None or now_s - leave.last_s > PLAN_S:
-            leave = self._leaves[key] = Leave(now_s)
+            leave = self._leaves[pod.group] = Leave(now_s)
         leave.last_s = now_s
+        leave.pods.append(pod.key)
         if pod.group not in self._staying:
             leave.is_whole = True
-            del self._leaves[key]
+            del self._leaves[pod.group]
         return leave
+
+    def _is_of_whole(self, leave, job):
+        """Tell whether a gang went whole, and for nobody else as far as is told."""
+        told = [self._who_for(key) for key in leave.pods]
+        return leave.is_whole and all(it is None or it[1] == job for it in told)
 
     def _held_by_limited(self, pod):
         """Return what the queues above an evicted pod that have limits hold, the pod included."""
@@ -205,7 +212,7 @@ class EvictedForSomebody(Promise):
         if action in EXEMPT:
             return
         excuse = self._excuse(eviction, job)
-        if not excuse and eviction.leave.is_whole and eviction.leave.is_used:
+        if not excuse and eviction.leave.is_used and self._is_of_whole(eviction.leave, job):
             excuse = "its gang went whole and room of another pod was used"
         if excuse:
             counts[f"evictions without a bind, {excuse}"] += 1

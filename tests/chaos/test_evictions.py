@@ -10,10 +10,10 @@ PODS = [pod(name, on, group="t/v") for name, on in (("v1", "m"), ("v2", "n"), ("
 TOLD = {it.key: ("consolidate", "t/b") for it in PODS}
 
 
-def evicted(count, apart_s=1.0):
+def evicted(count, apart_s=1.0, told=TOLD):
     """So many pods of a gang go for another job; the room of the first one is used."""
     nodes = (node(), node("m"), Queue("q", "uid"), group(1, name="v"))
-    history = History(*nodes, pod("b", gpus=4), *PODS, who_for=TOLD)
+    history = History(*nodes, pod("b", gpus=4), *PODS, who_for=told)
     sent = [replace(it, is_evicted=True, is_leaving=True) for it in PODS[:count]]
     for at, it in enumerate(sent):
         history.put(it, at_s=10.0 + at * apart_s)
@@ -26,6 +26,16 @@ def test_one_bind_is_enough_for_a_gang_of_which_nothing_is_left():
     assert history.breaches == []
     (told,) = [it for it in history.checker.counts if it.startswith("evictions without a bind")]
     assert "went whole" in told
+
+
+@pytest.mark.parametrize(
+    ("of_the_last", "count"), [({}, 0), ({PODS[2].key: ("preempt", "t/other")}, 1)]
+)
+def test_a_gang_goes_whole_though_the_log_does_not_have_all_of_it(of_the_last, count):
+    """The answer to an eviction was lost, so that its process does not know of it."""
+    told = {it.key: TOLD[it.key] for it in PODS[:2]} | of_the_last
+    history = evicted(3, told=told).put(pod("b", "m", 4), at_s=51.0).until(1e6)
+    assert len(history.breaches) == count
 
 
 def test_without_any_bind_each_of_its_pods_is_a_breach():

@@ -11,9 +11,9 @@ from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import GPU_UNIT
 from kaisched.core.constraints import Constraints, PodTerm, Requirement
-from kaisched.core.devices import DeviceDemand
+from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
+from kaisched.core.states import HOLDING_STATES, TaskState
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched.units import MEMORY_UNIT
 from tests.conformance.outcome import NotBuiltError
@@ -37,12 +37,14 @@ class TaskCopy:
 
     state: str
     node: str | None
+    cards: tuple[str, ...] = ()
+    """The groups of the cards that a running task shares."""
 
 
 def copies(cluster: Mapping[str, Any]) -> dict[str, TaskCopy]:
     """Return the mutable part of all tasks by id."""
     return {
-        task["id"]: TaskCopy(task["state"], task["node"])
+        task["id"]: TaskCopy(task["state"], task["node"], tuple(task["gpu_groups"] or ()))
         for job in cluster["jobs"]
         for task in job["tasks"]
     }
@@ -76,6 +78,10 @@ class Builder:
             store.put_node(self._node(node))
         for job in self._cluster["jobs"]:
             row = add_job(store, self._job(store, job, tasks), job["namespace"] or "default")
+            for task in job["tasks"]:
+                if is_share(task) and HOLDING_STATES[_state(tasks[task["id"]])]:
+                    at = store.row_of_task(f"{job['namespace'] or 'default'}/{task['id']}")
+                    store.cards.name(at, tasks[task["id"]].cards or (task["id"],))
             if any(task["legacy_mig"] for task in job["tasks"]):
                 store.refuse(row, Refusal.UNSUPPORTED)
         return store
@@ -91,6 +97,7 @@ class Builder:
                 **(node["mig_instances"] or {}),
             },
             labels={**(node["labels"] or {}), NODE_LABEL: node["name"]},
+            card_mib=int(node["gpu_memory_mib"] or 0),
         )
 
     def _queue(self, queue: Mapping[str, Any]) -> QueueRow:
@@ -148,10 +155,10 @@ class Builder:
         amounts = {
             "cpu": request["cpu_millis"],
             "memory": request["memory_bytes"] // self._unit,
-            "gpu": 0 if request["mig"] else int(request["gpus"] * GPU_UNIT),
+            "gpu": 0 if request["mig"] or is_share(task) else int(request["gpus"] * GPU_UNIT),
             **(request["mig"] or {}),
         }
-        state = TaskState.PENDING if copy.state == "Pipelined" else STATES[copy.state]
+        state = _state(copy)
         return Task(
             task["id"],
             {name: amount for name, amount in amounts.items() if amount},
@@ -162,6 +169,27 @@ class Builder:
             order_priority=task["order_priority"],
             labels=task["labels"] or {},
         )
+
+
+def _state(copy: TaskCopy) -> TaskState:
+    return TaskState.PENDING if copy.state == "Pipelined" else STATES[copy.state]
+
+
+def is_share(task: Mapping[str, Any]) -> bool:
+    """Tell whether a task asks for a part of a GPU."""
+    return bool(task["request"]["gpu_fraction"] or task["request"]["gpu_memory_mib"])
+
+
+def _devices(task: Mapping[str, Any]) -> DeviceDemand | None:
+    request = task["request"]
+    if not is_share(task) and not task["legacy_mig"]:
+        return None
+    return DeviceDemand(
+        fraction=round((request["gpu_fraction"] or 0) * CARD),
+        memory_mib=int(request["gpu_memory_mib"] or 0),
+        cards=int(request["gpu_devices"] or 1),
+        legacy_slices=int(task["legacy_mig"]),
+    )
 
 
 def _or_nan(number: float | None) -> float:
@@ -191,7 +219,7 @@ def _constraints(store: RowStore, task: Mapping[str, Any], namespace: str) -> Co
     claims = task.get("persistent_volume_claims")
     missing = f"claim {claims[0]} does not exist" if claims else ""
     return Constraints(
-        devices=DeviceDemand(legacy_slices=1) if task["legacy_mig"] else None,
+        devices=_devices(task),
         wait=(int(Refusal.VOLUME_CLAIM), missing) if missing else None,
         node_terms=(((Requirement(NODE_LABEL, "In", names),), ()),) if names else None,
         pod_affinity=near,
@@ -218,11 +246,8 @@ def missing_features(cluster: Mapping[str, Any]) -> list[str]:
     for job in cluster["jobs"]:
         found += ["topology"] * _has_topology(job["root"])
         for task in job["tasks"]:
-            request = task["request"]
             found += ["DRA"] * bool(task["resource_claims"] or task["resource_claim_templates"])
-            found += ["GPU fractions"] * bool(request["gpu_fraction"])
             found += ["NUMA"] * bool(task.get("numa_observed"))
-            found += ["GPU memory requests"] * bool(request["gpu_memory_mib"])
     return sorted(set(found))
 
 

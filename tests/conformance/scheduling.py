@@ -8,11 +8,13 @@ import numpy as np
 
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import GPU, GPU_UNIT
+from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
 from kaisched.framework.report.records import CycleResult
+from kaisched.framework.session.cards import Cards
 from tests.conformance import policy as policies
 from tests.conformance.cluster import NOW_S, Builder, TaskCopy, copies
 from tests.conformance.comparing import differences
@@ -79,7 +81,8 @@ def _written_back(tasks: Mapping[str, TaskCopy], stays: set[str]) -> dict[str, T
         if task.state == "Pipelined" or (task.state == "Releasing" and name not in stays):
             after[name] = TaskCopy("Pending", None)
         else:
-            after[name] = TaskCopy("Running" if task.state == "Binding" else task.state, task.node)
+            state = "Running" if task.state == "Binding" else task.state
+            after[name] = TaskCopy(state, task.node, task.cards)
     return after
 
 
@@ -93,10 +96,14 @@ def _session(
         raise RuntimeError(f"cycle failed: {result.failures} {result.stats.abandoned}")
     if not binds_fail:
         _apply(store, result)
-    after = {name: TaskCopy(task.state, task.node) for name, task in tasks.items()}
+    after = {name: replace(task) for name, task in tasks.items()}
+    groups = _groups(snapshot, tasks)
     for row, node in zip(result.bind_tasks.tolist(), result.bind_nodes.tolist(), strict=True):
         if not binds_fail:
-            after[_id(snapshot.tasks.name[row])] = TaskCopy("Binding", snapshot.nodes.name[node])
+            slots = result.bind_cards.get(row, ())
+            cards = tuple(groups.setdefault((node, it), f"{node}-{it}-{row}") for it in slots)
+            name = _id(snapshot.tasks.name[row])
+            after[name] = TaskCopy("Binding", snapshot.nodes.name[node], cards)
     for row in result.evict_tasks.tolist():
         after[_id(snapshot.tasks.name[row])].state = "Releasing"
     promised = np.zeros(len(snapshot.nodes.name))
@@ -108,8 +115,20 @@ def _session(
     return _ended(store, result, after, promised)
 
 
+def _groups(snapshot: Snapshot, tasks: Mapping[str, TaskCopy]) -> dict[tuple[int, int], str]:
+    """Return the groups of open cards by node and slot."""
+    if snapshot.nodes.cards is None:
+        return {}
+    found = {}
+    for row, slots in snapshot.nodes.cards.slots_of_task.items():
+        node, name = int(snapshot.tasks.node_of_task[row]), _id(snapshot.tasks.name[row])
+        found |= {(node, it): g for it, g in zip(slots, tasks[name].cards or (name,), strict=True)}
+    return found
+
+
 def _apply(store: RowStore, result: CycleResult) -> None:
     """Let the store hear of what was decided, as a sink would tell it."""
+    store.cards.choose(result.bind_cards)
     store.place(result.bind_tasks, result.bind_nodes, TaskState.BINDING, at_s=NOW_S)
     for row in result.evict_tasks.tolist():
         store.evict(row, NOW_S)
@@ -120,8 +139,12 @@ def _ended(
 ) -> Ended:
     snapshot = store.snapshot()
     names = snapshot.nodes.name
-    idle = snapshot.nodes.idle[GPU] / GPU_UNIT
-    releasing = (snapshot.nodes.releasing[GPU] - promised) / GPU_UNIT
+    idle, releasing = snapshot.nodes.idle[GPU], snapshot.nodes.releasing[GPU]
+    if snapshot.nodes.cards is not None:  # the cases count whole cards
+        cards = Cards(snapshot.nodes.cards, snapshot.shapes.constraints, snapshot.shapes.request)
+        idle, later = cards.whole(np.arange(len(names)), idle, releasing)
+        idle, releasing = idle * GPU_UNIT, (later - idle) * GPU_UNIT
+    idle, releasing = idle / GPU_UNIT, (releasing - promised) / GPU_UNIT
     return Ended(
         after,
         {_id(name): snapshot.jobs.last_start_s[row] for row, name in enumerate(snapshot.jobs.name)},

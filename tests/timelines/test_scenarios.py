@@ -34,6 +34,7 @@ OF_THE_MOMENT = (
     "lending-departments",
     "lending-late-team",
     "philly-64-lending",
+    "shared-gpus",
 )
 """Scenarios of shares at each moment: without a usage history."""
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -378,7 +378,7 @@ class Attempt:
                 for task in () if shut else tasks:
                     node = int(ledger.node_of_task[task])
                     shape = int(session.tasks.shape_of_task[task])
-                    if not session.capacity.fits(shape, node):
+                    if not session.capacity.may_stay(task, shape, node):
                         break
                     statement.spare(task)
                 else:

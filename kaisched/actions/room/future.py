@@ -41,7 +41,7 @@ class Future:
     room: IntVec
     total: int
     is_plain: bool
-    """True when ``room`` and ``allowed`` are exact for any set of victims; else plugins decide."""
+    """True when ``room`` and ``allowed`` are exact for any set of victims; else placing decides."""
 
     def __init__(self, session: Session, shape: int) -> None:
         """Compute the room of every node."""
@@ -52,7 +52,12 @@ class Future:
         plan = session.placement.plan(shape)
         self._codes: CodeVec | None = plan.codes
         # An eviction may take away the pods that a pod affinity requires.
-        self.is_plain = plan.cap is None and not session.shapes.constraints[shape].pod_affinity
+        # Without victims, amounts say only at most what cards have room for.
+        self.is_plain = not (
+            plan.cap is not None
+            or session.shapes.constraints[shape].pod_affinity
+            or capacity.is_by_card(shape)
+        )
         self.allowed = None
         if plan.codes is not None:
             curable = np.isin(plan.codes, freeable_codes())
@@ -74,6 +79,6 @@ class Future:
         self._seen = len(capacity.touched)
         for node in rows:
             if self.allowed is None or self.allowed[node]:
-                room = capacity.on(node).pods(self.asked)
+                room = capacity.pods_on(node, self.shape)
                 self.total += room - int(self.room[node])
                 self.room[node] = room

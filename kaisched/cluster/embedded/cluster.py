@@ -20,6 +20,7 @@ from kaisched.cluster.stuck import STUCK_AFTER_S
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ObjectError
 from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.objects import labels
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.labels import format_time
 from kaisched.objects.load import Manifest, identity_of
@@ -91,6 +92,7 @@ class EmbeddedCluster:
             gpu_resources=gpu_resources,
             workloads=workloads,
             stuck_after_s=stuck_after_s,
+            offers_shares=True,
         )
         self.history: deque[Happening] = deque(maxlen=HISTORY_LENGTH)
         """What happened, the oldest first; only the last 10,000 happenings are kept."""
@@ -216,6 +218,9 @@ class EmbeddedCluster:
             type="PodScheduled", status="True", last_transition_time=format_time(now_s)
         )
         pod = replace(pod, spec=replace(pod.spec, node_name=bind.node))
+        if bind.cards:
+            notes = {**pod.metadata.annotations, labels.GPU_GROUPS: ",".join(bind.cards)}
+            pod = replace(pod, metadata=replace(pod.metadata, annotations=notes))
         pod = _with_status(pod, conditions=[scheduled], nominated_node_name="")
         self._record("bound", pod)
         self._put(pod)
@@ -256,8 +261,8 @@ class EmbeddedCluster:
         row = rows.row_of_node(bind.node)
         if row < 0:
             return f"no node {bind.node}"
-        short = rows.shortage(rows.row_of_task(pod.key), row)
-        return f"out of {short}" if short else ""
+        short = rows.accounts.shortage(rows.row_of_task(pod.key), row)
+        return f"out of {rows.axis.names[short]}" if short >= 0 else ""
 
     # -- time ------------------------------------------------------------------------------------
 

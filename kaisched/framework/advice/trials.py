@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.core.axis import GPU
 from kaisched.core.constraints import NodeStatics, Toleration
+from kaisched.core.devices import with_nodes_like
 from kaisched.core.lazy import lazy
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.framework.advice.advice import Kind
 from kaisched.framework.cycle import run_cycle
+from kaisched.framework.session.cards import Cards
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
     from kaisched.core.constraints import Constraints
+    from kaisched.core.devices import CardTable
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.advice.advice import Change
     from kaisched.framework.session.session import Session
@@ -152,6 +156,7 @@ def _nodes(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapsh
             idle=np.concatenate([nodes.idle, more], axis=1),
             releasing=np.concatenate([nodes.releasing, np.zeros_like(more)], axis=1),
             version=np.concatenate([nodes.version, np.zeros(count, nodes.version.dtype)]),
+            cards=nodes.cards and with_nodes_like(nodes.cards, like, int(more[GPU, 0]), count),
             annotations=(*nodes.annotations, *[nodes.annotations[like]] * count),
         ),
         total=snapshot.total + snapshot.axis.charged(allocatable[:, 0]) * count,
@@ -240,10 +245,22 @@ def _end(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapshot
         jobs=replace(jobs, active=active),
         podsets=replace(snapshot.podsets, active=podsets),
         tasks=replace(tasks, state=state, node_of_task=node),
-        nodes=replace(nodes, idle=idle),
+        nodes=replace(nodes, idle=idle, cards=_cards_without(snapshot, standing)),
         allocated=allocated,
         allocated_non_preemptible=strict,
     )
+
+
+def _cards_without(snapshot: Snapshot, rows: RowVec) -> CardTable | None:
+    """Return the cards as they are once some tasks have gone."""
+    table, tasks, shapes = snapshot.nodes.cards, snapshot.tasks, snapshot.shapes
+    if table is None:
+        return None
+    cards = Cards(table, shapes.constraints, shapes.request)
+    columns = (rows, tasks.node_of_task[rows], tasks.shape_of_task[rows], tasks.state[rows])
+    for task, node, shape, state in zip(*(it.tolist() for it in columns), strict=True):
+        cards.give_back(task, node, shape, state)
+    return cards.frozen()
 
 
 def _held(snapshot: Snapshot, job: int) -> Amounts:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import PODS
+from kaisched.core.axis import GPU, PODS
 from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.framework.invariants.cards import cards
 from kaisched.framework.invariants.evictions import evictions, victims
 from kaisched.framework.invariants.sums import Moves, charges_of, is_job_met, sum_of
 from kaisched.framework.report.records import RUN
@@ -51,6 +52,7 @@ def violations(
     if strangers:
         return found + strangers  # what is below speaks of tasks of jobs on nodes
     found.extend(_nodes(snapshot, result))
+    found.extend(cards(snapshot, result))
     found.extend(_gangs(moves))
     own = policy.questions.takes_from_own_queue
     found.extend(evictions(moves, may_take_own=own))
@@ -181,6 +183,8 @@ def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
         name = jobs.name[job]
         if not is_single or shape < 0 or reason.get(name) not in _NO_ROOM or name in bound_to_sets:
             continue
+        if nodes.cards is not None and snapshot.shapes.request[GPU, shape]:
+            continue  # parts of several cards are no whole card
         if snapshot.shapes.constraints[shape] == Constraints():
             fits = (snapshot.shapes.request[:, [shape]] <= idle).all(axis=0) & is_plain
             if fits.any():

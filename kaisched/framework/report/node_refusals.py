@@ -8,10 +8,13 @@ import numpy as np
 
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import TEXTS, Refusal, freeable_codes, text_of
+from kaisched.framework.report.card_refusals import TOGETHER, card_refusals
 from kaisched.framework.report.records import NodeRefusal
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kaisched.core.axis import Amounts, BoolVec
     from kaisched.framework.session.session import Session
 
@@ -26,7 +29,6 @@ def node_refusals_of(
     by default what is idle now.
     """
     plan, room, _, _ = session.placement.vacancy(shape)
-    request = session.shapes.request[:, shape]
     nodes = session.placement.nodes
     allowed = np.ones(len(session.nodes), np.bool_) if plan.codes is None else plan.codes == 0
     refused: list[NodeRefusal] = []
@@ -38,11 +40,11 @@ def node_refusals_of(
             refused.append(NodeRefusal(text.name, count, text.sentence))
     never = never_fits(session, shape)
     short = allowed & (room == 0) if idle is None else allowed
-    if never is Refusal.EXCEEDS_ANY_NODE:
-        idle = session.nodes.allocatable
-    elif idle is None:
-        idle = session.capacity.idle
-    refused.extend(_shortages(session, request, idle, short))
+    as_empty = never is Refusal.EXCEEDS_ANY_NODE
+    if as_empty or idle is None:
+        refused += _of_cards(session, shape, short, as_empty=as_empty)
+        idle = session.nodes.allocatable if as_empty else session.capacity.idle
+    refused.extend(_shortages(session, shape, idle, short))
     refused.sort(key=lambda each: (-each.nodes, each.reason, each.detail))
     return never or code, tuple(refused)
 
@@ -56,6 +58,8 @@ def never_fits(session: Session, shape: int) -> Refusal | None:
     if not len(session.nodes):
         return Refusal.NO_NODE_ALLOWED
     large: BoolVec = np.all(request[:, None] <= allocatable, axis=0)
+    if session.capacity.cards is not None:
+        large &= session.capacity.cards.could_take(shape)
     if not large.any():
         return Refusal.EXCEEDS_ANY_NODE
     codes = session.placement.plan(shape).codes
@@ -68,12 +72,23 @@ def never_fits(session: Session, shape: int) -> Refusal | None:
     return None if large[may].any() else Refusal.EXCEEDS_ANY_NODE
 
 
-def _shortages(
-    session: Session, request: Amounts, idle: Amounts, short: BoolVec
-) -> list[NodeRefusal]:
-    """Count nodes by the first resource they lack; plugins' bounds refuse the other nodes."""
+def _of_cards(
+    session: Session, shape: int, short: BoolVec, *, as_empty: bool
+) -> Iterator[NodeRefusal]:
+    """Count nodes by what their cards lack, and take these nodes out of ``short``."""
+    for text, lacking in card_refusals(session, shape, short, as_empty=as_empty):
+        count = int(np.count_nonzero(lacking))
+        yield NodeRefusal(TEXTS[Refusal.RESOURCES].name, count, text)
+        short &= ~lacking
+
+
+def _shortages(session: Session, shape: int, idle: Amounts, short: BoolVec) -> list[NodeRefusal]:
+    """Count nodes by the first resource they lack; plugins' bounds refuse the other nodes.
+
+    With shared cards these may be all that nodes lack, if other pods of a batch get parts of them.
+    """
     refused: list[NodeRefusal] = []
-    left = short.copy()
+    request, left = session.shapes.request[:, shape], short.copy()
     for resource in _by_scarcity(request):
         lacking = left & (idle[resource] < request[resource])
         count = int(np.count_nonzero(lacking))
@@ -85,6 +100,11 @@ def _shortages(
         detail = f"{name} short by at least {format_amount(name, gap)}"
         refused.append(NodeRefusal(TEXTS[reason].name, count, detail))
         left &= ~lacking
+    cards = session.capacity.cards
+    of_cards = cards is not None and cards.counts_for(shape)
+    if left.any() and of_cards and session.placement.plan(shape).cap is None:
+        count = int(np.count_nonzero(left))
+        return [*refused, NodeRefusal(TEXTS[Refusal.RESOURCES].name, count, TOGETHER)]
     if left.any():
         text = TEXTS[Refusal.HOST_PORT]
         refused.append(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kaisched.core.axis import CodeVec, RowVec
+    from kaisched.core.devices import PromisedCards
     from kaisched.framework.advice.advice import Advice
     from kaisched.framework.intents import Bind, Evict, Nominate
     from kaisched.framework.report.reason import Problem
@@ -181,6 +182,10 @@ class CycleResult:
     """The claims of reclaim, preempt and consolidate that were met, in order."""
     put_off: Mapping[str, int] = field(default_factory=dict)
     """Jobs that were put off, by leaf queue."""
+    bind_cards: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """The cards of bound pods with a share, as slots of their nodes, by task row."""
+    nominate_cards: Mapping[int, PromisedCards] = field(default_factory=dict)
+    """The cards of promised pods with a share, by task row."""
 
     def encode(self) -> bytes:
         """Return the canonical bytes of the decision: equal input gives equal bytes."""
@@ -213,5 +218,5 @@ def _intent(intent: Any) -> dict[str, Any]:
     return {
         field.name: getattr(intent, field.name)
         for field in fields(intent)
-        if field.name not in _LEFT_OUT
+        if field.name not in _LEFT_OUT and (field.name != "cards" or intent.cards)
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 import numpy as np
@@ -103,11 +104,34 @@ class Binds(_Placed[Bind]):
 
     _kind = Bind
 
+    def _make(self) -> Iterable[Bind]:
+        cards = self._session.capacity.cards
+        if cards is None:
+            yield from super()._make()
+            return
+        groups = dict(cards.table.group_of_slot)
+        for bind in super()._make():
+            slots = [(bind.node_row, slot) for slot in cards.slots_of(bind.task)]
+            for number, slot in enumerate(slots):
+                # A card that was closed gets the name of the first pod on it.
+                groups.setdefault(slot, f"{bind.uid}-{number}")
+            yield replace(bind, cards=tuple(groups[slot] for slot in slots))
+
 
 class Nominations(_Placed[Nominate]):
     """Nominations."""
 
     _kind = Nominate
+
+    def _make(self) -> Iterable[Nominate]:
+        cards = self._session.capacity.cards
+        for each in super()._make():
+            told = cards.promised.get(each.task) if cards is not None else None
+            if cards is None or told is None:
+                yield each
+                continue
+            groups = [cards.table.group_of_slot.get((each.node_row, it)) for it in told.opened]
+            yield replace(each, cards=tuple(filter(None, groups)))
 
 
 class Evictions(Lazy[Evict]):
@@ -211,12 +235,14 @@ class Shares(Lazy[QueueShare]):
     def table(self) -> ShareTable:
         """The shares as arrays, without the session."""
         session = self._session
+        quotas = None if self._abandoned else session.ask.quotas(session)
         return ShareTable(
             session.axis.names,
             session.queues,
             self._fair_share(),
             session.ledger.held if session.has_moved else session.held,
             session.requested,
+            session.queues.deserved if quotas is None else quotas,
             {} if self._abandoned else session.ask.queue_problems(session),
             {} if self._abandoned else session.ask.queue_figures(session) or {},
         )

@@ -2,7 +2,8 @@
 
 Only this module converts amounts to room. The ledger takes and gives back amounts by node and
 shape. All questions about room are answered here: room now, room once everything is released, and
-room without some of the running pods.
+room without some of the running pods. Where pods share GPUs, :mod:`.shared_capacity` also asks the
+cards.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
+    from kaisched.framework.session.cards import Cards
 
     Asked = Sequence[tuple[int, int]]
 
@@ -59,6 +61,8 @@ class Capacity:
     """``(R, N)`` what leaving pods will release, less what is promised of it."""
     touched: list[int]
     """Node rows in the order of their changes: caches of answers by node ask again for them."""
+    cards: Cards | None = None
+    """The cards that pods share; None while no pod shares."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         """Begin with the amounts of the snapshot."""
@@ -72,23 +76,23 @@ class Capacity:
 
     # -- moves: the ledger's business --------------------------------------------------------------
 
-    def take(self, node: int, shape: int, state: int) -> None:
+    def take(self, _task: int, node: int, shape: int, state: int) -> None:
         """Count the room of a pod on its node: held, leaving or promised, as its state says."""
         self._move(node, self._request[:, shape], state)
 
-    def give_back(self, node: int, shape: int, state: int) -> None:
+    def give_back(self, _task: int, node: int, shape: int, state: int) -> None:
         """Undo :meth:`take`."""
         self._move(node, -self._request[:, shape], state)
 
-    def take_all(self, nodes: RowVec, shape: int, state: int) -> None:
+    def take_all(self, _tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Do :meth:`take` for a pod on each of the nodes: all are placed, or all promised."""
         self._move_all(nodes, self._request[:, shape], state)
 
-    def give_back_all(self, nodes: RowVec, shape: int, state: int) -> None:
+    def give_back_all(self, _tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Undo :meth:`take_all`."""
         self._move_all(nodes, -self._request[:, shape], state)
 
-    def release(self, holding: Holding, sign: int) -> None:
+    def release(self, _tasks: RowVec, _shapes: RowVec, holding: Holding, sign: int) -> None:
         """Count what running pods hold as being released (1), or as held again (-1)."""
         if not self._is_own:
             self._copy()
@@ -167,6 +171,26 @@ class Capacity:
         """Tell whether a pod fits on a node once everything is released."""
         free = self.idle[:, node] + self.releasing[:, node]
         return bool((free >= self._request[:, shape]).all())
+
+    def limited_now(self, _shape: int, _rows: RowVec, room: IntVec) -> IntVec:
+        """Return room ``(K,)`` by idle amounts, bounded by what cards of the nodes allow now."""
+        return room
+
+    def is_by_card(self, _shape: int) -> bool:
+        """Tell whether cards bound the room of a shape, so that amounts are an upper bound."""
+        return False
+
+    def cards_for(self, _shape: int) -> Cards | None:
+        """Return the cards for a shape with a share; None for any other shape."""
+        return None
+
+    def may_stay(self, _task: int, shape: int, node: int) -> bool:
+        """Tell whether a pod that is being released could stay on its node, and on its cards."""
+        return self.fits(shape, node)
+
+    def pods_on(self, node: int, shape: int) -> int:
+        """Return how many pods of a shape fit on a node once everything is released."""
+        return self.on(node).pods(self.asked(shape))
 
     def on(self, node: int) -> NodeRoom:
         """Return the room of one node once everything is released, to count with."""

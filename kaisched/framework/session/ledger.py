@@ -96,9 +96,9 @@ class Ledger:
         old_state, old_node = int(self.state[task]), int(self.node_of_task[task])
         shape = int(self._shape_of_task[task])
         if old_node >= 0:
-            self._capacity.give_back(old_node, shape, old_state)
+            self._capacity.give_back(task, old_node, shape, old_state)
         if node >= 0:
-            self._capacity.take(node, shape, state)
+            self._capacity.take(task, node, shape, state)
         self._count(task, old_state, state, shape)
         self.state[task] = state
         self.node_of_task[task] = node
@@ -106,28 +106,28 @@ class Ledger:
 
     def place_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         """Put pending tasks of one shape on idle room at once; same result as one by one."""
-        self._capacity.take_all(nodes, shape, _ALLOCATED)
+        self._capacity.take_all(tasks, nodes, shape, _ALLOCATED)
         self._count_all(tasks, shape, 1)
         self.state[tasks] = _ALLOCATED
         self.node_of_task[tasks] = nodes
 
     def take_back_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         """Undo :meth:`place_pending`."""
-        self._capacity.give_back_all(nodes, shape, _ALLOCATED)
+        self._capacity.give_back_all(tasks, nodes, shape, _ALLOCATED)
         self._count_all(tasks, shape, -1)
         self.state[tasks] = _PENDING
         self.node_of_task[tasks] = -1
 
     def promise_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         """Promise pending tasks of one shape room that is being released."""
-        self._capacity.take_all(nodes, shape, _PIPELINED)
+        self._capacity.take_all(tasks, nodes, shape, _PIPELINED)
         self._count_all(tasks, shape, 1)
         self.state[tasks] = _PIPELINED
         self.node_of_task[tasks] = nodes
 
     def take_back_promised(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         """Undo :meth:`promise_pending`."""
-        self._capacity.give_back_all(nodes, shape, _PIPELINED)
+        self._capacity.give_back_all(tasks, nodes, shape, _PIPELINED)
         self._count_all(tasks, shape, -1)
         self.state[tasks] = _PENDING
         self.node_of_task[tasks] = -1
@@ -137,7 +137,7 @@ class Ledger:
 
         The result is that of one by one, except for states, which the caller sets.
         """
-        self._capacity.release(self.holding(tasks), sign)
+        self._capacity.release(tasks, self._shape_of_task[tasks], self.holding(tasks), sign)
         amounts = self._charge.take(self._shape_of_task[tasks], axis=1) * sign
         jobs, podsets = self.job_of_task[tasks], self._podset_of_task[tasks]
         np.subtract.at(self.job_active, jobs, sign)
@@ -163,7 +163,7 @@ class Ledger:
         The task holds its old room until it has left. :meth:`take_back_relocated` undoes the call.
         """
         old, shape = int(self.node_of_task[task]), int(self._shape_of_task[task])
-        self._capacity.take(node, shape, _PIPELINED)
+        self._capacity.take(task, node, shape, _PIPELINED)
         self._count(task, _RELEASING, _PIPELINED, shape)
         self.state[task] = _PIPELINED
         self.node_of_task[task] = node
@@ -172,7 +172,7 @@ class Ledger:
     def take_back_relocated(self, task: int, old_node: int) -> None:
         """Undo :meth:`relocate`."""
         shape = int(self._shape_of_task[task])
-        self._capacity.give_back(int(self.node_of_task[task]), shape, _PIPELINED)
+        self._capacity.give_back(task, int(self.node_of_task[task]), shape, _PIPELINED)
         self._count(task, _PIPELINED, _RELEASING, shape)
         self.state[task] = _RELEASING
         self.node_of_task[task] = old_node

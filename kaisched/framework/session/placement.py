@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import weakref
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.session.capacity import Capacity
+    from kaisched.framework.session.cards import Scores
     from kaisched.framework.session.claims import NodeSet
 
 _HINT = "rooms"
@@ -118,6 +120,7 @@ class Placement:
         if not (isinstance(rooms, Rooms) and rooms.serves(session.snapshot)):
             rooms = session.hints[_HINT] = Rooms(session.snapshot)
         self._capacity: Capacity = session.capacity
+        self._has_cards = session.capacity.cards is not None
         rooms.begin(session.snapshot, self._capacity)
         self._shared: Rooms = rooms
         self._rows, self._none = rooms.rows, rooms.none
@@ -245,6 +248,11 @@ class Placement:
         plan, room, total, _ = vacancy
         if total < count:
             return None
+        if self._has_cards and (cards := self._capacity.cards_for(plan.shape)) is not None:
+            bonus = cards.bonus(plan.shape, is_later=False)
+            masked = np.where(room > 0, self._score(plan) + bonus(self._rows, self._none), -1.0)
+            score = self._scorer(plan.shape)
+            return fill_stepwise(masked, room, count, lambda *at: score(*at) + bonus(*at))
         if total <= _SCARCE:
             open_rows: RowVec = room.nonzero()[0]
             if open_rows.size == 1:  # no choice, no scores: the rule in a full cluster
@@ -265,6 +273,8 @@ class Placement:
         plan, room, _, _ = self.vacancy(shape)
         future = self.future(plan)
         score = np.where(future > 0, self._score(plan), -1.0)
+        if (cards := self._capacity.cards_for(shape)) is not None:
+            score += cards.bonus(shape, is_later=True)(self._rows, self._none) * (future > 0)
         if barred:
             score[list(barred)] = -1.0
         if plan.codes is not None and ((room > 0) & (score >= 0)).any():
@@ -369,21 +379,20 @@ class Placement:
         later = self._ask.node_score(self._session, plan.shape, again, extra)
         return bool((later >= self._score(plan)[again]).all())
 
+    def _scorer(self, shape: int) -> Scores:
+        """Return what scores nodes with so many more pods of the shape."""
+        return partial(self._ask.node_score, self._session, shape)
+
     def _choose_falling(
         self, plan: ShapePlan, masked: FloatVec, room: IntVec, count: int
     ) -> RowVec:
         """Choose when scores may fall: from a table of all scores, or step by step."""
         open_rows = np.flatnonzero(room > 0)
         depth = int(min(count, room.max()))
-
-        def score(rows: RowVec, extra: IntVec) -> FloatVec:
-            return self._ask.node_score(self._session, plan.shape, rows, extra)
-
+        score = self._scorer(plan.shape)
         if open_rows.size * depth <= _LEVEL_CELLS:
             levels = [masked[open_rows]]
-            levels.extend(
-                score(open_rows, np.full(open_rows.size, extra)) for extra in range(1, depth)
-            )
+            levels += [score(open_rows, np.full(open_rows.size, it)) for it in range(1, depth)]
             chosen = fill_level(np.stack(levels), open_rows, room[open_rows], count)
             if chosen is not None:
                 return chosen

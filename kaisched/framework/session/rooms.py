@@ -14,6 +14,7 @@ from kaisched.framework.session.capacity import divisors, pods_in
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, IntVec, RowVec
+    from kaisched.core.devices import CardTable
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.session.capacity import Capacity
 
@@ -37,6 +38,10 @@ class Rooms:
         self.none.setflags(write=False)
         """``(N,)`` every node row, and nothing on each of them: for questions about all nodes."""
         self.slot_of_shape: dict[int, int] = {}
+        self._shapes: list[int] = []
+        """The shape of each slot."""
+        self._cards: CardTable | None = None
+        """The cards that the room was computed with."""
         self._slots: IntVec = np.zeros(0, np.int64)
         """The same as a column, for many shapes at once."""
         self._missing = 0
@@ -79,6 +84,9 @@ class Rooms:
         self.turn += 1
         self._asked = set()
         nodes = snapshot.nodes
+        if self._cards is not nodes.cards:
+            self._cards = nodes.cards
+            self._version[:] = _UNKNOWN
         if self._touched:
             self._version[self._touched] = _UNKNOWN
             self._seen = [0] * len(self._seen)
@@ -86,7 +94,7 @@ class Rooms:
         changed = (self._version != nodes.version).nonzero()[0]
         if changed.size:
             self._version = nodes.version.copy()
-            self._refresh(changed, capacity.unpromised(changed))
+            self._refresh(changed, capacity)
 
     def is_full(self, shapes: int) -> bool:
         """Tell whether all of so many shapes have been asked about and none of them has room."""
@@ -105,12 +113,16 @@ class Rooms:
             free = capacity.unpromised_on(node)
             most = free // self._divisor[:, slot] + self._bonus[:, slot]
             fits = max(min(most.tolist()), 0)  # of a few numbers the quickest
+            if fits and self._cards is not None:
+                rows, bound = np.array([node]), np.array([fits])
+                fits = int(capacity.limited_now(self._shapes[slot], rows, bound)[0])
             self.total[slot] += fits - room[node]
             room[node] = fits
             return
         rows = np.array(sorted(set(touched[seen:])), np.int64)
         free = capacity.unpromised(rows)
         fresh = pods_in(free, self._divisor[:, slot, None], self._bonus[:, slot, None])
+        fresh = capacity.limited_now(self._shapes[slot], rows, fresh)
         self.total[slot] += fresh.sum() - room[rows].sum()
         room[rows] = fresh
 
@@ -138,6 +150,7 @@ class Rooms:
         self._missing -= len(new)
         for offset, shape in enumerate(new):
             self.slot_of_shape[shape] = self._slots[shape] = first + offset
+            self._shapes.append(shape)
         divisor, bonus = divisors(snapshot.shapes.request[:, new])
         self._divisor = np.concatenate((self._divisor, divisor), axis=1)
         self._bonus = np.concatenate((self._bonus, bonus), axis=1)
@@ -145,7 +158,12 @@ class Rooms:
         free = capacity.unpromised(self.rows)
         # One shape at a time: (R, S', N) at once would not fit a cache, nor 600 MB.
         added = np.stack(
-            [pods_in(free, divisor[:, i, None], bonus[:, i, None]) for i in range(len(new))]
+            [
+                capacity.limited_now(
+                    shape, self.rows, pods_in(free, divisor[:, i, None], bonus[:, i, None])
+                )
+                for i, shape in enumerate(new)
+            ]
         )
         self.room = np.concatenate((self.room, added))
         self.total = np.concatenate((self.total, added.sum(axis=1)))
@@ -159,10 +177,11 @@ class Rooms:
             self._slots = np.concatenate((self._slots, more))
             self._missing += missing
 
-    def _refresh(self, rows: RowVec, free: Amounts) -> None:
+    def _refresh(self, rows: RowVec, capacity: Capacity) -> None:
         if not self.slot_of_shape:
             return
-        if len(rows) == 1:  # columns as views: a third of the time
+        free = capacity.unpromised(rows)
+        if len(rows) == 1 and self._cards is None:  # columns as views: a third of the time
             node = int(rows[0])
             fits = pods_in(free, self._divisor, self._bonus)
             self.total += fits - self.room[:, node]
@@ -172,5 +191,8 @@ class Rooms:
         quotient += self._bonus[:, :, None]
         fresh = np.minimum.reduce(quotient, axis=0)
         np.maximum(fresh, 0, out=fresh)
+        if self._cards is not None:
+            for slot, shape in enumerate(self._shapes):
+                fresh[slot] = capacity.limited_now(shape, rows, fresh[slot])
         self.total += np.add.reduce(fresh - self.room.take(rows, axis=1), axis=1)
         self.room[:, rows] = fresh

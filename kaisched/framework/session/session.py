@@ -16,10 +16,10 @@ import numpy as np
 from kaisched.core.lazy import lazy
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.invariants.sums import charges_of
-from kaisched.framework.session.capacity import Capacity
 from kaisched.framework.session.ledger import Ledger, rolled_up
 from kaisched.framework.session.outcome import Outcome
 from kaisched.framework.session.placement import Placement
+from kaisched.framework.session.shared_capacity import capacity_of
 from kaisched.framework.session.statement import Statement
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.policy import Policy
     from kaisched.framework.report.records import PluginFailure
+    from kaisched.framework.session.capacity import Capacity
     from kaisched.framework.session.claims import NodeSet
     from kaisched.framework.session.view import Columns, Fold
 
@@ -91,7 +92,7 @@ class Session:
         self.failures: list[PluginFailure] = []
         self.gates: dict[str, Callable[..., CodeVec | None] | None] = {}
         self.found: dict[str, Any] = {}
-        self.capacity = Capacity(snapshot)
+        self.capacity: Capacity = capacity_of(snapshot)
         """What the nodes have room for, as of now."""
 
     @lazy

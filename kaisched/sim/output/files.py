@@ -17,7 +17,7 @@ from kaisched.sim.recorder import NOT_YET, JobLog, Occupancy
 from kaisched.sim.running import Run
 from kaisched.sim.table import camel
 from kaisched.sim.timeline import Timeline, timeline_of
-from kaisched.sim.workload import Workload
+from kaisched.sim.workload import Workload, plain
 
 SCHEMA: Final = "kaisched.io/scenario/v1"
 QUEUE_COLUMNS: Final = (
@@ -272,7 +272,7 @@ def _job_rows(result: Result) -> Iterable[Sequence[object]]:
             job,
             result.groups[job],
             work.queue_names[work.queue[job]],
-            work.gpus[job],
+            f"{plain(work.gpus[job]):.12g}",
             len(work.kind[job].pods),
             f"{work.submitted_s[job]:.3f}",
             _instant(log.started, step_s),
@@ -281,7 +281,7 @@ def _job_rows(result: Result) -> Iterable[Sequence[object]]:
             log.runs,
             log.evictions,
             log.failures,
-            f"{log.redone * work.gpus[job] * step_s / HOUR_S:.4f}",
+            f"{plain(log.redone * work.gpus[job]) * step_s / HOUR_S:.4f}",
         )
 
 

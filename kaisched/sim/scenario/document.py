@@ -105,8 +105,10 @@ class Hours(StrictWire, frozen=True, kw_only=True):
 class Size(StrictWire, frozen=True, kw_only=True):
     """One size of jobs, and its frequency relative to the others."""
 
-    gpus: int
-    """GPUs of each pod."""
+    gpus: int | float
+    """GPUs of each pod; below 1 a part of one."""
+    cards: int = 1
+    """Different GPUs of its node that each pod has such a part of."""
     pods: int = 1
     share: int | float = 1
 
@@ -137,8 +139,10 @@ class JobGroup(StrictWire, frozen=True, kw_only=True):
     arrivals: Arrivals
     count: int | None = None
     """Most jobs that arrive."""
-    gpus: int = 1
-    """GPUs of each pod."""
+    gpus: int | float = 1
+    """GPUs of each pod; below 1 a part of one."""
+    cards: int = 1
+    """Different GPUs of its node that each pod has such a part of."""
     pods: int = 1
     """Pods of each job, which run together or not at all."""
     sizes: list[Size] = []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kaisched.core.axis import GPU_UNIT, FloatVec
+from kaisched.core.axis import FloatVec
 from kaisched.errors import join_path
 from kaisched.objects.faults import INT32_MAX
 from kaisched.sim.chance import Chance
@@ -27,7 +27,7 @@ from kaisched.sim.making import (
 from kaisched.sim.scenario.document import WEEK, JobGroup, RunTime
 from kaisched.sim.scenario.findings import Findings, Step
 from kaisched.sim.source import Backlog
-from kaisched.sim.workload import POD_CPU, POD_MEMORY, JobKind, PodKind
+from kaisched.sim.workload import JobKind, PodKind, pod_of
 from kaisched.units import UnitError, memory_units, milli_cpu
 
 ENDLESS = "endless"
@@ -96,36 +96,51 @@ def _makings(group: JobGroup, name: str, frame: Frame, at: int) -> Makings:
 
 def _sizes(group: JobGroup, frame: Frame, at: int) -> list[JobSize]:
     found = frame.found
-    given = [(group.gpus, group.pods, 1.0)]
+    given = [(group.gpus, group.cards, group.pods, 1.0)]
     paths: list[tuple[Step, ...]] = [("jobs", at)]
     if group.sizes:
-        given = [(size.gpus, size.pods, float(size.share)) for size in group.sizes]
+        given = [(it.gpus, it.cards, it.pods, float(it.share)) for it in group.sizes]
         paths = [("jobs", at, "sizes", row) for row in range(len(given))]
         if group.gpus != 1 or group.pods != 1:
             fix = "keep sizes, or gpus and pods"
             found.add("conflicts with gpus or pods", "jobs", at, "sizes", fix=fix)
+        if group.cards != 1:
+            found.add("conflicts with sizes", "jobs", at, "cards", fix="write cards in each size")
     checkpoint = None
     if group.checkpoint_every is not None:
         path = ("jobs", at, "checkpointEvery")
         checkpoint = checkpoint_ticks(group.checkpoint_every, found, frame.step_s, *path)
     found.number(group.priority, "jobs", at, "priority", least=-INT32_MAX, most=INT32_MAX)
     sizes = []
-    for (gpus, pods, share), where in zip(given, paths, strict=True):
-        found.number(gpus, *where, "gpus", most=MOST_GPUS)
+    for (gpus, cards, pods, share), where in zip(given, paths, strict=True):
+        _check_gpus(gpus, cards, found, where)
         count = int(found.number(pods, *where, "pods", least=1, most=MOST_PODS))
         found.number(share, *where, "share", least=1e-9)
-        if frame.most_gpus < gpus <= MOST_GPUS:
-            where_gpus = join_path(*where, "gpus")
-            warning = f"no node has {gpus} GPUs, so these jobs wait for ever"
+        is_part = 0 < gpus < 1
+        needed = cards if is_part else gpus
+        if frame.most_gpus < needed <= MOST_GPUS:
+            where_gpus = join_path(*where, "cards" if is_part else "gpus")
+            warning = f"no node has {needed:g} GPUs, so these jobs wait for ever"
             found.warnings.append(f"{found.file}: {where_gpus}: {warning}")
-        pod = _pod(group, gpus, found, at)
+        pod = _pod(group, pod_of(gpus, cards), found, at)
         kind = JobKind((pod,) * count, group.priority, group.preemptible, checkpoint)
-        sizes.append(JobSize(kind, gpus * count, share))
+        sizes.append(JobSize(kind, kind.gpus, share))
     return sizes
 
 
-def _pod(group: JobGroup, gpus: int, found: Findings, at: int) -> PodKind:
-    cpu, memory = POD_CPU * gpus, POD_MEMORY * gpus
+def _check_gpus(gpus: float, cards: int, found: Findings, where: tuple[Step, ...]) -> None:
+    found.number(gpus, *where, "gpus", most=MOST_GPUS)
+    found.number(cards, *where, "cards", least=1, most=MOST_GPUS)
+    if gpus > 1 and gpus % 1:
+        fix = "write whole GPUs, or a number below 1 for a part of one"
+        found.add("is not whole", *where, "gpus", value=gpus, fix=fix)
+    if cards > 1 and not 0 < gpus < 1:
+        fix = "leave cards out, or write gpus below 1"
+        found.add("is for parts of GPUs", *where, "cards", value=cards, fix=fix)
+
+
+def _pod(group: JobGroup, pod: PodKind, found: Findings, at: int) -> PodKind:
+    cpu, memory = pod.cpu, pod.memory
     try:
         if group.cpu is not None:
             cpu = milli_cpu(group.cpu)
@@ -136,7 +151,7 @@ def _pod(group: JobGroup, gpus: int, found: Findings, at: int) -> PodKind:
             memory = memory_units(group.memory)
     except UnitError as error:
         found.add(str(error), "jobs", at, "memory", fix=error.fix)
-    return PodKind(cpu, memory, GPU_UNIT * gpus)
+    return replace(pod, cpu=cpu, memory=memory)
 
 
 def _length(group: JobGroup, found: Findings, at: int) -> Length:
@@ -248,8 +263,7 @@ def _backlog(group: JobGroup, makings: Makings, bodies: Bodies, frame: Frame, at
         found.add(
             "conflicts with a backlog", "jobs", at, "hours", fix="a backlog has no hours: drop it"
         )
-    smallest = max(min(size.gpus for size in makings.sizes), 1)
-    depth = frame.gpus // smallest + 1
+    depth = int(frame.gpus // (min(size.gpus for size in makings.sizes) or 1)) + 1
     if group.arrivals.backlog != ENDLESS:
         path = ("jobs", at, "arrivals", "backlog")
         depth = int(found.number(float(group.arrivals.backlog or 0), *path, least=1, most=1e6))

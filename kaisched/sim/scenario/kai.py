@@ -71,8 +71,8 @@ def from_kai(raw: dict[str, Any], file: str) -> dict[str, Any]:
     found.number(said.window_size, "WindowSize", least=1, most=10_000_000)
     found.number(said.half_life_period, "HalfLifePeriod", most=10_000_000)
     for queue, jobs in said.jobs.items():
-        if jobs.gpus % 1:
-            fix = "write whole GPUs: sharing one is not offered"
+        if jobs.gpus > 1 and jobs.gpus % 1:
+            fix = "write whole GPUs, or a number below 1 for a part of one"
             found.add("is not whole", "Jobs", queue, "GPUs", value=jobs.gpus, fix=fix)
     found.stop_if_any()
     # KAI's simulator knows the usage of each cycle.
@@ -99,7 +99,7 @@ def from_kai(raw: dict[str, Any], file: str) -> dict[str, Any]:
             {
                 "queue": queue,
                 "arrivals": {"at": ["0s"], "each": jobs.num_jobs},
-                "gpus": int(jobs.gpus),
+                "gpus": jobs.gpus if jobs.gpus % 1 else int(jobs.gpus),
                 "pods": jobs.num_pods,
                 "duration": "forever",
             }

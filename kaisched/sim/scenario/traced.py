@@ -99,9 +99,10 @@ def jobs_of_traces(traced: Sequence[Traced], frame: Frame, most_gpus: int) -> li
                 break
             kind = row.kind
             if kind is None:
-                if row.gpus not in kinds:
-                    kinds[row.gpus] = kind_of(row.gpus, most_gpus)
-                kind = kinds[row.gpus]
+                gpus = int(row.gpus)  # a trace with parts of GPUs says what its pods are
+                if gpus not in kinds:
+                    kinds[gpus] = kind_of(gpus, most_gpus)
+                kind = kinds[gpus]
             queue = frame.queues[trace.line.queue or row.queue]
             jobs.append(Job(submitted_s, run, queue, row.gpus, kind, trace.name))
     return jobs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kaisched.sim.workload import JobKind
+from kaisched.sim.workload import Gpus, JobKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class JobRow:
     submit_s: float
     duration_s: float
     queue: str
-    gpus: int
+    gpus: Gpus
     """In all."""
     kind: JobKind | None = None
     """Kind of its pods; None if the trace has GPUs only."""

@@ -9,7 +9,7 @@ from kaisched import hookimpl
 from kaisched.engine import turn
 from kaisched.framework.session.ledger import Ledger
 from kaisched_plugins.binpack.plugin import Binpack
-from tests.unit.cli.conftest import POD
+from tests.unit.cli.conftest import NODE, POD, QUEUE
 
 TABLES = """\
 Binds
@@ -271,3 +271,49 @@ def test_mig_instances_are_placed_by_profile(run, manifests):
     (waits,) = [it for it in cycle["pending"] if "m-1" in it["podGroup"]]
     assert waits["reason"] == "NoRoom"
     assert "nvidia.com/mig-1g.10gb short by at least 1" in str(waits)
+
+
+def test_a_plan_decides_about_shares_and_keeps_their_cards_from_cycle_to_cycle(run, manifests):
+    text = NODE % "n0" + QUEUE % ("a", "", 4, -1)
+    for name, fraction in (("s-0", "0.4"), ("s-1", "0.5"), ("s-2", "0.6")):
+        pod = POD % (name, "a", "kaisched", 0)
+        text += pod.replace("labels", f'annotations: {{gpu-fraction: "{fraction}"}}, labels')
+    text = text.replace('nvidia.com/gpu: "0"', 'cpu: "1"').replace('"8"', '"2"')
+    text += POD % ("whole", "a", "kaisched", 1)
+    manifests.write_text(text, encoding="utf-8")
+    _, out, err = run("plan", "-f", manifests, "--rounds", "3", "-o", "json")
+    assert not err
+    first, *later = parsed(out)["cycles"]
+    assert [bind["pod"] for bind in first["binds"]] == ["team/s-0", "team/s-1", "team/s-2"]
+    assert not any(cycle["binds"] for cycle in later)
+    (waits,) = first["pending"]
+    assert "1 gpu: 0 whole GPUs left on node n0" in waits["message"]
+    assert [bind["cards"] for bind in first["binds"]] == [[0], [0], [1]]
+    assert "team/s-2  n0    1\n" in run("plan", "-f", manifests)[1]
+
+
+def test_a_plan_names_the_cards_that_are_promised(run, manifests):
+    text = NODE.replace('"8"', '"2"') % "n0" + QUEUE % ("a", "", 4, -1)
+    leaves = 'deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [a/b], '
+    for name, fraction, group, what in (
+        ("s-0", "0.4", "x", ""),
+        ("s-1", "0.6", "x", leaves),
+        ("s-2", "0.9", "y", leaves),
+        ("w-0", "0.5", "", ""),
+        ("w-1", "0.8", "", ""),
+    ):
+        said = f'{what}annotations: {{gpu-fraction: "{fraction}"}}, labels: {{'
+        pod = (POD % (name, "a", "kaisched", 0)).replace("labels: {", said)
+        if group:
+            pod = pod.replace(said, f"{said}runai-gpu-group: {group}, ")
+            pod = pod.replace("spec:", "status: {phase: Running}\nspec:\n  nodeName: n0")
+        text += pod.replace(', resources: {limits: {nvidia.com/gpu: "0"}}', "")
+    manifests.write_text(text, encoding="utf-8")
+    _, out, err = run("plan", "-f", manifests, "-o", "json")
+    assert not err
+    assert parsed(out)["cycles"][0]["nominations"] == [
+        {"pod": "team/w-0", "node": "n0", "cards": [0], "wholeCards": 0},
+        {"pod": "team/w-1", "node": "n0", "cards": [], "wholeCards": 1},
+    ]
+    out = run("plan", "-f", manifests)[1]
+    assert "team/w-0  n0    0\nteam/w-1  n0    a whole one\n" in out

@@ -6,6 +6,7 @@ import pytest
 from msgspec import convert
 
 from kaisched.cluster.demands import constraints_of, unsupported_demand
+from kaisched.cluster.ours import Ours
 from kaisched.cluster.translate import node_row, pod_row, queue_row, state_of
 from kaisched.core.constraints import Requirement, Taint, Toleration
 from kaisched.core.states import TaskState
@@ -15,7 +16,7 @@ from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.units import MEBIBYTE, MEGABYTE, UNLIMITED
 from tests.contract.clusters import make, node, pod
 
-OURS = frozenset({"kaisched"})
+OURS = Ours(frozenset({"kaisched"}), "", GPU_RESOURCES)
 
 
 def row_of_queue(**resources):
@@ -113,7 +114,7 @@ def test_where_a_pod_is_in_its_life(what, state):
 
 
 def test_a_pod_that_makes_no_sense_asks_for_nothing_and_says_why():
-    row = pod_row(pod("p", gpus="1.5"), OURS, GPU_RESOURCES)
+    row = pod_row(pod("p", gpus="1.5"), OURS)
     assert row.request == {}
     assert "whole" in row.fault
 
@@ -121,7 +122,7 @@ def test_a_pod_that_makes_no_sense_asks_for_nothing_and_says_why():
 @pytest.mark.fault("D63")
 @pytest.mark.parametrize("annotation", ["gpu-fraction", "gpu-memory"])
 def test_shared_gpus_are_not_offered(annotation):
-    assert annotation in pod_row(pod("p", annotations={annotation: "1"}), OURS, GPU_RESOURCES).fault
+    assert annotation in pod_row(pod("p", annotations={annotation: "1"}), OURS).fault
 
 
 def test_a_pod_was_placed_when_it_was_scheduled_or_else_started():
@@ -130,8 +131,8 @@ def test_a_pod_was_placed_when_it_was_scheduled_or_else_started():
     ]
     status = {"startTime": "1970-01-01T00:02:00Z"}
     both = pod("p", where="n", status=status | {"conditions": conditions})
-    assert pod_row(both, OURS, GPU_RESOURCES).started_s == 60
-    assert pod_row(pod("p", where="n", status=status), OURS, GPU_RESOURCES).started_s == 120
+    assert pod_row(both, OURS).started_s == 60
+    assert pod_row(pod("p", where="n", status=status), OURS).started_s == 120
 
 
 def term(*expressions):
@@ -155,22 +156,22 @@ def test_equal_demands_written_differently_are_equal():
         + [{"key": "x", "operator": "Exists"}] * 2,
         **affinity(term(("l", "Exists", [])), term(("k", "In", ["q", "p", "q"]))),
     }
-    assert constraints_of(pod("p", spec=one)) == constraints_of(pod("q", spec=two))
-    assert Toleration("y", "Equal", "v", "") in constraints_of(pod("p", spec=two)).tolerations
+    assert constraints_of(pod("p", spec=one), OURS) == constraints_of(pod("q", spec=two), OURS)
+    assert Toleration("y", "Equal", "v", "") in constraints_of(pod("p", spec=two), OURS).tolerations
 
 
 def test_an_empty_node_term_matches_nothing():
-    assert constraints_of(pod("p")).node_terms is None
-    assert constraints_of(pod("p", spec=affinity({}))).node_terms == ()
-    one = constraints_of(pod("p", spec=affinity({}, term(("k", "Exists", [])))))
+    assert constraints_of(pod("p"), OURS).node_terms is None
+    assert constraints_of(pod("p", spec=affinity({})), OURS).node_terms == ()
+    one = constraints_of(pod("p", spec=affinity({}, term(("k", "Exists", [])))), OURS)
     assert one.node_terms == (((Requirement("k", "Exists"),), ()),)
 
 
 def test_host_ports():
     ports = [{"containerPort": 80}, {"containerPort": 81, "hostPort": 82, "protocol": "UDP"}]
     spec = {"containers": [{"ports": ports}]}
-    assert constraints_of(pod("p", spec=spec)).host_ports == (("UDP", "0.0.0.0", 82),)
-    own = constraints_of(pod("p", spec=spec | {"hostNetwork": True})).host_ports
+    assert constraints_of(pod("p", spec=spec), OURS).host_ports == (("UDP", "0.0.0.0", 82),)
+    own = constraints_of(pod("p", spec=spec | {"hostNetwork": True}), OURS).host_ports
     assert own == (("TCP", "0.0.0.0", 80), ("UDP", "0.0.0.0", 82))
 
 
@@ -181,14 +182,14 @@ def near(**changes):
 
 
 def test_pod_terms():
-    (one,) = constraints_of(near()).pod_anti_affinity
+    (one,) = constraints_of(near(), OURS).pod_anti_affinity
     assert (one.topology_key, one.namespaces, one.all_namespaces) == ("zone", ("ns",), False)
     assert one.selector == (Requirement("app", "In", ("x",)),)
-    (one,) = constraints_of(near(namespaces=["b", "a"])).pod_anti_affinity
+    (one,) = constraints_of(near(namespaces=["b", "a"]), OURS).pod_anti_affinity
     assert one.namespaces == ("a", "b")
-    (one,) = constraints_of(near(namespaceSelector={})).pod_anti_affinity
+    (one,) = constraints_of(near(namespaceSelector={}), OURS).pod_anti_affinity
     assert one.all_namespaces
-    (one,) = constraints_of(near(labelSelector=None)).pod_anti_affinity
+    (one,) = constraints_of(near(labelSelector=None), OURS).pod_anti_affinity
     assert one.match_none
     assert not unsupported_demand(near())
     assert unsupported_demand(near(namespaceSelector={"matchLabels": {"team": "x"}}))
@@ -205,7 +206,7 @@ def test_more_labels_than_anybody_has_are_not_kept_and_keep_the_pod_waiting():
     assert (len(plain.metadata.labels), unsupported_demand(plain)) == (1000, "")
     bomb = pod("p", labels={f"k{at:04}": "v" for at in range(9000)})
     assert len(bomb.metadata.labels) == 1001
-    fault = pod_row(bomb, frozenset(), GPU_RESOURCES).fault
+    fault = pod_row(bomb, OURS).fault
     assert fault == "metadata.labels: there are more than 1,000; remove some"
 
 
@@ -224,8 +225,8 @@ def test_more_labels_than_anybody_has_are_not_kept_and_keep_the_pod_waiting():
 )  # fmt: skip
 def test_demands_that_are_too_many_are_not_judged_and_keep_the_pod_waiting(asked, fault):
     one = pod("p", spec=asked)
-    assert constraints_of(one) == constraints_of(pod("p"))
-    assert pod_row(one, frozenset(), GPU_RESOURCES).fault == f"spec.affinity: {fault}; ask for less"
+    assert constraints_of(one, OURS) == constraints_of(pod("p"), OURS)
+    assert pod_row(one, OURS).fault == f"spec.affinity: {fault}; ask for less"
 
 
 def test_a_queue_says_what_it_lends_and_from_whom_it_takes():

@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 from hypothesis import given
 
-from kaisched.core.drawing import Cell, Drawing, DrawingError, DrawnJob, DrawnNode, parse, render
+from kaisched.core.drawing import parse, render
+from kaisched.core.drawn import Cell, Drawing, DrawingError, DrawnJob, DrawnNode
 from kaisched.testing.strategies import drawings
 
 PICTURE = """\
@@ -79,6 +80,26 @@ def test_pods_without_a_gpu_stand_behind_a_second_bar():
     assert drawing.jobs == (DrawnJob("c1", "c", tasks=2, gpu=0, min=2),)
 
 
+def test_a_shared_gpu_shows_its_pods_side_by_side():
+    picture = "node n0 | a1 a1/+b1/c1>/>d1 a2>/>e1\n" + "".join(
+        f"job {job}\n"
+        for job in ("a1 gpu=0.5 tasks=2", "a2 gpu=0.5", "b1 gpu=0.25", "c1 gpu=0.1", "d1 gpu=0.9")
+    )
+    drawing = parse(picture)
+    assert [[str(part) for part in cell.parts] for cell in drawing.nodes[0].cells] == [
+        ["a1"],
+        ["a1", "+b1", "c1>", ">d1"],
+        ["a2>", ">e1"],
+    ]
+    assert drawing.drawn_tasks()["n0"]["a1", "running"] == 2
+    assert parse(render(drawing)) == drawing
+
+
+def test_parts_of_several_gpus_are_one_pod():
+    drawing = parse("node n0 | a1 a1/b1 a1 a1/b1\njob a1 gpu=0.5 cards=2\njob b1 gpu=0.5")
+    assert [(job.name, job.tasks) for job in drawing.jobs] == [("a1", 2), ("b1", 2)]
+
+
 def test_a_job_of_high_priority_is_not_preemptible_unless_it_says_so():
     jobs = parse(
         "job a1 priority=100\njob a2 priority=99\njob a3 priority=100 preemptible=yes"
@@ -109,6 +130,15 @@ def test_a_job_of_high_priority_is_not_preemptible_unless_it_says_so():
         ("node n0 | a1\njob a1 gpu=0", "only pods without GPUs are behind the second bar"),
         ("node n0 | . | b1>c1", "behind the second bar each word is one pod"),
         ("node n0 | . | . | .", "line 1: expected queue, node or job"),
+        ("node n0 | a1/b1", "in a1/b1 pods of a1 hold whole GPUs; write gpu=0.5 for a part"),
+        ("node n0 | a1/.", "line 1: 'a1/.' is no cell"),
+        ("node n0 | a1/a1\njob a1 gpu=0.6", "in a1/a1 more than one GPU is held"),
+        ("node n0 | a1/a1\njob a1 gpu=0.1 cards=2", "a pod of a1 has two parts of one GPU"),
+        ("node n0 | a1>b1\njob a1 gpu=0.1", "a promise is a part of its own: b1>/>a1"),
+        ("node n0 | a1/>b1\njob a1 gpu=0.1", "a whole GPU and parts of it are held or promised"),
+        ("node n0 | . | a1/a1\njob a1 gpu=0.1", "behind the second bar each word is one pod"),
+        ("job a1 gpu=1.5", "line 1: gpu cannot be '1.5'"),
+        ("job a1 gpu=0.5 cards=0", "line 1: cards cannot be '0'"),
     ],
 )
 def test_a_drawing_that_says_nothing_is_refused_with_the_reason(text, message):

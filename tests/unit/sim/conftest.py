@@ -37,6 +37,7 @@ class FirstFit:
         return SimpleNamespace(
             bind_tasks=np.array(tasks, np.int64) if tasks else NONE,
             bind_nodes=np.array(nodes, np.int64) if tasks else NONE,
+            bind_cards={},
             evict_tasks=np.array(evicted, np.int64) if evicted else NONE,
             nominate_tasks=np.array(moved, np.int64),
             nominate_nodes=np.zeros(len(moved), np.int64),

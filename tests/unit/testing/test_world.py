@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import given
 
-from kaisched.core.drawing import DrawingError, parse
+from kaisched.core.drawing import parse
+from kaisched.core.drawn import DrawingError
 from kaisched.testing import World, draw, explain_difference
 from kaisched.testing.strategies import drawings
 

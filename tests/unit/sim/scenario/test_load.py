@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kaisched.core.axis import GPU_UNIT
+from kaisched.core.devices import DeviceDemand
 from kaisched.errors import ConfigError
 from kaisched.sim.grid import FOREVER
 from kaisched.sim.scenario.load import read_scenario
@@ -58,6 +59,11 @@ def test_the_yaml_of_kais_simulator_is_read_as_it_is(tmp_path):
     assert (scenario.usage.window.half_life_s, scenario.usage.window.size_s) == (128, 256)
 
 
+def test_kais_jobs_may_have_parts_of_gpus(tmp_path):
+    (kind,) = {job.kind for job in read(tmp_path, KAI.replace("GPUs: 2", "GPUs: 0.5")).planned}
+    assert [pod.devices for pod in kind.pods] == [DeviceDemand(500_000)] * 3
+
+
 def test_kais_defaults_are_kais(tmp_path):
     scenario = read(tmp_path, "Nodes: [{GPUs: 1}]\nQueues: [{Name: a}]\nJobs: {a: {GPUs: 1}}\n")
     assert (scenario.end_tick, scenario.shard.spec.k_value) == (100, 1.0)
@@ -70,7 +76,7 @@ def test_kais_defaults_are_kais(tmp_path):
     [
         (KAI.replace("KValue", "KValeu"), 'KValeu: unknown key; did you mean "KValue"?'),
         (KAI.replace("Cycles: 1024", "Cycles: 0"), "Cycles: is out of range (value 0)"),
-        (KAI.replace("GPUs: 2", "GPUs: 0.5"), "Jobs.q1.GPUs: is not whole (value 0.5)"),
+        (KAI.replace("GPUs: 2", "GPUs: 1.5"), "Jobs.q1.GPUs: is not whole (value 1.5)"),
         (KAI.replace("GPUs: 16", "GPUs: many"), "Nodes[0].GPUs: expected a whole number"),
     ],
 )

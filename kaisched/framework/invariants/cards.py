@@ -1,0 +1,109 @@
+"""Counts, from nothing, what the cards of nodes hold after a cycle and once all is released."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kaisched.core.axis import GPU, GPU_UNIT
+from kaisched.core.devices import CARD
+from kaisched.core.states import HOLDING_STATES, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kaisched.core.axis import RowVec
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.framework.report.records import CycleResult
+
+_RELEASING = int(TaskState.RELEASING)
+
+
+def cards(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
+    """I25: no card holds more than its size, and none that is shared is a whole pod's as well."""
+    table, tasks = snapshot.nodes.cards, snapshot.tasks
+    if table is None:
+        return
+    holding = HOLDING_STATES[tasks.state] & (tasks.node_of_task >= 0)
+    held = holding.nonzero()[0]
+    bound = list(zip(result.bind_tasks.tolist(), result.bind_nodes.tolist(), strict=True))
+    now = _Count(snapshot, held)
+    yield from now.unequal()
+    for task, node in bound:
+        now.add(task, node, result.bind_cards.get(task, ()))
+    yield from now.faults("bound", {node for _, node in bound})
+    is_leaving = tasks.state[held] == _RELEASING
+    later = _Count(snapshot, held[~(is_leaving | np.isin(held, result.evict_tasks))])
+    for task, node in bound:
+        later.add(task, node, result.bind_cards.get(task, ()))
+    promised = zip(result.nominate_tasks.tolist(), result.nominate_nodes.tolist(), strict=True)
+    nodes = set()
+    for task, node in promised:
+        told = result.nominate_cards.get(task)
+        # A card that will be whole has no slot yet: it is counted beside them.
+        slots = (*told.opened, *(-1 - number for number in told.later)) if told else ()
+        later.add(task, node, slots)
+        nodes.add(node)
+    yield from later.faults("promised", nodes)
+
+
+class _Count:
+    """What pods take of cards, and how many whole GPUs they take, by node."""
+
+    def __init__(self, snapshot: Snapshot, rows: RowVec) -> None:
+        self._snapshot = snapshot
+        self._used: dict[tuple[int, int], int] = defaultdict(int)
+        self._whole: dict[int, int] = defaultdict(int)
+        self._wrong: dict[int, list[str]] = defaultdict(list)
+        table = snapshot.nodes.cards
+        assert table is not None
+        self._table = table
+        for task, node in zip(
+            rows.tolist(), snapshot.tasks.node_of_task[rows].tolist(), strict=True
+        ):
+            self.add(task, node, table.slots_of_task.get(task, ()))
+
+    def add(self, task: int, node: int, slots: tuple[int, ...]) -> None:
+        snapshot = self._snapshot
+        shape = int(snapshot.tasks.shape_of_task[task])
+        demand = snapshot.shapes.constraints[shape].devices
+        if demand is None or not demand.has_cards:
+            self._whole[node] += int(snapshot.shapes.request[GPU, shape]) // GPU_UNIT
+            return
+        if demand.is_share and len(set(slots)) != demand.cards:
+            name = snapshot.tasks.name[task]
+            self._wrong[node].append(f"pod {name} has {len(set(slots))} of {demand.cards} cards")
+        take = demand.take(int(self._table.size[node]) // CARD)
+        for slot in slots:
+            self._used[node, slot] += take
+
+    def unequal(self) -> Iterator[str]:
+        """Yield where the table of cards is not the sum over the tasks."""
+        counted = np.zeros_like(self._table.used)
+        for (node, slot), used in self._used.items():
+            counted[node, slot] = used
+        for node, slot in np.argwhere(counted != self._table.used).tolist():
+            said, name = self._table.used[node, slot], self._snapshot.nodes.name[node]
+            yield f"I25 node {name}, card {slot}: {said} is said, {counted[node, slot]} counted"
+
+    def faults(self, what: str, nodes: set[int]) -> Iterator[str]:
+        """Yield what is wrong on some nodes."""
+        snapshot = self._snapshot
+        opened: dict[int, int] = defaultdict(int)
+        for (node, slot), used in self._used.items():
+            opened[node] += 1
+            size = int(self._table.size[node])
+            if node in nodes and used > size:
+                name = snapshot.nodes.name[node]
+                yield f"I25 node {name}, card {slot}: {used} of {size} is {what}"
+        for node in sorted(nodes):
+            name, gpus = snapshot.nodes.name[node], int(snapshot.nodes.allocatable[GPU, node])
+            whole = self._whole[node]
+            if opened[node] + whole > gpus // GPU_UNIT and (opened[node] or whole):
+                yield (
+                    f"I25 node {name}: {opened[node]} shared cards and {whole} whole GPUs"
+                    f" are {what} of {gpus // GPU_UNIT}"
+                )
+            yield from (f"I25 node {name}: {wrong}" for wrong in self._wrong[node])

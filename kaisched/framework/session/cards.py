@@ -1,0 +1,337 @@
+"""The open cards of a cycle: what fits on them, which card a task gets, and how that is undone.
+
+Amounts count shares as parts of their node's GPUs. That bounds what fits from above, since parts of
+two cards are no whole card; the cards decide. Promises are kept apart: a promise takes what leaves
+an open card, or a card that will be whole then and has no slot yet (``next``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.core.axis import GPU, GPU_UNIT
+from kaisched.core.devices import CARD, PromisedCards, pack_order
+from kaisched.core.states import HOLDING_STATES, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
+    from kaisched.core.constraints import Constraints
+    from kaisched.core.devices import CardTable, DeviceDemand
+
+    Scores = Callable[[RowVec, IntVec], FloatVec]
+
+_RELEASING: Final = int(TaskState.RELEASING)
+_PIPELINED: Final = int(TaskState.PIPELINED)
+_HOLDS: Final = HOLDING_STATES.tolist()
+_ON_OPEN_CARD: Final = 10_000.0
+"""What an open card with room adds to the score of a node: more than all that packs nodes."""
+_MOST: Final = 1024
+"""No node takes more pods than this."""
+
+
+class Cards:
+    """The cards as of now. Every change has an inverse, and nothing is a flag."""
+
+    def __init__(
+        self, table: CardTable, constraints: Sequence[Constraints], request: Amounts
+    ) -> None:
+        """Begin with the cards of the snapshot."""
+        self.table = table
+        self._constraints = constraints
+        self._request: IntVec = request[GPU]
+        self._used, self._leaving, self._tasks = (
+            column.copy() for column in (table.used, table.leaving, table.tasks)
+        )
+        self._next_used = np.zeros_like(self._used)
+        self._next_tasks = np.zeros_like(self._used)
+        self._milli, self._milli_leaving = table.milli.copy(), table.milli_leaving.copy()
+        self.chosen: dict[int, tuple[int, ...]] = {}
+        """The slots of each task that was placed in this cycle."""
+        self.promised: dict[int, PromisedCards] = {}
+        """The cards of each task that was promised room in this cycle."""
+        self._recalled: tuple[dict[int, tuple[int, ...]], dict[int, PromisedCards]] = ({}, {})
+        """Cards to give again: none but while committed moves are made again."""
+
+    def recall(self, other: Cards | None) -> None:
+        """Give tasks the cards that they had in ``other``, until this is called without one."""
+        self._recalled = ({}, {}) if other is None else (other.chosen, other.promised)
+
+    def counts_for(self, shape: int) -> bool:
+        """Tell whether cards bound the room of a shape: it asks for GPUs, whole or in part."""
+        return bool(self._request[shape])
+
+    def demand_of(self, shape: int) -> DeviceDemand | None:
+        """Return what a shape asks of cards; None for a shape without a share."""
+        demand = self._constraints[shape].devices
+        return demand if demand is not None and demand.has_cards else None
+
+    # -- moves ---------------------------------------------------------------------------------
+
+    def take(self, task: int, node: int, shape: int, state: int) -> None:
+        """Count a task on its cards; a task that had none gets cards with room."""
+        demand = self.demand_of(shape)
+        if demand is None:
+            return
+        if _HOLDS[state]:
+            slots = self.table.slots_of_task.get(task)
+            if slots is None:
+                slots = self._recalled[0].get(task) or self._choose(node, demand)
+                self.chosen[task] = slots
+            self._hold(node, shape, slots, 1)
+            if state == _RELEASING:
+                self._release(node, shape, slots, 1)
+        elif state == _PIPELINED:
+            promised = self._recalled[1].get(task) or self._choose_next(node, demand)
+            self.promised[task] = promised
+            self._promise(task, node, shape, 1)
+
+    def give_back(self, task: int, node: int, shape: int, state: int) -> None:
+        """Undo :meth:`take`."""
+        if self.demand_of(shape) is None:
+            return
+        if _HOLDS[state]:
+            slots = self.table.slots_of_task.get(task)
+            if slots is None:
+                slots = self.chosen.pop(task)
+            if state == _RELEASING:
+                self._release(node, shape, slots, -1)
+            self._hold(node, shape, slots, -1)
+        elif state == _PIPELINED:
+            self._promise(task, node, shape, -1)
+            del self.promised[task]
+
+    def release(self, task: int, node: int, shape: int, sign: int) -> None:
+        """Count a running task as being released (1), or as held again (-1)."""
+        if self.demand_of(shape) is not None:
+            self._release(node, shape, self.table.slots_of_task[task], sign)
+
+    def may_stay(self, task: int, node: int, shape: int) -> bool:
+        """Tell whether a released task may run on: its cards are promised to no other task."""
+        demand = self.demand_of(shape)
+        if demand is None:
+            return True
+        take = demand.take(self._mib(node))
+        slots = self.table.slots_of_task[task]
+        return all(int(self._leaving[node, slot]) >= take for slot in slots)
+
+    def slots_of(self, task: int) -> tuple[int, ...]:
+        """Return the slots of a task that was placed in this cycle."""
+        return self.chosen.get(task, ())
+
+    def frozen(self) -> CardTable:
+        """Return the cards as they are now, as a table without what was decided meanwhile."""
+        return replace(
+            self.table,
+            used=self._used,
+            leaving=self._leaving,
+            tasks=self._tasks,
+            milli=self._milli,
+            milli_leaving=self._milli_leaving,
+        )
+
+    def _hold(self, node: int, shape: int, slots: Iterable[int], sign: int) -> None:
+        demand = self._constraints[shape].devices
+        assert demand is not None
+        take = demand.take(self._mib(node)) * sign
+        self._milli[node] += self._request[shape] * sign
+        for slot in slots:
+            self._widen(slot)
+            self._used[node, slot] += take
+            self._tasks[node, slot] += sign
+
+    def _release(self, node: int, shape: int, slots: Iterable[int], sign: int) -> None:
+        demand = self._constraints[shape].devices
+        assert demand is not None
+        take = demand.take(self._mib(node)) * sign
+        self._milli_leaving[node] += self._request[shape] * sign
+        for slot in slots:
+            self._leaving[node, slot] += take
+
+    def _promise(self, task: int, node: int, shape: int, sign: int) -> None:
+        demand = self._constraints[shape].devices
+        assert demand is not None
+        take = demand.take(self._mib(node)) * sign
+        opened, later = self.promised[task]
+        self._milli_leaving[node] -= self._request[shape] * sign
+        for slot in opened:
+            self._leaving[node, slot] -= take
+        for slot in later:
+            self._widen(slot)
+            self._next_used[node, slot] += take
+            self._next_tasks[node, slot] += sign
+
+    def _choose(self, node: int, demand: DeviceDemand) -> tuple[int, ...]:
+        left = self.left_now(np.array([node]))[0].tolist()
+        take = demand.take(self._mib(node))
+        chosen, closed = pack_order(left, self._tasks[node].tolist(), take, demand.cards)
+        return (*chosen, *closed)
+
+    def _choose_next(self, node: int, demand: DeviceDemand) -> PromisedCards:
+        row, take = np.array([node]), demand.take(self._mib(node))
+        chosen, _ = pack_order(
+            self._left_later(row)[0].tolist(), self._tasks[node].tolist(), take, demand.cards
+        )
+        rest = demand.cards - len(chosen)
+        if not rest:
+            return PromisedCards(tuple(chosen))
+        left, tasks = self._left_next(row)[0].tolist(), self._next_tasks[node].tolist()
+        later, closed = pack_order(left, tasks, take, rest)
+        return PromisedCards(tuple(chosen), (*later, *closed))
+
+    def _mib(self, node: int) -> int:
+        return int(self.table.size[node]) // CARD
+
+    def _widen(self, slot: int) -> None:
+        more = slot + 1 - self._used.shape[1]
+        if more > 0:
+            pad = ((0, 0), (0, more))
+            self._used, self._leaving, self._tasks = (
+                np.pad(it, pad) for it in (self._used, self._leaving, self._tasks)
+            )
+            self._next_used = np.pad(self._next_used, pad)
+            self._next_tasks = np.pad(self._next_tasks, pad)
+
+    # -- what is left ----------------------------------------------------------------------------
+
+    def _is_emptying(self, rows: RowVec) -> BoolVec:
+        """``(K, G)`` cards on which everything leaves: whole GPUs to be, closed to shares."""
+        used: BoolVec = (self._used[rows] == self._leaving[rows]) & (self._leaving[rows] > 0)
+        return used
+
+    def left_now(self, rows: RowVec) -> Amounts:
+        """``(K, G)`` what open cards have left now and unpromised; -1 for closed ones."""
+        left = self.table.size[rows, None] - self._used[rows]
+        left += np.minimum(self._leaving[rows], 0)
+        closed = (self._tasks[rows] == 0) | self._is_emptying(rows)
+        return np.where(closed, -1, left)
+
+    def _left_later(self, rows: RowVec) -> Amounts:
+        """``(K, G)`` what open cards have left once everything is released; -1 for closed ones."""
+        left = self.table.size[rows, None] - self._used[rows] + self._leaving[rows]
+        closed = (self._tasks[rows] == 0) | self._is_emptying(rows)
+        return np.where(closed, -1, left)
+
+    def _left_next(self, rows: RowVec) -> Amounts:
+        """``(K, G)`` what promised cards that will be whole have left; -1 for the others."""
+        left = self.table.size[rows, None] - self._next_used[rows]
+        return np.where(self._next_tasks[rows] == 0, -1, left)
+
+    def whole(self, rows: RowVec, idle: IntVec, releasing: IntVec) -> tuple[IntVec, IntVec]:
+        """``(K,)`` whole GPUs that are idle now and not promised, and once all is released.
+
+        ``idle`` and ``releasing`` are the nodes' amounts of GPUs, parts of cards included.
+        """
+        opened = np.count_nonzero(self._tasks[rows], axis=1)
+        now = (idle + self._milli[rows]) // GPU_UNIT - opened
+        gained = (releasing - self._milli_leaving[rows]) // GPU_UNIT
+        gained += np.count_nonzero(self._is_emptying(rows), axis=1)
+        gained -= np.count_nonzero(self._next_tasks[rows], axis=1)
+        return now + np.minimum(gained, 0), now + gained
+
+    # -- room ------------------------------------------------------------------------------------
+
+    def room_now(self, shape: int, rows: RowVec, idle: IntVec, releasing: IntVec) -> IntVec:
+        """``(K,)`` pods of a shape that cards allow now on some nodes.
+
+        No card is opened while open cards are being vacated for such a pod: it waits for them.
+        """
+        whole, _ = self.whole(rows, idle, releasing)
+        if self.demand_of(shape) is not None:
+            later = self.on_open_cards(shape, rows, is_later=True)
+            whole = whole * (later <= self.on_open_cards(shape, rows, is_later=False))
+        return self._room(shape, rows, np.maximum(whole, 0), (self.left_now(rows),))
+
+    def room_later(self, shape: int, rows: RowVec, idle: IntVec, releasing: IntVec) -> IntVec:
+        """``(K,)`` pods of a shape that cards allow once everything is released."""
+        _, whole = self.whole(rows, idle, releasing)
+        left = (self._left_later(rows), self._left_next(rows))
+        return self._room(shape, rows, np.maximum(whole, 0), left)
+
+    def could_take(self, shape: int) -> BoolVec:
+        """``(N,)`` nodes that have enough cards of the size that a shape asks for."""
+        demand = self.demand_of(shape)
+        if demand is None:
+            return np.ones(len(self.table.cards), np.bool_)
+        rows = np.arange(len(self.table.cards))
+        return (self.table.cards >= demand.cards) & (self.of_new_card(shape, rows) > 0)
+
+    def on_open_cards(self, shape: int, rows: RowVec, *, is_later: bool) -> IntVec:
+        """``(K,)`` pods of a shape with a share that fit on open cards, now or later."""
+        left = (
+            (self._left_later(rows), self._left_next(rows)) if is_later else (self.left_now(rows),)
+        )
+        none = np.zeros(len(rows), np.int64)
+        return self._room(shape, rows, none, left)
+
+    def bonus(self, shape: int, *, is_later: bool) -> Scores:
+        """Return the bonus of nodes where a pod of a shape gets an open card, now or later.
+
+        It is asked with so many more pods of the shape on each node, which fill cards one by one.
+        """
+        nodes = np.arange(len(self.table.cards))
+        opened = self.on_open_cards(shape, nodes, is_later=is_later)
+        per_card = np.maximum(self.of_new_card(shape, nodes), 1)
+
+        def bonus(rows: RowVec, extra: IntVec) -> FloatVec:
+            beyond = extra - opened[rows]
+            fits = (beyond < 0) | (beyond % per_card[rows] > 0)
+            return np.where(fits, _ON_OPEN_CARD, 0.0)
+
+        return bonus
+
+    def of_new_card(self, shape: int, rows: RowVec) -> IntVec:
+        """``(K,)`` shares of a shape that fit on a card of each node that is whole."""
+        demand = self.demand_of(shape)
+        assert demand is not None
+        most: IntVec = self.table.size[rows] // self._takes(demand, rows)
+        return most
+
+    def _room(self, shape: int, rows: RowVec, whole: IntVec, left: tuple[Amounts, ...]) -> IntVec:
+        demand = self.demand_of(shape)
+        if demand is None:
+            return whole * GPU_UNIT // int(self._request[shape])
+        take, size = self._takes(demand, rows), self.table.size[rows]
+        can_share = self.table.cards[rows] > 0
+        if demand.cards > 1:
+            room = [
+                _rounds([it[at].tolist() for it in left], *numbers, demand.cards)
+                for at, numbers in enumerate(
+                    zip(whole.tolist(), size.tolist(), take.tolist(), strict=True)
+                )
+            ]
+            return np.array(room, np.int64) * can_share
+        fits: IntVec = whole * (size // take)
+        for it in left:
+            fits += (np.maximum(it, 0) // take[:, None]).sum(axis=1)
+        return fits * can_share
+
+    def _takes(self, demand: DeviceDemand, rows: RowVec) -> IntVec:
+        """``(K,)`` what a share takes of a card of each node."""
+        sizes = self.table.size[rows] // CARD
+        each = sizes * demand.fraction
+        if demand.memory_mib:
+            each = np.full(len(rows), demand.memory_mib * CARD)
+        return np.maximum(each, 1)
+
+
+def _rounds(pools: list[list[int]], whole: int, size: int, take: int, cards: int) -> int:
+    """Return how many pods fit that take a share of several cards each, chosen as by ``take``."""
+    pods = 0
+    while pods < _MOST:
+        lacking = cards
+        for pool in pools:
+            fits = sorted((left, at) for at, left in enumerate(pool) if left >= take)[:lacking]
+            for _, at in fits:
+                pool[at] -= take
+            lacking -= len(fits)
+        if lacking > whole or (lacking and take > size):
+            return pods
+        whole -= lacking
+        pools[-1].extend([size - take] * lacking)
+        pods += 1
+    return pods

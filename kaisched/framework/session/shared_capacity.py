@@ -1,0 +1,120 @@
+"""What fits on the nodes while pods share GPUs: amounts bound it, cards decide.
+
+A snapshot in which no pod shares has the plain capacity, which knows nothing of cards: what no pod
+uses costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kaisched.core.axis import GPU
+from kaisched.framework.session.capacity import Capacity
+from kaisched.framework.session.cards import Cards
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import BoolVec, IntVec, RowVec
+    from kaisched.core.devices import CardTable
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.framework.session.capacity import Holding
+
+
+def capacity_of(snapshot: Snapshot) -> Capacity:
+    """Return the capacity of a snapshot's nodes, with cards if pods share them."""
+    cards = snapshot.nodes.cards
+    return Capacity(snapshot) if cards is None else SharedCapacity(snapshot, cards)
+
+
+class SharedCapacity(Capacity):
+    """The amounts of the nodes and the cards that pods share, in one cycle."""
+
+    __slots__ = ("cards",)
+
+    cards: Cards
+
+    def __init__(self, snapshot: Snapshot, cards: CardTable) -> None:
+        """Begin with the amounts and the cards of the snapshot."""
+        super().__init__(snapshot)
+        self.cards = Cards(cards, snapshot.shapes.constraints, self._request)
+
+    # -- moves -------------------------------------------------------------------------------------
+
+    def take(self, task: int, node: int, shape: int, state: int) -> None:
+        """Count the room of a pod on its node, and on the cards it gets."""
+        self.cards.take(task, node, shape, state)
+        super().take(task, node, shape, state)
+
+    def give_back(self, task: int, node: int, shape: int, state: int) -> None:
+        """Undo :meth:`take`."""
+        self.cards.give_back(task, node, shape, state)
+        super().give_back(task, node, shape, state)
+
+    def take_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
+        """Do :meth:`take` for a pod on each of the nodes: all are placed, or all promised."""
+        for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
+            self.cards.take(task, node, shape, state)
+        super().take_all(tasks, nodes, shape, state)
+
+    def give_back_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
+        """Undo :meth:`take_all`."""
+        for task, node in zip(tasks[::-1].tolist(), nodes[::-1].tolist(), strict=True):
+            self.cards.give_back(task, node, shape, state)
+        super().give_back_all(tasks, nodes, shape, state)
+
+    def release(self, tasks: RowVec, shapes: RowVec, holding: Holding, sign: int) -> None:
+        """Count what running pods hold as being released (1), or as held again (-1)."""
+        columns = (tasks, holding.nodes, shapes)
+        for task, node, shape in zip(*(it.tolist() for it in columns), strict=True):
+            self.cards.release(task, node, shape, sign)
+        super().release(tasks, shapes, holding, sign)
+
+    # -- what fits ---------------------------------------------------------------------------------
+
+    def room(
+        self, shape: int, allowed: BoolVec | None = None, without: Holding | None = None
+    ) -> IntVec:
+        """``(N,)`` pods of a shape that fit on the nodes allowed once everything is released.
+
+        Without some pods this is an upper bound: parts of two cards may count as a whole one.
+        """
+        room = super().room(shape, allowed, without)
+        if without is not None or not self.is_by_card(shape):
+            return room
+        rows = np.arange(len(room))
+        return np.minimum(room, self._later(shape, rows))
+
+    def limited_now(self, shape: int, rows: RowVec, room: IntVec) -> IntVec:
+        """Return room ``(K,)`` by idle amounts, bounded by what cards of the nodes allow now."""
+        if not self.is_by_card(shape):
+            return room
+        amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
+        return np.minimum(room, self.cards.room_now(shape, rows, *amounts))
+
+    def is_by_card(self, shape: int) -> bool:
+        """Tell whether cards bound the room of a shape, so that amounts are an upper bound."""
+        return self.cards.counts_for(shape)
+
+    def cards_for(self, shape: int) -> Cards | None:
+        """Return the cards for a shape with a share; None for any other shape."""
+        return None if self.cards.demand_of(shape) is None else self.cards
+
+    def fits(self, shape: int, node: int) -> bool:
+        """Tell whether a pod fits on a node, and on its cards, once everything is released."""
+        return super().fits(shape, node) and self.pods_on(node, shape) > 0
+
+    def may_stay(self, task: int, shape: int, node: int) -> bool:
+        """Tell whether a pod that is being released could stay on its node, and on its cards."""
+        return self.fits(shape, node) and self.cards.may_stay(task, node, shape)
+
+    def pods_on(self, node: int, shape: int) -> int:
+        """Return how many pods of a shape fit on a node once everything is released."""
+        room = super().pods_on(node, shape)
+        if room and self.is_by_card(shape):
+            room = min(room, int(self._later(shape, np.array([node]))[0]))
+        return room
+
+    def _later(self, shape: int, rows: RowVec) -> IntVec:
+        amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
+        return self.cards.room_later(shape, rows, *amounts)

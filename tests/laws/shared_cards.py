@@ -1,0 +1,139 @@
+"""Small random clusters whose pods share GPUs, and what must hold of their cards."""
+
+from random import Random
+
+import numpy as np
+
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.queues import QueueRow
+from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import GPU
+from kaisched.core.constraints import Constraints
+from kaisched.core.devices import CARD, DeviceDemand
+from kaisched.core.states import HOLDING_STATES, TaskState
+from kaisched.testing.rows import Group, Job, Task, add_job
+
+FRACTIONS = (125_000, 200_000, 333_300, 400_000, 500_000, 700_000, 999_999)
+MEMORY_MIB = (1_000, 8_000, 20_000)
+SIZES_MIB = (16_000, 40_000)
+STATES = (TaskState.RUNNING, TaskState.RUNNING, TaskState.BOUND, TaskState.RELEASING)
+
+
+def demand_of(random):
+    """Return a random share, sometimes of several cards."""
+    cards = random.choice((1, 1, 1, 2))
+    if random.random() < 0.6:
+        return DeviceDemand(random.choice(FRACTIONS), 0, cards)
+    return DeviceDemand(0, random.choice(MEMORY_MIB), cards)
+
+
+def request_of(random, gpus=(1, 2)):
+    """Return (request, constraints) of a pod with a share, or of a whole or a plain pod."""
+    kind = random.random()
+    if kind < 0.6:
+        return {"cpu": 100}, Constraints(devices=demand_of(random))
+    return {"cpu": 100, "gpu": 1000 * random.choice(gpus) if kind < 0.9 else 0}, Constraints()
+
+
+def make_shared(seed, jobs=8, pending=5):
+    """Return a store with running jobs that fit, as its own cards say, and pending jobs."""
+    random = Random(seed)
+    store = RowStore()
+    for number in range(random.randint(1, 3)):
+        gpus, size = random.randint(1, 4), random.choice(SIZES_MIB)
+        amounts = {"cpu": 4000, "gpu": gpus * 1000, "pods": 12}
+        store.put_node(NodeRow(f"n{number}", amounts, card_mib=size))
+    for name in "ab":
+        quota = {"gpu": 1000 * random.randint(0, 4)}
+        store.put_queue(QueueRow(name, quota=quota, weight={"gpu": 1.0}))
+    for number in range(jobs + pending):
+        pods = random.randint(1, 2)
+        request, constraints = request_of(random)
+        tasks = [Task(f"j{number}-{at}", request, constraints) for at in range(pods)]
+        job = Job(
+            f"j{number}",
+            random.choice("ab"),
+            tasks,
+            priority=random.choice((50, 75)),
+            created_s=float(number),
+            started_s=0.0,
+            root=Group("default", random.randint(1, pods)),
+        )
+        add_job(store, job)
+        if number < jobs:
+            start(store, random, [f"default/{task.name}" for task in tasks])
+    return store
+
+
+def start(store, random, names):
+    """Let tasks run on random nodes that have room for them."""
+    for name in names:
+        task = store.row_of_task(name)
+        shape = int(store.tasks.shape_of_task.data[task])
+        for node in random.sample(range(len(store.nodes)), len(store.nodes)):
+            if room_of(store.snapshot(), shape)[node] > 0:
+                store.set_state(task, random.choice(STATES), node, 0.0)
+                break
+
+
+def room_of(snapshot, shape):
+    """``(N,)`` pods of a shape that fit now, counted by hand: amounts, then cards one by one."""
+    room = []
+    for node in range(len(snapshot.nodes)):
+        pods = 0
+        cards, whole = cards_of(snapshot, node)
+        free = snapshot.nodes.idle[:, node] + np.minimum(snapshot.nodes.releasing[:, node], 0)
+        request = snapshot.shapes.request[:, shape]
+        while (free >= request).all() and pods < 12:
+            whole = fill(snapshot, node, shape, cards, whole)
+            if whole is None:
+                break
+            free = free - request
+            pods += 1
+        room.append(pods)
+    return room
+
+
+def cards_of(snapshot, node):
+    """Return what each open card of a node has left, closed cards of shares left out, and whole."""
+    tasks, shapes = snapshot.tasks, snapshot.shapes
+    table = snapshot.nodes.cards
+    left, leaving, whole = {}, {}, int(snapshot.nodes.allocatable[GPU, node]) // 1000
+    for task in range(len(tasks.name)):
+        if tasks.node_of_task[task] != node or not HOLDING_STATES[tasks.state[task]]:
+            continue
+        shape = tasks.shape_of_task[task]
+        demand = shapes.constraints[shape].devices
+        if demand is None:
+            whole -= int(shapes.request[GPU, shape]) // 1000
+            continue
+        size = int(table.size[node])
+        for slot in table.slots_of_task[task]:
+            left[slot] = left.get(slot, size) - demand.take(size // CARD)
+            is_leaving = tasks.state[task] == TaskState.RELEASING
+            leaving[slot] = leaving.get(slot, 0) + demand.take(size // CARD) * is_leaving
+    whole -= len(left)
+    size = int(table.size[node]) if table is not None else 0
+    emptying = {slot for slot, it in left.items() if leaving[slot] and leaving[slot] == size - it}
+    return {slot: (it, leaving[slot]) for slot, it in left.items() if slot not in emptying}, whole
+
+
+def fill(snapshot, node, shape, cards, whole):
+    """Put a pod of a shape on cards; return how many cards stay whole, None where it lacks room."""
+    demand = snapshot.shapes.constraints[shape].devices
+    if demand is None:
+        rest = whole - int(snapshot.shapes.request[GPU, shape]) // 1000
+        return rest if rest >= 0 else None
+    size = int(snapshot.nodes.cards.size[node])
+    take = demand.take(size // CARD)
+    fits = sorted((left, slot) for slot, (left, _) in cards.items() if left >= take)
+    waits = not fits and any(left + later >= take for left, later in cards.values())
+    chosen = [slot for _, slot in fits[: demand.cards]]
+    opened = demand.cards - len(chosen)
+    if opened > (0 if waits else whole) or take > size:
+        return None
+    for slot in chosen:
+        cards[slot] = cards[slot][0] - take, cards[slot][1]
+    for number in range(opened):
+        cards["new", len(cards), number] = size - take, 0
+    return whole - opened

@@ -1,0 +1,153 @@
+"""Laws of shared cards: room, batches, undo, and what a cycle may do to them."""
+
+from functools import cache
+from random import Random
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.framework.containment import start_over
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.invariants.violations import violations
+from kaisched.framework.memory import Memory
+from kaisched.framework.session.session import Session
+from kaisched.testing.builder import policy_of
+from tests.laws.shared_cards import make_shared, room_of
+
+SEEDS = st.integers(0, 2**31)
+COLUMNS = ("_used", "_leaving", "_tasks", "_next_used", "_next_tasks", "_milli", "_milli_leaving")
+
+
+POLICY = cache(policy_of)
+
+
+def session_of(snapshot):
+    return Session(snapshot, None, POLICY(), 1000.0, Memory(), POLICY().questions)
+
+
+def state_of(session):
+    """Return all that moves may change, as plain values."""
+    cards, capacity = session.capacity.cards, session.capacity
+    columns = [getattr(cards, name).tolist() for name in COLUMNS]
+    amounts = [capacity.idle.tolist(), capacity.releasing.tolist(), session.ledger.held.tolist()]
+    return columns, cards.chosen.copy(), dict(cards.promised), amounts
+
+
+@settings(max_examples=15)
+@given(SEEDS)
+def test_the_room_on_cards_is_that_of_filling_them_by_hand(seed):
+    snapshot = make_shared(seed).snapshot()
+    session = session_of(snapshot)
+    for shape in range(snapshot.shapes.request.shape[1]):
+        assert session.room(shape).tolist() == room_of(snapshot, shape)
+
+
+def move(session, statement, random):
+    """Make one random move that there is room for; False if there is none."""
+    tasks, ledger, placement = session.tasks, session.ledger, session.placement
+    state = ledger.state
+    task = random.randrange(len(tasks.name))
+    shape = int(tasks.shape_of_task[task])
+    if state[task] == TaskState.PENDING:
+        best = placement.best_future(shape)
+        if best is None:
+            return False
+        node, fits_now = best
+        if fits_now and random.random() < 0.7:
+            statement.allocate(task, node)
+        else:
+            statement.pipeline(task, node)
+    elif ACTIVE_STATES[state[task]] and state[task] == tasks.state[task]:
+        statement.evict_all(np.array([task])) if random.random() < 0.5 else statement.evict(task)
+    elif state[task] == TaskState.RELEASING != tasks.state[task]:
+        node = int(ledger.node_of_task[task])
+        if random.random() < 0.5 and session.capacity.may_stay(task, shape, node):
+            statement.spare(task)
+        elif (best := placement.best_future(shape)) is not None:
+            statement.relocate(task, best[0])
+    return True
+
+
+@settings(max_examples=25)
+@given(SEEDS, st.integers(1, 30))
+def test_rolling_back_restores_every_card(seed, moves):
+    random, session = Random(seed), session_of(make_shared(seed).snapshot())
+    statement, marks = session.statement(), []
+    assert session.ledger is not None
+    for _ in range(moves):
+        marks.append((statement.checkpoint(), state_of(session)))
+        move(session, statement, random)
+        check_totals(session)
+    while marks:
+        mark, before = marks.pop()
+        statement.rollback(mark)
+        assert state_of(session) == before
+
+
+@settings(max_examples=15)
+@given(SEEDS, st.integers(1, 15))
+def test_committed_moves_are_made_again_on_the_same_cards(seed, moves):
+    random, session = Random(seed), session_of(make_shared(seed).snapshot())
+    assert session.ledger is not None
+    for _ in range(moves):
+        statement = session.statement()
+        move(session, statement, random)
+        statement.commit("allocate")
+    before = state_of(session)
+    start_over(session)
+    assert state_of(session) == before
+
+
+def check_totals(session):
+    """No card is over its size, now or once all is released, and no GPU is given twice."""
+    cards, capacity = session.capacity.cards, session.capacity
+    if cards is None:
+        return
+    rows = np.arange(len(session.nodes))
+    size = cards.table.size[:, None]
+    assert (cards._used <= size).all()
+    assert (cards._used - cards._leaving <= size).all()
+    assert (cards._next_used <= size).all()
+    now, later = cards.whole(rows, capacity.idle[2], capacity.releasing[2])
+    assert (now >= 0).all(), now
+    assert (later >= 0).all(), later
+
+
+@settings(max_examples=10)
+@given(SEEDS)
+def test_a_batch_is_placed_as_one_by_one(seed):
+    snapshot = make_shared(seed, pending=2).snapshot()
+    for shape in range(snapshot.shapes.request.shape[1]):
+        batch, single = session_of(snapshot), session_of(snapshot)
+        pending = np.flatnonzero(snapshot.tasks.state == TaskState.PENDING)
+        tasks = pending[snapshot.tasks.shape_of_task[pending] == shape]
+        vacancy = batch.placement.vacancy(shape)
+        tasks = tasks[: vacancy.total]
+        if not tasks.size:
+            continue
+        batch.statement().place(tasks, batch.placement.choose(vacancy, len(tasks)), shape)
+        statement = single.statement()
+        for task in tasks.tolist():
+            (node,) = single.placement.choose(single.placement.vacancy(shape), 1)
+            statement.allocate(task, int(node))
+        assert state_of(batch) == state_of(single)
+
+
+@settings(max_examples=15)
+@given(SEEDS)
+def test_no_cycle_overfills_a_card_or_shares_a_whole_one(seed):
+    store, memory = make_shared(seed), Memory()
+    policy = POLICY()
+    for turn in range(3):
+        snapshot = store.snapshot()
+        result, memory = run_cycle(snapshot, None, policy, 1000.0 + 60 * turn, memory)
+        assert not result.failures
+        assert list(violations(snapshot, result, policy, with_records=True)) == []
+        for row in result.evict_tasks.tolist():
+            store.evict(row, 1000.0)
+        store.cards.choose(result.bind_cards)
+        store.place(result.bind_tasks, result.bind_nodes, TaskState.RUNNING, 1000.0)
+        for task in np.flatnonzero(snapshot.tasks.state == TaskState.RELEASING).tolist():
+            store.set_gone(task)
