@@ -54,6 +54,7 @@ COMMANDS: Final = {
         "kaisched.cli.whatif", "Say what a job, a quota, a weight or a node would change."
     ),
     "queue": Entry("kaisched.cli.queue", "Show queues, their shares and their waiting jobs."),
+    "top": Entry("kaisched.cli.top", "Watch queues, jobs and nodes of a running scheduler."),
     "lint": Entry("kaisched.cli.lint", "Check manifests and settings; report all errors at once."),
     "explain": Entry("kaisched.cli.explain", "Say what a setting means: fairness over time."),
     "simulate": Entry("kaisched.cli.simulate", "Run a trace or a workload in virtual time."),

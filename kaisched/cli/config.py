@@ -38,6 +38,9 @@ def show(
     metrics_port: flags.MetricsPort = None,
     health_bind_address: flags.HealthAddress = None,
     health_port: flags.HealthPort = None,
+    view: flags.View = None,
+    view_bind_address: flags.ViewAddress = None,
+    view_port: flags.ViewPort = None,
     log_format: flags.LogFormat = None,
     log_level: flags.LogLevel = None,
     output: Annotated[

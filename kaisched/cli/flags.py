@@ -40,6 +40,12 @@ MetricsAddress: TypeAlias = Annotated[str | None, typer.Option(help="Where metri
 MetricsPort: TypeAlias = Annotated[int | None, typer.Option(help="Port of the metrics.")]
 HealthAddress: TypeAlias = Annotated[str | None, typer.Option(help="Where probes are served.")]
 HealthPort: TypeAlias = Annotated[int | None, typer.Option(help="Port of the probes.")]
+View: TypeAlias = Annotated[
+    bool | None,
+    typer.Option("--view/--no-view", help="Serve the live view, for people and programs."),
+]
+ViewAddress: TypeAlias = Annotated[str | None, typer.Option(help="Where the view is served.")]
+ViewPort: TypeAlias = Annotated[int | None, typer.Option(help="Port of the view.")]
 LogFormat: TypeAlias = Annotated[
     Literal["auto", "json", "text"] | None, typer.Option(help="How events are written.")
 ]
@@ -62,6 +68,9 @@ _SETTING: Final = {
     "metrics_port": ("metrics.port", "--metrics-port"),
     "health_bind_address": ("health.bindAddress", "--health-bind-address"),
     "health_port": ("health.port", "--health-port"),
+    "view": ("view.enabled", "--view"),
+    "view_bind_address": ("view.bindAddress", "--view-bind-address"),
+    "view_port": ("view.port", "--view-port"),
     "log_format": ("log.format", "--log-format"),
     "log_level": ("log.level", "--log-level"),
 }

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from kaisched.cli.plan_document import pending_job, queue_document
 from kaisched.cli.plan_tables import print_queues
 from kaisched.cli.printing import Column, print_table
 from kaisched.errors import ConfigError
 from kaisched.framework.report.turns import Turns
 from kaisched.objects.faults import did_you_mean
+from kaisched.view.plan_document import pending_job, queue_document, share_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kaisched.framework.report.records import CycleResult, QueueShare
 
 SCHEMA: Final = "kaisched.io/queues/v1"
+_AMOUNTS: Final = ("fairShare", "allocated", "requested", "deserved")
 _WAITING: Final = (Column("QUEUE"), Column("WAITING JOBS", is_number=True), Column("REASONS"))
 _JOBS: Final = (
     Column("POSITION", is_number=True),
@@ -49,23 +50,23 @@ def document(result: CycleResult, name: str | None) -> dict[str, Any]:
     }
 
 
-def print_tables(result: CycleResult, name: str | None) -> None:
-    """Print all queues, or one with those around it and the jobs that wait below it."""
-    shares, reasons = _around(result.shares, name), _reasons(result)
-    print_queues(shares)
+def print_tables(document: Mapping[str, Any], *, with_jobs: bool) -> None:
+    """Print queues, and the jobs that wait below one of them if those are wanted."""
+    entries = document["queues"]
+    print_queues([share_of(entry) for entry in entries])
     print_table(
         "Waiting",
         _WAITING,
         [
-            (share.name, f"{sum(found.values())}", _counted(found))
-            for share in shares
-            if (found := reasons.get(share.name))
+            (entry["name"], f"{sum(found.values())}", _counted(found))
+            for entry in entries
+            if (found := entry["pending"])
         ],
     )
-    problems = [(share.name, share.problem[1]) for share in shares if share.problem is not None]
+    problems = [(entry["name"], entry["problem"]) for entry in entries if entry["problem"]]
     print_table("Problems", (Column("QUEUE"), Column("PROBLEM")), problems)
-    if name is not None:
-        print_table("Jobs in order", _JOBS, _job_rows(result, name))
+    if with_jobs:
+        print_table("Jobs in order", _JOBS, [_job_row(job) for job in document["jobs"]])
 
 
 def _around(shares: Sequence[QueueShare], name: str | None) -> list[QueueShare]:
@@ -104,8 +105,9 @@ def _reasons(result: CycleResult) -> dict[str, Counter[str]]:
     return found
 
 
-def _counted(reasons: Counter[str]) -> str:
-    return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+def _counted(reasons: Mapping[str, int]) -> str:
+    ordered = sorted(reasons.items(), key=lambda it: -it[1])
+    return ", ".join(f"{count} {reason}" for reason, count in ordered)
 
 
 def _jobs_below(result: CycleResult, name: str) -> list[int]:
@@ -122,11 +124,27 @@ def _jobs_below(result: CycleResult, name: str) -> list[int]:
     return sorted(rows, key=place)
 
 
-def _job_rows(result: CycleResult, name: str) -> list[tuple[str, ...]]:
-    turns = Turns(result)
-    rows: list[tuple[str, ...]] = []
-    for job in _jobs_below(result, name):
-        record, turn = result.records.record(job), turns.turn(job)
-        position = "-" if turn is None else f"{turn.position}"
-        rows.append((position, record.pod_group, record.queue, record.reason, record.message))
-    return rows
+def _job_row(job: Mapping[str, Any]) -> tuple[str, ...]:
+    place = job["turn"] or job.get("place")
+    position = "-" if place is None else f"{place['position']}"
+    message = job["message"] or ""
+    return position, job["podGroup"], job["queue"], job["reason"], message
+
+
+def rows(document: Mapping[str, Any]) -> Iterator[Sequence[object]]:
+    """Yield the rows of CSV: queues, with their amounts of each resource."""
+    entries = document["queues"]
+    names = list(dict.fromkeys(name for entry in entries for name in entry["requested"]))
+    heads = [f"{key}.{name}" for key in _AMOUNTS for name in names]
+    yield ("name", "parent", *heads, "waiting", "problem")
+    for entry in entries:
+        amounts = [entry[key].get(name) for key in _AMOUNTS for name in names]
+        waiting = sum(entry["pending"].values())
+        yield (entry["name"], entry["parent"], *amounts, waiting, entry["problem"])
+
+
+def job_rows(document: Mapping[str, Any]) -> Iterator[Sequence[object]]:
+    """Yield the rows of CSV: the waiting jobs of a queue, in order."""
+    yield ("position", "podGroup", "queue", "reason", "message")
+    for job in document["jobs"]:
+        yield _job_row(job)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import typer
 
+from kaisched.cli.api_reference import api_page
 from kaisched.cli.app import COMMANDS, build_app
 from kaisched.config.loading import FILE_VARIABLE, leaves
 from kaisched.telemetry.metrics import METRICS, QUEUE_CAP
@@ -152,6 +153,7 @@ def _option(param: Any) -> tuple[str, str, str]:
 
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "api.md": lambda: _page("The live view's API", *api_page()),
     "cli.md": cli_page,
     "metrics.md": metrics_page,
     "settings.md": settings_page,

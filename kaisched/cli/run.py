@@ -22,6 +22,9 @@ def command(
     metrics_port: flags.MetricsPort = None,
     health_bind_address: flags.HealthAddress = None,
     health_port: flags.HealthPort = None,
+    view: flags.View = None,
+    view_bind_address: flags.ViewAddress = None,
+    view_port: flags.ViewPort = None,
     log_format: flags.LogFormat = None,
     log_level: flags.LogLevel = None,
 ) -> None:

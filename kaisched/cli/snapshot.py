@@ -110,12 +110,12 @@ def replay_again(
     """
     import json  # noqa: PLC0415 - only when asked
 
-    from kaisched.cli.plan_document import plan_document  # noqa: PLC0415 - not for the help
     from kaisched.cli.plan_tables import print_plan  # noqa: PLC0415 - not for the help
     from kaisched.cli.snapshot_text import verdict  # noqa: PLC0415 - not for the help
     from kaisched.engine.recording_file import read_recording  # noqa: PLC0415 - not for the help
     from kaisched.engine.replaying import digest, replay  # noqa: PLC0415 - not for the help
     from kaisched.engine.shards import read_shard  # noqa: PLC0415 - not for the help
+    from kaisched.view.plan_document import plan_document  # noqa: PLC0415 - not for the help
 
     recording = read_recording(file)
     other = read_shard(shard).shard if shard is not None else None

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kaisched import __version__
-from kaisched.cli.plan_document import amounts, cycle_document
 from kaisched.cli.plan_tables import print_waiting
 from kaisched.cli.printing import Column, print_table
 from kaisched.engine.replaying import digest
 from kaisched.objects.labels import format_time
 from kaisched.units import format_amount
+from kaisched.view.plan_document import amounts, cycle_document
 
 if TYPE_CHECKING:
     from kaisched.engine.recording import Recording

@@ -17,6 +17,7 @@ from kaisched.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kaisched.cli.live import Server
     from kaisched.daemon.taking import Taken
     from kaisched.framework.report.records import CycleResult
 
@@ -38,6 +39,17 @@ ShardName: TypeAlias = Annotated[
 ]
 
 
+ServerUrl: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--server", help="Read the live view of a scheduler, such as http://127.0.0.1:8083."
+    ),
+]
+Watch: TypeAlias = Annotated[
+    bool, typer.Option("-w", "--watch", help="Print again at every change, with --server.")
+]
+
+
 class Place(NamedTuple):
     """Where a state is read; without files, snapshot and daemon the cluster of the kubeconfig."""
 
@@ -48,6 +60,7 @@ class Place(NamedTuple):
     context: str | None = None
     shard: Path | None = None
     shard_name: str = ""
+    server: str = ""
 
 
 class Cycle(NamedTuple):
@@ -73,6 +86,59 @@ class Cycle(NamedTuple):
         """End with exit code 1 if there are problems."""
         if self.problems:
             raise typer.Exit(1)
+
+
+def server_of(place: Place) -> Server | None:
+    """Return the scheduler whose live view is to be read; None to run a cycle here.
+
+    Raises:
+        ConfigError: the address is none, or another source is named as well.
+
+    """
+    from kaisched.cli.live import Server, found_server  # noqa: PLC0415 - not for the help
+    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+
+    others = (place.files, place.snapshot, place.daemon, place.kubeconfig, place.context)
+    is_elsewhere = any(others) or place.shard is not None
+    if place.server:
+        if is_elsewhere:
+            message = "--server and another option name two sources"
+            raise ConfigError(message, path="--server", fix="give one of them")
+        return Server(place.server, place.shard_name, is_named=True)
+    if is_elsewhere or (found := found_server(place.shard_name)) is None:
+        return None
+    warn(f"this is what {found.url} says; --kubeconfig reads the cluster instead")
+    return found
+
+
+def check_watch(*, is_watched: bool) -> None:
+    """Check that nothing but a running scheduler is watched.
+
+    Raises:
+        ConfigError: something else would be.
+
+    """
+    if is_watched:
+        raise ConfigError(
+            "only a running scheduler can be watched",
+            path="--watch",
+            fix="name it with --server, and let it run with --view",
+        )
+
+
+def check_when(*, is_asked: bool) -> None:
+    """Check that no live view is asked when a job may start: it has no inputs to run ahead from.
+
+    Raises:
+        ConfigError: one is.
+
+    """
+    if is_asked:
+        raise ConfigError(
+            "a live view does not say when a job may start",
+            path="--when",
+            fix="name the scheduler with --daemon, where `snapshots.enabled` is set",
+        )
 
 
 def cycle_of(place: Place) -> Cycle:

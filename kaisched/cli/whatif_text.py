@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kaisched.cli.plan_document import queue_document
 from kaisched.cli.printing import Column, print_table
 from kaisched.cli.when_text import when_document, when_lines
 from kaisched.engine.planning import failures_of
@@ -14,6 +13,7 @@ from kaisched.sim.forecast.forecast import Forecast, forecast, world_of
 from kaisched.sim.forecast.history import past_of
 from kaisched.sim.forecast.settling import settled
 from kaisched.units import format_amount
+from kaisched.view.plan_document import queue_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import typer
@@ -21,6 +22,7 @@ _NAME = typer.Argument(
 def command(
     name: Annotated[str, _NAME],
     *,
+    server: source.ServerUrl = "",
     files: source.Files = None,
     snapshot: source.Snapshot = None,
     daemon: source.Daemon = "",
@@ -29,36 +31,54 @@ def command(
     shard: source.ShardFile = None,
     shard_name: source.ShardName = "",
     when: Annotated[bool, _WHEN] = False,
+    watch: source.Watch = False,
     output: Annotated[
-        Literal["text", "json"], typer.Option("-o", "--output", help="How to print.")
+        Literal["text", "json", "yaml", "csv"], typer.Option("-o", "--output", help="How to print.")
     ] = "text",
 ) -> None:
     """Say why a job or a pod waits, which job is ahead of it, and what would let it start.
 
-    The daemon's own cycle runs on a copy of the state, in this process; nothing is changed
-    anywhere. Without -f, --snapshot and --daemon the cluster of the kubeconfig is read.
+    With --server the answer is that of a running scheduler. Otherwise the daemon's own cycle runs
+    on a copy of the state, in this process; nothing is changed anywhere. Where no source is
+    named, that is KAISCHED_SERVER, a scheduler on this machine that runs with --view, or the
+    cluster of the kubeconfig.
 
     The next step was tried on the copy before it is printed; where none helps, that is said.
 
     With --when, the cycle goes on from there in virtual time, ten times with other run times and
     new jobs by chance: the job starts between the times printed, if what is assumed comes true. The
-    assumptions are printed too. It takes seconds, and a minute at most.
+    assumptions are printed too. It takes seconds, and a minute at most. A running scheduler is not
+    asked then, unless by --daemon.
     """
-    from kaisched.cli.why_text import document, find, print_text  # noqa: PLC0415 - not for the help
+    from kaisched.cli import why_text  # noqa: PLC0415 - not for the help
+    from kaisched.cli.output import Printer, show  # noqa: PLC0415 - not for the help
 
-    place = source.Place(files or (), snapshot, daemon, kubeconfig, context, shard, shard_name)
-    cycle = source.cycle_of(place)
+    place = source.Place(
+        files or (), snapshot, daemon, kubeconfig, context, shard, shard_name, server
+    )
+    live = None if when and not server else source.server_of(place)
+    if live is not None:
+        source.check_when(is_asked=when)
+        printer = Printer(why_text.print_text, why_text.rows)
+        show(live, lambda: live.why(name), printer, output, is_watched=watch)
+        return
+    source.check_watch(is_watched=watch)
+    _run(source.cycle_of(place), name, output, is_foreseen=when)
+
+
+def _run(cycle: source.Cycle, name: str, output: str, *, is_foreseen: bool) -> None:
+    """Print what a cycle in this process says."""
+    from kaisched.cli import why_text  # noqa: PLC0415 - not for the help
+    from kaisched.cli.output import Printer  # noqa: PLC0415 - not for the help
+
     cycle.warn()
-    found = find(cycle.result, name)
+    found = why_text.find(cycle.result, name)
     foreseen = None
-    if when:
+    if is_foreseen:
         from kaisched.cli.when_text import forecast_of  # noqa: PLC0415 - only when asked
 
         foreseen = forecast_of(cycle, found.job)
-    if output == "json":
-        import json  # noqa: PLC0415 - only when asked
-
-        print(json.dumps(document(cycle.result, found, foreseen), indent=2))  # noqa: T201
-    else:
-        print_text(cycle.result, found, foreseen)
+    print_text = partial(why_text.print_text, more=why_text.when_lines_of(foreseen))
+    document = why_text.document(cycle.result, found, foreseen)
+    Printer(print_text, why_text.rows).print(document, output)
     cycle.end()

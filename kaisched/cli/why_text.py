@@ -7,29 +7,24 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.cli.plan_document import pending_job, queue_document
 from kaisched.cli.when_text import when_document, when_lines
 from kaisched.core.refusals import code_named, text_of
 from kaisched.core.states import TaskState
-from kaisched.errors import ConfigError
-from kaisched.framework.advice.advice import sentence_of
+from kaisched.framework.advice.advice import DOES_NOT
 from kaisched.framework.advice.adviser import Adviser
-from kaisched.framework.report.turns import Turns
-from kaisched.objects.faults import did_you_mean
-from kaisched.objects.wire import ObjectMeta
+from kaisched.framework.report.turns import Because, Turns
 from kaisched.units import format_amount
+from kaisched.view.jobs import WHY, job_meant, workloads_of
+from kaisched.view.past import eviction_of
+from kaisched.view.plan_document import pending_job, queue_document, share_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from kaisched.core.metadata import Metadata
     from kaisched.framework.report.records import CycleResult, DecisionRecord, QueueShare
-    from kaisched.framework.report.turns import Turn
     from kaisched.sim.forecast.forecast import Forecast
 
-SCHEMA: Final = "kaisched.io/why/v1"
 _MOST_PODS: Final = 5
-_MOST_NAMES: Final = 5
 _STATES: Final = {
     TaskState.PENDING: "pending",
     TaskState.GATED: "gated",
@@ -58,47 +53,14 @@ def find(result: CycleResult, name: str) -> Found:
     """
     session = result.records.session
     jobs, tasks = session.jobs, session.tasks
-    groups = [row for row, it in enumerate(jobs.name) if _is_meant(it, name)]
-    pods = [
-        int(tasks.job_of_task[row])
-        for row, it in enumerate(tasks.name)
-        if _is_meant(it, name) and tasks.job_of_task[row] >= 0
-    ]
-    workload_of = [(row, it) for row, meta in enumerate(jobs.metadata) for it in _workloads(meta)]
-    workloads = [row for row, it in workload_of if _is_meant(it, name)]
-    found = dict.fromkeys(groups or pods or workloads)
-    if len(found) == 1:
-        (job,) = found
-        return Found(job, jobs.name[job])
-    if found:
-        raise _several(name, sorted(jobs.name[row] for row in found))
-    of_ours = (it for row, it in enumerate(tasks.name) if tasks.job_of_task[row] >= 0)
-    every = (*jobs.name, *of_ours, *(it for _, it in workload_of))
-    known = [it if "/" in name else it.partition("/")[2] for it in every]
-    near = did_you_mean(name, known)
-    fix = near if near.endswith("?") else "only pods of our scheduler names are read"
-    raise ConfigError(f"there is no job or pod {name}", fix=fix)
-
-
-def _workloads(meta: Metadata) -> Iterator[str]:
-    """Yield the names of the workload that a job is of, and of the one that controls it."""
-    if isinstance(meta, ObjectMeta):
-        yield f"{meta.namespace}/{meta.name}"
-        for owner in meta.owner_references:
-            if owner.controller:
-                yield f"{meta.namespace}/{owner.name}"
-
-
-def _several(name: str, jobs: list[str]) -> ConfigError:
-    named = ", ".join(jobs[:_MOST_NAMES])
-    more = f" and {len(jobs) - _MOST_NAMES} more" if len(jobs) > _MOST_NAMES else ""
-    is_spread = len({job.partition("/")[0] for job in jobs}) == len(jobs)
-    fix = "write the namespace too" if is_spread else "name one of them"
-    return ConfigError(f"several are called {name}: {named}{more}", fix=fix)
-
-
-def _is_meant(full: str, name: str) -> bool:
-    return full == name or ("/" not in name and full.partition("/")[2] == name)
+    of_task = zip(tasks.name, tasks.job_of_task.tolist(), strict=True)
+    job = job_meant(
+        name,
+        {it: row for row, it in enumerate(jobs.name)},
+        {pod: row for pod, row in of_task if row >= 0},
+        [(it, row) for row, meta in enumerate(jobs.metadata) for it in workloads_of(meta)],
+    )
+    return Found(job, jobs.name[job])
 
 
 def document(result: CycleResult, found: Found, foreseen: Forecast | None = None) -> dict[str, Any]:
@@ -106,10 +68,11 @@ def document(result: CycleResult, found: Found, foreseen: Forecast | None = None
     session, record = result.records.session, _record(result, found)
     turn = Turns(result).document(found.job)
     return {
-        "schemaVersion": SCHEMA,
+        "schemaVersion": WHY,
         "podGroup": found.name,
         "pending": pending_job(record, turn) if record is not None else None,
-        "cure": None if record is None else _cure(record),
+        "because": None if record is None else result.records.record(found.job).message,
+        "cure": None if record is None else text_of(code_named(record.reason, record.plugin)).cure,
         "nodeMisses": [
             {"reason": miss.reason, "nodes": miss.nodes, "detail": miss.detail}
             for miss in (record.node_misses if record is not None else ())
@@ -120,14 +83,19 @@ def document(result: CycleResult, found: Found, foreseen: Forecast | None = None
             for task, state, node in _pods(result, found)
         ],
         "queues": [queue_document(share) for share in _path(result, found)],
+        "evictions": _evictions(result, found),
         "when": when_document(foreseen) if foreseen is not None else None,
     }
 
 
-def print_text(result: CycleResult, found: Found, foreseen: Forecast | None = None) -> None:
-    """Print everything about a job, the answer first."""
-    lines = [*_lines(result, found), *(when_lines(foreseen) if foreseen is not None else ())]
-    print("\n".join(lines))  # noqa: T201
+def when_lines_of(foreseen: Forecast | None) -> list[str]:
+    """Return the lines of a forecast; none without one."""
+    return [] if foreseen is None else list(when_lines(foreseen))
+
+
+def print_text(document: Mapping[str, Any], more: Sequence[str] = ()) -> None:
+    """Print everything about a job, the answer first, and then more lines."""
+    print("\n".join([*_lines(document), *more]))  # noqa: T201
 
 
 def _record(result: CycleResult, found: Found) -> DecisionRecord | None:
@@ -137,52 +105,14 @@ def _record(result: CycleResult, found: Found) -> DecisionRecord | None:
     return Adviser(result).record(found.job)
 
 
-def _lines(result: CycleResult, found: Found) -> Iterator[str]:
-    record = _record(result, found)
-    if record is None:
-        yield f"job {found.name} does not wait"
-    else:
-        # What would help is the next step, below.
-        bare = result.records.record(found.job).message
-        yield f"job {found.name} is pending: {record.reason}"
-        yield f"  {bare}"
-    yield from _pod_lines(result, found)
-    yield from _eviction_lines(result, found)
-    turns = Turns(result)
-    turn = turns.turn(found.job) if record is not None else None
-    if turn is not None:
-        yield from _turn_lines(result, turns, found.job, turn)
-    yield from (f"  {_queue_line(share)}" for share in _path(result, found))
-    if record is not None:
-        yield from _next_lines(record)
-
-
-def _next_lines(record: DecisionRecord) -> Iterator[str]:
-    """Yield the next step: a change that was tried and helps, else what helps in general."""
-    helpful = [str(each) for each in record.advice if each.helps]
-    if helpful:
-        yield f"  next: {'; or '.join(helpful)}"
-        yield "    tried on a copy: the job starts, or is promised room"
-        return
-    yield f"  next: {_cure(record)}"
-    if record.advice:
-        yield f"    tried on a copy: {sentence_of(record.advice)}"
-
-
-def _cure(record: DecisionRecord) -> str:
-    """Return what a user can do about the reason, in general."""
-    return text_of(code_named(record.reason, record.plugin)).cure
-
-
-def _turn_lines(result: CycleResult, turns: Turns, job: int, turn: Turn) -> Iterator[str]:
-    session = result.records.session
-    queue = session.queues.name[turn.levels[0].queue]
-    yield f"  position {turn.position} of {turn.of} in queue {queue}"
-    if turn.ahead is None:
-        yield "  no job is ahead of it"
-    else:
-        ahead = session.jobs.name[turn.ahead.job]
-        yield f"  directly ahead: {ahead}, because {turns.because(job, turn.ahead)}"
+def _evictions(result: CycleResult, found: Found) -> list[dict[str, Any]]:
+    """Return why pods of the job are evicted, each reason once."""
+    reasons = dict.fromkeys(
+        (it.action, it.beneficiary or None, it.reason)
+        for it in result.evictions
+        if it.pod_group == found.name
+    )
+    return [eviction_of(*it) for it in reasons]
 
 
 def _pods(result: CycleResult, found: Found) -> Iterator[tuple[int, str, str]]:
@@ -207,27 +137,6 @@ def _pods(result: CycleResult, found: Found) -> Iterator[tuple[int, str, str]]:
             yield task, _STATES.get(state, state.name.lower()), nodes[at] if at >= 0 else ""
 
 
-def _pod_lines(result: CycleResult, found: Found) -> Iterator[str]:
-    pods = list(_pods(result, found))
-    names = result.records.session.tasks.name
-    if len(pods) <= _MOST_PODS:
-        for task, state, node in pods:
-            yield f"  pod {names[task]}: {state}{f' on {node}' if node else ''}"
-        return
-    counts = Counter(state for _, state, _ in pods)
-    yield f"  {len(pods)} pods: " + ", ".join(f"{it} {state}" for state, it in counts.items())
-
-
-def _eviction_lines(result: CycleResult, found: Found) -> Iterator[str]:
-    """Yield why pods of the job are evicted, each reason once."""
-    lines = (
-        f"  evicted by {it.action}{f' for {it.beneficiary}' if it.beneficiary else ''}: {it.reason}"
-        for it in result.evictions
-        if it.pod_group == found.name
-    )
-    yield from dict.fromkeys(lines)
-
-
 def _path(result: CycleResult, found: Found) -> Iterator[QueueShare]:
     """Yield the queue of a job and those above it."""
     queue = int(result.records.session.jobs.queue_of_job[found.job])
@@ -236,6 +145,65 @@ def _path(result: CycleResult, found: Found) -> Iterator[QueueShare]:
     while share is not None:
         yield share
         share = by_name.get(share.parent) if share.parent else None
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    name, pending = document["podGroup"], document["pending"]
+    if pending is None:
+        yield f"job {name} does not wait"
+    else:
+        # What would help is the next step, below.
+        yield f"job {name} is pending: {pending['reason']}"
+        if document["because"]:
+            yield f"  {document['because']}"
+    yield from _pod_lines(document["pods"])
+    for it in document["evictions"]:
+        whom = f" for {it['beneficiary']}" if it["beneficiary"] else ""
+        yield f"  evicted by {it['action']}{whom}: {it['reason']}"
+    if pending is not None:
+        yield from _turn_lines(pending)
+    yield from (f"  {_queue_line(share_of(entry))}" for entry in document["queues"])
+    if pending is not None:
+        yield from _next_lines(pending["advice"], document["cure"])
+
+
+def _next_lines(advice: Sequence[Mapping[str, Any]], cure: str) -> Iterator[str]:
+    """Yield the next step: a change that was tried and helps, else what helps in general."""
+    helpful = [each["text"] for each in advice if each["helps"]]
+    if helpful:
+        yield f"  next: {'; or '.join(helpful)}"
+        yield "    tried on a copy: the job starts, or is promised room"
+        return
+    yield f"  next: {cure}"
+    if advice:
+        useless = "; ".join(each["text"] for each in advice)
+        yield f"    tried on a copy: {DOES_NOT}: {useless}"
+
+
+def _turn_lines(pending: Mapping[str, Any]) -> Iterator[str]:
+    turn = pending["turn"]
+    if turn is None:
+        return
+    yield f"  position {turn['position']} of {turn['of']} in queue {pending['queue']}"
+    ahead = turn["ahead"]
+    if ahead is None:
+        yield "  no job is ahead of it"
+        return
+    because = Because(ahead["plugin"] or "", ahead["key"], ahead["own"], ahead["other"])
+    whose = ahead["podGroup"] or f"a job of queue {ahead['queue']}"
+    behind = pending["podGroup"]
+    if ahead["queue"] != pending["queue"]:  # the first of its queue: the queues are compared
+        behind = next(f"queue {it['queue']}" for it in turn["levels"] if it["ahead"] == ahead)
+    yield f"  directly ahead: {whose}, because {because.text(behind)}"
+
+
+def _pod_lines(pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if len(pods) <= _MOST_PODS:
+        for it in pods:
+            yield f"  pod {it['pod']}: {it['state']}{f' on {at}' if (at := it['node']) else ''}"
+        return
+    counts = Counter(it["state"] for it in pods)
+    yield f"  {len(pods)} pods: " + ", ".join(f"{it} {state}" for state, it in counts.items())
 
 
 def _queue_line(share: QueueShare) -> str:
@@ -247,3 +215,16 @@ def _queue_line(share: QueueShare) -> str:
         f"queue {share.name}: {amount('allocated')} GPUs allocated, fair share"
         f" {amount('fair_share')}, quota {amount('deserved')}, requested {amount('requested')}"
     )
+
+
+def rows(document: Mapping[str, Any]) -> Iterator[Sequence[object]]:
+    """Yield the rows of CSV: the pods of a job, each with why the job waits."""
+    yield ("podGroup", "queue", "reason", "because", "position", "pod", "state", "node")
+    pending = document["pending"] or {}
+    turn = pending.get("turn") or {}
+    queue = document["queues"][0]["name"] if document["queues"] else pending.get("queue")
+    for it in document["pods"]:
+        yield (
+            document["podGroup"], queue, pending.get("reason"), document["because"],
+            turn.get("position"), it["pod"], it["state"], it["node"],
+        )  # fmt: skip

@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 PREFIX: Final = "KAISCHED_"
 FILE_VARIABLE: Final = "KAISCHED_CONFIG"
 """Variable that names the settings file if no flag does."""
-NO_SETTINGS: Final = (FILE_VARIABLE, "KAISCHED_FAILPOINT")
-"""Variables that are no settings; kaisched.cluster.kubernetes reads the second, for tests."""
+NO_SETTINGS: Final = (
+    FILE_VARIABLE,
+    "KAISCHED_FAILPOINT",
+    "KAISCHED_SERVER",
+    "KAISCHED_TOKEN",
+)
+"""Variables that are no settings: kaisched.cluster.kubernetes reads the second, for tests, and
+commands that ask a running scheduler read the last two."""
 DEFAULT: Final = "default"
 # Variables that Kubernetes sets in pods for a Service called kaisched or kaisched-something.
 _SERVICE_LINK: Final = re.compile(r"_SERVICE_(HOST|PORT)(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$")

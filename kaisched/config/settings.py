@@ -55,8 +55,8 @@ class Listener(BaseModel):
     port: Port = Field(default=0, description="TCP port; 0 takes a free one and logs it.")
 
 
-class MetricsListener(Listener):
-    """Address and port of the metrics, and the users who may read them."""
+class GuardedListener(Listener):
+    """Address and port of what not everybody may read, and the users who may."""
 
     authentication: Literal["auto", "kubernetes", "none"] = Field(
         default="auto",
@@ -66,7 +66,7 @@ class MetricsListener(Listener):
     )
     cert_file: str = Field(
         default="",
-        description="Certificate (PEM) to serve metrics by HTTPS; read again when it changes.",
+        description="Certificate (PEM) to serve by HTTPS; read again when it changes.",
     )
     key_file: str = Field(default="", description="The private key of the certificate (PEM).")
 
@@ -81,10 +81,31 @@ class MetricsListener(Listener):
         """Whether the API server is asked about the reader's rights."""
         if self.authentication != "auto":
             return self.authentication == "kubernetes"
+        return not self.is_on_loopback
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether only programs of this machine can connect."""
         try:
-            return not ip_address(self.bind_address).is_loopback
+            return ip_address(self.bind_address).is_loopback
         except ValueError:  # a host name
-            return self.bind_address != "localhost"
+            return self.bind_address == "localhost"
+
+
+class ViewListener(GuardedListener):
+    """Whether and where the live view is served, and to whom."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Take a view of every cycle, and serve it under `/api/v1`: queues, jobs and why"
+        " they wait, nodes, evictions.",
+    )
+    authentication: Literal["auto", "kubernetes", "none"] = Field(
+        default="auto",
+        description="`kubernetes`: bearer tokens that the API server knows; who may `get` a Queue"
+        " sees its jobs, others see totals; `none`: everything to everybody; `auto`: `none` on a"
+        " loopback address, else `kubernetes`.",
+    )
 
 
 class Logs(BaseModel):
@@ -244,11 +265,14 @@ class SchedulerConfiguration(BaseSettings):
     leader_election: LeaderElection = Field(
         default=LeaderElection(), description="How one of several processes becomes the leader."
     )
-    metrics: MetricsListener = Field(
-        default=MetricsListener(port=8080), description="Where `/metrics` is served."
+    metrics: GuardedListener = Field(
+        default=GuardedListener(port=8080), description="Where `/metrics` is served."
     )
     health: Listener = Field(
         default=Listener(port=8081), description="Where `/livez` and `/readyz` are served."
+    )
+    view: ViewListener = Field(
+        default=ViewListener(port=8083), description="Where the live view is served."
     )
     snapshots: Snapshots = Field(
         default=Snapshots(), description="Recordings of a running process."

@@ -21,6 +21,7 @@ import structlog
 
 from kaisched.clock import monotonic_s
 from kaisched.daemon.front.channel import FRAME
+from kaisched.daemon.front.request import parent_of
 from kaisched.daemon.serving import Page, Pages, Request, text_page
 from kaisched.errors import ConfigError
 
@@ -57,6 +58,12 @@ class Limits(NamedTuple):
     """Shortest time between two reports of refusals."""
     reload_s: float = 5.0
     """Time between two checks whether the certificate has changed."""
+    streams: int = 64
+    """Streams open at a time; one more is refused."""
+    stream_s: float = 600.0
+    """The longest time that a stream is open; the client then asks again, with its rights."""
+    beat_s: float = 15.0
+    """Time between two signs of life in a stream."""
 
 
 USUAL: Final = Limits()
@@ -101,10 +108,18 @@ class _Channel:
     def answer(self, number: int, page: Page) -> None:
         """Send a page; drop it if the front process is gone."""
         head = {"id": number, "status": int(page.status), "type": page.content_type}
+        more = {"headers": page.headers, "stream": page.stream}
+        self._send({**head, **{name: value for name, value in more.items() if value}}, page.body)
+
+    def push(self, stream: str, part: bytes) -> None:
+        """Send the next part of a stream to all clients that have it."""
+        self._send({"push": stream}, part)
+
+    def _send(self, head: dict[str, Any], body: bytes) -> None:
         data = json.dumps(head).encode()
         with self._writing:
             try:
-                self._sock.sendall(FRAME.pack(len(data), len(page.body)) + data + page.body)
+                self._sock.sendall(FRAME.pack(len(data), len(body)) + data + body)
             except OSError:
                 self.close()
 
@@ -144,6 +159,12 @@ class Server:
     def port(self) -> int:
         """The port that it listens on, even if 0 was configured."""
         return int(self._sock.getsockname()[1])
+
+    def push(self, stream: str, part: bytes) -> None:
+        """Send the next part of a stream to all clients that have it; it may take a while."""
+        channel = self._channel
+        if channel is not None:
+            channel.push(stream, part)
 
     def close(self) -> None:
         """Stop listening."""
@@ -222,12 +243,15 @@ class Server:
                 headers.get("host", ""),
                 asked["path"],
                 headers.get("authorization", ""),
+                headers.get("if-none-match", ""),
             )
             channel.answer(asked["id"], self._page(request))
 
     def _page(self, request: Request) -> Page:
         try:
-            return self._pages[request.path].make(request)
+            path = request.path
+            source = self._pages.get(path) or self._pages[parent_of(path, self._pages)]
+            return source.make(request)
         except Exception as wrong:  # noqa: BLE001 - whatever a page raises costs that page only
             self._log_failure(request.path, f"{type(wrong).__name__}: {wrong}")
             return text_page(HTTPStatus.INTERNAL_SERVER_ERROR, "failed; the log says why")

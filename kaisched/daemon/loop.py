@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kaisched.engine.turn import Turn, UsageSource
     from kaisched.framework.policy import Policy
     from kaisched.telemetry.metrics import CycleCollector
+    from kaisched.view.publisher import Publisher
 
 _AWAITED: Final = "waiting for a first answer, and nothing is reclaimed meanwhile"
 LEAST_GAP_S: Final = 0.05
@@ -61,22 +62,19 @@ class Loop:
         after: Callable[[Turn], None] = lambda _: None,
         between: Callable[[Turn], None] = lambda _: None,
         recordings: Recordings | None = None,
+        view: Publisher | None = None,
     ) -> None:
         """Keep what a turn needs; do nothing yet.
 
         ``after`` is called with each turn, ``between`` again when there is time. ``recordings`` may
-        ask for a recording of the next turn.
+        ask for a recording of the next turn. ``view`` gets what each turn found.
         """
         self._source, self._sink = source, sink
-        self._policy = policy
-        self._clock = clock
+        self._policy, self._clock = policy, clock
         self._collector, self._period_s = collector, period_s
-        self._usage_source = usage_source
         self._after, self._between = after, between
-        self._recordings = recordings
-        if recordings is not None:
-            recordings.wake = self.wake
-        self._usage_wait_s = usage_wait_s
+        self._recordings, self._view = recordings, view
+        self._usage_source, self._usage_wait_s = usage_source, usage_wait_s
         self._policy_without_usage = replace(
             policy, actions=tuple(it for it in policy.actions if it.name != _BY_FAIR_SHARE)
         )
@@ -91,8 +89,11 @@ class Loop:
             )
         )
         self._watch = Stopwatch(clock.now_s)
-        self._news = threading.Event()
-        self._end = threading.Event()
+        self._news, self._bell, self._end = (threading.Event() for _ in range(3))
+        if recordings is not None:
+            recordings.wake = self.wake
+        if view is not None:
+            view.inquiries.ring = self._bell.set
         self._log: Any = structlog.get_logger().bind(shard=shard)
         self.cycles = self._deferred = 0
         self.health = Health(clock.now_s(), period_s)
@@ -100,11 +101,12 @@ class Loop:
     def wake(self) -> None:
         """Request the next turn at once."""
         self._news.set()
+        self._bell.set()
 
     def stop(self) -> None:
         """Stop after the turn that is under way."""
         self._end.set()
-        self._news.set()
+        self.wake()
 
     def run(self) -> None:
         """Take turns until stopped."""
@@ -116,9 +118,23 @@ class Loop:
             ended_s = monotonic_s()
             if not self._end.wait(min(LEAST_GAP_S, self._period_s)):
                 self._run_deferred(turn)
-                self._news.wait(max(self._period_s - (monotonic_s() - ended_s), 0.0))
+                self._rest(turn, ended_s + self._period_s)
         self.health.stopping()
         self._log.info("loop_stopped", cycles=self.cycles)
+
+    def _rest(self, turn: Turn | None, until_s: float) -> None:
+        """Wait for news, and answer readers of the view meanwhile, one at least."""
+        if self._view is None:
+            self._news.wait(max(until_s - monotonic_s(), 0.0))
+            return
+        result, inquiries = None if turn is None else turn.result, self._view.inquiries
+        inquiries.answer(result)
+        while not self._news.is_set() and (left_s := until_s - monotonic_s()) > 0:
+            due_s = inquiries.due_in_s()
+            self._bell.wait(left_s if due_s is None else min(left_s, due_s))
+            self._bell.clear()
+            inquiries.answer(result)
+        inquiries.forget()
 
     def _run_deferred(self, turn: Turn | None) -> None:
         """Do deferred work, unless the next turn is already requested."""
@@ -174,6 +190,7 @@ class Loop:
             if recorder is not None:
                 recorder.end(turn, facts, policy)
             self._publish(turn)
+            self._show(turn)
             self._after(turn)
         except Exception as error:  # noqa: BLE001 - a bad cycle must not take the next ones with it
             self._failed(start_s, error)
@@ -212,6 +229,23 @@ class Loop:
         self._collector.publish(
             published.with_history(axis, queues, turn.snapshot.total, turn.usage)
         )
+
+    def _show(self, turn: Turn) -> None:
+        """Publish the view of a turn; a fault in it is logged, and costs this view only."""
+        if self._view is None:
+            return
+        try:
+            self._view.take(
+                turn.result,
+                cycle=self.cycles,
+                time_s=turn.end_s,
+                duration_s=turn.duration_s,
+                usage=turn.usage,
+                by_action=self._watch.by_action(),
+                by_plugin=self._watch.by_plugin(),
+            )
+        except Exception as error:  # noqa: BLE001 - no cycle depends on who looks at it
+            self._log.error("view_failed", cycle=self.cycles, exc_info=error)
 
     def _log_usage(self, usage: Usage | None) -> str:
         """Log changes of the usage history; return its state as text."""

@@ -29,12 +29,15 @@ from kaisched.daemon.serving import (
     probe_page,
 )
 from kaisched.daemon.usage import usage_feed
+from kaisched.daemon.view_server import ViewServer
 from kaisched.engine.planning import complete, fill, open_cluster, read_manifests
 from kaisched.engine.shards import shard_for
 from kaisched.errors import ConfigError
+from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.telemetry.adapter import AdapterCollector
 from kaisched.telemetry.logs import configure_logs
 from kaisched.telemetry.metrics import CycleCollector, registry_of
+from kaisched.view.publisher import Publisher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -65,11 +68,13 @@ def run_process(loaded: LoadedSettings) -> None:
     collector = CycleCollector()
     metrics = _metrics_in_memory(settings, collector)
     with ExitStack() as closing:
-        loop, recordings = _embedded_loop(settings, collector, clock, closing)
+        loop, recordings, view = _embedded_loop(settings, collector, clock, closing)
         health = _health_pages(
             lambda: loop.health.live(clock.now_s()), lambda: loop.health.ready(clock.now_s())
         )
         _serve_recordings(settings, lambda: [recordings], closing)
+        if view is not None:
+            closing.callback(ViewServer(settings.view, lambda: [view], None).close)
         for server in _servers(settings, metrics, health):
             closing.callback(server.close)
         with _ended_by_signals(loop.stop):
@@ -105,8 +110,15 @@ def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
         _serve_recordings(
             settings, lambda: [tenure.recordings for tenure in daemon.tenures], closing
         )
+        if settings.view.enabled:
+            view = ViewServer(settings.view, partial(_views_of, daemon), daemon.client)
+            closing.callback(view.close)
         with _ended_by_signals(daemon.stop):
             daemon.run()
+
+
+def _views_of(daemon: KubernetesDaemon) -> list[Publisher]:
+    return [tenure.view for tenure in daemon.tenures if tenure.view is not None]
 
 
 def _metrics_of(daemon: KubernetesDaemon, request: Request) -> Page:
@@ -130,8 +142,8 @@ def _observed_of(daemon: KubernetesDaemon, request: Request) -> Page:
 
 def _embedded_loop(
     settings: SchedulerConfiguration, collector: CycleCollector, clock: Clock, closing: ExitStack
-) -> tuple[Loop, Recordings]:
-    """Return a loop on a cluster in memory filled from the manifests, and its recordings."""
+) -> tuple[Loop, Recordings, Publisher | None]:
+    """Return a loop on a cluster in memory filled from the manifests, its recordings and view."""
     log: Any = structlog.get_logger()
     manifests = read_manifests(settings.manifests)
     found = shard_for(manifests, settings.shards)
@@ -160,6 +172,8 @@ def _embedded_loop(
     if feed is not None:
         closing.callback(feed.close)
     recordings = Recordings(cluster, found.shard, settings.scheduler_names)
+    advice = StandingAdvice()
+    view = Publisher(found.shard.name, advice) if settings.view.enabled else None
     loop = Loop(
         cluster,
         cluster,
@@ -171,8 +185,10 @@ def _embedded_loop(
         usage_wait_s=wait_s,
         shard=found.shard.name,
         recordings=recordings,
+        between=lambda turn: advice.find(turn.result) if view is not None else None,
+        view=view,
     )
-    return loop, recordings
+    return loop, recordings, view
 
 
 def _serve_recordings(

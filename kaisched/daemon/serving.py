@@ -26,6 +26,8 @@ class Request(NamedTuple):
     """The Host header."""
     path: str = ""
     authorization: str = ""
+    if_none_match: str = ""
+    """The ETag of the answer that the client has."""
 
 
 class Page(NamedTuple):
@@ -34,6 +36,10 @@ class Page(NamedTuple):
     status: int
     content_type: str
     body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+    """More headers, by name."""
+    stream: str = ""
+    """Name of a stream of which the body is the first part; more follows as it is pushed."""
 
 
 Maker: TypeAlias = Callable[[Request], Page]
@@ -46,12 +52,13 @@ class Source(NamedTuple):
     query: tuple[str, ...] = ()
     """Query parameters that are read; ``name=`` if the value counts, else only its presence."""
     headers: tuple[str, ...] = ()
-    """Headers that are read, of ``accept``, ``host`` and ``authorization``."""
+    """Headers that are read, of ``accept``, ``host``, ``authorization`` and ``if-none-match``."""
     is_polled: bool = False
     """Whether the page is made every second, ready for probes; ``query`` then has flags only."""
 
 
 Pages: TypeAlias = Mapping[str, Source]
+"""By path; a path that ends with a slash stands for all below it that have no page of their own."""
 
 
 def metrics_page(registry: CollectorRegistry) -> Maker:

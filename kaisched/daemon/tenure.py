@@ -29,6 +29,7 @@ from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.telemetry.adapter import OUTBOXES, AdapterState
 from kaisched.telemetry.durations import Durations
 from kaisched.telemetry.metrics import CycleCollector
+from kaisched.view.publisher import Publisher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,10 +91,9 @@ class Tenure:
         self._renew_s = settings.leader_election.renew_deadline
         self._barrier, self._end = barrier, threading.Event()
         self.comparison, self._advice = Comparison(), StandingAdvice()
+        self.view = Publisher(self.name, self._advice) if settings.view.enabled else None
         self._outbox, self._reports = _outbox(settings, self.gate), ReportBox(WEIGHTS)
         self.cluster = self._cluster(settings, client, found, clock, why_stale)
-        if settings.snapshots.enabled:
-            self.cluster.kept = Kept()
         self._reporter = self._reporter_of(settings, client, found, clock)
         self._writers = self._writers_of(settings)
         self._usage, wait_s = usage_feed(found, clock)
@@ -119,6 +119,7 @@ class Tenure:
             self.cluster, self.cluster, policy, clock, self.collector,
             period_s=settings.schedule_period, usage_source=self._usage, usage_wait_s=wait_s,
             shard=self.name, after=self._report, between=self._advise, recordings=self.recordings,
+            view=self.view,
         )  # fmt: skip
 
     def _warn(self, *texts: str) -> None:
@@ -151,7 +152,7 @@ class Tenure:
         why_stale: Callable[[], str],
     ) -> KubernetesCluster:
         shard, how = found.shard, settings.kubernetes
-        return KubernetesCluster(
+        cluster = KubernetesCluster(
             client.hurried(_write_s(settings)),
             self.gate,
             self._outbox,
@@ -171,6 +172,9 @@ class Tenure:
             note=self._note,
             kueue=KueueTranslator(shard.spec.gpu_resources) if how.kueue else None,
         )
+        if settings.snapshots.enabled:
+            cluster.kept = Kept()
+        return cluster
 
     def tell(self, change: Change) -> None:
         """Process a change of an object; from any thread."""

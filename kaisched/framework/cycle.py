@@ -13,7 +13,7 @@ from kaisched.framework.containment import run_contained
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.plugins.probe import NULL
-from kaisched.framework.report.records import CycleResult, CycleStats
+from kaisched.framework.report.records import RUN, CycleResult, CycleStats
 from kaisched.framework.report.result import Binds, Evictions, Nominations, Records, Shares
 from kaisched.framework.session.outcome import PUT_OFF, Outcome
 from kaisched.framework.session.session import Session
@@ -40,8 +40,8 @@ def run_cycle(
     """Decide on a snapshot.
 
     Returns the result and what to remember. No clock, chance, network, logging or thread is used;
-    ``probe`` may watch the plugins being asked. When something the division rests on fails, the
-    result has no intents, says so in ``stats.abandoned``, and the old facts stay.
+    ``probe`` may watch the plugins being asked, and the actions. When something the division rests
+    on fails, the result has no intents, says so in ``stats.abandoned``, and the old facts stay.
     """
     ask = policy.questions.probed(probe)
     session = Session(snapshot, usage, policy, now_s, memory, ask)
@@ -49,7 +49,7 @@ def run_cycle(
     try:
         ask.open(session)
         for action in policy.actions:
-            run_contained(session, action)
+            probe.wrap(action.name, RUN, run_contained)(session, action)
         facts = {**ask.close(session), **session.facts}
         if session.barred:
             session.hints.clear()  # some count the failed jobs as refused: true only in this cycle

@@ -1,9 +1,11 @@
-"""Stopwatch for plugins' answers, with a given clock."""
+"""Stopwatch for plugins' answers and for actions, with a given clock."""
 
 from __future__ import annotations
 
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from kaisched.framework.report.records import RUN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,7 +14,7 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 
 
 class Stopwatch:
-    """Sums seconds and calls by (plugin, question); satisfies ``framework.probe.Probe``."""
+    """Sums seconds and calls by (plugin, question), and by (action, ``run``): it is a ``Probe``."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         """Keep the clock: any function that returns seconds."""
@@ -40,9 +42,15 @@ class Stopwatch:
     def by_plugin(self) -> dict[str, float]:
         """Return seconds by plugin, sorted by name."""
         total: dict[str, float] = {}
-        for (plugin, _), seconds in sorted(self.seconds.items()):
-            total[plugin] = total.get(plugin, 0.0) + seconds
+        for (plugin, question), seconds in sorted(self.seconds.items()):
+            if question != RUN:
+                total[plugin] = total.get(plugin, 0.0) + seconds
         return total
+
+    def by_action(self) -> dict[str, float]:
+        """Return seconds by action, in the order in which they ran."""
+        seconds = self.seconds.items()
+        return {name: took_s for (name, question), took_s in seconds if question == RUN}
 
     def reset(self) -> None:
         """Forget everything, before the next cycle."""

@@ -40,6 +40,11 @@ from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.telemetry.metrics import CycleCollector
+from kaisched.view.jobs import Wanted, jobs_document
+from kaisched.view.paging import Part
+from kaisched.view.publisher import Publisher
+from kaisched.view.reading import Reading
+from kaisched.view.sight import ALL
 from tests.benchmarks.harness import GPUS_OF_NODE, Measured, Watch, expect
 from tests.benchmarks.loading import pauses
 
@@ -163,6 +168,7 @@ class Bench:
         self.tell_s: list[float] = []
         self.send_s: list[float] = []
         self.advise_s: list[float] = []
+        self.turned: Any = None
         self.collector = CycleCollector()
         self.loop = Loop(
             self.cluster, self.cluster, default_policy(), clock, self.collector,
@@ -211,6 +217,7 @@ class Bench:
             self.cluster.come(pod_of(f"{name}-{member}", queue, gpus, cpu, at, name))
 
     def report(self, turn: Any) -> None:
+        self.turned = turn
         start_s = process_time()
         self.reporter.after(turn.snapshot, turn.result)
         self.tell_s.append(process_time() - start_s)
@@ -275,6 +282,32 @@ def turn(repeat: int, *, nodes: int, queues: int, jobs: int) -> Measured:
         "sent": dict(sorted(bench.server.sent.items())),
     }
     return Measured(watch, detail)
+
+
+def view(repeat: int, *, nodes: int, queues: int, jobs: int) -> Measured:
+    """Time what taking the live view adds to such turns, and a page of it on the side."""
+    watch, publisher = Watch(), Publisher("default")
+    took_s: list[float] = []
+    page_s: list[float] = []
+    with without_logs():
+        bench = Bench(nodes, queues, jobs)
+        for number in range(2 + repeat):
+            aside = Watch()
+            bench.turn(aside)
+            take = partial(
+                publisher.take, bench.turned.result, cycle=number, time_s=0.0, duration_s=0.0
+            )
+            (watch if number > 1 else Watch()).time(take)
+            took_s.append(aside.cpu[0])
+        for _ in range(3):
+            start_s = process_time()
+            reading = Reading(publisher.view)  # type: ignore[arg-type]
+            document = jobs_document(reading, Wanted(part=Part(0, 100)), ALL, {})
+            page_s.append(process_time() - start_s)
+    waits = len(bench.turned.result.records)
+    expect(sum(document["reasons"].values()) == waits, "the view lacks jobs that wait")
+    part = float(np.median(watch.cpu)) / float(np.median(took_s[2:]))
+    return Measured(watch, {"part_of_turn": part, "page_s": float(np.median(page_s))})
 
 
 def allocate(repeat: int, *, nodes: int, queues: int, jobs: int) -> Measured:

@@ -103,6 +103,7 @@ def _daemon() -> tuple[Row, ...]:
         Row("B14", "turn, 4,000 jobs wait", "turn", small, _turn(0.02, 0.06), 50, tiny),
         Row("B14", "turn, 20,000 jobs wait", "turn", large, _turn(0.05, 0.15), 50, tiny),
         Row("B14", "allocate in that turn", "allocate", large, _cpu(0.02), 50, tiny),
+        Row("B14", "view, 20,000 jobs wait", "view", large, _cpu(0.005), 50, tiny),
         Row("B14", "100 reclaims", "reclaim", claims, _cpu(0.008), 30, {"nodes": 3}, "kai"),
         Row("B14", "100 preemptions", "preempt", claims, _cpu(0.014), 30, {"nodes": 3}, "kai"),
         Row("B14", "40,000 reclaims", "storm", {"nodes": 5_000}, _cpu(3.0), 1, {"nodes": 3}, "b4"),

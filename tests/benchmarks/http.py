@@ -70,7 +70,8 @@ class _Daemon:
         (folder / "objects.yaml").write_text(_objects(nodes, pods), encoding="utf-8")
         self._log = folder / "log"
         words = ["run", "--filename", str(folder / "objects.yaml"), "--schedule-period", "100ms"]
-        ports = ["--metrics-port", "0", "--health-port", "0", "--log-format", "json"]
+        words += ["--log-format", "json"]
+        ports = ["--metrics-port", "0", "--health-port", "0", "--view", "--view-port", "0"]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("KAISCHED_")}
         with self._log.open("w") as stderr:
             self.process = subprocess.Popen(
@@ -92,7 +93,7 @@ class _Daemon:
                 if it["event"] == "listening"
                 for page in it["pages"]
             }
-            if len(self.cycles()) > 3 and "/livez" in self.ports:
+            if len(self.cycles()) > 3 and {"/livez", "/api/v1"} <= self.ports.keys():
                 return
             time.sleep(0.05)
         expect(False, f"the daemon did not start: {self._log.read_text(encoding='utf-8')[-500:]}")
@@ -192,12 +193,12 @@ def _phase(daemon: _Daemon, control: int, seconds: float) -> dict[str, Any]:
 def dripping(
     repeat: int, seconds: float, calm: float, connections: int, nodes: int, pods: int
 ) -> Measured:
-    """Drip at both ports for some seconds, after a calm of some others."""
+    """Drip at all ports for some seconds, after a calm of some others."""
     del repeat
     watch = Watch()
     with _running(nodes, pods) as daemon, _control() as control:
         before = _phase(daemon, control, calm)
-        ports = [str(daemon.ports[page]) for page in ("/livez", "/metrics")]
+        ports = [str(daemon.ports[page]) for page in ("/livez", "/metrics", "/api/v1")]
         command = [sys.executable, str(_DRIPPING), str(seconds), str(connections), *ports]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as dripping:
             during = watch.time(lambda: _phase(daemon, control, seconds))

@@ -7,6 +7,7 @@ import json
 import os
 import struct
 from collections import Counter, deque
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 FRAME: Final = struct.Struct(">II")
@@ -18,8 +19,10 @@ class Waits(Protocol):
 
     is_gone: bool
 
-    def answer(self, status: int, content_type: str, body: bytes) -> None:
-        """Receive the answer."""
+    def answer(
+        self, status: int, content_type: str, body: bytes, more: Mapping[str, Any] | None = None
+    ) -> None:
+        """Receive the answer; ``more`` has further headers, and the stream that it begins."""
 
 
 class Channel(asyncio.Protocol):
@@ -35,6 +38,8 @@ class Channel(asyncio.Protocol):
         self._number = 0
         self._buffer = bytearray()
         self._transport: Any = None
+        self.on_push: Callable[[str, bytes], None] = lambda _stream, _part: None
+        """Called with each part of a stream that the parent pushes."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport for writing."""
@@ -77,9 +82,12 @@ class Channel(asyncio.Protocol):
             answer = json.loads(self._buffer[FRAME.size : FRAME.size + head])
             page = bytes(self._buffer[FRAME.size + head : end])
             del self._buffer[:end]
+            if "push" in answer:
+                self.on_push(answer["push"], page)
+                continue
             clients = self._waiting.pop(self._asked.pop(answer["id"]))
             for client in clients:
-                client.answer(answer["status"], answer["type"], page)
+                client.answer(answer["status"], answer["type"], page, answer)
             self._send_next()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     import socket
     from collections import Counter
+    from collections.abc import Mapping
 
 TEXT: Final = "text/plain; charset=utf-8"
 _BLOCK: Final = 1 << 16
+
+
+class Streaming(Protocol):
+    """Knows who has which stream."""
+
+    def join(self, client: Client, name: str) -> bool:
+        """Give a client a stream; False if too many are open."""
+        ...
 
 
 class Listening(Protocol):
@@ -21,6 +30,11 @@ class Listening(Protocol):
     loop: asyncio.AbstractEventLoop
     limits: dict[str, Any]
     refused: Counter[str]
+
+    @property
+    def streams(self) -> Streaming:
+        """The streams that clients have."""
+        ...
 
     @property
     def context(self) -> ssl.SSLContext | None:
@@ -51,10 +65,12 @@ class Client(asyncio.Protocol):
         self._transport: Any = None
         self._head = bytearray()
         self._left = memoryview(b"")
-        self._is_full = False
+        self._late = b""
+        """The latest part of a stream for which there was no room."""
+        self._is_full = self._is_stream = False
         self._has_body = True
         later, limits = listener.loop.call_later, listener.limits
-        self._timers = (
+        self._timers: tuple[asyncio.TimerHandle, ...] = (
             later(limits["head_s"], self._late_head),
             later(limits["whole_s"], self.drop, "late"),
         )
@@ -101,6 +117,8 @@ class Client(asyncio.Protocol):
         """Keep the connection open while an answer is on its way."""
         if not self.is_answered:
             self.drop("gone")
+        if self._is_stream:
+            return False
         return self.is_answered and self._listener.context is None
 
     def refuse(self, reason: str, status: HTTPStatus, text: str = "") -> None:
@@ -113,28 +131,70 @@ class Client(asyncio.Protocol):
         """Leave out the body, as HEAD asks."""
         self._has_body = False
 
-    def answer(self, status: int, content_type: str, body: bytes) -> None:
-        """Send an answer as fast as the client takes it."""
+    def answer(
+        self, status: int, content_type: str, body: bytes, more: Mapping[str, Any] | None = None
+    ) -> None:
+        """Send an answer as fast as the client takes it, and go on where it begins a stream."""
         if self.is_gone:
+            return
+        more = more or {}
+        is_stream = self._has_body and "stream" in more
+        if is_stream and not self._listener.streams.join(self, more["stream"]):
+            self.refuse("streams", HTTPStatus.SERVICE_UNAVAILABLE, "too many streams are open")
             return
         phrase = HTTPStatus(status).phrase
         lines = [
             f"HTTP/1.1 {status} {phrase}",
             f"Content-Type: {content_type}",
-            f"Content-Length: {len(body)}",
+            *([] if is_stream else [f"Content-Length: {len(body)}"]),
             "Connection: close",
+            *(f"{name}: {value}" for name, value in more.get("headers", ())),
             *(["WWW-Authenticate: Bearer"] if status == HTTPStatus.UNAUTHORIZED else []),
             *(["Allow: GET, HEAD"] if status == HTTPStatus.METHOD_NOT_ALLOWED else []),
         ]
         self._transport.write("\r\n".join([*lines, "", ""]).encode("latin-1", "replace"))
         self._left = memoryview(body if self._has_body else b"")
+        if is_stream:
+            self._go_on()
         self._pour()
 
+    def _go_on(self) -> None:
+        """Stay open for a stream, for as long as one may be."""
+        self._is_stream = True
+        for timer in self._timers:
+            timer.cancel()
+        later, limits = self._listener.loop.call_later, self._listener.limits
+        self._timers = (later(limits["stream_s"], self._end_stream),)
+
+    def _end_stream(self) -> None:
+        self._is_stream = False
+        self._pour()
+
+    def push(self, part: bytes) -> None:
+        """Send the next part of a stream; one that the client is too slow for is left out."""
+        if self._left:
+            self._late = part
+        else:
+            self._left = memoryview(part)
+            self._pour()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it has not taken what was sent."""
+        return bool(self._left or self._late)
+
+    def beat(self, sign: bytes) -> None:
+        """Send a sign of life, unless the client has not even taken what came before."""
+        if not self.is_behind:
+            self.push(sign)
+
     def _pour(self) -> None:
-        while self._left and not self._is_full:
+        while not self._is_full and (self._left or self._late):
+            if not self._left:
+                self._left, self._late = memoryview(self._late), b""
             part, self._left = self._left[:_BLOCK], self._left[_BLOCK:]
             self._transport.write(part)
-        if not self._left:
+        if not self._left and not self._is_stream:
             self._transport.close()
 
     def pause_writing(self) -> None:

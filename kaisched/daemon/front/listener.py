@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kaisched.daemon.front.certificate import Certificate
 from kaisched.daemon.front.client import TEXT, Client
 from kaisched.daemon.front.polled import Polled
-from kaisched.daemon.front.request import read
+from kaisched.daemon.front.request import parent_of, read
+from kaisched.daemon.front.streams import Streams
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 64
 """Connections accepted at a time, so that connected clients get their turn."""
-_HEADERS: Final = ("accept", "host", "authorization")
+_HEADERS: Final = ("accept", "host", "authorization", "if-none-match")
 
 
 class Listener:
@@ -44,6 +45,8 @@ class Listener:
         self._clients: dict[Client, None] = {}
         """Connected clients, the oldest first."""
         self._by_address: Counter[str] = Counter()
+        self.streams = Streams(loop, self.limits)
+        channel.on_push = self.streams.push
         self._certificate = Certificate(**settings["tls"]) if settings["tls"] else None
         self._polled = {
             question: Polled(loop, channel, question, self.limits)
@@ -108,6 +111,7 @@ class Listener:
 
     def forget(self, client: Client) -> None:
         """Note that a connection has ended."""
+        self.streams.leave(client)
         if client in self._clients:
             del self._clients[client]
             self._by_address[client.address] -= 1
@@ -126,7 +130,7 @@ class Listener:
         elif method != "GET":
             client.refuse("method", HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only")
             return
-        page = self._pages.get(path)
+        page = self._pages.get(path) or self._pages.get(parent_of(path, self._pages))
         if page is None:
             text = f"here are {', '.join(self._pages)}\n"
             client.answer(HTTPStatus.NOT_FOUND, TEXT, text.encode())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Mapping
 
     from kaisched.daemon.front.channel import Channel, Waits
 
@@ -44,8 +45,11 @@ class Polled:
         self._asked_s = self._loop.time()
         self._channel.ask(self._question, self)
 
-    def answer(self, status: int, content_type: str, body: bytes) -> None:
+    def answer(
+        self, status: int, content_type: str, body: bytes, more: Mapping[str, Any] | None = None
+    ) -> None:
         """Keep an answer, and ask again after the poll period."""
+        del more
         self._last = _Answer(self._asked_s, status, content_type, body)
         self._loop.call_later(self._limits["poll_s"], self._ask)
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 _MOST_FIELDS = 32
+
+
+def parent_of(path: str, pages: Container[str]) -> str:
+    """Return the nearest path above that ends with a slash and has a page; empty without any."""
+    while path := path.rstrip("/").rpartition("/")[0]:
+        if f"{path}/" in pages:
+            return f"{path}/"
+    return ""
 
 
 class Head(NamedTuple):

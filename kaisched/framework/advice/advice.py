@@ -110,12 +110,12 @@ def sentence_of(
     if helpful:
         return f"{_HELPS}{tried}: {'; or '.join(helpful)}"
     useless = [words(each) for each in advice]
-    return f"{_DOES_NOT}{tried}: {'; '.join(useless)}" if useless else ""
+    return f"{DOES_NOT}{tried}: {'; '.join(useless)}" if useless else ""
 
 
 def is_sentence(text: str) -> bool:
     """Tell whether a text is a sentence of advice with the time of its trial."""
-    return text.startswith((f"{_HELPS} (", f"{_DOES_NOT} ("))
+    return text.startswith((f"{_HELPS} (", f"{DOES_NOT} ("))
 
 
 def is_same(sentence: str, other: str) -> bool:
@@ -127,7 +127,7 @@ def is_same(sentence: str, other: str) -> bool:
 
 
 _HELPS: Final = "would help"
-_DOES_NOT: Final = "would not be enough by itself"
+DOES_NOT: Final = "would not be enough by itself"
 
 
 def _amount(change: Change) -> str:

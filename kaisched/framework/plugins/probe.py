@@ -1,4 +1,4 @@
-"""The probe: wraps every call of a plugin, for example to measure its time.
+"""The probe: wraps every call of a plugin and every action, for example to measure its time.
 
 The cycle itself never reads a clock; a caller that wants timings passes in a probe.
 """
@@ -14,7 +14,10 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 
 
 class Probe(Protocol):
-    """Wraps each plugin's answer to each question; must return what the answer returns."""
+    """Wraps each plugin's answer to each question; must return what the answer returns.
+
+    An action is wrapped likewise, under its own name and the question ``run``.
+    """
 
     def wrap(self, plugin: str, question: str, function: _F) -> _F:
         """Return a function that behaves as ``function`` and may note that it was called."""

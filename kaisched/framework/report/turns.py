@@ -7,20 +7,22 @@ is read, under any policy: plugins name their keys (``Plugin.key_names``).
 
 from __future__ import annotations
 
-from itertools import groupby
-from operator import itemgetter
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from kaisched.core.lazy import lazy
 from kaisched.framework.plugins.answers import CycleAbandonedError
-from kaisched.framework.session.next_batch import asked_of
+from kaisched.framework.session.batches import asks_of, measure
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
+    from kaisched.core.axis import RowVec
     from kaisched.framework.plugins.dispatch import NamedKey
     from kaisched.framework.report.records import CycleResult
     from kaisched.framework.session.session import Session
@@ -35,7 +37,7 @@ _IN_WORDS: Final = {
     "place": "{} was created later, or its name comes later",
 }
 
-_Entry: TypeAlias = tuple[Any, ...]
+_Columns: TypeAlias = list[list[Any]]
 
 
 class Because(NamedTuple):
@@ -44,8 +46,8 @@ class Because(NamedTuple):
     plugin: str
     """The plugin that answered it; empty for the last rules of the host."""
     key: str
-    own: float | str
-    other: float | str
+    own: float | str | None
+    other: float | str | None
 
     def text(self, whose: str) -> str:
         """Return for example ``priority 10 against 90 (priority)``; ``whose`` is who is behind."""
@@ -90,38 +92,46 @@ class Turn(NamedTuple):
     """Its queue, the queue above it, and so on up to a root."""
 
 
-def _told(value: float | str) -> str:
+def _told(value: float | str | None) -> str:
     number = _number(value)
     if number is None:
         return "none"
     return f"{number:.15g}" if isinstance(number, float) else str(number)
 
 
-def _number(value: float | str) -> float | str | None:
+def _number(value: float | str | None) -> float | str | None:
     """Return a value for JSON, None for one that stands for none or infinite."""
-    if isinstance(value, str):
+    if value is None or isinstance(value, str):
         return value
     return value if abs(value) < UNLIMITED else None
 
 
 class _Line:
-    """Rows in order, with the keys that decide it."""
+    """Rows in order, with the columns of keys that decide it."""
 
     def __init__(
-        self, keys: Sequence[NamedKey], last: Sequence[str], some: Sequence[tuple[_Entry, int]]
-    ) -> None:
-        """Take entries with their rows, sorted; ``last`` names the keys after the plugins'."""
-        self.rows = [row for _, row in some]
-        self.place = {row: at for at, row in enumerate(self.rows)}
-        self._entries = [entry for entry, _ in some]
-        self._keys = keys
-        self._last = last
+        self, keys: Sequence[NamedKey], last: Sequence[str], columns: _Columns, at: list[int],
+        rows: list[int],
+    ) -> None:  # fmt: skip
+        """Take the rows in order; ``at`` says where each is in the columns.
+
+        The columns are those of the keys, then those that ``last`` names.
+        """
+        self.rows = rows
+        self._keys, self._last, self._columns, self._at = keys, last, columns, at
+
+    @lazy
+    def place(self) -> dict[int, int]:
+        """The place of each row, from 0."""
+        return {row: at for at, row in enumerate(self.rows)}
 
     def because(self, at: int) -> Because:
         """Return what puts a row behind the one before it."""
-        pairs = zip(self._entries[at], self._entries[at - 1], strict=True)
+        here, before = self._at[at], self._at[at - 1]
         place, own, other = next(
-            (place, own, other) for place, (own, other) in enumerate(pairs) if own != other
+            (place, column[here], column[before])
+            for place, column in enumerate(self._columns)
+            if column[here] != column[before]
         )
         if place >= len(self._keys):
             return Because("", self._last[place - len(self._keys)], own, other)
@@ -235,12 +245,15 @@ class Turns:
         head = {queue: line.rows[0] for queue, line in jobs.items()}
         queues: dict[int, _Line] = {}
         for level in reversed(tree.levels):
-            rows = [row for row in level.tolist() if row in head]
-            if not rows:
+            rows = np.array([row for row in level.tolist() if row in head], np.int64)
+            if not rows.size:
                 continue
-            keys, entries = self._contest(rows, [head[row] for row in rows])
-            parents = tree.parent_of_queue[rows].tolist()
-            for above, line in _lines(parents, entries, rows, keys, _LAST_OF_QUEUES):
+            heads = np.array([head[row] for row in rows.tolist()], np.int64)
+            keys = self._contest(rows, heads)
+            columns = [*(key.column for key in keys), rows]
+            parents = tree.parent_of_queue[rows].astype(np.int64)
+            lines = _lines(parents, columns, rows, keys, _LAST_OF_QUEUES)
+            for above, line in lines:
                 queues[above] = line
                 if above >= 0:
                     head[above] = head[line.rows[0]]
@@ -258,36 +271,58 @@ class Turns:
         codes = session.ask.job_gate(session, _ALLOCATE, rows)
         rows = rows if codes is None else rows[codes == 0]
         keys = session.ask.named_keys("job_order", session, rows)
-        columns = [*(key.column.tolist() for key in keys), jobs.created_s[rows].tolist()]
+        columns = [*(key.column for key in keys), jobs.created_s[rows]]
         names = [jobs.name[row] for row in rows.tolist()]
-        entries = list(zip(*columns, names, strict=True))
-        queue = jobs.queue_of_job[rows].tolist()
-        return _lines(queue, entries, rows.tolist(), keys, _LAST_OF_JOBS)
+        return _lines(jobs.queue_of_job[rows], columns, rows, keys, _LAST_OF_JOBS, names)
 
-    def _contest(
-        self, queue: Sequence[int], job: Sequence[int]
-    ) -> tuple[Sequence[NamedKey], list[_Entry]]:
-        """Return the keys of queues, each with the job that it offers, and the entries."""
+    def _contest(self, rows: RowVec, heads: RowVec) -> list[NamedKey]:
+        """Return the keys of queues, each with the job that it offers."""
         session = self._session
-        rows, heads = np.array(queue, np.int64), np.array(job, np.int64)
         held = (session.ledger.held if session.has_moved else session.held)[:, rows]
-        ask = np.stack([asked_of(session, row) for row in job], axis=1)
-        keys = [
+        ask = asks_of(session, heads, *measure(session, heads))
+        return [
             *session.ask.named_keys("queue_order", session, rows, held, ask),
             *session.ask.named_keys("head_order", session, rows, heads, held, ask),
         ]
-        columns = [*(key.column.tolist() for key in keys), queue]
-        return keys, list(zip(*columns, strict=True))
 
 
 def _lines(
-    group: Sequence[int],
-    entries: Sequence[_Entry],
-    rows: Sequence[int],
+    group: RowVec,
+    columns: Sequence[NDArray[Any]],
+    rows: RowVec,
     keys: Sequence[NamedKey],
     last: Sequence[str],
+    names: list[str] | None = None,
 ) -> Iterator[tuple[int, _Line]]:
-    """Yield the rows of each group, sorted by their entries."""
-    ordered = sorted(zip(group, entries, rows, strict=True))
-    for each, some in groupby(ordered, key=itemgetter(0)):
-        yield each, _Line(keys, last, [(entry, row) for _, entry, row in some])
+    """Yield the rows of each group, ordered by the columns and then by name."""
+    order = in_order(group, columns, names)
+    told: _Columns = [column.tolist() for column in columns]
+    if names is not None:
+        told.append(names)
+    ordered = group[order]
+    starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(order)]
+    of_group, at, of_row = ordered.tolist(), order.tolist(), rows[order].tolist()
+    for start, end in pairwise(starts):
+        line = _Line(keys, last, told, at[start:end], of_row[start:end])
+        yield of_group[start], line
+
+
+def in_order(
+    group: RowVec, columns: Sequence[NDArray[Any]], names: Sequence[str] | None = None
+) -> RowVec:
+    """Return places ordered by group, then by the columns, then by name."""
+    order: RowVec = np.lexsort([*reversed(columns), group])
+    if names is not None:
+        _resolve(order, [group, *columns], names)
+    return order
+
+
+def _resolve(order: RowVec, columns: Sequence[NDArray[Any]], names: Sequence[str]) -> None:
+    """Sort what is equal in every column by name, in place."""
+    is_same = np.ones(max(len(order) - 1, 0), np.bool_)
+    for column in columns:
+        ordered = column[order]
+        is_same &= ordered[1:] == ordered[:-1]
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], is_same, [False]])))
+    for start, end in edges.reshape(-1, 2).tolist():
+        order[start : end + 1] = sorted(order[start : end + 1].tolist(), key=names.__getitem__)

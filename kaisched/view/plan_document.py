@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.errors import ABSENT, ObjectError, show
 from kaisched.framework.advice.adviser import BUDGET, Adviser
+from kaisched.framework.report.records import QueueShare
 from kaisched.framework.report.turns import Turns
 from kaisched.units import MEMORY_UNIT, is_in_bytes
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from kaisched.framework.advice.advice import Advice
     from kaisched.framework.intents import Bind, Nominate
-    from kaisched.framework.report.records import CycleResult, DecisionRecord, QueueShare
+    from kaisched.framework.report.records import CycleResult, DecisionRecord
 
 SCHEMA: Final = "kaisched.io/plan/v1"
 
@@ -93,6 +94,7 @@ def _advice(advice: Advice) -> dict[str, Any]:
     return {
         "kind": advice.kind.value,
         "helps": advice.helps,
+        "text": str(advice),
         "changes": [
             {
                 "on": it.on,
@@ -129,6 +131,23 @@ def _amount(name: str, base: int) -> float | int | None:
     if name in ("gpu", "cpu"):
         return base // 1000 if base % 1000 == 0 else base / 1000
     return base
+
+
+def share_of(entry: Mapping[str, Any]) -> QueueShare:
+    """Return the queue of an entry that :func:`queue_document` made."""
+    fair, allocated, requested, deserved = (
+        {name: _base(name, amount) for name, amount in entry[key].items()}
+        for key in ("fairShare", "allocated", "requested", "deserved")
+    )
+    return QueueShare(entry["name"], entry["parent"], fair, allocated, requested, deserved)
+
+
+def _base(name: str, amount: float | None) -> int:
+    if amount is None:
+        return -1
+    if is_in_bytes(name):
+        return int(amount) // MEMORY_UNIT
+    return round(amount * 1000) if name in ("gpu", "cpu") else int(amount)
 
 
 def _problem(problem: ObjectError) -> dict[str, Any]:

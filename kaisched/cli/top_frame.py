@@ -1,0 +1,203 @@
+"""One frame of ``kaisched top``: a headline, a table of queues, jobs, nodes or evictions, keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kaisched.cli.printing import Column, table_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kaisched.cli.live import Server
+
+_LEAST: Final = 4
+_KEYS: Final = (
+    "u queues  j jobs  n nodes  e evictions  s sort  r reverse  space next  b back  q quit"
+)
+
+
+class Pane(NamedTuple):
+    """A table that can be chosen."""
+
+    key: str
+    path: str
+    columns: tuple[Column, ...]
+    row: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+    """The cells of an entry: texts and numbers, by which the table is sorted."""
+    is_in_parts: bool = True
+
+
+def _gpu(entry: Mapping[str, Any], key: str) -> float:
+    amount = entry[key].get("gpu", 0)
+    return float("inf") if amount is None else float(amount)
+
+
+def _queue(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    waiting = sum(entry["pending"].values())
+    amounts = (_gpu(entry, key) for key in ("fairShare", "allocated", "requested", "deserved"))
+    reasons = ", ".join(f"{count} {reason}" for reason, count in entry["pending"].items())
+    return (entry["name"], *amounts, entry["running"], waiting, reasons)
+
+
+def _job(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    place = entry["place"]
+    gpus = float(entry["gpus"]["held"] + entry["gpus"]["pending"])
+    at = place["position"] if place else ""
+    return entry["podGroup"], entry["queue"], entry["state"], gpus, at, entry["reason"] or ""
+
+
+def _node(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    held: dict[str, float] = {}
+    for it in entry["holders"]:
+        name = it["queue"] or "others"
+        held[name] = held.get(name, 0.0) + it["gpus"]
+    total, free = float(entry["gpus"]["total"]), float(entry["gpus"]["free"])
+    state = "ready" if entry["ready"] and entry["schedulable"] else "not usable"
+    return (
+        entry["name"],
+        state,
+        total,
+        free,
+        ", ".join(f"{it} {n:g}" for it, n in held.items() if n),
+    )
+
+
+def _eviction(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    whom = entry["beneficiary"] or entry["beneficiaryQueue"] or ""
+    return entry["time"][11:19], entry["pod"], entry["queue"], whom, entry["rule"], entry["reason"]
+
+
+def _columns(*heads: str, numbers: Sequence[str] = (), optional: Sequence[str] = ()) -> tuple[
+    Column, ...
+]:  # fmt: skip
+    return tuple(Column(it, it in numbers, it in optional) for it in heads)
+
+
+_AMOUNTS: Final = ("FAIR SHARE", "HELD", "ASKED", "QUOTA")
+PANES: Final = {
+    it.key: it
+    for it in (
+        Pane(
+            "u",
+            "/queues",
+            _columns(
+                "QUEUE", *_AMOUNTS, "RUNNING", "WAITING", "REASONS",
+                numbers=(*_AMOUNTS, "RUNNING", "WAITING"), optional=("ASKED", "QUOTA", "RUNNING"),
+            ),
+            _queue,
+            is_in_parts=False,
+        ),
+        Pane(
+            "j",
+            "/jobs",
+            _columns(
+                "JOB", "QUEUE", "STATE", "GPUS", "PLACE", "REASON",
+                numbers=("GPUS", "PLACE"), optional=("PLACE", "QUEUE"),
+            ),
+            _job,
+        ),
+        Pane(
+            "n",
+            "/nodes",
+            _columns("NODE", "STATE", "GPUS", "FREE", "HELD BY", numbers=("GPUS", "FREE")),
+            _node,
+        ),
+        Pane(
+            "e",
+            "/evictions",
+            _columns(
+                "TIME", "POD", "QUEUE", "FOR", "RULE", "BECAUSE", optional=("QUEUE", "RULE")
+            ),
+            _eviction,
+        ),
+    )
+}  # fmt: skip
+_NAMES: Final = {"u": "queues", "j": "jobs", "n": "nodes", "e": "evictions"}
+_SORTS: Final = ("order", "name", "created", "priority", "gpus")
+"""Long lists of jobs are sorted where they are."""
+
+
+@dataclass(slots=True)
+class Screen:
+    """What is looked at."""
+
+    pane: Pane = PANES["u"]
+    sort: int = -1
+    """The column that decides the order; -1 for the order of the document."""
+    is_reverse: bool = False
+    offset: int = 0
+
+    def press(self, key: str) -> bool:
+        """Act on a key; False when it ends the command."""
+        if key in PANES:
+            self.pane, self.sort, self.is_reverse, self.offset = PANES[key], -1, False, 0
+        elif key == "s":
+            number = len(_SORTS) - 1 if self.pane.key == "j" else len(self.pane.columns)
+            self.sort = -1 if self.sort + 1 >= number else self.sort + 1
+            self.offset = 0
+        elif key == "r":
+            self.is_reverse = not self.is_reverse
+        elif key in {" ", "b"}:
+            self.offset = max(self.offset + (20 if key == " " else -20), 0)
+        return key not in {"q", "\x03", "\x04"}
+
+    @property
+    def sorted_by(self) -> str:
+        """The name of what decides the order."""
+        if self.pane.key == "j":
+            word = _SORTS[self.sort + 1]
+        else:
+            word = "order" if self.sort < 0 else self.pane.columns[self.sort].head.lower()
+        return f"{word} reversed" if self.is_reverse else word
+
+
+def frame(server: Server, screen: Screen, width: int, height: int) -> list[str]:
+    """Return the lines of a frame, as read from a scheduler now."""
+    overview = server.get("/overview")
+    room = max(height - _LEAST - 1, 1)
+    query: dict[str, Any] = {}
+    if screen.pane.is_in_parts:
+        query = {"offset": screen.offset, "limit": min(room, 1000)}
+    if screen.pane.key == "j":
+        query["sort"] = ("-" if screen.is_reverse else "") + _SORTS[screen.sort + 1]
+    document = server.get(screen.pane.path, **query)
+    entries = document[screen.pane.path[1:]]
+    rows = [screen.pane.row(entry) for entry in entries]
+    if screen.pane.key != "j":
+        rows = _sorted(rows, screen)
+    if not screen.pane.is_in_parts:
+        rows = rows[screen.offset :]
+    lines = list(table_lines(screen.pane.columns, [tuple(map(_cell, row)) for row in rows], width))
+    total = document.get("total", len(entries))
+    title = f"{_NAMES[screen.pane.key]}: {total}, by {screen.sorted_by}"
+    if screen.offset:
+        title += f", from {screen.offset + 1}"
+    shown = [*_headline(overview), title, *(lines[: room + 1] or ["none"])]
+    # A name is printed as it is; what could steer the terminal is not.
+    return ["".join(filter(str.isprintable, line))[:width] for line in (*shown, _KEYS)]
+
+
+def _headline(of: Mapping[str, Any]) -> list[str]:
+    took_s = of["durationSeconds"] or 0.0
+    gpus, jobs = of["gpus"], of["jobs"]
+    first = (
+        f"shard {of['shard']}  cycle {of['cycle']}: {took_s * 1000:.1f} ms"
+        f"  GPUs {gpus['held']:g}/{gpus['total']:g}"
+        f"  jobs {jobs['running']} running, {jobs['pending']} waiting"
+    )
+    reasons = ", ".join(f"{count} {reason}" for reason, count in of["pending"].items())
+    return [first, of["abandoned"] or reasons or "nothing waits"]
+
+
+def _sorted(rows: list[tuple[Any, ...]], screen: Screen) -> list[tuple[Any, ...]]:
+    if screen.sort >= 0:
+        rows = sorted(rows, key=lambda row: row[screen.sort])
+    return rows[::-1] if screen.is_reverse else rows
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "unlimited" if value == float("inf") else f"{value:g}"
+    return str(value)

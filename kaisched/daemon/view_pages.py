@@ -1,0 +1,329 @@
+"""Pages of the live view under ``/api/v1``: versioned JSON with ETags; docs/reference/api.md.
+
+A page is made from the view of the last cycle, in a thread of the server. Pages share the
+interpreter with the loop; so they are made one at a time and may take a tenth of the time, and an
+answer that was made for a revision is kept for the next reader.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from urllib.parse import unquote
+
+import msgspec
+
+from kaisched import __version__
+from kaisched.clock import SystemClock, monotonic_s
+from kaisched.daemon.serving import Page, Source
+from kaisched.daemon.view_access import TooManyQueuesError
+from kaisched.daemon.view_query import Query
+from kaisched.errors import ABSENT, ClusterUnavailable, ConfigError, KaischedError
+from kaisched.view import jobs, nodes, past, queues
+from kaisched.view.api import CHANGES, ENDPOINTS, OPENAPI, PARAMETERS, ROOT, openapi
+from kaisched.view.reading import Reading
+from kaisched.view.shown import SCHEMA
+from kaisched.view.sight import Sight
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from kaisched.clock import Clock
+    from kaisched.daemon.serving import Pages, Request
+    from kaisched.daemon.view_access import Access
+    from kaisched.view.inquiries import Told
+    from kaisched.view.live import LiveView
+    from kaisched.view.publisher import Publisher
+_T = TypeVar("_T")
+
+STREAM: Final = "changes"
+EVENTS: Final = "text/event-stream"
+KINDS: Final = tuple(it.path[1:] for it in ENDPOINTS if it.path and "{" not in it.path)
+PATHS: Final = tuple(f"{ROOT}/{kind}" for kind in KINDS)
+_NAMED: Final = ("queues", "jobs")
+"""Lists of which one entry may be asked for by name."""
+_BY_CYCLE: Final = ("overview", "cycles")
+"""Documents with the times of cycles, which change within a revision."""
+_NOTHING: Final[Mapping[str, Told]] = {}
+WAIT_S: Final = 2.0
+"""How long a reader waits for what only the loop can tell."""
+REST: Final = 9.0
+"""After a page the server rests so many times as long."""
+_MOST_REST_S: Final = 5.0
+MOST_KEPT: Final = 64
+_MOST_KEPT_BYTES: Final = 1 << 20
+"""Longer answers are not kept."""
+_HEADERS: Final = (
+    ("Cache-Control", "no-cache"),
+    ("X-Content-Type-Options", "nosniff"),
+)
+
+
+class _Asked(NamedTuple):
+    """One request on one reading."""
+
+    publisher: Publisher
+    reading: Reading
+    query: Query
+    sight: Sight
+    name: str
+    """What the path names; empty for a list."""
+
+
+class Pacer:
+    """Lets one page be made at a time, with pauses in between that leave the loop its time."""
+
+    def __init__(
+        self, clock: Clock | None = None, now_s: Callable[[], float] = monotonic_s
+    ) -> None:
+        """Start rested."""
+        self._clock, self._now_s = clock or SystemClock(), now_s
+        self._lock = threading.Lock()
+        self._until_s = 0.0
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for a turn, and note how long it takes."""
+        with self._lock:
+            self._clock.sleep(self._until_s - self._now_s())
+            start_s = self._now_s()
+            try:
+                yield
+            finally:
+                end_s = self._now_s()
+                self._until_s = end_s + min(REST * (end_s - start_s), _MOST_REST_S)
+
+
+class ViewPages:
+    """Pages of the live views of all shards of a process, for any number of threads."""
+
+    def __init__(
+        self,
+        publishers: Callable[[], Iterable[Publisher]],
+        access: Access,
+        pacer: Pacer | None = None,
+    ) -> None:
+        """Serve what the publishers have, to whom ``access`` lets see it."""
+        self._publishers, self._access = publishers, access
+        self._pacer = pacer or Pacer()
+        self._kept: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
+        self._readings: dict[str, Reading] = {}
+        self._lock = threading.Lock()
+        self._makers: dict[str, Callable[[_Asked], dict[str, Any]]] = {
+            "overview": lambda it: queues.overview_document(it.reading),
+            "queues": lambda it: queues.queues_document(it.reading, it.name or None),
+            "nodes": lambda it: nodes.nodes_document(
+                it.reading, it.query.nodes(it.reading), it.sight
+            ),
+            "evictions": lambda it: past.evictions_document(
+                it.reading, it.query.text("queue"), it.query.part(), it.sight
+            ),
+            "cycles": lambda it: queues.cycles_document(it.reading),
+        }
+
+    @property
+    def pages(self) -> Pages:
+        """The pages by path."""
+        headers = ("host", "authorization", "if-none-match")
+        page = Source(self._page, tuple(f"{it}=" for it in PARAMETERS), headers)
+        stream = Source(self._changes, (), headers[:2])
+        return {ROOT: page, f"{ROOT}/": page, CHANGES: stream}
+
+    def events(self, publisher: Publisher) -> bytes:
+        """Return the event that tells of a publisher's present view."""
+        view = publisher.view
+        if view is None:
+            return b""
+        data = {"shard": view.shard, "revision": view.revision, "cycle": view.cycle}
+        text = msgspec.json.encode(data).decode()
+        return f"event: view\nid: {view.shard}-{view.revision}\ndata: {text}\n\n".encode()
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _page(self, request: Request) -> Page:
+        sight = self._access.sight(request)
+        if isinstance(sight, Page):
+            return sight
+        try:
+            body = self._body(request, sight)
+        except TooManyQueuesError:
+            fix = "name one that you may get: ?queue=NAME"
+            return _failed(
+                HTTPStatus.FORBIDDEN, KaischedError("you may not get all queues", fix=fix)
+            )
+        except ConfigError as wrong:
+            is_path = not wrong.path
+            status = HTTPStatus.NOT_FOUND if is_path else HTTPStatus.BAD_REQUEST
+            return _failed(status, wrong)
+        except KaischedError as wrong:
+            return _failed(HTTPStatus.SERVICE_UNAVAILABLE, wrong)
+        tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        headers = (("ETag", tag), *_HEADERS)
+        if tag in [it.strip().removeprefix("W/") for it in request.if_none_match.split(",")]:
+            return Page(HTTPStatus.NOT_MODIFIED, "application/json", b"", headers)
+        return Page(HTTPStatus.OK, "application/json", body, headers)
+
+    def _changes(self, request: Request) -> Page:
+        """Begin the stream of changes: it names revisions, and no jobs."""
+        sight = self._access.sight(request)
+        if isinstance(sight, Page):
+            return sight
+        first = b"retry: 2000\n\n" + b"".join(map(self.events, self._publishers()))
+        return Page(HTTPStatus.OK, EVENTS, first, _HEADERS, STREAM)
+
+    def _body(self, request: Request, sight: Sight) -> bytes:
+        kind, _, name = request.path.removeprefix(ROOT).strip("/").partition("/")
+        if request.path == OPENAPI:
+            return _encoded(openapi(__version__))
+        if not kind:
+            return _encoded(self._index())
+        if kind not in KINDS or (name and kind not in _NAMED):
+            raise ConfigError(f"there is no {request.path}", fix=f"here are {', '.join(PATHS)}")
+        query = Query(request.query)
+        publisher = self._publisher(query.text("shard"))
+        view = publisher.view
+        if view is None:
+            raise ClusterUnavailable(
+                f"shard {publisher.shard}: no cycle has ended yet",
+                fix="see /readyz; a standby has no view",
+            )
+        number = view.cycle if kind in _BY_CYCLE else view.revision
+        key = (request.path, str(request.query), view.shard, number)
+        # What the loop tells may be missing once; who does not see all may soon see other things.
+        is_told = kind == "jobs" and (bool(name) or query.flag("messages"))
+        is_kept = sight.sees_all and not is_told
+        if is_kept and (kept := self._kept_body(key)) is not None:
+            return kept
+        asked = _Asked(publisher, self._reading(publisher, view), query, sight, unquote(name))
+        body = _encoded(self._document(asked, kind))
+        if is_kept and len(body) <= _MOST_KEPT_BYTES:
+            self._keep(key, body)
+        return body
+
+    def _kept_body(self, key: tuple[object, ...]) -> bytes | None:
+        with self._lock:
+            return self._kept.get(key)
+
+    def _keep(self, key: tuple[object, ...], body: bytes) -> None:
+        with self._lock:
+            self._kept[key] = body
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+
+    def _index(self) -> dict[str, Any]:
+        shards = [it.shard for it in self._publishers()]
+        return {"schemaVersion": SCHEMA, "shards": shards, "paths": [*PATHS, CHANGES, OPENAPI]}
+
+    def _publisher(self, shard: str) -> Publisher:
+        known = list(self._publishers())
+        for publisher in known:
+            if shard in {"", publisher.shard}:
+                return publisher
+        names = ", ".join(it.shard for it in known)
+        raise ConfigError(f"there is no shard {shard}", fix=f"here are {names or 'none yet'}")
+
+    def _reading(self, publisher: Publisher, view: LiveView) -> Reading:
+        """Return the reading of a view; readers of one revision share it."""
+        with self._lock:
+            found = self._readings.get(publisher.shard)
+            if found is None or found.view.revision != view.revision:
+                found = Reading(view)
+            elif found.view is not view:
+                found = found.again(view)
+            self._readings[publisher.shard] = found
+        return found
+
+    # -- documents -------------------------------------------------------------------------------
+
+    def _document(self, asked: _Asked, kind: str) -> dict[str, Any]:
+        """Return a document.
+
+        Raises:
+            KaischedError: what is asked for is not there, or cannot be asked for.
+
+        """
+        if kind == "jobs":
+            return self._job(asked) if asked.name else self._jobs(asked)
+        return self._seen(asked, lambda sight: self._makers[kind](asked._replace(sight=sight)))
+
+    def _seen(self, asked: _Asked, make: Callable[[Sight], _T]) -> _T:
+        """Make something while it is our turn, with what the reader sees.
+
+        The API server is asked in between: nobody else has to wait for its answers.
+        """
+        known: dict[str, bool] = {}
+        while not asked.sight.sees_all:
+            unknown: dict[str, None] = {}
+            with self._pacer.turn():
+                made = make(_partly(known, unknown))
+            if not unknown:
+                return made
+            known.update((queue, asked.sight.sees(queue)) for queue in unknown)
+        with self._pacer.turn():
+            return make(asked.sight)
+
+    def _jobs(self, asked: _Asked) -> dict[str, Any]:
+        reading, told = asked.reading, _NOTHING
+        wanted = asked.query.jobs(reading)
+        if asked.query.flag("messages"):
+            names = self._seen(asked, lambda sight: jobs.waiting_names(reading, wanted, sight))
+            told = asked.publisher.inquiries.ask(names, WAIT_S)
+        return self._seen(asked, lambda sight: jobs.jobs_document(reading, wanted, sight, told))
+
+    def _job(self, asked: _Asked) -> dict[str, Any]:
+        reading = asked.reading
+        row = self._row(asked)
+        name = reading.snapshot.jobs.name[row]
+        names = [name] if reading.code[row] else []
+        told = asked.publisher.inquiries.ask(names, WAIT_S, with_turn=True)
+        return self._seen(asked, lambda sight: jobs.job_document(reading, row, sight, told))
+
+    def _row(self, asked: _Asked) -> int:
+        """Return the row of the job that is asked for.
+
+        Raises:
+            ConfigError: there is none; who does not see all is told of no other names.
+
+        """
+        reading, sight = asked.reading, asked.sight
+        hidden = ConfigError(f"there is no job or pod {asked.name}", fix="write NAMESPACE/NAME")
+        with self._pacer.turn():
+            try:
+                row = jobs.row_of_job(reading, asked.name)
+            except ConfigError:
+                if sight.sees_all:
+                    raise
+                raise hidden from None
+        if not sight.sees(reading.queue_name(row)):
+            raise hidden
+        return row
+
+
+def _partly(known: Mapping[str, bool], unknown: dict[str, None]) -> Sight:
+    """Return a sight of what is known so far, which notes what is not."""
+
+    def sees(queue: str) -> bool:
+        if queue not in known:
+            unknown[queue] = None
+        return known.get(queue, False)
+
+    return Sight(sees_all=False, of_queue=sees)
+
+
+def _encoded(document: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(document) + b"\n"
+
+
+def _failed(status: HTTPStatus, wrong: KaischedError) -> Page:
+    path, value = getattr(wrong, "path", ""), getattr(wrong, "value", ABSENT)
+    fault = {
+        "message": wrong.message,
+        "path": path or None,
+        "value": None if value is ABSENT else str(value),
+        "fix": wrong.fix,
+    }
+    return Page(status, "application/json", _encoded({"error": fault}), _HEADERS)

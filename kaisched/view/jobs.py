@@ -1,0 +1,340 @@
+"""Documents of jobs: a filtered list in parts, and one job with everything about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from kaisched.core.refusals import text_of
+from kaisched.core.states import TaskState
+from kaisched.errors import ConfigError
+from kaisched.framework.advice.advice import Kind
+from kaisched.objects.faults import did_you_mean
+from kaisched.objects.wire import ObjectMeta
+from kaisched.view.paging import Part
+from kaisched.view.past import evictions_of, timeline
+from kaisched.view.plan_document import pending_job
+from kaisched.view.queues import queue_entries
+from kaisched.view.shown import envelope, gpus, stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.core.metadata import Metadata
+    from kaisched.view.inquiries import Told
+    from kaisched.view.reading import Reading
+    from kaisched.view.sight import Sight
+
+_MOST_NAMES: Final = 5
+WHY: Final = "kaisched.io/why/v1"
+STATES: Final = ("pending", "partly", "running", "ending")
+WAITING: Final = "waiting"
+"""Stands for the first two, where jobs are asked for."""
+"""The states of a job: it waits; it runs, and more of its pods wait; all its pods run; they end."""
+SORTS: Final = ("order", "name", "created", "priority", "gpus")
+_OF_TASK: Final = {
+    TaskState.PENDING: "pending",
+    TaskState.GATED: "gated",
+    TaskState.ALLOCATED: "to be bound now",
+    TaskState.PIPELINED: "promised room that is being released",
+    TaskState.BINDING: "binding",
+    TaskState.BOUND: "bound",
+    TaskState.RUNNING: "running",
+    TaskState.RELEASING: "ending",
+    TaskState.STUCK: "ending for too long",
+}
+
+
+class Wanted(NamedTuple):
+    """Which jobs are asked for, and in which order."""
+
+    queue: int = -1
+    """The row of a queue, those below it included; -1 for any."""
+    reason: str = ""
+    state: str = ""
+    namespace: str = ""
+    name: str = ""
+    """A part of the name."""
+    sort: str = "order"
+    """One of :data:`SORTS`, with ``-`` before it from the other end."""
+    part: Part = Part()
+
+
+def jobs_document(
+    reading: Reading,
+    wanted: Wanted,
+    sight: Sight,
+    told: Mapping[str, Told],
+) -> dict[str, Any]:
+    """Return the jobs that are asked for, with what is told of some of them."""
+    rows, seen = _found(reading, wanted, sight)
+    names = reading.snapshot.jobs.name
+    return {
+        **envelope(reading.view),
+        **wanted.part.document(len(seen)),
+        "hidden": len(rows) - len(seen),
+        "reasons": reading.reasons_of(rows),
+        "jobs": [
+            job_entry(reading, row, told.get(names[row]), sight) for row in wanted.part.of(seen)
+        ],
+    }
+
+
+def waiting_names(reading: Reading, wanted: Wanted, sight: Sight) -> list[str]:
+    """Return the names of those jobs of an answer that wait, to ask for their sentences."""
+    _, seen = _found(reading, wanted, sight)
+    names = reading.snapshot.jobs.name
+    return [names[row] for row in wanted.part.of(seen) if reading.code[row]]
+
+
+def _found(reading: Reading, wanted: Wanted, sight: Sight) -> tuple[RowVec, list[int]]:
+    """Return the jobs that match, and those of them that the reader sees, in order."""
+    rows = _matching(reading, wanted)
+    seen: list[int] = _sorted(reading, rows[sight.of_jobs(reading, rows)], wanted.sort).tolist()
+    return rows, seen
+
+
+def job_document(
+    reading: Reading, row: int, sight: Sight, told: Mapping[str, Told]
+) -> dict[str, Any]:
+    """Return everything about one job; with what ``kaisched why -o json`` prints."""
+    name = reading.snapshot.jobs.name[row]
+    is_waiting = bool(reading.code[row])
+    said = told.get(name) if is_waiting else None
+    entry = job_entry(reading, row, said, sight)
+    queue = int(reading.snapshot.jobs.queue_of_job[row])
+    path = reading.snapshot.queues.tree.path(queue).tolist() if queue >= 0 else []
+    record = None if said is None else said.record
+    return {
+        **envelope(reading.view),
+        "schemaVersion": WHY,
+        "podGroup": name,
+        "pending": _pending(entry, said) if is_waiting else None,
+        "complete": not is_waiting or said is not None,
+        "because": None if record is None else record.message,
+        "cure": _text(reading, row)[1],
+        "nodeMisses": [
+            {"reason": miss.reason, "nodes": miss.nodes, "detail": miss.detail}
+            for miss in (() if record is None else record.node_misses)
+        ],
+        "evictionRefusals": {} if record is None else dict(record.eviction_refusals),
+        "pods": _pods(reading, row),
+        "queues": queue_entries(reading, path),
+        "job": entry,
+        "evictions": evictions_of(reading.view, name, sight),
+        "when": None,
+        "timeline": timeline(reading.view, name),
+    }
+
+
+def row_of_job(reading: Reading, name: str) -> int:
+    """Return the row of a job, by its own name, that of one of its pods, or of its workload.
+
+    Raises:
+        ConfigError: there is none, or there are several.
+
+    """
+    tasks, jobs = reading.snapshot.tasks, reading.row_of_job
+    row = jobs.get(name)
+    if row is not None:
+        return row
+    ours = np.flatnonzero(tasks.job_of_task >= 0)
+    ours = ours[reading.is_there[tasks.job_of_task[ours]]]
+    of_task = zip(ours.tolist(), tasks.job_of_task[ours].tolist(), strict=True)
+    metadata = reading.snapshot.jobs.metadata
+    rows = jobs.values() if len(metadata) else ()
+    workloads = [(it, row) for row in rows for it in workloads_of(metadata[row])]
+    return job_meant(name, jobs, {tasks.name[task]: job for task, job in of_task}, workloads)
+
+
+def workloads_of(meta: Metadata) -> Iterator[str]:
+    """Yield the names of the workload that a job is of, and of the one that controls it."""
+    if isinstance(meta, ObjectMeta):
+        yield f"{meta.namespace}/{meta.name}"
+        for owner in meta.owner_references:
+            if owner.controller:
+                yield f"{meta.namespace}/{owner.name}"
+
+
+def job_meant(
+    name: str,
+    jobs: Mapping[str, int],
+    pods: Mapping[str, int],
+    workloads: Sequence[tuple[str, int]],
+) -> int:
+    """Return the row of the job that a name means: its own, that of a pod, or of its workload.
+
+    Args:
+        name: the name, with its namespace or without.
+        jobs: rows of jobs by their full names.
+        pods: rows of jobs by the full names of their pods.
+        workloads: full names of workloads, with the rows of their jobs.
+
+    Raises:
+        ConfigError: there is none, or there are several.
+
+    """
+    for known in (jobs.items(), pods.items(), workloads):
+        if found := {row for full, row in known if _is_meant(full, name)}:
+            break
+    else:
+        every = (*jobs, *pods, *(full for full, _ in workloads))
+        near = did_you_mean(name, [it if "/" in name else it.partition("/")[2] for it in every])
+        fix = near if near.endswith("?") else "only pods of our scheduler names are read"
+        raise ConfigError(f"there is no job or pod {name}", fix=fix)
+    if len(found) == 1:
+        return found.pop()
+    raise _several(name, sorted(full for full, row in jobs.items() if row in found))
+
+
+def _several(name: str, jobs: list[str]) -> ConfigError:
+    named = ", ".join(jobs[:_MOST_NAMES])
+    more = f" and {len(jobs) - _MOST_NAMES} more" if len(jobs) > _MOST_NAMES else ""
+    is_spread = len({job.partition("/")[0] for job in jobs}) == len(jobs)
+    fix = "write the namespace too" if is_spread else "name one of them"
+    return ConfigError(f"several are called {name}: {named}{more}", fix=fix)
+
+
+def _is_meant(full: str, name: str) -> bool:
+    return full == name or ("/" not in name and full.partition("/")[2] == name)
+
+
+def job_entry(reading: Reading, row: int, told: Told | None, sight: Sight) -> dict[str, Any]:
+    """Return an entry of the list: for a job that waits, a pending pod group of a plan and more."""
+    jobs = reading.snapshot.jobs
+    return {
+        **_why(reading, row, told, sight),
+        "state": state_of(reading, row),
+        "place": None if (at := reading.place(row)) is None else {"position": at[0], "of": at[1]},
+        "priority": int(jobs.priority[row]),
+        "preemptible": bool(jobs.is_preemptible[row]),
+        "created": stamp(float(jobs.created_s[row])),
+        "started": stamp(float(jobs.last_start_s[row])) if reading.running[row] else None,
+        "pods": {"running": int(reading.running[row]), "pending": int(reading.pending[row])},
+        "gpus": {
+            "held": gpus(int(reading.gpu_held[row])),
+            "pending": gpus(int(reading.gpu_pending[row])),
+        },
+    }
+
+
+def state_of(reading: Reading, row: int) -> str:
+    """Return the state of a job in one of the words of :data:`STATES`."""
+    if reading.code[row]:
+        return "partly" if reading.running[row] else "pending"
+    return "running" if reading.running[row] else "ending"
+
+
+def _why(reading: Reading, row: int, told: Told | None, sight: Sight) -> dict[str, Any]:
+    if told is None:
+        return {
+            "podGroup": reading.snapshot.jobs.name[row],
+            "queue": reading.queue_name(row),
+            "reason": _text(reading, row)[0],
+            "message": None,
+            "advice": [],
+            "turn": None,
+        }
+    advice = told.advice
+    if not sight.sees_all and any(it.kind is Kind.END for it in advice):
+        advice = ()  # it names a job of others
+    record = replace(told.record, advice=advice)
+    return pending_job(record, None if told.turn is None else _seen(told.turn, sight))
+
+
+def _text(reading: Reading, row: int) -> tuple[str | None, str | None]:
+    """Return the reason of a job that waits, and what helps against it in general."""
+    code = int(reading.code[row])
+    return (text_of(code).name, text_of(code).cure) if code else (None, None)
+
+
+def _seen(turn: dict[str, Any], sight: Sight) -> dict[str, Any]:
+    """Return a place in the order without the names of jobs that the reader does not see."""
+
+    def ahead(of: dict[str, Any] | None) -> dict[str, Any] | None:
+        return of if of is None or sight.sees(of["queue"]) else {**of, "podGroup": None}
+
+    levels = [
+        {
+            **level,
+            "head": level["head"] if sight.sees(level["queue"]) else None,
+            "ahead": ahead(level["ahead"]),
+        }
+        for level in turn["levels"]
+    ]
+    return {**turn, "ahead": ahead(turn["ahead"]), "levels": levels}
+
+
+def _pending(entry: dict[str, Any], told: Told | None) -> dict[str, Any]:
+    """Return the entry of a plan, with what would help in the sentence."""
+    keys = ("podGroup", "queue", "reason", "message", "advice", "turn")
+    found = {key: entry[key] for key in keys}
+    if told is not None and told.advice_text and found["advice"]:
+        found["message"] = f"{found['message']}; {told.advice_text}"
+    return found
+
+
+def _pods(reading: Reading, row: int) -> list[dict[str, Any]]:
+    tasks, nodes = reading.snapshot.tasks, reading.snapshot.nodes.name
+    found = []
+    for task in reading.tasks_of(row):
+        at = reading.promised.get(task, int(reading.node_of_task[task]))
+        state = TaskState(int(reading.state[task]))
+        found.append(
+            {
+                "pod": tasks.name[task],
+                "state": _OF_TASK.get(state, state.name.lower()),
+                "node": nodes[at] if at >= 0 else None,
+                "gpus": gpus(int(reading.gpu_of_task[task])),
+            }
+        )
+    return found
+
+
+def _matching(reading: Reading, wanted: Wanted) -> RowVec:
+    """Return the jobs that are there and that the filters let through."""
+    jobs = reading.snapshot.jobs
+    found: BoolVec = reading.is_there.copy()
+    if wanted.queue >= 0:
+        end = int(reading.snapshot.queues.tree.end_of_queue[wanted.queue])
+        found &= (jobs.queue_of_job >= wanted.queue) & (jobs.queue_of_job < end)
+    if wanted.reason:
+        codes = [it for it in np.unique(reading.code).tolist() if it]
+        found &= np.isin(reading.code, [it for it in codes if text_of(it).name == wanted.reason])
+    if wanted.state:
+        waits, runs = reading.code != 0, reading.running > 0
+        found &= {
+            "pending": waits & ~runs,
+            "partly": waits & runs,
+            "running": ~waits & runs,
+            "ending": ~waits & ~runs,
+            WAITING: waits,
+        }[wanted.state]
+    rows = np.flatnonzero(found)
+    if wanted.namespace or wanted.name:
+        rows = rows[[_is_named(jobs.name[row], wanted) for row in rows.tolist()]]
+    return rows
+
+
+def _is_named(full: str, wanted: Wanted) -> bool:
+    namespace, _, name = full.partition("/")
+    text = full if "/" in wanted.name else name
+    return wanted.namespace in {"", namespace} and wanted.name in text
+
+
+def _sorted(reading: Reading, rows: RowVec, sort: str) -> RowVec:
+    jobs, key = reading.snapshot.jobs, sort.removeprefix("-")
+    if key == "name":
+        rows = np.array(sorted(rows.tolist(), key=lambda row: jobs.name[row]), np.int64)
+    elif key == "order":
+        rows = rows[np.lexsort([rows, reading.rank[rows], jobs.queue_of_job[rows]])]
+    else:
+        column: Any = jobs.created_s if key == "created" else jobs.priority
+        if key == "gpus":
+            column = reading.gpu_held + reading.gpu_pending
+        sign = -1 if sort.startswith("-") else 1
+        return rows[np.lexsort([rows, sign * column[rows]])]
+    return rows[::-1] if sort.startswith("-") else rows

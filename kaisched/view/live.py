@@ -1,0 +1,142 @@
+"""Live view of a shard: what its last cycle found, as immutable arrays taken in the loop.
+
+Taking it costs little, because sentences, names and documents are made later, by whoever reads. So
+a view refers to nothing that changes: to the snapshot, to vectors of rows, never to the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.framework.plugins.answers import CycleAbandonedError
+from kaisched.framework.report.result import without_session
+from kaisched.view.history import NO_HISTORY, History
+from kaisched.view.rows import Moves, Waiting
+
+if TYPE_CHECKING:
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.core.usage import Usage
+    from kaisched.framework.plugins.dispatch import NamedKey
+    from kaisched.framework.report.records import CycleResult, PluginFailure, QueueShare
+    from kaisched.framework.session.session import Session
+
+_ALLOCATE: Final = "allocate"
+
+
+@dataclass(frozen=True, slots=True)
+class LiveView:
+    """One shard as of the end of a cycle."""
+
+    shard: str
+    snapshot: Snapshot
+    """The state that the cycle decided on; :attr:`moves` come on top of it."""
+    shares: Sequence[QueueShare]
+    waiting: Waiting
+    moves: Moves
+    misplaced: Mapping[int, str]
+    """The queue that each job names which is in none."""
+    failures: tuple[PluginFailure, ...]
+    abandoned: str
+    """Why the cycle ended without decisions; empty if it did not."""
+    usage: Usage | None
+    time_s: float = 0.0
+    """End of the cycle, seconds since 1970."""
+    cycle: int = 0
+    """Number of the cycle."""
+    revision: int = 0
+    """Grows when a cycle found anything else than the one before."""
+    since_s: float = 0.0
+    """End of the first cycle of the revision."""
+    history: History = field(default=NO_HISTORY)
+
+
+def view_of(
+    result: CycleResult, shard: str = "", *, usage: Usage | None = None, time_s: float = 0.0
+) -> LiveView:
+    """Take the view of a cycle's result, in the thread that ran the cycle."""
+    session: Session = result.records.session
+    snapshot, jobs = session.snapshot, session.jobs
+    return LiveView(
+        shard,
+        snapshot,
+        without_session(result.shares),
+        _waiting(result, session),
+        Moves(
+            result.bind_tasks,
+            result.bind_nodes,
+            result.evict_tasks,
+            result.nominate_tasks,
+            result.nominate_nodes,
+            dict(result.bind_cards),
+        ),
+        {row: jobs.queue_name[row] for row in np.flatnonzero(jobs.queue_of_job < 0).tolist()},
+        result.failures,
+        result.stats.abandoned,
+        usage,
+        time_s,
+        since_s=time_s,
+    )
+
+
+def _waiting(result: CycleResult, session: Session) -> Waiting:
+    rows, codes, jobs = result.records.rows, result.records.codes, session.jobs
+    pending = session.ledger.job_pending if session.has_moved else jobs.pending
+    takes_part = (jobs.queue_of_job >= 0) & (jobs.refusal == 0) & (pending > 0)
+    is_in_order = takes_part[rows]
+    keys: tuple[NamedKey, ...] = ()
+    if result.stats.abandoned:
+        return Waiting(rows, codes, np.zeros_like(is_in_order), keys)
+    try:
+        gated = session.ask.job_gate(session, _ALLOCATE, rows)
+        if gated is not None:
+            is_in_order &= gated == 0
+        found = session.ask.named_keys("job_order", session, rows[is_in_order])
+        # A plugin may answer with a column that it goes on to change.
+        keys = tuple(it._replace(column=it.column.copy()) for it in found)
+    except CycleAbandonedError:
+        is_in_order = np.zeros_like(is_in_order)
+    return Waiting(rows, codes, is_in_order, keys)
+
+
+def is_same(old: LiveView, new: LiveView) -> bool:
+    """Tell whether two views of a shard show the same, apart from the time."""
+    if old.snapshot is not new.snapshot or _said(old) != _said(new):
+        return False
+    return (
+        np.array_equal(old.waiting.rows, new.waiting.rows)
+        and np.array_equal(old.waiting.codes, new.waiting.codes)
+        and all(np.array_equal(*pair) for pair in zip(old.moves[:-1], new.moves[:-1], strict=True))
+        and _have_same_shares(old, new)
+    )
+
+
+def _said(view: LiveView) -> tuple[object, ...]:
+    usage = view.usage
+    return (view.abandoned, view.failures, None if usage is None else (usage.state, usage.reasons))
+
+
+def _have_same_shares(old: LiveView, new: LiveView) -> bool:
+    ours, theirs = getattr(old.shares, "fair_share", None), getattr(new.shares, "fair_share", None)
+    if ours is None or theirs is None:
+        return False
+    return np.array_equal(ours, theirs) and (
+        (old.usage is None) == (new.usage is None)
+        and (
+            old.usage is None
+            or new.usage is None
+            or np.array_equal(old.usage.parts, new.usage.parts)
+        )
+    )
+
+
+def following(before: LiveView | None, view: LiveView, history: History, cycle: int) -> LiveView:
+    """Return a view with its numbers, which follow from the view before it."""
+    if before is not None and is_same(before, view):
+        revision, since_s = before.revision, before.since_s
+    else:
+        revision, since_s = (0 if before is None else before.revision) + 1, view.time_s
+    return replace(view, history=history, cycle=cycle, revision=revision, since_s=since_s)

@@ -1,0 +1,126 @@
+"""Documents of nodes: their GPUs, and which job and queue holds each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kaisched.core.axis import GPU
+from kaisched.core.devices import CARD
+from kaisched.core.states import TaskState
+from kaisched.view.paging import Part
+from kaisched.view.shown import by_name, envelope, gpus
+
+if TYPE_CHECKING:
+    from kaisched.view.reading import Reading
+    from kaisched.view.sight import Sight
+
+_ENDING = (int(TaskState.RELEASING), int(TaskState.STUCK))
+
+
+class Wanted(NamedTuple):
+    """Which nodes are asked for."""
+
+    name: str = ""
+    """A part of the name."""
+    queue: int = -1
+    """The row of a queue that holds room there, it or one below it; -1 for any."""
+    part: Part = Part()
+
+
+def nodes_document(reading: Reading, wanted: Wanted, sight: Sight) -> dict[str, Any]:
+    """Return nodes by name, with what is held on each."""
+    rows = _matching(reading, wanted)
+    return {
+        **envelope(reading.view),
+        **wanted.part.document(len(rows)),
+        "nodes": [_node(reading, row, sight) for row in wanted.part.of(rows)],
+    }
+
+
+def _matching(reading: Reading, wanted: Wanted) -> list[int]:
+    names = reading.snapshot.nodes.name
+    rows = range(len(names))
+    found = [row for row in rows if wanted.name in names[row]] if wanted.name else list(rows)
+    if wanted.queue < 0:
+        return found
+    end = int(reading.snapshot.queues.tree.end_of_queue[wanted.queue])
+    job = reading.snapshot.tasks.job_of_task
+    queue = np.where(job >= 0, reading.snapshot.jobs.queue_of_job[job], -1)
+    holds = (queue >= wanted.queue) & (queue < end) & (reading.node_of_task >= 0)
+    there = set(reading.node_of_task[holds].tolist())
+    return [row for row in found if row in there]
+
+
+def _node(reading: Reading, row: int, sight: Sight) -> dict[str, Any]:
+    snapshot = reading.snapshot
+    nodes = snapshot.nodes
+    tasks = reading.tasks_on(row)
+    request = snapshot.shapes.request[:, snapshot.tasks.shape_of_task[tasks]]
+    idle = nodes.allocatable[:, row] - request.sum(axis=1)
+    total = int(nodes.allocatable[GPU, row])
+    return {
+        "name": nodes.name[row],
+        "ready": bool(nodes.statics.is_ready[row]),
+        "schedulable": not bool(nodes.statics.is_unschedulable[row]),
+        "allocatable": by_name(snapshot.axis.names, nodes.allocatable[:, row].tolist()),
+        "free": by_name(snapshot.axis.names, np.maximum(idle, 0).tolist()),
+        "gpus": {"total": gpus(total), "free": gpus(max(int(idle[GPU]), 0))},
+        "holders": _holders(reading, tasks, sight),
+        "cards": _cards(reading, row, tasks, sight),
+        "promised": _promised(reading, row, sight),
+    }
+
+
+def _holders(reading: Reading, tasks: list[int], sight: Sight) -> list[dict[str, Any]]:
+    """Return who holds room of a node, by job, in the order of their pods."""
+    snapshot = reading.snapshot
+    found: dict[tuple[int, bool], list[int]] = {}
+    for task in tasks:
+        job, is_ending = int(snapshot.tasks.job_of_task[task]), int(reading.state[task]) in _ENDING
+        entry = found.setdefault((job, is_ending), [0, 0])
+        entry[0] += 1
+        entry[1] += int(snapshot.shapes.request[GPU, snapshot.tasks.shape_of_task[task]])
+    return [
+        {**_whose(reading, job, sight), "pods": pods, "gpus": gpus(gpu), "ending": is_ending}
+        for (job, is_ending), (pods, gpu) in found.items()
+    ]
+
+
+def _cards(reading: Reading, node: int, tasks: list[int], sight: Sight) -> list[dict[str, Any]]:
+    """Return the GPUs of a node that pods share, by slot, with what each pod has of them."""
+    snapshot, found = reading.snapshot, dict[int, list[dict[str, Any]]]()
+    sizes = None if snapshot.nodes.cards is None else snapshot.nodes.cards.size
+    for task in tasks:
+        demand = snapshot.shapes.constraints[int(snapshot.tasks.shape_of_task[task])].devices
+        size = CARD if sizes is None or not sizes[node] else int(sizes[node])
+        for slot in reading.slots_of(task) if demand is not None and demand.is_share else ():
+            part = round(demand.take(size // CARD) / size, 6) if demand is not None else 0.0
+            whose = _whose(reading, int(snapshot.tasks.job_of_task[task]), sight)
+            found.setdefault(slot, []).append({**whose, "part": part})
+    return [
+        {
+            "slot": slot,
+            "free": round(max(1 - sum(it["part"] for it in held), 0), 6),
+            "holders": held,
+        }
+        for slot, held in sorted(found.items())
+    ]
+
+
+def _promised(reading: Reading, node: int, sight: Sight) -> list[dict[str, Any]]:
+    """Return the jobs that wait for room being released on a node."""
+    job_of_task = reading.snapshot.tasks.job_of_task
+    jobs = Counter(int(job_of_task[task]) for task in reading.promised_on.get(node, ()))
+    return [{**_whose(reading, job, sight), "pods": pods} for job, pods in jobs.items()]
+
+
+def _whose(reading: Reading, job: int, sight: Sight) -> dict[str, Any]:
+    """Return the names of a job and its queue; None for pods that are not ours to place."""
+    if job < 0:
+        return {"podGroup": None, "queue": None}
+    queue = reading.queue_name(job)
+    name = reading.snapshot.jobs.name[job] if sight.sees(queue) else None
+    return {"podGroup": name, "queue": queue}

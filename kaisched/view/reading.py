@@ -1,0 +1,203 @@
+"""Reading of a live view: what follows from its arrays, worked out when it is first asked for.
+
+It is made and used by readers, one thread at a time, never by the loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.core.axis import GPU
+from kaisched.core.lazy import lazy
+from kaisched.core.refusals import text_of
+from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.framework.report.turns import in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
+    from kaisched.view.live import LiveView
+
+_GONE: Final = int(TaskState.GONE)
+_WAITING: Final = (int(TaskState.PENDING), int(TaskState.GATED), int(TaskState.PIPELINED))
+
+
+class Reading:
+    """What a view says of tasks, jobs and nodes after the moves of its cycle."""
+
+    def __init__(self, view: LiveView) -> None:
+        """Keep the view."""
+        self.view = view
+        self.snapshot = view.snapshot
+
+    def again(self, view: LiveView) -> Reading:
+        """Return the reading of a later view of the same revision: what follows is the same."""
+        other = Reading(view)
+        other.__dict__.update(self.__dict__, view=view)
+        return other
+
+    # -- tasks -----------------------------------------------------------------------------------
+
+    @lazy
+    def state(self) -> NDArray[np.int8]:
+        """``(T,)`` the state of each task."""
+        state, moves = self.snapshot.tasks.state.copy(), self.view.moves
+        state[moves.nominate_tasks] = int(TaskState.PIPELINED)
+        state[moves.evict_tasks] = int(TaskState.RELEASING)  # also what then moves elsewhere
+        state[moves.bind_tasks] = int(TaskState.ALLOCATED)
+        return state
+
+    @lazy
+    def node_of_task(self) -> RowVec:
+        """``(T,)`` the node of each task, -1 for none."""
+        node, moves = self.snapshot.tasks.node_of_task.copy(), self.view.moves
+        node[moves.bind_tasks] = moves.bind_nodes
+        return node
+
+    @lazy
+    def promised(self) -> Mapping[int, int]:
+        """The node that is promised to each pod whose room is being released."""
+        moves = self.view.moves
+        return dict(zip(moves.nominate_tasks.tolist(), moves.nominate_nodes.tolist(), strict=True))
+
+    @lazy
+    def promised_on(self) -> Mapping[int, list[int]]:
+        """The pods to which room on each node is promised."""
+        found: dict[int, list[int]] = {}
+        for task, node in self.promised.items():
+            found.setdefault(node, []).append(task)
+        return found
+
+    @lazy
+    def gpu_of_task(self) -> IntVec:
+        """``(T,)`` the GPUs that each task counts, in thousandths."""
+        found: IntVec = self.snapshot.shapes.charge[GPU].take(self.snapshot.tasks.shape_of_task)
+        return found
+
+    @lazy
+    def _by_job(self) -> tuple[RowVec, RowVec]:
+        job = self.snapshot.tasks.job_of_task
+        order = np.argsort(job, kind="stable")
+        return order, np.searchsorted(job[order], np.arange(len(self.snapshot.jobs.name) + 1))
+
+    def tasks_of(self, job: int) -> list[int]:
+        """Return the tasks of a job that are not gone."""
+        order, bounds = self._by_job
+        rows = order[bounds[job] : bounds[job + 1]]
+        found: list[int] = rows[self.state[rows] != _GONE].tolist()
+        return found
+
+    @lazy
+    def _by_node(self) -> tuple[RowVec, RowVec]:
+        rows = np.flatnonzero(HOLDING_STATES[self.state] & (self.node_of_task >= 0))
+        node = self.node_of_task[rows]
+        order = np.argsort(node, kind="stable")
+        return rows[order], np.searchsorted(node[order], np.arange(len(self.snapshot.nodes) + 1))
+
+    def tasks_on(self, node: int) -> list[int]:
+        """Return the tasks that hold room of a node."""
+        rows, bounds = self._by_node
+        found: list[int] = rows[bounds[node] : bounds[node + 1]].tolist()
+        return found
+
+    def slots_of(self, task: int) -> tuple[int, ...]:
+        """Return the cards of its node of which a task has a share, as slots."""
+        cards = self.snapshot.nodes.cards
+        before = {} if cards is None else cards.slots_of_task
+        return self.view.moves.bind_cards.get(task) or before.get(task, ())
+
+    # -- jobs ------------------------------------------------------------------------------------
+
+    def _per_job(self, tasks: BoolVec, amount: IntVec | None = None) -> IntVec:
+        rows = np.flatnonzero(tasks & (self.snapshot.tasks.job_of_task >= 0))
+        job = self.snapshot.tasks.job_of_task[rows]
+        weights = None if amount is None else amount[rows].astype(np.float64)  # exact below 2**53
+        return np.bincount(job, weights, len(self.snapshot.jobs.name)).astype(np.int64)
+
+    @lazy
+    def running(self) -> IntVec:
+        """``(J,)`` how many pods of each job have their room."""
+        return self._per_job(ALLOCATED_STATES[self.state])
+
+    @lazy
+    def pending(self) -> IntVec:
+        """``(J,)`` how many pods of each job wait, those included that are promised room."""
+        return self._per_job(np.isin(self.state, _WAITING))
+
+    @lazy
+    def gpu_held(self) -> IntVec:
+        """``(J,)`` GPUs that the pods of each job hold, in thousandths."""
+        return self._per_job(ALLOCATED_STATES[self.state], self.gpu_of_task)
+
+    @lazy
+    def gpu_pending(self) -> IntVec:
+        """``(J,)`` GPUs that the waiting pods of each job ask for, in thousandths."""
+        return self._per_job(np.isin(self.state, _WAITING), self.gpu_of_task)
+
+    @lazy
+    def code(self) -> CodeVec:
+        """``(J,)`` the reason of each job that waits; 0 for the others."""
+        code: CodeVec = np.zeros(len(self.snapshot.jobs.name), np.int16)
+        code[self.view.waiting.rows] = self.view.waiting.codes
+        return code
+
+    @lazy
+    def is_there(self) -> BoolVec:
+        """``(J,)`` whether any pod of a job is left."""
+        found: BoolVec = (self._per_job(self.state != _GONE) > 0) | (self.code != 0)
+        return found
+
+    @lazy
+    def row_of_job(self) -> Mapping[str, int]:
+        """The row of each job that is there, by name."""
+        names = self.snapshot.jobs.name
+        return {names[row]: row for row in np.flatnonzero(self.is_there).tolist()}
+
+    def queue_name(self, job: int) -> str:
+        """Return the queue that a job names, also where there is no such queue."""
+        queue = int(self.snapshot.jobs.queue_of_job[job])
+        return self.snapshot.queues.name[queue] if queue >= 0 else self.view.misplaced.get(job, "")
+
+    # -- order -----------------------------------------------------------------------------------
+
+    @lazy
+    def _order(self) -> tuple[RowVec, IntVec, IntVec]:
+        """The jobs in order by queue, and by job its place and the number of its queue's."""
+        waiting, jobs = self.view.waiting, self.snapshot.jobs
+        rows = waiting.rows[waiting.is_in_order]
+        position, of = np.zeros((2, len(jobs.name)), np.int64)
+        names = [jobs.name[row] for row in rows.tolist()]
+        columns = [*(key.column for key in waiting.keys), jobs.created_s[rows]]
+        queue = jobs.queue_of_job[rows]
+        order = in_order(queue, columns, names)
+        rows, queue = rows[order], queue[order]
+        start = np.searchsorted(queue, queue)
+        position[rows] = np.arange(len(rows)) - start + 1
+        of[rows] = np.searchsorted(queue, queue, side="right") - start
+        return rows, position, of
+
+    def place(self, job: int) -> tuple[int, int] | None:
+        """Return the place of a job in its queue, and how many have one; None if it has none."""
+        _, position, of = self._order
+        return (int(position[job]), int(of[job])) if position[job] else None
+
+    @lazy
+    def rank(self) -> IntVec:
+        """``(J,)`` the place of each job in its queue; behind all others without one."""
+        _, position, _ = self._order
+        return np.where(position > 0, position, np.iinfo(np.int64).max)
+
+    def reasons_of(self, rows: RowVec) -> dict[str, int]:
+        """Count jobs that wait by reason."""
+        codes, counts = np.unique(self.code[rows], return_counts=True)
+        named = ((text_of(int(code)).name, int(count)) for code, count in zip(codes, counts,
+                 strict=True) if code)  # fmt: skip
+        found: dict[str, int] = {}
+        for name, count in named:
+            found[name] = found.get(name, 0) + count
+        return dict(sorted(found.items()))

@@ -1,0 +1,223 @@
+"""Commands that ask a running scheduler: what they print, watch and draw."""
+
+import json
+
+import pytest
+import structlog
+import yaml
+
+from kaisched.cli import live, output, top
+from kaisched.cli.live import Server
+from kaisched.cli.top_frame import PANES, Screen, frame
+from kaisched.config.settings import ViewListener
+from kaisched.daemon.view_server import ViewServer
+from kaisched.engine.planning import plan, read_plan_input
+from kaisched.errors import ClusterUnavailable
+from kaisched.framework.advice.standing import StandingAdvice
+from kaisched.view.publisher import Publisher
+from tests.unit.cli.conftest import NODE, POD, QUEUE
+
+CROWD = (
+    NODE % "n0" + NODE % "n1"
+    + QUEUE % ("root", "", 16, -1) + QUEUE % ("a", "root", 4, 6) + QUEUE % ("b", "root", 8, -1)
+    + POD % ("a-0", "a", "kaisched", 4) + POD % ("a-1", "a", "kaisched", 4)
+    + POD % ("a-2", "a", "kaisched", 4) + POD % ("b-0", "b", "kaisched", 16)
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory):
+    """A queue at its limit with two jobs that wait, and a job that fits nowhere."""
+    file = tmp_path_factory.mktemp("crowd") / "crowd.yaml"
+    file.write_text(CROWD, encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def published(crowd):
+    """The view of the cycle that `plan` runs on these files, as a loop would publish it."""
+    result = plan(read_plan_input([str(crowd)], None)).cycles[0]
+    advice = StandingAdvice()
+    advice.find(result)
+    publisher = Publisher("default", advice)
+    publisher.inquiries.ring = lambda: publisher.inquiries.answer(result)
+    publisher.take(result, cycle=7, time_s=1.7e9, duration_s=0.0125)
+    return publisher
+
+
+@pytest.fixture(scope="module")
+def url(published):
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    server = ViewServer(ViewListener(port=0), lambda: [published], None)
+    yield f"http://127.0.0.1:{server.port}"
+    server.close()
+    structlog.configure(**before)
+
+
+@pytest.fixture(autouse=True)
+def _rested(published, monkeypatch):
+    """The loop has time for readers, and no other scheduler of this machine is asked."""
+    published.inquiries._rests_until_s = 0.0
+    monkeypatch.setattr(live, "NEAR", "http://127.0.0.1:9")
+    for name in (live.VARIABLE, live.TOKEN):
+        monkeypatch.delenv(name, raising=False)
+
+
+LINES = [
+    *(("why", name) for name in ("a-0", "a-1", "team/a-2", "b-0", "team/pg-b-0-uid-9")),
+    ("queue", "ls"),
+    ("queue", "show", "a"),
+    ("queue", "show", "root"),
+]
+
+
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_a_running_scheduler_says_what_the_files_say(run, crowd, url, line):
+    assert run(*line, "--server", url) == run(*line, "-f", crowd)
+
+
+@pytest.mark.parametrize("line", [LINES[1], LINES[5], LINES[6]], ids=" ".join)
+def test_documents_of_both_have_the_same_fields(run, crowd, url, line):
+    """The live ones have more: times, places, what happened before."""
+    ours, theirs = (
+        json.loads(run(*line, *source, "-o", "json")[1])
+        for source in (("-f", crowd), ("--server", url))
+    )
+    assert ours.keys() <= theirs.keys()
+    for name in ("queues", "jobs", "pods", "evictions"):
+        for here, there in zip(ours.get(name, ()), theirs.get(name, ()), strict=True):
+            assert here.keys() <= there.keys()
+
+
+@pytest.mark.parametrize("line", LINES[1:6:4], ids=" ".join)
+def test_yaml_is_the_json_document(run, crowd, line):
+    document = json.loads(run(*line, "-f", crowd, "-o", "json")[1])
+    assert yaml.safe_load(run(*line, "-f", crowd, "-o", "yaml")[1]) == document
+
+
+@pytest.mark.proportion
+def test_csv_has_a_row_for_each_queue_job_or_pod(run, crowd, url):
+    queues = run("queue", "ls", "--server", url, "-o", "csv")[1].splitlines()
+    assert queues[0].startswith("name,parent,fairShare.cpu,")
+    assert [row.split(",")[0] for row in queues[1:]] == ["root", "a", "b"]
+    jobs = run("queue", "show", "a", "-f", crowd, "-o", "csv")[1].splitlines()
+    assert [row.split(",")[:4] for row in jobs[1:]] == [
+        ["1", "team/pg-a-1-uid-7", "a", "OverLimit"],
+        ["2", "team/pg-a-2-uid-8", "a", "OverLimit"],
+    ]
+    pods = run("why", "a-1", "-f", crowd, "-o", "csv")[1].splitlines()
+    assert pods[1].startswith("team/pg-a-1-uid-7,a,OverLimit,")
+    assert pods[1].endswith(",1,team/a-1,pending,")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (("why", "a-11", "--server", "URL"), 2, "there is no job or pod a-11; did you mean"),
+        (("queue", "show", "c", "--server", "URL"), 2, "there is no queue c"),
+        (("queue", "ls", "--server", "localhost"), 2, "no address of a scheduler"),
+        (("queue", "ls", "--server", "http://127.0.0.1:9"), 4, "no answer from"),
+        (("queue", "ls", "--server", "URL", "-f", "x"), 2, "name two sources"),
+        (("queue", "ls", "--server", "URL", "--shard-name", "x"), 2, "there is no shard x"),
+        (("queue", "ls", "-f", "CROWD", "--watch"), 2, "only a running scheduler can be watched"),
+        (("top",), 2, "no scheduler serves its live view here"),
+    ],
+)
+def test_what_is_wrong_is_one_line(run, crowd, url, line, code, said):
+    found = run(*(word.replace("URL", url).replace("CROWD", str(crowd)) for word in line))
+    assert (found[0], found[1], len(found[2].splitlines())) == (code, "", 1)
+    assert said in found[2]
+
+
+def test_a_scheduler_of_this_machine_is_found_and_named(run, url, monkeypatch):
+    monkeypatch.setattr(live, "NEAR", url)
+    code, out, err = run("queue", "ls")
+    assert (code, out) == run("queue", "ls", "--server", url)[:2]
+    assert err == f"kaisched: this is what {url} says; --kubeconfig reads the cluster instead\n"
+    monkeypatch.setattr(live, "NEAR", "http://127.0.0.1:9")
+    monkeypatch.setenv(live.VARIABLE, url)
+    assert run("queue", "ls")[:2] == (code, out)
+
+
+def test_a_token_goes_only_where_the_user_has_named_a_scheduler(url, monkeypatch):
+    monkeypatch.setenv(live.TOKEN, "secret")
+    monkeypatch.setattr(live, "NEAR", url)
+    assert live.found_server("")._headers == {}
+    assert Server(url, is_named=True)._headers == {"Authorization": "Bearer secret"}
+
+
+def test_what_is_watched_is_printed_at_every_change(capsys):
+    class Live:
+        url = "here"
+
+        def __init__(self):
+            self.left = [[1, 1, 2], [2, 3], None]
+
+        def changes(self):
+            revisions = self.left.pop(0)
+            if revisions is None:
+                raise ClusterUnavailable("gone")
+            yield from revisions
+
+    documents = iter([{"at": 1}, {"at": 2}, {"at": 3}])
+    printer = output.Printer(lambda it: print(it["at"]), lambda _: ())
+    with pytest.raises(ClusterUnavailable):
+        output.show(Live(), lambda: next(documents), printer, "text", is_watched=True)
+    assert capsys.readouterr().out == "1\n\n2\n\n3\n"
+
+
+def test_changes_are_those_of_the_stream(url):
+    changes = Server(url).changes()
+    assert next(changes) == 1
+    changes.close()
+
+
+@pytest.mark.proportion
+def test_top_prints_one_frame_where_there_is_no_terminal(run, url):
+    code, out, err = run("top", "--server", url)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[:7] == [
+        "shard default  cycle 7: 12.5 ms  GPUs 4/16  jobs 1 running, 3 waiting",
+        "1 ExceedsAnyNode, 2 OverLimit",
+        "queues: 3, by order",
+        "QUEUE  FAIR SHARE  HELD  ASKED  QUOTA  RUNNING  WAITING  REASONS",
+        "root           16     4     28     16        1        3  1 ExceedsAnyNode, 2",
+        "                                                         OverLimit",
+        "a               6     4     12      4        1        2  2 OverLimit",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "title", "first"),
+    [
+        ("", "queues: 3, by order", "root"),
+        ("s", "queues: 3, by queue", "a"),
+        ("sr", "queues: 3, by queue reversed", "root"),
+        ("j", "jobs: 4, by order", "team/pg-a-1-uid-7"),
+        ("jssssr", "jobs: 4, by gpus reversed", "team/pg-b-0-uid-9"),
+        ("jsssss", "jobs: 4, by order", "team/pg-a-1-uid-7"),
+        ("n", "nodes: 2, by order", "n0"),
+        ("nr", "nodes: 2, by order reversed", "n1"),
+        ("e", "evictions: 0, by order", "none"),
+        ("j ", "jobs: 4, by order, from 21", "none"),
+        ("j b", "jobs: 4, by order", "team/pg-a-1-uid-7"),
+    ],
+)
+def test_keys_choose_a_table_and_its_order(url, keys, title, first):
+    screen = Screen()
+    for key in keys:
+        assert screen.press(key)
+    lines = frame(Server(url), screen, 120, 24)
+    assert lines[2] == title
+    assert (lines[3] if first == "none" else lines[4]).split()[0] == first
+
+
+def test_top_draws_until_q_is_pressed_and_outlives_a_silent_server(url, capsys):
+    keys = iter(["j", "", "q"])
+    top.run(Server(url), 0.0, lambda _: next(keys))
+    assert capsys.readouterr().out.count("\x1b[H") == 3
+    keys = iter(["", "q"])
+    top.run(Server("http://127.0.0.1:9"), 0.0, lambda _: next(keys))
+    assert "no answer from http://127.0.0.1:9" in capsys.readouterr().out
+    assert set(PANES) == {"u", "j", "n", "e"}

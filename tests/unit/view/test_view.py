@@ -1,0 +1,281 @@
+"""The live view of a cycle: what is taken, what is told from it, and who sees it."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from kaisched.core.constraints import Constraints
+from kaisched.core.devices import DeviceDemand
+from kaisched.errors import ConfigError
+from kaisched.framework.advice.standing import StandingAdvice
+from kaisched.framework.report.turns import Turns
+from kaisched.testing.builder import ClusterBuilder
+from kaisched.view import history, jobs, nodes, past, queues, schema
+from kaisched.view.inquiries import MOST_WAITING, Inquiries
+from kaisched.view.paging import Part
+from kaisched.view.publisher import Publisher
+from kaisched.view.reading import Reading
+from kaisched.view.sight import ALL, Sight
+
+ONLY_A = Sight(sees_all=False, of_queue=lambda name: name == "a")
+
+
+def cluster():
+    """Two queues: `b` takes back what `a` holds beyond its quota, and both have jobs waiting."""
+    return (
+        ClusterBuilder()
+        .node("n0", gpu=4)
+        .node("n1", gpu=4)
+        .queue("root")
+        .queue("a", parent="root", deserved=4)
+        .queue("b", parent="root", deserved=4)
+        .job("old", queue="a", tasks=1, gpu=1, running={"n0": 1})
+        .job("wide", queue="b", tasks=8, gpu=1)
+        .job("late", queue="a", tasks=1, gpu=8)
+        .job("none", queue="nowhere", tasks=1, gpu=1)
+    )
+
+
+@pytest.fixture(scope="module")
+def ran():
+    return cluster().run()
+
+
+def published(ran, publisher=None, cycle=1):
+    publisher = publisher or Publisher("default")
+    publisher.take(ran.result, cycle=cycle, time_s=1e9 + cycle, duration_s=0.1)
+    return publisher
+
+
+@pytest.fixture
+def reading(ran):
+    return Reading(published(ran).view)
+
+
+def told(ran, names):
+    """What the loop would tell."""
+    inquiries = Inquiries(StandingAdvice())
+    inquiries.ring = lambda: inquiries.answer(ran.result)
+    return inquiries.ask(names, 1.0, with_turn=True)
+
+
+def test_every_document_has_the_fields_that_are_described(ran, reading):
+    names = jobs.waiting_names(reading, jobs.Wanted(), ALL)
+    rows = reading.row_of_job.values()
+    for kind, document in (
+        (schema.Overview, queues.overview_document(reading)),
+        (schema.Queues, queues.queues_document(reading)),
+        (schema.Jobs, jobs.jobs_document(reading, jobs.Wanted(), ALL, told(ran, names))),
+        (schema.Jobs, jobs.jobs_document(reading, jobs.Wanted(), ONLY_A, {})),
+        (schema.Nodes, nodes.nodes_document(reading, nodes.Wanted(), ONLY_A)),
+        (schema.Evictions, past.evictions_document(reading, "", Part(), ALL)),
+        (schema.Cycles, queues.cycles_document(reading)),
+        *((schema.Why, jobs.job_document(reading, row, ALL, told(ran, names))) for row in rows),
+    ):
+        msgspec.convert(msgspec.json.decode(msgspec.json.encode(document)), kind)
+
+
+def test_a_job_waits_for_what_the_result_says(ran, reading):
+    records = {record.pod_group: record for record in ran.result.records}
+    document = jobs.jobs_document(reading, jobs.Wanted(), ALL, told(ran, records))
+    waits = {job["podGroup"]: job for job in document["jobs"] if job["reason"]}
+    assert waits.keys() == records.keys()
+    for name, record in records.items():
+        assert waits[name]["reason"] == record.reason
+        assert waits[name]["queue"] == record.queue
+        assert waits[name]["message"].startswith(record.message)
+
+
+def test_places_are_those_of_the_order_of_allocate(ran, reading):
+    turns = Turns(ran.result)
+    for row in ran.result.records.rows.tolist():
+        turn = turns.turn(row)
+        assert reading.place(row) == (None if turn is None else (turn.position, turn.of))
+
+
+def test_queues_are_those_of_the_result_with_their_waiting_jobs(ran, reading):
+    found = {it["name"]: it for it in queues.queues_document(reading)["queues"]}
+    assert list(found) == [share.name for share in ran.result.shares]
+    assert sum(found["root"]["pending"].values()) == 2
+    assert found["a"]["pending"] == {"ExceedsAnyNode": 1}
+    assert found["a"]["limit"]["gpu"] is None
+    assert (found["a"]["allocated"]["gpu"], found["a"]["running"]) == (1, 1)
+
+
+def test_one_queue_comes_with_those_above_and_below_it(reading):
+    def names(of):
+        return [it["name"] for it in queues.queues_document(reading, of)["queues"]]
+
+    assert names("b") == ["root", "b"]
+    assert names("root") == ["root", "a", "b"]
+    with pytest.raises(ConfigError, match="there is no queue c"):
+        names("c")
+
+
+def test_nodes_say_who_holds_their_gpus(reading):
+    found = {it["name"]: it for it in nodes.nodes_document(reading, nodes.Wanted(), ALL)["nodes"]}
+    assert found["n0"]["holders"] == [
+        {"podGroup": "default/old", "queue": "a", "pods": 1, "gpus": 1, "ending": False}
+    ]
+    assert (found["n0"]["gpus"], found["n1"]["holders"]) == ({"total": 4, "free": 3}, [])
+    only = nodes.Wanted(queue=queues.row_of_queue(reading, "a"))
+    assert [it["name"] for it in nodes.nodes_document(reading, only, ALL)["nodes"]] == ["n0"]
+
+
+def test_nodes_say_who_shares_a_gpu():
+    half = Constraints(devices=DeviceDemand(500_000))
+    third = Constraints(devices=DeviceDemand(300_000))
+    ran = (
+        ClusterBuilder().node("n0", gpu=2).queue("a", deserved=2)
+        .job("old", queue="a", tasks=1, gpu=0, constraints=half, running={"n0": 1})
+        .job("new", queue="a", tasks=1, gpu=0, constraints=third).run()
+    )  # fmt: skip
+    (node,) = nodes.nodes_document(Reading(published(ran).view), nodes.Wanted(), ALL)["nodes"]
+    msgspec.convert(node, schema.Node)
+    (card,) = node["cards"]
+    assert (card["slot"], card["free"]) == (0, 0.2)
+    assert [(it["podGroup"], it["part"]) for it in card["holders"]] == [
+        ("default/old", 0.5),
+        ("default/new", 0.3),
+    ]
+
+
+def test_who_may_get_one_queue_sees_its_jobs_and_the_totals_of_others(reading):
+    document = jobs.jobs_document(reading, jobs.Wanted(), ONLY_A, {})
+    assert {job["queue"] for job in document["jobs"]} == {"a"}
+    assert (document["total"], document["hidden"]) == (2, 2)
+    assert sum(document["reasons"].values()) == 3
+    nobody = Sight(sees_all=False)
+    holder = nodes.nodes_document(reading, nodes.Wanted(), nobody)["nodes"][0]["holders"][0]
+    assert (holder["podGroup"], holder["queue"], holder["gpus"]) == (None, "a", 1)
+
+
+def test_a_place_in_the_order_names_no_job_that_the_reader_does_not_see(ran):
+    ran = (
+        ClusterBuilder()
+        .node("n0", gpu=1)
+        .queue("a")
+        .queue("b")
+        .job("first", queue="a", tasks=1, gpu=2)
+        .job("second", queue="b", tasks=1, gpu=2)
+        .run()
+    )
+    reading = Reading(published(ran).view)
+    row = jobs.row_of_job(reading, "default/second")
+    sight = Sight(sees_all=False, of_queue=lambda name: name == "b")
+    for seen, name in ((ALL, "default/first"), (sight, None)):
+        document = jobs.job_document(reading, row, seen, told(ran, ["default/second"]))
+        assert document["pending"]["turn"]["ahead"]["podGroup"] == name
+        assert ("default/first" in str(document)) == (name is not None)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (jobs.Wanted(reason="ExceedsAnyNode"), ["late"]),
+        (jobs.Wanted(state="running"), ["old"]),
+        (jobs.Wanted(state="pending", sort="-name"), ["wide", "none", "late"]),
+        (jobs.Wanted(name="l", sort="name"), ["late", "old"]),
+        (jobs.Wanted(namespace="other"), []),
+        (jobs.Wanted(sort="-gpus", part=Part(1, 2)), ["late", "old"]),
+    ],
+)
+def test_jobs_are_filtered_sorted_and_given_in_parts(reading, wanted, names):
+    document = jobs.jobs_document(reading, wanted, ALL, {})
+    assert [job["podGroup"].partition("/")[2] for job in document["jobs"]] == names
+
+
+def test_a_part_says_where_the_next_one_begins(reading):
+    first = jobs.jobs_document(reading, jobs.Wanted(part=Part(0, 3)), ALL, {})
+    assert (first["total"], first["next"], len(first["jobs"])) == (4, 3, 3)
+    last = jobs.jobs_document(reading, jobs.Wanted(part=Part(3, 3)), ALL, {})
+    assert (last["next"], len(last["jobs"])) == (None, 1)
+
+
+def test_a_job_is_found_by_the_name_of_its_pod(reading):
+    name = reading.snapshot.tasks.name[int(reading.tasks_of(reading.row_of_job["default/late"])[0])]
+    assert jobs.row_of_job(reading, name) == reading.row_of_job["default/late"]
+    with pytest.raises(ConfigError, match="there is no job or pod x/y"):
+        jobs.row_of_job(reading, "x/y")
+
+
+def test_a_view_does_not_change_with_what_comes_after_it(ran):
+    publisher = published(ran)
+    view = publisher.view
+    before = (
+        queues.queues_document(Reading(view)),
+        jobs.jobs_document(Reading(view), jobs.Wanted(), ALL, {}),
+    )
+    for array in (*view.moves[:-1], view.waiting.rows, view.waiting.codes):
+        assert isinstance(array, np.ndarray)
+    published(cluster().node("n9", gpu=8).run(), publisher, 2)
+    assert publisher.view is not view
+    assert before == (
+        queues.queues_document(Reading(view)),
+        jobs.jobs_document(Reading(view), jobs.Wanted(), ALL, {}),
+    )
+
+
+def test_a_view_keeps_no_session_alive(ran):
+    """Its readers could otherwise come upon what only the loop may touch."""
+    view = published(ran).view
+    session = ran.result.records.session
+    held = [view, view.shares, view.waiting, view.moves, view.history]
+    assert not [it for it in held if any(value is session for value in _parts(it))]
+
+
+def _parts(of):
+    names = getattr(type(of), "__slots__", ()) or getattr(of, "_fields", ())
+    return [getattr(of, name) for name in names]
+
+
+def test_the_revision_grows_only_when_something_else_was_found(ran):
+    publisher = published(ran)
+    first = publisher.view
+    published(ran, publisher, 2)
+    assert (publisher.view.revision, publisher.view.cycle) == (first.revision, 2)
+    assert publisher.view.since_s == first.since_s
+    published(cluster().run(), publisher, 3)
+    assert publisher.view.revision == first.revision + 1
+
+
+def test_the_history_has_binds_and_each_new_reason_once(ran):
+    publisher = published(ran)
+    published(ran, publisher, 2)
+    entries = past.timeline(publisher.view, "default/late")
+    assert [(it["cycle"], it["what"], it["reason"]) for it in entries] == [
+        (1, "waits", "ExceedsAnyNode")
+    ]
+    assert [it.cycle for it in publisher.view.history.cycles] == [1, 2]
+
+
+def test_the_history_is_bounded(ran):
+    keeper = history.Keeper(most=2)
+    waiting = published(ran).view.waiting
+    for cycle in range(5):
+        times = history.CycleTimes(cycle, float(cycle), 0.1, {}, {}, 0, 0, 0, 0)
+        kept = keeper.add(ran.snapshot, waiting._replace(codes=waiting.codes + cycle),
+                          ran.result, times)  # fmt: skip
+    assert sum(it.number for it in kept.decisions) <= 2 + 2
+    assert kept.decisions[-1].cycle == 4
+
+
+def test_readers_take_a_twentieth_of_the_loops_time(ran):
+    now_s = [0.0]
+
+    def clock():
+        now_s[0] += 0.5  # each look at the clock: an answer takes half a second
+        return now_s[0]
+
+    inquiries = Inquiries(now_s=clock)
+    inquiries.ring = lambda: inquiries.answer(ran.result)
+    assert inquiries.ask(["default/late"], 0.01)
+    assert inquiries.ask(["default/late"], 0.01) == {}
+    now_s[0] += 19.0
+    assert inquiries.ask(["default/late"], 0.01)
+
+
+def test_too_many_inquiries_are_answered_with_nothing_at_once(ran):
+    inquiries = Inquiries()
+    inquiries._waiting.extend([None] * MOST_WAITING)
+    assert inquiries.ask(["default/late"], 1e9) == {}
