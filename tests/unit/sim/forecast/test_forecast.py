@@ -8,11 +8,17 @@ import pytest
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.embedded import EmbeddedCluster
+from kaisched.core.disruption_budgets import (
+    NO_DISRUPTION_BUDGETS,
+    UNPROTECTED,
+    DisruptionBudgets,
+)
 from kaisched.engine.policy import default_policy
 from kaisched.engine.turn import take_turn
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text
+from kaisched.sim.forecast.arrivals import NewJob, with_jobs
 from kaisched.sim.forecast.course import World
 from kaisched.sim.forecast.forecast import forecast, world_of
 from kaisched.sim.forecast.history import Past, past_of, upcoming
@@ -168,6 +174,17 @@ def test_new_jobs_come_again_as_they_came():
         "new jobs come as 2 came in the last 1h"
         in forecast(world, job, past, draws=1).assumptions[1]
     )
+
+
+def test_new_jobs_are_under_no_disruption_budget():
+    world, _ = waiting()
+    budgets = DisruptionBudgets(("team/b",), np.array([0]), np.array([0, 0]))
+    snapshot = replace(world.snapshot, disruption_budgets=budgets)
+    new = NewJob(NOW_S + 5, 0, 0, pods=3, minimum=3, priority=50, is_preemptible=True)
+    longer, rows = with_jobs(snapshot, [new])
+    assert longer.disruption_budgets.of_task.tolist() == [0, 0, *[UNPROTECTED] * 3]
+    assert (list(rows), len(longer.tasks.name)) == ([2], 5)
+    assert with_jobs(world.snapshot, [new])[0].disruption_budgets is NO_DISRUPTION_BUDGETS
 
 
 @pytest.mark.parametrize(
