@@ -20,10 +20,11 @@ from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text
 from kaisched.sim.forecast.arrivals import NewJob, with_jobs
 from kaisched.sim.forecast.course import World
-from kaisched.sim.forecast.forecast import forecast, world_of
+from kaisched.sim.forecast.forecast import Forecast, forecast, world_of
 from kaisched.sim.forecast.history import Past, past_of, upcoming
 from kaisched.sim.forecast.runtimes import Lengths, RunTimes
 from kaisched.testing import ClusterBuilder
+from tests.benchmarks.forecasts import holds
 from tests.unit.cli.conftest import NODE, POD, QUEUE
 
 POLICY = default_policy()
@@ -240,3 +241,22 @@ def test_ended_pods_tell_how_long_they_ran_and_when_they_came():
     assert sorted(it.pods for it in past.came) == [1, 1]
     result, _ = run_cycle(cluster.snapshot(), None, POLICY, now_s, Memory())
     assert forecast(world_of(result), 0, past).latest_s == 0
+
+
+@pytest.mark.parametrize(
+    ("band", "actual_s", "is_held"),
+    [
+        ((600, 1200), 600, True),
+        ((600, 1200), 1260, True),  # to the minute of the simulation
+        ((600, 1200), 500, False),
+        ((600, 1200), 1300, False),
+        ((600, math.inf), 1e9, True),
+        ((math.inf, math.inf), math.inf, True),
+        ((math.inf, math.inf), 100, False),
+    ],
+)
+def test_what_the_measured_error_counts_as_held(band, actual_s, is_held):
+    first_s, last_s = band
+    started = 10 if first_s < math.inf else 0
+    seen = Forecast(first_s, first_s, last_s, 10, started, 7200.0, 90, False, ())
+    assert holds(seen, actual_s) is is_held
