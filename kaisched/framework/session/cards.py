@@ -110,14 +110,17 @@ class Cards:
         if self.demand_of(shape) is not None:
             self._release(node, shape, self.table.slots_of_task[task], sign)
 
-    def may_stay(self, task: int, node: int, shape: int) -> bool:
-        """Tell whether a released task may run on: its cards are promised to no other task."""
-        demand = self.demand_of(shape)
-        if demand is None:
-            return True
+    def may_stay(self, task: int, node: int, demand: DeviceDemand, whole: int) -> bool:
+        """Tell whether a released task may run on: its cards are promised to no other task.
+
+        ``whole`` GPUs of the node are left once all is released. A card that everything leaves is
+        one of them, and is none if the task stays.
+        """
         take = demand.take(self._mib(node))
-        slots = self.table.slots_of_task[task]
-        return all(int(self._leaving[node, slot]) >= take for slot in slots)
+        slots = list(self.table.slots_of_task[task])
+        if (self._leaving[node, slots] < take).any():
+            return False
+        return int(self._is_emptying(np.array([node]))[0, slots].sum()) <= whole
 
     def slots_of(self, task: int) -> tuple[int, ...]:
         """Return the slots of a task that was placed in this cycle."""
