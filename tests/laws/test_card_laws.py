@@ -24,7 +24,9 @@ POLICY = cache(policy_of)
 
 
 def session_of(snapshot):
-    return Session(snapshot, None, POLICY(), 1000.0, Memory(), POLICY().questions)
+    session = Session(snapshot, None, POLICY(), 1000.0, Memory(), POLICY().questions)
+    session.ask.open(session)
+    return session
 
 
 def state_of(session):
