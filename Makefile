@@ -63,6 +63,9 @@ INTERPRETER = $(shell \
 # Stops make with that one line before anything is touched; otherwise expands to the interpreter.
 require = $(if $(filter missing:,$(firstword $(1))),$(error $(1)),$(1))
 
+# Compiled once, and not again by each of the hundreds of processes that the tests start.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
 
@@ -133,7 +136,7 @@ lock: $(BASE)
 	$(LOCKED) -r requirements/tools.lock
 	$(COMPILE) pyproject.toml -o requirements/runtime.lock
 	$(COMPILE) --group pyproject.toml:build -c requirements/runtime.lock -o requirements/build.lock
-	$(COMPILE) pyproject.toml --extra dev --group build \
+	$(COMPILE) pyproject.toml --extra dev --extra dask --group build \
 	  -c requirements/runtime.lock -c requirements/build.lock -o requirements/dev.lock
 	$(COMPILE) --group pyproject.toml:lock -o requirements/tools.lock
 

@@ -41,6 +41,10 @@ class _Absent:
     def __repr__(self) -> str:
         return "ABSENT"
 
+    def __reduce__(self) -> str:
+        """Stay one of a kind where an error comes from another process."""
+        return "ABSENT"
+
 
 ABSENT: Final = _Absent()
 """Marker for no value to show."""
@@ -215,7 +219,7 @@ class ClusterError(KaischedError):
 
 
 class ClusterUnavailable(ClusterError):  # noqa: N818 - a state of the cluster, named as it is
-    """The API server is unreachable or refuses us; a retry may succeed."""
+    """The API server, or a scheduler of workers, is unreachable or refuses us; retry later."""
 
 
 class ClusterConflict(ClusterError):  # noqa: N818 - a state of the cluster, named as it is

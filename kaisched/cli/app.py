@@ -50,6 +50,9 @@ COMMANDS: Final = {
         "kaisched.cli.plan", "Say what would be bound, evicted and left pending, and why."
     ),
     "why": Entry("kaisched.cli.why", "Say why a job or pod waits, and what would let it start."),
+    "whatif": Entry(
+        "kaisched.cli.whatif", "Say what a job, a quota, a weight or a node would change."
+    ),
     "queue": Entry("kaisched.cli.queue", "Show queues, their shares and their waiting jobs."),
     "lint": Entry("kaisched.cli.lint", "Check manifests and settings; report all errors at once."),
     "explain": Entry("kaisched.cli.explain", "Say what a setting means: fairness over time."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -16,6 +17,10 @@ _FILES = typer.Argument(
 def command(
     files: Annotated[list[str], _FILES],
     *,
+    shard: Annotated[
+        Path | None,
+        typer.Option(help="SchedulingShard they are for; else the only one among them, if any."),
+    ] = None,
     output: Annotated[
         Literal["text", "json", "sarif"], typer.Option("-o", "--output", help="How to print.")
     ] = "text",
@@ -32,7 +37,7 @@ def command(
     from kaisched.cli import lint_text  # noqa: PLC0415 - not for the help
     from kaisched.engine.linting import lint  # noqa: PLC0415 - not for the help
 
-    found = lint(files)
+    found = lint(files, shard)
     print(lint_text.FORMS[output](found), flush=True)  # noqa: T201
     if any(finding.is_error for finding in found):
         raise typer.Exit(1)

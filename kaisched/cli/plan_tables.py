@@ -85,7 +85,7 @@ def print_order(result: CycleResult) -> None:
         if turn is None:
             continue
         ahead = turn.ahead
-        other = ("", "") if ahead is None else (names[ahead.job], ahead.because.text())
+        other = ("", "") if ahead is None else (names[ahead.job], turns.because(job, ahead))
         queue = queues[turn.levels[0].queue]
         lines.append((names[job], queue, f"{turn.position} of {turn.of}", *other))
     print_table("Order", _ORDER, lines)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from kaisched.sim.machines import Machines
     from kaisched.sim.output.files import Result
     from kaisched.sim.scenario.setup import Scenario
 
@@ -35,6 +37,43 @@ def load(path: Path, wish: Wish) -> Scenario:
     for warning in scenario.warnings:
         warn(warning)
     return scenario
+
+
+def run_all(scenarios: Sequence[Scenario], wish: Wish, dask: str | None) -> list[Result]:
+    """Run scenarios one after the other here, or at once on other machines."""
+    if dask is None:
+        return [run(each, wish) for each in scenarios]
+    from kaisched.cli.printing import timing_line, warn  # noqa: PLC0415 - not for the help
+    from kaisched.sim.bar import Bar  # noqa: PLC0415
+    from kaisched.sim.comparing import Order, carry_out  # noqa: PLC0415
+    from kaisched.sim.running import policy_of  # noqa: PLC0415
+
+    for each in scenarios:
+        for warning in policy_of(each, wish.actions)[1]:
+            warn(warning)
+    orders = [Order(each, wish.actions, wish.is_checked) for each in scenarios]
+    results = []
+    title = f"simulating {len(orders)} scenarios"
+    with (
+        machines_at(dask) as machines,
+        Bar(title, 0.0, len(orders), is_wanted=wish.is_progress_wanted, is_slow=True) as bar,
+    ):
+        assert machines is not None
+        for result, took_s in machines.each(carry_out, orders):
+            results.append(result)
+            bar.tell(len(results))
+            warn(timing_line(result.outcome.until_s, took_s, result.outcome.cycles))
+    return results
+
+
+def machines_at(dask: str | None) -> AbstractContextManager[Machines | None]:
+    """Return the machines at the address of a scheduler, for a block; none without an address."""
+    if dask is None:
+        return nullcontext()
+    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+    from kaisched.sim.machines import Machines  # noqa: PLC0415
+
+    return Machines(dask, warn)
 
 
 def run(scenario: Scenario, wish: Wish) -> Result:
@@ -77,8 +116,8 @@ def write(results: Sequence[Result], out: Path, *, has_plots: bool) -> None:
     from kaisched.sim.output.pictures import write_compared, write_pictures  # noqa: PLC0415
     from kaisched.sim.output.report import write_report  # noqa: PLC0415
 
-    scenarios = [result.run.scenario for result in results]
-    for result, folder in zip(results, folders(scenarios, out), strict=True):
+    places = folders([result.file for result in results], out)
+    for result, folder in zip(results, places, strict=True):
         write_files(result, folder)
         if has_plots:
             write_pictures(result, folder)
@@ -87,11 +126,11 @@ def write(results: Sequence[Result], out: Path, *, has_plots: bool) -> None:
     warn(f"wrote {write_report(results, out / 'report.html')}")
 
 
-def folders(scenarios: Sequence[Scenario], out: Path) -> list[Path]:
-    """Return a folder for the files of each scenario."""
-    if len(scenarios) == 1:
+def folders(files: Sequence[str], out: Path) -> list[Path]:
+    """Return a folder for what is written about each scenario file."""
+    if len(files) == 1:
         return [out]
-    stems = [Path(scenario.file).stem for scenario in scenarios]
+    stems = [Path(file).stem for file in files]
     return [
         out / (f"{stem}-{at + 1}" if stems.count(stem) > 1 else stem)
         for at, stem in enumerate(stems)

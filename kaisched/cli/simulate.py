@@ -44,6 +44,10 @@ _OUTPUT = typer.Option("-o", "--output", help="How to print.")
 _OUT = typer.Option(help="Folder for CSV, JSON and the report of a scenario.")
 _PLOTS = typer.Option("--plots", help="Write charts of the report as SVG files too.")
 _SEED = typer.Option(min=0, help="Seed of a scenario, instead of its own.")
+_DASK = typer.Option(
+    metavar="ADDRESS",
+    help="Compare on the workers of this dask.distributed scheduler, such as tcp://HOST:8786.",
+)
 _COMPARE = typer.Option("--compare", help="Put several scenarios side by side.")
 _SCENARIOS = typer.Argument(
     help="Scenario files; without any, a trace is replayed.", metavar="[SCENARIO]..."
@@ -59,7 +63,7 @@ _OF_TRACES = (
     "checkpoint_every",
     "check_invariants",
 )
-_OF_SCENARIOS = ("out", "plots", "seed", "compare")
+_OF_SCENARIOS = ("out", "plots", "seed", "compare", "dask")
 
 
 def command(
@@ -67,6 +71,7 @@ def command(
     scenarios: Annotated[list[Path] | None, _SCENARIOS] = None,
     *,
     compare: Annotated[bool, _COMPARE] = False,
+    dask: Annotated[str | None, _DASK] = None,
     out: Annotated[Path | None, _OUT] = None,
     plots: Annotated[bool, _PLOTS] = False,
     seed: Annotated[int | None, _SEED] = None,
@@ -94,7 +99,7 @@ def command(
     wish = Wish(seed, shard, _names(actions), progress, check_invariants)
     if scenarios:
         _refuse(ctx, _OF_TRACES, "does not apply to a scenario", "write it into the file")
-        _run_scenarios(scenarios, wish, out, output, is_compared=compare, has_plots=plots)
+        _run_scenarios(scenarios, wish, out, output, dask, is_compared=compare, has_plots=plots)
         return
     _refuse(ctx, _OF_SCENARIOS, "needs a scenario", "name a scenario file before it")
     from kaisched.sim.simulation import Stretch  # noqa: PLC0415 - not for the help
@@ -157,6 +162,7 @@ def _run_scenarios(
     wish: Wish,
     out: Path | None,
     output: str,
+    dask: str | None,
     *,
     is_compared: bool,
     has_plots: bool,
@@ -169,13 +175,16 @@ def _run_scenarios(
         raise ConfigError(message, path="--compare", fix=fix)
     if has_plots and out is None:
         raise ConfigError("there is no folder for the charts", path="--plots", fix="add --out DIR")
+    if dask is not None and not is_compared:
+        fix = "leave it out, or compare several files"
+        raise ConfigError("there is one run only", path="--dask", value=dask, fix=fix)
     loaded = [scenario.load(path, wish) for path in paths]
     if out is not None:
         from kaisched.sim.output.files import check_folder  # noqa: PLC0415 - not for the help
 
-        for folder in (out, *scenario.folders(loaded, out)):
+        for folder in (out, *scenario.folders([each.file for each in loaded], out)):
             check_folder(folder)
-    results = [scenario.run(each, wish) for each in loaded]
+    results = scenario.run_all(loaded, wish, dask)
     print(scenario.printed(results, output), flush=True)  # noqa: T201
     if out is not None:
         scenario.write(results, out, has_plots=has_plots)

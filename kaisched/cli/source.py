@@ -57,6 +57,10 @@ class Cycle(NamedTuple):
     warnings: list[str]
     problems: list[str]
     """What is wrong with objects that were left out, and with plugins that failed."""
+    objects: Sequence[object] = ()
+    """Those that the state was made of, the ended pods among them."""
+    schedulers: Sequence[str] = ()
+    """Scheduler names whose pods are ours."""
 
     def warn(self) -> None:
         """Print everything to standard error."""
@@ -80,30 +84,58 @@ def cycle_of(place: Place) -> Cycle:
     """
     from kaisched.engine.planning import failures_of  # noqa: PLC0415 - not for the help
 
-    if sum(map(bool, (place.files, place.snapshot, place.daemon))) > 1:
-        message = "-f, --snapshot and --daemon name several sources"
-        raise ConfigError(message, fix="give one of them")
-    result, warnings, problems = _cycle(place)
+    _check(place)
+    cycle = _cycle(place)
+    result, warnings, problems = cycle.result, cycle.warnings, cycle.problems
     failures = failures_of([result])
     warnings = [text for text in warnings if text not in failures]
     if result.stats.abandoned:
         failures.append(f"the cycle was abandoned: {result.stats.abandoned}")
-    return Cycle(result, warnings, [*problems, *failures])
+    return cycle._replace(warnings=warnings, problems=[*problems, *failures])
+
+
+def recorded(place: Place) -> Taken:
+    """Read a state as the recording of its next cycle.
+
+    Raises:
+        KaischedError: the state cannot be read, or its shard is wrong.
+
+    """
+    from kaisched.daemon.taking import Taken  # noqa: PLC0415 - not for the help
+    from kaisched.engine.recording_file import read_recording  # noqa: PLC0415
+
+    _check(place)
+    if place.snapshot is not None:
+        return Taken(read_recording(place.snapshot), [], [])
+    return taken(place)
+
+
+def _check(place: Place) -> None:
+    if sum(map(bool, (place.files, place.snapshot, place.daemon))) > 1:
+        message = "-f, --snapshot and --daemon name several sources"
+        raise ConfigError(message, fix="give one of them")
 
 
 def _cycle(place: Place) -> Cycle:
-    from kaisched.engine.planning import plan, read_plan_input  # noqa: PLC0415 - not for the help
+    from kaisched.engine.planning import OUR_NAMES, plan, read_plan_input  # noqa: PLC0415
     from kaisched.engine.recording_file import read_recording  # noqa: PLC0415
     from kaisched.engine.replaying import replay  # noqa: PLC0415
 
     if place.files:
-        planned = plan(read_plan_input(place.files, place.shard))
-        return Cycle(planned.cycles[0], planned.warnings, list(map(str, planned.problems)))
+        what = read_plan_input(place.files, place.shard)
+        planned = plan(what)
+        problems = list(map(str, planned.problems))
+        objects = what.loaded.objects
+        return Cycle(planned.cycles[0], planned.warnings, problems, objects, OUR_NAMES)
     if place.snapshot is not None:
-        again = replay(read_recording(place.snapshot), str(place.snapshot))
-        return Cycle(again.result, again.warnings, list(map(str, again.problems)))
-    found = taken(place)
-    return Cycle(replay(found.recording).result, found.warnings, found.problems)
+        recording = read_recording(place.snapshot)
+        again = replay(recording, str(place.snapshot))
+        warnings, problems = again.warnings, list(map(str, again.problems))
+    else:
+        recording, warnings, problems = taken(place)
+        again = replay(recording)
+    names = recording.scheduler_names
+    return Cycle(again.result, warnings, problems, again.objects, names)
 
 
 def taken(place: Place) -> Taken:

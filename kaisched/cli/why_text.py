@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from kaisched.cli.plan_document import pending_job, queue_document
+from kaisched.cli.when_text import when_document, when_lines
 from kaisched.core.refusals import code_named, text_of
 from kaisched.core.states import TaskState
 from kaisched.errors import ConfigError
@@ -15,16 +16,20 @@ from kaisched.framework.advice.advice import sentence_of
 from kaisched.framework.advice.adviser import Adviser
 from kaisched.framework.report.turns import Turns
 from kaisched.objects.faults import did_you_mean
+from kaisched.objects.wire import ObjectMeta
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kaisched.core.metadata import Metadata
     from kaisched.framework.report.records import CycleResult, DecisionRecord, QueueShare
     from kaisched.framework.report.turns import Turn
+    from kaisched.sim.forecast.forecast import Forecast
 
 SCHEMA: Final = "kaisched.io/why/v1"
 _MOST_PODS: Final = 5
+_MOST_NAMES: Final = 5
 _STATES: Final = {
     TaskState.PENDING: "pending",
     TaskState.GATED: "gated",
@@ -45,10 +50,10 @@ class Found(NamedTuple):
 
 
 def find(result: CycleResult, name: str) -> Found:
-    """Return the job that a name means: of a pod group, or of one of its pods.
+    """Return the job that a name means: of a pod group, of one of its pods, or of its workload.
 
     Raises:
-        ConfigError: there is none, or several in different namespaces.
+        ConfigError: there is none, or there are several.
 
     """
     session = result.records.session
@@ -59,25 +64,44 @@ def find(result: CycleResult, name: str) -> Found:
         for row, it in enumerate(tasks.name)
         if _is_meant(it, name) and tasks.job_of_task[row] >= 0
     ]
-    found = dict.fromkeys(groups or pods)
+    workload_of = [(row, it) for row, meta in enumerate(jobs.metadata) for it in _workloads(meta)]
+    workloads = [row for row, it in workload_of if _is_meant(it, name)]
+    found = dict.fromkeys(groups or pods or workloads)
     if len(found) == 1:
         (job,) = found
         return Found(job, jobs.name[job])
     if found:
-        names = ", ".join(sorted(jobs.name[row] for row in found))
-        raise ConfigError(f"several are called {name}: {names}", fix="write the namespace too")
+        raise _several(name, sorted(jobs.name[row] for row in found))
     of_ours = (it for row, it in enumerate(tasks.name) if tasks.job_of_task[row] >= 0)
-    known = [it if "/" in name else it.partition("/")[2] for it in (*jobs.name, *of_ours)]
+    every = (*jobs.name, *of_ours, *(it for _, it in workload_of))
+    known = [it if "/" in name else it.partition("/")[2] for it in every]
     near = did_you_mean(name, known)
     fix = near if near.endswith("?") else "only pods of our scheduler names are read"
     raise ConfigError(f"there is no job or pod {name}", fix=fix)
+
+
+def _workloads(meta: Metadata) -> Iterator[str]:
+    """Yield the names of the workload that a job is of, and of the one that controls it."""
+    if isinstance(meta, ObjectMeta):
+        yield f"{meta.namespace}/{meta.name}"
+        for owner in meta.owner_references:
+            if owner.controller:
+                yield f"{meta.namespace}/{owner.name}"
+
+
+def _several(name: str, jobs: list[str]) -> ConfigError:
+    named = ", ".join(jobs[:_MOST_NAMES])
+    more = f" and {len(jobs) - _MOST_NAMES} more" if len(jobs) > _MOST_NAMES else ""
+    is_spread = len({job.partition("/")[0] for job in jobs}) == len(jobs)
+    fix = "write the namespace too" if is_spread else "name one of them"
+    return ConfigError(f"several are called {name}: {named}{more}", fix=fix)
 
 
 def _is_meant(full: str, name: str) -> bool:
     return full == name or ("/" not in name and full.partition("/")[2] == name)
 
 
-def document(result: CycleResult, found: Found) -> dict[str, Any]:
+def document(result: CycleResult, found: Found, foreseen: Forecast | None = None) -> dict[str, Any]:
     """Return everything about a job."""
     session, record = result.records.session, _record(result, found)
     turn = Turns(result).document(found.job)
@@ -96,12 +120,14 @@ def document(result: CycleResult, found: Found) -> dict[str, Any]:
             for task, state, node in _pods(result, found)
         ],
         "queues": [queue_document(share) for share in _path(result, found)],
+        "when": when_document(foreseen) if foreseen is not None else None,
     }
 
 
-def print_text(result: CycleResult, found: Found) -> None:
+def print_text(result: CycleResult, found: Found, foreseen: Forecast | None = None) -> None:
     """Print everything about a job, the answer first."""
-    print("\n".join(_lines(result, found)))  # noqa: T201
+    lines = [*_lines(result, found), *(when_lines(foreseen) if foreseen is not None else ())]
+    print("\n".join(lines))  # noqa: T201
 
 
 def _record(result: CycleResult, found: Found) -> DecisionRecord | None:
@@ -122,9 +148,10 @@ def _lines(result: CycleResult, found: Found) -> Iterator[str]:
         yield f"  {bare}"
     yield from _pod_lines(result, found)
     yield from _eviction_lines(result, found)
-    turn = Turns(result).turn(found.job) if record is not None else None
+    turns = Turns(result)
+    turn = turns.turn(found.job) if record is not None else None
     if turn is not None:
-        yield from _turn_lines(result, turn)
+        yield from _turn_lines(result, turns, found.job, turn)
     yield from (f"  {_queue_line(share)}" for share in _path(result, found))
     if record is not None:
         yield from _next_lines(record)
@@ -147,7 +174,7 @@ def _cure(record: DecisionRecord) -> str:
     return text_of(code_named(record.reason, record.plugin)).cure
 
 
-def _turn_lines(result: CycleResult, turn: Turn) -> Iterator[str]:
+def _turn_lines(result: CycleResult, turns: Turns, job: int, turn: Turn) -> Iterator[str]:
     session = result.records.session
     queue = session.queues.name[turn.levels[0].queue]
     yield f"  position {turn.position} of {turn.of} in queue {queue}"
@@ -155,7 +182,7 @@ def _turn_lines(result: CycleResult, turn: Turn) -> Iterator[str]:
         yield "  no job is ahead of it"
     else:
         ahead = session.jobs.name[turn.ahead.job]
-        yield f"  directly ahead: {ahead}, because {turn.ahead.because.text()}"
+        yield f"  directly ahead: {ahead}, because {turns.because(job, turn.ahead)}"
 
 
 def _pods(result: CycleResult, found: Found) -> Iterator[tuple[int, str, str]]:

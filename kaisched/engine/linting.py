@@ -17,7 +17,7 @@ from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.engine.planning import PlanInput, complete, planned_cluster, read_manifests
 from kaisched.engine.policy import build_policy, default_policy, default_shard
 from kaisched.engine.quota_sums import quota_sums
-from kaisched.engine.shards import shard_errors, shared_pools
+from kaisched.engine.shards import read_shard, shard_errors, shared_pools
 from kaisched.errors import ConfigError, KaischedError, ObjectError
 from kaisched.objects.check import check_queues
 from kaisched.objects.faults import Source, did_you_mean
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from kaisched.cluster.embedded import EmbeddedCluster
     from kaisched.core.snapshot import Snapshot
+    from kaisched.engine.shards import FoundShard
     from kaisched.framework.policy import Policy
     from kaisched.objects.load import Loaded, Manifest
 
@@ -62,14 +63,19 @@ class Finding(NamedTuple):
     """Number of the document in the file; 0 where it is not known."""
 
 
-def lint(files: Sequence[str]) -> list[Finding]:
+def lint(files: Sequence[str], shard_file: Path | None = None) -> list[Finding]:
     """Return all findings about files, folders, or ``-`` for standard input; each once.
 
+    Args:
+        files: what to check.
+        shard_file: the shard that they are for; by default the only one among them.
+
     Raises:
-        ConfigError: a file does not exist.
+        ConfigError: a file does not exist, or the shard file is wrong.
 
     """
     loaded = read_manifests(files)
+    given = read_shard(shard_file) if shard_file is not None else None
     found = [
         *_settings(loaded),
         *(_of_object("object", problem) for problem in loaded.problems),
@@ -79,10 +85,10 @@ def lint(files: Sequence[str]) -> list[Finding]:
             if not it.path.startswith("status.")  # which manifests do not have yet
         ),
         *_queue_tree(loaded),
-        *_shards(loaded),
+        *_shards(loaded, given),
     ]
     _use_all_that_have_a_form(loaded)
-    found += _together(loaded)
+    found += _together(loaded, given.shard if given is not None else None)
     once: dict[str, Finding] = {}
     for finding in found:
         once.setdefault(str(finding.error), finding)
@@ -112,10 +118,10 @@ def _use_all_that_have_a_form(loaded: Loaded) -> None:
             loaded.objects.append(obj)
 
 
-def _together(loaded: Loaded) -> Iterator[Finding]:
+def _together(loaded: Loaded, given: SchedulingShard | None) -> Iterator[Finding]:
     """Yield what is found once all objects are in a cluster in memory."""
     workloads = list(loaded.objects)
-    shard, policy = _policy_among(loaded)
+    shard, policy = _policy_for(loaded, given)
     known = list(map(str, loaded.problems))
     doubts = complete(loaded, shard, policy)
     workloads += [obj for obj in loaded.objects if isinstance(obj, PartialObject)]
@@ -135,8 +141,10 @@ def _together(loaded: Loaded) -> Iterator[Finding]:
             yield _of_object("unknown-queue", error)
 
 
-def _policy_among(loaded: Loaded) -> tuple[SchedulingShard, Policy]:
-    """Return the only shard, or else the default one."""
+def _policy_for(loaded: Loaded, given: SchedulingShard | None) -> tuple[SchedulingShard, Policy]:
+    """Return the given shard, the only one among the manifests, or else the default one."""
+    if given is not None:
+        return given, build_policy(given)[0]
     shards = loaded.of(SchedulingShard)
     if len(shards) == 1:
         try:
@@ -154,13 +162,15 @@ def _queue_tree(loaded: Loaded) -> Iterator[Finding]:
     yield from (_of_object("queue-tree", it) for it in problems if it.name not in bad)
 
 
-def _shards(loaded: Loaded) -> Iterator[Finding]:
+def _shards(loaded: Loaded, given: FoundShard | None) -> Iterator[Finding]:
+    for text in given.warnings if given is not None else ():
+        yield Finding("without-effect", ConfigError(text), is_error=False)
     for error, source in shard_errors(loaded):
         yield Finding("shard", error, document=source.document)
     shards = [
         (shard, loaded.sources[identity_of(shard)].file) for shard in loaded.of(SchedulingShard)
     ]
-    for shard, file in shards:
+    for shard, file in [*shards, *([given[:2]] if given is not None else [])]:
         try:
             _, said = build_policy(shard, file)
         except KaischedError:

@@ -159,7 +159,25 @@ def _plugins(
         if want.is_enabled and name not in missing:
             with errors.collecting():
                 made.append(catalogue.make(name, want.arguments, want.weight, file))
+    warnings.extend(_enabled_by_history(spec, made))
     return tuple(made)
+
+
+def _enabled_by_history(spec: ShardSpec, made: Sequence[PluginSetting]) -> Iterator[str]:
+    """Warn of a plugin that only the usage history enables, where the policy lends.
+
+    There a history has other uses too, so that the plugin need not be meant.
+    """
+    history = kai_names.TIME_BASED_FAIRSHARE
+    lending = [each.plugin.name for each in made if each.plugin.lends]
+    is_made = any(each.plugin.name == history for each in made)
+    written = {kai_names.map_plugin(name).name for name in spec.plugins} | {*spec.plugins}
+    if lending and is_made and history not in written:
+        yield (
+            f"{join_path('spec', 'usageDBConfig')}: enables {history}, so that past usage changes"
+            f" the weights of {lending[0]}; write {history} into spec.plugins, with enabled: true"
+            " if that is meant, else with enabled: false"
+        )
 
 
 def _plugin_name(written: str, file: str, catalogue: Catalogue, warnings: list[str]) -> str | None:

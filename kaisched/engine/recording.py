@@ -22,6 +22,7 @@ from kaisched.objects.workloads import Gang
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kaisched.cluster.grouping import Owner
     from kaisched.cluster.state import Assumed, StoreState
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
@@ -146,15 +147,7 @@ def record(
         scheduler_names=sorted(schedulers),
         extended=list(state.extended),
         objects=[msgspec.Raw(data) for data in state.objects],
-        owners=[
-            RecordedOwner(
-                group=it.api_group,
-                kind=it.kind,
-                metadata=it.meta,
-                **{name: getattr(it.gang, name) for name in Gang.__struct_fields__},
-            )
-            for it in state.owners
-        ],
+        owners=[recorded_owner(it) for it in state.owners],
         assumed=[
             RecordedAssumption(pod=it.pod, node=it.node, sent=_sent(it)) for it in state.assumed
         ],
@@ -170,6 +163,16 @@ def record(
         offers_shares=state.offers_shares,
         usage=usage,
         facts=dict(facts or {}),
+    )
+
+
+def recorded_owner(owner: Owner) -> RecordedOwner:
+    """Return a workload as it is recorded."""
+    return RecordedOwner(
+        group=owner.api_group,
+        kind=owner.kind,
+        metadata=owner.meta,
+        **{name: getattr(owner.gang, name) for name in Gang.__struct_fields__},
     )
 
 

@@ -26,6 +26,8 @@ from kaisched.objects.kinds import type_of
 from kaisched.objects.load import within
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from kaisched.cluster.store import StateStore
     from kaisched.core.snapshot import Snapshot
     from kaisched.engine.recording import RecordedUsage, Recording
@@ -47,6 +49,8 @@ class Replay:
     problems: list[ObjectError] = field(default_factory=list)
     """Problems of objects that were left out."""
     warnings: list[str] = field(default_factory=list)
+    objects: Sequence[KubernetesObject] = ()
+    """Those that were read."""
 
 
 def digest(result: CycleResult) -> str:
@@ -71,13 +75,13 @@ def replay(recording: Recording, file: str = "", shard: SchedulingShard | None =
     shard = shard if shard is not None else recorded_shard(recording, file)
     policy, warnings = build_policy(shard, file)
     _check_facts(recording, file)
-    store, problems = _store(recording, shard, policy, file)
-    snapshot = store.snapshot()
+    objects, problems = objects_of(recording, file)
+    snapshot = _store(recording, objects, shard, policy).snapshot()
     usage = None
     if recording.usage is not None:
         usage = _usage(recording.usage, snapshot, file)
     result, _ = run_cycle(snapshot, usage, policy, recording.now_s, Memory(recording.facts))
-    return Replay(snapshot, result, problems, warnings)
+    return Replay(snapshot, result, problems, warnings, objects)
 
 
 def recorded_shard(recording: Recording, file: str = "") -> SchedulingShard:
@@ -119,9 +123,11 @@ def _object(data: msgspec.Raw, source: Source) -> KubernetesObject:
 
 
 def _store(
-    recording: Recording, shard: SchedulingShard, policy: Policy, file: str
-) -> tuple[StateStore, list[ObjectError]]:
-    objects, problems = objects_of(recording, file)
+    recording: Recording,
+    objects: Iterable[KubernetesObject],
+    shard: SchedulingShard,
+    policy: Policy,
+) -> StateStore:
     state = StoreState(
         objects=(),
         owners=tuple(Owner(it.group, it.kind, it.metadata, it.gang) for it in recording.owners),
@@ -140,7 +146,7 @@ def _store(
     )
     pool, gpus = shard.spec.partition_label_value, shard.spec.gpu_resources
     names, table = recording.scheduler_names, policy.workloads
-    return restored(objects, state, names, pool, gpus, table), problems
+    return restored(objects, state, names, pool, gpus, table)
 
 
 def _usage(recorded: RecordedUsage, snapshot: Snapshot, file: str) -> Usage:

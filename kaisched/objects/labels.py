@@ -60,7 +60,8 @@ SEGMENT_PREFERRED: Final = "kai.scheduler/segment-topology-preferred-placement"
 BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
 SKIP_GROUPING: Final = "kai.scheduler/skip-podgrouper"
 RUN_SECONDS: Final = "kaisched.io/run-seconds"
-"""So long a pod of a cluster without real kubelets runs, from its start; without it, for ever."""
+"""So long a pod runs, from its start, as its owner declares: what forecasts go by, and what pods of
+a cluster without real kubelets do, which run for ever without it."""
 
 # Annotations that a scheduler writes on pod groups; RFC 3339 times.
 LAST_START: Final = "kai.scheduler/last-start-timestamp"

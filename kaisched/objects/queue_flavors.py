@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kaisched.objects.faults import Fault, Path
 from kaisched.objects.queue import Queue
-from kaisched.objects.quotas import amount_faults, name_faults, queue_faults
+from kaisched.objects.quotas import PODS, amount_faults, name_faults, queue_faults
 
 
 def all_queue_faults(queue: Queue) -> Iterator[Fault]:
@@ -38,7 +38,7 @@ def flavor_faults(queue: Queue) -> Iterator[Fault]:
             }
             yield from amount_faults(where, name, amounts)
             plain = queue.spec.resources.get(name)
-            if plain is not None and plain.quota != 0:
+            if plain is not None and plain.quota != 0 and name != PODS:
                 yield Fault(
                     ("spec", "resources", name, "quota"),
                     "not counted beside quotas by flavor",

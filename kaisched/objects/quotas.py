@@ -32,7 +32,8 @@ from kaisched.units import (
 )
 
 OWN_NAMES: Final = ("gpu", "cpu", "memory")
-OTHER_NAMES: Final = ("pods", "ephemeral-storage")
+PODS: Final = "pods"
+OTHER_NAMES: Final = (PODS, "ephemeral-storage")
 WEIGHT_NAMES: Final = {"None": 0.0, "Low": 1.0, "Medium": 2.0, "High": 3.0}
 MAX_WEIGHT: Final = 1e9
 MIN_WEIGHT: Final = 1e-9
@@ -165,6 +166,12 @@ def _share_faults(name: str, resource: QueueResource) -> Iterator[Fault]:
             "raise the limit, or lower the quota",
             is_warning=True,
         )
+    for field, least in (("quota", 1), ("limit", 0)) if name == PODS and not wrong else ():
+        if amounts[field] >= least:
+            fix = "leave it out, or write a quota by flavor where the policy lends"
+            yield Fault(
+                (*path, field), "pods are not counted", amounts[field], fix, is_warning=True
+            )
     yield from _weight_faults((*path, "overQuotaWeight"), resource.over_quota_weight)
 
 

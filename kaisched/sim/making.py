@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -87,7 +87,8 @@ class Bodies:
         self._length_stream = chance.stream("lengths", makings.name)
         shares = np.array([size.share for size in makings.sizes])
         self._upto = np.cumsum(shares) / shares.sum()
-        self._bodies = self._drawn()
+        self._drawn: list[tuple[JobSize, int]] = []
+        """Jobs that were drawn and not made yet, the next one last."""
 
     @property
     def queue(self) -> int:
@@ -96,24 +97,27 @@ class Bodies:
 
     def make(self, submitted_s: float) -> Job:
         """Return the next job."""
-        size, ticks = next(self._bodies)
+        if not self._drawn:
+            self._drawn = self._draw()
+        size, ticks = self._drawn.pop()
         makings = self._makings
         return Job(submitted_s, ticks, makings.queue, size.gpus, size.kind, makings.name)
 
-    def _drawn(self) -> Iterator[tuple[JobSize, int]]:
+    def _draw(self) -> list[tuple[JobSize, int]]:
         sizes = self._makings.sizes
-        while True:
-            if len(sizes) > 1:
-                rolls = self._size_stream.random(_CHUNK)
-                which = np.searchsorted(self._upto, rolls, side="right")
-                chosen = np.minimum(which, len(sizes) - 1).tolist()
-            else:
-                chosen = [0] * _CHUNK
-            lengths = self._makings.length.draw(self._length_stream, _CHUNK)
-            endless = np.isinf(lengths)
-            ticks = run_ticks(np.where(endless, 0.0, lengths), self._step_s)
-            ticks[endless] = FOREVER
-            yield from zip((sizes[at] for at in chosen), ticks.tolist(), strict=True)
+        if len(sizes) > 1:
+            rolls = self._size_stream.random(_CHUNK)
+            which = np.searchsorted(self._upto, rolls, side="right")
+            chosen = np.minimum(which, len(sizes) - 1).tolist()
+        else:
+            chosen = [0] * _CHUNK
+        lengths = self._makings.length.draw(self._length_stream, _CHUNK)
+        endless = np.isinf(lengths)
+        ticks = run_ticks(np.where(endless, 0.0, lengths), self._step_s)
+        ticks[endless] = FOREVER
+        drawn = list(zip((sizes[at] for at in chosen), ticks.tolist(), strict=True))
+        drawn.reverse()
+        return drawn
 
 
 def poisson(rate_per_s: float, when: OpenTime, most: int, stream: np.random.Generator) -> FloatVec:

@@ -19,9 +19,10 @@ from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
 from typing import Any, Final
 
 from kaisched.errors import ConfigError
+from kaisched.sim.machines import Machines, heed
 from kaisched.sim.outcome import Outcome, outcome_of
 from kaisched.sim.output.summary import worst_waits
-from kaisched.sim.running import policy_of, run_scenario
+from kaisched.sim.running import Progress, policy_of, run_scenario
 from kaisched.sim.scenario.findings import Findings, ScenarioError
 from kaisched.sim.scenario.load import scenario_of
 from kaisched.sim.scenario.setup import Scenario
@@ -31,6 +32,8 @@ _MOST_EQUAL: Final = 4
 """Most settings that are named because they gave the same result as the recommended one."""
 Values = tuple[tuple[str, Any], ...]
 """(path of a key, value), in the order of the file."""
+_Task = tuple[dict[str, Any], str, Values]
+"""Plain values of a scenario, its file, and the setting that they have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +138,13 @@ def changed(raw: Mapping[str, Any], values: Values, file: str) -> dict[str, Any]
     return copied
 
 
-def sweep(scenario: Scenario, processes: int, tell: Callable[[int], None] | None = None) -> Sweep:
-    """Run every setting, ``processes`` at a time; the result does not depend on their number.
+def sweep(
+    scenario: Scenario,
+    processes: int,
+    tell: Callable[[int], None] | None = None,
+    machines: Machines | None = None,
+) -> Sweep:
+    """Run every setting, ``processes`` at a time or on other machines, with the same result.
 
     Raises:
         ConfigError: a setting is wrong; nothing was run.
@@ -147,8 +155,12 @@ def sweep(scenario: Scenario, processes: int, tell: Callable[[int], None] | None
     for values, raw in zip(settings, raws, strict=True):
         _check(raw, values, scenario.file)
     tasks = [(raw, scenario.file, values) for raw, values in zip(raws, settings, strict=True)]
+    if machines is None:
+        found = _tried(tasks, processes)
+    else:
+        found = machines.each(_run_there, map(_read, tasks))
     trials = []
-    for done, trial in enumerate(_tried(tasks, processes), 1):
+    for done, trial in enumerate(found, 1):
         trials.append(trial)
         if tell is not None:
             tell(done)
@@ -259,7 +271,7 @@ def _check(raw: dict[str, Any], values: Values, file: str) -> None:
         raise wrong from None
 
 
-def _tried(tasks: Sequence[tuple[dict[str, Any], str, Values]], processes: int) -> Iterator[Trial]:
+def _tried(tasks: Sequence[_Task], processes: int) -> Iterator[Trial]:
     if processes <= 1 or len(tasks) <= 1:
         yield from map(_try, tasks)
         return
@@ -281,8 +293,20 @@ def _tried(tasks: Sequence[tuple[dict[str, Any], str, Values]], processes: int) 
         pool.shutdown(cancel_futures=True)
 
 
-def _try(task: tuple[dict[str, Any], str, Values]) -> Trial:
+def _try(task: _Task) -> Trial:
+    return _run(*_read(task))
+
+
+def _read(task: _Task) -> tuple[Scenario, Values]:
     raw, file, values = task
-    scenario = scenario_of(raw, Path(file))
+    return scenario_of(raw, Path(file)), values
+
+
+def _run(scenario: Scenario, values: Values, progress: Progress | None = None) -> Trial:
     policy, _ = policy_of(scenario)
-    return trial_of(values, outcome_of(run_scenario(scenario, policy)))
+    return trial_of(values, outcome_of(run_scenario(scenario, policy, progress)))
+
+
+def _run_there(read: tuple[Scenario, Values]) -> Trial:
+    """Run a setting on another machine, which has none of the files that the scenario names."""
+    return _run(*read, heed)

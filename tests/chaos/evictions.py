@@ -17,9 +17,11 @@ EXEMPT = ("stalegang", "drain", "timelimit")
 
 @dataclass(slots=True)
 class Leave:
-    """Pods of one gang that were evicted for one job: if none is left, all had to go for it."""
+    """Pods of one gang that were evicted at about one time: if none is left, it went whole."""
 
     last_s: float
+    pods: list = field(default_factory=list)
+    """Their keys."""
     is_whole: bool = False
     is_used: bool = False
     """Whether the room of one of them was."""
@@ -49,13 +51,13 @@ class EvictedForSomebody(Promise):
         self._waiting, self._idle_since = {}, {}
         """Job to its pods that wait, and to when the last of them was placed or deleted."""
         self._staying, self._leaves = {}, {}
-        """Gang to its pods that hold room and stay; (gang, job) to its pods that go for the job."""
+        """Gang to its pods that hold room and stay, and to its pods that go."""
         self._sent = deque()
         """Evictions of the last plans."""
         self._bound_s = {}
         """Job to when a pod of it was bound last."""
         self._places = {}
-        """Job to (when, node) of its last binds."""
+        """Job to (when, node, GPUs) of its last binds."""
         self._changes = {}
         """(kind, key) to when it was last deleted, made, or changed by people."""
 
@@ -80,7 +82,9 @@ class EvictedForSomebody(Promise):
         if after is not None and after.node and not (before and before.node):
             job = after.group or after.key
             self._bound_s[job] = event.at_s
-            self._places.setdefault(job, deque(maxlen=_PLACES)).append((event.at_s, after.node))
+            self._places.setdefault(job, deque(maxlen=_PLACES)).append(
+                (event.at_s, after.node, after.gpus)
+            )
             self._serve(after.node)
         was_held = before is not None and before.holds_room
         is_held = after is not None and after.holds_room
@@ -120,15 +124,20 @@ class EvictedForSomebody(Promise):
         """Return what a pod goes with; it ends with the last pod of its gang."""
         if not pod.group:
             return Leave(now_s)
-        key = (pod.group, self._who_for(pod.key))
-        leave = self._leaves.get(key)
+        leave = self._leaves.get(pod.group)
         if leave is None or now_s - leave.last_s > PLAN_S:
-            leave = self._leaves[key] = Leave(now_s)
+            leave = self._leaves[pod.group] = Leave(now_s)
         leave.last_s = now_s
+        leave.pods.append(pod.key)
         if pod.group not in self._staying:
             leave.is_whole = True
-            del self._leaves[key]
+            del self._leaves[pod.group]
         return leave
+
+    def _is_of_whole(self, leave, job):
+        """Tell whether a gang went whole, and for nobody else as far as is told."""
+        told = [self._who_for(key) for key in leave.pods]
+        return leave.is_whole and all(it is None or it[1] == job for it in told)
 
     def _held_by_limited(self, pod):
         """Return what the queues above an evicted pod that have limits hold, the pod included."""
@@ -144,25 +153,24 @@ class EvictedForSomebody(Promise):
         return held
 
     def _full_queues(self, eviction, job):
-        """Return the limited queues that could not have held one more pod when a plan was made.
+        """Return the limited queues that could not have held what a job got without a plan.
 
-        What went before it for the same job, by the same plan, was still there then.
+        A plan is what is evicted for one job at about one time. It is judged whole: by what a
+        queue held before the first of it went, and all that the job got since then.
         """
-        before = [
+        plan = [
             it
             for it in self._sent
-            if it.order < eviction.order
-            and eviction.sent_s - it.sent_s <= PLAN_S
+            if 0 <= eviction.sent_s - it.sent_s <= PLAN_S
             and (self._who_for(it.pod.key) or ("", ""))[1] == job
         ]
-        more = max(eviction.pod.gpus, 1)
-        return {
-            name
-            for name, held in eviction.held.items()
-            if name in self.cluster.queues
-            and held + sum(it.pod.gpus for it in before if name in it.held) + more
-            > self.cluster.queues[name].limit
-        }
+        full = set()
+        for name in eviction.held.keys() & self.cluster.queues.keys():
+            first = next(it for it in plan if name in it.held)
+            got = sum(gpus for at_s, _, gpus in self._places.get(job, ()) if at_s >= first.sent_s)
+            if first.held[name] + got > self.cluster.queues[name].limit:
+                full.add(name)
+        return full
 
     def _path(self, name):
         """Return a queue and those above it that exist."""
@@ -204,7 +212,7 @@ class EvictedForSomebody(Promise):
         if action in EXEMPT:
             return
         excuse = self._excuse(eviction, job)
-        if not excuse and eviction.leave.is_whole and eviction.leave.is_used:
+        if not excuse and eviction.leave.is_used and self._is_of_whole(eviction.leave, job):
             excuse = "its gang went whole and room of another pod was used"
         if excuse:
             counts[f"evictions without a bind, {excuse}"] += 1
@@ -220,8 +228,8 @@ class EvictedForSomebody(Promise):
         """Say where the beneficiary went instead, and what limited queues held."""
         since_s = eviction.sent_s
         places = [
-            f"{node} {at_s - since_s:.1f} s later"
-            for at_s, node in self._places.get(job, ())
+            f"{node} ({gpus:g} GPU) {at_s - since_s:.1f} s later"
+            for at_s, node, gpus in self._places.get(job, ())
             if at_s >= since_s
         ]
         queues = self.cluster.queues

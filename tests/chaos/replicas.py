@@ -203,7 +203,7 @@ class Replicas:
         self.lines[event] += 1
         if event == "listening" and "/metrics" in line.get("pages", ()):
             life.port = int(line["port"])
-        elif event == "pod_evicted":
+        elif event in {"pod_evicted", "eviction_unanswered"}:
             told = line["action"], job_of(line["beneficiary"])
             self.evicted[line["pod"]] = told
             self.recent = [*self.recent[-50:], (now_s, line["pod"], *told)]

@@ -10,10 +10,10 @@ PODS = [pod(name, on, group="t/v") for name, on in (("v1", "m"), ("v2", "n"), ("
 TOLD = {it.key: ("consolidate", "t/b") for it in PODS}
 
 
-def evicted(count, apart_s=1.0):
+def evicted(count, apart_s=1.0, told=TOLD):
     """So many pods of a gang go for another job; the room of the first one is used."""
     nodes = (node(), node("m"), Queue("q", "uid"), group(1, name="v"))
-    history = History(*nodes, pod("b", gpus=4), *PODS, who_for=TOLD)
+    history = History(*nodes, pod("b", gpus=4), *PODS, who_for=told)
     sent = [replace(it, is_evicted=True, is_leaving=True) for it in PODS[:count]]
     for at, it in enumerate(sent):
         history.put(it, at_s=10.0 + at * apart_s)
@@ -26,6 +26,16 @@ def test_one_bind_is_enough_for_a_gang_of_which_nothing_is_left():
     assert history.breaches == []
     (told,) = [it for it in history.checker.counts if it.startswith("evictions without a bind")]
     assert "went whole" in told
+
+
+@pytest.mark.parametrize(
+    ("of_the_last", "count"), [({}, 0), ({PODS[2].key: ("preempt", "t/other")}, 1)]
+)
+def test_a_gang_goes_whole_though_the_log_does_not_have_all_of_it(of_the_last, count):
+    """The answer to an eviction was lost, so that its process does not know of it."""
+    told = {it.key: TOLD[it.key] for it in PODS[:2]} | of_the_last
+    history = evicted(3, told=told).put(pod("b", "m", 4), at_s=51.0).until(1e6)
+    assert len(history.breaches) == count
 
 
 def test_without_any_bind_each_of_its_pods_is_a_breach():
@@ -54,8 +64,8 @@ def test_a_queue_at_its_limit_gives_room_anywhere(limit, is_excused):
 
 @pytest.mark.parametrize(("apart_s", "count"), [(0.1, 0), (11.0, 1)])
 def test_a_whole_plan_was_needed_in_a_queue_at_its_limit(apart_s, count):
-    """Three pods of 4 GPUs fill the limit, two go for a gang of 8 that starts on an idle node."""
-    queue = Queue("q", "uid", limit=12)
+    """Three pods of 4 GPUs of 16, two go for a gang of 8 that starts on an idle node."""
+    queue = Queue("q", "uid", limit=16)
     held = [replace(pod(name, on, 4), queue="q") for name, on in zip("vwx", "nnm", strict=True)]
     new = replace(pod("b", gpus=8), queue="q")
     gone = held[:2]
@@ -68,4 +78,21 @@ def test_a_whole_plan_was_needed_in_a_queue_at_its_limit(apart_s, count):
     history.put(replace(new, node="o"), at_s=30.0).gone(*gone, at_s=31.0)
     assert len(history.until(1e6).breaches) == count
     for breach in history.checker.breaches:  # the later one of the two evictions
-        assert "was bound to o 9.0 s later; limited queues held q 8 of 12" in breach.text
+        assert "was bound to o (8 GPU) 9.0 s later; limited queues held q 8 of 16" in breach.text
+
+
+@pytest.mark.parametrize(("limit", "count"), [(29, 0), (46, 3)])
+def test_a_limit_counts_with_all_that_the_beneficiary_got(limit, count):
+    """A queue holds 22 GPUs, 17 go for a gang of three pods of 8 that starts on idle nodes."""
+    queue, gang = Queue("q", "uid", limit=limit), replace(group(3, name="b"), queue="q")
+    sizes = (("n", 8), ("m", 8), ("l", 1), ("l", 5))
+    held = [replace(pod(f"{on}{gpus}", on, gpus), queue="q") for on, gpus in sizes]
+    new = [pod(f"b{on}", gpus=8, group=gang.key) for on in "opr"]
+    gone = held[:3]
+    history = History(
+        *(node(name) for name in "nmlopr"), queue, gang, *new, *held,
+        who_for={it.key: ("preempt", gang.key) for it in gone},
+    )  # fmt: skip
+    history.put(*(replace(it, is_evicted=True, is_leaving=True) for it in gone), at_s=10.0)
+    history.put(*(replace(it, node=on) for it, on in zip(new, "opr", strict=True)), at_s=10.1)
+    assert len(history.gone(*gone, at_s=12.0).until(1e6).breaches) == count

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,7 @@ def make(
         for name, value in os.environ.items()
         if name not in {*VARIABLES, "MAKEFLAGS", "MFLAGS", "MAKELEVEL"}
     }
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     if path is not None:
         environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
     return subprocess.run(
@@ -129,6 +131,14 @@ def test_an_environment_of_somebody_else_is_not_deleted(tmp_path):
         assert not re.search(r"^rm -rf .*venv", run.stdout, flags=re.MULTILINE)
 
 
+def test_bytecode_is_kept_whatever_the_environment_says(tmp_path):
+    """Else each process that a test starts compiles everything anew."""
+    run = make(tmp_path, "--eval", "shown:\n\t+@env", "shown")
+    assert run.returncode == 0, run.stderr
+    assert "VENV=" in run.stdout
+    assert "PYTHONDONTWRITEBYTECODE" not in run.stdout
+
+
 def test_what_is_installed_is_not_installed_again(tmp_path):
     (tmp_path / "venv" / "bin").mkdir(parents=True)
     for name in (".made-by-make", ".stamp-base", ".stamp-dev", ".stamp-package"):
@@ -178,7 +188,8 @@ def test_the_locks_answer_the_project_file():
     runtime, build, dev = pinned("runtime.lock"), pinned("build.lock"), pinned("dev.lock")
     assert named(project["project"]["dependencies"]) <= runtime.keys()
     assert named(project["dependency-groups"]["build"]) <= build.keys()
-    assert named(project["project"]["optional-dependencies"]["dev"]) <= dev.keys()
+    for extra in project["project"]["optional-dependencies"].values():
+        assert named(extra) <= dev.keys()
     assert {**runtime, **build}.items() <= dev.items()
 
 
@@ -188,7 +199,7 @@ def test_the_documented_dependencies_are_the_declared_ones():
     documented = set(re.findall(r"^\| `([^`]+)`", page, flags=re.MULTILINE))
     declared = [
         *project["project"]["dependencies"],
-        *project["project"]["optional-dependencies"]["dev"],
+        *chain.from_iterable(project["project"]["optional-dependencies"].values()),
         *project["dependency-groups"]["build"],
         *project["dependency-groups"]["lock"],
     ]

@@ -10,7 +10,7 @@ from tests.timelines.virtual import STEP_S, VirtualCluster, Work
 
 STRENGTHS = [0.3, 0.5, 1, 2]
 STEPS = {0.3: 1500, 0.5: 1000, 1: 600, 2: 400}
-"""Enough for some 20 hand-overs of each of three queues."""
+"""Enough for some 20 hand-overs of each of three queues; two of them need two thirds of it."""
 SLICE = {0.3: 19, 0.5: 11, 1: 5, 2: 2}
 """Whole steps of the shortest time slice."""
 HALF_LIFE = 64
@@ -42,7 +42,7 @@ def of_queue(events, queue):
 def test_queues_of_whole_cluster_jobs_take_turns(names, k):
     weights = dict.fromkeys(names, 1)
     ran = cluster([16], weighted(weights), [Work(name, 16) for name in names], shard_of(k))
-    ran.run(STEPS[k])
+    ran.run(STEPS[k] * len(names) // 3)
     spans = 20 * len(names)
     assert len(ran.handovers(names)) > spans
     assert ran.worst(weights, spans) <= 0.05
@@ -53,7 +53,7 @@ def test_queues_of_whole_cluster_jobs_take_turns(names, k):
 @pytest.mark.parametrize("weights", [{"a": 3, "b": 1}, {"a": 4, "b": 2, "c": 1}])
 def test_weights_are_kept(weights, k):
     ran = cluster([16], weighted(weights), [Work(name, 16) for name in weights], shard_of(k))
-    ran.run(STEPS[k])
+    ran.run(STEPS[k] * len(weights) // 3)
     spans = 20 * len(weights)
     assert len(ran.handovers(weights)) > spans
     assert ran.worst(weights, spans) <= 0.10

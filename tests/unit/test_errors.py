@@ -8,6 +8,7 @@ from kaisched import errors
 from kaisched.errors import (
     ClusterConflict,
     ClusterError,
+    ClusterUnavailable,
     ConfigError,
     InvariantBroken,
     KaischedError,
@@ -97,3 +98,13 @@ def test_paths_read_as_people_write_them(steps, path):
 def test_errors_survive_a_process_boundary():
     error = ObjectError("bad", file="f", path="p", value=1, fix="x", kind="Queue")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_an_error_of_another_process_says_the_same():
+    for error in (
+        ConfigError("is wrong", file="f", path="a.b", fix="mend it"),
+        ObjectError("is wrong", value=3, document=2, kind="Pod", name="p"),
+        PluginLoadError("is not there", plugin="p", distribution="d 1", fix="install it"),
+        ClusterUnavailable("is away", fix="wait"),
+    ):
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)

@@ -66,6 +66,8 @@ class EvictionPlan:
         self.evictions, self.promises = tuple(evictions), tuple(promises)
         self.sent: set[str] = set()
         """Victims whose eviction was granted."""
+        self._unanswered: set[str] = set()
+        """Victims that were asked to go, and the answer never came."""
         self._evictor, self._put = evictor, put
         self._left = {evict.pod: evict for evict in evictions}
         """Victims without a final answer."""
@@ -199,7 +201,7 @@ class EvictionPlan:
                 return
             self._is_evicting = True
             self._steps += [
-                Step(partial(self._evictor.evict, evict), pod, is_eviction=True)
+                Step(partial(self._evictor.evict, evict, self._unanswered), pod, is_eviction=True)
                 for pod, evict in self._left.items()
             ]
             count = len(self._steps)

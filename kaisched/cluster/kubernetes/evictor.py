@@ -78,23 +78,39 @@ class Evictor:
 
     def try_out(self, evict: Evict) -> Verdict:
         """Send the eviction of a victim as a dry run."""
-        return self._asked(evict, is_dry_run=True)
-
-    def evict(self, evict: Evict) -> Verdict:
-        """Evict a victim; if it is gone already, the plan goes on."""
-        return self._asked(evict, is_dry_run=False)
-
-    def _asked(self, evict: Evict, *, is_dry_run: bool) -> Verdict:
-        passing("evict.before_post")
         try:
-            answer = self._ask(evict, is_dry_run=is_dry_run)
+            answer = self._ask(evict, is_dry_run=True)
         except ClusterUnavailable as error:
+            return Verdict(str(error))
+        return GRANTED if answer.is_done or _is_gone(answer) else self._refused(evict, answer)
+
+    def evict(self, evict: Evict, unanswered: set[str]) -> Verdict:
+        """Evict a victim; if it is gone already, the plan goes on.
+
+        Args:
+            evict: the victim.
+            unanswered: the pods of the plan that were asked to go without an answer; the victim is
+                put there when there is none.
+
+        """
+        try:
+            answer = self._ask(evict, is_dry_run=False)
+        except ClusterUnavailable as error:
+            unanswered.add(evict.pod)
             return Verdict(str(error))  # a second eviction does no harm
-        passing("evict.after_post")
-        if answer.is_done or _is_gone(answer):
-            if not is_dry_run:
-                self._settled(evict, answer)
-            return GRANTED
+        if not (answer.is_done or _is_gone(answer)):
+            return self._refused(evict, answer)
+        if answer.is_done:
+            self.writers.counts.add("evict", DONE)
+            self._report(evict)
+        else:
+            self.writers.counts.add("evict", FAILED)
+            if evict.pod in unanswered:
+                self._tell(evict, "eviction_unanswered", why="it is gone, perhaps by this eviction")
+            self.writers.refute_eviction(evict)  # its room is free already
+        return GRANTED
+
+    def _refused(self, evict: Evict, answer: Answer) -> Verdict:
         is_protected = _is_budget(answer)
         if not is_protected and (answer.code == CONFLICT or is_passing(answer)):
             return Verdict(answer.text(), asked_s=answer.retry_after_s)
@@ -103,15 +119,13 @@ class Evictor:
             self.protect(evict.pod, evict.uid, max(answer.retry_after_s, PROTECTED_S))
         return Verdict(f"{evict.pod} may not be evicted: {answer.text()}", is_final=True)
 
-    def _settled(self, evict: Evict, answer: Answer) -> None:
-        if answer.is_done:
-            self.writers.counts.add("evict", DONE)
-            self._report(evict)
-        else:
-            self.writers.counts.add("evict", FAILED)
-            self.writers.refute_eviction(evict)  # its room is free already
-
     def _ask(self, evict: Evict, *, is_dry_run: bool) -> Answer:
+        passing("evict.before_post")
+        answer = self._sent(evict, is_dry_run=is_dry_run)
+        passing("evict.after_post")
+        return answer
+
+    def _sent(self, evict: Evict, *, is_dry_run: bool) -> Answer:
         writers = self.writers
         namespace, _, name = evict.pod.partition("/")
         options: dict[str, Any] = {"preconditions": {"uid": evict.uid}}
@@ -133,15 +147,19 @@ class Evictor:
         return writers.client.call("POST", path_of(evict.pod, "eviction"), body=body)
 
     def _report(self, evict: Evict) -> None:
+        self._tell(evict, "pod_evicted")
+        self.writers.note(Note(evict.pod, evict.uid, "Evicted", "Evicting", evict.reason, True))
+
+    def _tell(self, evict: Evict, event: str, **more: str) -> None:
         self.writers.log.info(
-            "pod_evicted",
+            event,
             pod=evict.pod,
             node=evict.node,
             action=evict.action,
             beneficiary=evict.beneficiary,
             reason=evict.reason,
+            **more,
         )
-        self.writers.note(Note(evict.pod, evict.uid, "Evicted", "Evicting", evict.reason, True))
 
 
 def _target(evict: Evict) -> list[dict[str, str]]:

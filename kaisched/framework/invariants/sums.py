@@ -66,19 +66,22 @@ class Moves:
 
 def sum_of(snapshot: Snapshot, tasks: RowVec, where: RowVec, count: int) -> Amounts:
     """``(R, count)`` sums of what tasks take of nodes, by the row in ``where``."""
-    return _sums(snapshot.shapes.request[:, snapshot.tasks.shape_of_task[tasks]], where, count)
+    return _sums(snapshot, snapshot.shapes.request, tasks, where, count)
 
 
 def charges_of(snapshot: Snapshot, tasks: RowVec, queue: RowVec) -> Amounts:
     """``(R, Q)`` sums of what tasks count in their queues, by the rows of these."""
-    charge = snapshot.shapes.charge[:, snapshot.tasks.shape_of_task[tasks]]
-    return _sums(charge, queue, len(snapshot.queues))
+    return _sums(snapshot, snapshot.shapes.charge, tasks, queue, len(snapshot.queues))
 
 
-def _sums(each: Amounts, where: RowVec, count: int) -> Amounts:
-    total = np.zeros((len(each), count), np.int64)
-    for row, amounts in zip(total, each, strict=True):
-        np.add.at(row, where, amounts)
+def _sums(
+    snapshot: Snapshot, of_shape: Amounts, tasks: RowVec, where: RowVec, count: int
+) -> Amounts:
+    total = np.zeros((len(of_shape), count), np.int64)
+    if len(tasks):  # most cycles move nothing
+        each = of_shape[:, snapshot.tasks.shape_of_task[tasks]]
+        for row, amounts in zip(total, each, strict=True):
+            np.add.at(row, where, amounts)
     return total
 
 

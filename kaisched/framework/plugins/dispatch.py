@@ -7,6 +7,7 @@ is named in the session's failures. The question declares what happens then, see
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -237,6 +238,14 @@ class Questions:
     def _division(self, session: AskingSession, question: str) -> Callable[..., Any] | None:
         answers = self._may_speak[question](session, question)
         return partial(self._over(question, answers), session) if answers else None
+
+    def quotas(self, session: AskingSession) -> Amounts | None:
+        """Return what queues have by quota (for reports only); None where it is as written."""
+        for answer in self._answers["fair_share"][:1]:
+            with suppress(Exception):  # any failure of a plugin is contained
+                told = answer.owner.quotas(session)
+                return None if told is None else np.broadcast_to(told, session.held.shape)
+        return None
 
     # -- order -----------------------------------------------------------------------------------
 

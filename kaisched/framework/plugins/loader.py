@@ -315,9 +315,14 @@ def _names_at(model: type[BaseModel], where: tuple[int | str, ...]) -> list[str]
 
 def answered_questions(plugin: type[Plugin]) -> tuple[str, ...]:
     """Return the questions a plugin answers, in the order of the specification."""
-    registry = Registry()
+    registry = _empty_registry()
     found = {name: registry.parse_hookimpl_opts(plugin, name) for name in QUESTIONS}
     return tuple(name for name, options in found.items() if options is not None)
+
+
+@cache
+def _empty_registry() -> Registry:
+    return Registry()
 
 
 def describe_plugins(catalogue: Catalogue | None = None) -> tuple[PluginDescription, ...]:

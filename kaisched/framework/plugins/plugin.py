@@ -17,6 +17,7 @@ from kaisched.framework.plugins.words import Words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kaisched.core.axis import Amounts
     from kaisched.core.refusals import PluginRefusal
     from kaisched.framework.session.view import SessionView
 
@@ -119,6 +120,14 @@ class Plugin(Decisions, Words):
         """
         del session, action
         return True
+
+    def quotas(self, session: SessionView) -> Amounts | None:
+        """Return ``(R, Q)`` what queues have by quota, for reports; None where it is as written.
+
+        Asked of the plugin that answers ``fair_share``.
+        """
+        del session
+        return None
 
     def rests_on_sums(self, session: SessionView) -> bool:
         """Promise that answers about an inner queue depend only on the sum of what it holds.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 import pluggy
 
@@ -19,9 +20,17 @@ from kaisched.framework.plugins.specification import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import ModuleType
 
     from kaisched.framework.plugins.answers import Answers
     from kaisched.framework.plugins.probe import Probe
+
+_Options: TypeAlias = "WeakKeyDictionary[type, dict[str, pluggy.HookimplOpts | None]]"
+_OPTIONS: Final[_Options] = WeakKeyDictionary()
+"""The options of what plugin classes answer, by name; None for what is no answer. A policy makes
+dozens of registries, and to look at every name of a class anew costs more than all the rest."""
+_SPECIFIED: Final[dict[str, pluggy.HookspecOpts | None]] = {}
+"""The options of the questions, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +65,22 @@ class Registry(pluggy.PluginManager):
     def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
         """Return the options of a plugin's answer; a method inherited from the base is none."""
         owner = plugin if inspect.isclass(plugin) else type(plugin)
-        inherited = getattr(owner, name, None) is getattr(Plugin, name, owner)
-        if inherited and name not in vars(plugin):
-            return None
-        return super().parse_hookimpl_opts(plugin, name)
+        if owner is not plugin and name in vars(plugin):
+            return super().parse_hookimpl_opts(plugin, name)
+        known = _OPTIONS.setdefault(owner, {})
+        if name not in known:
+            inherited = getattr(owner, name, None) is getattr(Plugin, name, owner)
+            known[name] = None if inherited else super().parse_hookimpl_opts(owner, name)
+        return known[name]
+
+    def parse_hookspec_opts(
+        self, module_or_class: ModuleType | type, name: str
+    ) -> pluggy.HookspecOpts | None:
+        """Return the options of a question; there is one specification."""
+        assert module_or_class is Plugin
+        if name not in _SPECIFIED:
+            _SPECIFIED[name] = super().parse_hookspec_opts(module_or_class, name)
+        return _SPECIFIED[name]
 
     def answers(self, question: str, probe: Probe) -> Answers:
         """Return the answers to a question in the order of the shard, watched by ``probe``."""

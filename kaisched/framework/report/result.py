@@ -235,12 +235,14 @@ class Shares(Lazy[QueueShare]):
     def table(self) -> ShareTable:
         """The shares as arrays, without the session."""
         session = self._session
+        quotas = None if self._abandoned else session.ask.quotas(session)
         return ShareTable(
             session.axis.names,
             session.queues,
             self._fair_share(),
             session.ledger.held if session.has_moved else session.held,
             session.requested,
+            session.queues.deserved if quotas is None else quotas,
             {} if self._abandoned else session.ask.queue_problems(session),
             {} if self._abandoned else session.ask.queue_figures(session) or {},
         )

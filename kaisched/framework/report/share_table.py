@@ -30,6 +30,7 @@ class ShareTable(Sequence[QueueShare]):
     fair_share: Amounts
     allocated: Amounts
     requested: Amounts
+    deserved: Amounts
     problems: Mapping[int, Problem]
     figures: Mapping[str, FloatVec]
 
@@ -56,7 +57,7 @@ class ShareTable(Sequence[QueueShare]):
             self._amounts(self.fair_share, row),
             self._amounts(self.allocated, row),
             self._amounts(self.requested, row),
-            self._amounts(queues.deserved, row),
+            self._amounts(self.deserved, row),
             self.problems.get(row),
             {figure: float(numbers[row]) for figure, numbers in self.figures.items()},
         )

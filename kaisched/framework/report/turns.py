@@ -30,9 +30,9 @@ _LAST_OF_JOBS: Final = ("creation", "name")
 _LAST_OF_QUEUES: Final = ("place",)
 """Siblings are in order of creation, then name."""
 _IN_WORDS: Final = {
-    "creation": "it was created later",
-    "name": "its name comes later",
-    "place": "the queue was created later, or its name comes later",
+    "creation": "{} was created later",
+    "name": "the name of {} comes later",
+    "place": "{} was created later, or its name comes later",
 }
 
 _Entry: TypeAlias = tuple[Any, ...]
@@ -47,10 +47,10 @@ class Because(NamedTuple):
     own: float | str
     other: float | str
 
-    def text(self) -> str:
-        """Return for example ``priority 10 against 90 (priority)``."""
+    def text(self, whose: str) -> str:
+        """Return for example ``priority 10 against 90 (priority)``; ``whose`` is who is behind."""
         if not self.plugin:
-            return _IN_WORDS[self.key]
+            return _IN_WORDS[self.key].format(whose)
         return f"{self.key} {_told(self.own)} against {_told(self.other)} ({self.plugin})"
 
 
@@ -60,6 +60,8 @@ class Ahead(NamedTuple):
     job: int
     queue: int
     """The queue with which the job competes: its own or one above it."""
+    behind: int
+    """The queue that is behind that one; of jobs of one queue, this queue."""
     because: Because
 
 
@@ -159,10 +161,17 @@ class Turns:
         at = line.place[job]
         levels = tuple(map(self._level, self._session.queues.tree.path(queue).tolist()))
         if at:
-            ahead: Ahead | None = Ahead(line.rows[at - 1], queue, line.because(at))
+            ahead: Ahead | None = Ahead(line.rows[at - 1], queue, queue, line.because(at))
         else:
             ahead = next((level.ahead for level in levels if level.ahead is not None), None)
         return Turn(at + 1, len(line.rows), ahead, levels)
+
+    def because(self, job: int, ahead: Ahead) -> str:
+        """Return what puts a job behind the one ahead of it, for people."""
+        names = self._session.queues.name
+        is_within = ahead.behind == ahead.queue
+        whose = self._session.jobs.name[job] if is_within else f"queue {names[ahead.behind]}"
+        return ahead.because.text(whose)
 
     def document(self, job: int) -> dict[str, Any] | None:
         """Return the place of a job row as docs/reference/plan-json.md describes it."""
@@ -209,7 +218,7 @@ class Turns:
         ahead = None
         if at:
             before = line.rows[at - 1]
-            ahead = Ahead(order.head[before], before, line.because(at))
+            ahead = Ahead(order.head[before], before, queue, line.because(at))
         return Level(queue, at + 1, len(line.rows), order.head[queue], ahead)
 
     @lazy

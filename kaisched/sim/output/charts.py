@@ -137,12 +137,13 @@ def lost_chart(line: Timeline) -> Chart:
 
 def nodes_chart(result: Result) -> Chart:
     """Draw how much of each node was in use."""
-    run = result.run
-    means = run.record.nodes.means()
-    gpus = np.array(run.node_gpus)
+    means = result.nodes.means()
+    gpus = np.array(result.node_gpus)
     has_gpus = np.flatnonzero(gpus > 0).tolist()
-    names, parts = _folded([run.node_names[at] for at in has_gpus], means[has_gpus], gpus[has_gpus])
-    spans_s = means.shape[1] * run.record.nodes.width * run.scenario.pace.step_s
+    names, parts = _folded(
+        [result.node_names[at] for at in has_gpus], means[has_gpus], gpus[has_gpus]
+    )
+    spans_s = means.shape[1] * result.nodes.width * result.step_s
     return heat_chart("GPUs in use, by node", names, parts, max(spans_s, 1.0))
 
 

@@ -16,7 +16,7 @@ _MOST_QUEUES: Final = 8
 def names_of(results: Sequence[Result]) -> list[str]:
     """Return a name for each run: of runs with equal names, the name of the file."""
     names = [result.outcome.name for result in results]
-    files = [result.run.scenario.file for result in results]
+    files = [result.file for result in results]
     stems = [Path(file).stem for file in files]
     for better in (stems, files):
         is_shared = [
@@ -48,7 +48,7 @@ def _difference(what: str, names: Sequence[str], values: Sequence[str]) -> list[
 
 
 def _cluster(result: Result) -> str:
-    counts = Counter(result.run.node_gpus).items()
+    counts = Counter(result.node_gpus).items()
     return ", ".join(f"{count} nodes with {gpus:g} GPUs" for gpus, count in sorted(counts))
 
 

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from kaisched.errors import ConfigError
 from kaisched.sim.outcome import HOUR_S, Outcome, outcome_of
-from kaisched.sim.recorder import NOT_YET
+from kaisched.sim.recorder import NOT_YET, JobLog, Occupancy
 from kaisched.sim.running import Run
 from kaisched.sim.table import camel
 from kaisched.sim.timeline import Timeline, timeline_of
-from kaisched.sim.workload import plain
+from kaisched.sim.workload import Workload, plain
 
 SCHEMA: Final = "kaisched.io/scenario/v1"
 QUEUE_COLUMNS: Final = (
@@ -72,16 +72,36 @@ JOB_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A run with its sums and its timeline."""
+    """Everything that is reported about a run: plain values, which other processes can send."""
 
-    run: Run
+    file: str
+    """The file of the scenario."""
+    step_s: float
+    workload: Workload
+    groups: Sequence[str]
+    """Origin of each job."""
+    jobs: Sequence[JobLog]
+    nodes: Occupancy
+    node_names: Sequence[str]
+    node_gpus: Sequence[float]
     outcome: Outcome
     timeline: Timeline
 
 
 def result_of(run: Run) -> Result:
     """Compute everything that is reported about a run."""
-    return Result(run, outcome_of(run), timeline_of(run))
+    return Result(
+        file=run.scenario.file,
+        step_s=run.scenario.pace.step_s,
+        workload=run.workload,
+        groups=run.groups,
+        jobs=run.record.jobs,
+        nodes=run.record.nodes,
+        node_names=run.node_names,
+        node_gpus=run.node_gpus,
+        outcome=outcome_of(run),
+        timeline=timeline_of(run),
+    )
 
 
 def write_files(result: Result, folder: Path) -> list[Path]:
@@ -96,7 +116,7 @@ def write_files(result: Result, folder: Path) -> list[Path]:
         "queues.csv": _csv(QUEUE_COLUMNS, _queue_rows(result.outcome)),
         "timeline.csv": _csv(TIMELINE_COLUMNS, _timeline_rows(result.timeline)),
         "cluster.csv": _csv(CLUSTER_COLUMNS, _cluster_rows(result.timeline)),
-        "jobs.csv": _csv(JOB_COLUMNS, _job_rows(result.run)),
+        "jobs.csv": _csv(JOB_COLUMNS, _job_rows(result)),
     }
     return [write_text(folder / name, text) for name, text in texts.items()]
 
@@ -243,14 +263,14 @@ def _cluster_rows(line: Timeline) -> Iterable[Sequence[object]]:
         yield (f"{begin_s:.0f}", f"{end_s:.0f}", f"{capacity:.4f}", f"{used:.6f}", f"{jain:.6f}")
 
 
-def _job_rows(run: Run) -> Iterable[Sequence[object]]:
-    work, step_s = run.workload, run.scenario.pace.step_s
-    for job, log in enumerate(run.record.jobs):
+def _job_rows(result: Result) -> Iterable[Sequence[object]]:
+    work, step_s = result.workload, result.step_s
+    for job, log in enumerate(result.jobs):
         started = log.started != NOT_YET
         wait = (log.started - work.arrival[job]) * step_s if started else ""
         yield (
             job,
-            run.groups[job],
+            result.groups[job],
             work.queue_names[work.queue[job]],
             f"{plain(work.gpus[job]):.12g}",
             len(work.kind[job].pods),

@@ -37,7 +37,7 @@ from kaisched_plugins.fair_sharing.classical import search as classical
 from kaisched_plugins.fair_sharing.columns import is_beyond
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.division import divided
-from kaisched_plugins.fair_sharing.figures import figures
+from kaisched_plugins.fair_sharing.figures import figures, subtree_quotas
 from kaisched_plugins.fair_sharing.guard import lacked, unjust
 from kaisched_plugins.fair_sharing.heads import KEYS, head_keys
 from kaisched_plugins.fair_sharing.invariants import broken
@@ -93,6 +93,10 @@ class FairSharing(Plugin):
         """Promise it where amounts add up, and no order rests on several levels (F20)."""
         table = self._table_of(session)
         return not (table.goes_by_paths or table.has_levels)
+
+    def quotas(self, session: Session) -> Amounts:
+        """Return subtree quotas (F1), of several flavors added up."""
+        return subtree_quotas(session, self._table_of(session))
 
     def is_silent(self, session: Session, question: str) -> bool:
         """Promise it about sets of nodes while no queue has flavors."""
@@ -332,10 +336,8 @@ class FairSharing(Plugin):
     def queue_figures(self, session: Session) -> dict[str, FloatVec]:
         """Tell each queue's share, its weight, and the part it borrows of what can be lent."""
         table = self._table(session)
-        known = figures(table.quotas, self._now(session).holdings(session))
-        return (
-            {**known, "past_usage": self._pools(session, table).usage} if table.has_pools else known
-        )
+        usage = self._pools(session, table).usage if table.has_pools else None
+        return figures(table.quotas, self._now(session).holdings(session), usage)
 
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterator[str]:

@@ -69,6 +69,8 @@ def _bounds(moves: Moves) -> Iterator[str]:
     """I7, I8: no queue grows over its limit, or non-preemptibly over its quota."""
     snapshot = moves.snapshot
     queues = snapshot.queues
+    if not len(moves.placed):
+        return
     for rule, word, counts, held, bound in (
         ("I7", "limit", None, snapshot.allocated, queues.limit),
         (

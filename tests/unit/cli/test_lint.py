@@ -159,6 +159,21 @@ def test_quotas_add_up_to_those_above_where_the_policy_lends(lint):
     ]
 
 
+@pytest.mark.proportion
+def test_the_shard_may_be_a_file_of_its_own(run, tmp_path):
+    queues, shard = tmp_path / "queues.yaml", tmp_path / "shard.yaml"
+    queues.write_text(QUEUE % ("root", "", 2, -1) + QUEUE % ("a", "root", 4, -1), encoding="utf-8")
+    lending = "{fair-sharing: {enabled: true}, proportion: {enabled: false}, binpak: {}}"
+    text = SHARD.replace("  kValu: 1\n", "").replace("zzz: {}", lending)
+    shard.write_text(text.replace(", binpak: {}", ""), encoding="utf-8")
+    assert "more than its own quota of 2" in run("lint", queues)[1]
+    assert run("lint", queues, "--shard", shard)[:2] == (0, "0 errors, 0 warnings\n")
+    shard.write_text(text, encoding="utf-8")
+    code, _, err = run("lint", queues, "--shard", shard)
+    assert code == 2
+    assert "binpak" in err
+
+
 def test_two_shards_for_the_same_nodes_are_an_error(lint):
     shard = SHARD.replace("  kValu: 1\n", "").replace("    zzz: {}\n", "")
     assert rules(lint(shard + "\n" + shard.replace("name: s", "name: t"))) == [("", "shard")]

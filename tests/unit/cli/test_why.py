@@ -1,9 +1,13 @@
 """``kaisched why`` and ``kaisched queue``: one answer from files, snapshots and daemons."""
 
 import json
+import math
+from dataclasses import replace
 
 import pytest
 
+from kaisched.cli.when_text import when_lines
+from kaisched.sim.forecast.forecast import Forecast
 from tests.unit.cli.conftest import NODE, POD, QUEUE
 
 
@@ -48,7 +52,8 @@ job team/pg-a-1-uid-7 is pending: OverLimit
 @pytest.mark.proportion
 def test_where_no_change_helps_that_is_said(run, crowd):
     lines = run("why", "team/a-2", "-f", crowd)[1].splitlines()
-    assert "  directly ahead: team/pg-a-1-uid-7, because its name comes later" in lines
+    because = "because the name of team/pg-a-2-uid-8 comes later"
+    assert f"  directly ahead: team/pg-a-1-uid-7, {because}" in lines
     assert lines[-2:] == [
         "  next: Raise the queue's limit, or let its work end.",
         "    tried on a copy: would not be enough by itself: a limit of gpu 8 for queue a",
@@ -86,6 +91,57 @@ def test_a_name_that_means_no_job_or_several_is_an_error(run, crowd, name, messa
     code, out, err = run("why", name, "-f", crowd)
     assert (code, out) == (2, "")
     assert message in err
+
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: %s, namespace: team, uid: u-%s}
+spec: {parallelism: %s}
+---"""
+OWNED = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: %s
+  namespace: team
+  labels: {kai.scheduler/queue: a}
+  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: %s, uid: u-%s, controller: true}]
+spec:
+  schedulerName: kaisched
+  containers: [{name: main, resources: {limits: {nvidia.com/gpu: "1"}}}]
+---"""
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_job_is_found_by_the_name_of_its_workload(run, crowd, is_there):
+    """Also where only the pod names the workload."""
+    text = crowd.read_text(encoding="utf-8") + (JOB % ("train", 1, 1) if is_there else "")
+    crowd.write_text(text + OWNED % ("train-x5", "train", 1), encoding="utf-8")
+    for name in ("train", "team/train"):
+        out = run("why", name, "-f", crowd)[1]
+        assert out.startswith("job team/pg-train-u-1 ")
+        assert "pod team/train-x5" in out
+    assert "did you mean" in run("why", "traim", "-f", crowd)[2]
+
+
+def test_of_a_workload_with_many_jobs_some_are_named(run, crowd):
+    pods = "".join(POD % (f"w-{n}", "a", "kaisched", 1) for n in range(7))
+    owner = "{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: u, controller: true}"
+    pods = pods.replace("namespace: team,", f"namespace: team, ownerReferences: [{owner}],")
+    crowd.write_text(crowd.read_text(encoding="utf-8") + pods, encoding="utf-8")
+    code, _, err = run("why", "web", "-f", crowd)
+    assert code == 2
+    assert "several are called web: team/pg-w-0-uid-10, " in err
+    assert "team/pg-w-4-uid-14 and 2 more; name one of them" in err
+
+
+@pytest.mark.proportion
+def test_a_waiting_job_of_kueue_is_found_by_its_name(run):
+    line = ["why", "sweep", "-f", "docs/examples/kueue", "--shard", "config/shards/kueue.yaml"]
+    code, out, _ = run(*line)
+    assert code == 0
+    assert out.startswith("job team-vision/pg-sweep-ad2b4236 is pending: QuotaExhausted\n")
 
 
 def test_a_snapshot_answers_what_the_files_do(run, crowd, tmp_path):
@@ -176,3 +232,92 @@ def test_a_queue_with_a_problem_says_it(run, tmp_path):
     assert "Problems\nQUEUE  PROBLEM\na      " in run("queue", "ls", "-f", file)[1]
     document = json.loads(run("queue", "ls", "-f", file, "-o", "json")[1])
     assert document["queues"][0]["problem"]
+
+
+RUNS = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: old
+  namespace: team
+  labels: {kai.scheduler/queue: a}
+  annotations: {kaisched.io/run-seconds: "3600"}
+spec:
+  schedulerName: kaisched
+  nodeName: n0
+  containers: [{name: main, resources: {limits: {nvidia.com/gpu: "8"}}}]
+status: {phase: Running, startTime: "2026-07-01T11:30:00Z"}
+---"""
+
+
+@pytest.fixture
+def busy(tmp_path):
+    """A job that ends in half an hour, and one that waits for its room."""
+    file = tmp_path / "busy.yaml"
+    waits = (POD % ("new", "a", "kaisched", 8)).replace(
+        "labels:", 'creationTimestamp: "2026-07-01T12:00:00Z", labels:'
+    )
+    file.write_text(NODE % "n0" + QUEUE % ("a", "", 8, -1) + RUNS + waits, encoding="utf-8")
+    return file
+
+
+def test_when_a_job_may_start_is_told_with_its_assumptions(run, busy):
+    code, out, err = run("why", "new", "-f", busy, "--when")
+    assert (code, err) == (0, "")
+    assert out.endswith(
+        """\
+  when: in 30m
+    assumed: run times: 1 job as declared; 1 job for ever, since no run that has ended is known
+    assumed: no new jobs come
+    assumed: evicted jobs begin anew, 30 s later; nodes and past usage stay as they are
+"""
+    )
+    assert "when" not in run("why", "new", "-f", busy)[1]
+
+
+def test_when_is_in_the_document_and_null_where_it_was_not_asked(run, busy, tmp_path):
+    when = json.loads(run("why", "new", "-f", busy, "--when", "-o", "json")[1])["when"]
+    assert [when[f"{name}Seconds"] for name in ("earliest", "median", "latest")] == [1800] * 3
+    assert (when["courses"], when["started"], when["lookedAheadSeconds"]) == (1, 1, None)
+    assert json.loads(run("why", "new", "-f", busy, "-o", "json")[1])["when"] is None
+    assert json.loads(run("why", "old", "-f", busy, "--when", "-o", "json")[1])["when"] is None
+    file = tmp_path / "s.json"
+    assert run("snapshot", "take", file, "-f", busy)[0] == 0
+    again = json.loads(run("why", "new", "--snapshot", file, "--when", "-o", "json")[1])["when"]
+    assert again == when
+
+
+def test_a_job_that_the_cycle_starts_starts_in_the_next_cycle(run, crowd):
+    assert "  when: in the next cycle\n" in run("why", "a-0", "-f", crowd, "--when")[1]
+
+
+def test_a_job_that_never_fits_is_told_how_far_was_looked_ahead(run, crowd):
+    lines = run("why", "b-0", "-f", crowd, "--when")[1].splitlines()
+    (when,) = [line for line in lines if line.startswith("  when: ")]
+    assert when == "  when: not in the next 6d"
+
+
+OPEN = "not in the next 3h20m"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "line"),
+    [
+        ((0, 0, 0), "in the next cycle"),
+        ((95, 110, 4000), "in 1m35s to 1h7m, half of the time within 1m50s, by 10 courses"),
+        (
+            (130, 9000, None),
+            f"in 2m at the earliest, half of the time within 2h30m; {OPEN} in 4 of",
+        ),
+        ((700_000, None, None), f"in 8d at the earliest; {OPEN} in 4 of 10 courses"),
+        ((None, None, None), f"{OPEN}, in none of 10 courses of events"),
+    ],
+)
+def test_a_band_is_told_as_far_as_it_is_known(seconds, line):
+    numbers = [math.inf if it is None else float(it) for it in seconds]
+    started = 10 if math.isfinite(numbers[2]) else 6 if math.isfinite(numbers[0]) else 0
+    seen = Forecast(*numbers, 10, started, 12_500.0, 90, False, ("no new jobs come",))
+    lines = list(when_lines(seen))
+    assert lines[0].startswith(f"  when: {line}")
+    assert lines[1:] == ["    assumed: no new jobs come"]
+    assert "time was up" in list(when_lines(replace(seen, is_cut=True)))[1]

@@ -13,6 +13,7 @@ from kaisched.errors import ConfigError, PluginLoadError
 from kaisched.framework.plugins.loader import Catalogue, Installed
 from kaisched.framework.shard_settings import SETTINGS
 from kaisched.objects import SchedulingShard, kai_names
+from kaisched.objects.decode import decode_object
 from kaisched.objects.shard import ShardSpec
 
 
@@ -413,3 +414,29 @@ def test_every_setting_that_plugins_may_take_is_one_of_a_shard():
             kind = next(it for it in kinds if it is not NoneType)
     with pytest.raises(ValueError, match="no shard setting 'kvalue'; there are kValue"):
         shard_setting("kvalue")
+
+
+LENT = {"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}}
+
+
+@pytest.mark.proportion
+@pytest.mark.parametrize(
+    ("plugins", "is_told"),
+    [
+        (LENT, True),
+        ({**LENT, "time-based-fairshare": {"enabled": True}}, False),
+        ({**LENT, "time-based-fairshare": {"enabled": False}}, False),
+        ({}, False),
+    ],
+)
+def test_a_history_that_changes_the_weights_of_a_policy_that_lends_is_told(plugins, is_told):
+    history = {"clientType": "memory"}
+    spec = {"usageDBConfig": history, "plugins": plugins}
+    shard = decode_object({"metadata": {"name": "s"}, "spec": spec}, SchedulingShard)[0]
+    told = [text for text in build_policy(shard)[1] if text.startswith("spec.usageDBConfig")]
+    expected = (
+        "spec.usageDBConfig: enables time-based-fairshare, so that past usage changes the"
+        " weights of fair-sharing; write time-based-fairshare into spec.plugins, with enabled:"
+        " true if that is meant, else with enabled: false"
+    )
+    assert told == ([expected] if is_told else [])

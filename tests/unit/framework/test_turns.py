@@ -46,9 +46,9 @@ def test_inside_a_queue_the_keys_of_the_plugins_decide_then_creation_then_the_na
     assert turns["high"].ahead is None
     assert names[turns["old"].ahead.job] == "default/high"
     assert turns["old"].ahead.because == Because("priority", "priority", 10, 90)
-    assert turns["old"].ahead.because.text() == "priority 10 against 90 (priority)"
+    assert turns["old"].ahead.because.text("low") == "priority 10 against 90 (priority)"
     assert turns["low"].ahead.because[:2] == ("", "creation")
-    assert turns["low"].ahead.because.text() == "it was created later"
+    assert turns["low"].ahead.because.text("low") == "low was created later"
 
 
 def test_of_jobs_created_at_once_the_name_decides():
@@ -57,7 +57,19 @@ def test_of_jobs_created_at_once_the_name_decides():
     (place, of, ahead, _) = Turns(result).turn(0)
     assert (place, of, ahead.job) == (2, 2, 1)
     assert ahead.because == Because("", "name", "default/b", "default/a")
-    assert ahead.because.text() == "its name comes later"
+    assert ahead.because.text("b") == "the name of b comes later"
+
+
+def test_of_two_queues_it_is_said_which_of_them_comes_later():
+    made = ClusterBuilder().node("n0", gpu=8)
+    for queue in "ab":
+        made.queue(queue, deserved=4).job(f"{queue}1", queue=queue)
+    off = {"plugins": {name: {"enabled": False} for name in policies()}}
+    result = decided(made, policy_of(off, actions=("stalegang",)))
+    turns = Turns(result)
+    (row,) = [row for row, name in enumerate(result.records.session.jobs.name) if "b1" in name]
+    said = turns.because(row, turns.turn(row).ahead)
+    assert said == "queue b was created later, or its name comes later"
 
 
 class Letters(Plugin):

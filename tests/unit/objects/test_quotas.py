@@ -74,6 +74,20 @@ def test_a_limit_below_the_quota_is_only_a_warning():
     assert "below the quota of unlimited" in str(warning)
 
 
+@pytest.mark.parametrize(
+    ("said", "paths"),
+    [
+        ({"quota": 3}, ["quota"]),
+        ({"quota": 3, "limit": 3}, ["quota", "limit"]),
+        ({"limit": 0}, ["limit"]),
+        ({"quota": -1}, []),
+    ],
+)
+def test_what_a_queue_says_of_pods_is_told_to_have_no_effect(said, paths):
+    told = warnings_about([queue(pods=QueueResource(**said))])
+    assert [it.path for it in told] == [f"spec.resources.pods.{path}" for path in paths]
+
+
 def test_fair_sharing_is_switched_at_a_top_level_queue_only():
     off = QueueFairSharing(enabled=False)
     top, below = (

@@ -216,9 +216,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_a_run(tmp_path):
 
 
 def of_file(result, file):
-    return replace(
-        result, run=replace(result.run, scenario=replace(result.run.scenario, file=file))
-    )
+    return replace(result, file=file)
 
 
 def test_many_queues_become_the_busiest_and_the_others(ran):

@@ -154,6 +154,20 @@ def test_shares_are_told_as_figures():
     assert told["b"]["share"] == 0.0
 
 
+def test_the_quota_of_an_inner_queue_is_told_with_what_is_lent_below_it():
+    """So CPU that a cohort says nothing of is not told to be unlimited."""
+    made = ClusterBuilder().node("n0", gpu=8).queue("top", deserved={"gpu": 1})
+    made.queue("a", parent="top", deserved={"gpu": 2, "cpu": 4})
+    made.queue("b", parent="top", deserved={"gpu": 3, "cpu": 8}, lending={"gpu": 1, "cpu": 6})
+    made.job("x", queue="a")
+    told = {each.name: each.deserved for each in made.run(shard=SHARD).result.shares}
+    assert {name: (it["gpu"], it["cpu"], it["memory"]) for name, it in told.items()} == {
+        "top": (4 * 1000, 10 * 1000, -1),
+        "a": (2 * 1000, 4 * 1000, -1),
+        "b": (3 * 1000, 8 * 1000, -1),
+    }
+
+
 @pytest.mark.parametrize(("is_on", "held"), [(True, {"a": 4, "b": 4}), (False, {"a": 6, "b": 2})])
 def test_a_tree_may_take_back_by_quota_alone(is_on, held):
     made = ClusterBuilder().node("n0", gpu=8)

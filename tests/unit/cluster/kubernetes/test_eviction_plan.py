@@ -35,7 +35,7 @@ class Fake:
     def try_out(self, evict):
         return self._ask("try", evict.pod)
 
-    def evict(self, evict):
+    def evict(self, evict, unanswered):
         return self._ask("evict", evict.pod)
 
 
@@ -111,7 +111,7 @@ def test_few_requests_of_a_plan_are_under_way_at_a_time(fake, outbox):
     lock, now, most = threading.Lock(), [], []
     are_many = threading.Event()
 
-    def evict(evict):
+    def evict(evict, _=None):
         with lock:
             now.append(evict.pod)
             most.append(len(now))

@@ -1,6 +1,10 @@
 """Victims leave in order, all or none that matters; a budget's refusal is remembered."""
 
+from dataclasses import replace
+
 import pytest
+import structlog
+from structlog.testing import capture_logs
 
 from kaisched.cluster.kubernetes.eviction_plan import EvictionPlan
 from kaisched.cluster.kubernetes.evictor import Evictor
@@ -163,6 +167,23 @@ def test_a_plan_goes_on_where_a_fault_has_stopped_it(plan, server, make_pod, get
     assert work.send() is None
     assert all(get_pod(f"p{number}")["metadata"]["deletionTimestamp"] for number in range(3))
     assert sum(seen.subresource == "eviction" for seen in server.log) == 6 + 5
+
+
+@pytest.mark.parametrize("effect", ["drop_after", "drop_before"])
+def test_an_eviction_without_an_answer_is_told_though_its_pod_is_gone_since(
+    plan, server, client, make_pod, writers, effect
+):
+    """Nobody knows whether it went by itself: who evicts says for whom it was asked to go."""
+    with capture_logs() as log:
+        writers = replace(writers, log=structlog.get_logger())
+        server.faults.add(Fault(effect, subresource="eviction"))
+        work = plan(make_pod("p", nodeName="n0"), writers=writers)
+        assert work.send() > 0
+        path = "/api/v1/namespaces/default/pods/p?gracePeriodSeconds=0"
+        assert client.call("DELETE", path).is_done
+        assert work.send() is None
+    told = [(it["event"], it["pod"], it["beneficiary"]) for it in log]
+    assert told == [("eviction_unanswered", "default/p", "default/b")]
 
 
 def test_what_is_dropped_lives_on(plan, make_pod, get_pod, news):

@@ -1,0 +1,1 @@
+"""Forecasts: the daemon's own cycle, run ahead in virtual time on a copy of a snapshot."""

@@ -1,0 +1,204 @@
+"""What objects tell of the past: runs that have ended, and the jobs that came lately."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kaisched.cluster.ours import Ours
+from kaisched.cluster.translate import pod_row
+from kaisched.core.axis import PODS
+from kaisched.core.snapshot import Snapshot
+from kaisched.objects import labels
+from kaisched.objects.pod import Pod
+from kaisched.objects.podgroup import PodGroup
+from kaisched.objects.shard import GPU_RESOURCES
+from kaisched.sim.forecast.arrivals import NewJob
+from kaisched.units import UnitError
+
+DAY_S: Final = 86_400.0
+WINDOW_S: Final = 7 * DAY_S
+"""How far back jobs count that came."""
+MOST_NEW: Final = 2_000
+"""The most jobs that come in one course."""
+_NONE: Final = -1
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The runs that have ended, and the jobs that came, as far as anybody still knows."""
+
+    ended_s: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Lengths of the runs of each queue; under the empty name, those of unknown queues."""
+    came: Sequence[NewJob] = ()
+    """Jobs that came lately, in order."""
+    since_s: float = 0.0
+    """From when on they are known."""
+    declared: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of pods with a run time, by pod."""
+
+    @property
+    def count(self) -> int:
+        """The number of ended runs."""
+        return sum(map(len, self.ended_s.values()))
+
+
+class _Run(NamedTuple):
+    """A pod that has ended."""
+
+    pod: Pod
+    created_s: float
+    length_s: float
+
+
+def past_of(
+    objects: Iterable[object],
+    snapshot: Snapshot,
+    now_s: float,
+    schedulers: Iterable[str],
+    gpu_resources: Sequence[str] = GPU_RESOURCES,
+) -> Past:
+    """Return the past that objects tell.
+
+    Args:
+        objects: pods that have ended count, if they say when they began and ended.
+        snapshot: its jobs came lately, too.
+        now_s: the time of the snapshot.
+        schedulers: scheduler names of ours.
+        gpu_resources: names of resources that count as whole GPUs.
+
+    """
+    ours, declared, queue_of_group = frozenset(schedulers), {}, {}
+    runs: dict[str, list[_Run]] = {}
+    for obj in objects:
+        if isinstance(obj, PodGroup):
+            queue_of_group[obj.key] = obj.spec.queue
+        if not isinstance(obj, Pod):
+            continue
+        text = obj.metadata.annotations.get(labels.RUN_SECONDS)
+        if text is not None:
+            declared[obj.key] = text
+        if obj.spec.scheduler_name in ours and (run := _run_of(obj)) is not None:
+            runs.setdefault(_job_of(obj), []).append(run)
+    came = _alive(snapshot, now_s)
+    ended: dict[str, list[float]] = {}
+    shapes = _Shapes(snapshot, gpu_resources)
+    for of_job in runs.values():
+        first = of_job[0]
+        queue = _queue_of(first.pod, queue_of_group)
+        ended.setdefault(queue, []).append(max(run.length_s for run in of_job))
+        row, shape = snapshot.queues.row_of_name.get(queue, -1), shapes.find(first.pod)
+        if row >= 0 and shape >= 0 and first.created_s > now_s - WINDOW_S:
+            pods = len(of_job)
+            came.append(NewJob(first.created_s, row, shape, pods, pods, shapes.priority, True))
+    came.sort()
+    return Past(ended, came, came[0].at_s if came else now_s, declared)
+
+
+class _Shapes:
+    """The shapes of a snapshot, found by what a pod requests."""
+
+    def __init__(self, snapshot: Snapshot, gpu_resources: Sequence[str]) -> None:
+        self._axis = snapshot.axis
+        self._ours = Ours(frozenset(), "", tuple(gpu_resources), offers_shares=True)
+        columns = snapshot.shapes.request.T.tolist()
+        self._row: dict[tuple[int, ...], int] = {
+            tuple(column): row for row, column in reversed([*enumerate(columns)])
+        }
+        lives = snapshot.jobs.active + snapshot.jobs.pending > 0
+        priorities = snapshot.jobs.priority[lives]
+        self.priority = int(np.median(priorities)) if len(priorities) else 0
+        """The usual priority: that of an ended pod's job is known no more."""
+
+    def find(self, pod: Pod) -> int:
+        """Return the shape of a pod, -1 for none."""
+        request = pod_row(pod, self._ours).request
+        known = {name: amount for name, amount in request.items() if name in self._axis.position}
+        vector = self._axis.vector(known)
+        vector[PODS] = 1
+        return self._row.get(tuple(vector.tolist()), _NONE)
+
+
+def _run_of(pod: Pod) -> _Run | None:
+    """Return the run of a pod that has ended and says when it began and ended."""
+    if pod.status.phase not in _ENDED:
+        return None
+    changed = {it.type: it for it in pod.status.conditions}
+    ready, scheduled = changed.get("Ready"), changed.get("PodScheduled")
+    if ready is None or ready.status != "False":
+        return None
+    begun = pod.status.start_time or (scheduled.last_transition_time if scheduled else "")
+    try:
+        length_s = labels.time_of(ready.last_transition_time) - labels.time_of(begun)
+        created_s = labels.time_of(pod.metadata.creation_timestamp)
+    except UnitError:
+        return None
+    return _Run(pod, created_s, length_s) if length_s > 0 else None
+
+
+def _job_of(pod: Pod) -> str:
+    """Return what is the same for all pods of a job, as far as the pod alone tells."""
+    group = labels.pod_group_of(pod.metadata)
+    if group is not None:
+        return f"{pod.metadata.namespace}/{group}"
+    owners = [it.uid for it in pod.metadata.owner_references if it.uid]
+    return owners[0] if owners else pod.key
+
+
+def _queue_of(pod: Pod, queue_of_group: Mapping[str, str]) -> str:
+    group = labels.pod_group_of(pod.metadata)
+    named = queue_of_group.get(f"{pod.metadata.namespace}/{group}", "") if group is not None else ""
+    return named or labels.queue_of(pod.metadata) or ""
+
+
+def _alive(snapshot: Snapshot, now_s: float) -> list[NewJob]:
+    """Return the jobs of a snapshot that came lately; a job of subgroups counts as none."""
+    jobs, podsets = snapshot.jobs, snapshot.podsets
+    lives = ((jobs.active > 0) | (jobs.pending > 0)) & (jobs.queue_of_job >= 0)
+    late = lives & (jobs.refusal == 0) & (jobs.created_s > now_s - WINDOW_S)
+    return [
+        NewJob(
+            at_s=float(jobs.created_s[row]),
+            queue=int(jobs.queue_of_job[row]),
+            shape=int(snapshot.tasks.shape_of_task[jobs.first_task[row]]),
+            pods=int(jobs.active[row] + jobs.pending[row]),
+            minimum=int(podsets.minimum[jobs.first_podset[row]]),
+            priority=int(jobs.priority[row]),
+            is_preemptible=bool(jobs.is_preemptible[row]),
+        )
+        for row in np.flatnonzero(late).tolist()
+        if row not in jobs.structure
+    ]
+
+
+def upcoming(
+    past: Past, now_s: float, horizon_s: float, chance: np.random.Generator
+) -> list[NewJob]:
+    """Return jobs that may come: those that came lately, once more, in days by chance.
+
+    Where less than two days are known, they come again in the same order from an instant by
+    chance on.
+    """
+    span_s = now_s - past.since_s
+    if not past.came or span_s <= 0:
+        return []
+    new: list[NewJob] = []
+    is_daily = span_s >= 2 * DAY_S
+    length_s = DAY_S if is_daily else span_s
+    begin_s = now_s
+    while begin_s < now_s + horizon_s and len(new) < MOST_NEW:
+        if is_daily:
+            first_s = now_s - DAY_S * int(chance.integers(1, int(span_s // DAY_S) + 1))
+        else:
+            first_s = past.since_s + span_s * float(chance.random())
+        for job in past.came:
+            later_s = (job.at_s - first_s) % span_s
+            if later_s < length_s:
+                new.append(job._replace(at_s=begin_s + later_s))
+        begin_s += length_s
+    new.sort(key=lambda job: job.at_s)
+    return new[:MOST_NEW]

@@ -1,0 +1,149 @@
+"""Pods of a forecast: their states and nodes as time goes on, and the snapshots for its cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
+from kaisched.core.snapshot import Snapshot
+from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.core.tables import EVICTED, OPEN
+from kaisched.framework.invariants.sums import charges_of, sum_of
+
+_HOUR_S: Final = 3600.0
+_NOWHERE: Final = -1
+
+
+class Pods:
+    """The pods of a snapshot. Amounts are summed anew for each cycle, so that none can drift."""
+
+    def __init__(self, snapshot: Snapshot, upcoming: Sequence[int] = ()) -> None:
+        """Copy what will change; the pods of ``upcoming`` jobs come later."""
+        tasks, jobs = snapshot.tasks, snapshot.jobs
+        self._base = snapshot
+        self._last = snapshot
+        self.state: NDArray[np.int8] = tasks.state.copy()
+        self.node: RowVec = tasks.node_of_task.copy()
+        self.nominated: RowVec = tasks.nominated_node.copy()
+        self.job: RowVec = tasks.job_of_task
+        self._is_fixed = (self.job >= 0) & _of(~jobs.is_preemptible, self.job)
+        self.last_start_s: FloatVec = jobs.last_start_s.copy()
+        self.active: IntVec = jobs.active.copy()
+        self._rare: FloatVec = jobs.rare.copy()
+        self._evictions_s = snapshot.evictions_s
+        self._total: Amounts = snapshot.total
+        for job in upcoming:
+            self.state[list(jobs.tasks[job])] = TaskState.GONE
+
+    def arrive(self, job: int) -> None:
+        """Let the pods of an upcoming job wait."""
+        self.state[list(self._base.jobs.tasks[job])] = TaskState.PENDING
+
+    def start(self, tasks: RowVec, nodes: RowVec, now_s: float) -> None:
+        """Run pods on nodes."""
+        self.state[tasks], self.node[tasks] = TaskState.RUNNING, nodes
+        jobs = np.unique(self.job[tasks])
+        self.last_start_s[jobs[self.active[jobs] == 0]] = now_s
+
+    def evict(self, tasks: RowVec, now_s: float) -> None:
+        """Begin to stop pods, which still hold their room."""
+        self.state[tasks] = TaskState.RELEASING
+        ours = self.job[tasks]
+        self._rare[ours[ours >= 0], EVICTED] = now_s
+        recent = (at_s for at_s in self._evictions_s if at_s > now_s - _HOUR_S)
+        self._evictions_s = (*recent, *[now_s] * len(tasks))
+
+    def release(self, tasks: RowVec, *, is_made_anew: bool) -> None:
+        """Free the room of pods that have ended; made anew, they wait again."""
+        strangers = tasks[(self.job[tasks] < 0) & (self.node[tasks] >= 0)]
+        strangers = strangers[self._base.nodes.statics.is_ready[self.node[strangers]]]
+        if len(strangers):
+            freed = sum_of(self._base, strangers, np.zeros(len(strangers), np.int64), 1)
+            self._total = self._total + self._base.axis.charged(freed[:, 0])
+        self.state[tasks] = TaskState.PENDING if is_made_anew else TaskState.GONE
+        self.node[tasks] = self.nominated[tasks] = _NOWHERE
+
+    def promise(self, tasks: RowVec, nodes: RowVec) -> None:
+        """Promise nodes to pods that wait; earlier promises end."""
+        self.nominated[self.state == TaskState.PENDING] = _NOWHERE
+        self.nominated[tasks] = nodes
+
+    def snapshot(self) -> Snapshot:
+        """Return the present state."""
+        base, last = self._base, self._last
+        shared: dict[str, Any] = {
+            "state": self.state.copy(),
+            "node_of_task": self.node.copy(),
+            "nominated_node": self.nominated.copy(),
+        }
+        now = replace(base, tasks=replace(base.tasks, **shared))
+        count = len(base.nodes)
+        held = np.flatnonzero(HOLDING_STATES[self.state] & (self.node >= 0))
+        idle = base.nodes.allocatable - sum_of(now, held, self.node[held], count)
+        leaving = held[self.state[held] == TaskState.RELEASING]
+        releasing = sum_of(now, leaving, self.node[leaving], count)
+        is_new = (idle != last.nodes.idle) | (releasing != last.nodes.releasing)
+        version = last.nodes.version + is_new.any(axis=0)
+        podsets, jobs = self._counts(now)
+        allocated, fixed, pending = self._amounts(now)
+        self._last = replace(
+            now,
+            nodes=replace(base.nodes, idle=idle, releasing=releasing, version=version),
+            podsets=replace(base.podsets, active=podsets[0], pending=podsets[1]),
+            jobs=replace(
+                base.jobs,
+                active=jobs[0],
+                pending=jobs[1],
+                last_start_s=self.last_start_s.copy(),
+                rare=self._rare.copy(),
+            ),
+            revision=last.revision + 1,
+            evictions_s=self._evictions_s,
+            total=self._total,
+            allocated=allocated,
+            allocated_non_preemptible=fixed,
+            pending=pending,
+        )
+        self.active = jobs[0]
+        return self._last
+
+    def _counts(self, now: Snapshot) -> tuple[tuple[IntVec, IntVec], tuple[IntVec, IntVec]]:
+        """Return active and pending pods of each pod set, and of each job."""
+        is_ours = self.job >= 0
+        active = np.flatnonzero(is_ours & ACTIVE_STATES[self.state])
+        pending = np.flatnonzero(is_ours & (self.state == TaskState.PENDING))
+        podsets, jobs = len(now.podsets.name), len(now.jobs.name)
+        of = now.tasks.podset_of_task
+        return (
+            (_count(of[active], podsets), _count(of[pending], podsets)),
+            (_count(self.job[active], jobs), _count(self.job[pending], jobs)),
+        )
+
+    def _amounts(self, now: Snapshot) -> tuple[Amounts, Amounts, Amounts]:
+        """Return what queues hold, what of it cannot be preempted, and what they ask for."""
+        jobs = now.jobs
+
+        def charged(which: NDArray[np.bool_]) -> Amounts:
+            tasks = np.flatnonzero(which & (self.job >= 0))
+            queue = jobs.queue_of_job[self.job[tasks]]
+            return charges_of(now, tasks[queue >= 0], queue[queue >= 0])
+
+        held = ALLOCATED_STATES[self.state]
+        pending = charged(self.state == TaskState.PENDING)
+        # What waits in a queue on hold asks for nothing.
+        asked = pending * (now.queues.stop_of_queue == OPEN)
+        return charged(held), charged(held & self._is_fixed), asked
+
+
+def _of(column: BoolVec, rows: RowVec) -> BoolVec:
+    """Return the values at rows; anything at row -1."""
+    return column[rows] if len(column) else np.zeros(len(rows), np.bool_)
+
+
+def _count(rows: RowVec, size: int) -> IntVec:
+    return np.bincount(rows, minlength=size)

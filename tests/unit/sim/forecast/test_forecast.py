@@ -1,0 +1,225 @@
+"""Forecasts: against the cluster in memory, against hand-made clusters, and the same every time."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kaisched.clock import ManualClock
+from kaisched.cluster.embedded import EmbeddedCluster
+from kaisched.engine.policy import default_policy
+from kaisched.engine.turn import take_turn
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
+from kaisched.objects.load import load_text
+from kaisched.sim.forecast.course import World
+from kaisched.sim.forecast.forecast import forecast, world_of
+from kaisched.sim.forecast.history import Past, past_of, upcoming
+from kaisched.sim.forecast.runtimes import Lengths, RunTimes
+from kaisched.testing import ClusterBuilder
+from tests.unit.cli.conftest import NODE, POD, QUEUE
+
+POLICY = default_policy()
+NOW_S = 1_000_000.0
+
+
+GROUP = """
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {name: %s, namespace: team}
+spec: {minMember: 1, queue: %s}
+---"""
+
+
+def pod(name, queue, gpus, run_s):
+    """A job of one pod that ends after so many seconds."""
+    notes = f'kaisched.io/run-seconds: "{run_s}", pod-group-name: {name}'
+    named = (POD % (name, queue, "kaisched", gpus)).replace(
+        f"name: {name}", f"name: {name}, annotations: {{{notes}}}", 1
+    )
+    return GROUP % (name, queue) + named
+
+
+def cluster_of(text):
+    cluster = EmbeddedCluster(ManualClock(NOW_S), start_delay_s=0.0, grace_s=30.0)
+    cluster.load(load_text(text, "test").objects)
+    return cluster
+
+
+def starts_of(cluster, until_s):
+    """Run the daemon's turns in virtual time; return when each pod is bound first."""
+    memory, starts = Memory(), {}
+    while cluster.clock.now_s() < until_s:
+        turn = take_turn(cluster, cluster, POLICY, None, cluster.clock, memory)
+        memory = turn.memory
+        for bind in turn.result.binds:
+            starts.setdefault(bind.pod, cluster.clock.now_s() - NOW_S)
+        cluster.advance_to(cluster.next_event_s() or until_s)
+    return starts
+
+
+@pytest.fixture(scope="module")
+def line():
+    """Twelve jobs of three queues on two nodes, with declared run times."""
+    pods = [
+        pod(f"p{at:02d}", "abc"[at % 3], (8, 4, 2)[at % 3 - at % 2], 300 + 137 * at)
+        for at in range(12)
+    ]
+    queues = [QUEUE % (name, "", 4, -1) for name in "abc"]
+    return "".join([NODE % "n0", NODE % "n1", *queues, *pods])
+
+
+def test_with_declared_run_times_a_job_starts_when_it_is_said_to(line):
+    began = starts_of(cluster_of(line), NOW_S + 20_000)
+    assert len(began) == 12
+    snapshot = cluster_of(line).snapshot()
+    world = World(snapshot, None, POLICY, Memory(), NOW_S)
+    past = past_of(load_text(line, "test").objects, snapshot, NOW_S, ("kaisched",))
+    late = {name: at_s for name, at_s in began.items() if at_s > 0}
+    assert len(late) > 4
+    for name, at_s in late.items():
+        job = int(snapshot.tasks.job_of_task[snapshot.tasks.name.index(name)])
+        seen = forecast(world, job, past)
+        assert (seen.courses, seen.is_cut) == (1, False)  # nothing is left to chance
+        # A cycle follows another a second later, or a little more where much time has passed.
+        assert at_s <= seen.median_s <= at_s + 5 + 0.02 * at_s, name
+
+
+def waiting():
+    """A node full of a job that runs, and a job that waits; returns (world, its row)."""
+    ran = (
+        ClusterBuilder()
+        .node("n0", gpu=8)
+        .queue("a", deserved=8)
+        .job("old", queue="a", gpu=8, running={"n0": 1}, started_s=NOW_S - 1000)
+        .job("new", queue="a", gpu=8)
+        .run(now_s=NOW_S)
+    )
+    return world_of(ran.result), 1
+
+
+def test_without_any_known_run_time_it_is_said_that_jobs_run_for_ever():
+    world, job = waiting()
+    seen = forecast(world, job, Past())
+    assert (seen.started, seen.latest_s) == (0, math.inf)
+    assert seen.looked_s > 86_400
+    assert "2 jobs for ever, since no run that has ended is known" in seen.assumptions[0]
+
+
+def test_a_band_comes_from_the_runs_of_the_queue_else_of_the_shard():
+    world, job = waiting()
+    ended = [1200.0 + 100 * at for at in range(20)]
+    own = forecast(world, job, Past({"a": ended, "b": [1e6] * 50}))
+    assert 200 <= own.earliest_s < own.median_s < own.latest_s <= 2100
+    assert "2 jobs like the ended runs of the queue, 10 or more" in own.assumptions[0]
+    few = forecast(world, job, Past({"a": ended[:9]}))
+    assert "2 jobs like the 9 ended runs of the shard" in few.assumptions[0]
+    assert few.latest_s <= 1000
+
+
+def test_an_equal_forecast_every_time_and_fewer_courses_when_time_is_up():
+    world, job = waiting()
+    past = Past({"a": [1200.0 + 100 * at for at in range(20)]})
+    seen = forecast(world, job, past)
+    assert seen == forecast(world, job, past)
+    cut = forecast(world, job, past, is_late=lambda: True)
+    assert (cut.courses, cut.is_cut) == (1, True)
+    assert (seen.courses, seen.is_cut) == (10, False)
+
+
+def test_what_depends_on_time_alone_is_seen():
+    """A job that may be preempted only after a while starts then, though nothing ends."""
+    builder = (
+        ClusterBuilder()
+        .node("n0", gpu=8)
+        .queue("a", deserved=8)
+        .job("old", queue="a", gpu=8, running={"n0": 1}, started_s=NOW_S - 100)
+        .job("new", queue="a", gpu=8, priority=90, is_preemptible=True)
+    )
+    shard = {"minRuntime": {"preemptMinRuntime": "30m"}}
+    ran = builder.run(shard=shard, now_s=NOW_S)
+    assert not ran.evicted
+    seen = forecast(world_of(ran.result), 1, Past())
+    assert 1700 <= seen.median_s <= 1700 * 1.4 + 60
+
+
+def test_a_declared_time_that_is_over_or_no_time_is_not_used():
+    world, job = waiting()
+    times = RunTimes(world.snapshot, NOW_S, Past(), np.array([900.0, 0.0]))
+    seen = forecast(world, job, Past(), run_times=times)
+    assert seen.started == 0
+    assert seen.assumptions[1] == (
+        "the declared run time of 2 jobs is no time, or is over: not used"
+    )
+
+
+def test_new_jobs_come_again_as_they_came():
+    world, job = waiting()
+    came_s = np.array([NOW_S - 3600, NOW_S - 600])
+    jobs = replace(world.snapshot.jobs, created_s=came_s)
+    world = world._replace(snapshot=replace(world.snapshot, jobs=jobs))
+    past = past_of([], world.snapshot, NOW_S, ("kaisched",))
+    assert [it.at_s for it in past.came] == [NOW_S - 3600, NOW_S - 600]
+    new = upcoming(past, NOW_S, 3 * 3600, np.random.default_rng(0))
+    assert len(new) == 6
+    assert all(NOW_S <= it.at_s < NOW_S + 3 * 3600 for it in new)
+    assert (
+        "new jobs come as 2 came in the last 1h"
+        in forecast(world, job, past, draws=1).assumptions[1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("chance", "age_s", "length_s"),
+    [(0.0, 0, 10), (0.24, 0, 10), (0.3, 0, 20), (0.7, 0, 40), (0.0, 10, 20), (0.6, 20, 40)],
+)
+def test_lengths_are_the_product_limit_estimate(chance, age_s, length_s):
+    """Ends at 10, 20, 40 and one that still runs at 30: 3/4, 1/2, 1/2, 0 are left."""
+    assert Lengths([10, 20, 40], [30]).draw(chance, age_s) == length_s
+
+
+def test_a_run_longer_than_all_known_goes_on_for_as_long_as_it_has_lasted():
+    lengths = Lengths([10, 20], [1000])
+    assert lengths.draw(0.5, 4000) == pytest.approx(8000)
+    assert lengths.draw(0.999, 0) <= 100_000
+    assert Lengths([], [5]).draw(0.5) == math.inf
+
+
+ENDED = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: %s
+  namespace: team
+  labels: {kai.scheduler/queue: a}
+  creationTimestamp: "2026-07-01T10:00:00Z"
+spec:
+  schedulerName: %s
+  containers: [{name: main, resources: {limits: {nvidia.com/gpu: "4"}}}]
+status:
+  phase: Succeeded
+  startTime: "2026-07-01T11:00:00Z"
+  conditions: [{type: Ready, status: "False", lastTransitionTime: "%s"}]
+---"""
+
+
+def test_ended_pods_tell_how_long_they_ran_and_when_they_came():
+    text = (
+        NODE % "n0"
+        + QUEUE % ("a", "", 4, -1)
+        + ENDED % ("one", "kaisched", "2026-07-01T11:10:00Z")
+        + ENDED % ("stranger", "default-scheduler", "2026-07-01T11:20:00Z")
+        + ENDED % ("backwards", "kaisched", "2026-07-01T10:00:00Z")
+        + ENDED % ("silent", "kaisched", "")
+        + POD % ("waits", "a", "kaisched", 4)
+    )
+    objects = load_text(text, "test").objects
+    cluster = EmbeddedCluster(ManualClock(1_782_910_000.0))
+    cluster.load(objects)
+    now_s = cluster.clock.now_s()
+    past = past_of(objects, cluster.snapshot(), now_s, ("kaisched",))
+    assert past.ended_s == {"a": [600.0]}
+    assert sorted(it.pods for it in past.came) == [1, 1]
+    result, _ = run_cycle(cluster.snapshot(), None, POLICY, now_s, Memory())
+    assert forecast(world_of(result), 0, past).latest_s == 0
