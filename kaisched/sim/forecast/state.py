@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
 from kaisched.core.tables import EVICTED, OPEN
 from kaisched.framework.invariants.sums import charges_of, sum_of
+from kaisched.framework.session.cards import table_of
 
 _HOUR_S: Final = 3600.0
 _NOWHERE: Final = -1
@@ -37,6 +38,9 @@ class Pods:
         self._rare: FloatVec = jobs.rare.copy()
         self._evictions_s = snapshot.evictions_s
         self._total: Amounts = snapshot.total
+        table = snapshot.nodes.cards
+        self._slots = dict(table.slots_of_task) if table is not None else {}
+        """The cards of each pod that has parts of GPUs."""
         for job in upcoming:
             self.state[list(jobs.tasks[job])] = TaskState.GONE
 
@@ -44,8 +48,11 @@ class Pods:
         """Let the pods of an upcoming job wait."""
         self.state[list(self._base.jobs.tasks[job])] = TaskState.PENDING
 
-    def start(self, tasks: RowVec, nodes: RowVec, now_s: float) -> None:
-        """Run pods on nodes."""
+    def start(
+        self, tasks: RowVec, nodes: RowVec, now_s: float, cards: Mapping[int, tuple[int, ...]]
+    ) -> None:
+        """Run pods on nodes, those with parts of GPUs on these cards."""
+        self._slots.update(cards)
         self.state[tasks], self.node[tasks] = TaskState.RUNNING, nodes
         jobs = np.unique(self.job[tasks])
         self.last_start_s[jobs[self.active[jobs] == 0]] = now_s
@@ -67,6 +74,9 @@ class Pods:
             self._total = self._total + self._base.axis.charged(freed[:, 0])
         self.state[tasks] = TaskState.PENDING if is_made_anew else TaskState.GONE
         self.node[tasks] = self.nominated[tasks] = _NOWHERE
+        if self._slots:
+            for task in tasks.tolist():
+                self._slots.pop(task, None)
 
     def promise(self, tasks: RowVec, nodes: RowVec) -> None:
         """Promise nodes to pods that wait; earlier promises end."""
@@ -93,7 +103,13 @@ class Pods:
         allocated, fixed, pending = self._amounts(now)
         self._last = replace(
             now,
-            nodes=replace(base.nodes, idle=idle, releasing=releasing, version=version),
+            nodes=replace(
+                base.nodes,
+                idle=idle,
+                releasing=releasing,
+                version=version,
+                cards=table_of(now, dict(self._slots)),
+            ),
             podsets=replace(base.podsets, active=podsets[0], pending=podsets[1]),
             jobs=replace(
                 base.jobs,
