@@ -9,8 +9,9 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kaisched.engine.redacted_keys import LABELS, NAMES, NUMBERS
 from kaisched.objects import labels
-from kaisched.objects.storage import BIND_COMPLETED, NO_PROVISIONER, SELECTED_NODE
+from kaisched.objects.storage import NO_PROVISIONER
 from kaisched.objects.wire import ObjectMeta
 
 if TYPE_CHECKING:
@@ -20,40 +21,6 @@ if TYPE_CHECKING:
 
 _PLAIN: Final = re.compile(r"[-+0-9.:TZeEnumshdwyukMGTPi]{1,40}", re.ASCII)
 """Numbers, amounts, durations and times: values of annotations that cannot be names."""
-_NUMBERS: Final = (
-    labels.GPU_FRACTION,
-    labels.GPU_MEMORY,
-    labels.GPU_FRACTION_DEVICES,
-    labels.PREEMPTION_DELAY,
-    labels.STALENESS_GRACE_PERIOD,
-    labels.SEGMENT_SIZE,
-    labels.BATCH_MIN_MEMBER,
-    labels.GROUP_SIZE,
-    labels.LAST_START,
-    labels.LAST_EVICTION,
-    labels.STALE_SINCE,
-)
-_NAMES: Final = {
-    labels.POD_GROUP: "job",
-    labels.GPU_FRACTION_CONTAINER: "container",
-    labels.TOPOLOGY: "value",
-    labels.TOPOLOGY_REQUIRED: "key",
-    labels.TOPOLOGY_PREFERRED: "key",
-    labels.SEGMENT_REQUIRED: "key",
-    labels.SEGMENT_PREFERRED: "key",
-    SELECTED_NODE: "node",
-    BIND_COMPLETED: "value",
-}
-_LABELS: Final = {
-    labels.QUEUE: "queue",
-    labels.NODE_POOL: "pool",
-    labels.PRIORITY_CLASS: "class",
-    labels.SUBGROUP: "subgroup",
-    labels.TASK_PRIORITY: "value",
-    labels.REPLICATED_JOB: "subgroup",
-    labels.SPARK_APP: "job",
-    labels.RAY_PRIORITY_CLASS: "class",
-}
 _INDEXES: Final = (labels.JOB_INDEX, labels.GROUP_INDEX)
 _PREEMPTIBILITY: Final = (labels.PREEMPTIBLE, labels.NON_PREEMPTIBLE)
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -160,9 +127,12 @@ class ObjectWalk:
 
     def _labels(self, meta: dict[str, Any]) -> dict[str, str]:
         alias, old = self._alias, meta.get("labels", {})
-        new = {key: alias(use, old[key]) for key, use in _LABELS.items() if key in old}
+        new = {key: alias(use, old[key]) for key, use in LABELS.items() if key in old}
         if old.get(labels.PREEMPTIBILITY) in _PREEMPTIBILITY:
             new[labels.PREEMPTIBILITY] = old[labels.PREEMPTIBILITY]
+        if labels.FLAVOR_KEYS in old:
+            keys = old[labels.FLAVOR_KEYS].split(",")
+            new[labels.FLAVOR_KEYS] = ",".join(self._alias("key", key) for key in keys)
         if labels.SKIP_GROUPING in old:
             new[labels.SKIP_GROUPING] = ""
         new |= {key: old[key] for key in _INDEXES if old.get(key, "").isdecimal()}
@@ -173,8 +143,8 @@ class ObjectWalk:
         return new
 
     def _annotations(self, old: dict[str, str]) -> dict[str, str]:
-        new = {key: self._alias(use, old[key]) for key, use in _NAMES.items() if key in old}
-        new |= {key: old[key] for key in _NUMBERS if _PLAIN.fullmatch(old.get(key, ""))}
+        new = {key: self._alias(use, old[key]) for key, use in NAMES.items() if key in old}
+        new |= {key: old[key] for key in NUMBERS if _PLAIN.fullmatch(old.get(key, ""))}
         if labels.SKIP_GROUPING in old:
             new[labels.SKIP_GROUPING] = ""
         return new

@@ -199,8 +199,8 @@ class ClusterBuilder:
         all; ``groups`` is a tree of pod sets instead, ``podsets`` the pod set of each pod. ``on``
         lists the only nodes it may use; ``constraints`` add others. Four map nodes to numbers of
         pods: running, being bound, being deleted, and pending with a promise; others are pending.
-        ``on_cards`` names the GPUs that each pod on a node has parts of. ``timing``: ``started_s``
-        (0) and the fields after it in :class:`~kaisched.testing.rows.Job`.
+        ``on_cards`` names the GPUs that each pod on a node has parts of. ``timing``: see
+        :class:`~kaisched.testing.rows.Job`, but ``started_s`` is 0.
         """
         places = _places(name, tasks, running, binding, leaving, promised)
         request = {"gpu": int(gpu) * GPU_UNIT, "cpu": cpu * _CORE, "memory": memory * _GIB}

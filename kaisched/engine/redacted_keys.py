@@ -1,0 +1,46 @@
+"""Labels and annotations whose values redaction keeps or replaces."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kaisched.objects import labels
+from kaisched.objects.storage import BIND_COMPLETED, SELECTED_NODE
+
+NUMBERS: Final = (
+    labels.GPU_FRACTION,
+    labels.GPU_MEMORY,
+    labels.GPU_FRACTION_DEVICES,
+    labels.PREEMPTION_DELAY,
+    labels.STALENESS_GRACE_PERIOD,
+    labels.SEGMENT_SIZE,
+    labels.BATCH_MIN_MEMBER,
+    labels.GROUP_SIZE,
+    labels.LAST_START,
+    labels.LAST_EVICTION,
+    labels.STALE_SINCE,
+)
+"""Annotations with a number, an amount or a time."""
+NAMES: Final = {
+    labels.POD_GROUP: "job",
+    labels.GPU_FRACTION_CONTAINER: "container",
+    labels.TOPOLOGY: "value",
+    labels.TOPOLOGY_REQUIRED: "key",
+    labels.TOPOLOGY_PREFERRED: "key",
+    labels.SEGMENT_REQUIRED: "key",
+    labels.SEGMENT_PREFERRED: "key",
+    SELECTED_NODE: "node",
+    BIND_COMPLETED: "value",
+}
+"""Annotation to what its value names."""
+LABELS: Final = {
+    labels.QUEUE: "queue",
+    labels.NODE_POOL: "pool",
+    labels.PRIORITY_CLASS: "class",
+    labels.SUBGROUP: "subgroup",
+    labels.TASK_PRIORITY: "value",
+    labels.REPLICATED_JOB: "subgroup",
+    labels.SPARK_APP: "job",
+    labels.RAY_PRIORITY_CLASS: "class",
+}
+"""Label to what its value names."""
