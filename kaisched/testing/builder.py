@@ -30,7 +30,7 @@ from kaisched.core.constraints import Constraints, Requirement, Taint
 from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
-from kaisched.core.tables import SHARING, Sharing
+from kaisched.core.tables import SHARING, Sharing, TopologyConstraint, TopologyLevel
 from kaisched.core.tree import roll_up
 from kaisched.core.usage import PARTS, Usage
 from kaisched.engine.policy import build_policy
@@ -96,6 +96,17 @@ class ClusterBuilder:
         self._nodes: list[NodeRow] = []
         self._queues: list[QueueRow] = []
         self._jobs: list[Job] = []
+        self._topologies: dict[str, tuple[TopologyLevel, ...]] = {}
+
+    def topology(self, name: str, *levels: str, **aliased: str) -> ClusterBuilder:
+        """Add a topology by the node labels of its levels, the outermost first.
+
+        Levels with an alias follow, as ``alias="label"``.
+        """
+        known = [TopologyLevel(label) for label in levels]
+        known += [TopologyLevel(label, alias) for alias, label in aliased.items()]
+        self._topologies[name] = tuple(known)
+        return self
 
     def node(
         self,
@@ -178,6 +189,7 @@ class ClusterBuilder:
         groups: Group | None = None,
         podsets: Sequence[str] = (),
         on_cards: Sequence[Sequence[str]] = (),
+        topology: TopologyConstraint | None = None,
         **timing: Any,
     ) -> ClusterBuilder:
         """Add a job of equal pods, named ``<name>-0`` and so on.
@@ -189,13 +201,9 @@ class ClusterBuilder:
         add others. The last four map nodes to numbers of pods: running, being bound, being deleted,
         and pending with a promised node; all other pods are pending. ``on_cards`` names the GPUs of
         which the pods on nodes have parts: pods with the same name share a GPU. ``timing``:
-        ``started_s`` (0 by default) and the fields after it in
-        :class:`~kaisched.testing.rows.Job`.
+        ``started_s`` (by default 0) and what follows it in :class:`~kaisched.testing.rows.Job`.
         """
-        places = _places(running, binding, leaving, promised)
-        if len(places) > tasks:
-            raise ValueError(f"job {name} has {tasks} tasks, but {len(places)} have a place")
-        places += [(TaskState.PENDING, "")] * (tasks - len(places))
+        places = _all_placed(name, tasks, _places(running, binding, leaving, promised))
         request = {"gpu": int(gpu) * GPU_UNIT, "cpu": cpu * _CORE, "memory": memory * _GIB}
         where = constraints or _only(on)
         if 0 < gpu < 1:
@@ -208,7 +216,7 @@ class ClusterBuilder:
             priority=priority,
             is_preemptible=_default(is_preemptible, priority < NON_PREEMPTIBLE_FROM),
             created_s=float(len(self._jobs)),
-            root=groups or Group("default", tasks if min_tasks is None else min_tasks),
+            root=_root(groups, tasks if min_tasks is None else min_tasks, topology),
             **{"started_s": 0.0, **timing},
         )
         self._jobs.append(job)
@@ -217,6 +225,8 @@ class ClusterBuilder:
     def store(self) -> RowStore:
         """Return a new state store that holds the cluster."""
         store = RowStore()
+        for name, levels in self._topologies.items():
+            store.nodes.put_topology(name, levels)
         for queue in self._queues:
             store.put_queue(queue)
         for node in self._nodes:
@@ -268,6 +278,11 @@ def usage_of(snapshot: Snapshot, used: Mapping[str, float | Mapping[str, float]]
     return Usage(roll_up(own, snapshot.queues.tree), age_s=0.0, coverage=1.0)
 
 
+def _root(groups: Group | None, minimum: int, topology: TopologyConstraint | None) -> Group:
+    root = groups or Group("default", minimum)
+    return root if topology is None else replace(root, topology=topology)
+
+
 def _default(said: bool | None, otherwise: bool) -> bool:
     return otherwise if said is None else said
 
@@ -281,6 +296,15 @@ def _places(*nodes_by_state: Mapping[str, int] | None) -> list[tuple[TaskState, 
         for node, count in (nodes or {}).items()
         for _ in range(count)
     ]
+
+
+def _all_placed(
+    job: str, tasks: int, places: list[tuple[TaskState, str]]
+) -> list[tuple[TaskState, str]]:
+    """Return places for all pods: those without another one are pending."""
+    if len(places) > tasks:
+        raise ValueError(f"job {job} has {tasks} tasks, but {len(places)} have a place")
+    return places + [(TaskState.PENDING, "")] * (tasks - len(places))
 
 
 def _pods(
