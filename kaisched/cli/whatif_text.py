@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.cli.printing import Column, print_table
-from kaisched.cli.when_text import when_document, when_lines
+from kaisched.cli.when_text import bounded, when_document, when_lines
 from kaisched.engine.planning import failures_of
 from kaisched.engine.replaying import replay
-from kaisched.sim.forecast.forecast import Forecast, forecast, world_of
+from kaisched.sim.forecast.forecast import Forecast, world_of
 from kaisched.sim.forecast.history import past_of
 from kaisched.sim.forecast.settling import settled
 from kaisched.units import format_amount
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from kaisched.daemon.taking import Taken
     from kaisched.engine.recording import Recording
+    from kaisched.engine.replaying import Replay
     from kaisched.framework.report.records import QueueShare
     from kaisched.sim.forecast.settling import Eviction, JobState, Settled
 
@@ -35,7 +36,7 @@ _QUEUES: Final = (
     Column("DESERVED", is_number=True, may_go=True),
 )
 _AMOUNTS: Final = ("fair_share", "allocated", "requested", "deserved")
-_MOST_COURSES: Final = 10
+_MOST_FORECASTS: Final = 10
 
 
 @dataclass(frozen=True)
@@ -82,18 +83,22 @@ def compare(found: Taken, changed: Recording, file: str, *, has_when: bool) -> D
     warnings = [*found.warnings, *(it for it in other.warnings if it not in found.warnings)]
     if not (without.is_quiet and with_it.is_quiet):
         warnings.append(f"things still move after {with_it.cycles} cycles")
-    foreseen = {}
-    if has_when:
-        world = world_of(other.result)
-        names = changed.scheduler_names
-        past = past_of(other.objects, world.snapshot, world.now_s, names)
-        new = [
-            (job, name)
-            for job, name in enumerate(world.snapshot.jobs.name)
-            if name in with_it.jobs and name not in without.jobs
-        ]
-        foreseen = {name: forecast(world, job, past) for job, name in new[:_MOST_COURSES]}
+    foreseen, left_out = _foreseen(other, changed, without, with_it) if has_when else ({}, 0)
+    if left_out:
+        warnings.append(f"{left_out} more submitted jobs: when they may start was not looked for")
     return Difference(without, with_it, [*warnings, *problems], problems, foreseen)
+
+
+def _foreseen(
+    other: Replay, changed: Recording, without: Settled, with_it: Settled
+) -> tuple[dict[str, Forecast], int]:
+    """Forecast the starts of submitted jobs; return them, and the number of those left out."""
+    world = world_of(other.result)
+    past = past_of(other.objects, world.snapshot, world.now_s, changed.scheduler_names)
+    row = {name: job for job, name in enumerate(world.snapshot.jobs.name)}
+    new = [name for name in with_it.jobs if name not in without.jobs]
+    found = {name: bounded(world, row[name], past) for name in new[:_MOST_FORECASTS]}
+    return found, len(new) - len(found)
 
 
 def document(difference: Difference) -> dict[str, Any]:

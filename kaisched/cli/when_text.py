@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kaisched.cli.source import Cycle
+    from kaisched.sim.forecast.course import World
     from kaisched.sim.forecast.forecast import Forecast
+    from kaisched.sim.forecast.history import Past
 
 _MOST_S: Final = 60.0
 """No other course of events begins after so much real time; what is printed then says so."""
@@ -20,14 +22,21 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 
 def forecast_of(cycle: Cycle, job: int) -> Forecast | None:
     """Run ahead from the inputs of a cycle; return None for a job that does not wait."""
-    from kaisched.clock import monotonic_s  # noqa: PLC0415 - only when asked
-    from kaisched.sim.forecast.forecast import forecast, world_of  # noqa: PLC0415
+    from kaisched.sim.forecast.forecast import world_of  # noqa: PLC0415 - only when asked
     from kaisched.sim.forecast.history import past_of  # noqa: PLC0415 - only when asked
 
     if job not in cycle.result.records.rows and job not in _started(cycle):
         return None
     world = world_of(cycle.result)
     past = past_of(cycle.objects, world.snapshot, world.now_s, cycle.schedulers)
+    return bounded(world, job, past)
+
+
+def bounded(world: World, job: int, past: Past) -> Forecast:
+    """Forecast the start of a job, in a minute of real time at most."""
+    from kaisched.clock import monotonic_s  # noqa: PLC0415 - only when asked
+    from kaisched.sim.forecast.forecast import forecast  # noqa: PLC0415 - only when asked
+
     end_s = monotonic_s() + _MOST_S
     return forecast(world, job, past, is_late=lambda: monotonic_s() > end_s)
 

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 from hypothesis import given, note, settings
+from hypothesis import strategies as st
 
 from kaisched.engine.policy import default_policy
 from kaisched.framework.invariants.violations import violations
@@ -12,14 +13,14 @@ from kaisched.sim.forecast.arrivals import NewJob, with_jobs
 from kaisched.sim.forecast.course import Course, World
 from tests.laws.clusters import NOW_S, told
 from tests.laws.crowded import crowded, make_crowded
+from tests.laws.shared_cards import make_shared
 
 POLICY = default_policy()
 STEPS = 8
 
 
-def course(cluster, seen):
+def course(snapshot, seen):
     """Return a course in which short and long runs alternate and a gang comes twice."""
-    snapshot = cluster.store().snapshot()
     leaf = int(snapshot.queues.tree.is_leaf.argmax())
     new = [
         NewJob(NOW_S + at_s, leaf, 0, pods=2, minimum=2, priority=50, is_preemptible=True)
@@ -45,7 +46,7 @@ def test_the_clusters_bind_evict_and_end():
     moves = np.zeros(3, np.int64)
     for seed in range(6):
         seen = []
-        course(make_crowded(seed), seen).run(-1, STEPS, 1e6)
+        course(make_crowded(seed).store().snapshot(), seen).run(-1, STEPS, 1e6)
         moves += [
             sum(len(result.bind_tasks) for _, result in seen),
             sum(len(result.evict_tasks) for _, result in seen),
@@ -61,4 +62,10 @@ def test_the_clusters_bind_evict_and_end():
 @given(crowded)
 def test_every_state_keeps_its_sums_and_every_cycle_its_invariants(cluster):
     note(told(cluster))
-    course(cluster, []).run(-1, STEPS, 1e6)
+    course(cluster.store().snapshot(), []).run(-1, STEPS, 1e6)
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 10_000))
+def test_cards_that_pods_share_are_the_sum_of_their_pods(seed):
+    course(make_shared(seed).snapshot(), []).run(-1, STEPS, 1e6)

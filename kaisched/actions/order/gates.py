@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from kaisched.core.axis import Amounts
+    from kaisched.core.axis import Amounts, IntVec, RowVec
     from kaisched.framework.session.session import Session
 
 
@@ -30,3 +30,31 @@ def first_shut(session: Session, action: str, job: int, ask: Amounts) -> int:
         if codes is not None and codes[0]:
             return int(codes[0])
     return 0
+
+
+def open_count(session: Session, action: str, queue: int, job: RowVec, ask: IntVec) -> int:
+    """Return how many jobs of a leaf queue the gates accept, one after the other.
+
+    Each asks for ``ask`` ``(R,)``. Only where the gates rest on sums.
+    """
+    count = len(job)
+    if not count or not session.ask.gates(session, action):
+        return count
+    ledger = session.ledger
+    column = np.repeat(ask[:, None], count, axis=1)
+    before = ask[:, None] * np.arange(count)
+    is_strict = ~session.jobs.is_preemptible[job]
+    before_strict = ask[:, None] * (np.cumsum(is_strict) - is_strict)
+    for row in session.queues.tree.path(queue).tolist():
+        codes = session.ask.queue_gate(
+            session,
+            action,
+            np.full(len(job), row),
+            job,
+            column,
+            ledger.held[:, [row]] + before,
+            ledger.held_non_preemptible[:, [row]] + before_strict,
+        )
+        if codes is not None and (shut := np.flatnonzero(codes)).size:
+            count = min(count, int(shut[0]))
+    return count

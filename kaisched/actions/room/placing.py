@@ -77,7 +77,8 @@ def place_waiting(session: Session, statement: Statement, tasks: RowVec, steps: 
     mark = statement.checkpoint()
     if not place_parts(session, statement, tasks, _place_future, steps):
         return False
-    if leans_on_promises(session, int(session.ledger.job_of_task[tasks[0]])):
+    job = int(session.ledger.job_of_task[tasks[0]])
+    if statement.has_allocated(mark) and leans_on_promises(session, job):
         statement.pipeline_all(mark)
     return True
 

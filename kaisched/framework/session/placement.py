@@ -87,6 +87,8 @@ class Placement:
         """Plans for sets of nodes."""
         self._here = self._plans
         """The plans of the set that is tried now."""
+        self.news = 0
+        """How often moves made filters stale."""
         self.nodes: NodeSet | None = None
         """The set of nodes that is tried now; None for all nodes."""
 
@@ -269,6 +271,7 @@ class Placement:
     def note_moves(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
         """Report moves to the plugins, and ask again the filters that they name as stale."""
         for shapes, rows in self._ask.on_moves(self._session, tasks, nodes, sign):
+            self.news += 1
             known = self._plans if not len(shapes) else [int(shape) for shape in shapes]
             for shape in known:
                 plan = self._plans.get(shape)

@@ -209,6 +209,8 @@ class Statement:
 
         Evictions stay as they are; no evicted task may have been moved since ``mark``.
         """
+        if not self.has_allocated(mark):
+            return  # all of it is a promise already, as nearly always
         moves: list[tuple[int, int, int]] = []
         for entry in self._journal[mark:]:
             assert not isinstance(entry, _Relocation | _Release)
@@ -229,6 +231,13 @@ class Statement:
             isinstance(entry, _Promise)
             or (isinstance(entry, _Change) and entry.state == _PIPELINED)
             for entry in self._journal
+        )
+
+    def has_allocated(self, mark: int = 0) -> bool:
+        """Tell whether some move since ``mark`` takes idle room."""
+        return any(
+            isinstance(entry, _Batch) or (isinstance(entry, _Change) and entry.state == _ALLOCATED)
+            for entry in self._journal[mark:]
         )
 
     def evicted(self) -> int:

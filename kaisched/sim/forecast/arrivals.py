@@ -10,6 +10,7 @@ import numpy as np
 
 from kaisched.cluster.rows import LOWEST_PRIORITY, RARE
 from kaisched.core.axis import IntVec
+from kaisched.core.disruption_budgets import UNPROTECTED
 from kaisched.core.metadata import NO_METADATA
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
@@ -38,8 +39,13 @@ def with_jobs(snapshot: Snapshot, new: Sequence[NewJob]) -> tuple[Snapshot, rang
     begins = ends - [it.pods for it in new]
     names = [f"forecast/{number}" for number in range(count)]
     pods = [f"{names[job]}-{number}" for number, job in enumerate(of.tolist())]
+    budgets = snapshot.disruption_budgets
+    if len(budgets):
+        of_task = np.append(budgets.of_task, np.full(len(of), UNPROTECTED))
+        budgets = replace(budgets, of_task=of_task)
     longer = replace(
         snapshot,
+        disruption_budgets=budgets,
         jobs=replace(
             jobs,
             name=[*jobs.name, *names],

@@ -172,7 +172,7 @@ class Course:
             self._plan(evicted, self._now_s + GRACE_S)
         bound = result.bind_tasks
         if len(bound):
-            pods.start(bound, result.bind_nodes, self._now_s)
+            pods.start(bound, result.bind_nodes, self._now_s, result.bind_cards)
             of = pods.job[bound]
             for job in np.unique(of).tolist():
                 self._run(job, bound[of == job], self._now_s, is_new=True)

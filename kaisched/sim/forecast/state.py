@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
 from kaisched.core.tables import EVICTED, OPEN
 from kaisched.framework.invariants.sums import charges_of, sum_of
+from kaisched.sim.forecast.cards import SharedCards
 
 _HOUR_S: Final = 3600.0
 _NOWHERE: Final = -1
@@ -37,6 +39,7 @@ class Pods:
         self._rare: FloatVec = jobs.rare.copy()
         self._evictions_s = snapshot.evictions_s
         self._total: Amounts = snapshot.total
+        self._cards = SharedCards(snapshot)
         for job in upcoming:
             self.state[list(jobs.tasks[job])] = TaskState.GONE
 
@@ -44,8 +47,15 @@ class Pods:
         """Let the pods of an upcoming job wait."""
         self.state[list(self._base.jobs.tasks[job])] = TaskState.PENDING
 
-    def start(self, tasks: RowVec, nodes: RowVec, now_s: float) -> None:
-        """Run pods on nodes."""
+    def start(
+        self,
+        tasks: RowVec,
+        nodes: RowVec,
+        now_s: float,
+        cards: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
+    ) -> None:
+        """Run pods on nodes; ``cards`` are the slots of those that share GPUs."""
+        self._cards.choose(cards)
         self.state[tasks], self.node[tasks] = TaskState.RUNNING, nodes
         jobs = np.unique(self.job[tasks])
         self.last_start_s[jobs[self.active[jobs] == 0]] = now_s
@@ -93,7 +103,13 @@ class Pods:
         allocated, fixed, pending = self._amounts(now)
         self._last = replace(
             now,
-            nodes=replace(base.nodes, idle=idle, releasing=releasing, version=version),
+            nodes=replace(
+                base.nodes,
+                idle=idle,
+                releasing=releasing,
+                version=version,
+                cards=self._cards.table(self.state, self.node),
+            ),
             podsets=replace(base.podsets, active=podsets[0], pending=podsets[1]),
             jobs=replace(
                 base.jobs,

@@ -8,16 +8,23 @@ import pytest
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.embedded import EmbeddedCluster
+from kaisched.core.disruption_budgets import (
+    NO_DISRUPTION_BUDGETS,
+    UNPROTECTED,
+    DisruptionBudgets,
+)
 from kaisched.engine.policy import default_policy
 from kaisched.engine.turn import take_turn
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text
+from kaisched.sim.forecast.arrivals import NewJob, with_jobs
 from kaisched.sim.forecast.course import World
-from kaisched.sim.forecast.forecast import forecast, world_of
+from kaisched.sim.forecast.forecast import Forecast, forecast, world_of
 from kaisched.sim.forecast.history import Past, past_of, upcoming
 from kaisched.sim.forecast.runtimes import Lengths, RunTimes
 from kaisched.testing import ClusterBuilder
+from tests.benchmarks.forecasts import holds
 from tests.unit.cli.conftest import NODE, POD, QUEUE
 
 POLICY = default_policy()
@@ -170,6 +177,17 @@ def test_new_jobs_come_again_as_they_came():
     )
 
 
+def test_new_jobs_are_under_no_disruption_budget():
+    world, _ = waiting()
+    budgets = DisruptionBudgets(("team/b",), np.array([0]), np.array([0, 0]))
+    snapshot = replace(world.snapshot, disruption_budgets=budgets)
+    new = NewJob(NOW_S + 5, 0, 0, pods=3, minimum=3, priority=50, is_preemptible=True)
+    longer, rows = with_jobs(snapshot, [new])
+    assert longer.disruption_budgets.of_task.tolist() == [0, 0, *[UNPROTECTED] * 3]
+    assert (list(rows), len(longer.tasks.name)) == ([2], 5)
+    assert with_jobs(world.snapshot, [new])[0].disruption_budgets is NO_DISRUPTION_BUDGETS
+
+
 @pytest.mark.parametrize(
     ("chance", "age_s", "length_s"),
     [(0.0, 0, 10), (0.24, 0, 10), (0.3, 0, 20), (0.7, 0, 40), (0.0, 10, 20), (0.6, 20, 40)],
@@ -223,3 +241,22 @@ def test_ended_pods_tell_how_long_they_ran_and_when_they_came():
     assert sorted(it.pods for it in past.came) == [1, 1]
     result, _ = run_cycle(cluster.snapshot(), None, POLICY, now_s, Memory())
     assert forecast(world_of(result), 0, past).latest_s == 0
+
+
+@pytest.mark.parametrize(
+    ("band", "actual_s", "is_held"),
+    [
+        ((600, 1200), 600, True),
+        ((600, 1200), 1260, True),  # to the minute of the simulation
+        ((600, 1200), 500, False),
+        ((600, 1200), 1300, False),
+        ((600, math.inf), 1e9, True),
+        ((math.inf, math.inf), math.inf, True),
+        ((math.inf, math.inf), 100, False),
+    ],
+)
+def test_what_the_measured_error_counts_as_held(band, actual_s, is_held):
+    first_s, last_s = band
+    started = 10 if first_s < math.inf else 0
+    seen = Forecast(first_s, first_s, last_s, 10, started, 7200.0, 90, False, ())
+    assert holds(seen, actual_s) is is_held

@@ -1,0 +1,56 @@
+"""A nomination is written once, however many cycles repeat it, also by the next leader."""
+
+from kaisched.clock import ManualClock
+from kaisched.cluster.kubernetes.change import Change
+from kaisched.cluster.kubernetes.cluster import NOMINATE, KubernetesCluster
+from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.store import StateStore
+from kaisched.framework.intents import Nominate
+from kaisched.objects import Pod
+from kaisched.objects.decode import decode_object
+
+
+class Written:
+    """An outbox that only keeps what it is given."""
+
+    def __init__(self):
+        self.works = []
+
+    def put(self, kind, work):
+        assert kind == NOMINATE
+        self.works.append((work.nominate.pod, work.nominate.node))
+
+
+def started():
+    written = Written()
+    return KubernetesCluster(None, Gate(), written, ManualClock(1e9), StateStore()), written.works
+
+
+def nominated(pod, node):
+    return Nominate(f"ns/{pod}", f"uid-{pod}", node, f"ns/{pod}", 0, 0)
+
+
+def waiting(name, node):
+    plain = {
+        "metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}"},
+        "spec": {"schedulerName": "kaisched", "containers": [{"name": "main"}]},
+        "status": {"phase": "Pending", "nominatedNodeName": node},
+    }
+    return Change(decode_object(plain, Pod)[0])
+
+
+def test_a_nomination_that_stands_is_not_written_again():
+    cluster, written = started()
+    for _ in range(5):
+        cluster.apply([], [], [nominated("p", "n0"), nominated("q", "n1")])
+    assert written == [("ns/p", "n0"), ("ns/q", "n1")]
+    cluster.apply([], [], [nominated("p", "n1"), nominated("q", "n1")])
+    assert written[2:] == [("ns/p", "n1")]
+
+
+def test_the_next_leader_does_not_write_what_statuses_say():
+    cluster, written = started()
+    cluster.tell(waiting("p", "n0"))
+    cluster.snapshot()
+    cluster.apply([], [], [nominated("p", "n0"), nominated("q", "n1")])
+    assert written == [("ns/q", "n1")]
