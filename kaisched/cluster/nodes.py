@@ -56,6 +56,7 @@ class NodeRows:
         self._table: NodeTable | None = None
         self._total: Amounts | None = None
         self._card_sizes: tuple[int, int] | None = None
+        self._cards: tuple[IntVec, IntVec] | None = None
 
     def __len__(self) -> int:
         return len(self.name)
@@ -64,7 +65,7 @@ class NodeRows:
         """Add or replace a node."""
         old = self._node.get(node.name)
         self._node[node.name] = node
-        self._card_sizes = None
+        self._card_sizes = self._cards = None
         if old is None or node.name not in self.row_of_name:
             self.is_laid_out = False
             return
@@ -122,7 +123,7 @@ class NodeRows:
         self.foreign.replace(np.zeros_like(allocatable))
         newest = int(self.version.data.max(initial=0))
         self.version.replace(np.full(count, newest + 1, np.int64))
-        self._statics = self._annotations = None
+        self._statics = self._annotations = self._cards = None
         self._touch_total()
 
     def set_axis(self, axis: ResourceAxis) -> None:
@@ -183,10 +184,12 @@ class NodeRows:
 
     def cards(self) -> tuple[IntVec, IntVec]:
         """``(N,)`` GPUs that pods may share, and the MiB of each; 1 where that is unknown."""
-        nodes = [self._node[name] for name in self.name]
-        cards = [it.allocatable.get("gpu", 0) // GPU_UNIT if it.can_share else 0 for it in nodes]
-        sizes = [it.card_mib or 1 for it in nodes]
-        return np.array(cards, np.int64), np.array(sizes, np.int64)
+        if self._cards is None:
+            rows = [self._node[name] for name in self.name]
+            cards = [it.allocatable.get("gpu", 0) // GPU_UNIT * it.can_share for it in rows]
+            sizes = [it.card_mib or 1 for it in rows]
+            self._cards = np.array(cards, np.int64), np.array(sizes, np.int64)
+        return self._cards
 
     def statics(self) -> NodeStatics:
         """Return labels, taints and conditions; the same object while none changed."""

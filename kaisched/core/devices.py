@@ -12,7 +12,7 @@ from kaisched.core.record import record
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kaisched.core.axis import Amounts, IntVec
+    from kaisched.core.axis import Amounts, BoolVec, IntVec
 
 CARD: Final = 1_000_000
 """Millionths: a fraction of a card is a whole number of them."""
@@ -105,6 +105,18 @@ class CardTable:
     """``(N,)`` thousandths of GPUs that tasks with shares take in the amounts of their node."""
     milli_leaving: IntVec
     """``(N,)`` the part of it that is leaving."""
+
+
+def changed_cards(old: CardTable | None, new: CardTable | None) -> BoolVec | slice:
+    """Return the rows of the nodes whose cards differ; all of them without one of the tables."""
+    if old is None or new is None or old.used.shape != new.used.shape:
+        return slice(None)
+    changed: BoolVec = (old.cards != new.cards) | (old.size != new.size)
+    for name in ("used", "leaving", "tasks"):
+        changed |= (getattr(old, name) != getattr(new, name)).any(axis=1)
+    for name in ("milli", "milli_leaving"):
+        changed |= getattr(old, name) != getattr(new, name)
+    return changed
 
 
 def with_nodes_like(table: CardTable, like: int, milli_gpus: int, count: int) -> CardTable:

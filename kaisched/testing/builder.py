@@ -195,24 +195,20 @@ class ClusterBuilder:
         """Add a job of equal pods, named ``<name>-0`` and so on.
 
         ``gpu``, ``cpu`` (cores) and ``memory`` (GiB) are amounts of each pod; ``gpu`` below 1 is a
-        part of each of ``cards`` GPUs, which other pods may share. ``min_tasks`` pods
-        (by default all) start together or not at all; ``groups`` is a tree of pod sets instead,
-        ``podsets`` the pod set of each pod. ``on`` lists the only nodes it may use; ``constraints``
-        add others. The last four map nodes to numbers of pods: running, being bound, being deleted,
-        and pending with a promised node; all other pods are pending. ``on_cards`` names the GPUs of
-        which the pods on nodes have parts: pods with the same name share a GPU. ``timing``:
-        ``started_s`` (by default 0) and what follows it in :class:`~kaisched.testing.rows.Job`.
+        part of each of ``cards`` GPUs. ``min_tasks`` pods (by default all) start together or not at
+        all; ``groups`` is a tree of pod sets instead, ``podsets`` the pod set of each pod. ``on``
+        lists the only nodes it may use; ``constraints`` add others. Four map nodes to numbers of
+        pods: running, being bound, being deleted, and pending with a promise; others are pending.
+        ``on_cards`` names the GPUs that each pod on a node has parts of. ``timing``: ``started_s``
+        (0) and the fields after it in :class:`~kaisched.testing.rows.Job`.
         """
-        places = _all_placed(name, tasks, _places(running, binding, leaving, promised))
+        places = _places(name, tasks, running, binding, leaving, promised)
         request = {"gpu": int(gpu) * GPU_UNIT, "cpu": cpu * _CORE, "memory": memory * _GIB}
-        where = constraints or _only(on)
-        if 0 < gpu < 1:
-            where = replace(where, devices=DeviceDemand(round(gpu * CARD), 0, cards))
-        pod = Task(name, request, where, labels=labels or {})
+        pod = Task(name, request, constraints or _only(on), labels=labels or {})
         job = Job(
             name,
             queue,
-            _pods(pod, places, podsets, on_cards),
+            _pods(_with_part(pod, gpu, cards), places, podsets, on_cards),
             priority=priority,
             is_preemptible=_default(is_preemptible, priority < NON_PREEMPTIBLE_FROM),
             created_s=float(len(self._jobs)),
@@ -287,23 +283,19 @@ def _default(said: bool | None, otherwise: bool) -> bool:
     return otherwise if said is None else said
 
 
-def _places(*nodes_by_state: Mapping[str, int] | None) -> list[tuple[TaskState, str]]:
-    """Return a (state, node) for each pod, in the order of the states below."""
+def _places(
+    name: str, tasks: int, *nodes_by_state: Mapping[str, int] | None
+) -> list[tuple[TaskState, str]]:
+    """Return a (state, node) for each pod, in the order of the states below; the rest pend."""
     states = (TaskState.RUNNING, TaskState.BINDING, TaskState.RELEASING, TaskState.PENDING)
-    return [
+    places = [
         (state, node)
         for state, nodes in zip(states, nodes_by_state, strict=True)
         for node, count in (nodes or {}).items()
         for _ in range(count)
     ]
-
-
-def _all_placed(
-    job: str, tasks: int, places: list[tuple[TaskState, str]]
-) -> list[tuple[TaskState, str]]:
-    """Return places for all pods: those without another one are pending."""
     if len(places) > tasks:
-        raise ValueError(f"job {job} has {tasks} tasks, but {len(places)} have a place")
+        raise ValueError(f"job {name} has {tasks} tasks, but {len(places)} have a place")
     return places + [(TaskState.PENDING, "")] * (tasks - len(places))
 
 
@@ -326,6 +318,13 @@ def _pods(
         )
         for number, (state, node) in enumerate(places)
     ]
+
+
+def _with_part(pod: Task, gpu: float, cards: int) -> Task:
+    if not 0 < gpu < 1:
+        return pod
+    devices = DeviceDemand(round(gpu * CARD), 0, cards)
+    return replace(pod, constraints=replace(pod.constraints, devices=devices))
 
 
 def _only(nodes: Sequence[str]) -> Constraints:

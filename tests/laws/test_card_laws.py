@@ -13,6 +13,7 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.session import Session
+from kaisched.sim.forecast.course import Course, World
 from kaisched.testing.builder import policy_of
 from tests.laws.shared_cards import make_shared, room_of
 
@@ -24,7 +25,9 @@ POLICY = cache(policy_of)
 
 
 def session_of(snapshot):
-    return Session(snapshot, None, POLICY(), 1000.0, Memory(), POLICY().questions)
+    session = Session(snapshot, None, POLICY(), 1000.0, Memory(), POLICY().questions)
+    session.ask.open(session)
+    return session
 
 
 def state_of(session):
@@ -151,3 +154,14 @@ def test_no_cycle_overfills_a_card_or_shares_a_whole_one(seed):
         store.place(result.bind_tasks, result.bind_nodes, TaskState.RUNNING, 1000.0)
         for task in np.flatnonzero(snapshot.tasks.state == TaskState.RELEASING).tolist():
             store.set_gone(task)
+
+
+@settings(max_examples=6)
+@given(SEEDS)
+def test_the_cards_of_a_forecast_are_the_sums_over_its_pods(seed):
+    def watch(now, result):
+        assert list(violations(now, result, POLICY())) == []
+
+    snapshot = make_shared(seed).snapshot()
+    world = World(snapshot, None, POLICY(), Memory(), 1000.0)
+    Course(world, lambda job, is_new: 30.0 + 70.0 * (job % 3) + is_new, [], watch).run(-1, 6, 1e6)

@@ -8,7 +8,7 @@ an open card, or a card that will be whole then and has no slot yet (``next``).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,11 +17,12 @@ from kaisched.core.devices import CARD, PromisedCards, pack_order
 from kaisched.core.states import HOLDING_STATES, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
     from kaisched.core.constraints import Constraints
     from kaisched.core.devices import CardTable, DeviceDemand
+    from kaisched.core.snapshot import Snapshot
 
     Scores = Callable[[RowVec, IntVec], FloatVec]
 
@@ -110,14 +111,17 @@ class Cards:
         if self.demand_of(shape) is not None:
             self._release(node, shape, self.table.slots_of_task[task], sign)
 
-    def may_stay(self, task: int, node: int, shape: int) -> bool:
-        """Tell whether a released task may run on: its cards are promised to no other task."""
-        demand = self.demand_of(shape)
-        if demand is None:
-            return True
+    def may_stay(self, task: int, node: int, demand: DeviceDemand, whole: int) -> bool:
+        """Tell whether a released task may run on: its cards are promised to no other task.
+
+        ``whole`` GPUs of the node are left once all is released. A card that everything leaves is
+        one of them, and is none if the task stays.
+        """
         take = demand.take(self._mib(node))
-        slots = self.table.slots_of_task[task]
-        return all(int(self._leaving[node, slot]) >= take for slot in slots)
+        slots = list(self.table.slots_of_task[task])
+        if (self._leaving[node, slots] < take).any():
+            return False
+        return int(self._is_emptying(np.array([node]))[0, slots].sum()) <= whole
 
     def slots_of(self, task: int) -> tuple[int, ...]:
         """Return the slots of a task that was placed in this cycle."""
@@ -317,6 +321,24 @@ class Cards:
         if demand.memory_mib:
             each = np.full(len(rows), demand.memory_mib * CARD)
         return np.maximum(each, 1)
+
+
+def table_of(snapshot: Snapshot, slots: Mapping[int, tuple[int, ...]]) -> CardTable | None:
+    """Return the cards of a snapshot's nodes if tasks hold these slots; None if no pod shares."""
+    table, tasks = snapshot.nodes.cards, snapshot.tasks
+    if table is None:
+        return None
+    names = ("used", "leaving", "tasks", "milli", "milli_leaving")
+    empty: dict[str, Any] = {name: np.zeros_like(getattr(table, name)) for name in names}
+    cards = Cards(
+        replace(table, slots_of_task=slots, **empty),
+        snapshot.shapes.constraints,
+        snapshot.shapes.request,
+    )
+    for task in slots:
+        node, shape = int(tasks.node_of_task[task]), int(tasks.shape_of_task[task])
+        cards.take(task, node, shape, int(tasks.state[task]))
+    return cards.frozen()
 
 
 def _rounds(pools: list[list[int]], whole: int, size: int, take: int, cards: int) -> int:

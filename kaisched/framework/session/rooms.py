@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.core.devices import changed_cards
 from kaisched.framework.session.capacity import divisors, pods_in
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ class Rooms:
         self._asked = set()
         nodes = snapshot.nodes
         if self._cards is not nodes.cards:
+            self._version[changed_cards(self._cards, nodes.cards)] = _UNKNOWN
             self._cards = nodes.cards
-            self._version[:] = _UNKNOWN
         if self._touched:
             self._version[self._touched] = _UNKNOWN
             self._seen = [0] * len(self._seen)

@@ -106,7 +106,15 @@ class SharedCapacity(Capacity):
 
     def may_stay(self, task: int, shape: int, node: int) -> bool:
         """Tell whether a pod that is being released could stay on its node, and on its cards."""
-        return self.fits(shape, node) and self.cards.may_stay(task, node, shape)
+        demand = self.cards.demand_of(shape)
+        if demand is None:
+            return self.fits(shape, node)
+        if not super().fits(shape, node):
+            return False
+        rows = np.array([node])
+        amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
+        _, whole = self.cards.whole(rows, *amounts)
+        return self.cards.may_stay(task, node, demand, int(whole[0]))
 
     def pods_on(self, node: int, shape: int) -> int:
         """Return how many pods of a shape fit on a node once everything is released."""

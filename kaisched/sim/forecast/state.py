@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
 from kaisched.core.tables import EVICTED, OPEN
 from kaisched.framework.invariants.sums import charges_of, sum_of
-from kaisched.sim.forecast.cards import SharedCards
+from kaisched.framework.session.cards import table_of
 
 _HOUR_S: Final = 3600.0
 _NOWHERE: Final = -1
@@ -39,7 +38,9 @@ class Pods:
         self._rare: FloatVec = jobs.rare.copy()
         self._evictions_s = snapshot.evictions_s
         self._total: Amounts = snapshot.total
-        self._cards = SharedCards(snapshot)
+        table = snapshot.nodes.cards
+        self._slots = dict(table.slots_of_task) if table is not None else {}
+        """The cards of each pod that has parts of GPUs."""
         for job in upcoming:
             self.state[list(jobs.tasks[job])] = TaskState.GONE
 
@@ -48,14 +49,10 @@ class Pods:
         self.state[list(self._base.jobs.tasks[job])] = TaskState.PENDING
 
     def start(
-        self,
-        tasks: RowVec,
-        nodes: RowVec,
-        now_s: float,
-        cards: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
+        self, tasks: RowVec, nodes: RowVec, now_s: float, cards: Mapping[int, tuple[int, ...]]
     ) -> None:
-        """Run pods on nodes; ``cards`` are the slots of those that share GPUs."""
-        self._cards.choose(cards)
+        """Run pods on nodes, those with parts of GPUs on these cards."""
+        self._slots.update(cards)
         self.state[tasks], self.node[tasks] = TaskState.RUNNING, nodes
         jobs = np.unique(self.job[tasks])
         self.last_start_s[jobs[self.active[jobs] == 0]] = now_s
@@ -77,6 +74,9 @@ class Pods:
             self._total = self._total + self._base.axis.charged(freed[:, 0])
         self.state[tasks] = TaskState.PENDING if is_made_anew else TaskState.GONE
         self.node[tasks] = self.nominated[tasks] = _NOWHERE
+        if self._slots:
+            for task in tasks.tolist():
+                self._slots.pop(task, None)
 
     def promise(self, tasks: RowVec, nodes: RowVec) -> None:
         """Promise nodes to pods that wait; earlier promises end."""
@@ -108,7 +108,7 @@ class Pods:
                 idle=idle,
                 releasing=releasing,
                 version=version,
-                cards=self._cards.table(self.state, self.node),
+                cards=table_of(now, dict(self._slots)),
             ),
             podsets=replace(base.podsets, active=podsets[0], pending=podsets[1]),
             jobs=replace(

@@ -112,8 +112,8 @@ def _sizes(group: JobGroup, frame: Frame, at: int) -> list[JobSize]:
         checkpoint = checkpoint_ticks(group.checkpoint_every, found, frame.step_s, *path)
     found.number(group.priority, "jobs", at, "priority", least=-INT32_MAX, most=INT32_MAX)
     sizes = []
-    for (gpus, cards, pods, share), where in zip(given, paths, strict=True):
-        _check_gpus(gpus, cards, found, where)
+    for (number, of, pods, share), where in zip(given, paths, strict=True):
+        gpus, cards = _checked(number, of, found, where)
         count = int(found.number(pods, *where, "pods", least=1, most=MOST_PODS))
         found.number(share, *where, "share", least=1e-9)
         is_part = 0 < gpus < 1
@@ -128,15 +128,19 @@ def _sizes(group: JobGroup, frame: Frame, at: int) -> list[JobSize]:
     return sizes
 
 
-def _check_gpus(gpus: float, cards: int, found: Findings, where: tuple[Step, ...]) -> None:
-    found.number(gpus, *where, "gpus", most=MOST_GPUS)
-    found.number(cards, *where, "cards", least=1, most=MOST_GPUS)
+def _checked(
+    gpus: float, cards: int, found: Findings, where: tuple[Step, ...]
+) -> tuple[float, int]:
+    """Return the GPUs of a pod, of which the second number counts for parts of one only."""
+    gpus = found.number(gpus, *where, "gpus", most=MOST_GPUS)
+    cards = int(found.number(cards, *where, "cards", least=1, most=MOST_GPUS))
     if gpus > 1 and gpus % 1:
         fix = "write whole GPUs, or a number below 1 for a part of one"
         found.add("is not whole", *where, "gpus", value=gpus, fix=fix)
     if cards > 1 and not 0 < gpus < 1:
         fix = "leave cards out, or write gpus below 1"
         found.add("is for parts of GPUs", *where, "cards", value=cards, fix=fix)
+    return gpus, cards
 
 
 def _pod(group: JobGroup, pod: PodKind, found: Findings, at: int) -> PodKind:

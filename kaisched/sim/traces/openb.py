@@ -1,18 +1,19 @@
 """Reader of the trace openb-2023: pods of a cluster that shares GPUs, and its nodes.
 
 A folder with ``pods.csv.gz`` (or ``pods.csv``) and ``nodes.csv``. The trace has no queues; classes
-of service are used instead. Shares of a GPU are rounded up to whole GPUs, because sharing is not
-supported. A job arrives when its pod was created, and runs as long as the pod ran after its
-placement. Pods that were never placed or never deleted are left out with a warning.
+of service are used instead. A job arrives when its pod was created, and runs as long as the pod ran
+after its placement. Pods that were never placed or never deleted are left out with a warning.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from kaisched.cluster.nodes import NodeRow
 from kaisched.core.axis import GPU_UNIT
+from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.sim.cluster import node_amounts
 from kaisched.sim.reading import MOST_GPUS, MOST_SECONDS, read_columns
 from kaisched.sim.traces.rows import JobRow, JobRows
@@ -25,6 +26,7 @@ _POD_COLUMNS: Final = (
     "cpu_milli",
     "memory_mib",
     "num_gpu",
+    "gpu_milli",
     "gpu_spec",
     "qos",
     "creation_s",
@@ -65,6 +67,7 @@ def read_openb(folder: Path) -> JobRows:
     cpu = columns["cpu_milli"].numbers(0, _MOST_AMOUNT, number)
     memory = columns["memory_mib"].numbers(0, _MOST_MEBIBYTES, mebibytes)
     gpus = columns["num_gpu"].numbers(0, MOST_GPUS, "write a whole number of GPUs")
+    milli = columns["gpu_milli"].numbers(0, GPU_UNIT, f"write a number from 0 to {GPU_UNIT}")
     seconds = f"write seconds as a number from 0 to {MOST_SECONDS:.0f}"
     created = columns["creation_s"].numbers(0, MOST_SECONDS, seconds)
     placed = columns["scheduled_s"].filled_numbers(0, MOST_SECONDS, seconds)
@@ -76,9 +79,12 @@ def read_openb(folder: Path) -> JobRows:
         models = columns["gpu_spec"].values[at]
         labels = ((MODEL_LABEL, tuple(models.split("|"))),) if models else ()
         pod = PodKind(int(cpu[at]), MEBIBYTE * int(memory[at]), GPU_UNIT * int(gpus[at]), labels)
+        if gpus[at] == 1 and 0 < milli[at] < GPU_UNIT:
+            part = DeviceDemand(int(milli[at]) * CARD // GPU_UNIT)
+            pod = replace(pod, gpu=0, devices=part)
         qos = columns["qos"].values[at] or "none"
         kind = JobKind((pod,))
-        rows.append(JobRow(float(created[at]), end - begin, qos.lower(), int(gpus[at]), kind))
+        rows.append(JobRow(float(created[at]), end - begin, qos.lower(), kind.gpus, kind))
     left_out = len(created) - len(rows)
     warning = f"{left_out} pods of {folder.name} never ran to an end and are left out"
     return JobRows(rows, warnings=(warning,) if left_out else ())

@@ -159,3 +159,12 @@ def test_tasks_that_a_cycle_has_placed_hold_the_cards_that_it_chose():
     table = store.snapshot().nodes.cards
     assert table.slots_of_task == {int(tasks[0]): (1,), int(tasks[1]): (1,)}  # packed
     assert table.used.tolist() == [[0, 800 * CARD // 1000 * 80_000]]
+
+
+def test_a_pod_whose_card_is_told_later_moves_to_it():
+    store = store_of()
+    put_pod(store, "a", {FRACTION: "0.5"}, {"runai-gpu-group": "x"})
+    put_pod(store, "b", {FRACTION: "0.25"})
+    assert used(store) == [[500, 250]]
+    put_pod(store, "b", {FRACTION: "0.25", "kaisched.io/gpu-groups": "x"})
+    assert used(store) == [[750, None]]

@@ -1,10 +1,12 @@
 """Readers of foreign traces: the jobs they return, and the faults they report."""
 
 import gzip
+from fractions import Fraction
 
 import pytest
 
 from kaisched.core.axis import GPU_UNIT
+from kaisched.core.devices import DeviceDemand
 from kaisched.errors import ConfigError
 from kaisched.sim.traces.openb import read_nodes, read_openb
 from kaisched.sim.traces.swf import read_swf
@@ -77,14 +79,16 @@ def test_a_wrong_line_of_swf_is_named(write, line, complaint):
     assert error_of(read_swf, write("t.swf", line + "\n"), "queue", 1).startswith(complaint)
 
 
-def test_openb_rounds_shares_of_gpus_up_and_keeps_the_models(write, tmp_path):
+def test_openb_keeps_parts_of_gpus_and_the_models(write, tmp_path):
     write("pods.csv", PODS)
     read = read_openb(tmp_path)
     first, second = read.rows
     assert (first.submit_s, first.duration_s, first.queue, first.gpus) == (5, 100, "ls", 1)
     assert first.kind.pods == (PodKind(12_000, 16_384 * MEBIBYTE, GPU_UNIT),)
     labels = (("gpu-model", ("V100M32", "T4")),)
-    assert second.kind.pods == (PodKind(6_000, 12_288 * MEBIBYTE, GPU_UNIT, labels),)
+    part = DeviceDemand(460_000)
+    assert second.kind.pods == (PodKind(6_000, 12_288 * MEBIBYTE, 0, labels, part),)
+    assert (second.gpus, second.kind.pods[0].milli_gpus) == (Fraction(46, 100), 460)
     assert read.warnings[0].startswith("1 pods of ")
 
 
