@@ -27,6 +27,7 @@ MOST_JOBS: Final = 1000
 _WAIT_S: Final = 15.0
 _LOOK_S: Final = 0.5
 _BLOCK: Final = 1 << 16
+_MOST_TAGS: Final = 8
 _OK: Final = 200
 _SAME: Final = 304
 _USAGE: Final = (400, 404)
@@ -56,7 +57,7 @@ class Server:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._pool = urllib3.PoolManager(retries=False, timeout=_WAIT_S)
         self._tags: dict[str, tuple[str, Any]] = {}
-        """The last document of each path, with its ETag."""
+        """The last documents by path, with their ETags."""
 
     def get(self, path: str, **query: object) -> dict[str, Any]:
         """Return a document.
@@ -77,7 +78,10 @@ class Server:
         found = _decoded(answer.data, self.url)
         if answer.status != _OK:
             _refuse(answer.status, found, self.url)
-        self._tags = {target: (answer.headers.get("ETag", ""), found), **self._tags}
+        self._tags.pop(target, None)
+        while len(self._tags) >= _MOST_TAGS:
+            del self._tags[next(iter(self._tags))]
+        self._tags[target] = answer.headers.get("ETag", ""), found
         return found
 
     def _ask(self, target: str, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
@@ -123,6 +127,8 @@ class Server:
                 answer = pool.request(
                     "GET", self.url + CHANGES, headers=self._headers, preload_content=False
                 )
+                if answer.status != _OK:
+                    _refuse(answer.status, _decoded(answer.data, self.url), self.url)
                 last = -1
                 for line in _lines(answer):
                     if not line.startswith(b"data:"):

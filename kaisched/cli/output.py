@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kaisched.cli.printing import has_colors
+from kaisched.clock import SystemClock
 from kaisched.errors import ClusterUnavailable
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
     from kaisched.cli.live import Server
 
-Form: TypeAlias = Literal["json", "yaml", "csv"]
+_AGAIN_S: Final = 1.0
+"""Pause before a stream is opened again."""
 _CLEAR: Final = "\x1b[H\x1b[2J"
 
 
@@ -73,3 +75,4 @@ def _changes(server: Server) -> Iterator[int]:
                 number += 1
         if told == number and not number:
             raise ClusterUnavailable(f"{server.url} has no view", fix="see its /readyz")
+        SystemClock().sleep(_AGAIN_S)

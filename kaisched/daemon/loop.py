@@ -128,12 +128,15 @@ class Loop:
             self._news.wait(max(until_s - monotonic_s(), 0.0))
             return
         result, inquiries = None if turn is None else turn.result, self._view.inquiries
-        inquiries.answer(result)
-        while not self._news.is_set() and (left_s := until_s - monotonic_s()) > 0:
-            due_s = inquiries.due_in_s()
-            self._bell.wait(left_s if due_s is None else min(left_s, due_s))
-            self._bell.clear()
+        try:
             inquiries.answer(result)
+            while not self._news.is_set() and (left_s := until_s - monotonic_s()) > 0:
+                due_s = inquiries.due_in_s()
+                self._bell.wait(left_s if due_s is None else min(left_s, due_s))
+                self._bell.clear()
+                inquiries.answer(result)
+        except Exception as error:  # noqa: BLE001 - a plugin may fail at any question
+            self._log.error("inquiry_failed", cycle=self.cycles, exc_info=error)
         inquiries.forget()
 
     def _run_deferred(self, turn: Turn | None) -> None:

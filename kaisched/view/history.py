@@ -124,12 +124,12 @@ class Keeper:
             old[: len(self._codes)] = self._codes
         else:  # rows may have moved
             waited = np.flatnonzero(self._codes)
+            known, now = list(self._names), list(names)  # lists are read faster, 20,000 times
             before = dict(
-                zip((self._names[row] for row in waited.tolist()), self._codes[waited].tolist(),
+                zip([known[row] for row in waited.tolist()], self._codes[waited].tolist(),
                     strict=True)
             )  # fmt: skip
-            for row in waiting.rows.tolist():
-                old[row] = before.get(names[row], 0)
+            old[waiting.rows] = [before.get(now[row], 0) for row in waiting.rows.tolist()]
         rows = np.flatnonzero((codes != 0) & (codes != old))[: self._most]
         self._codes, self._names, self._generation = codes, names, snapshot.generation
         return {names[row]: int(codes[row]) for row in rows.tolist()}

@@ -12,7 +12,7 @@ from kaisched.cli.top_frame import PANES, Screen, frame
 from kaisched.config.settings import ViewListener
 from kaisched.daemon.view_server import ViewServer
 from kaisched.engine.planning import plan, read_plan_input
-from kaisched.errors import ClusterUnavailable
+from kaisched.errors import ClusterUnavailable, ConfigError
 from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.view.publisher import Publisher
 from tests.unit.cli.conftest import NODE, POD, QUEUE
@@ -147,7 +147,9 @@ def test_a_token_goes_only_where_the_user_has_named_a_scheduler(url, monkeypatch
     assert Server(url, is_named=True)._headers == {"Authorization": "Bearer secret"}
 
 
-def test_what_is_watched_is_printed_at_every_change(capsys):
+def test_what_is_watched_is_printed_at_every_change(capsys, monkeypatch):
+    monkeypatch.setattr(output, "_AGAIN_S", 0.0)
+
     class Live:
         url = "here"
 
@@ -167,10 +169,30 @@ def test_what_is_watched_is_printed_at_every_change(capsys):
     assert capsys.readouterr().out == "1\n\n2\n\n3\n"
 
 
-def test_changes_are_those_of_the_stream(url):
+def test_changes_are_those_of_the_stream(url, monkeypatch):
     changes = Server(url).changes()
     assert next(changes) == 1
     changes.close()
+    monkeypatch.setattr(live, "CHANGES", "/api/v1/other")
+    with pytest.raises(ConfigError, match="there is no /api/v1/other"):
+        next(Server(url).changes())
+
+
+def test_a_document_that_has_changed_is_read_anew(url, monkeypatch):
+    server, statuses = Server(url), []
+    ask = server._ask
+
+    def asked(target, headers):
+        answer = ask(target, headers)
+        statuses.append(answer.status)
+        return answer
+
+    monkeypatch.setattr(server, "_ask", asked)
+    first = server.get("/queues")
+    assert server.get("/queues") == first
+    for at in range(20):
+        server.get("/jobs", offset=at)
+    assert (statuses[:2], len(server._tags)) == ([200, 304], 8)
 
 
 @pytest.mark.proportion

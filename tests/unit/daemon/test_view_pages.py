@@ -181,6 +181,20 @@ def test_a_view_that_fails_costs_no_cycle(monkeypatch):
     assert cluster.applied == ["team/j0-0"]
 
 
+def test_an_inquiry_that_fails_costs_no_cycle(monkeypatch):
+    cluster, view = StoreCluster(), Publisher("default")
+    loop = Loop(cluster, cluster, default_policy(), ManualClock(), CycleCollector(),
+                period_s=1.0, view=view)  # fmt: skip
+    turn = loop.turn()
+    monkeypatch.setattr(view.inquiries, "_tell", lambda *_: 1 / 0)
+    monkeypatch.setattr(view.inquiries, "ring", lambda: loop._rest(turn, float("inf")))
+    said = []
+    monkeypatch.setattr(loop._log, "error", lambda event, **_: said.append(event))
+    assert view.inquiries.ask(["team/j0"], 0.0) == {}
+    assert said == ["inquiry_failed"]
+    assert loop.turn() is not None
+
+
 def test_before_the_first_cycle_there_is_no_view():
     pages = ViewPages(lambda: [Publisher("default")], LocalAccess())
     page = pages.pages["/api/v1/"].make(Request({}, "", "localhost", "/api/v1/queues"))

@@ -279,3 +279,17 @@ def test_too_many_inquiries_are_answered_with_nothing_at_once(ran):
     inquiries = Inquiries()
     inquiries._waiting.extend([None] * MOST_WAITING)
     assert inquiries.ask(["default/late"], 1e9) == {}
+
+
+def test_a_job_that_waits_on_is_no_news_when_rows_have_moved(ran):
+    """A node that comes or goes, or a compaction, starts a generation with other rows."""
+    keeper, waiting = history.Keeper(), published(ran).view.waiting
+    times = history.CycleTimes(1, 1.0, 0.1, {}, {}, 0, 0, 0, 0)
+    keeper.add(ran.snapshot, waiting, ran.result, times)
+    keeper._generation -= 1
+    kept = keeper.add(ran.snapshot, waiting, ran.result, times)
+    assert [dict(it.waits) for it in kept.decisions[1:]] == [{} for _ in kept.decisions[1:]]
+    keeper._generation -= 1
+    other = waiting._replace(codes=waiting.codes + 1)
+    kept = keeper.add(ran.snapshot, other, ran.result, times)
+    assert len(kept.decisions[-1].waits) == len(waiting.rows)
