@@ -18,8 +18,11 @@ _HOME = {
     "Session": "kaisched.framework.session.view",
     "Claim": "kaisched.framework.session.claims",
     "NodeSet": "kaisched.framework.session.claims",
+    "LazyNodeSets": "kaisched.framework.session.claims",
     "Units": "kaisched.framework.session.claims",
     "SubGroup": "kaisched.core.tables",
+    "TopologyConstraint": "kaisched.core.tables",
+    "TopologyLevel": "kaisched.core.tables",
     "Constraints": "kaisched.core.constraints",
     "NodeStatics": "kaisched.core.constraints",
     "PodTerm": "kaisched.core.constraints",
@@ -108,6 +111,8 @@ if TYPE_CHECKING:
     from kaisched.core.states import HOLDING_STATES as HOLDING_STATES
     from kaisched.core.states import TaskState as TaskState
     from kaisched.core.tables import SubGroup as SubGroup
+    from kaisched.core.tables import TopologyConstraint as TopologyConstraint
+    from kaisched.core.tables import TopologyLevel as TopologyLevel
     from kaisched.core.tree import roll_up as roll_up
     from kaisched.core.usage import PARTS as PARTS
     from kaisched.core.usage import Usage as Usage
@@ -126,6 +131,7 @@ if TYPE_CHECKING:
     from kaisched.framework.report.reason import Reason as Reason
     from kaisched.framework.report.records import Step as Step
     from kaisched.framework.session.claims import Claim as Claim
+    from kaisched.framework.session.claims import LazyNodeSets as LazyNodeSets
     from kaisched.framework.session.claims import NodeSet as NodeSet
     from kaisched.framework.session.claims import Unit as Unit
     from kaisched.framework.session.claims import Units as Units

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kaisched.actions.order.fair_order import FairOrder
     from kaisched.actions.order.rations import Rations
     from kaisched.core.axis import RowVec
-    from kaisched.framework.session.claims import NodeSet
+    from kaisched.framework.session.claims import NodeSets
     from kaisched.framework.session.session import Session
 
 _LONGEST_RUN: Final = 512
@@ -141,10 +141,10 @@ class _Allocation:
             else:
                 self._take_mixed(item)
 
-    def _sets_of(self, item: Pick) -> list[NodeSet] | None:
+    def _sets_of(self, item: Pick) -> NodeSets | None:
         return sets_of(self._session, self._action, self._candidates, item.at)
 
-    def _take_within(self, item: Pick, sets: list[NodeSet]) -> None:
+    def _take_within(self, item: Pick, sets: NodeSets) -> None:
         """Place the next batch of a job on the first set of nodes that has room for it."""
         session, at = self._session, item.at
         statement = session.statement()

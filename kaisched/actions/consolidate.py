@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.actions.eviction.alternatives import first_plan
 from kaisched.actions.eviction.claimants import claimants
 from kaisched.actions.eviction.evicting import anything_runs, running_jobs, without_delayed
 from kaisched.actions.eviction.loops import is_loop, note_eviction, recall_evictions
@@ -23,6 +24,7 @@ from kaisched.actions.order.candidates import ANY, drop_gated, gather, pending_j
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
 from kaisched.actions.room.clearing import Clearing, Movable, Prices
+from kaisched.actions.room.parts import has_parts
 from kaisched.actions.room.placing import place_waiting
 from kaisched.actions.room.promises import keep_promises
 from kaisched.core.axis import PODS
@@ -31,7 +33,7 @@ from kaisched.framework.session.claims import Claim, Unit
 from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
 from kaisched.framework.session.eviction_budget import is_spent, may_evict
 from kaisched.framework.session.next_batch import main_resource
-from kaisched.framework.session.node_sets import sets_or_all
+from kaisched.framework.session.node_sets import node_sets, shapes_of
 from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from kaisched.actions.order.candidates import Candidates
     from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.framework.session.claims import NodeSet
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
 
@@ -167,17 +170,21 @@ class _Consolidation:
         if tasks is None:
             tasks = pending_tasks(session, job)[: int(candidates.size[at])]
         claim = Claim(self._action, job, int(candidates.queue[at]), ask)
-        codes: list[int] = []
-        for nodes in sets_or_all(session, self._action, job, ask):
-            with session.placement.within(nodes):
-                code = self._try_within(replace(claim, within=nodes), tasks)
-            if not code:
-                return 0
-            codes.append(code)
-        return codes[0] if codes else _NO_ROOM_EVEN_SO
+        sets = node_sets(session, self._action, job, ask, shapes_of(session, tasks))
 
-    def _try_within(self, claim: Claim, tasks: RowVec) -> int:
-        """Carry out a claim on the set of nodes that is tried now; return 0 or the refusal."""
+        def search(nodes: NodeSet | None) -> Plan | int:
+            return self._plan(replace(claim, within=nodes), tasks)
+
+        found = first_plan(session, sets, search)
+        if isinstance(found, int):
+            return found
+        nodes, plan = found
+        with session.placement.within(nodes):
+            self._carry_out(replace(claim, within=nodes), plan)
+        return 0
+
+    def _plan(self, claim: Claim, tasks: RowVec) -> Plan | int:
+        """Return a plan on the set of nodes that is tried now, or the refusal."""
         session = self._session
         demand = self._search.demand(claim, tasks)
         avoided: set[int] = set()
@@ -188,10 +195,9 @@ class _Consolidation:
                 return self._nothing_to_clear(demand, avoided)
             if not may_evict(session, sum(len(unit.tasks) for unit in _units(clearings))):
                 return int(Refusal.EVICTION_BUDGET)
-            stuck = self._carry_out(demand, clearings)
-            if not stuck:
-                session.outcome.refusal[claim.job] = _WAITING
-                return 0
+            stuck = self._moved(demand, clearings)
+            if isinstance(stuck, Plan):
+                return stuck
             if not clearings:
                 break  # room is not what is missing: no other choice would help
             avoided |= stuck
@@ -255,8 +261,8 @@ class _Consolidation:
             self._prices[key] = Prices(session, self._search.future(shape), main)
         return self._prices[key]
 
-    def _carry_out(self, demand: Demand, clearings: list[Clearing]) -> set[int]:
-        """Move, place and commit; return the nodes whose pods found no new place.
+    def _moved(self, demand: Demand, clearings: list[Clearing]) -> Plan | set[int]:
+        """Move and place; return the plan, or the nodes whose pods found no new place.
 
         The claim is placed first. If the moved pods then find no new place, they are placed first.
         """
@@ -274,15 +280,20 @@ class _Consolidation:
         if not is_done:
             plan.statement.rollback()
             return stuck or {-1}
+        return Plan(plan.statement, units)
+
+    def _carry_out(self, claim: Claim, plan: Plan) -> None:
+        """Commit a plan on the set of nodes that is tried now."""
+        session, units = self._session, plan.units
         moved = sum(len(unit.tasks) for unit in units)
-        reason = consolidate_reason(session, demand.claim, moved)
+        reason = consolidate_reason(session, claim, moved)
         if units:
-            note_eviction(session, demand.claim.job)
-        plan.statement.commit(self._action, demand.claim.job, reason)
+            note_eviction(session, claim.job)
+        plan.statement.commit(self._action, claim.job, reason)
+        session.outcome.refusal[claim.job] = _WAITING
         # No pod moves twice in one cycle.
         for movable in self._movable.values():
             movable.forget(units)
-        return set()
 
     def _claim_first(self, plan: Plan, demand: Demand) -> bool:
         plan.statement.evict_all(_tasks(plan.units))
@@ -295,7 +306,8 @@ class _Consolidation:
     def _put(self, statement: Statement, demand: Demand) -> bool:
         session = self._session
         tasks = demand.tasks
-        if len(demand.shapes) > 1 or len(tasks) <= 4:  # noqa: PLR2004
+        is_split = len(demand.shapes) > 1 or has_parts(session, demand.claim.job)
+        if is_split or len(tasks) <= 4:  # noqa: PLR2004
             return place_waiting(session, statement, tasks)
         shape = demand.shapes[0][0]
         nodes = session.placement.choose_future(shape, len(tasks))

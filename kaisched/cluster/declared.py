@@ -1,4 +1,4 @@
-"""Declared nodes and queues, kept to report why some of them are not used."""
+"""Declared nodes, topologies and queues, kept to report why some of them are not used."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ if TYPE_CHECKING:
 
 
 class Declared:
-    """Queue objects and the faults of nodes."""
+    """Queue objects and the faults of nodes and topologies."""
 
     def __init__(self) -> None:
         """Start without queues and faults."""
         self._queues: dict[str, Queue] = {}
         self._queue_faults: dict[str, ObjectError] | None = None
         self._node_faults: dict[str, str] = {}
+        self._topology_faults: dict[str, str] = {}
 
     def note_node(self, name: str, fault: str = "") -> None:
         """Note the fault of a node; empty if the node is valid or gone."""
-        if fault:
-            self._node_faults[name] = fault
-        else:
-            self._node_faults.pop(name, None)
+        _note(self._node_faults, name, fault)
+
+    def note_topology(self, name: str, fault: str = "") -> None:
+        """Note the fault of a topology; empty if the topology is valid or gone."""
+        _note(self._topology_faults, name, fault)
 
     def has_queue(self, queue: Queue) -> bool:
         """Tell whether a queue is known with an equal specification."""
@@ -53,6 +55,13 @@ class Declared:
         return self._queue_faults
 
     def problems(self, groups: Mapping[str, Mapping[str, str]]) -> list[Problem]:
-        """Return the faults of nodes and queues, and those of ``groups`` and their pods."""
+        """Return the faults of nodes, topologies, queues, and of ``groups`` and their pods."""
         _, errors = check_queues(self._queues.values())
-        return problems_of(self._node_faults, errors, groups)
+        return problems_of(self._node_faults, self._topology_faults, errors, groups)
+
+
+def _note(faults: dict[str, str], name: str, fault: str) -> None:
+    if fault:
+        faults[name] = fault
+    else:
+        faults.pop(name, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kaisched.cluster.constraints import bound, constraint_in
 from kaisched.cluster.grouping import Membership
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.structure import (
@@ -42,6 +43,7 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
         podsets, tree = _structure(pod, member, pods)
     except ObjectError as error:
         fault = fault or str(error)
+    tree = bound(tree, podsets[0][0], constraint_in(member.metas))
     priority = _priority(pod, member, classes)
     owner = member.metas[-2] if len(member.metas) > 1 and not member.is_single else pod.meta
     demands = map(required_of_workload, member.metas[:-1])

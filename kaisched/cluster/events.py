@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kaisched.cluster.grouping import Owner
 from kaisched.cluster.store import StateStore
+from kaisched.cluster.topologies import put_topology, remove_topology
 from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.node import Node
 from kaisched.objects.owners import PartialObject, PriorityClass
@@ -17,7 +18,7 @@ from kaisched.objects.wire import KubernetesObject
 
 
 def upsert(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
-    """Take in an object that came or changed; shards and topologies are not the store's."""
+    """Take in an object that came or changed; shards are not the store's."""
     match obj:
         case Pod():
             store.upsert_pod(obj)
@@ -33,7 +34,9 @@ def upsert(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
             store.upsert_disruption_budget(obj)
         case PersistentVolumeClaim() | PersistentVolume() | StorageClass():
             store.upsert_storage(obj)
-        case SchedulingShard() | Topology():
+        case Topology():
+            put_topology(store, obj)
+        case SchedulingShard():
             pass
         case _:
             store.upsert_owner(owner_of(obj))
@@ -56,7 +59,9 @@ def remove(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
             store.remove_disruption_budget(obj.key)
         case PersistentVolumeClaim() | PersistentVolume() | StorageClass():
             store.remove_storage(obj)
-        case SchedulingShard() | Topology():
+        case Topology():
+            remove_topology(store, obj.name)
+        case SchedulingShard():
             pass
         case _:
             store.remove_owner(obj.metadata.uid)

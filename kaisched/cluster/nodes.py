@@ -11,7 +11,7 @@ from kaisched.cluster.columns import Block, Column
 from kaisched.core.axis import GPU_UNIT, Amounts, BoolVec, IntVec, ResourceAxis, RowVec
 from kaisched.core.constraints import NodeStatics, Taint
 from kaisched.core.devices import CardTable
-from kaisched.core.tables import NodeTable
+from kaisched.core.tables import NodeTable, TopologyLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class NodeRows:
         """An amount changed since the last table."""
         self._statics: NodeStatics | None = None
         self._annotations: tuple[Mapping[str, str], ...] | None = None
+        self._topologies: Mapping[str, tuple[TopologyLevel, ...]] = {}
         self._table: NodeTable | None = None
         self._total: Amounts | None = None
         self._card_sizes: tuple[int, int] | None = None
@@ -83,6 +84,16 @@ class NodeRows:
         if self._node.pop(name, None) is not None:
             self.is_laid_out = False
             self._card_sizes = None
+
+    def put_topology(self, name: str, levels: tuple[TopologyLevel, ...]) -> bool:
+        """Add or replace a topology, or drop it if it has no levels; tell whether it changed."""
+        others = {key: it for key, it in self._topologies.items() if key != name}
+        known = {**others, name: levels} if levels else others
+        if known == self._topologies:
+            return False
+        self._topologies = {key: known[key] for key in sorted(known)}
+        self.is_changed = True
+        return True
 
     def is_known(self, name: str) -> bool:
         """Tell whether there is such a node, laid out already or not."""
@@ -208,6 +219,7 @@ class NodeRows:
                 releasing=self.releasing.frozen(size),
                 version=self.version.frozen(size),
                 annotations=self._annotations,
+                topologies=self._topologies,
             )
             self.is_changed = False
         if self._table.cards is not cards:

@@ -11,6 +11,7 @@ from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
+from kaisched.objects.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,6 +37,7 @@ def fault_of(obj: KubernetesObject) -> str:
 
 def problems_of(
     nodes: Mapping[str, str],
+    topologies: Mapping[str, str],
     queues: Iterable[ObjectError],
     groups: Mapping[str, Mapping[str, str]],
 ) -> list[Problem]:
@@ -43,11 +45,13 @@ def problems_of(
 
     Args:
         nodes: faults by node.
+        topologies: faults by topology.
         queues: errors of queues.
         groups: faults by pod group, and in each by pod; the group's own stand under "".
 
     """
     found = [Problem(Node.KIND, name, text) for name, text in nodes.items()]
+    found += [Problem(Topology.KIND, name, text) for name, text in topologies.items()]
     found += [Problem(Queue.KIND, error.name, str(error)) for error in queues]
     for group, faults in groups.items():
         found += [

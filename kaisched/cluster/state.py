@@ -22,11 +22,10 @@ from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.owners import PartialObject
 from kaisched.objects.pod import Pod
 from kaisched.objects.shard import SchedulingShard
-from kaisched.objects.topology import Topology
 from kaisched.objects.wire import KubernetesObject
 from kaisched.objects.workloads import Table
 
-_NOT_KEPT: Final = (SchedulingShard, Topology)  # not the store's, see ``events``
+_NOT_KEPT: Final = SchedulingShard  # not the store's, see ``events``
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kaisched.cluster.constraints import bound, constraint_of
 from kaisched.cluster.priorities import FIRST_NON_PREEMPTIBLE, PriorityClasses
 from kaisched.cluster.translate import created_s
 from kaisched.core.metadata import NO_METADATA, Metadata
@@ -14,7 +15,6 @@ from kaisched.core.tables import SubGroup
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.podgroup import PodGroup, PodGroupSpec, SubGroupSpec
-from kaisched.objects.topology_demands import required_of_group
 from kaisched.objects.wire import ObjectMeta
 from kaisched.units import parse_duration
 
@@ -46,7 +46,7 @@ class JobRow:
     podsets: tuple[tuple[str, int], ...] = ((DEFAULT_PODSET, 1),)
     """(name, minimum) of each leaf subgroup."""
     tree: SubGroup | None = None
-    """Its leaves count the pod sets from 0; None for a job of one pod set."""
+    """Its leaves count the pod sets from 0; None for a job of one pod set and no constraint."""
     last_start_s: float = math.nan
     """As written on the object; NaN where it does not say."""
     timing: Timing = NO_TIMING
@@ -78,6 +78,8 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
     tree = None
     if spec.sub_groups and not fault:
         podsets, tree = divided(spec.sub_groups, spec.min_sub_group)
+    if not fault:
+        tree = bound(tree, podsets[0][0], constraint_of(spec.topology_constraint))
     return JobRow(
         queue=spec.queue or labels.queue_of(meta) or labels.DEFAULT_QUEUE,
         priority=priority,
@@ -89,7 +91,6 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
         timing=timing,
         metadata=meta,
         fault=fault,
-        unsupported=required_of_group(spec),
     )
 
 
@@ -150,7 +151,8 @@ def divided(
     top = children[""]
     needed = len(top) if min_sub_group is None else min_sub_group
     tree = SubGroup("", -1, needed, tuple(_subtree(part, children, podsets) for part in top))
-    return tuple(podsets), tree if len(podsets) > 1 or needed > 1 else None
+    says_more = needed > 1 or any(part.topology_constraint for part in parts)
+    return tuple(podsets), tree if len(podsets) > 1 or says_more else None
 
 
 def _subtree(
@@ -162,10 +164,12 @@ def _subtree(
     below = children.get(part.name)
     if not below:
         podsets.append((part.name, part.min_member or 0))
-        return SubGroup(part.name, len(podsets) - 1, 0)
+        return SubGroup(
+            part.name, len(podsets) - 1, 0, topology=constraint_of(part.topology_constraint)
+        )
     needed = len(below) if part.min_sub_group is None else part.min_sub_group
     parts = tuple(_subtree(child, children, podsets) for child in below)
-    return SubGroup(part.name, -1, needed, parts)
+    return SubGroup(part.name, -1, needed, parts, constraint_of(part.topology_constraint))
 
 
 def placed_at(tree: SubGroup, first: int) -> SubGroup:

@@ -137,8 +137,7 @@ def _read_word(number: int, text: str, word: str) -> Cell:
 
 
 _TEXTS: Final[dict[str, Callable[[str], object]]] = {
-    "parent": str,
-    "queue": str,
+    **dict.fromkeys(("parent", "queue", "zone", "rack", "required", "preferred"), str),
     "on": lambda text: tuple(text.split(",")),
     "is_preemptible": lambda text: {"yes": True, "no": False}[text],
 }

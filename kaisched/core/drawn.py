@@ -96,6 +96,8 @@ class DrawnNode:
     memory: int = 4000
     """GiB."""
     pods: int = 110
+    zone: str = ""
+    rack: str = ""
 
     @property
     def words(self) -> Iterator[Cell]:
@@ -123,6 +125,9 @@ class DrawnJob:
     is_preemptible: bool = True
     on: tuple[str, ...] = ()
     """The nodes it may use; empty for all."""
+    required: str = ""
+    """The level in one domain of which it is placed: zone, rack or host."""
+    preferred: str = ""
 
     @property
     def is_share(self) -> bool:

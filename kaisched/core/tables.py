@@ -31,6 +31,23 @@ if TYPE_CHECKING:
     from kaisched.core.tree import QueueTree
 
 
+class TopologyLevel(NamedTuple):
+    """A level of a topology: nodes with one value of the label, in one domain above, are near."""
+
+    label: str
+    alias: str = ""
+
+
+class TopologyConstraint(NamedTuple):
+    """Wish or condition that pods are placed in one domain of a topology."""
+
+    topology: str
+    required: str = ""
+    """Label or alias of a level; empty for no condition."""
+    preferred: str = ""
+    """Label or alias of a level; empty for no wish."""
+
+
 @record
 class NodeTable:
     """Nodes, sorted by name. Columns ``(N,)`` or ``(R, N)``."""
@@ -50,6 +67,8 @@ class NodeTable:
     """The cards that pods share; None while no pod shares."""
     annotations: Sequence[Mapping[str, str]] = ()
     """Annotations of each node. Not in ``statics``, since they may change every few seconds."""
+    topologies: Mapping[str, tuple[TopologyLevel, ...]] = field(default_factory=dict)
+    """The levels of each topology, the outermost first; the same object while none changes."""
 
     def __len__(self) -> int:
         """Return N."""
@@ -163,6 +182,8 @@ class SubGroup:
     min_subgroup: int
     """Children needed, for an inner group: all of them unless the object says otherwise."""
     children: tuple[SubGroup, ...] = ()
+    topology: TopologyConstraint | None = None
+    """Where the pods below are to be placed together; at the root for the whole job."""
 
 
 @record
@@ -212,7 +233,8 @@ class JobTable:
     metadata_version: IntVec
     """Grows whenever labels or annotations of a job change, for caches to compare."""
     structure: Mapping[int, SubGroup]
-    """Job row to its tree of subgroups, for jobs that have more than one pod set."""
+    """Job row to its tree of subgroups, for jobs that have more than one pod set or a topology
+    constraint."""
     tasks: Sequence[Sequence[int]]
     """Job row to its task rows, in order of arrival."""
     queue_name: Sequence[str] = ()

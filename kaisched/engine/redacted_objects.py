@@ -6,6 +6,7 @@ The walk is made twice: first to register the names, then to replace them by ali
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.objects import labels
@@ -64,6 +65,7 @@ _USES: Final = {
     "PersistentVolumeClaim": "claim",
     "PersistentVolume": "volume",
     "StorageClass": "storage",
+    "Topology": "value",
 }
 _WILD: Final = ("", "0.0.0.0", "::")  # noqa: S104 - every address, not one to listen on
 
@@ -94,14 +96,14 @@ class ObjectWalk:
             "PersistentVolumeClaim": self._claim,
             "PersistentVolume": self._volume,
             "StorageClass": self._storage_class,
+            "Topology": partial(_levels, alias),
         }
 
     def __call__(self, obj: dict[str, Any]) -> dict[str, Any]:
         """Return an object without names."""
         kind = obj["kind"]
-        use = _USES
         head = {"apiVersion": obj["apiVersion"], "kind": kind}
-        head["metadata"] = self.meta(obj["metadata"], use.get(kind, "job"))
+        head["metadata"] = self.meta(obj["metadata"], _USES.get(kind, "job"))
         queue = self._queue_from_elsewhere(kind, obj["metadata"])
         if queue and labels.QUEUE not in obj["metadata"].get("labels", {}):
             head["metadata"].setdefault("labels", {})[labels.QUEUE] = self._alias("queue", queue)
@@ -221,11 +223,8 @@ class ObjectWalk:
         if not wish:
             return {}
         use = {"topology": "value"}
-        return {
-            "topologyConstraint": {
-                key: self._alias(use.get(key, "key"), value) for key, value in wish.items()
-            }
-        }
+        told = {key: self._alias(use.get(key, "key"), name) for key, name in wish.items()}
+        return {"topologyConstraint": told}
 
     def _disruption_budget(self, obj: dict[str, Any]) -> dict[str, Any]:
         spec, status = dict(obj.get("spec", {})), dict(obj.get("status", {}))
@@ -376,6 +375,11 @@ def _workload(obj: dict[str, Any]) -> dict[str, Any]:
     return {"spec": counts}
 
 
+def _levels(alias: Aliases, obj: dict[str, Any]) -> dict[str, Any]:
+    levels = obj["spec"]["levels"]
+    return {"spec": {"levels": [{key: alias("key", it[key]) for key in it} for it in levels]}}
+
+
 def _conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
     kept = ("type", "status", "lastTransitionTime")
     return [{key: it[key] for key in kept if key in it} for it in status.get("conditions", [])]
@@ -390,7 +394,7 @@ def _find_keys(spec: Any, found: set[str]) -> None:
         for key, part in spec.items():
             if key in {"nodeSelector", "nodeLabels", "matchLabels"} and isinstance(part, dict):
                 found.update(part)
-            elif key in {"key", "topologyKey"} and isinstance(part, str):
+            elif key in {"key", "topologyKey", "nodeLabel"} and isinstance(part, str):
                 found.add(part)
             else:
                 _find_keys(part, found)

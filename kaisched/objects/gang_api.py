@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from kaisched.objects.faults import Fault, Path, Source, to_error
 from kaisched.objects.gang_sizes import as_map, as_maps, count, sized
-from kaisched.objects.topology_demands import NOT_OFFERED
 from kaisched.objects.workloads import MOST, Gang, Workload
 
 GROUP: Final = "scheduling.k8s.io"
 KIND: Final = "PodGroup"
+_NO_TOPOLOGY: Final = "topology constraints of this API are not offered in this version"
 PLURAL: Final = "podgroups"
 VERSIONS: Final = ("v1beta1", "v1alpha3", "v1alpha2")
 """Supported versions, the preferred one first."""
@@ -55,7 +55,7 @@ def _unsupported(spec: Mapping[str, Any]) -> Gang | None:
         return _refused((*policy, "gang", "minCount"), "out of range", minimum, fix)
     for at, it in enumerate(as_maps(as_map(spec.get("schedulingConstraints")).get("topology"))):
         where: Path = ("spec", "schedulingConstraints", "topology", at, "key")
-        return _refused(where, NOT_OFFERED, it.get("key"), "leave it out")
+        return _refused(where, _NO_TOPOLOGY, it.get("key"), "leave it out")
     parent = spec.get("parentCompositePodGroupName")
     if parent:
         where = ("spec", "parentCompositePodGroupName")

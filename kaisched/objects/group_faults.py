@@ -16,7 +16,6 @@ from kaisched.objects.faults import (
 )
 from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
 from kaisched.objects.podgroup import PodGroup, PodGroupSpec, SubGroupSpec, TopologyConstraint
-from kaisched.objects.topology_demands import preferred_of_group
 
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _BACKOFFS: Final = (-1, 1)
@@ -46,7 +45,6 @@ def pod_group_faults(group: PodGroup) -> Iterator[Fault]:
         {("spec", "stalenessGracePeriod"): spec.staleness_grace_period}, allow_negative=True
     )
     yield from _tree_faults(spec.sub_groups)
-    yield from preferred_of_group(spec)
 
 
 def _minimum_faults(spec: PodGroupSpec) -> Iterator[Fault]:

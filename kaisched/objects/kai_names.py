@@ -43,6 +43,7 @@ DEFAULT_PLUGINS: Final = (
     DefaultPlugin("subgrouporder", 1000),
     DefaultPlugin("taskorder", 900),
     DefaultPlugin("minruntime", 600),
+    DefaultPlugin("topology", 500),
     DefaultPlugin("binpack", 200, 9.0),
 )
 """KAI's priorities of the plugins that KAI has; the weights keep the steps of its score ladder."""
@@ -50,7 +51,7 @@ DEFAULT_PLUGINS: Final = (
 TIME_BASED_FAIRSHARE: Final = "time-based-fairshare"
 """Part of proportion in KAI; both schedulers enable it if a shard names a usage store."""
 
-OTHER_PRIORITIES: Final = {TIME_BASED_FAIRSHARE: 1750, "topology": 500}
+OTHER_PRIORITIES: Final = {TIME_BASED_FAIRSHARE: 1750}
 """Priorities of plugins that a shard enables and that are off by default; any other has 0."""
 
 DEFAULT_ACTIONS: Final = (
@@ -83,7 +84,6 @@ PLUGINS: Final = {
     "dynamicresources": Mapped(None, "devices are not allocated by claims"),
     "snapshot": Mapped(None, "kaisched snapshot take records a cycle, and replays it"),
     "reflectjoborder": Mapped(None, "the order is not shown; kaisched plan says why a job waits"),
-    "topology": Mapped(None, "topology constraints are not offered in this version"),
     "numa": Mapped(None, "NUMA zones are not predicted"),
     "sg-nodelocalgreedy": Mapped(None, _SEARCH),
     "sg-multinodegang": Mapped(None, _SEARCH),

@@ -30,7 +30,7 @@ from kaisched.core.constraints import Constraints, Requirement, Taint
 from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
-from kaisched.core.tables import SHARING, Sharing
+from kaisched.core.tables import SHARING, Sharing, TopologyConstraint, TopologyLevel
 from kaisched.core.tree import roll_up
 from kaisched.core.usage import PARTS, Usage
 from kaisched.engine.policy import build_policy
@@ -96,6 +96,17 @@ class ClusterBuilder:
         self._nodes: list[NodeRow] = []
         self._queues: list[QueueRow] = []
         self._jobs: list[Job] = []
+        self._topologies: dict[str, tuple[TopologyLevel, ...]] = {}
+
+    def topology(self, name: str, *levels: str, **aliased: str) -> ClusterBuilder:
+        """Add a topology by the node labels of its levels, the outermost first.
+
+        Levels with an alias follow, as ``alias="label"``.
+        """
+        known = [TopologyLevel(label) for label in levels]
+        known += [TopologyLevel(label, alias) for alias, label in aliased.items()]
+        self._topologies[name] = tuple(known)
+        return self
 
     def node(
         self,
@@ -178,29 +189,34 @@ class ClusterBuilder:
         groups: Group | None = None,
         podsets: Sequence[str] = (),
         on_cards: Sequence[Sequence[str]] = (),
+        topology: TopologyConstraint | None = None,
         **timing: Any,
     ) -> ClusterBuilder:
         """Add a job of equal pods, named ``<name>-0`` and so on.
 
         ``gpu``, ``cpu`` (cores) and ``memory`` (GiB) are amounts of each pod; ``gpu`` below 1 is a
-        part of each of ``cards`` GPUs. ``min_tasks`` pods (by default all) start together or not at
-        all; ``groups`` is a tree of pod sets instead, ``podsets`` the pod set of each pod. ``on``
-        lists the only nodes it may use; ``constraints`` add others. Four map nodes to numbers of
-        pods: running, being bound, being deleted, and pending with a promise; others are pending.
-        ``on_cards`` names the GPUs that each pod on a node has parts of. ``timing``: ``started_s``
-        (0) and the fields after it in :class:`~kaisched.testing.rows.Job`.
+        part of each of ``cards`` GPUs, which other pods may share. ``min_tasks`` pods
+        (by default all) start together or not at all; ``groups`` is a tree of pod sets instead,
+        ``podsets`` the pod set of each pod. ``on`` lists the only nodes it may use; ``constraints``
+        add others. The last four map nodes to numbers of pods: running, being bound, being deleted,
+        and pending with a promised node; all other pods are pending. ``on_cards`` names the GPUs of
+        which the pods on nodes have parts: pods with the same name share a GPU. ``timing``:
+        ``started_s`` (by default 0) and what follows it in :class:`~kaisched.testing.rows.Job`.
         """
-        places = _places(name, tasks, running, binding, leaving, promised)
+        places = _all_placed(name, tasks, _places(running, binding, leaving, promised))
         request = {"gpu": int(gpu) * GPU_UNIT, "cpu": cpu * _CORE, "memory": memory * _GIB}
-        pod = Task(name, request, constraints or _only(on), labels=labels or {})
+        where = constraints or _only(on)
+        if 0 < gpu < 1:
+            where = replace(where, devices=DeviceDemand(round(gpu * CARD), 0, cards))
+        pod = Task(name, request, where, labels=labels or {})
         job = Job(
             name,
             queue,
-            _pods(_with_part(pod, gpu, cards), places, podsets, on_cards),
+            _pods(pod, places, podsets, on_cards),
             priority=priority,
             is_preemptible=_default(is_preemptible, priority < NON_PREEMPTIBLE_FROM),
             created_s=float(len(self._jobs)),
-            root=groups or Group("default", tasks if min_tasks is None else min_tasks),
+            root=_root(groups, tasks if min_tasks is None else min_tasks, topology),
             **{"started_s": 0.0, **timing},
         )
         self._jobs.append(job)
@@ -209,6 +225,8 @@ class ClusterBuilder:
     def store(self) -> RowStore:
         """Return a new state store that holds the cluster."""
         store = RowStore()
+        for name, levels in self._topologies.items():
+            store.nodes.put_topology(name, levels)
         for queue in self._queues:
             store.put_queue(queue)
         for node in self._nodes:
@@ -260,23 +278,32 @@ def usage_of(snapshot: Snapshot, used: Mapping[str, float | Mapping[str, float]]
     return Usage(roll_up(own, snapshot.queues.tree), age_s=0.0, coverage=1.0)
 
 
+def _root(groups: Group | None, minimum: int, topology: TopologyConstraint | None) -> Group:
+    root = groups or Group("default", minimum)
+    return root if topology is None else replace(root, topology=topology)
+
+
 def _default(said: bool | None, otherwise: bool) -> bool:
     return otherwise if said is None else said
 
 
-def _places(
-    name: str, tasks: int, *nodes_by_state: Mapping[str, int] | None
-) -> list[tuple[TaskState, str]]:
-    """Return a (state, node) for each pod, in the order of the states below; the rest pend."""
+def _places(*nodes_by_state: Mapping[str, int] | None) -> list[tuple[TaskState, str]]:
+    """Return a (state, node) for each pod, in the order of the states below."""
     states = (TaskState.RUNNING, TaskState.BINDING, TaskState.RELEASING, TaskState.PENDING)
-    places = [
+    return [
         (state, node)
         for state, nodes in zip(states, nodes_by_state, strict=True)
         for node, count in (nodes or {}).items()
         for _ in range(count)
     ]
+
+
+def _all_placed(
+    job: str, tasks: int, places: list[tuple[TaskState, str]]
+) -> list[tuple[TaskState, str]]:
+    """Return places for all pods: those without another one are pending."""
     if len(places) > tasks:
-        raise ValueError(f"job {name} has {tasks} tasks, but {len(places)} have a place")
+        raise ValueError(f"job {job} has {tasks} tasks, but {len(places)} have a place")
     return places + [(TaskState.PENDING, "")] * (tasks - len(places))
 
 
@@ -299,13 +326,6 @@ def _pods(
         )
         for number, (state, node) in enumerate(places)
     ]
-
-
-def _with_part(pod: Task, gpu: float, cards: int) -> Task:
-    if not 0 < gpu < 1:
-        return pod
-    devices = DeviceDemand(round(gpu * CARD), 0, cards)
-    return replace(pod, constraints=replace(pod.constraints, devices=devices))
 
 
 def _only(nodes: Sequence[str]) -> Constraints:

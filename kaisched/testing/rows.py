@@ -10,7 +10,7 @@ from typing import Final
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.constraints import Constraints
 from kaisched.core.states import HOLDING_STATES, TaskState
-from kaisched.core.tables import SubGroup
+from kaisched.core.tables import SubGroup, TopologyConstraint
 
 _UNCONSTRAINED: Final = Constraints()
 
@@ -23,6 +23,7 @@ class Group:
     minimum: int | None = None
     """Pods or children needed; by default all children of an inner group."""
     children: tuple[Group, ...] = ()
+    topology: TopologyConstraint | None = None
 
     def leaves(self) -> list[Group]:
         """Return the pod sets below, or this one."""
@@ -114,17 +115,17 @@ def _structure(store: RowStore, row: int, job: Job) -> list[int]:
         podsets.pending.own()[at] = 0
         number[leaf.name] = at
     store.jobs.podset_count.own()[row] = len(number)
-    if job.root.children:
+    if job.root.children or job.root.topology is not None:
         store.jobs.set_structure(row, _subgroup(job.root, number))
     return [number[task.podset] for task in job.tasks]
 
 
 def _subgroup(group: Group, number: Mapping[str, int]) -> SubGroup:
     if not group.children:
-        return SubGroup(group.name, number[group.name], 0)
+        return SubGroup(group.name, number[group.name], 0, topology=group.topology)
     minimum = len(group.children) if group.minimum is None else group.minimum
     children = tuple(_subgroup(child, number) for child in group.children)
-    return SubGroup(group.name, -1, minimum, children)
+    return SubGroup(group.name, -1, minimum, children, group.topology)
 
 
 def add_foreign(store: RowStore, task: Task, namespace: str = "default") -> int:

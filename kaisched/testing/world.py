@@ -33,13 +33,18 @@ from kaisched.core.drawn import (
     DrawnQueue,
     cell_of,
 )
-from kaisched.core.tables import Sharing
+from kaisched.core.tables import Sharing, TopologyConstraint
 from kaisched.framework.plugins.plugin import Plugin
 from kaisched.objects import SchedulingShard
-from kaisched.testing.builder import ClusterBuilder, Ran
+from kaisched.testing.builder import HOSTNAME, ClusterBuilder, Ran
 from kaisched.testing.drawn_shares import SharedMoves, cards_of
 
 _ROLES = {"running": "running", "new": "binding", "leaving": "leaving", "promised": "promised"}
+
+
+_LEVELS = ("zone", "rack")
+_LABEL = "drawn/"
+_TOPOLOGY = "drawn"
 
 
 def draw(text: str) -> World:
@@ -100,9 +105,17 @@ class World:
         builder = ClusterBuilder()
         for queue in self.drawing.queues:
             _add_queue(builder, queue)
+        levels = {level: _LABEL + level for level in _LEVELS if _is_drawn(self.drawing, level)}
+        builder.topology(_TOPOLOGY, **levels, host=HOSTNAME)
         for node in self.drawing.nodes:
+            domains = {_LABEL + level: getattr(node, level) for level in levels}
             builder.node(
-                node.name, gpu=len(node.cells), cpu=node.cpu, memory=node.memory, pods=node.pods
+                node.name,
+                gpu=len(node.cells),
+                cpu=node.cpu,
+                memory=node.memory,
+                pods=node.pods,
+                labels={label: name for label, name in domains.items() if name},
             )
         places = _places(self.drawing)
         for job in self.drawing.jobs:
@@ -134,6 +147,10 @@ class World:
             _without_leaving(_without_news(node, shares), shares) for node in self.drawing.nodes
         )
         return World(replace(self.drawing, nodes=nodes))
+
+
+def _is_drawn(drawing: Drawing, level: str) -> bool:
+    return any(getattr(node, level) for node in drawing.nodes)
 
 
 def _add_queue(builder: ClusterBuilder, queue: DrawnQueue) -> None:
@@ -177,7 +194,14 @@ def _add_job(
         binding=places["binding"],
         leaving=places["leaving"],
         promised=places["promised"],
+        topology=_constraint(job),
     )
+
+
+def _constraint(job: DrawnJob) -> TopologyConstraint | None:
+    if not (job.required or job.preferred):
+        return None
+    return TopologyConstraint(_TOPOLOGY, job.required, job.preferred)
 
 
 def _places(drawing: Drawing) -> dict[str, dict[str, dict[str, int]]]:

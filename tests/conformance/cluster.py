@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kaisched.cluster.nodes import NodeRow
@@ -14,6 +14,7 @@ from kaisched.core.constraints import Constraints, PodTerm, Requirement
 from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import HOLDING_STATES, TaskState
+from kaisched.core.tables import TopologyConstraint, TopologyLevel
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched.units import MEMORY_UNIT
 from tests.conformance.outcome import NotBuiltError
@@ -76,6 +77,9 @@ class Builder:
             store.put_queue(self._queue(queue))
         for node in self._cluster["nodes"]:
             store.put_node(self._node(node))
+        for topology in self._cluster["topologies"] or ():
+            levels = tuple(TopologyLevel(each) for each in topology["levels"])
+            store.nodes.put_topology(topology["name"], levels)
         for job in self._cluster["jobs"]:
             row = add_job(store, self._job(store, job, tasks), job["namespace"] or "default")
             for task in job["tasks"]:
@@ -203,13 +207,27 @@ def _or_unset(number: float | None) -> float:
 def _root(group: Mapping[str, Any], done: Counter[str]) -> Group:
     """Return the structure of a job; as in the store, a leaf needs so many less as are done."""
     leaves = [
-        Group(leaf["name"], max(leaf["min_available"] - done[leaf["name"]], 0))
+        Group(
+            leaf["name"],
+            max(leaf["min_available"] - done[leaf["name"]], 0),
+            topology=_constraint(leaf),
+        )
         for leaf in group["pod_sets"]
     ]
     inner = [_root(child, done) for child in group["groups"]]
-    if len(leaves) == 1 and not inner:
-        return leaves[0]
-    return Group(group["name"], group.get("min_sub_group"), tuple(inner + leaves))
+    own = _constraint(group)
+    if len(leaves) == 1 and not inner and (own is None or leaves[0].topology is None):
+        return replace(leaves[0], topology=own or leaves[0].topology)
+    return Group(group["name"], group.get("min_sub_group"), tuple(inner + leaves), own)
+
+
+def _constraint(group: Mapping[str, Any]) -> TopologyConstraint | None:
+    wish = group.get("topology")
+    if not wish:
+        return None
+    return TopologyConstraint(
+        wish["topology"], wish["required_level"] or "", wish["preferred_level"] or ""
+    )
 
 
 def _constraints(store: RowStore, task: Mapping[str, Any], namespace: str) -> Constraints:
@@ -244,15 +262,7 @@ def missing_features(cluster: Mapping[str, Any]) -> list[str]:
         found += ["DRA"] * bool(node["dra_gpus"])
         found += ["NUMA"] * bool(node.get("numa"))
     for job in cluster["jobs"]:
-        found += ["topology"] * _has_topology(job["root"])
         for task in job["tasks"]:
             found += ["DRA"] * bool(task["resource_claims"] or task["resource_claim_templates"])
             found += ["NUMA"] * bool(task.get("numa_observed"))
     return sorted(set(found))
-
-
-def _has_topology(group: Mapping[str, Any]) -> bool:
-    below = [*group["pod_sets"], *group["groups"]]
-    return bool(group.get("topology")) or any(
-        _has_topology(each) if "pod_sets" in each else bool(each.get("topology")) for each in below
-    )

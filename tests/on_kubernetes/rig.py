@@ -27,6 +27,7 @@ KINDS = (
     (RUN, "v2", "queues", "Queue", "Cluster"),
     (RUN, "v2alpha2", "podgroups", "PodGroup", "Namespaced"),
     ("kai.scheduler", "v1", "schedulingshards", "SchedulingShard", "Cluster"),
+    ("kai.scheduler", "v1alpha1", "topologies", "Topology", "Cluster"),
 )
 _numbers = itertools.count()
 # A lease outlasts a machine that stands still for a while; tests of how it is lost have their own.

@@ -16,6 +16,7 @@ from kaisched.actions.eviction.need import Need, take_all
 from kaisched.actions.eviction.plan import Demand, Plan
 from kaisched.actions.eviction.protected import PROTECTED
 from kaisched.actions.order.gates import first_shut
+from kaisched.actions.room.parts import has_parts
 from kaisched.actions.room.placing import place_waiting
 from kaisched.core.refusals import Refusal, text_of
 
@@ -60,7 +61,8 @@ class Attempt:
         futures = [(search.future(shape), count) for shape, count in demand.shapes]
         self._needs = [Need(session, future, count) for future, count in futures]
         self._is_plain = all(future.is_plain for future, _ in futures)
-        self._is_exact = self._is_plain and len(futures) == 1
+        has_own_sets = has_parts(session, demand.claim.job)
+        self._is_exact = self._is_plain and len(futures) == 1 and not has_own_sets
         self._is_single = self._is_exact and futures[0][1] == 1
         """True for one pod that only amounts decide on: its node's units alone make room for it."""
         self._refused: dict[int, int] = {}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.actions.eviction.alternatives import first_plan
 from kaisched.actions.eviction.claimants import claimants
 from kaisched.actions.eviction.delay import held_back
 from kaisched.actions.eviction.failed_claims import FailedClaims
@@ -30,7 +31,7 @@ from kaisched.actions.room.promises import keep_promises
 from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.session.claims import Claim
 from kaisched.framework.session.eviction_budget import is_spent, may_evict
-from kaisched.framework.session.node_sets import sets_or_all
+from kaisched.framework.session.node_sets import node_sets, shapes_of
 from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from kaisched.actions.order.candidates import Candidates
     from kaisched.actions.order.sequence import Pick
     from kaisched.core.axis import BoolVec, CodeVec, RowVec
+    from kaisched.framework.session.claims import NodeSet
     from kaisched.framework.session.session import Session
 
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
@@ -173,18 +175,23 @@ class Evicting:
                 return int(codes[0])
         if is_loop(session, job, claim.ask):
             return _TURN
-        codes_of_sets: list[int] = []
-        for nodes in sets_or_all(session, self._action, job, claim.ask):
-            with session.placement.within(nodes):
-                code = self._try_within(replace(claim, within=nodes), self._tasks(item.at))
-            if not code:
-                return 0
-            codes_of_sets.append(code)
-        return codes_of_sets[0] if codes_of_sets else _NO_VICTIMS
+        tasks = self._tasks(item.at)
+        sets = node_sets(session, self._action, job, claim.ask, shapes_of(session, tasks))
 
-    def _try_within(self, claim: Claim, tasks: RowVec) -> int:
-        """Carry out a claim on the set of nodes that is tried now; return 0 or the refusal."""
-        session, job = self._session, claim.job
+        def search(nodes: NodeSet | None) -> Plan | int:
+            return self._plan(replace(claim, within=nodes), tasks)
+
+        found = first_plan(session, sets, search)
+        if isinstance(found, int):
+            return found
+        nodes, plan = found
+        with session.placement.within(nodes):
+            self._carry_out(replace(claim, within=nodes), plan)
+        return 0
+
+    def _plan(self, claim: Claim, tasks: RowVec) -> Plan | int:
+        """Return a plan on the set of nodes that is tried now, or the refusal."""
+        session = self._session
         demand = self._search.demand(claim, tasks)
         victim_list = self._victim_list(demand)
         if isinstance(victim_list, int):
@@ -199,16 +206,19 @@ class Evicting:
             and not session.ask.orders_victims
         ):
             self._relocation.relocate(plan)
-        evicted = plan.statement.evicted()
-        if not may_evict(session, evicted):
+        if not may_evict(session, plan.statement.evicted()):
             plan.statement.rollback()
             return _BUDGET
-        if evicted:
-            note_eviction(session, job)
+        return plan
+
+    def _carry_out(self, claim: Claim, plan: Plan) -> None:
+        """Commit a plan on the set of nodes that is tried now."""
+        session = self._session
+        if plan.statement.evicted():
+            note_eviction(session, claim.job)
         reason = eviction_reason(session, claim, plan)
-        plan.statement.commit(self._action, job, reason)
-        session.outcome.refusal[job] = _WAITING
-        return 0
+        plan.statement.commit(self._action, claim.job, reason)
+        session.outcome.refusal[claim.job] = _WAITING
 
     def _found(self, demand: Demand, victim_list: VictimList) -> Plan | int:
         """Return a plan with an open statement, or the refusal code."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kaisched.actions.order.gates import first_shut
-from kaisched.core.refusals import PASSING, text_of
-from kaisched.framework.session.node_sets import sets_or_all
+from kaisched.core.refusals import PASSING, Refusal, text_of
+from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.framework.session.node_sets import node_sets, shapes_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
+
+_OUTSIDE = int(Refusal.OUTSIDE_NODE_SET)
+_PIPELINED = int(TaskState.PIPELINED)
 
 
 class Relocation:
@@ -66,7 +72,9 @@ class Relocation:
     def move(self, statement: Statement, unit: Unit, barred: Collection[int]) -> bool:
         """Let an evicted unit stay, or promise it another place; tell whether it has a place."""
         session = self._session
-        for nodes in sets_or_all(session, self._action, unit.job, self._ask(unit)):
+        shapes = shapes_of(session, np.array(unit.tasks, np.int64))
+        sets = node_sets(session, self._action, unit.job, self._ask(unit), shapes)
+        for nodes in (None,) if sets is None else sets:
             with session.placement.within(nodes):
                 if self._moved(statement, unit, barred):
                     return True
@@ -96,6 +104,13 @@ class Relocation:
             statement.relocate(task, best[0])
         return True
 
+    def _has_moved(self, job: int) -> bool:
+        """Tell whether running pods of a job have been promised other nodes."""
+        session = self._session
+        tasks = np.array(session.jobs.tasks[job], np.int64)
+        moves = session.ledger.state[tasks] == _PIPELINED
+        return bool((moves & ACTIVE_STATES[session.tasks.state[tasks]]).any())
+
     def _is_shut(self, unit: Unit) -> bool:
         """Tell whether a queue would not take a unit again."""
         return bool(first_shut(self._session, self._action, unit.job, self._ask(unit)))
@@ -114,6 +129,8 @@ class Relocation:
             return False
         codes = session.placement.plan(shape).codes
         code = 0 if codes is None else int(codes[old])
+        if code == _OUTSIDE and self._has_moved(int(ledger.job_of_task[task])):
+            return False  # its job is bound to a set of nodes, and other pods of it are elsewhere
         # A taint added later does not drive a running pod away, nor does its own port. The
         # constraints of another pod do.
         if text_of(code).is_freeable and code not in PASSING:

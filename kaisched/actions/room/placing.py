@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.actions.room.parts import place_parts
 from kaisched.core.states import TaskState
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from kaisched.framework.session.statement import Statement
 
 _PIPELINED = int(TaskState.PIPELINED)
+STEPS: Final = 256
+"""How many sets of nodes of subgroups are tried at most to place one batch."""
 
 
 def place_mixed(session: Session, statement: Statement, tasks: RowVec) -> bool:
@@ -27,8 +30,8 @@ def place_mixed(session: Session, statement: Statement, tasks: RowVec) -> bool:
     :func:`place_waiting`).
     """
     if session.capacity.has_releasing:
-        return place_waiting(session, statement, tasks)
-    return _place_now(session, statement, tasks)
+        return place_waiting(session, statement, tasks, STEPS)
+    return place_now(session, statement, tasks, STEPS)
 
 
 def place_within(
@@ -44,21 +47,43 @@ def place_within(
     Without such a set, place them on the first that has room once room being released is free, as
     always for a job that has promises: its gang starts as a whole. Nothing is placed on failure.
     """
-    tries = [] if has_promises else [_place_now]
+    tries = [] if has_promises else [place_now]
     if session.capacity.has_releasing:
         tries.append(place_waiting)
     for place in tries:
         for nodes in sets:
             mark = statement.checkpoint()
             with session.placement.within(nodes):
-                if place(session, statement, tasks):
+                if place(session, statement, tasks, STEPS):
                     return True
             statement.rollback(mark)
     return False
 
 
-def _place_now(session: Session, statement: Statement, tasks: RowVec) -> bool:
-    """Place ``tasks`` in their order on idle room; False when a task finds none."""
+def place_now(session: Session, statement: Statement, tasks: RowVec, steps: int = 0) -> bool:
+    """Place ``tasks`` in their order on idle room; False when a task finds none.
+
+    ``steps`` bounds the search for the places of subgroups, see :func:`place_parts`.
+    """
+    return place_parts(session, statement, tasks, _place_idle, steps)
+
+
+def place_waiting(session: Session, statement: Statement, tasks: RowVec, steps: int = 0) -> bool:
+    """Place ``tasks`` one by one, on idle room or room being released; False when a task has none.
+
+    When a pod set reaches its minimum only with promises, earlier ones of this cycle included, all
+    of ``tasks`` become promises: a gang is never bound in part.
+    """
+    mark = statement.checkpoint()
+    if not place_parts(session, statement, tasks, _place_future, steps):
+        return False
+    if leans_on_promises(session, int(session.ledger.job_of_task[tasks[0]])):
+        statement.pipeline_all(mark)
+    return True
+
+
+def _place_idle(session: Session, statement: Statement, tasks: RowVec) -> bool:
+    """Place ``tasks`` in order, equal neighbours together, on idle room of the present set."""
     shapes = session.tasks.shape_of_task[tasks]
     cuts = (np.flatnonzero(shapes[1:] != shapes[:-1]) + 1).tolist()
     for start, end in pairwise((0, *cuts, len(tasks))):
@@ -71,13 +96,8 @@ def _place_now(session: Session, statement: Statement, tasks: RowVec) -> bool:
     return True
 
 
-def place_waiting(session: Session, statement: Statement, tasks: RowVec) -> bool:
-    """Place ``tasks`` one by one, on idle room or room being released; False when a task has none.
-
-    When a pod set reaches its minimum only with promises, earlier ones of this cycle included, all
-    of ``tasks`` become promises: a gang is never bound in part.
-    """
-    mark = statement.checkpoint()
+def _place_future(session: Session, statement: Statement, tasks: RowVec) -> bool:
+    """Place ``tasks`` one by one on idle room of the present set, or promise room there."""
     for task in tasks.tolist():
         best = session.placement.best_future(int(session.tasks.shape_of_task[task]))
         if best is None:
@@ -87,8 +107,6 @@ def place_waiting(session: Session, statement: Statement, tasks: RowVec) -> bool
             statement.allocate(task, node)
         else:
             statement.pipeline(task, node)
-    if leans_on_promises(session, int(session.ledger.job_of_task[tasks[0]])):
-        statement.pipeline_all(mark)
     return True
 
 

@@ -24,7 +24,7 @@ from kaisched.actions.room.placing import leans_on_promises
 from kaisched.core.refusals import PASSING, Refusal
 from kaisched.core.states import TaskState
 from kaisched.framework.invariants.sums import is_job_met
-from kaisched.framework.session.node_sets import node_sets
+from kaisched.framework.session.node_sets import node_sets, shapes_of
 from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _is_shut(session: Session, job: int, batch: RowVec) -> bool:
     ask = session.shapes.charge[:, session.tasks.shape_of_task[batch]].sum(axis=1)
     if first_shut(session, _ACTION, job, ask):
         return True
-    sets = node_sets(session, _ACTION, job, ask)
+    sets = node_sets(session, _ACTION, job, ask, shapes_of(session, batch))
     nodes = session.tasks.nominated_node[batch]
     return sets is not None and not any(each.nodes[nodes].all() for each in sets)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_origin
 
 import msgspec
 
@@ -75,12 +75,23 @@ class Watched:
         return f"{self.plural}.{group}" if group else self.plural
 
 
+def _least(type_: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return an object of which nothing is known: empty values of the fields that it must have."""
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(type_):
+        if field.required:
+            inner = get_origin(field.type) or field.type
+            is_struct = issubclass(inner, msgspec.Struct)
+            found[field.encode_name] = _least(inner) if is_struct else inner()
+    return found
+
+
 def whole(type_: type[KubernetesObject], plural: str, *, is_required: bool = False) -> Watched:
     """Return a kind that is read whole, with the fields of its struct."""
 
     def stub(namespace: str, name: str, uid: str) -> KubernetesObject:
         meta = {"namespace": namespace, "name": name, "uid": uid}
-        return msgspec.convert({"metadata": meta, "spec": {}, "value": 0}, type_)
+        return msgspec.convert({**_least(type_), "metadata": meta}, type_)
 
     return Watched(
         type_.API_VERSION,

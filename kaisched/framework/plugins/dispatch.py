@@ -18,6 +18,7 @@ from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.plugins.registry import Registry
 from kaisched.framework.plugins.specification import QUESTIONS
+from kaisched.framework.plugins.unserved import requires_level, without_topology
 from kaisched.framework.report.reason import EvictionReason
 from kaisched.framework.session.view import SessionView
 from kaisched.objects.known_workloads import KNOWN, WORKLOADS
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.probe import Probe
     from kaisched.framework.plugins.registry import PluginSetting
     from kaisched.framework.report.reason import Problem, Reason
-    from kaisched.framework.session.claims import Claim, NodeSet, Unit, Units
+    from kaisched.framework.session.claims import Claim, NodeSets, Unit, Units
     from kaisched.framework.session.view import Fold
     from kaisched.objects.workloads import Table
 
@@ -171,6 +172,9 @@ class Questions:
         )
         self.on_moves: Callable[[SessionView, RowVec, RowVec, int], list[Stale]] = self._asker(
             Plugin.on_moves
+        )
+        self._honors_topology = any(
+            answer.owner.honors_topology for answer in self._answers["node_sets"]
         )
         self.has_moves = bool(self._answers["on_moves"])
         self.has_rooms = bool(self._answers["node_room"])
@@ -323,16 +327,27 @@ class Questions:
         judged: CodeVec = self._scenario_gate(session, claim, units, codes)
         return judged
 
-    def node_sets(
-        self, session: AskingSession
-    ) -> Callable[[AskingSession, str, int, Amounts], list[NodeSet] | None] | None:
-        """Return the question about sets of nodes; None if no plugin answers in this cycle."""
-        if not self._answers["node_sets"]:
+    def node_sets(self, session: AskingSession) -> Callable[..., NodeSets | None] | None:
+        """Return the question about sets of nodes; None if no plugin answers in this cycle.
+
+        If no plugin honors topology constraints, the jobs that require a level have no set.
+        """
+        asker = self._sets(session, "node_sets")
+        if self._honors_topology or not requires_level(session):
+            return asker
+        return without_topology(asker)
+
+    def subgroup_sets(self, session: AskingSession) -> Callable[..., NodeSets | None] | None:
+        """Return the question about sets of subgroups; None if no plugin answers in this cycle."""
+        return self._sets(session, "subgroup_sets")
+
+    def _sets(self, session: AskingSession, question: str) -> Callable[..., NodeSets | None] | None:
+        if not self._answers[question]:
             return None
-        if "node_sets" not in session.found:
-            answers = self._may_speak["node_sets"](session, "node_sets")
-            session.found["node_sets"] = self._over("node_sets", answers) if answers else None
-        found: Callable[..., list[NodeSet] | None] | None = session.found["node_sets"]
+        if question not in session.found:
+            answers = self._may_speak[question](session, question)
+            session.found[question] = self._over(question, answers) if answers else None
+        found: Callable[..., NodeSets | None] | None = session.found[question]
         return found
 
     # -- words -----------------------------------------------------------------------------------

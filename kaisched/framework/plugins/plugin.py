@@ -82,6 +82,12 @@ class Plugin(Decisions, Words):
     Manifests of Kueue's objects bring a warning if no plugin of the shard declares it.
     """
 
+    honors_topology: bool = False
+    """Declare that the plugin places jobs as their topology constraints require.
+
+    If no plugin of the shard declares it, jobs with a required level are not placed.
+    """
+
     refusals: ClassVar[tuple[PluginRefusal, ...]] = ()
     """The plugin's own reasons to refuse; gates may also answer a host's ``Refusal``."""
 
@@ -144,7 +150,7 @@ class Plugin(Decisions, Words):
 
         Asked about ``over_quota_weights`` and ``head_start`` before the division. If no plugin has
         an answer, the division is quick, and its result is kept between cycles. Asked about
-        ``node_sets`` when the first job is tried.
+        ``node_sets`` and ``subgroup_sets`` when the first job is tried.
         """
         del session, question
         return False

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.core.tables import SubGroup
     from kaisched.framework.session.claims import Claim, NodeSet, Units
     from kaisched.framework.session.view import SessionView
     from kaisched.objects.workloads import Workload
@@ -291,14 +292,38 @@ class Decisions:
 
     @question(Intersections(), unless=Promise("is_silent", silent=True))
     def node_sets(
-        self, session: SessionView, action: str, job: int, ask: Amounts
-    ) -> Sequence[NodeSet] | None:
+        self,
+        session: SessionView,
+        action: str,
+        job: int,
+        ask: Amounts,
+        shapes: Sequence[tuple[int, int]],
+    ) -> Sequence[NodeSet] | int | None:
         """Return the sets of nodes on one of which the job's next batch is placed, the best first.
 
         Asked when an action tries the job, when its promises are kept, and before pods of the job
         are moved. The sets are tried in order until the batch fits in one of them. ``ask`` ``(R,)``
-        is what it asks for. The answer may depend on what is held now. Within a cycle a job must
-        either always have sets or never. Without any set in the answer the job is not placed.
+        is what it asks for; ``shapes`` has the shapes of its pods with their numbers. The answer
+        may depend on what is held now. Within a cycle a job must either always have sets or never.
+        Without any set the job is not placed: the answer is empty, or the refusal that says why.
+        If there may be many sets, answer ``LazyNodeSets``: most are never looked at.
+        """
+
+    @question(Intersections(), unless=Promise("is_silent", silent=True))
+    def subgroup_sets(
+        self,
+        session: SessionView,
+        job: int,
+        group: SubGroup,
+        shapes: Sequence[tuple[int, int]],
+    ) -> Sequence[NodeSet] | int | None:
+        """Return the sets of nodes on one of which a subgroup is placed, the best first.
+
+        Asked for each subgroup with pods in the batch of a structured job, when the groups that
+        hold it have their sets: ``session.node_set`` is the set within which it is placed, and
+        ``shapes`` has its own pods. The sets are tried in order until its pods fit in one of them;
+        where they fit in none, the next set of the group around it is tried. The rest is as for
+        :meth:`node_sets`.
         """
 
     @question(FirstRefusal("rows"))

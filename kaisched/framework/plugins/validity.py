@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal, highest_code
+from kaisched.core.refusals import FIRST_OF_PLUGINS, PluginRefusal, Refusal, highest_code
 from kaisched.core.states import TaskState
 from kaisched.framework.report.reason import Problem, Reason
-from kaisched.framework.session.claims import NodeSet
+from kaisched.framework.session.claims import LazyNodeSets, NodeSet
 
 if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec
@@ -201,7 +201,10 @@ def figures_fault(said: Any, against: Asked) -> str:
 
 def sets_fault(said: Any, count: int) -> str:
     """Return what is wrong with sets of nodes ``(N,)``, or an empty string."""
+    if isinstance(said, (Refusal, PluginRefusal, LazyNodeSets)):
+        return ""  # each set is checked when it is made
     if not isinstance(said, (tuple, list)) or not all(isinstance(it, NodeSet) for it in said):
-        return f"answered {type(said).__name__}, not a sequence of kaisched.NodeSet"
-    masks = [each.nodes for each in said]
-    return next((wrong(it, (count,), "b") for it in masks if not fits(it, (count,), "b")), "")
+        return f"answered {type(said).__name__}, not a sequence of kaisched.NodeSet or a refusal"
+    columns = [(each.nodes, "b") for each in said]
+    columns += [(each.order, "i") for each in said if each.order is not None]
+    return next((wrong(it, (count,), of) for it, of in columns if not fits(it, (count,), of)), "")

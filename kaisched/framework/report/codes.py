@@ -15,14 +15,14 @@ import numpy as np
 from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal, text_of
 from kaisched.framework.report.node_refusals import never_fits
 from kaisched.framework.session.batches import asks_of, measure
-from kaisched.framework.session.next_batch import asked_of
+from kaisched.framework.session.next_batch import asked_of, batch_of
 from kaisched.framework.session.node_sets import node_sets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
-    from kaisched.framework.session.claims import NodeSet
+    from kaisched.framework.session.claims import NodeSet, NodeSets
     from kaisched.framework.session.session import Session
 
 _ROOM: Final = (int(Refusal.NO_ROOM), int(Refusal.GANG_NO_ROOM))
@@ -85,12 +85,12 @@ def _has_room_within(session: Session, nodes: NodeSet, shape: int, size: int) ->
         return is_free and 0 < size <= session.placement.vacancy(shape).total
 
 
-def _sets_of_jobs(session: Session, job: RowVec) -> dict[int, list[NodeSet]]:
+def _sets_of_jobs(session: Session, job: RowVec) -> dict[int, NodeSets]:
     """Return the sets of nodes of the jobs that have any, by their places in ``job``."""
     if session.ask.node_sets(session) is None:
         return {}
     found = {
-        at: node_sets(session, _ALLOCATE, row, asked_of(session, row))
+        at: node_sets(session, _ALLOCATE, row, asked_of(session, row), batch_of(session, row)[0])
         for at, row in enumerate(job.tolist())
     }
     return {at: sets for at, sets in found.items() if sets is not None}
@@ -190,10 +190,10 @@ def _of_shape(session: Session, shape: int, size: IntVec, code: CodeVec) -> Code
     return code if never is None else np.where(lacks, np.int16(never), code)
 
 
-def _of_sets(
-    session: Session, sets: list[NodeSet], counts: list[tuple[int, int]], code: int
-) -> int:
+def _of_sets(session: Session, sets: NodeSets, counts: list[tuple[int, int]], code: int) -> int:
     """Return the code of a batch that may be placed on sets of nodes: the mildest of theirs."""
+    if not sets:
+        return sets.code
     found = [int(Refusal.NO_NODE_ALLOWED)]
     for nodes in sets:
         with session.placement.within(nodes):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.report.codes import MOST_SHAPES
 from kaisched.framework.report.node_refusals import node_refusals_of
 from kaisched.framework.session.capacity import room_of
@@ -43,11 +43,11 @@ def lack_of(session: Session, job: int, code: int) -> Lack:
     sets of nodes only, the message names each set and what is missing there.
     """
     shapes, size = batch_of(session, job)
-    sets = node_sets(session, _ALLOCATE, job, asked_of(session, job))
+    sets = node_sets(session, _ALLOCATE, job, asked_of(session, job), shapes)
     if sets is None:
         return _shared(session, shapes, size, code)
     if not sets:
-        return Lack(int(Refusal.NO_NODE_ALLOWED), "no set of nodes is left to it", {}, ())
+        return _without_sets(session, job, sets.code)
     lacks = []
     for nodes in sets[:MOST_SETS]:
         with session.placement.within(nodes):
@@ -58,6 +58,16 @@ def lack_of(session: Session, job: int, code: int) -> Lack:
         told.append(f"{len(sets) - MOST_SETS} more sets of nodes")
     numbers = {**lacks[best].numbers, NODE_SETS: [each.label for each in sets]}
     return lacks[best]._replace(message="; ".join(told), numbers=numbers)
+
+
+def _without_sets(session: Session, job: int, code: int) -> Lack:
+    """Return why plugins leave a job no set of nodes."""
+    reason = session.ask.refusal_reason(session, _ALLOCATE, job, code)
+    if reason is not None:
+        return Lack(code, reason.sentence, dict(reason.numbers), ())
+    is_untold = code == Refusal.NO_NODE_ALLOWED
+    sentence = "no set of nodes is left to it" if is_untold else text_of(code).sentence
+    return Lack(code, sentence, {}, ())
 
 
 def _shared(session: Session, shapes: list[tuple[int, int]], size: int, code: int) -> Lack:

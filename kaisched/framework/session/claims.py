@@ -6,14 +6,18 @@ that is evicted together: the core of a gang, which cannot run in part, or one e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from operator import is_
+from typing import TYPE_CHECKING, NamedTuple, overload
+
+import numpy as np
+
+from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kaisched.core.axis import Amounts, BoolVec, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,16 +30,114 @@ class NodeSet:
     """``(N,)``."""
     parts: tuple[NodeSet, ...] = ()
     """The sets of several plugins whose common nodes these are; empty for the set of one plugin."""
+    order: IntVec | None = None
+    """``(N,)`` nodes of a lower number are filled first, whatever their scores; None for no
+    order."""
+    peers: str = ""
+    """Sets in a row with the same text are equally good: of those that evictions can free, the one
+    with the cheapest evictions is taken. Empty: the set comes strictly before the next."""
 
     @cached_property
-    def key(self) -> tuple[str, bytes]:
-        """The label and the nodes, to be compared."""
-        return self.label, self.nodes.tobytes()
+    def key(self) -> tuple[str, bytes, bytes]:
+        """The label, the nodes and their order, to be compared."""
+        order = b"" if self.order is None else self.order.tobytes()
+        return self.label, self.nodes.tobytes(), order
 
     def meet(self, other: NodeSet) -> NodeSet:
         """Return the nodes that are in both sets."""
         parts = (self.parts or (self,)) + (other.parts or (other,))
-        return NodeSet(f"{self.label}, {other.label}", self.nodes & other.nodes, parts)
+        order = _ordered(self.order, other.order)
+        peers = f"{self.label}, {other.peers}" if other.peers else ""
+        label = f"{self.label}, {other.label}"
+        return NodeSet(label, self.nodes & other.nodes, parts, order, peers)
+
+
+class LazyNodeSets(Sequence[NodeSet]):
+    """Sets of nodes, each made when it is first looked at."""
+
+    def __init__(self, count: int) -> None:
+        """Take how many sets there are."""
+        self._count = count
+        self._made: dict[int, NodeSet] = {}
+
+    def make(self, at: int) -> NodeSet:
+        """Make the set at a position."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        """Return how many sets there are."""
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> NodeSet: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[NodeSet]: ...
+    def __getitem__(self, at: int | slice) -> NodeSet | Sequence[NodeSet]:
+        """Return one set, or some."""
+        if isinstance(at, slice):
+            return [self[each] for each in range(*at.indices(self._count))]
+        if not -self._count <= at < self._count:
+            raise IndexError(at)
+        at %= self._count
+        if at not in self._made:
+            self._made[at] = self.make(at)
+        return self._made[at]
+
+
+class NodeSets(LazyNodeSets):
+    """The sets of nodes to try for some pods, the best first."""
+
+    def __init__(
+        self,
+        sets: Sequence[NodeSet] = (),
+        code: int = Refusal.NO_NODE_ALLOWED,
+        sources: tuple[object, ...] = (),
+    ) -> None:
+        """Take the sets, why there are none if there are none, and the answers they are of."""
+        super().__init__(len(sets))
+        self._sets = sets
+        self.code = int(code)
+        self.sources = sources
+
+    def make(self, at: int) -> NodeSet:
+        """Return the set at a position."""
+        return self._sets[at]
+
+    def meet(self, others: NodeSets) -> NodeSets:
+        """Return every set with every other one: the nodes in both."""
+        return NodeSets(_Meeting(self, others), others.code, (*self.sources, *others.sources))
+
+    def within(self, around: NodeSet) -> NodeSets:
+        """Return the parts of the sets that are in another one."""
+        return NodeSets(_Meeting([around], self), self.code)
+
+    def is_like(self, others: NodeSets) -> bool:
+        """Tell whether the same nodes would be tried in the same order."""
+        mine, theirs = self.sources, others.sources
+        if mine and len(mine) == len(theirs) and all(map(is_, mine, theirs)):
+            return True
+        same = len(self) == len(others)
+        return same and all(one.key == other.key for one, other in zip(self, others, strict=True))
+
+
+class _Meeting(LazyNodeSets):
+    """Every set with every other one."""
+
+    def __init__(self, ones: Sequence[NodeSet], others: Sequence[NodeSet]) -> None:
+        super().__init__(len(ones) * len(others))
+        self._ones, self._others = ones, others
+
+    def make(self, at: int) -> NodeSet:
+        one, other = divmod(at, len(self._others))
+        return self._ones[one].meet(self._others[other])
+
+
+def _ordered(first: IntVec | None, second: IntVec | None) -> IntVec | None:
+    """Return the order by one column and then by another."""
+    if first is None or second is None:
+        return second if first is None else first
+    _, rank = np.unique(second, return_inverse=True)
+    return first * (1 + int(rank.max(initial=0))) + rank
 
 
 @dataclass(frozen=True, slots=True, eq=False)

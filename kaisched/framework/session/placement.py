@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -19,11 +19,12 @@ from kaisched.core.refusals import PASSING, Refusal
 from kaisched.framework.plugins.dispatch import AskingSession
 from kaisched.framework.session.fill import fill_first, fill_level, fill_stepwise
 from kaisched.framework.session.rooms import Rooms
+from kaisched.framework.session.shape_plan import Mask, ShapePlan, Vacancy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.core.axis import BoolVec, FloatVec, IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.session.capacity import Capacity
@@ -36,51 +37,6 @@ _SCARCE = 64
 """With more room than this, no check is made whether all of it is on one node."""
 _LEVEL_CELLS = 400_000
 """Above so many (node, extra pod) cells the table of scores is not built; an estimate, 3 MB."""
-
-
-class Mask:
-    """The scores of nodes with room, kept from one vacancy of a shape to the next."""
-
-    __slots__ = ("seen", "values")
-
-    def __init__(self) -> None:
-        """Know nothing yet."""
-        self.values: FloatVec | None = None
-        """``(N,)`` score where there is room, else -1."""
-        self.seen = 0
-        """How many of the capacity's touched rows the mask includes."""
-
-
-class ShapePlan:
-    """What is known this cycle of one shape."""
-
-    __slots__ = ("cap", "codes", "fresh", "mask", "score", "seen", "shape")
-
-    def __init__(self, shape: int) -> None:
-        """Know nothing yet."""
-        self.shape = shape
-        self.codes: CodeVec | None = None
-        """``(N,)`` filter codes; None when every node is allowed."""
-        self.cap: IntVec | None = None
-        """``(N,)`` bound by plugins; None for no bound."""
-        self.score: FloatVec | None = None
-        self.seen = 0
-        """How much of the capacity's touched rows the scores have taken in."""
-        self.fresh: tuple[int, RowVec] | None = None
-        """The last update of the scores: ``seen`` before it, and the rows."""
-        self.mask = Mask()
-        """The mask of the present room; replaced when more than amounts has changed."""
-
-
-class Vacancy(NamedTuple):
-    """Where pods of a shape fit at one moment."""
-
-    plan: ShapePlan
-    room: IntVec
-    """``(N,)`` pods on each node."""
-    total: int
-    mask: Mask | None
-    """The mask of this room; None where no mask is kept."""
 
 
 class PlacingSession(AskingSession, Protocol):
@@ -127,7 +83,7 @@ class Placement:
         self._turn = rooms.turn
         self._plans: dict[int, ShapePlan] = {}
         """Plans for all nodes."""
-        self._plans_within: dict[tuple[str, bytes], dict[int, ShapePlan]] = {}
+        self._plans_within: dict[tuple[object, ...], dict[int, ShapePlan]] = {}
         """Plans for sets of nodes."""
         self._here = self._plans
         """The plans of the set that is tried now."""
@@ -201,7 +157,7 @@ class Placement:
         """Return the shape's plan for some nodes: the others are refused."""
         with self.within(None):
             whole = self.plan(shape)
-        plan = ShapePlan(shape)
+        plan = ShapePlan(shape, whole)
         plan.codes = np.where(nodes, 0 if whole.codes is None else whole.codes, _OUTSIDE)
         if self._ask.has_rooms:
             plan.cap = self._ask.node_room(self._session, shape, self._rows)
@@ -243,11 +199,26 @@ class Placement:
         """Return a node row for each of ``count`` identical pods, or None where room is lacking.
 
         Nothing is changed: the caller places the pods through a statement. ``vacancy`` must be
-        current.
+        current. Where the set of nodes that is tried now has an order, that decides before scores.
         """
-        plan, room, total, _ = vacancy
-        if total < count:
+        if vacancy.total < count:
             return None
+        order = None if self.nodes is None else self.nodes.order
+        if order is None:
+            return self._choose(vacancy, count)
+        chosen: list[RowVec] = []
+        for rank in np.unique(order[vacancy.room > 0]).tolist():
+            room: IntVec = np.where(order == rank, vacancy.room, 0)
+            some = Vacancy(vacancy.plan, room, int(room.sum()), None)
+            chosen.append(self._choose(some, min(count, some.total)))
+            count -= len(chosen[-1])
+            if not count:
+                break
+        return np.concatenate(chosen)
+
+    def _choose(self, vacancy: Vacancy, count: int) -> RowVec:
+        """Return a node row for each of some identical pods, which have room, by scores alone."""
+        plan, room, total, _ = vacancy
         if self._has_cards and (cards := self._capacity.cards_for(plan.shape)) is not None:
             bonus = cards.bonus(plan.shape, is_later=False)
             masked = np.where(room > 0, self._score(plan) + bonus(self._rows, self._none), -1.0)
@@ -280,6 +251,9 @@ class Placement:
         if plan.codes is not None and ((room > 0) & (score >= 0)).any():
             # Scores do not know that a node with idle room is not open yet.
             score[np.isin(plan.codes, PASSING)] = -1.0
+        order = None if self.nodes is None else self.nodes.order
+        if order is not None and (score >= 0).any():
+            score[order > order[score >= 0].min()] = -1.0
         best = int(score.argmax()) if score.size else -1
         if best < 0 or score[best] < 0:
             return None
@@ -337,6 +311,8 @@ class Placement:
 
     def _score(self, plan: ShapePlan) -> FloatVec:
         """``(N,)`` scores as of now: asked for all nodes once, then for touched rows."""
+        if plan.whole is not None:  # scores do not depend on the set that is tried
+            return self._score(plan.whole)
         session = self._session
         touched = self._capacity.touched
         if plan.score is None:

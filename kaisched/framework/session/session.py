@@ -16,6 +16,7 @@ import numpy as np
 from kaisched.core.lazy import lazy
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.invariants.sums import charges_of
+from kaisched.framework.session import places
 from kaisched.framework.session.ledger import Ledger, rolled_up
 from kaisched.framework.session.outcome import Outcome
 from kaisched.framework.session.placement import Placement
@@ -279,6 +280,18 @@ class Session:
     def room_once_released(self, shape: int) -> IntVec:
         """``(N,)`` pods of a shape that each node's amounts allow once all is released."""
         return self.capacity.room(shape)
+
+    def places(self, shape: int) -> IntVec:
+        """``(N,)`` pods of a shape that fit now, by amounts, filters and bounds."""
+        return places.places(self, shape)
+
+    def places_once_released(self, shape: int) -> IntVec:
+        """``(N,)`` pods of a shape that fit once room being released is free."""
+        return places.places_once_released(self, shape)
+
+    def places_once_evicted(self, shape: int) -> IntVec:
+        """``(N,)`` pods of a shape that would fit if no preemptible pod ran any more: a bound."""
+        return places.places_once_evicted(self, self, shape)
 
     def free(self, resource: int, rows: RowVec) -> IntVec:
         """``(K,)`` what is free of a resource on some nodes: idle, or being released by now."""

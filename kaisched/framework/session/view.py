@@ -221,6 +221,22 @@ class SessionView(Protocol):
         """``(N,)`` pods of a shape that each node's amounts allow once all is released."""
         ...
 
+    def places(self, shape: int) -> IntVec:
+        """``(N,)`` pods of a shape that fit now, by amounts, filters and bounds, on each node.
+
+        None fits outside the set of nodes that is tried now. Asks other plugins, so that it must
+        not be called by a plugin that is asked about filters, bounds or scores.
+        """
+        ...
+
+    def places_once_released(self, shape: int) -> IntVec:
+        """``(N,)`` the same, once room being released is free."""
+        ...
+
+    def places_once_evicted(self, shape: int) -> IntVec:
+        """``(N,)`` the same, if no preemptible pod ran any more: a bound that no eviction lifts."""
+        ...
+
     def free(self, resource: int, rows: RowVec) -> IntVec:
         """``(K,)`` what is free of a resource on some nodes: idle, or being released by now."""
         ...

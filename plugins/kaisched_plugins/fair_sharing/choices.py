@@ -252,7 +252,7 @@ class Choices:
         for group, flavor in zip(_asked_groups(offer, ask), chosen.flavors, strict=True):
             mask &= nodes.flavor_of(offer, group) == flavor
         label = self.label(chosen.flavors) if chosen.flavors else "any flavor"
-        return FlavorSet(label, mask, (), flavors)
+        return FlavorSet(label, mask, flavors=flavors)
 
     def _combinations(
         self, session: Session, job: int, leaf: int, offer: Offer, ask: Amounts

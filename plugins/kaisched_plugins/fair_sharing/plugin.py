@@ -47,6 +47,7 @@ from kaisched_plugins.fair_sharing.pools import Pools
 from kaisched_plugins.fair_sharing.tables import Now, Table, by_history, table_in, table_of
 from kaisched_plugins.fair_sharing.work import NEVER
 
+Shapes = Sequence[tuple[int, int]]
 _TAKING = frozenset({"reclaim", PREEMPT})
 _ORDINARY = int(np.iinfo(np.int64).max)
 """Comes after any priority that overrules fair sharing."""
@@ -106,7 +107,7 @@ class FairSharing(Plugin):
 
     @hookimpl
     def node_sets(
-        self, session: Session, action: str, job: int, ask: Amounts
+        self, session: Session, action: str, job: int, ask: Amounts, shapes: Shapes
     ) -> Sequence[NodeSet] | None:
         """Return the nodes of each flavor that has room for the job, the first choice first."""
         return self._choices(session).sets(session, job, ask, after_evictions=action in _TAKING)

@@ -198,44 +198,51 @@ def test_a_problem_names_its_object_once(run, manifests):
     assert err.splitlines()[0].count("Queue a") == 1
 
 
+RACKS = """
+apiVersion: kai.scheduler/v1alpha1
+kind: Topology
+metadata: {name: dc}
+spec: {levels: [{nodeLabel: example.com/rack, alias: rack}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: r1, labels: {example.com/rack: r1}}
+status: {allocatable: {cpu: 4, pods: 10}, conditions: [{type: Ready, status: "True"}]}
+---"""
 GROUP = """
 apiVersion: scheduling.run.ai/v2alpha2
 kind: PodGroup
 metadata: {name: %s, namespace: team}
-spec: {queue: b, topologyConstraint: {topology: t, %s: rack}}
+spec: {queue: b, topologyConstraint: {topology: %s, requiredTopologyLevel: %s}}
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: %s, namespace: team, annotations: {pod-group-name: %s, %s: rack}}
+metadata: {name: %s, namespace: team, annotations: {pod-group-name: %s}}
 spec: {schedulerName: kaisched, containers: [{name: c}]}
 ---"""
 
 
-def test_required_topology_levels_are_refused_and_preferred_ones_warned_about(run, manifests):
-    preferred = "kai.scheduler/topology-preferred-placement"
+def test_required_topology_levels_are_read_from_files(run, manifests):
+    groups = [("in", "dc", "rack"), ("no-name", "dcs", "rack"), ("no-level", "dc", "racks")]
     manifests.write_text(
         manifests.read_text("utf-8")
-        + GROUP % ("strict", "requiredTopologyLevel", "s", "strict", "x")
-        + GROUP % ("lax", "preferredTopologyLevel", "l", "lax", preferred),
+        + RACKS
+        + "".join(GROUP % (name, *wish, f"{name}-0", name) for name, *wish in groups),
         encoding="utf-8",
     )
-    code, out, _ = run("plan", "-f", manifests, "-o", "json")
-    document = parsed(out)
-    (cycle,) = document["cycles"]
-    bound = {it["pod"] for it in cycle["binds"]}
-    reasons = {it["podGroup"]: it["reason"] for it in cycle["pending"]}
-    assert code == 1
-    assert "team/l" in bound
-    assert "team/s" not in bound
-    assert reasons["team/strict"] == "Unsupported"
-    (problem,) = document["problems"]
-    assert (problem["kind"], problem["name"]) == ("PodGroup", "team/strict")
-    where = "spec.topologyConstraint.requiredTopologyLevel: topology constraints are not offered"
-    assert where in problem["message"]
-    assert ["preferredTopologyLevel" in it or preferred in it for it in document["warnings"]] == [
-        True,
-        True,
-    ]
+    _, out, err = run("plan", "-f", manifests, "-o", "json")
+    (cycle,) = parsed(out)["cycles"]
+    assert {it["pod"]: it["node"] for it in cycle["binds"]}["team/in-0"] == "r1"
+    told = {it["podGroup"]: (it["reason"], it["message"]) for it in cycle["pending"]}
+    assert told["team/no-name"] == (
+        "NoSuchTopology",
+        "there is no topology dcs; did you mean dc?",
+    )
+    assert told["team/no-level"] == (
+        "NoSuchTopologyLevel",
+        "topology dc has no level racks; did you mean rack?",
+    )
+    assert not err
 
 
 def test_what_fails_is_told(run, manifests, monkeypatch):

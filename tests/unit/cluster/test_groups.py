@@ -401,29 +401,36 @@ def test_the_last_start_of_a_job():
         assert s.jobs.last_start_s.tolist() == [60.0]
 
 
-def test_a_group_that_requires_a_topology_level_is_refused_and_told():
-    """It must not start as if it had asked for nothing; a preferred level may be missed."""
+def wish_of(store):
+    """Return the constraint at the root of the only job."""
+    (root,) = store.snapshot().jobs.structure.values()
+    return root.topology
+
+
+def test_a_group_has_the_topology_constraint_that_it_names():
     constraint = {"topology": "racks", "required_topology_level": "rack"}
     wanted = group("g")
     spec = replace(wanted.spec, topology_constraint=TopologyConstraint(**constraint))
     store = store_of(replace(wanted, spec=spec), pod("p", annotations={"pod-group-name": "g"}))
-    assert job(store)["refusal"] == Refusal.UNSUPPORTED
-    assert "spec.topologyConstraint.requiredTopologyLevel" in str(store.problems())
+    assert job(store)["refusal"] == Refusal.NONE
+    assert wish_of(store) == ("racks", "rack", "")
     preferred = TopologyConstraint(topology="racks", preferred_topology_level="rack")
     upsert(store, replace(wanted, spec=replace(wanted.spec, topology_constraint=preferred)))
-    assert job(store)["refusal"] == Refusal.NONE
+    assert wish_of(store) == ("racks", "", "rack")
+    upsert(store, wanted)
+    assert not store.snapshot().jobs.structure
     assert not store.problems()
 
 
 REQUIRED = "kai.scheduler/topology-required-placement"
 SEGMENT = "kai.scheduler/segment-topology-required-placement"
 NOT_OFFERED = (
-    "topology constraints are not offered in this version (value 'rack'); "
+    "topology constraints of segments are not offered in this version (value 'rack'); "
     "leave it out, or name a preferred level"
 )
 
 
-def test_a_subgroup_that_requires_a_topology_level_is_named():
+def test_a_subgroup_has_the_topology_constraint_that_it_names():
     parts = [
         {"name": "x", "minMember": 1},
         {
@@ -433,18 +440,28 @@ def test_a_subgroup_that_requires_a_topology_level_is_named():
         },
     ]
     store = store_of(group("g0", subGroups=parts), member("p", "x"))
-    assert job(store)["refusal"] == Refusal.UNSUPPORTED
-    (problem,) = store.problems()
-    assert (problem.kind, problem.name) == ("PodGroup", "ns/g0")
-    where = "spec.subGroups[1].topologyConstraint.requiredTopologyLevel"
-    assert problem.text == f"{where}: {NOT_OFFERED}"
-    del parts[1]["topologyConstraint"]
-    upsert(store, group("g0", subGroups=parts))
-    assert job(store)["refusal"] == Refusal.NONE
+    assert wish_of(store) is None
+    (root,) = store.snapshot().jobs.structure.values()
+    assert [part.topology for part in root.children] == [None, ("t", "rack", "")]
+    upsert(store, group("g0", subGroups=parts[1:]))
+    (root,) = store.snapshot().jobs.structure.values()
+    assert [part.topology for part in root.children] == [("t", "rack", "")]
 
 
-@pytest.mark.parametrize("key", [REQUIRED, SEGMENT])
-def test_an_annotation_that_requires_a_topology_level_refuses_the_job(key):
+def test_the_annotations_of_a_workload_are_the_constraint_of_its_job():
+    wish = {"kai.scheduler/topology": "t", REQUIRED: "rack"}
+    store = store_of(pod("p", annotations=wish))
+    assert wish_of(store) == ("t", "rack", "")
+    owner = make(Job, "train", uid="uid-train", annotations=wish)
+    inner = {"kai.scheduler/topology": "t", REQUIRED: "host"}
+    store = store_of(owner, owned("p", "Job", "train", annotations=inner))
+    assert wish_of(store) == ("t", "rack", "")
+    upsert(store, make(Job, "train", uid="uid-train"))
+    assert wish_of(store) == ("t", "host", "")
+
+
+def test_an_annotation_that_requires_a_level_for_segments_refuses_the_job():
+    key = SEGMENT
     where = f"metadata.annotations['{key}']"
     store = store_of(pod("p", annotations={key: "rack"}))
     assert job(store)["refusal"] == Refusal.UNSUPPORTED

@@ -83,7 +83,7 @@ def test_the_installed_default_policy_is_the_default_shard():
 
 @pytest.mark.proportion
 def test_the_default_policy_is_shipped():
-    assert [setting.distribution for setting in default_policy().plugins] == ["kaisched"] * 11
+    assert [setting.distribution for setting in default_policy().plugins] == ["kaisched"] * 12
 
 
 def test_priorities_order_and_ties_are_by_name():
@@ -290,7 +290,6 @@ def test_names_of_kai_are_mapped_or_warned_about():
     assert dict(policy.queue_depth) == {"consolidate": 3, "allocate": 5}
     assert [warning.split(":")[0] for warning in warnings] == [
         'plugin "gpupack" is left out',
-        'plugin "topology" is left out',
         'argument "relcaimerSaturationMultiplier" of plugin "proportion"',
     ]
 

@@ -20,8 +20,10 @@ from kaisched.objects.disruption_budget import DisruptionBudgetSpec, DisruptionB
 from kaisched.objects.load import load_text
 from kaisched.objects.node import NodeSpec, NodeStatus
 from kaisched.objects.pod import PodSpec, PodStatus, PodVolume
+from kaisched.objects.podgroup import TopologyConstraint
 from kaisched.objects.queue import QueueSpec
 from kaisched.objects.storage import ClaimSpec, ClaimStatus, StorageClass, VolumeSpec
+from kaisched.objects.topology import TopologyLevel
 
 NOW_S = 1_800_000_000.0
 MANIFESTS = """
@@ -57,6 +59,11 @@ kind: PriorityClass
 metadata: {name: acme-class}
 value: 70
 ---
+apiVersion: kai.scheduler/v1alpha1
+kind: Topology
+metadata: {name: acme-dc}
+spec: {levels: [{nodeLabel: acme.com/rack, alias: acme-near}]}
+---
 apiVersion: scheduling.run.ai/v2alpha2
 kind: PodGroup
 metadata:
@@ -65,6 +72,7 @@ spec:
   queue: acme-vision
   minSubGroup: 2
   priorityClassName: acme-class
+  topologyConstraint: {topology: acme-dc, requiredTopologyLevel: acme-near}
   subGroups: [{name: acme-lead, minMember: 1}, {name: acme-work, minMember: 1}]
 ---
 apiVersion: batch/v1
@@ -296,6 +304,8 @@ KNOWN = {
     ClaimSpec: "volumeName storageClassName accessModes",
     ClaimStatus: "phase",
     VolumeSpec: "nodeAffinity",
+    TopologyLevel: "nodeLabel alias",
+    TopologyConstraint: "topology requiredTopologyLevel preferredTopologyLevel",
     StorageClass: "metadata provisioner volumeBindingMode allowedTopologies",
 }
 

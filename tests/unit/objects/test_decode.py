@@ -340,6 +340,5 @@ globalDefault: true
         "spec.args",
         "spec.goMemLimitRatio",
         "spec.scenarioSearchBudgets",
-        "spec.topologyConstraint.preferredTopologyLevel",
         "spec.usageDBConfig.usageParams.tumblingWindowStartTime",
     }

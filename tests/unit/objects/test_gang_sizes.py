@@ -141,7 +141,7 @@ def test_when_the_workers_of_a_leader_are_made(spec, annotations, is_leader_firs
 
 POLICY = "spec.schedulingPolicy"
 COUNT = "write how many pods must start together, from 1 to 100000"
-TOPOLOGY = "spec.schedulingConstraints.topology[0].key: topology constraints"
+TOPOLOGY = "spec.schedulingConstraints.topology[0].key: topology constraints of this API"
 PARENT = "spec.parentCompositePodGroupName: groups of groups"
 
 

@@ -1,0 +1,93 @@
+"""Tries a claim on several sets of nodes: of equally good ones the cheapest evictions are taken."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from kaisched.actions.eviction.plan import Plan
+from kaisched.core.axis import GPU
+from kaisched.core.refusals import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kaisched.framework.session.claims import NodeSet, NodeSets
+    from kaisched.framework.session.session import Session
+
+    Cost = tuple[int, int, int, float]
+
+MOST_PLANS: Final = 8
+"""The number of equally good sets whose plans are compared."""
+MOST_TRIES: Final = 64
+"""The number of equally good sets that are searched."""
+
+
+def first_plan(
+    session: Session,
+    sets: NodeSets | None,
+    search: Callable[[NodeSet | None], Plan | int],
+) -> tuple[NodeSet | None, Plan] | int:
+    """Return the first set that has a plan, with the plan, whose statement is open; or a refusal.
+
+    Args:
+        session: the session.
+        sets: the sets of nodes to try, None for all nodes as the only one.
+        search: returns the plan on a set, asked while the set is tried.
+
+    """
+    if sets is None:
+        found = search(None)
+        return found if isinstance(found, int) else (None, found)
+    codes: list[int] = []
+    for peers in _peers(sets):
+        best = _best(session, peers, search, codes)
+        if best is not None:
+            return best
+    if codes:
+        return codes[0]
+    return int(Refusal.NO_VICTIMS) if sets.code == Refusal.NO_NODE_ALLOWED else sets.code
+
+
+def _peers(sets: Sequence[NodeSet]) -> Iterator[list[NodeSet]]:
+    for at, group in groupby(enumerate(sets), lambda each: each[1].peers or each[0]):
+        del at
+        yield [nodes for _, nodes in group]
+
+
+def _best(
+    session: Session,
+    peers: list[NodeSet],
+    search: Callable[[NodeSet | None], Plan | int],
+    codes: list[int],
+) -> tuple[NodeSet, Plan] | None:
+    """Return the set whose plan costs least; the first of several."""
+    plans: list[tuple[Cost, int]] = []
+    for at, nodes in enumerate(peers[:MOST_TRIES]):
+        with session.placement.within(nodes):
+            plan = search(nodes)
+        if isinstance(plan, int):
+            codes.append(plan)
+            continue
+        if len(peers) == 1 or not plan.units:
+            return nodes, plan
+        plans.append((_cost(session, plan), at))
+        plan.statement.rollback()
+        if len(plans) == MOST_PLANS:
+            break
+    if not plans:
+        return None
+    nodes = peers[min(plans)[1]]
+    with session.placement.within(nodes):
+        again = search(nodes)
+    assert isinstance(again, Plan)  # it was found just now from the same state
+    return nodes, again
+
+
+def _cost(session: Session, plan: Plan) -> Cost:
+    """Return what a plan disturbs: GPUs, jobs, the highest priority, the age of the newest job."""
+    jobs = sorted({unit.job for unit in plan.units})
+    tasks = [task for unit in plan.units for task in unit.tasks]
+    gpus = int(session.shapes.charge[GPU].take(session.tasks.shape_of_task[tasks]).sum())
+    newest = float(session.jobs.created_s[jobs].max())
+    return gpus, len(jobs), int(session.jobs.priority[jobs].max()), -newest

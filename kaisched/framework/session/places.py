@@ -1,0 +1,68 @@
+"""How many pods of a shape fit on each node, now or later, whoever asks for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+
+from kaisched.core.refusals import freeable_codes
+from kaisched.core.states import ACTIVE_STATES
+from kaisched.framework.session.capacity import Capacity, Holding
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import BoolVec, IntVec
+    from kaisched.framework.session.placement import Placement
+    from kaisched.framework.session.view import SessionView
+
+_EVICTABLE: Final = "places.evictable"
+
+
+class Placing(Protocol):
+    """What is needed of a session."""
+
+    @property
+    def placement(self) -> Placement:
+        """Where pods may go, as of now."""
+        ...
+
+    @property
+    def capacity(self) -> Capacity:
+        """What the nodes have room for, as of now."""
+        ...
+
+
+def places(session: Placing, shape: int) -> IntVec:
+    """``(N,)`` pods of a shape that fit now, by amounts, filters and bounds."""
+    return session.placement.vacancy(shape).room
+
+
+def places_once_released(session: Placing, shape: int) -> IntVec:
+    """``(N,)`` pods of a shape that fit once room being released is free."""
+    if not session.capacity.has_releasing:
+        return places(session, shape)
+    return session.placement.future_vacancy(shape).room
+
+
+def places_once_evicted(session: Placing, view: SessionView, shape: int) -> IntVec:
+    """``(N,)`` pods of a shape that would fit if no preemptible pod ran any more: a bound."""
+    plan = session.placement.plan(shape)
+    allowed: BoolVec | None = None
+    if plan.codes is not None:
+        allowed = (plan.codes == 0) | np.isin(plan.codes, freeable_codes())
+    return session.capacity.room(shape, allowed, _evictable(view))
+
+
+def _evictable(session: SessionView) -> Holding:
+    """Return what the running pods of preemptible jobs hold."""
+    known: tuple[int, Holding] | None = session.found.get(_EVICTABLE)
+    if known is not None and known[0] == session.moves:
+        return known[1]
+    job = session.tasks.job_of_task
+    runs = ACTIVE_STATES[session.state_now] & (session.node_of_task_now >= 0) & (job >= 0)
+    runs &= session.jobs.is_preemptible[job]
+    tasks = runs.nonzero()[0]
+    held = session.shapes.request.take(session.tasks.shape_of_task[tasks], axis=1)
+    holding = Holding(session.node_of_task_now[tasks], held)
+    session.found[_EVICTABLE] = session.moves, holding
+    return holding

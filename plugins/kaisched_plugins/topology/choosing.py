@@ -1,0 +1,144 @@
+"""Chooses domains: which have room, in which order they are tried, and how they are filled.
+
+Rules C1 to C4 and P1 to P4 of docs/explanation/topology.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kaisched import BoolVec, IntVec, NodeSet, RowVec
+from kaisched_plugins.topology.demands import Demand
+from kaisched_plugins.topology.domains import Tree
+
+Shapes = Sequence[tuple[int, int]]
+_MOST: Final = 1 << 20
+"""So many pods on one node are as good as any number."""
+LAST: Final = 1 << 40
+"""The rank of nodes outside of all domains that are filled in order."""
+
+
+class Pins(NamedTuple):
+    """The nodes that bind a choice."""
+
+    held: RowVec
+    """Where pods run under the same constraint."""
+    promised: RowVec
+    """Nodes that were promised to pods of the batch."""
+
+
+class Chooser:
+    """The choices for batches of these shapes on these rooms."""
+
+    def __init__(
+        self, demand: Demand, shapes: Shapes, room_of: Callable[[int], IntVec], pins: Pins
+    ) -> None:
+        """Count the capacity of every domain."""
+        self._demand = demand
+        self.tree = demand.tree
+        self.pods = sum(count for _, count in shapes)
+        self._pins = pins
+        self.capacity = capacities(demand.tree, shapes, room_of)
+        """By level, ``(D,)`` how many of the pods fit."""
+
+    def candidates(self, level: int) -> list[int]:
+        """Return the domains of a level with room for all, the best first (C1, C2, P1, P2, P4)."""
+        able = (self.capacity[level] >= self.pods) & self.allowed(level)
+        domains = able.nonzero()[0]
+        keys: list[IntVec] = []
+        above = domains
+        for at in range(level, -1, -1):
+            keys += [above, self.capacity[at][above]]
+            above = self.tree.parent[at][above]
+        keys.append(-self._nearness(level, domains))
+        keys.append(~np.isin(domains, self._domains(level, self._pins.promised)) + 0)
+        ordered: list[int] = domains[np.lexsort(keys)].tolist()
+        return ordered
+
+    def allowed(self, level: int) -> BoolVec:
+        """``(D,)`` the domains that pods which run leave to others of a required level (P1)."""
+        required, count = self._demand.required, len(self.tree.parent[level])
+        held = self._domains(required, self._pins.held) if required >= 0 else self._pins.held[:0]
+        if not held.size:
+            return np.ones(count, np.bool_)
+        above = np.arange(count)
+        for at in range(level, required, -1):
+            above = self.tree.parent[at][above]
+        return np.isin(above, held)
+
+    def order(self, level: int, domain: int) -> IntVec | None:
+        """``(N,)`` in which order the preferred domains inside a domain are filled (C3).
+
+        Level -1 stands for all nodes. None where there is nothing to choose.
+        """
+        lower = self._demand.preferred
+        if lower <= level:
+            return None
+        inside = self.tree.below(level, domain, lower)
+        capacity = self.capacity[lower]
+        is_held = np.isin(inside, self._domains(lower, self._pins.held))
+        first = fill_order(inside[is_held], capacity, self.pods)
+        left = max(0, self.pods - int(capacity[first].sum()))
+        ranked = np.concatenate((first, fill_order(inside[~is_held], capacity, left)))
+        rank = np.full(len(self.tree.parent[lower]) + 1, LAST)
+        rank[ranked] = np.arange(len(ranked))
+        of_node: IntVec = rank[self.tree.domain_of_node[lower]]
+        return of_node
+
+    def set_of(self, level: int, domain: int, *, peers: bool = False) -> NodeSet:
+        """Return the nodes of a domain, to be filled in order."""
+        tree = self.tree
+        return NodeSet(
+            tree.name(level, domain),
+            tree.mask(level, domain),
+            order=self.order(level, domain),
+            peers=f"{self._demand.constraint.topology}/{level}" if peers else "",
+        )
+
+    def _domains(self, level: int, nodes: RowVec) -> RowVec:
+        found = self.tree.domain_of_node[level][nodes]
+        return np.unique(found[found >= 0])
+
+    def _nearness(self, level: int, domains: RowVec) -> IntVec:
+        """Return how many levels down domains hold pods of the batch's group, or an ancestor."""
+        near = np.zeros(len(domains), np.int64)
+        above = domains
+        for at in range(level, -1, -1):
+            held = np.isin(above, self._domains(at, self._pins.held))
+            near = np.maximum(near, held * (at + 1))
+            above = self.tree.parent[at][above]
+        return near
+
+
+def capacities(tree: Tree, shapes: Shapes, room_of: Callable[[int], IntVec]) -> list[IntVec]:
+    """Return, by level, how many pods of a batch fit in each domain (D3).
+
+    Of several shapes the scarcest counts, as a part of its own number.
+    """
+    pods = sum(count for _, count in shapes)
+    found: list[IntVec] | None = None
+    for shape, count in shapes:
+        sums = tree.sums(np.minimum(room_of(shape), _MOST))
+        sums = sums if count == pods else [each * pods // count for each in sums]
+        found = sums if found is None else list(map(np.minimum, found, sums))
+    assert found is not None  # a batch has pods
+    return found
+
+
+def fill_order(domains: RowVec, capacity: IntVec, pods: int) -> RowVec:
+    """Return domains in the order in which they are filled (C3): best fit last."""
+    ranked = domains[np.lexsort((-domains, -capacity[domains]))]
+    room = capacity[ranked]
+    before = np.cumsum(room) - room
+    ends = np.flatnonzero(room >= pods - before)
+    if not ends.size or pods <= before[ends[0]]:
+        return ranked
+    at = int(ends[0])
+    left = pods - before[at]
+    fits = at + int(np.flatnonzero(room[at:] >= left)[-1])
+    last = int(np.flatnonzero(room == room[fits])[0])
+    last = max(last, at)
+    return np.concatenate((ranked[:at], ranked[[last]], np.delete(ranked[at:], last - at)))

@@ -1,0 +1,119 @@
+"""The tree of domains of one topology over the nodes of a shard (D1, D2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from kaisched import BoolVec, IntVec, NodeStatics, RowVec, Session, TopologyLevel
+
+_HINT = "topology.trees"
+
+
+class Kept(NamedTuple):
+    """A tree, with what it was made of."""
+
+    statics: NodeStatics
+    levels: tuple[TopologyLevel, ...]
+    tree: Tree
+
+
+class Tree:
+    """Domains by level, numbered so that those below one domain are next to each other."""
+
+    def __init__(
+        self, levels: Sequence[TopologyLevel], labels: Sequence[Mapping[str, str]]
+    ) -> None:
+        """Read the labels of the nodes; a node takes part if it has all of them."""
+        self.levels = tuple(levels)
+        keys = [level.label for level in levels]
+        paths = [
+            tuple(each[key] for key in keys) if all(key in each for key in keys) else None
+            for each in labels
+        ]
+        self.domain_of_node: list[RowVec] = []
+        """By level, ``(N,)``; -1 for a node that does not take part."""
+        self.parent: list[RowVec] = []
+        """By level, ``(D,)`` the domain of the level above; -1 at the outermost level."""
+        self._names: list[list[str]] = []
+        self._masks: dict[tuple[int, int], BoolVec] = {}
+        above: dict[tuple[str, ...], int] = {}
+        for depth in range(1, len(keys) + 1):
+            known = sorted({path[:depth] for path in paths if path is not None})
+            number = {path: at for at, path in enumerate(known)}
+            of_node = [-1 if path is None else number[path[:depth]] for path in paths]
+            self.domain_of_node.append(np.array(of_node, np.int64))
+            self.parent.append(np.array([above.get(path[:-1], -1) for path in known], np.int64))
+            self._names.append(_named(known))
+            above = number
+        lowest = self.domain_of_node[-1]
+        self._members = np.argsort(lowest, kind="stable")[np.count_nonzero(lowest < 0) :]
+        """The nodes that take part, domain by domain."""
+        self._starts = [np.flatnonzero(np.diff(lowest[self._members], prepend=-1))]
+        """By level from the lowest, where the parts of each domain begin."""
+        for parents in self.parent[:0:-1]:
+            self._starts.append(np.flatnonzero(np.diff(parents, prepend=-1)))
+
+    @property
+    def is_member(self) -> BoolVec:
+        """``(N,)`` the nodes that take part."""
+        members: BoolVec = self.domain_of_node[0] >= 0
+        return members
+
+    def level(self, name: str) -> int:
+        """Return the number of a level by its label or alias, -1 for none."""
+        names = [at for at, level in enumerate(self.levels) if name in (level.label, level.alias)]
+        return names[0] if name and names else -1
+
+    def word(self, level: int) -> str:
+        """Return the name of a level for people."""
+        return self.levels[level].alias or self.levels[level].label
+
+    def name(self, level: int, domain: int) -> str:
+        """Return the name of a domain for people, with those above it where it is not unique."""
+        return f"{self.word(level)} {self._names[level][domain]}"
+
+    def sums(self, each: IntVec) -> list[IntVec]:
+        """Return, by level, the sums ``(D,)`` of a column of the nodes."""
+        found: list[IntVec] = []
+        parts = each[self._members]
+        for starts in self._starts:
+            parts = np.add.reduceat(parts, starts) if starts.size else parts[:0]
+            found.append(parts)
+        return found[::-1]
+
+    def mask(self, level: int, domain: int) -> BoolVec:
+        """``(N,)`` the nodes of a domain; always the same array."""
+        key = level, domain
+        if key not in self._masks:
+            self._masks[key] = self.domain_of_node[level] == domain
+            self._masks[key].setflags(write=False)
+        return self._masks[key]
+
+    def below(self, level: int, domain: int, lower: int) -> RowVec:
+        """Return the domains of a lower level inside a domain; of the whole tree with level -1."""
+        inside = np.arange(len(self.parent[lower]))
+        above = inside
+        for at in range(lower, level, -1):
+            above = self.parent[at][above]
+        return inside if level < 0 else inside[above == domain]
+
+
+def tree_of(session: Session, name: str) -> Tree | None:
+    """Return the tree of a topology, kept while no label changes; None if there is no such one."""
+    levels = session.nodes.topologies.get(name)
+    if levels is None:
+        return None
+    trees: dict[str, Kept] = session.hints.setdefault(_HINT, {})
+    kept, statics = trees.get(name), session.nodes.statics
+    if kept is None or kept.statics is not statics or kept.levels != levels:
+        kept = trees[name] = Kept(statics, levels, Tree(levels, statics.labels))
+    return kept.tree
+
+
+def _named(paths: Sequence[tuple[str, ...]]) -> list[str]:
+    often = Counter(path[-1] for path in paths)
+    return [path[-1] if often[path[-1]] == 1 else "/".join(path) for path in paths]

@@ -1,0 +1,73 @@
+"""What holds after each cycle: pods under a required level stay in one of its domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kaisched import ACTIVE_STATES, BoolVec, Moves, RowVec, SubGroup
+from kaisched_plugins.topology.demands import podsets_of
+from kaisched_plugins.topology.domains import Tree
+
+
+def broken(moves: Moves) -> Iterator[str]:
+    """Yield a line for each group that a cycle has placed in a domain where it has no pods."""
+    structure = moves.snapshot.jobs.structure
+    bound = [(job, group) for job, root in structure.items() for group in _required(root)]
+    if not bound:
+        return
+    before, after = _nodes(moves)
+    trees: dict[str, Tree] = {}
+    for job, group in bound:
+        yield from _broken(moves, trees, job, group, before, after)
+
+
+def _required(group: SubGroup) -> Iterator[SubGroup]:
+    if group.topology is not None and group.topology.required:
+        yield group
+    for child in group.children:
+        yield from _required(child)
+
+
+def _nodes(moves: Moves) -> tuple[RowVec, RowVec]:
+    """``(T,)`` the node of each pod before and after the cycle, promises included; -1 for none."""
+    result, tasks = moves.result, moves.snapshot.tasks
+    before = np.where(ACTIVE_STATES[tasks.state], tasks.node_of_task, -1)
+    after = before.copy()
+    after[result.evict_tasks] = -1
+    after[result.bind_tasks] = result.bind_nodes
+    after[result.nominate_tasks] = result.nominate_nodes
+    return before, after
+
+
+def _broken(
+    moves: Moves,
+    trees: dict[str, Tree],
+    job: int,
+    group: SubGroup,
+    before: RowVec,
+    after: RowVec,
+) -> Iterator[str]:
+    snapshot, wish = moves.snapshot, group.topology
+    tasks = np.array(snapshot.jobs.tasks[job], np.int64)
+    tasks = tasks[np.isin(snapshot.tasks.podset_of_task[tasks], list(podsets_of(group)))]
+    fresh: BoolVec = (after[tasks] >= 0) & (after[tasks] != before[tasks])
+    if wish is None or not fresh.any():
+        return
+    name = f"topology {snapshot.jobs.name[job]}{f', {group.name}' if group.name else ''}"
+    levels = snapshot.nodes.topologies.get(wish.topology)
+    tree = None if levels is None else trees.get(wish.topology)
+    if levels is not None and tree is None:
+        tree = trees[wish.topology] = Tree(levels, snapshot.nodes.labels)
+    if tree is None or tree.level(wish.required) < 0:
+        yield f"{name}: placed although level {wish.required} of {wish.topology} does not exist"
+        return
+    domain = tree.domain_of_node[tree.level(wish.required)]
+    placed = set(domain[after[tasks[fresh]]].tolist())
+    old = tasks[~fresh & (after[tasks] >= 0)]
+    held = set(domain[after[old]].tolist()) - {-1}
+    if -1 in placed:
+        yield f"{name}: placed on a node without all labels of {wish.topology}"
+    elif (held and not placed <= held) or (not held and len(placed) > 1):
+        yield f"{name}: placed outside of one domain of {wish.required}"

@@ -1,0 +1,89 @@
+"""Topology: places the pods of a job, or of a subgroup, in one domain, or in few.
+
+The rules are in docs/explanation/topology.md.
+"""
+# ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kaisched import (
+    Amounts,
+    Moves,
+    NodeSet,
+    Plugin,
+    Reason,
+    Session,
+    SubGroup,
+    hookimpl,
+)
+from kaisched_plugins.topology import refusals
+from kaisched_plugins.topology.answers import Answers
+from kaisched_plugins.topology.demands import asking
+from kaisched_plugins.topology.invariants import broken
+from kaisched_plugins.topology.reasons import reason_of
+
+_SETS = frozenset({"node_sets", "subgroup_sets"})
+
+
+class Topology(Plugin):
+    """Keeps pods together in one domain of a required level, and in few of a preferred one."""
+
+    name = "topology"
+    refusals = refusals.ALL
+    honors_topology = True
+
+    @hookimpl
+    def session_open(self, session: Session) -> object:
+        """Return the answers of the cycle, of which there are none yet."""
+        return Answers()
+
+    def is_silent(self, session: Session, question: str) -> bool:
+        """Promise it while no job, or no subgroup, has a constraint."""
+        if question not in _SETS:
+            return False
+        found = asking(session)
+        return not (found.is_any if question == "node_sets" else found.is_below)
+
+    @hookimpl
+    def node_sets(
+        self,
+        session: Session,
+        action: str,
+        job: int,
+        ask: Amounts,
+        shapes: Sequence[tuple[int, int]],
+    ) -> Sequence[NodeSet] | int | None:
+        """Return the domains with room for the batch, in the order of the job's constraint."""
+        root = session.jobs.structure.get(job)
+        if root is None or root.topology is None:
+            return None
+        return self._answers(session).sets(session, action, job, root, shapes)
+
+    @hookimpl
+    def subgroup_sets(
+        self,
+        session: Session,
+        job: int,
+        group: SubGroup,
+        shapes: Sequence[tuple[int, int]],
+    ) -> Sequence[NodeSet] | int | None:
+        """Return the domains with room for the subgroup, in the order of its constraint."""
+        if group.topology is None:
+            return None
+        return self._answers(session).sets(session, "", job, group, shapes)
+
+    @hookimpl
+    def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
+        """Name what is missing: a topology, a level, or room in the domain that has most."""
+        return reason_of(session, job, code)
+
+    @hookimpl
+    def broken_rules(self, moves: Moves) -> Iterable[str]:
+        """Return the groups whose pods a cycle has spread over domains of their required level."""
+        return broken(moves)
+
+    def _answers(self, session: Session) -> Answers:
+        answers: Answers = session.state[self.name]
+        return answers

@@ -1,0 +1,31 @@
+"""What topology refuses for: names that do not exist, and domains without room."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kaisched import PluginRefusal
+
+NO_TOPOLOGY: Final = PluginRefusal(
+    "NoSuchTopology",
+    "the topology that it requires a level of does not exist",
+    cure="Create the `Topology`, or name one that exists.",
+)
+NO_LEVEL: Final = PluginRefusal(
+    "NoSuchTopologyLevel",
+    "the topology has no level of the name that it requires",
+    cure="Name a node label or an alias of one of the topology's levels.",
+)
+NO_DOMAIN: Final = PluginRefusal(
+    "NoDomainHasRoom",
+    "no domain of the level that it requires has room for its pods together",
+    cure="Wait, ask for fewer pods, or require a wider level.",
+    is_freeable=True,
+)
+OUT_OF_REACH: Final = PluginRefusal(
+    "NoDomainCanBeFreed",
+    "in no domain of the level that it requires could enough preemptible work give way",
+    cure="Wait, ask for fewer pods, or require a wider level.",
+    is_freeable=True,
+)
+ALL: Final = (NO_TOPOLOGY, NO_LEVEL, NO_DOMAIN, OUT_OF_REACH)

@@ -1,0 +1,244 @@
+"""Which domain a job gets, and how it is filled (C1 to C5, P1 to P4)."""
+
+from typing import Any
+
+import pytest
+
+from kaisched import TopologyConstraint
+from kaisched.testing import ClusterBuilder, draw
+from kaisched.testing.rows import Group
+
+
+def after(text: str) -> Any:
+    """Run allocate on a drawing."""
+    return draw(text).after("allocate").ran
+
+
+def nodes_of(ran) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for node in ran.placed.values():
+        found[node] = found.get(node, 0) + 1
+    return found
+
+
+def racks(free: dict[str, list[int]], zone: str = "") -> str:
+    """Return the lines of nodes with so many idle GPUs, such as A1 and A2 in rack A."""
+    where = f"zone={zone} " if zone else ""
+    return "".join(
+        f"node {rack}{number} {where}rack={rack} | {'. ' * gpus}\n"
+        for rack, nodes in free.items()
+        for number, gpus in enumerate(nodes, 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("free", "job", "placed"),
+    [
+        ({"A": [4, 4], "B": [8, 4], "C": [8, 8]}, "tasks=2 gpu=4", {"A1": 1, "A2": 1}),
+        ({"A": [2, 2, 2, 2], "B": [4, 4], "C": [8, 8]}, "tasks=2 gpu=4", {"B1": 1, "B2": 1}),
+        ({"A": [3, 3, 3], "B": [4, 4]}, "tasks=3 gpu=2", {"A1": 1, "A2": 1, "A3": 1}),
+    ],
+    ids=["the fullest rack", "capacity in pods, not in GPUs", "an exact fit leaves pairs whole"],
+)
+def test_the_fullest_rack_that_holds_the_gang_is_taken(free, job, placed):
+    ran = after(f"queue a\n{racks(free)}job a1 {job} required=rack")
+    assert nodes_of(ran) == placed
+
+
+def test_a_zone_is_filled_with_few_racks_and_the_last_by_best_fit():
+    free = {"A1": [1, 1], "A2": [1], "A3": [1], "A4": [1]}
+    other = {"B1": [1, 1], "B2": [1, 1], "B3": [1, 1]}
+    nodes = racks(free, "A") + racks(other, "B")
+    ran = after(f"queue a\n{nodes}job a1 tasks=3 required=zone preferred=rack")
+    assert nodes_of(ran) == {"A11": 1, "A12": 1, "A41": 1}
+
+
+def test_racks_of_one_name_in_two_zones_are_two_racks():
+    nodes = racks({"r1": [1]}, "z1") + "node s1 zone=z2 rack=r1 | .\n"
+    ran = after(f"queue a\n{nodes}job a1 tasks=2 required=rack")
+    assert ran.placed == {}
+    assert ran.reasons == {"a1": "NoDomainHasRoom"}
+
+
+def test_taints_and_other_filters_count():
+    """A rack with enough GPUs, half of them on nodes that the job may not use, holds it not."""
+    nodes = racks({"A": [2, 2], "B": [4, 4, 4]})
+    ran = after(f"queue a\n{nodes}job a1 tasks=4 required=rack on=A1,B1,B2")
+    assert nodes_of(ran) == {"B1": 4}
+
+
+def test_the_scarcest_resource_counts():
+    ran = (
+        ClusterBuilder()
+        .topology("t", "rack")
+        .queue("a")
+        .node("A1", gpu=8, cpu=40, labels={"rack": "A"})
+        .node("B1", gpu=6, cpu=200, labels={"rack": "B"})
+        .job("a1", queue="a", tasks=4, cpu=8, topology=TopologyConstraint("t", "rack"))
+        .run("allocate")
+    )
+    assert nodes_of(ran) == {"A1": 4}
+
+
+def test_mixed_pods_go_where_all_of_them_fit_next_to_each_other():
+    """Rack A holds four workers or the launcher, but two workers a node leave it no cores."""
+    builder = ClusterBuilder().topology("t", "rack").queue("a")
+    for rack, cpu in (("A", 10), ("B", 12)):
+        for number in "12":
+            builder.node(f"{rack}{number}", gpu=4, cpu=cpu, labels={"rack": rack})
+    builder.job("a1", queue="a", tasks=4, gpu=2, cpu=4, topology=TopologyConstraint("t", "rack"))
+    ran = with_launcher(builder)
+    assert set(nodes_of(ran)) == {"B1", "B2"}
+
+
+def with_launcher(builder: ClusterBuilder):
+    """Add a pod without a GPU to the last job."""
+    from dataclasses import replace
+
+    job = builder._jobs[-1]
+    launcher = replace(job.tasks[0], name="a1-4", request={**job.tasks[0].request, "gpu": 0})
+    root = replace(job.root, minimum=5)
+    builder._jobs[-1] = replace(job, tasks=[launcher, *job.tasks], root=root)
+    return builder.run("allocate")
+
+
+def test_a_preferred_level_is_only_a_wish():
+    ran = after(f"queue a\n{racks({'A': [1], 'B': [2]})}job a1 tasks=3 preferred=rack")
+    assert nodes_of(ran) == {"A1": 1, "B1": 2}
+
+
+def test_nobody_waits_for_a_wish_on_nodes_without_labels():
+    ran = after("queue a\nnode n0 | .\nnode A1 rack=A | .\njob a1 tasks=2 preferred=rack")
+    assert nodes_of(ran) == {"n0": 1, "A1": 1}
+
+
+def test_a_required_level_leaves_nodes_without_labels_alone():
+    ran = after("queue a\nnode n0 | . .\nnode A1 rack=A | .\njob a1 tasks=2 required=rack")
+    assert ran.placed == {}
+
+
+def test_pods_that_run_bind_the_others():
+    nodes = "node A1 rack=A | a1 a1 a1\nnode B1 rack=B | . . . .\n"
+    ran = after(f"queue a\n{nodes}job a1 tasks=4 min=3 required=rack")
+    assert ran.placed == {}
+    record = next(iter(ran.result.records))
+    assert record.message == (
+        "pods of it run in rack A, which has no room for its pod: short by 1 pod"
+    )
+
+
+def test_a_lost_pod_is_replaced_in_the_rack_of_the_others():
+    nodes = "node A1 rack=A | a1 a1 a1\nnode A2 rack=A | .\nnode B1 rack=B | . . . .\n"
+    ran = after(f"queue a\n{nodes}job a1 tasks=4 required=rack")
+    assert nodes_of(ran) == {"A2": 1}
+
+
+def test_pods_that_run_draw_the_others_near():
+    nodes = "node A1 rack=A | a1 . .\nnode B1 rack=B | .\n"
+    ran = after(f"queue a\n{nodes}job a1 tasks=2 min=1 preferred=rack")
+    assert nodes_of(ran) == {"A1": 1}
+
+
+def test_idle_room_in_another_rack_comes_before_room_being_released():
+    nodes = "node A1 rack=A | b1> b1>\nnode B1 rack=B | . . .\n"
+    ran = after(f"queue a\nqueue b\n{nodes}job a1 tasks=2 required=rack")
+    assert nodes_of(ran) == {"B1": 2}
+
+
+def test_room_being_released_is_promised_in_one_rack():
+    nodes = "node A1 rack=A | b1> .\nnode B1 rack=B | b2> b2>\n"
+    ran = after(f"queue a\nqueue b\n{nodes}job a1 tasks=2 required=rack")
+    assert len(set(ran.promised.values())) == 1
+
+
+@pytest.mark.parametrize(
+    ("constraint", "reason", "message"),
+    [
+        (
+            TopologyConstraint("q", "rack"),
+            "NoSuchTopology",
+            "there is no topology q",
+        ),
+        (TopologyConstraint("", "rack"), "NoSuchTopology",
+         "it requires the level rack, but names no topology"),
+        (
+            TopologyConstraint("t", "racks"),
+            "NoSuchTopologyLevel",
+            "topology t has no level racks; did you mean rack?",
+        ),
+        (
+            TopologyConstraint("t", "rack"),
+            "NoDomainHasRoom",
+            "no rack has room for its 4 pods together: best is rack B, short by 1 pod",
+        ),
+    ],
+)  # fmt: skip
+def test_the_reason_says_what_is_missing(constraint, reason, message):
+    ran = (
+        ClusterBuilder()
+        .topology("t", rack="example.com/rack")
+        .queue("a")
+        .node("A1", gpu=2, labels={"example.com/rack": "A"})
+        .node("B1", gpu=3, labels={"example.com/rack": "B"})
+        .job("a1", queue="a", tasks=4, topology=constraint)
+        .run("allocate")
+    )
+    (record,) = ran.result.records
+    assert (record.reason, record.message) == (reason, message)
+
+
+def test_an_unknown_name_in_a_wish_has_no_effect():
+    ran = (
+        ClusterBuilder()
+        .queue("a")
+        .node("A1", gpu=2)
+        .job("a1", queue="a", tasks=2, topology=TopologyConstraint("t", "", "rack"))
+        .run("allocate")
+    )
+    assert nodes_of(ran) == {"A1": 2}
+
+
+def test_without_the_plugin_a_required_level_is_refused_not_ignored():
+    world = draw(
+        "queue a\nnode A1 rack=A | . .\njob a1 tasks=2 required=rack\njob a2 preferred=rack"
+    )
+    off = {"plugins": {"topology": {"enabled": False}}}
+    ran: Any = world.after("allocate", shard=off).ran
+    assert ran.reasons == {"a1": "Unsupported"}
+    assert list(ran.placed) == ["a2-0"]
+
+
+def grouped(free: dict[str, int], sizes: list[int], required: str = "rack"):
+    """Run a gang of subgroups of these sizes, each in one rack; a rack is one node."""
+    builder = ClusterBuilder().topology("t", "rack").queue("a")
+    for rack, gpus in free.items():
+        builder.node(rack, gpu=gpus, labels={"rack": rack})
+    wish = TopologyConstraint("t", required)
+    leaves = tuple(Group(f"g{at}", size, topology=wish) for at, size in enumerate(sizes))
+    podsets = [leaf.name for leaf in leaves for _ in range(leaf.minimum or 0)]
+    groups = Group("", None, leaves)
+    builder.job("a1", queue="a", tasks=sum(sizes), groups=groups, podsets=podsets)
+    return builder.run("allocate")
+
+
+def test_each_subgroup_has_a_rack_of_its_own():
+    ran = grouped({"A": 3, "B": 2}, [2, 3])
+    assert {ran.placed["a1-0"], ran.placed["a1-1"]} == {"B"}
+    assert {ran.placed[f"a1-{at}"] for at in (2, 3, 4)} == {"A"}
+
+
+def test_a_gang_waits_whole_if_one_subgroup_finds_no_rack():
+    assert grouped({"A": 3, "B": 3}, [2, 2, 2]).placed == {}
+
+
+def test_subgroups_that_block_each_other_are_placed_in_another_order():
+    """Largest first and tightest first, 4 + 4 leave one place in each rack: 4 + 3 + 2 twice fit."""
+    assert len(grouped({"A": 9, "B": 9}, [4, 4, 3, 3, 2, 2]).placed) == 18
+
+
+def test_the_search_ends():
+    assert grouped(dict.fromkeys("ABCDEF", 5), [3] * 11).placed == {}
+
+
+def test_subgroups_in_written_order():
+    assert len(grouped({"A": 9, "B": 9}, [4, 3, 2, 4, 3, 2]).placed) == 18
