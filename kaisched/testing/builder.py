@@ -205,14 +205,11 @@ class ClusterBuilder:
         """
         places = _all_placed(name, tasks, _places(running, binding, leaving, promised))
         request = {"gpu": int(gpu) * GPU_UNIT, "cpu": cpu * _CORE, "memory": memory * _GIB}
-        where = constraints or _only(on)
-        if 0 < gpu < 1:
-            where = replace(where, devices=DeviceDemand(round(gpu * CARD), 0, cards))
-        pod = Task(name, request, where, labels=labels or {})
+        pod = Task(name, request, constraints or _only(on), labels=labels or {})
         job = Job(
             name,
             queue,
-            _pods(pod, places, podsets, on_cards),
+            _pods(_with_part(pod, gpu, cards), places, podsets, on_cards),
             priority=priority,
             is_preemptible=_default(is_preemptible, priority < NON_PREEMPTIBLE_FROM),
             created_s=float(len(self._jobs)),
@@ -326,6 +323,13 @@ def _pods(
         )
         for number, (state, node) in enumerate(places)
     ]
+
+
+def _with_part(pod: Task, gpu: float, cards: int) -> Task:
+    if not 0 < gpu < 1:
+        return pod
+    devices = DeviceDemand(round(gpu * CARD), 0, cards)
+    return replace(pod, constraints=replace(pod.constraints, devices=devices))
 
 
 def _only(nodes: Sequence[str]) -> Constraints:
