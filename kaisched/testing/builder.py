@@ -195,13 +195,11 @@ class ClusterBuilder:
         """Add a job of equal pods, named ``<name>-0`` and so on.
 
         ``gpu``, ``cpu`` (cores) and ``memory`` (GiB) are amounts of each pod; ``gpu`` below 1 is a
-        part of each of ``cards`` GPUs, which other pods may share. ``min_tasks`` pods
-        (by default all) start together or not at all; ``groups`` is a tree of pod sets instead,
-        ``podsets`` the pod set of each pod. ``on`` lists the only nodes it may use; ``constraints``
-        add others. The last four map nodes to numbers of pods: running, being bound, being deleted,
-        and pending with a promised node; all other pods are pending. ``on_cards`` names the GPUs of
-        which the pods on nodes have parts: pods with the same name share a GPU. ``timing``:
-        ``started_s`` (by default 0) and what follows it in :class:`~kaisched.testing.rows.Job`.
+        part of each of ``cards`` GPUs. ``min_tasks`` pods (by default all) start together or not at
+        all; ``groups`` is a tree of pod sets instead, ``podsets`` the pod set of each pod. ``on``
+        lists the only nodes it may use; ``constraints`` add others. Four map nodes to numbers of
+        pods: running, being bound, being deleted, and pending with a promise; others are pending.
+        ``on_cards`` names the GPUs of each pod with parts. ``timing``: ``started_s`` (0) and more.
         """
         places = _all_placed(name, tasks, _places(running, binding, leaving, promised))
         request = {"gpu": int(gpu) * GPU_UNIT, "cpu": cpu * _CORE, "memory": memory * _GIB}
