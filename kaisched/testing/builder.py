@@ -199,8 +199,7 @@ class ClusterBuilder:
         all; ``groups`` is a tree of pod sets instead, ``podsets`` the pod set of each pod. ``on``
         lists the only nodes it may use; ``constraints`` add others. Four map nodes to numbers of
         pods: running, being bound, being deleted, and pending with a promise; others are pending.
-        ``on_cards`` names the GPUs that each pod on a node has parts of. ``timing``: see
-        :class:`~kaisched.testing.rows.Job`, but ``started_s`` is 0.
+        ``on_cards`` names the GPUs of each pod with parts. ``timing``: ``started_s`` (0) and more.
         """
         places = _places(name, tasks, running, binding, leaving, promised)
         request = {"gpu": int(gpu) * GPU_UNIT, "cpu": cpu * _CORE, "memory": memory * _GIB}
@@ -283,20 +282,15 @@ def _default(said: bool | None, otherwise: bool) -> bool:
     return otherwise if said is None else said
 
 
-def _places(
-    name: str, tasks: int, *nodes_by_state: Mapping[str, int] | None
-) -> list[tuple[TaskState, str]]:
-    """Return a (state, node) for each pod, in the order of the states below; the rest pend."""
+def _places(*nodes_by_state: Mapping[str, int] | None) -> list[tuple[TaskState, str]]:
+    """Return a (state, node) for each pod, in the order of the states below."""
     states = (TaskState.RUNNING, TaskState.BINDING, TaskState.RELEASING, TaskState.PENDING)
-    places = [
+    return [
         (state, node)
         for state, nodes in zip(states, nodes_by_state, strict=True)
         for node, count in (nodes or {}).items()
         for _ in range(count)
     ]
-    if len(places) > tasks:
-        raise ValueError(f"job {name} has {tasks} tasks, but {len(places)} have a place")
-    return places + [(TaskState.PENDING, "")] * (tasks - len(places))
 
 
 def _pods(
