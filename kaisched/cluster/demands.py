@@ -91,6 +91,7 @@ def constraints_of(pod: Pod, ours: Ours) -> Constraints:
     namespace = pod.metadata.namespace
     return Constraints(
         node_selector=tuple(sorted(spec.node_selector.items())),
+        flavor_keys=labels.flavor_keys_of(pod.metadata),
         node_terms=None if required is None else node_terms(required),
         tolerations=_tolerations(spec),
         host_ports=_host_ports(spec),

@@ -71,6 +71,8 @@ class Constraints:
     """Everything besides amounts that limits the nodes of a task."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
+    flavor_keys: tuple[str, ...] = ()
+    """Keys of the node selector that the flavor of the queue adds; the rest is the pod's own."""
     node_terms: tuple[NodeTerm, ...] | None = None
     """Required node affinity: any one term must hold; None for no requirement."""
     tolerations: tuple[Toleration, ...] = ()
@@ -86,6 +88,11 @@ class Constraints:
     """The task's own label set if it has pod terms (which may match its own gang), else -1."""
     devices: DeviceDemand | None = None
     """What it asks of GPUs besides amounts; None for nearly every pod."""
+
+    @property
+    def own_selector(self) -> tuple[tuple[str, str], ...]:
+        """The part of the node selector that is the pod's own."""
+        return tuple(it for it in self.node_selector if it[0] not in self.flavor_keys)
 
     @property
     def has_pod_terms(self) -> bool:

@@ -246,7 +246,7 @@ TEXTS: Final[dict[int, RefusalText]] = {
     Refusal.NO_NODE_ALLOWED: RefusalText(
         "NoNodeAllowed",
         "no node may take its pods",
-        "Relax selectors and affinity, or tolerate the taints.",
+        "Relax selectors and affinity, tolerate the taints, or label nodes as is asked for.",
         tried=("selector", "tolerations"),
     ),
     Refusal.NO_ROOM: RefusalText(

@@ -11,11 +11,14 @@ from kaisched.objects.kueue.nodes import FlavorNodes
 from kaisched.objects.kueue.tree import tree_of
 from kaisched.objects.kueue.wire import KINDS, ClusterQueue, Cohort, LocalQueue, ResourceFlavor
 from kaisched.objects.kueue.work import Teller, jobs_with_uids
+from kaisched.objects.node import Node
 from kaisched.objects.owners import Job, JobTemplate
 from kaisched.objects.pod import Pod
 from kaisched.objects.queue import Queue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from kaisched.framework.policy import Policy
     from kaisched.objects import SchedulingShard
     from kaisched.objects.kueue.tree import Tree
@@ -91,6 +94,7 @@ def _translate(loaded: Loaded, shard: SchedulingShard, scheduler: str) -> list[s
     return [
         *(str(it) for it in (*tree.warnings, *work.warnings)),
         *_unknown_flavors(tree, known),
+        *_without_nodes(tree, flavor_objects, loaded.of(Node)),
     ]
 
 
@@ -108,3 +112,23 @@ def _unknown_flavors(tree: Tree, known: set[str]) -> list[str]:
         for named, where in nodes
         for name in sorted(named - known)
     ]
+
+
+def _without_nodes(
+    tree: Tree, flavors: Iterable[ResourceFlavor], nodes: Sequence[Node]
+) -> Iterator[str]:
+    """Yield a warning for each flavor that quotas name and no node has the labels of."""
+    named = {it for some in tree.flavor_of.values() for it in some.values()}
+    named.update(it for some in tree.flavors_of.values() for it in some)
+    for flavor in flavors:
+        labels = flavor.spec.node_labels
+        if (
+            flavor.name in named
+            and nodes
+            and not any(labels.items() <= node.metadata.labels.items() for node in nodes)
+        ):
+            told = " and ".join(f"{key}={value}" for key, value in sorted(labels.items()))
+            yield (
+                f"ResourceFlavor {flavor.name} is named by quotas, but no node among the files has"
+                f" {told}: nothing can start in it"
+            )

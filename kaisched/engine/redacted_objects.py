@@ -163,6 +163,9 @@ class ObjectWalk:
         new = {key: alias(use, old[key]) for key, use in _LABELS.items() if key in old}
         if old.get(labels.PREEMPTIBILITY) in _PREEMPTIBILITY:
             new[labels.PREEMPTIBILITY] = old[labels.PREEMPTIBILITY]
+        if labels.FLAVOR_KEYS in old:
+            keys = old[labels.FLAVOR_KEYS].split(",")
+            new[labels.FLAVOR_KEYS] = ",".join(self._alias("key", key) for key in keys)
         if labels.SKIP_GROUPING in old:
             new[labels.SKIP_GROUPING] = ""
         new |= {key: old[key] for key in _INDEXES if old.get(key, "").isdecimal()}

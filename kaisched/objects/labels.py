@@ -59,6 +59,8 @@ SEGMENT_REQUIRED: Final = "kai.scheduler/segment-topology-required-placement"
 SEGMENT_PREFERRED: Final = "kai.scheduler/segment-topology-preferred-placement"
 BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
 SKIP_GROUPING: Final = "kai.scheduler/skip-podgrouper"
+FLAVOR_KEYS: Final = "kaisched.io/flavor-keys"
+"""The keys that a flavor of Kueue adds to the node selector of a pod, with commas."""
 RUN_SECONDS: Final = "kaisched.io/run-seconds"
 """So long a pod runs, from its start, as its owner declares: what forecasts go by, and what pods of
 a cluster without real kubelets do, which run for ever without it."""
@@ -166,6 +168,12 @@ def topology_constraint_of(meta: ObjectMeta) -> TopologyConstraint | None:
         required_topology_level=required,
         preferred_topology_level=preferred,
     )
+
+
+def flavor_keys_of(meta: ObjectMeta) -> tuple[str, ...]:
+    """Return the keys of a pod's node selector that a flavor has added."""
+    text = meta.annotations.get(FLAVOR_KEYS, "")
+    return tuple(text.split(",")) if text else ()
 
 
 def batch_min_member_of(meta: ObjectMeta) -> int | None:

@@ -105,7 +105,7 @@ def _rules(session: Session, job: int) -> Iterator[Proposal]:
         constraints = session.shapes.constraints[shape]
         codes = session.placement.plan(shape).codes
         found = set() if codes is None else set(np.unique(codes).tolist())
-        if constraints.node_selector or constraints.node_terms is not None:
+        if constraints.own_selector or constraints.node_terms is not None:
             yield Kind.SELECTOR, on
         if int(Refusal.TAINT) in found:
             yield Kind.TOLERATIONS, on

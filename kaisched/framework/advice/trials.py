@@ -170,7 +170,12 @@ def _minimum(snapshot: Snapshot, job: int, changes: tuple[Change, ...]) -> Snaps
 
 
 def _selector(snapshot: Snapshot, job: int, _changes: tuple[Change, ...]) -> Snapshot:
-    return _constrained(snapshot, job, lambda it: replace(it, node_selector=(), node_terms=None))
+    def without(it: Constraints) -> Constraints:
+        own = it.own_selector
+        kept = tuple(pair for pair in it.node_selector if pair not in own)
+        return replace(it, node_selector=kept, node_terms=None)
+
+    return _constrained(snapshot, job, without)
 
 
 def _tolerations(snapshot: Snapshot, job: int, _changes: tuple[Change, ...]) -> Snapshot:

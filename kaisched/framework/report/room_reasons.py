@@ -14,6 +14,8 @@ from kaisched.framework.session.next_batch import asked_of, batch_of
 from kaisched.framework.session.node_sets import node_sets
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kaisched.core.axis import Amounts
     from kaisched.framework.report.records import NodeRefusal
     from kaisched.framework.session.session import Session
@@ -101,8 +103,22 @@ def _lack(session: Session, shapes: list[tuple[int, int]], size: int, code: int)
     nodes = len(session.nodes) if bound is None else int(bound.nodes.sum())
     message = _message(code, fits, size, nodes)
     counted = ", ".join(f"{each.nodes} {each.detail or each.reason}" for each in refused)
+    if code == Refusal.NO_NODE_ALLOWED:
+        counted = "; ".join(filter(None, (counted, *_labels_of_no_node(session, shapes))))
     numbers = {"pods": size, "fit": fits, "nodes": nodes}
     return Lack(code, f"{message}: {counted}" if counted else message, numbers, refused)
+
+
+def _labels_of_no_node(session: Session, shapes: list[tuple[int, int]]) -> Iterator[str]:
+    """Name the labels that pods select and no node has, and say where a flavor asks for them."""
+    statics = session.nodes.statics
+    for constraints in [session.shapes.constraints[shape] for shape, _ in shapes[:1]]:
+        for key, value in constraints.node_selector:
+            if value in statics.label_column(key)[1]:
+                continue
+            by_flavor = key in constraints.flavor_keys
+            whose = ", which the flavor of its queue asks for" if by_flavor else ""
+            yield f"no node has {key}={value}{whose}"
 
 
 def _message(code: int, fits: int, size: int, nodes: int) -> str:

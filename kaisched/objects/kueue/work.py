@@ -158,12 +158,14 @@ class Teller:
     def _labelled(self, pod: Pod, wish: _Wish, is_placed: bool) -> Pod:
         """Return a pod with queue (K6), priority (K7), size (K8), nodes (K4), scheduler (K9)."""
         queue = self._queue_of(wish, is_placed)
-        meta, spec = pod.metadata, self._nodes.kept(queue, pod.spec)
+        meta, (spec, added) = pod.metadata, self._nodes.kept(queue, pod.spec)
         said = dict(meta.labels)
         said[labels.QUEUE] = queue
         said.setdefault(labels.PREEMPTIBILITY, labels.PREEMPTIBLE)
         said[labels.PRIORITY_CLASS] = self._class_of(wish, spec)
         notes = dict(meta.annotations)
+        if added:
+            notes[labels.FLAVOR_KEYS] = ",".join(added)
         size = self._size_of(meta)
         if size:
             notes.setdefault(labels.BATCH_MIN_MEMBER, str(size))

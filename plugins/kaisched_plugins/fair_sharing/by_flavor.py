@@ -171,6 +171,7 @@ class NodeMap:
         self.statics = statics
         self._flavors = flavors
         self._flavor_of: dict[tuple[Offer, int], IntVec] = {}
+        self._present: dict[tuple[Offer, int], frozenset[int]] = {}
         offers = list(dict.fromkeys(flavors.offer_of.values()))
         number = {offer: at + 1 for at, offer in enumerate(offers)}
         queues = flavors.is_flavored.shape[1]
@@ -204,6 +205,15 @@ class NodeMap:
                 has = self._has(labels[flavor]) & (len(labels[flavor]) > most)
                 found[has], most[has] = flavor, len(labels[flavor])
             self._flavor_of[key] = found
+        return found
+
+    def present(self, offer: Offer, group: Group) -> frozenset[int]:
+        """Return the flavors of a group that some node is of."""
+        key = offer, offer.groups.index(group)
+        found = self._present.get(key)
+        if found is None:
+            found = frozenset(np.unique(self.flavor_of(offer, group)).tolist())
+            self._present[key] = found
         return found
 
     def _has(self, labels: Labels) -> BoolVec:

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, product
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from kaisched import (
-    ACTIVE_STATES,
     Amounts,
     BoolVec,
     CodeVec,
@@ -21,16 +20,22 @@ from kaisched import (
     Session,
 )
 from kaisched_plugins.fair_sharing import refusals
+from kaisched_plugins.fair_sharing.asking import (
+    Combination,
+    asked_groups,
+    by_resource,
+    ranked_flavors,
+    request,
+    runs_in,
+)
 from kaisched_plugins.fair_sharing.by_flavor import FlavorSet, Offer, accepts, flavors_of
 from kaisched_plugins.fair_sharing.flavors import (
     Chooser,
     Group,
-    Hindrance,
     Mode,
-    Request,
-    Way,
 )
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
+from kaisched_plugins.fair_sharing.obstacles import Obstacle, Obstacles, code_of, obstacle_of
 from kaisched_plugins.fair_sharing.oracle import Oracle, held_at_start
 from kaisched_plugins.fair_sharing.paths import is_beyond_quota
 from kaisched_plugins.fair_sharing.tables import Now, Table, as_columns
@@ -38,13 +43,6 @@ from kaisched_plugins.fair_sharing.work import NEVER
 
 _MOST: Final = 64
 """At most so many combinations of flavors of several groups are tried: all that one group has."""
-
-
-class Combination(NamedTuple):
-    """A flavor of each group, and the worst mode of them."""
-
-    flavors: tuple[int, ...]
-    mode: Mode
 
 
 class Choices:
@@ -138,15 +136,16 @@ class Choices:
             return self._code_with(session, job, table.ask_of(leaf, ask, tried))
         combinations = self._combinations(session, job, leaf, offer, ask)
         if not combinations:
-            waits = self._hindrance(session, job, leaf, offer, ask) == Hindrance.WAITING
-            return int(refusals.NO_ROOM if waits else refusals.NO_FLAVOR)
+            return code_of(self.obstacles(session, job, ask))
+        if not self._on(session, offer, ask, combinations[0]).any():
+            return int(refusals.NO_NODES)
         if combinations[0].mode != Mode.FIT and self._waits(session, job, offer):
             fits = any(each.mode == Mode.FIT for each in combinations)
             return int(refusals.EVICTIONS_FIRST if fits else refusals.NO_ROOM)
         code = int(refusals.NO_ROOM)
         for each in combinations:
             if each.mode == Mode.FIT:
-                asked = table.ask_of(leaf, ask, _by_resource(offer, ask, each))
+                asked = table.ask_of(leaf, ask, by_resource(offer, ask, each))
                 code = self._code_with(session, job, asked)
                 if not code:
                     return 0
@@ -169,7 +168,7 @@ class Choices:
         for each in combinations:
             if each.mode < least:
                 continue
-            flavors = _by_resource(offer, ask, each)
+            flavors = by_resource(offer, ask, each)
             asked = self._table.ask_of(leaf, ask, flavors)
             code = self._code_with(session, job, asked)
             if code == 0 or (after_evictions and code != refusals.STRICT):
@@ -185,7 +184,7 @@ class Choices:
         combinations = self._combinations(session, job, leaf, offer, ask)
         best = next((it for it in combinations if it.mode == Mode.FIT), None)
         chosen = best or next(iter(combinations), None)
-        flavors = {} if chosen is None else _by_resource(offer, ask, chosen)
+        flavors = {} if chosen is None else by_resource(offer, ask, chosen)
         return self._table.ask_of(leaf, ask, flavors)
 
     def possible(self, leaf: int, ask: Amounts) -> Iterator[Ask]:
@@ -194,15 +193,55 @@ class Choices:
         if offer is None:
             yield self._table.ask_of(leaf, ask, {})
             return
-        every = product(*(group.flavors for group in _asked_groups(offer, ask)))
+        every = product(*(group.flavors for group in asked_groups(offer, ask)))
         for flavors in islice(every, _MOST):
             chosen = Combination(flavors, Mode.FIT)
-            yield self._table.ask_of(leaf, ask, _by_resource(offer, ask, chosen))
+            yield self._table.ask_of(leaf, ask, by_resource(offer, ask, chosen))
+
+    def obstacles(self, session: Session, job: int, ask: Amounts) -> list[Obstacles]:
+        """Return what is in the way of the flavors of each group that a job can have none of."""
+        leaf = int(self._table.home[session.jobs.queue_of_job[job]])
+        offer = self.offer(leaf)
+        if offer is not None and self._is_unlisted(leaf, offer, ask):
+            return [{}]
+        return [ways for _, is_had, ways in self.looked_at(session, job, ask) if not is_had]
+
+    def looked_at(
+        self, session: Session, job: int, ask: Amounts
+    ) -> Iterator[tuple[Group, bool, Obstacles]]:
+        """Yield each group that a job asks for, whether it can have a flavor, and what each lacks.
+
+        Of a group that it can have a flavor of, those after it were not looked at.
+        """
+        leaf = int(self._table.home[session.jobs.queue_of_job[job]])
+        offer = self.offer(leaf)
+        if offer is None:
+            return
+        chooser, nodes = self._chooser(session, job, leaf, offer), self._table.nodes(session)
+        for group in asked_groups(offer, ask):
+            accepted = self._accepted(session, job, offer, group)
+            present = nodes.present(offer, group)
+            chosen = chooser.choose_one(request(group, ask, present.intersection(accepted)), {})
+            ways = {it.flavor: it.hindrance for it in chosen.attempts}
+            yield (
+                group,
+                bool(chosen.flavors),
+                {
+                    flavor: Obstacle.NO_MATCH
+                    if flavor not in accepted
+                    else obstacle_of(ways.get(flavor), is_present=flavor in present)
+                    for flavor in group.flavors
+                },
+            )
+
+    def names(self) -> Sequence[str]:
+        """Return the names of the flavors."""
+        assert self._table.flavors is not None  # else nobody asks
+        return self._table.flavors.names
 
     def label(self, chosen: Sequence[int]) -> str:
         """Return the name of the set of nodes of some flavors."""
-        assert self._table.flavors is not None  # they are of its table
-        names = dict.fromkeys(self._table.flavors.names[each] for each in chosen)
+        names = dict.fromkeys(self.names()[each] for each in chosen)
         return f"flavor {' and '.join(names)}"
 
     # -- one job ---------------------------------------------------------------------------------
@@ -247,55 +286,56 @@ class Choices:
         chosen: Combination,
         flavors: Mapping[int, int],
     ) -> FlavorSet:
+        label = self.label(chosen.flavors) if chosen.flavors else "any flavor"
+        return FlavorSet(label, self._on(session, offer, ask, chosen), flavors=flavors)
+
+    def _on(self, session: Session, offer: Offer, ask: Amounts, chosen: Combination) -> BoolVec:
+        """Return the nodes that are of the flavors of all groups."""
         nodes = self._table.nodes(session)
         mask = np.ones(len(session.nodes), np.bool_)
-        for group, flavor in zip(_asked_groups(offer, ask), chosen.flavors, strict=True):
+        for group, flavor in zip(asked_groups(offer, ask), chosen.flavors, strict=True):
             mask &= nodes.flavor_of(offer, group) == flavor
-        label = self.label(chosen.flavors) if chosen.flavors else "any flavor"
-        return FlavorSet(label, mask, flavors=flavors)
+        return mask
 
     def _combinations(
         self, session: Session, job: int, leaf: int, offer: Offer, ask: Amounts
     ) -> list[Combination]:
-        """Return a flavor for each group, the first to be tried first."""
+        """Return a flavor for each group, the first to be tried first.
+
+        Where a job may have another flavor later in a cycle, those without any node are left out.
+        """
         if session.moves != self._moves and not self._is_nominating:
             self._moves = session.moves
             self._known.clear()
         jobs = session.jobs
-        groups = _asked_groups(offer, ask)
+        groups = asked_groups(offer, ask)
         accepted = [self._accepted(session, job, offer, group) for group in groups]
+        if not self._is_nominating:
+            present = [self._table.nodes(session).present(offer, group) for group in groups]
+            both = zip(accepted, present, strict=True)
+            accepted = [tuple(it for it in some if it in there) for some, there in both]
         turn = int(jobs.priority[job]), float(jobs.created_s[job])
         key = leaf, ask.tobytes(), tuple(accepted), turn
         known = self._known.get(key)
         if known is None:
             chooser = self._chooser(session, job, leaf, offer)
             ranked = [
-                list(_ranked(chooser, group, ask, accepts))
+                list(ranked_flavors(chooser, group, ask, accepts))
                 for group, accepts in zip(groups, accepted, strict=True)
             ]
             if self._is_unlisted(leaf, offer, ask):
                 ranked.append([])
-            known = self._known[key] = [
+            every = [
                 Combination(
                     tuple(flavor for flavor, _ in each),
                     min((way.mode for _, way in each), default=Mode.FIT),
                 )
                 for each in islice(product(*ranked), 1 if self._is_nominating else _MOST)
             ]
+            if len(groups) > 1 and not self._is_nominating:
+                every = [it for it in every if self._on(session, offer, ask, it).any()]
+            known = self._known[key] = every
         return known
-
-    def _hindrance(
-        self, session: Session, job: int, leaf: int, offer: Offer, ask: Amounts
-    ) -> Hindrance:
-        """Return why no flavor of some group could be had; of several groups the worst."""
-        if self._is_unlisted(leaf, offer, ask):
-            return Hindrance.NO_MATCH
-        chooser = self._chooser(session, job, leaf, offer)
-        found = (
-            chooser.choose_one(_request(group, ask, self._accepted(session, job, offer, group)), {})
-            for group in _asked_groups(offer, ask)
-        )
-        return max((each.hindrance for each in found), default=Hindrance.NOTHING)
 
     def _is_unlisted(self, leaf: int, offer: Offer, ask: Amounts) -> bool:
         """Tell whether a resource is asked for that is of flavors, none of them offered."""
@@ -307,7 +347,7 @@ class Choices:
     def _accepted(self, session: Session, job: int, offer: Offer, group: Group) -> tuple[int, ...]:
         """Return the flavors of a group that a job accepts: where it runs, else by its labels."""
         if session.job_active_now[job] > 0:
-            own = _runs_in(session, self._table, job, offer, group)
+            own = runs_in(session, self._table, job, offer, group)
             if own >= 0:
                 return (own,)
         shape = int(session.jobs.shape_of_job[job])
@@ -342,43 +382,3 @@ class Choices:
             may_borrow_after_evictions=(is_sharing and sharing.across != NEVER)
             or sharing.borrowing != NEVER,
         )
-
-
-def _ranked(
-    chooser: Chooser, group: Group, ask: Amounts, accepted: Collection[int]
-) -> Iterator[tuple[int, Way]]:
-    """Yield the flavors of a group: the one that is chosen, then without it, and so on."""
-    left = set(accepted)
-    while left:
-        chosen = chooser.choose_one(_request(group, ask, left), {})
-        if not chosen.flavors:
-            return
-        ways = [each.way for each in chosen.flavors.values()]
-        flavor = next(iter(chosen.flavors.values())).flavor
-        yield flavor, min(ways)
-        left.discard(flavor)
-
-
-def _request(group: Group, ask: Amounts, accepted: Collection[int]) -> Request:
-    amounts = {at: int(ask[at]) for at in group.resources if ask[at] > 0}
-    return Request(amounts, frozenset(accepted))
-
-
-def _asked_groups(offer: Offer, ask: Amounts) -> list[Group]:
-    return [group for group in offer.groups if any(ask[at] > 0 for at in group.resources)]
-
-
-def _by_resource(offer: Offer, ask: Amounts, chosen: Combination) -> dict[int, int]:
-    """Return the flavor of each resource that is asked for."""
-    groups = zip(_asked_groups(offer, ask), chosen.flavors, strict=True)
-    return {at: flavor for group, flavor in groups for at in group.resources if ask[at] > 0}
-
-
-def _runs_in(session: Session, table: Table, job: int, offer: Offer, group: Group) -> int:
-    """Return the flavor of the nodes where pods of a job are active, -1 for none."""
-    rows = np.array(session.jobs.tasks[job], np.int64)
-    nodes = session.node_of_task_now[rows]
-    nodes = nodes[ACTIVE_STATES[session.state_now[rows]] & (nodes >= 0)]
-    found = table.nodes(session).flavor_of(offer, group)[nodes]
-    found = found[found >= 0]
-    return int(found[0]) if found.size else -1

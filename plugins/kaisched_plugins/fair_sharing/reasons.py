@@ -28,6 +28,7 @@ from kaisched_plugins.fair_sharing.by_flavor import flavors_of
 from kaisched_plugins.fair_sharing.choices import Choices
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
 from kaisched_plugins.fair_sharing.order import meeting
+from kaisched_plugins.fair_sharing.room_reasons import ROOM, no_room, room_by_flavor
 from kaisched_plugins.fair_sharing.share import Terms
 from kaisched_plugins.fair_sharing.tables import Table
 from kaisched_plugins.fair_sharing.work import Work
@@ -50,8 +51,10 @@ def refused(
     own = int(session.jobs.queue_of_job[job])
     queue = int(table.home[own])
     ask = choices.asked(session, job, asked_of(session, job))
+    if code in ROOM and choices.offer(queue) is not None:
+        return room_by_flavor(session, table, holdings, choices, job, code)
     if code == refusals.NO_ROOM:
-        return _no_room(session, table, holdings, queue, ask)
+        return no_room(session, table, holdings, queue, ask)
     if code == refusals.OVER_LIMIT:
         return _over_limit(session, job, own)
     if code == refusals.STRICT:
@@ -59,45 +62,6 @@ def refused(
     if code == refusals.HIGHER_SHARE:
         return _higher_share(session, table, holdings, queue, ask)
     return None
-
-
-def _no_room(
-    session: Session, table: Table, holdings: Holdings, queue: int, ask: Ask
-) -> Reason | None:
-    """Name the queue nearest to the leaf that is full, counting what is left at those above it."""
-    for at, asked in ask:
-        free = max(0, holdings.available(queue, at))
-        if asked <= free:
-            continue
-        row, quotas = _tightest(holdings, queue, at, asked), holdings.rows
-        name = session.axis.names[int(table.rows[at])]
-        has, most = holdings.used[row][at], quotas.cap[row][at]
-        told = f"{format_amount(name, has)} of {format_amount(name, most)} held"
-        told = f"{table.name(at, session)} {told}"
-        numbers = {
-            "queue": session.queues.name[row],
-            "resource": name,
-            "held": has,
-            "most": most,
-            "asked": asked,
-            "available": free,
-        }
-        return Reason(
-            f"queue {session.queues.name[row]}: {told}, {format_amount(name, asked)} asked;"
-            f" {format_amount(name, free)} left for queue {session.queues.name[queue]}",
-            numbers,
-        )
-    return None
-
-
-def _tightest(holdings: Holdings, queue: int, at: int, asked: int) -> int:
-    """Return the queue on a path that has too little room left for what reaches it."""
-    rows, more = holdings.rows, asked
-    for row in rows.path(queue):
-        if holdings.used[row][at] + more > rows.cap[row][at]:
-            return row
-        more -= max(0, rows.local[row][at] - holdings.used[row][at])
-    return rows.path(queue)[-1]
 
 
 def _over_limit(session: Session, job: int, queue: int) -> Reason | None:
@@ -180,6 +144,8 @@ def cures(session: Session, table: Table, job: int, code: int) -> Iterator[Propo
         yield from larger_bounds(session, job, Kind.LIMIT, queues.limit)
         yield from end_of_work(session, job, queues.limit)
         return
+    if code in (refusals.NO_FLAVOR, refusals.NO_NODES):
+        return  # no quota helps
     queue = int(table.home[session.jobs.queue_of_job[job]])
     held = session.held_now
     changes = []

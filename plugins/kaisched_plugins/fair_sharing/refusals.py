@@ -28,8 +28,18 @@ STRICT: Final = PluginRefusal(
 )
 NO_FLAVOR: Final = PluginRefusal(
     "NoMatchingFlavor",
-    "no flavor of its queue has nodes for its pods, or so much quota",
-    cure="Ask for less, select nodes of a flavor of the queue, or add the flavor to it.",
+    "its pods may be on the nodes of no flavor of its queue",
+    cure="Select nodes of a flavor of the queue, or add the flavor to it.",
+)
+NO_NODES: Final = PluginRefusal(
+    "NoNodeOfFlavor",
+    "no node has the labels of a flavor of its queue",
+    cure="Label nodes so, add such nodes, or correct the labels of the flavor.",
+)
+TOO_LARGE: Final = PluginRefusal(
+    "FlavorQuotaTooSmall",
+    "it asks for more of each flavor than its queue could ever have",
+    cure="Ask for less, or raise the quota or the borrowing limit.",
     tried=("quota",),
 )
 EVICTIONS_FIRST: Final = PluginRefusal(
@@ -111,6 +121,8 @@ ALL: Final = (
     OVER_LIMIT,
     STRICT,
     NO_FLAVOR,
+    NO_NODES,
+    TOO_LARGE,
     EVICTIONS_FIRST,
     OTHER_TREE,
     POLICY,

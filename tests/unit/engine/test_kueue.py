@@ -3,6 +3,7 @@
 import pytest
 
 from kaisched.engine.planning import plan, read_plan_input
+from kaisched.framework.advice.adviser import Adviser
 from kaisched.objects.pod import Pod
 from kaisched.objects.queue import Queue
 
@@ -51,9 +52,9 @@ IN_QUEUE = "kueue.x-k8s.io/queue-name: lq"
 def planned(tmp_path):
     """Return (input, plan) of texts of manifests."""
 
-    def planned(*texts, stop="None", shard=SHARD):
+    def planned(*texts, stop="None", shard=SHARD, tree=TREE):
         file = tmp_path / "all.yaml"
-        file.write_text("\n".join([shard, TREE % stop, NODE % ("n0", "a100"), *texts]), "utf-8")
+        file.write_text("\n".join([shard, tree % stop, NODE % ("n0", "a100"), *texts]), "utf-8")
         what = read_plan_input([str(file)])
         return what, plan(what)
 
@@ -143,9 +144,34 @@ def test_pods_go_to_the_nodes_of_their_flavor_and_tolerate_what_it_does(planned)
     spec = pods_of(what)["ns/a-0"].spec
     assert spec.node_selector == {"gpu": "a100"}
     assert [it.key for it in spec.tolerations] == ["gpu"]
-    other = (POD % ("p", IN_QUEUE, "", "nodeSelector: {gpu: t4}")).replace("gpu: a100", "")
-    _, done = planned(NODE % ("m0", "t4"), other)
-    assert bound(done) == [("ns/p", "m0")]
+
+
+SELECTING = JOB.replace("spec: {containers", "spec: {nodeSelector: {gpu: t4}, containers")
+AFFINE = JOB.replace(
+    "spec: {containers",
+    "spec: {nodeSelector: {gpu: t4}, affinity: {nodeAffinity: {"
+    "requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: ["
+    "{matchExpressions: [{key: gpu, operator: Exists}]}]}}}, containers",
+)
+
+
+@pytest.mark.parametrize("job", [SELECTING, AFFINE])
+def test_a_pod_that_selects_other_nodes_than_those_of_its_flavor_fits_on_none(planned, job):
+    _, done = planned(job % ("a", IN_QUEUE, 1), NODE % ("m0", "t4"))
+    assert bound(done) == []
+    assert reasons(done) == {"cq": "NoNodeAllowed"}
+
+
+def test_where_no_node_has_the_labels_of_the_only_flavor_that_is_told(planned):
+    """And not that the pods should select less, since they select nothing themselves."""
+    job = JOB % ("a", IN_QUEUE, 1)
+    what, done = planned(job, tree=TREE.replace("a100", "h9"))
+    (warning,) = what.warnings
+    assert warning.startswith("ResourceFlavor f is named by quotas, but no node among the files")
+    assert warning.endswith("has gpu=h9: nothing can start in it")
+    (record,) = Adviser(done.cycles[0]).records()
+    assert (record.reason, record.advice) == ("NoNodeAllowed", ())
+    assert record.message.endswith("; no node has gpu=h9, which the flavor of its queue asks for")
 
 
 def test_jobs_get_the_first_flavor_of_their_queue_that_fits(planned):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kaisched.core.constraints import Constraints
+from kaisched.core.constraints import Constraints, Requirement
 from kaisched.core.tables import Flavor, FlavorQuota, Sharing
 from kaisched.testing import ClusterBuilder
 
@@ -115,6 +115,63 @@ def test_flavors_that_pods_do_not_select_are_no_choice():
     )
     assert ran.placed == {"x-0": "new"}
     assert ran.reasons == {"y": "NoMatchingFlavor"}
+
+
+@pytest.mark.parametrize("isCompatible", [False, True])
+def test_a_flavor_whose_labels_no_node_has_is_what_is_told(isCompatible):  # noqa: N803
+    arguments = {"enabled": True, "arguments": {"isCompatible": isCompatible}}
+    shard = {"plugins": {**SHARD["plugins"], "fair-sharing": arguments}}
+    nowhere = of(flavor("ancient", 2), flavor("future", 2))
+    ran = two_teams(cluster(), first=nowhere).job("x", queue="a").run(shard=shard)
+    assert ran.reasons == {"x": "NoNodeOfFlavor"}
+    assert why(ran, "x") == (
+        "flavor ancient: no node has type=ancient; flavor future: no node has type=future"
+    )
+
+
+def test_no_evictions_are_awaited_in_a_flavor_without_nodes():
+    """Its quota is held by nobody and has room, so that it would be chosen again and again."""
+    first = of(flavor("ancient", 4), flavor("old", 2), when_can_preempt="MayStopSearch")
+    ran = two_teams(cluster(), first=first).job("x", queue="a").run(shard=SHARD)
+    assert ran.placed == {"x-0": "old"}
+
+
+def test_flavors_of_which_no_node_has_the_labels_of_both_are_told_so():
+    cpu = Flavor("intel", (FlavorQuota("cpu", 8000),), (("cpu", "intel"),))
+    built = cluster().node("cpus", gpu=0, labels={"cpu": "intel"})
+    ran = two_teams(built, first=of(flavor("old", 2), cpu)).job("x", queue="a").run(shard=SHARD)
+    assert ran.reasons == {"x": "NoNodeOfFlavor"}
+    assert why(ran, "x") == "no node is of flavor old and of flavor intel"
+
+
+def test_each_flavor_has_its_own_obstacle():
+    """One is full, one too small, one without nodes, and one that the pods do not select."""
+    limits = {"borrowing_limit": 0}
+    first = of(
+        flavor("old", 3, **limits),
+        flavor("new", 1, **limits),
+        flavor("ancient", 8),
+        flavor("odd", 8),
+    )
+    nodes = cluster().node("odd", gpu=4, labels={"type": "odd"})
+    some = Constraints(
+        node_terms=(((Requirement("type", "NotIn", ("odd",)),), ()),),
+    )
+    built = two_teams(nodes, first=first).job("w", queue="a", running={"old": 3}, tasks=3)
+    ran = built.job("x", queue="a", tasks=2, constraints=some).run(shard=SHARD)
+    assert ran.reasons == {"x": "QuotaExhausted"}
+    assert why(ran, "x").startswith(
+        "queue a: gpu in flavor old 3 of 3 held, 2 asked; 0 left for queue a;"
+        " queue a: gpu in flavor new 0 of 1 held, 2 asked; 1 left for queue a;"
+        " flavor ancient: no node has type=ancient; flavor odd: its pods do not select its nodes"
+    )
+
+
+def test_what_is_larger_than_all_quotas_is_no_matter_of_labels():
+    small = of(flavor("old", 1, borrowing_limit=0), flavor("new", 2, borrowing_limit=0))
+    ran = two_teams(cluster(), first=small).job("x", queue="a", tasks=3).run(shard=SHARD)
+    assert ran.reasons == {"x": "FlavorQuotaTooSmall"}
+    assert why(ran, "x").startswith("queue a: gpu in flavor old 0 of 1 held, 3 asked")
 
 
 def test_work_of_the_same_flavor_gives_way_and_no_other():
