@@ -36,6 +36,7 @@ _NUMBERS: Final = (
 _NAMES: Final = {
     labels.POD_GROUP: "job",
     labels.GPU_FRACTION_CONTAINER: "container",
+    labels.FLAVOR_KEYS: "value",
     labels.TOPOLOGY: "value",
     labels.TOPOLOGY_REQUIRED: "key",
     labels.TOPOLOGY_PREFERRED: "key",
@@ -163,9 +164,8 @@ class ObjectWalk:
         new = {key: alias(use, old[key]) for key, use in _LABELS.items() if key in old}
         if old.get(labels.PREEMPTIBILITY) in _PREEMPTIBILITY:
             new[labels.PREEMPTIBILITY] = old[labels.PREEMPTIBILITY]
-        if labels.FLAVOR_KEYS in old:
-            keys = old[labels.FLAVOR_KEYS].split(",")
-            new[labels.FLAVOR_KEYS] = ",".join(self._alias("key", key) for key in keys)
+        if keys := old.get(labels.FLAVOR_KEYS):
+            new[labels.FLAVOR_KEYS] = ",".join(self._alias("key", it) for it in keys.split(","))
         if labels.SKIP_GROUPING in old:
             new[labels.SKIP_GROUPING] = ""
         new |= {key: old[key] for key in _INDEXES if old.get(key, "").isdecimal()}
