@@ -164,8 +164,6 @@ class ObjectWalk:
         new = {key: alias(use, old[key]) for key, use in _LABELS.items() if key in old}
         if old.get(labels.PREEMPTIBILITY) in _PREEMPTIBILITY:
             new[labels.PREEMPTIBILITY] = old[labels.PREEMPTIBILITY]
-        if keys := old.get(labels.FLAVOR_KEYS):
-            new[labels.FLAVOR_KEYS] = ",".join(self._alias("key", it) for it in keys.split(","))
         if labels.SKIP_GROUPING in old:
             new[labels.SKIP_GROUPING] = ""
         new |= {key: old[key] for key in _INDEXES if old.get(key, "").isdecimal()}
@@ -178,9 +176,7 @@ class ObjectWalk:
     def _annotations(self, old: dict[str, str]) -> dict[str, str]:
         new = {key: self._alias(use, old[key]) for key, use in _NAMES.items() if key in old}
         new |= {key: old[key] for key in _NUMBERS if _PLAIN.fullmatch(old.get(key, ""))}
-        if labels.SKIP_GROUPING in old:
-            new[labels.SKIP_GROUPING] = ""
-        return new
+        return new | dict.fromkeys({labels.SKIP_GROUPING} & old.keys(), "")
 
     # -- kinds -----------------------------------------------------------------------------------
 
