@@ -24,6 +24,7 @@ NUMBERS: Final = (
 NAMES: Final = {
     labels.POD_GROUP: "job",
     labels.GPU_FRACTION_CONTAINER: "container",
+    labels.FLAVOR_KEYS: "value",
     labels.TOPOLOGY: "value",
     labels.TOPOLOGY_REQUIRED: "key",
     labels.TOPOLOGY_PREFERRED: "key",

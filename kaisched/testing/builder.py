@@ -201,7 +201,7 @@ class ClusterBuilder:
         pods: running, being bound, being deleted, and pending with a promise; others are pending.
         ``on_cards`` names the GPUs of each pod with parts. ``timing``: ``started_s`` (0) and more.
         """
-        places = _places(name, tasks, running, binding, leaving, promised)
+        places = _all_placed(name, tasks, _places(running, binding, leaving, promised))
         request = {"gpu": int(gpu) * GPU_UNIT, "cpu": cpu * _CORE, "memory": memory * _GIB}
         pod = Task(name, request, constraints or _only(on), labels=labels or {})
         job = Job(
@@ -291,6 +291,15 @@ def _places(*nodes_by_state: Mapping[str, int] | None) -> list[tuple[TaskState, 
         for node, count in (nodes or {}).items()
         for _ in range(count)
     ]
+
+
+def _all_placed(
+    job: str, tasks: int, places: list[tuple[TaskState, str]]
+) -> list[tuple[TaskState, str]]:
+    """Return places for all pods: those without another one are pending."""
+    if len(places) > tasks:
+        raise ValueError(f"job {job} has {tasks} tasks, but {len(places)} have a place")
+    return places + [(TaskState.PENDING, "")] * (tasks - len(places))
 
 
 def _pods(
