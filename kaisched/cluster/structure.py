@@ -151,8 +151,11 @@ def divided(
     top = children[""]
     needed = len(top) if min_sub_group is None else min_sub_group
     tree = SubGroup("", -1, needed, tuple(_subtree(part, children, podsets) for part in top))
-    says_more = needed > 1 or any(part.topology_constraint for part in parts)
-    return tuple(podsets), tree if len(podsets) > 1 or says_more else None
+    if len(podsets) > 1 or needed > 1:
+        return tuple(podsets), tree
+    while tree.topology is None and tree.children:  # a job of one pod set: it has its constraints
+        tree = tree.children[0]
+    return tuple(podsets), tree if tree.topology is not None else None
 
 
 def _subtree(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kaisched.actions.order.gates import first_shut
+from kaisched.actions.room.parts import is_bound_in_parts
 from kaisched.core.refusals import PASSING, Refusal, text_of
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.framework.session.node_sets import node_sets, shapes_of
@@ -92,8 +93,11 @@ class Relocation:
         if all(self._stays(statement, task, barred) for task in tasks):
             return True
         statement.rollback(mark)
-        if session.jobs.refusal[unit.job]:
-            return False  # for example, its queue is on hold: its pods would not start again
+        # Its pods would not start again, for example as its queue is on hold; or each of its
+        # subgroups would need a set of nodes of its own.
+        is_on_hold = bool(session.jobs.refusal[unit.job])
+        if is_on_hold or is_bound_in_parts(session, unit.job, np.array(tasks, np.int64)):
+            return False
         for task in tasks:
             best = session.placement.best_future(int(shape_of_task[task]), barred)
             # Pods that move together may come back to where one of them was; a single one may not.

@@ -50,6 +50,33 @@ def place_parts(
     return steps > 0 and _Search(session, statement, job, place, steps).find(root, tasks)
 
 
+def is_bound_in_parts(session: Session, job: int, tasks: RowVec) -> bool:
+    """Tell whether some of these pods have sets of nodes of their subgroups."""
+    return has_parts(session, job) and bool(_bound_parts(session, job, tasks))
+
+
+def are_within(session: Session, job: int, tasks: RowVec, nodes: RowVec) -> bool:
+    """Tell whether these nodes of pods are in one set of nodes of each subgroup."""
+    return not has_parts(session, job) or all(
+        any(each.nodes[nodes[np.isin(tasks, some)]].all() for each in sets)
+        for some, sets in _bound_parts(session, job, tasks)
+    )
+
+
+def _bound_parts(session: Session, job: int, tasks: RowVec) -> list[tuple[RowVec, NodeSets]]:
+    """Return the pods of each subgroup that has sets of nodes of its own, with the sets."""
+    found: list[tuple[RowVec, NodeSets]] = []
+    left = [(session.jobs.structure[job], tasks)]
+    while left:
+        group, some = left.pop()
+        for child, own in _parts(session, group, some):
+            sets = subgroup_sets(session, job, child, shapes_of(session, own))
+            if sets is not None:
+                found.append((own, sets))
+            left.append((child, own))
+    return found
+
+
 class _Parts:
     """One attempt to place a batch of a structured job."""
 
@@ -85,25 +112,28 @@ class _Parts:
 
     def _bound_parts(self, group: SubGroup, tasks: RowVec) -> list[tuple[SubGroup, RowVec]]:
         """Return the subgroups with some of the pods; none if nothing below has sets of its own."""
-        parts = self._parts(group, tasks)
+        parts = _parts(self._session, group, tasks)
         return parts if any(self._is_bound(child, some) for child, some in parts) else []
 
     def _is_bound(self, group: SubGroup, tasks: RowVec) -> bool:
         """Tell whether a subgroup has sets of its own, or one below it."""
         if self._sets(group, tasks) is not None:
             return True
-        return any(self._is_bound(child, some) for child, some in self._parts(group, tasks))
+        return any(
+            self._is_bound(child, some) for child, some in _parts(self._session, group, tasks)
+        )
 
-    def _parts(self, group: SubGroup, tasks: RowVec) -> list[tuple[SubGroup, RowVec]]:
-        """Return the subgroups with some of the pods, in the order of their first pods."""
-        podset = self._session.tasks.podset_of_task[tasks]
-        found: list[tuple[int, SubGroup, RowVec]] = []
-        for child in group.children:
-            at = np.flatnonzero(np.isin(podset, leaves(child)))
-            if at.size:
-                found.append((int(at[0]), child, tasks[at]))
-        found.sort(key=lambda part: part[0])
-        return [(child, some) for _, child, some in found]
+
+def _parts(session: Session, group: SubGroup, tasks: RowVec) -> list[tuple[SubGroup, RowVec]]:
+    """Return the subgroups with some of the pods, in the order of their first pods."""
+    podset = session.tasks.podset_of_task[tasks]
+    found: list[tuple[int, SubGroup, RowVec]] = []
+    for child in group.children:
+        at = np.flatnonzero(np.isin(podset, leaves(child)))
+        if at.size:
+            found.append((int(at[0]), child, tasks[at]))
+    found.sort(key=lambda part: part[0])
+    return [(child, some) for _, child, some in found]
 
 
 class _Item(NamedTuple):

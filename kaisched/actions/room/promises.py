@@ -20,6 +20,7 @@ import numpy as np
 
 from kaisched.actions.order.candidates import gather
 from kaisched.actions.order.gates import first_shut
+from kaisched.actions.room.parts import are_within
 from kaisched.actions.room.placing import leans_on_promises
 from kaisched.actions.room.promised_runs import keep_run, run_ends
 from kaisched.core.refusals import PASSING, Refusal
@@ -189,7 +190,9 @@ def _is_shut(session: Session, job: int, batch: RowVec) -> bool:
         return True
     sets = node_sets(session, _ACTION, job, ask, shapes_of(session, batch))
     nodes = session.tasks.nominated_node[batch]
-    return sets is not None and not any(each.nodes[nodes].all() for each in sets)
+    if sets is not None and not any(each.nodes[nodes].all() for each in sets):
+        return True
+    return not are_within(session, job, batch, nodes)
 
 
 def _keep(session: Session, job: int, batch: RowVec) -> bool:

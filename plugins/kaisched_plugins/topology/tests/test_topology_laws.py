@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kaisched import Moves
-from kaisched.testing import draw
+from kaisched import Moves, TopologyConstraint
+from kaisched.testing import ClusterBuilder, draw
+from kaisched.testing.rows import Group
 from kaisched_plugins.topology.invariants import broken
 
 SEEDS = st.integers(0, 1 << 32)
@@ -60,6 +61,47 @@ def test_required_levels_hold_in_every_cycle(seed):
     world = draw(busy(seed))
     for _ in range(3):
         world = world.after().settled()
+
+
+def in_parts(seed: int) -> ClusterBuilder:
+    """Build a cluster of gangs with subgroups, some of whose pods run."""
+    rng = Random(seed)
+    builder = ClusterBuilder().topology("t", *LEVELS).queue("v").queue("a", deserved=8)
+    nodes = [f"n{at}" for at in range(rng.randint(3, 8))]
+    left = {}
+    for name in nodes:
+        left[name] = rng.randint(1, 5)
+        place = {"zone": f"z{rng.randint(1, 2)}", "rack": f"r{rng.randint(1, 2)}", "host": name}
+        builder.node(name, gpu=left[name], labels=place)
+    for number in range(rng.randint(1, 5)):
+        wishes = [TopologyConstraint("t", rng.choice(["", *LEVELS]), "rack") for _ in range(4)]
+        parts = tuple(
+            Group(f"g{at}", rng.randint(1, 2), topology=rng.choice([None, wishes[at]]))
+            for at in range(rng.randint(2, 3))
+        )
+        podsets = [part.name for part in parts for _ in range((part.minimum or 0) + at_most(rng))]
+        running: dict[str, int] = {}
+        for _ in range(rng.choice([0, 0, len(podsets)])):
+            if free := [name for name in nodes if left[name]]:
+                left[chosen := rng.choice(free)] -= 1
+                running[chosen] = running.get(chosen, 0) + 1
+        builder.job(
+            f"j{number}", queue=rng.choice("va"), tasks=len(podsets), running=running,
+            groups=Group("", None, parts), podsets=podsets, topology=rng.choice([None, wishes[3]]),
+        )  # fmt: skip
+    return builder
+
+
+def at_most(rng: Random) -> int:
+    """Return how many elastic pods a subgroup has."""
+    return rng.choice([0, 0, 1])
+
+
+@given(SEEDS)
+@settings(max_examples=15, deadline=None)
+def test_required_levels_of_subgroups_hold(seed):
+    """As above, every result is checked by the rules of the plugin."""
+    in_parts(seed).run()
 
 
 def alone(seed: int, constraint: str) -> tuple[str, int]:
