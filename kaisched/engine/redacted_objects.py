@@ -34,6 +34,8 @@ _USES: Final = {
     "StorageClass": "storage",
     "Topology": "value",
 }
+_DROPPED: Final = ("reason", "resourceClaimStatuses")
+"""Fields of a pod's status with names; claims on devices are not redacted, and not kept."""
 _WILD: Final = ("", "0.0.0.0", "::")  # noqa: S104 - every address, not one to listen on
 
 
@@ -221,7 +223,7 @@ class ObjectWalk:
 
     def _pod(self, obj: dict[str, Any]) -> dict[str, Any]:
         alias, spec = self._alias, dict(obj["spec"])
-        status = {key: value for key, value in obj.get("status", {}).items() if key != "reason"}
+        status = {key: value for key, value in obj.get("status", {}).items() if key not in _DROPPED}
         for place, key, use in (
             (spec, "schedulerName", "scheduler"),
             (spec, "nodeName", "node"),
