@@ -82,8 +82,7 @@ class EmbeddedCluster:
             stuck_after_s: see there.
             start_delay_s: from bind to running.
             grace_s: from eviction to the room being free.
-            is_recreating: put a new pending pod in the place of an evicted or lost one, as the
-                controllers of workloads do.
+            is_recreating: put a new pending pod in the place of one that was evicted or lost.
             fails: asked before each intent is carried out.
 
         """
