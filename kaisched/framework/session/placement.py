@@ -24,7 +24,7 @@ from kaisched.framework.session.shape_plan import Mask, ShapePlan, Vacancy
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from kaisched.core.axis import BoolVec, FloatVec, IntVec, RowVec
+    from kaisched.core.axis import FloatVec, IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.session.capacity import Capacity
@@ -211,9 +211,8 @@ class Placement:
     def future(self, plan: ShapePlan) -> IntVec:
         """``(N,)`` pods that fit once room being released is free."""
         self._refresh(plan)
-        allowed: BoolVec | None = None
-        if plan.codes is not None:
-            allowed = (plan.codes == 0) | np.isin(plan.codes, PASSING)
+        codes = plan.codes
+        allowed = None if codes is None else (codes == 0) | np.isin(codes, PASSING)
         room = self._capacity.room(plan.shape, allowed)
         cap = plan.cap_once_released
         return room if cap is None else np.minimum(room, cap)
@@ -304,14 +303,11 @@ class Placement:
         for shapes, rows in self._ask.on_moves(self._session, tasks, nodes, sign):
             self.news += 1
             known = self._plans if not len(shapes) else [int(shape) for shape in shapes]
-            for shape in known:
-                plan = self._plans.get(shape)
-                if plan is None:
-                    continue
+            for plan in [self._plans[shape] for shape in known if shape in self._plans]:
                 self._filter(plan)
                 plan.mask = Mask()
                 for plans in self._plans_within.values():
-                    plans.pop(shape, None)
+                    plans.pop(plan.shape, None)
             del rows  # a filter is asked whole: affinity domains span more rows than moved
 
     # -- upkeep ------------------------------------------------------------------------------------
