@@ -30,6 +30,8 @@ MEGABYTE: Final = 10**6 // MEMORY_UNIT
 """One MB in base units."""
 MIG_PREFIX: Final = "nvidia.com/mig-"
 """Begins the names of resources that are MIG instances of one profile each."""
+CLAIMED_GPU: Final = "gpu-by-claim"
+"""Resource under which GPUs are counted that drivers offer to claims, in pieces."""
 MIG_SLICES_OF_GPU: Final = 7
 """Compute slices of a GPU: an instance is as many sevenths of it as it has slices."""
 
@@ -188,6 +190,11 @@ def base_units(resource: str, amount: Amount, round_up: bool = True) -> int:
     if is_in_bytes(resource):
         return memory_units(amount, round_up)
     return count(amount, round_up)
+
+
+def is_part_of_gpus(resource: str) -> bool:
+    """Tell whether queues count pieces of a resource as GPUs or as parts of them."""
+    return resource == CLAIMED_GPU or mig_slices(resource) > 0
 
 
 def mig_slices(resource: str) -> int:

@@ -151,8 +151,11 @@ class _Consolidation:
         return drop_gated(session, action, candidates.keep(could))
 
     def _free(self) -> RowVec:
-        """``(R,)`` idle and released amounts of all nodes together; pods do not count."""
-        free = self._session.capacity.total()
+        """``(R,)`` idle and released amounts of all nodes together; pods do not count.
+
+        As queues count them, since jobs ask for so much: MIG instances are parts of GPUs too.
+        """
+        free = self._session.axis.charged(self._session.capacity.total())
         free[PODS] = ANY
         return free
 

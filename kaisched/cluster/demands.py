@@ -7,7 +7,7 @@ Wishes (preferred affinities) are not read; what volumes demand is added where c
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from kaisched.cluster.ours import Ours
 from kaisched.core.constraints import Constraints, NodeTerm, PodTerm, Requirement, Toleration
@@ -125,6 +125,34 @@ def claims_of(pod: Pod) -> tuple[tuple[str, bool], ...]:
         elif volume.ephemeral is not None:
             found.append((f"{pod.name}-{volume.name}", True))
     return tuple(found)
+
+
+class DeviceClaimRef(NamedTuple):
+    """How a pod names a claim on devices."""
+
+    label: str
+    """What the pod calls it."""
+    name: str
+    """Of the claim; empty as long as none is made from the template."""
+    is_own: bool
+    """It is made from a template, for this pod alone."""
+    is_needed: bool = True
+
+
+def device_claims_of(pod: Pod) -> tuple[DeviceClaimRef, ...]:
+    """Return the claims on devices that a pod uses, in its own order."""
+    made = {it.name: it.resource_claim_name for it in pod.status.resource_claim_statuses}
+    return tuple(
+        DeviceClaimRef(it.name, it.resource_claim_name, is_own=False)
+        if it.resource_claim_name
+        else DeviceClaimRef(
+            it.name,
+            made.get(it.name, ""),
+            is_own=True,
+            is_needed=made.get(it.name) != "",
+        )
+        for it in pod.spec.resource_claims
+    )
 
 
 def node_terms(selector: NodeSelector) -> tuple[NodeTerm, ...]:

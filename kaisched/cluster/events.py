@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kaisched.cluster.claims.known import DEVICE_OBJECTS
 from kaisched.cluster.grouping import Owner
 from kaisched.cluster.store import StateStore
 from kaisched.cluster.topologies import put_topology, remove_topology
@@ -39,7 +40,7 @@ def upsert(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
         case SchedulingShard():
             pass
         case _:
-            store.upsert_owner(owner_of(obj))
+            _upsert_rest(store, obj)
 
 
 def remove(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
@@ -64,7 +65,21 @@ def remove(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
         case SchedulingShard():
             pass
         case _:
-            store.remove_owner(obj.metadata.uid)
+            _remove_rest(store, obj)
+
+
+def _upsert_rest(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
+    if isinstance(obj, DEVICE_OBJECTS):
+        store.change_device_object(obj)
+    else:
+        store.upsert_owner(owner_of(obj))
+
+
+def _remove_rest(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
+    if isinstance(obj, DEVICE_OBJECTS):
+        store.change_device_object(obj, is_gone=True)
+    else:
+        store.remove_owner(obj.metadata.uid)
 
 
 def owner_of(obj: KubernetesObject | PartialObject) -> Owner:

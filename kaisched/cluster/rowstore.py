@@ -26,7 +26,7 @@ from kaisched.core.metadata import NO_METADATA, Metadata
 from kaisched.core.refusals import Refusal
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import HOLDING_STATES, TaskState
-from kaisched.units import MIG_SLICES_OF_GPU, mig_slices
+from kaisched.units import MIG_SLICES_OF_GPU, is_part_of_gpus
 
 _HOLDS = tuple(HOLDING_STATES.tolist())
 _NO_CONSTRAINTS = Constraints()
@@ -82,9 +82,9 @@ class RowStore:
         """Add or replace a node."""
         self.revision += 1
         self.nodes.put(node)
-        # Queues count MIG instances as parts of GPUs, whether or not a pod asks for them.
+        # Queues count these as GPUs or parts of them, whether or not a pod asks for them.
         if new := [
-            it for it in node.allocatable if it not in self.axis.position and mig_slices(it)
+            it for it in node.allocatable if it not in self.axis.position and is_part_of_gpus(it)
         ]:
             self.widen_axis(new)
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from kaisched.cluster.changes import is_other_owner, is_same_task
+from kaisched.cluster.claims.known import ClaimObject, DeviceClaims
 from kaisched.cluster.declared import Declared
 from kaisched.cluster.facts import Facts
+from kaisched.cluster.freezing import Freezer
 from kaisched.cluster.grouping import Membership, Owner
 from kaisched.cluster.known_pods import KnownPods
 from kaisched.cluster.members import Members
@@ -80,11 +81,11 @@ class StateStore:
         self.members = Members(self.rows, workloads, self.pods.meta_of, owner_wait_s)
         self.facts = Facts(stuck_after_s)
         self.volumes = Volumes()
+        self.device_claims = DeviceClaims()
         self.past = Pasts(self.rows)
         self.declared = Declared()
         self._tasks = PodTasks(self.rows, self.facts)
-        self._frozen: tuple[Snapshot, Snapshot] | None = None
-        """The rows' last snapshot, and the same with disruption budgets."""
+        self._freezer = Freezer(self.rows, self.facts.disruptions, self.device_claims)
 
     # -- nodes, queues, classes, owners ----------------------------------------------------------
 
@@ -101,7 +102,7 @@ class StateStore:
             return
         self.declared.note_node(node.name)
         is_new = not self.rows.nodes.is_known(row.name)
-        self.rows.put_node(row)
+        self.rows.put_node(self.device_claims.gpus.with_gpus(row))
         if is_new:
             for pod in self.pods.strangers():
                 if self.facts.node_of(pod) == row.name:
@@ -113,6 +114,7 @@ class StateStore:
         if not self.rows.nodes.is_known(name):
             return
         self.rows.remove_node(name)
+        self.device_claims.gpus.nodes.pop(name, None)
         for pod in self.pods.of_others():
             if self.facts.node_of(pod) == name:
                 self._drop(pod.key)
@@ -162,6 +164,12 @@ class StateStore:
     def remove_storage(self, obj: Storage) -> None:
         """Drop a claim, a volume or a storage class."""
         self._look_again(self.volumes.remove(obj))
+
+    def change_device_object(self, obj: ClaimObject, *, is_gone: bool = False) -> None:
+        """Take in a claim on devices, or what there is for claims, or drop it."""
+        claims = self.device_claims
+        self.rows.touch()
+        self._look_again(claims.remove(obj) if is_gone else claims.put(obj))
 
     def heed_volumes(self, *, is_read: bool) -> None:
         """Let pods wait for their claims from now on, or no more where claims cannot be read."""
@@ -222,13 +230,16 @@ class StateStore:
             self.rows.touch()
             self._drop(key)
         self.pods.drop_stranger(key, uid)
-        self._look_again(self.volumes.forget(key))
+        self._look_again([*self.volumes.forget(key), *self.device_claims.forget(key)])
 
     def _take_in(self, pod: PodRow) -> None:
         facts, members = self.facts, self.members
         facts.sent.hear(pod)
         if pod.claims:
             pod = self._with_volumes(pod)
+        if pod.device_claims:
+            pod, rivals = self.device_claims.noted(pod)
+            self._look_again(rivals)
         self.pods.drop_stranger(pod.key)
         member = members.of(pod) if pod.is_ours and self.ours.has(pod.meta) else None
         pod = members.hear(pod, member)
@@ -374,27 +385,16 @@ class StateStore:
         pods = [pod for pod in self.members.pods_of(job) if pod.state == TaskState.PENDING]
         return [(pod.key, pod.uid) for pod in pods if not self.facts.is_assumed(pod.key)]
 
-    def claims_to_select(self, key: str) -> list[str]:
-        """Return the claims of a pod, by key, for which its node is to be named."""
-        pod = self.pods.pod(key)
-        if pod is None or not pod.claims:
-            return []
-        return self.volumes.to_select(pod.namespace, pod.claims)
-
     def problems(self) -> list[Problem]:
         """Return what is wrong with the objects, by kind and name."""
         return self.declared.problems(self.members.faults())
 
     def snapshot(self) -> Snapshot:
         """Freeze the present state; the same object while nothing happened."""
-        rows, budgets = self.rows, self.facts.disruptions
-        rows.settle()
+        nodes, concerned = self.device_claims.settle()
+        for node in nodes:
+            self.rows.put_node(node)
+        self._look_again(concerned)
+        self.rows.settle()
         self._tasks.nominate_again()
-        bare = rows.snapshot()
-        if not len(budgets):
-            self._frozen = None
-            return bare
-        if self._frozen is None or self._frozen[0] is not bare:
-            table = budgets.table(bare, rows.tasks.row_of_name, rows.compactions)
-            self._frozen = bare, replace(bare, disruption_budgets=table)
-        return self._frozen[1]
+        return self._freezer.snapshot()

@@ -10,7 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kaisched.cluster.demands import claims_of, constraints_of, has_pod_terms, unsupported_demand
+from kaisched.cluster.demands import (
+    DeviceClaimRef,
+    claims_of,
+    constraints_of,
+    device_claims_of,
+    has_pod_terms,
+    unsupported_demand,
+)
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.ours import Ours
 from kaisched.cluster.queue_flavors import flavored_quota, queue_flavors
@@ -129,6 +136,8 @@ class PodRow:
     has_succeeded: bool = False
     claims: tuple[tuple[str, bool], ...] = ()
     """Claims of storage: (name, whether it is made for this pod)."""
+    device_claims: tuple[DeviceClaimRef, ...] = ()
+    """Claims on devices, in its own order."""
     is_unready: bool = False
     """It runs and says of itself that it is not ready; one that says nothing counts as ready."""
     stale_since_s: float = math.nan
@@ -179,6 +188,7 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
         fault=fault,
         has_succeeded=pod.status.phase == _SUCCEEDED,
         claims=claims_of(pod) if spec.volumes else (),
+        device_claims=device_claims_of(pod) if spec.resource_claims else (),
         is_unready=_is_unready(pod),
         stale_since_s=_stale_since_s(pod),
         scheduling_group=spec.scheduling_group.pod_group_name if spec.scheduling_group else "",

@@ -6,7 +6,7 @@ say of capacity and of volumes made by hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -164,9 +164,11 @@ class Volumes:
         )
         return replace(pod, constraints=constraints)
 
-    def to_select(self, namespace: str, claims: Iterable[tuple[str, bool]]) -> list[str]:
+    def to_select(self, pod: PodRow | None) -> list[str]:
         """Return the keys of those of a pod's claims that wait for its node to be named."""
-        known = (self._claims.get(f"{namespace}/{name}") for name, _ in claims)
+        if pod is None:
+            return []
+        known = (self._claims.get(f"{pod.namespace}/{name}") for name, _ in pod.claims)
         return [
             claim.key
             for claim in known

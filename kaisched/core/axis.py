@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kaisched.units import MIG_SLICES_OF_GPU, mig_slices
+from kaisched.units import CLAIMED_GPU, MIG_SLICES_OF_GPU, mig_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,13 +82,15 @@ class ResourceAxis:
 
     @cached_property
     def gpu_part(self) -> IntVec | None:
-        """``(R,)`` thousandths of a GPU that a piece of each resource is; None without MIG.
+        """``(R,)`` thousandths of a GPU that a piece of each resource is; None for no piece.
 
         Rounded down: the instances of one GPU never count as more than the GPU.
         """
         part = np.array(
             [GPU_UNIT * mig_slices(name) // self.mig_slices_of_gpu for name in self.names], np.int64
         )
+        if CLAIMED_GPU in self.position:
+            part[self.position[CLAIMED_GPU]] = GPU_UNIT
         if not part.any():
             return None
         part.setflags(write=False)
@@ -97,7 +99,7 @@ class ResourceAxis:
     def charged(self, amounts: Amounts) -> Amounts:
         """Return amounts ``(R, ...)`` as queues count them: MIG instances also as parts of GPUs.
 
-        The result is the argument itself without MIG instances.
+        GPUs by claim count as GPUs. The result is the argument itself without either.
         """
         part = self.gpu_part
         if part is None or not (more := part @ amounts).any():

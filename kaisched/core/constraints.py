@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -66,6 +66,15 @@ class PodTerm:
     """A missing selector matches no pod."""
 
 
+class ClaimUse(NamedTuple):
+    """A claim of a task. Tasks with equal claims, each with its own, share a shape."""
+
+    spec: int
+    """Number of what it asks for, in the table of claims."""
+    key: str = ""
+    """Of a claim that others use too, or that has its devices; empty for one like others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Constraints:
     """Everything besides amounts that limits the nodes of a task."""
@@ -86,6 +95,8 @@ class Constraints:
     """Refusal code and text of a claim or unread owner that keeps it from every node."""
     label_set: int = -1
     """The task's own label set if it has pod terms (which may match its own gang), else -1."""
+    claims: tuple[ClaimUse, ...] = ()
+    """Its claims on devices, in its own order."""
     devices: DeviceDemand | None = None
     """What it asks of GPUs besides amounts; None for nearly every pod."""
 

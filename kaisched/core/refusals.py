@@ -8,91 +8,23 @@ reasons of its own as :class:`PluginRefusal`, which are numbered as they are loa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import IntEnum
+from dataclasses import replace
 from typing import Final, Self
 
+from kaisched.core.refusal_codes import Refusal, RefusalText
 
-class Refusal(IntEnum):
-    """The host's reasons to refuse. 0 is reserved for "no objection"."""
-
-    NONE = 0
-    # the job as such
-    QUEUE_MISSING = 1
-    QUEUE_ORPHAN = 2
-    QUEUE_NOT_LEAF = 3
-    INVALID_GROUP = 4
-    GANG_INCOMPLETE = 5
-    SCHEDULING_GATED = 6
-    UNSUPPORTED = 7
-    BACKOFF = 8
-    QUEUE_DEPTH = 9
-    NOT_TRIED = 10
-    QUEUE_ON_HOLD = 11
-    PUT_OFF = 12
-    OPENED_SINCE = 13
-    # the nodes, together
-    EXCEEDS_ANY_NODE = 30
-    NO_NODE_ALLOWED = 31
-    NO_ROOM = 32
-    GANG_NO_ROOM = 33
-    WAITING_FOR_RELEASE = 34
-    # what others hold
-    NO_VICTIMS = 40
-    EVICTION_DELAY = 44
-    SEARCH_BUDGET = 45
-    EVICTION_BUDGET = 47
-    DISRUPTION_BUDGET = 48
-    TAKING_TURNS = 49
-    # one node
-    NODE_NOT_READY = 50
-    NODE_UNSCHEDULABLE = 51
-    TAINT = 52
-    NODE_SELECTOR = 53
-    NODE_AFFINITY = 54
-    POD_AFFINITY = 55
-    POD_ANTI_AFFINITY = 56
-    HOST_PORT = 57
-    POD_SLOTS = 58
-    RESOURCES = 59
-    NODE_PRESSURE = 60
-    VOLUME_CLAIM = 61
-    VOLUME_UNBOUND = 62
-    VOLUME_IN_USE = 63
-    VOLUME_AFFINITY = 64
-    OWNER_NOT_READ = 65
-    HOST_PORT_LEAVING = 66
-    MIG_BY_ANNOTATION = 67
-    OUTSIDE_NODE_SET = 68
-    # plugins
-    PLUGIN = 90
-    """A third-party policy refuses; the record names the plugin."""
-    PLUGIN_FAILED = 91
-    ACTION_FAILED = 92
-
-
-@dataclass(frozen=True, slots=True)
-class RefusalText:
-    """The name, sentence and cure of a code, as users see them."""
-
-    name: str
-    """The name that users see, in CamelCase."""
-    sentence: str
-    cure: str
-    """What a user can do about it."""
-    is_freeable: bool = False
-    """True when room that other jobs give back could cure it."""
-    tried: tuple[str, ...] = ()
-    """Kinds of change that are proposed to a job that waits for this reason."""
-    is_retried: bool = False
-    """True when a victim that it spares may be taken in the next pass of the search."""
-    is_weak: bool = False
-    """True when any other reason to spare victims is more informative."""
-    is_passing: bool = False
-    """True when it keeps a pod from a node only until a leaving pod is gone: room there may be
-    promised to it."""
-    plugin: str = ""
-    """The plugin whose reason it is; empty for the host's."""
+__all__ = [
+    "FIRST_OF_PLUGINS",
+    "PASSING",
+    "TEXTS",
+    "PluginRefusal",
+    "Refusal",
+    "RefusalText",
+    "code_named",
+    "freeable_codes",
+    "highest_code",
+    "text_of",
+]
 
 
 class PluginRefusal(int):
@@ -343,6 +275,29 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "MigByAnnotation",
         "a pod took MIG instances there by annotation, unseen by the device plugin",
         "End the pod that took them, or let it ask for them as a resource.",
+    ),
+    Refusal.DEVICES: RefusalText(
+        "Devices",
+        "too few devices are free for its claims",
+        "Let pods with claims end, ask for less, or add devices.",
+        is_freeable=True,
+    ),
+    Refusal.DEVICES_LEAVING: RefusalText(
+        "DevicesLeaving",
+        "a pod that is leaving still has devices for its claims",
+        "Nothing: the pod that has the devices is being deleted.",
+        is_freeable=True,
+        is_passing=True,
+    ),
+    Refusal.DEVICE_CLAIM: RefusalText(
+        "DeviceClaim",
+        "a claim on devices cannot be allocated",
+        "Correct the claim, its device class or its slices; the record says what is wrong.",
+    ),
+    Refusal.DEVICE_PLACE: RefusalText(
+        "DevicePlace",
+        "the devices of its claim cannot be used there",
+        "Nothing: the claim has its devices, and the node is out of their reach.",
     ),
     Refusal.POD_SLOTS: RefusalText(
         "PodSlots",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from kaisched.core.claims.table import ClaimTable
 from kaisched.core.disruption_budgets import NO_DISRUPTION_BUDGETS, DisruptionBudgets
 from kaisched.core.marks import mark_of
 from kaisched.core.record import record
@@ -59,6 +60,8 @@ class Snapshot:
     evictions_s: tuple[float, ...] = ()
     """When pods were evicted by this shard, in the last hour before the newest of them."""
     disruption_budgets: DisruptionBudgets = NO_DISRUPTION_BUDGETS
+    claims: ClaimTable | None = None
+    """Devices and claims on them; None while no pod has a claim."""
 
     def mark(self, *names: str) -> Mark:
         """Return a mark of columns such as ``jobs.pending``, to compare a later snapshot."""

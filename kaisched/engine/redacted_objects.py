@@ -80,10 +80,9 @@ class ObjectWalk:
         """Return metadata without names."""
         alias = self._alias
         new: dict[str, Any] = {"name": alias(use, meta["name"])}
-        if "namespace" in meta:
-            new["namespace"] = alias("namespace", meta["namespace"])
-        if "uid" in meta:
-            new["uid"] = alias("uid", meta["uid"])
+        for key in ("namespace", "uid"):
+            if key in meta:
+                new[key] = alias(key, meta[key])
         for key in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
             if key in meta:
                 new[key] = meta[key]
@@ -221,7 +220,8 @@ class ObjectWalk:
 
     def _pod(self, obj: dict[str, Any]) -> dict[str, Any]:
         alias, spec = self._alias, dict(obj["spec"])
-        status = {key: value for key, value in obj.get("status", {}).items() if key != "reason"}
+        names = {"reason", "resourceClaimStatuses"}
+        status = {key: it for key, it in obj.get("status", {}).items() if key not in names}
         for place, key, use in (
             (spec, "schedulerName", "scheduler"),
             (spec, "nodeName", "node"),

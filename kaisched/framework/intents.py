@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kaisched.core.claims.model import Allocation
+
 
 @dataclass(frozen=True, slots=True)
 class Bind:
@@ -17,6 +19,8 @@ class Bind:
     node_row: int = field(compare=False)
     cards: tuple[str, ...] = ()
     """The groups of the cards that a pod with a share gets: opaque names, unique in the cluster."""
+    claims: tuple[tuple[str, Allocation], ...] = field(compare=False, default=())
+    """Claims that get their devices with this pod, by key."""
 
 
 @dataclass(frozen=True, slots=True)

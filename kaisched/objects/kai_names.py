@@ -81,7 +81,9 @@ PLUGINS: Final = {
     "gpupack": Mapped(None, _NO_SHARING),
     "gpuspread": Mapped(None, _NO_SHARING),
     "gpusharingorder": Mapped(None, _NO_SHARING),
-    "dynamicresources": Mapped(None, "devices are not allocated by claims"),
+    "dynamicresources": Mapped(
+        None, "claims need no plugin: plans allocate devices, and the daemon not yet"
+    ),
     "snapshot": Mapped(None, "kaisched snapshot take records a cycle, and replays it"),
     "reflectjoborder": Mapped(None, "the order is not shown; kaisched plan says why a job waits"),
     "numa": Mapped(None, "NUMA zones are not predicted"),

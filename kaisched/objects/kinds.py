@@ -22,6 +22,8 @@ from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.queue_flavors import all_queue_faults
+from kaisched.objects.resource_claims import ResourceClaim, ResourceClaimTemplate
+from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.shard_faults import shard_faults
 from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -46,6 +48,10 @@ KINDS: Final[tuple[type[KubernetesObject], ...]] = (
     PersistentVolumeClaim,
     PersistentVolume,
     StorageClass,
+    ResourceSlice,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
     *kueue.KINDS,
 )
 _BY_KIND: Final = {type_.KIND: type_ for type_ in KINDS}

@@ -148,9 +148,11 @@ class SchedulingGate(Wire, frozen=True, kw_only=True):
 
 
 class PodResourceClaim(Wire, frozen=True, kw_only=True):
-    """A claim on devices through DRA."""
+    """A claim on devices through DRA: one that exists, or one to be made from a template."""
 
     name: str = ""
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
 
 
 class ClaimSource(Wire, frozen=True, kw_only=True):
@@ -201,10 +203,18 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     scheduling_group: SchedulingGroup | None = None
 
 
+class PodClaimStatus(Wire, frozen=True, kw_only=True):
+    """The claim that was made from a template; without a name, none is needed."""
+
+    name: str = ""
+    resource_claim_name: str = ""
+
+
 class PodStatus(Wire, frozen=True, kw_only=True):
     """State of a pod."""
 
     phase: str = "Pending"
+    resource_claim_statuses: list[PodClaimStatus] = []
     nominated_node_name: str = ""
     conditions: list[Condition] = []
     start_time: str = ""

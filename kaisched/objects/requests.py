@@ -90,8 +90,8 @@ def unsupported(
 ) -> str:
     """Return why the pod cannot be scheduled here at all, or an empty text.
 
-    Devices are not allocated by claims (DRA), and levels of a topology cannot be required. Pods may
-    share GPUs only where what is decided about shares can be carried out.
+    Levels of a topology cannot be required. Pods may share GPUs only where what is decided about
+    shares can be carried out. Whether claims on devices are allocated is for the store to say.
     """
     try:
         share = share_of(pod, gpu_resources)
@@ -101,8 +101,6 @@ def unsupported(
         return f"a part of a GPU can be planned, but not bound yet; ask for {gpu_resources[0]}"
     if fault := _mig_fault(pod, gpu_resources):
         return fault
-    if pod.spec.resource_claims:
-        return "resourceClaims: devices are not allocated by claims; ask for a resource instead"
     return required_of_workload(pod.metadata)
 
 

@@ -6,17 +6,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kaisched.cluster.claims.known import DeviceClaims
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rowstore import RowStore
+from kaisched.cluster.translate import PodRow
 from kaisched.core.axis import GPU_UNIT
 from kaisched.core.constraints import Constraints, PodTerm, Requirement
 from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.core.refusals import Refusal
+from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import HOLDING_STATES, TaskState
 from kaisched.core.tables import TopologyConstraint, TopologyLevel
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched.units import MEMORY_UNIT
+from tests.conformance.claims import CaseClaims, pod_of, with_gpus
 from tests.conformance.outcome import NotBuiltError
 
 NOW_S = 1_000_000.0
@@ -60,6 +64,8 @@ class Builder:
         self._checks_nodes = any(p["name"] == "predicates" for p in case["config"]["plugins"])
         for feature in missing_features(self._cluster):
             raise NotBuiltError(feature)
+        self.claims = CaseClaims(self._cluster)
+        self._known: DeviceClaims | None = None
         self._unit = math.gcd(MEMORY_UNIT, *self._memory())
         """Bytes that one base unit of memory stands for: exact for every amount of the case."""
 
@@ -72,11 +78,12 @@ class Builder:
 
     def store(self, tasks: Mapping[str, TaskCopy]) -> RowStore:
         """Build the cluster with its tasks as they are now."""
+        self._known = self.claims.started([pod for pod in self._pods(tasks) if pod.device_claims])
         store = RowStore(mig_slices_of_gpu=1)  # KAI counts each slice as a GPU
         for queue in self._cluster["queues"]:
             store.put_queue(self._queue(queue))
         for node in self._cluster["nodes"]:
-            store.put_node(self._node(node))
+            store.put_node(with_gpus(self._known, self._node(node)))
         for topology in self._cluster["topologies"] or ():
             levels = tuple(TopologyLevel(each) for each in topology["levels"])
             store.nodes.put_topology(topology["name"], levels)
@@ -89,6 +96,31 @@ class Builder:
             if any(task["legacy_mig"] for task in job["tasks"]):
                 store.refuse(row, Refusal.UNSUPPORTED)
         return store
+
+    def frozen(self, store: RowStore) -> Snapshot:
+        """Return the snapshot of a store, with the claims of its tasks."""
+        assert self._known is not None
+        claims = self._known.table(store.row_of_task)
+        bare = store.snapshot()
+        return bare if claims is None else replace(bare, claims=claims)
+
+    def _pods(self, tasks: Mapping[str, TaskCopy]) -> Iterable[PodRow]:
+        for job in self._cluster["jobs"]:
+            for task in job["tasks"]:
+                yield self._pod(job, task, tasks[task["id"]], {}, Constraints())
+
+    def _pod(
+        self,
+        job: Mapping[str, Any],
+        task: Mapping[str, Any],
+        copy: TaskCopy,
+        request: Mapping[str, int],
+        constraints: Constraints,
+    ) -> PodRow:
+        state = TaskState.PENDING if copy.state == "Pipelined" else STATES[copy.state]
+        namespace, created_s = job["namespace"] or "default", NOW_S + job["created_offset_s"]
+        node = "" if state == TaskState.PENDING else copy.node or ""
+        return pod_of(task, namespace, created_s, request, constraints, state, node)
 
     def _node(self, node: Mapping[str, Any]) -> NodeRow:
         return NodeRow(
@@ -163,10 +195,17 @@ class Builder:
             **(request["mig"] or {}),
         }
         state = _state(copy)
+        amounts = {name: amount for name, amount in amounts.items() if amount}
+        constraints = _constraints(store, task, job["namespace"] or "default")
+        pod = self._pod(job, task, copy, amounts, constraints)
+        if pod.device_claims:
+            assert self._known is not None
+            resolved, _ = self._known.noted(pod)
+            amounts, constraints = dict(resolved.request), resolved.constraints
         return Task(
             task["id"],
-            {name: amount for name, amount in amounts.items() if amount},
-            _constraints(store, task, job["namespace"] or "default"),
+            amounts,
+            constraints,
             podset=task["pod_set"],
             state=state,
             node=copy.node or "",
@@ -259,10 +298,8 @@ def missing_features(cluster: Mapping[str, Any]) -> list[str]:
     """Return the features a cluster needs that are not built, by looking at what it has."""
     found = []
     for node in cluster["nodes"]:
-        found += ["DRA"] * bool(node["dra_gpus"])
         found += ["NUMA"] * bool(node.get("numa"))
     for job in cluster["jobs"]:
         for task in job["tasks"]:
-            found += ["DRA"] * bool(task["resource_claims"] or task["resource_claim_templates"])
             found += ["NUMA"] * bool(task.get("numa_observed"))
     return sorted(set(found))

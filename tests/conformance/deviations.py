@@ -109,14 +109,6 @@ RESERVATION = "kai-resource-reservation"
 """Label ``app`` of the pods with which KAI reserves a GPU to be shared."""
 
 
-def asks_for_a_claim(case: dict[str, Any]) -> bool:
-    """Tell whether a pod that is only checked before scheduling refers to a resource claim."""
-    if case.get("kind") != "pre_predicate" or not case["input"]["feature_enabled"]:
-        return False
-    tasks = [task for job in case["input"]["cluster"]["jobs"] for task in job["tasks"]]
-    return any(task["resource_claims"] or task["resource_claim_templates"] for task in tasks)
-
-
 def counts_reservation_pods(case: dict[str, Any]) -> bool:
     """Tell whether reservation pods run on the node whose resources are divided."""
     if case.get("kind") != "node_resources_for_division":
@@ -183,7 +175,6 @@ def _path(queues: dict[str, Any], leaf: str | None) -> list[str]:
 
 PREDICATES: dict[str, Callable[[dict[str, Any]], bool]] = {
     "asks_an_argument_that_cannot_be": asks_an_argument_that_cannot_be,
-    "asks_for_a_claim": asks_for_a_claim,
     "counts_reservation_pods": counts_reservation_pods,
     "leaves_less_than_the_quota": evictions.leaves_less_than_the_quota,
     "moves_a_part_of_a_gang": evictions.moves_a_part_of_a_gang,

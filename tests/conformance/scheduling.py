@@ -90,12 +90,13 @@ def _session(
     builder: Builder, policy: Policy, tasks: dict[str, TaskCopy], *, binds_fail: bool = False
 ) -> Ended:
     store = builder.store(tasks)
-    snapshot = store.snapshot()
+    snapshot = builder.frozen(store)
     result, _ = run_cycle(snapshot, None, policy, NOW_S, Memory())
     if result.failures or result.stats.abandoned:
         raise RuntimeError(f"cycle failed: {result.failures} {result.stats.abandoned}")
     if not binds_fail:
         _apply(store, result)
+        builder.claims.bind(result.binds)
     after = {name: replace(task) for name, task in tasks.items()}
     groups = _groups(snapshot, tasks)
     for row, node in zip(result.bind_tasks.tolist(), result.bind_nodes.tolist(), strict=True):

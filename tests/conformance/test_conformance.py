@@ -18,7 +18,6 @@ pytestmark = pytest.mark.proportion
 
 CASES = {case["id"]: case for case in read(Path(__file__).with_name("cases"))}
 NOT_BUILT = {
-    "own::claim": "not built: DRA",
     "own::later": "not built: kind raw",
 }
 DEVIATIONS = {

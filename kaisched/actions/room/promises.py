@@ -227,7 +227,7 @@ def _put(session: Session, statement: Statement, task: int, node: int) -> bool:
         return True
     if not session.capacity.fits(shape, node):
         return False
-    if plan.cap is not None and plan.cap[node] <= 0:
+    if (cap := plan.cap_once_released) is not None and cap[node] <= 0:
         return False
     statement.pipeline(task, node)
     return True

@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kaisched.clock import Clock, ManualClock
+from kaisched.cluster.embedded.claims import EmbeddedClaims
 from kaisched.cluster.embedded.history import HISTORY_LENGTH, Happening, What
 from kaisched.cluster.embedded.kubelet import Kubelet, Step, run_s
 from kaisched.cluster.events import remove, upsert
@@ -26,6 +27,7 @@ from kaisched.objects.labels import format_time
 from kaisched.objects.load import Manifest, identity_of
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
+from kaisched.objects.resource_claims import ResourceClaimTemplate
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kaisched.objects.wire import Condition
@@ -80,8 +82,7 @@ class EmbeddedCluster:
             stuck_after_s: see there.
             start_delay_s: from bind to running.
             grace_s: from eviction to the room being free.
-            is_recreating: put a new pending pod in the place of an evicted or lost one, as the
-                controllers of workloads do.
+            is_recreating: put a new pending pod in the place of one that was evicted or lost.
             fails: asked before each intent is carried out.
 
         """
@@ -102,6 +103,7 @@ class EmbeddedCluster:
         self._is_recreating = is_recreating
         self._kubelet = Kubelet()
         self._objects: dict[tuple[str, str], Manifest] = {}
+        self._claims = EmbeddedClaims(self._objects, self.store)
         self._pods: dict[str, Pod] = {}
         self._to_recreate: set[str] = set()
         self._made = 0
@@ -144,6 +146,9 @@ class EmbeddedCluster:
             if isinstance(obj, PersistentVolumeClaim | PersistentVolume | StorageClass):
                 self.store.heed_volumes(is_read=True)  # else nobody meant to say which there are
             upsert(self.store, stamped)
+            if isinstance(obj, ResourceClaimTemplate):
+                for pod in self.pods():
+                    self._put(self._claims.with_claims(pod))
 
     def delete(self, obj: Manifest) -> None:
         """Delete an object: a pod goes after its grace, and the pods on a deleted node are lost."""
@@ -224,6 +229,7 @@ class EmbeddedCluster:
         pod = _with_status(pod, conditions=[scheduled], nominated_node_name="")
         self._record("bound", pod)
         self._put(pod)
+        self._claims.allocate(bind, pod)
         self._kubelet.plan(now_s + self._start_delay_s, Step.START, pod)
 
     def _evict(self, evict: Evict) -> None:
@@ -307,6 +313,7 @@ class EmbeddedCluster:
         else:
             pod = _with_status(pod, phase="Succeeded")
             self._record("ended", pod, at_s=at_s)
+            self._claims.release(pod)
         self._put(pod)
 
     # -- pods ------------------------------------------------------------------------------------
@@ -321,6 +328,7 @@ class EmbeddedCluster:
             node_name = old.spec.node_name or pod.spec.node_name
             spec = replace(pod.spec, node_name=node_name)
             pod = replace(pod, spec=spec, status=old.status)
+        pod = self._claims.with_claims(pod)
         self._put(pod)
         if pod.spec.node_name and not (old is not None and old.spec.node_name):
             is_running = pod.status.phase == "Running"
@@ -347,6 +355,7 @@ class EmbeddedCluster:
         del self._pods[pod.key]
         self._to_recreate.discard(pod.metadata.uid)
         self.store.remove_pod(pod.key)
+        self._claims.release(pod)
         if is_recreated and self._is_recreating:
             meta = replace(pod.metadata, uid="", creation_timestamp="", deletion_timestamp="")
             meta = replace(meta, deletion_grace_period_seconds=None)

@@ -296,7 +296,7 @@ class KubernetesCluster:
             gang = gangs.get(bind.pod_group) or gangs.setdefault(
                 bind.pod_group, GangBinds(bind.pod_group)
             )
-            keys = self.store.claims_to_select(bind.pod)
+            keys = self.store.volumes.to_select(self.store.pods.pod(bind.pod))
             claims = VolumeClaims(self._writers, bind.node, keys) if keys else None
             self.store.assume_bound(bind.pod, bind.node)
             self._writers.under_way.add((bind.pod, bind.uid))

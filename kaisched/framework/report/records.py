@@ -215,8 +215,14 @@ def _share(share: QueueShare) -> dict[str, Any]:
 
 
 def _intent(intent: Any) -> dict[str, Any]:
-    return {
+    told = {
         field.name: getattr(intent, field.name)
         for field in fields(intent)
         if field.name not in _LEFT_OUT and (field.name != "cards" or intent.cards)
     }
+    if claims := told.pop("claims", ()):
+        told["claims"] = {
+            key: [list(it.device.identity) for it in allocation.results]
+            for key, allocation in claims
+        }
+    return told

@@ -25,9 +25,10 @@ from kaisched.framework.report.share_table import ShareTable
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kaisched.core.axis import Amounts, CodeVec, RowVec
+    from kaisched.framework.session.cards import Cards
     from kaisched.framework.session.outcome import Eviction
     from kaisched.framework.session.session import Session
 
@@ -105,17 +106,24 @@ class Binds(_Placed[Bind]):
     _kind = Bind
 
     def _make(self) -> Iterable[Bind]:
-        cards = self._session.capacity.cards
-        if cards is None:
-            yield from super()._make()
-            return
-        groups = dict(cards.table.group_of_slot)
-        for bind in super()._make():
-            slots = [(bind.node_row, slot) for slot in cards.slots_of(bind.task)]
-            for number, slot in enumerate(slots):
-                # A card that was closed gets the name of the first pod on it.
-                groups.setdefault(slot, f"{bind.uid}-{number}")
-            yield replace(bind, cards=tuple(groups[slot] for slot in slots))
+        made: Iterable[Bind] = super()._make()
+        if (cards := self._session.capacity.cards) is not None:
+            made = _with_cards(made, cards)
+        if (devices := self._session.devices) is not None:
+            granted = devices.granted
+            made = (replace(it, claims=tuple(granted.get(it.task, ()))) for it in made)
+        return made
+
+
+def _with_cards(binds: Iterable[Bind], cards: Cards) -> Iterator[Bind]:
+    """Yield binds with the cards of shares."""
+    groups = dict(cards.table.group_of_slot)
+    for bind in binds:
+        slots = [(bind.node_row, slot) for slot in cards.slots_of(bind.task)]
+        for number, slot in enumerate(slots):
+            # A card that was closed gets the name of the first pod on it.
+            groups.setdefault(slot, f"{bind.uid}-{number}")
+        yield replace(bind, cards=tuple(groups[slot] for slot in slots))
 
 
 class Nominations(_Placed[Nominate]):

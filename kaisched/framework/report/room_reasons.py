@@ -87,6 +87,8 @@ def _lack(session: Session, shapes: list[tuple[int, int]], size: int, code: int)
     for shape, _ in shapes:
         if (wait := session.shapes.constraints[shape].wait) is not None:
             return Lack(int(wait[0]), wait[1], {}, ())
+        if session.devices is not None and (fault := session.devices.fault(shape)):
+            return Lack(int(Refusal.DEVICE_CLAIM), fault, {}, ())
     refused: tuple[NodeRefusal, ...] = ()
     if len(shapes) > MOST_SHAPES:  # add all shapes at once: adding them one by one is quadratic
         session.placement.upper_bound(np.array([shape for shape, _ in shapes]))

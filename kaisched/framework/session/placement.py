@@ -24,12 +24,14 @@ from kaisched.framework.session.shape_plan import Mask, ShapePlan, Vacancy
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from kaisched.core.axis import BoolVec, FloatVec, IntVec, RowVec
+    from kaisched.core.axis import FloatVec, IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.session.capacity import Capacity
     from kaisched.framework.session.cards import Scores
     from kaisched.framework.session.claims import NodeSet
+    from kaisched.framework.session.devices import Devices
+    from kaisched.framework.session.ledger import Ledger
 
 _HINT = "rooms"
 _OUTSIDE = np.int16(Refusal.OUTSIDE_NODE_SET)
@@ -58,6 +60,16 @@ class PlacingSession(AskingSession, Protocol):
         ...
 
     @property
+    def ledger(self) -> Ledger:
+        """Where every task stands, as of now."""
+        ...
+
+    @property
+    def devices(self) -> Devices | None:
+        """Devices for claims as of now; None without claims."""
+        ...
+
+    @property
     def ask(self) -> Questions:
         """Questions of the shard."""
         ...
@@ -72,6 +84,7 @@ class Placement:
         # garbage collection, and fresh memory costs more than memory that was just released.
         self._of = weakref.ref(session)
         self._ask = session.ask
+        self._devices = session.devices
         rooms = session.hints.get(_HINT)
         if not (isinstance(rooms, Rooms) and rooms.serves(session.snapshot)):
             rooms = session.hints[_HINT] = Rooms(session.snapshot)
@@ -141,29 +154,45 @@ class Placement:
         """Return the shape's plan, after asking its filter."""
         plan = self._here.get(shape)
         if plan is None:
-            plan = self._here[shape] = (
-                self._made(shape) if self.nodes is None else self._within(shape, self.nodes.nodes)
-            )
+            plan = self._here[shape] = self._made(shape)
+        if self._devices is not None:
+            self._refresh(plan)
         return plan
 
     def _made(self, shape: int) -> ShapePlan:
-        plan = ShapePlan(shape)
-        codes = self._ask.node_filter(self._session, shape, self._rows)
-        if codes is not None and codes.any():
-            plan.codes = codes
-        if self._ask.has_rooms:
-            plan.cap = self._ask.node_room(self._session, shape, self._rows)
-        return plan
-
-    def _within(self, shape: int, nodes: BoolVec) -> ShapePlan:
-        """Return the shape's plan for some nodes: the others are refused."""
+        """Return the shape's plan for the set of nodes that is tried: others are refused."""
+        if self.nodes is None:
+            self._filter(plan := ShapePlan(shape))
+            return plan
+        nodes = self.nodes.nodes
         with self.within(None):
             whole = self.plan(shape)
         plan = ShapePlan(shape, whole)
-        plan.codes = np.where(nodes, 0 if whole.codes is None else whole.codes, _OUTSIDE)
-        if self._ask.has_rooms:
-            plan.cap = self._ask.node_room(self._session, shape, self._rows)
+        filtered = 0 if whole.filtered is None else whole.filtered
+        plan.filtered = plan.codes = np.where(nodes, filtered, _OUTSIDE)
+        self._judge(plan)
         return plan
+
+    def _filter(self, plan: ShapePlan) -> None:
+        """Ask where pods of a shape may go."""
+        codes = self._ask.node_filter(self._session, plan.shape, self._rows)
+        plan.filtered = plan.codes = codes if codes is not None and codes.any() else None
+        self._judge(plan)
+
+    def _judge(self, plan: ShapePlan) -> None:
+        """Add what devices say to what the plugins have answered."""
+        plan.cap = None
+        if self._ask.has_rooms:
+            plan.cap = self._ask.node_room(self._session, plan.shape, self._rows)
+        if self._devices is not None:
+            self._devices.judge(plan, self._capacity)
+
+    def _refresh(self, plan: ShapePlan) -> None:
+        """Judge anew if devices have changed hands since, or if there were moves with a bound."""
+        has_moved = plan.cap is not None and plan.seen < len(self._capacity.touched)
+        if has_moved or (self._devices is not None and self._devices.are_newer(plan)):
+            self._judge(plan)
+            plan.mask = Mask()
 
     def vacancy(self, shape: int) -> Vacancy:
         """Return where pods of the shape fit now, by amounts, filters and plugins' bounds."""
@@ -172,8 +201,8 @@ class Placement:
         room: IntVec = self._shared.room[slot]
         if plan.codes is None and plan.cap is None:
             return Vacancy(plan, room, int(self._shared.total[slot]), plan.mask)
+        self._refresh(plan)
         if plan.cap is not None:
-            self._refresh_cap(plan)
             room = np.minimum(room, plan.cap)
         if plan.codes is not None:
             room = room * (plan.codes == 0)
@@ -181,13 +210,12 @@ class Placement:
 
     def future(self, plan: ShapePlan) -> IntVec:
         """``(N,)`` pods that fit once room being released is free."""
-        if plan.cap is not None:
-            self._refresh_cap(plan)
-        allowed: BoolVec | None = None
-        if plan.codes is not None:
-            allowed = (plan.codes == 0) | np.isin(plan.codes, PASSING)
+        self._refresh(plan)
+        codes = plan.codes
+        allowed = None if codes is None else (codes == 0) | np.isin(codes, PASSING)
         room = self._capacity.room(plan.shape, allowed)
-        return room if plan.cap is None else np.minimum(room, plan.cap)
+        cap = plan.cap_once_released
+        return room if cap is None else np.minimum(room, cap)
 
     def future_vacancy(self, shape: int) -> Vacancy:
         """Return where pods of the shape fit once room being released is free."""
@@ -270,18 +298,16 @@ class Placement:
 
     def note_moves(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
         """Report moves to the plugins, and ask again the filters that they name as stale."""
+        if self._devices is not None:
+            self._devices.note_all(tasks, nodes, self._session.ledger.state, sign)
         for shapes, rows in self._ask.on_moves(self._session, tasks, nodes, sign):
             self.news += 1
             known = self._plans if not len(shapes) else [int(shape) for shape in shapes]
-            for shape in known:
-                plan = self._plans.get(shape)
-                if plan is None:
-                    continue
-                codes = self._ask.node_filter(self._session, shape, self._rows)
-                plan.codes = codes if codes is not None and codes.any() else None
+            for plan in [self._plans[shape] for shape in known if shape in self._plans]:
+                self._filter(plan)
                 plan.mask = Mask()
                 for plans in self._plans_within.values():
-                    plans.pop(shape, None)
+                    plans.pop(plan.shape, None)
             del rows  # a filter is asked whole: affinity domains span more rows than moved
 
     # -- upkeep ------------------------------------------------------------------------------------
@@ -306,11 +332,6 @@ class Placement:
         else:
             rooms.catch_up(slot, self._capacity)
         return slot
-
-    def _refresh_cap(self, plan: ShapePlan) -> None:
-        if plan.seen < len(self._capacity.touched):
-            plan.cap = self._ask.node_room(self._session, plan.shape, self._rows)
-            plan.mask = Mask()
 
     def _score(self, plan: ShapePlan) -> FloatVec:
         """``(N,)`` scores as of now: asked for all nodes once, then for touched rows."""

@@ -17,6 +17,7 @@ from kaisched.core.lazy import lazy
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.invariants.sums import charges_of
 from kaisched.framework.session import places
+from kaisched.framework.session.devices import Devices
 from kaisched.framework.session.ledger import Ledger, rolled_up
 from kaisched.framework.session.outcome import Outcome
 from kaisched.framework.session.placement import Placement
@@ -154,6 +155,12 @@ class Session:
     def head_start(self) -> Callable[..., IntVec | None] | None:
         """The plugins' head starts, or None when no plugin answers."""
         return self.ask.head_start(self)
+
+    @lazy
+    def devices(self) -> Devices | None:
+        """Devices for claims, as of now; None while no pod has a claim."""
+        table = self.snapshot.claims
+        return None if table is None else Devices(self.snapshot, table)
 
     @lazy
     def ledger(self) -> Ledger:

@@ -24,7 +24,19 @@ class Mask:
 class ShapePlan:
     """What is known this cycle of one shape."""
 
-    __slots__ = ("cap", "codes", "fresh", "mask", "score", "seen", "shape", "whole")
+    __slots__ = (
+        "cap",
+        "cap_later",
+        "codes",
+        "filtered",
+        "fresh",
+        "mask",
+        "moves",
+        "score",
+        "seen",
+        "shape",
+        "whole",
+    )
 
     def __init__(self, shape: int, whole: ShapePlan | None = None) -> None:
         """Know nothing yet; ``whole`` is the plan for all nodes, if this is one for some."""
@@ -32,8 +44,14 @@ class ShapePlan:
         self.whole = whole
         self.codes: CodeVec | None = None
         """``(N,)`` filter codes; None when every node is allowed."""
+        self.filtered: CodeVec | None = None
+        """The part of the codes that plugins have answered."""
+        self.moves = 0
+        """How many moves of devices the codes include."""
         self.cap: IntVec | None = None
-        """``(N,)`` bound by plugins; None for no bound."""
+        """``(N,)`` bound by plugins and devices; None for no bound."""
+        self.cap_later: IntVec | None = None
+        """The same once leaving pods have left, where devices are asked for; else None."""
         self.score: FloatVec | None = None
         self.seen = 0
         """How much of the capacity's touched rows the scores have taken in."""
@@ -41,6 +59,11 @@ class ShapePlan:
         """The last update of the scores: ``seen`` before it, and the rows."""
         self.mask = Mask()
         """The mask of the present room; replaced when more than amounts has changed."""
+
+    @property
+    def cap_once_released(self) -> IntVec | None:
+        """``(N,)`` bound on pods once leaving pods have left; None for no bound."""
+        return self.cap if self.cap_later is None else self.cap_later
 
 
 class Vacancy(NamedTuple):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, RowVec
     from kaisched.core.tables import JobTable, TaskTable
     from kaisched.framework.plugins.dispatch import Questions
+    from kaisched.framework.session.devices import Devices
     from kaisched.framework.session.ledger import Ledger
     from kaisched.framework.session.outcome import Outcome, Reason
     from kaisched.framework.session.placement import Placement
@@ -108,6 +109,11 @@ class Moved(Protocol):
         """The questions, ready to be asked."""
         ...
 
+    @property
+    def devices(self) -> Devices | None:
+        """Devices for claims as of now; None without claims."""
+        ...
+
 
 class Statement:
     """Tentative moves on the session's ledger. Open with ``session.statement()``."""
@@ -119,7 +125,7 @@ class Statement:
         self._session = session
         self._ledger = session.ledger
         self._journal: list[_Entry] = []
-        self._listens = session.ask.has_moves
+        self._listens = session.ask.has_moves or session.devices is not None
 
     def place(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         """Allocate pending ``tasks`` of one shape to ``nodes``, entry by entry, on idle room."""

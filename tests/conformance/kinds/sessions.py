@@ -2,18 +2,18 @@
 
 from typing import Any
 
+from kaisched.cluster.claims.known import DeviceClaims
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import FIXED
-from kaisched.core.states import HOLDING_STATES
+from kaisched.core.constraints import Constraints
+from kaisched.core.states import HOLDING_STATES, TaskState
 from kaisched.errors import ConfigError
 from kaisched.framework.plugins.loader import installed_plugins
-from kaisched.objects import Pod, kai_names
-from kaisched.objects.pod import PodResourceClaim, PodSpec
-from kaisched.objects.requests import unsupported
-from kaisched.objects.wire import ObjectMeta
+from kaisched.objects import kai_names
 from kaisched.testing.rows import Task, add_foreign
 from tests.conformance.amounts import ROWS, Scale
+from tests.conformance.claims import CaseClaims, pod_of
 from tests.conformance.cluster import STATES
 from tests.conformance.kinds.gates import request_of
 from tests.conformance.outcome import NotBuiltError
@@ -56,17 +56,19 @@ def node_resources_for_division(case: dict[str, Any]) -> str:
 def pre_predicate(case: dict[str, Any]) -> str:
     """Tell whether each pending pod is refused before any node is looked at."""
     asked = case["input"]
-    tasks = [
-        task
+    pods = [
+        pod_of(
+            task, job.get("namespace") or "default", 0.0, {}, Constraints(), TaskState.PENDING, ""
+        )
         for job in asked["cluster"]["jobs"]
         for task in job["tasks"]
         if task["state"] == "Pending"
     ]
-    refused = []
-    for task in tasks:
-        claims = [*task["resource_claims"], *task["resource_claim_templates"]]
-        spec = PodSpec(resource_claims=[PodResourceClaim(name=name) for name in claims])
-        refused.append(unsupported(Pod(metadata=ObjectMeta(name=task["id"]), spec=spec)))
+    known = DeviceClaims()
+    if asked["feature_enabled"]:
+        known = CaseClaims(asked["cluster"]).started(pods)
+    asking = [known.noted(pod)[0] for pod in pods if pod.device_claims]
+    refused = [it.fault or it.constraints.wait for it in asking]
     got = any(refused)
     want = case["expected"]["rejected"]
     return "" if got == want else f"expected rejected {want}, got {got} ({refused})"

@@ -226,7 +226,7 @@ def test_events_may_come_in_any_order():
 def test_a_claim_that_waits_for_its_pod_goes_by_its_class():
     store = store_of(claim(), storage_class(), pod())
     assert nodes_for(store) == [0, 1, 2]
-    assert store.claims_to_select("team/p") == ["team/data"]
+    assert store.volumes.to_select(store.pods.pod("team/p")) == ["team/data"]
     tell(store, storage_class(zone="a"))
     assert nodes_for(store) == [0, 1]
 
@@ -238,8 +238,8 @@ def test_a_claim_whose_node_is_named_stays_there():
 
 def test_a_claim_that_is_bound_has_nothing_to_be_named():
     store = store_of(claim(volume="pv"), volume(), storage_class(), pod())
-    assert store.claims_to_select("team/p") == []
-    assert store.claims_to_select("team/unknown") == []
+    assert store.volumes.to_select(store.pods.pod("team/p")) == []
+    assert store.volumes.to_select(store.pods.pod("team/unknown")) == []
 
 
 def test_an_ephemeral_volume_has_a_claim_of_the_pod_and_its_own():

@@ -296,7 +296,7 @@ KNOWN = {
     DisruptionBudgetSpec: "selector unhealthyPodEvictionPolicy",
     DisruptionBudgetStatus: """disruptionsAllowed currentHealthy desiredHealthy observedGeneration
         disruptedPods""",
-    PodStatus: "phase nominatedNodeName conditions startTime reason",
+    PodStatus: "phase nominatedNodeName conditions startTime reason resourceClaimStatuses",
     PodSpec: """schedulerName nodeName nodeSelector affinity tolerations priority priorityClassName
         preemptionPolicy containers initContainers resources overhead hostNetwork schedulingGates
         terminationGracePeriodSeconds resourceClaims schedulingGroup volumes""",

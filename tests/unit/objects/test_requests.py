@@ -119,7 +119,6 @@ def test_a_bad_amount_is_an_error_with_its_path(spec, path):
         (pod({"gpu-fraction-num-devices": "2"}), "gpu-fraction-num-devices"),
         (pod({"nvidia.com/mig-1g.5gb": "1"}), "nvidia.com/mig-1g.5gb"),
         (pod(containers=[container(limits={"nvidia.com/mig-big": 1})]), "write one such as"),
-        (pod(resourceClaims=[{"name": "gpu"}]), "resourceClaims"),
     ],
 )
 def test_what_is_not_offered_is_said(made, word):

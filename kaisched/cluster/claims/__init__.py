@@ -1,0 +1,1 @@
+"""Reads and writes resource claims and what drivers offer to them."""

@@ -1,0 +1,39 @@
+"""Freezes the rows of a store with what only some clusters have: budgets and claims on devices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kaisched.cluster.claims.known import DeviceClaims
+    from kaisched.cluster.disruptions import Disruptions
+    from kaisched.cluster.rowstore import RowStore
+    from kaisched.core.snapshot import Snapshot
+
+
+class Freezer:
+    """Makes snapshots; the same object while nothing happens."""
+
+    def __init__(self, rows: RowStore, budgets: Disruptions, claims: DeviceClaims) -> None:
+        """Take the parts of a store."""
+        self._rows, self._budgets, self._claims = rows, budgets, claims
+        self._frozen: tuple[Snapshot, Snapshot] | None = None
+        """The rows' last snapshot, and the same with the rest."""
+
+    def snapshot(self) -> Snapshot:
+        """Freeze the present state."""
+        rows, budgets = self._rows, self._budgets
+        bare = rows.snapshot()
+        if not len(budgets) and not self._claims.has_pods:
+            self._frozen = None
+            return bare
+        if self._frozen is None or self._frozen[0] is not bare:
+            whole = bare
+            if len(budgets):
+                table = budgets.table(bare, rows.tasks.row_of_name, rows.compactions)
+                whole = replace(whole, disruption_budgets=table)
+            if self._claims.has_pods:
+                whole = replace(whole, claims=self._claims.table(rows.row_of_task))
+            self._frozen = bare, whole
+        return self._frozen[1]

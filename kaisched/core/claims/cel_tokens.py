@@ -1,0 +1,90 @@
+"""Splits expressions of the Common Expression Language (CEL) into tokens."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from kaisched.core.claims.model import ClaimError
+
+_TOKEN: Final = re.compile(
+    r"""(?P<space>[ \t\r\n\f]+|//[^\n]*)
+    |(?P<number>0x[0-9a-fA-F]+[uU]?|[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+
+        |\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[uU]?)
+    |(?P<text>[rR]?(?:\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''
+        |"(?:\\.|[^"\\\r\n])*"|'(?:\\.|[^'\\\r\n])*'))
+    |(?P<name>[_a-zA-Z][_a-zA-Z0-9]*)
+    |(?P<sign>&&|\|\||==|!=|<=|>=|[-+*/%<>!?:.,()\[\]{}])""",
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+_ESCAPE: Final = re.compile(
+    r"\\(?:x([0-9a-fA-F]{2})|X([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})|(.))",
+    re.DOTALL,
+)
+_PLAIN: Final = {
+    "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
+    "\\": "\\", "'": "'", '"': '"', "`": "`", "?": "?",
+}  # fmt: skip
+_MOST: Final = 10_240
+"""Characters of an expression, as in the API."""
+_OCTAL: Final = 4
+"""Group of an octal escape."""
+
+
+class Token(NamedTuple):
+    """A token: kind is number, text, name, sign or end."""
+
+    kind: str
+    value: object
+    text: str
+
+
+def tokens_of(expression: str) -> list[Token]:
+    """Return the tokens of an expression, with one for its end.
+
+    Raises:
+        ClaimError: there is something else in it.
+
+    """
+    if len(expression) > _MOST:
+        raise ClaimError(f"the expression is longer than {_MOST:,} characters")
+    found = []
+    at = 0
+    while at < len(expression):
+        match = _TOKEN.match(expression, at)
+        if match is None:
+            raise ClaimError(f"{expression[at : at + 10]!r} is not understood")
+        at = match.end()
+        kind, text = match.lastgroup or "", match.group()
+        if kind != "space":
+            found.append(Token(kind, _value(kind, text), text))
+    return [*found, Token("end", None, "the end")]
+
+
+def _value(kind: str, text: str) -> object:
+    if kind == "number":
+        body = text.rstrip("uU")
+        if body.startswith("0x"):
+            return int(body, 16)
+        return int(body) if body.isdecimal() else float(body)
+    if kind == "text":
+        return _unquoted(text)
+    return text
+
+
+def _unquoted(text: str) -> str:
+    is_raw = text[0] in "rR"
+    body = text[1:] if is_raw else text
+    quotes = 3 if body[:3] in ('"""', "'''") else 1
+    body = body[quotes:-quotes]
+    return body if is_raw else _ESCAPE.sub(_escape, body)
+
+
+def _escape(match: re.Match[str]) -> str:
+    for group, digits in enumerate(match.groups()[:-1]):
+        if digits is not None:
+            return chr(int(digits, 8 if group == _OCTAL else 16))
+    plain = _PLAIN.get(match.group(6))
+    if plain is None:
+        raise ClaimError(f"{match.group()!r} is no character")
+    return plain

@@ -1,0 +1,272 @@
+"""Devices that nodes offer and claims ask for, as plain values; amounts are exact.
+
+Names are those of the resource.k8s.io API. An amount is a whole number of billionths, the smallest
+part that a Kubernetes quantity can have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from kaisched.core.constraints import NodeTerm
+
+NANOS: Final = 10**9
+MOST_CONSUMERS: Final = 256
+"""Most pods that may use one claim."""
+MOST_RESULTS: Final = 32
+"""Most devices of one claim: more do not fit into its status."""
+ALL: Final = -1
+"""In place of a count: every device that matches."""
+
+Identity = tuple[str, str, str]
+"""Driver, pool and name of a device."""
+
+
+class ClaimError(Exception):
+    """A claim that cannot be allocated as things are; the text says why, for its user."""
+
+
+class Quantity(NamedTuple):
+    """An amount with the way in which it is written."""
+
+    nanos: int
+    is_binary: bool = False
+    """Written with Ki, Mi and so on."""
+
+
+class Value(NamedTuple):
+    """An attribute: its kind is int, bool, string or version; None for one that is unknown."""
+
+    kind: str
+    value: int | bool | str | None
+
+
+class Policy(NamedTuple):
+    """Which amounts of a capacity can be asked of a device that several claims share."""
+
+    default: Quantity | None = None
+    values: tuple[Quantity, ...] = ()
+    least: Quantity | None = None
+    most: Quantity | None = None
+    step: Quantity | None = None
+    has_range: bool = False
+
+
+class Capacity(NamedTuple):
+    """How much of something a device has."""
+
+    value: Quantity
+    policy: Policy | None = None
+
+
+class Taint(NamedTuple):
+    """Keeps claims without a matching toleration away from a device."""
+
+    key: str
+    value: str
+    effect: str
+
+
+class Toleration(NamedTuple):
+    """A taint of devices that a request tolerates."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+    seconds: int | None = None
+
+
+class Place(NamedTuple):
+    """Nodes from which devices can be used; with nothing set, none."""
+
+    node: str = ""
+    is_everywhere: bool = False
+    term: NodeTerm | None = None
+
+
+class Site(NamedTuple):
+    """A node, as far as it decides which devices can be used from it."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Device:
+    """A device of a slice."""
+
+    driver: str
+    pool: str
+    name: str
+    attributes: Mapping[str, Value] = field(default_factory=dict)
+    """By name as written; a name without a domain belongs to the driver's."""
+    capacities: Mapping[str, Capacity] = field(default_factory=dict)
+    counters: tuple[tuple[str, str, int], ...] = ()
+    """(set, counter, billionths) that it takes of its pool."""
+    taints: tuple[Taint, ...] = ()
+    place: Place | None = None
+    """Where it can be used, if the slice leaves this to its devices."""
+    is_bound_to_node: bool = False
+    conditions: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    is_shared: bool = False
+    """Several claims may have it at once, each with a part of its capacity."""
+
+    @property
+    def identity(self) -> Identity:
+        """Driver, pool and name, which no other device has."""
+        return self.driver, self.pool, self.name
+
+    def attribute(self, name: str) -> Value | None:
+        """Return the value of an attribute by its full name, None without it."""
+        found = self.attributes.get(name)
+        if found is None:
+            domain, _, rest = name.partition("/")
+            found = self.attributes.get(rest) if rest and domain == self.driver else None
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slice:
+    """Devices that a driver has published together, or counters that they share."""
+
+    name: str
+    driver: str
+    pool: str
+    generation: int
+    slices: int
+    """How many slices the pool has in this generation."""
+    place: Place | None = None
+    """None leaves the place to each device."""
+    devices: tuple[Device, ...] = ()
+    counters: tuple[tuple[str, str, int], ...] = ()
+    """(set, counter, billionths) that the devices of the pool take from."""
+    counter_sets: tuple[str, ...] = ()
+
+
+class Selector(Protocol):
+    """An expression that tells which devices match."""
+
+    @property
+    def text(self) -> str:
+        """The expression as written."""
+        ...
+
+    @property
+    def fault(self) -> str:
+        """Why it cannot be evaluated for any device; empty if it can."""
+        ...
+
+    def matches(self, device: Device) -> bool:
+        """Tell whether a device matches.
+
+        Raises:
+            ClaimError: the expression cannot be evaluated for the device.
+
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceClass:
+    """Devices of one sort, with settings for their driver."""
+
+    name: str
+    selectors: tuple[Selector, ...] = ()
+    configs: tuple[bytes, ...] = ()
+    """Opaque settings, each as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request for devices, or one alternative of it."""
+
+    name: str
+    """``request`` or ``request/alternative``, as in the result."""
+    class_name: str
+    selectors: tuple[str, ...] = ()
+    count: int = 1
+    """ALL for every device that matches."""
+    is_admin: bool = False
+    tolerations: tuple[Toleration, ...] = ()
+    capacity: tuple[tuple[str, Quantity], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request of a claim; of several alternatives the first that can be had is taken."""
+
+    name: str
+    options: tuple[Ask, ...]
+    is_choice: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """An attribute that is the same on all devices of some requests, or different on each."""
+
+    requests: tuple[str, ...]
+    """None means all requests."""
+    attribute: str
+    is_distinct: bool = False
+
+    def concerns(self, request: str) -> bool:
+        """Tell whether devices of a request, or of an alternative of it, are concerned."""
+        names = self.requests
+        return not names or request in names or request.partition("/")[0] in names
+
+
+class Config(NamedTuple):
+    """Settings for the driver, for some requests of a claim or for all."""
+
+    requests: tuple[str, ...]
+    opaque: bytes
+    """As JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a claim asks for; equal claims are equal values."""
+
+    requests: tuple[Request, ...]
+    constraints: tuple[Constraint, ...] = ()
+    configs: tuple[Config, ...] = ()
+
+
+@dataclass(slots=True)
+class Taken:
+    """What claims have already."""
+
+    devices: set[Identity] = field(default_factory=set)
+    """Devices that belong to one claim."""
+    consumed: dict[Identity, dict[str, int]] = field(default_factory=dict)
+    """By shared device and capacity, what claims have of it."""
+
+    def copy(self) -> Taken:
+        """Return a copy that can be changed on its own."""
+        return Taken(set(self.devices), {key: dict(of) for key, of in self.consumed.items()})
+
+
+class Result(NamedTuple):
+    """A device of a claim."""
+
+    ask: Ask
+    device: Device
+    slice: Slice
+    consumed: tuple[tuple[str, Quantity], ...] | None = None
+    """What it gets of a shared device; None for a device of its own."""
+
+
+class Allocation(NamedTuple):
+    """What a claim gets."""
+
+    results: tuple[Result, ...]
+    class_configs: tuple[tuple[tuple[str, ...], bytes], ...]
+    claim_configs: tuple[Config, ...]
+    node: str
+    """The only node where it can be used; empty if it is not bound to one."""
+    term: NodeTerm | None
+    """Requirements on nodes where it can be used; None for all nodes or the one named."""

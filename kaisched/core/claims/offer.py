@@ -1,0 +1,53 @@
+"""What there is for claims, cluster-wide, found by node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kaisched.core.claims.model import Ask, DeviceClass, Identity, Site, Slice
+from kaisched.core.claims.pools import Pool, pools_of
+
+_Key = tuple[str, str]
+"""Driver and name of a pool."""
+
+
+class Offer:
+    """Slices and classes of a cluster; a change of either makes a new one."""
+
+    def __init__(self, slices: Iterable[Slice], classes: Mapping[str, DeviceClass]) -> None:
+        """List the slices by pool, and the pools by node."""
+        self.classes = classes
+        self._slices: dict[_Key, list[Slice]] = {}
+        self._at: dict[str, set[_Key]] = {}
+        self._anywhere: set[_Key] = set()
+        self._pools: dict[str, tuple[Mapping[str, str], list[Pool]]] = {}
+        self._remembered: dict[int, tuple[Ask, dict[str, tuple[Identity, ...] | None]]] = {}
+        for one in slices:
+            key = one.driver, one.pool
+            self._slices.setdefault(key, []).append(one)
+            if one.devices and (one.place is None or not one.place.node):
+                self._anywhere.add(key)
+            elif one.devices and one.place is not None:
+                self._at.setdefault(one.place.node, set()).add(key)
+
+    def remembered(self, ask: Ask) -> dict[str, tuple[Identity, ...] | None]:
+        """Return what is known by node of the devices that do for a request, to be added to."""
+        known = self._remembered.get(id(ask))
+        if known is None:
+            known = self._remembered[id(ask)] = ask, {}
+        return known[1]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether every device belongs to one node."""
+        return not self._anywhere
+
+    def pools(self, site: Site) -> list[Pool]:
+        """Return the pools of a node, in the order in which their devices are tried."""
+        known = self._pools.get(site.name)
+        if known is not None and known[0] is site.labels:
+            return known[1]
+        keys = self._at.get(site.name, set()) | self._anywhere
+        pools = pools_of((it for key in sorted(keys) for it in self._slices[key]), site)
+        self._pools[site.name] = site.labels, pools
+        return pools

@@ -1,0 +1,327 @@
+"""Searches devices for the claims of a pod on one node: the first way in which all can be had.
+
+Claims are tried in the order of the pod, requests in theirs, devices in the order of their pools.
+Drivers name pools, slices and devices, so they decide what is tried first. Within a request
+positions only increase, which leaves out equal choices in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kaisched.core.claims.constraints import Judge
+from kaisched.core.claims.consumed import consumed_by, fits
+from kaisched.core.claims.model import (
+    ALL,
+    MOST_RESULTS,
+    Allocation,
+    Ask,
+    Claim,
+    ClaimError,
+    Device,
+    Identity,
+    Quantity,
+    Request,
+    Result,
+    Selector,
+    Site,
+    Slice,
+    Taint,
+    Taken,
+    Toleration,
+)
+from kaisched.core.claims.offer import Offer
+from kaisched.core.claims.pools import Pool, matches
+from kaisched.core.claims.result import allocation_of
+
+MOST_DEVICES: Final = 128
+"""Most devices of the claims of one pod: the search goes as deep."""
+MOST_STEPS: Final = 50_000
+"""Devices that are tried for the claims of a pod on one node, before the search is given up."""
+_EFFECTS: Final = ("NoSchedule", "NoExecute")
+
+
+def allocate(
+    offer: Offer,
+    site: Site,
+    claims: Sequence[Claim],
+    selectors: Mapping[str, Selector],
+    taken: Taken,
+) -> list[Allocation] | None:
+    """Return an allocation for each claim, or None if they cannot all be had on the node.
+
+    Args:
+        offer: slices and classes of the cluster.
+        site: the node.
+        claims: what the claims ask for.
+        selectors: the expressions of the claims, by text.
+        taken: what other claims have.
+
+    Raises:
+        ClaimError: a class is missing, an expression fails, or the search is too long.
+
+    """
+    return Search(offer.pools(site), offer, site, claims, selectors, taken).run()
+
+
+class Search:
+    """One search; its state is what is chosen so far."""
+
+    def __init__(
+        self,
+        pools: Sequence[Pool],
+        offer: Offer,
+        site: Site,
+        claims: Sequence[Claim],
+        selectors: Mapping[str, Selector],
+        taken: Taken,
+    ) -> None:
+        """Start with nothing chosen."""
+        self._pools, self._site, self._claims = pools, site, claims
+        self._classes, self._selectors = offer.classes, selectors
+        self._taken = taken
+        self._rows = [
+            (pool, one, device) for pool in pools if not pool.fault for one, device in pool.devices
+        ]
+        self._matched: dict[tuple[int, int], bool] = {}
+        self._all: dict[int, list[int]] = {}
+        self._mine: dict[Identity, list[int]] = {}
+        """By device, the claims that it is chosen for."""
+        self._consumed: dict[Identity, dict[str, int]] = {}
+        self._left: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
+        self._judges = [[Judge(it) for it in claim.constraints] for claim in claims]
+        self._results: list[list[Result]] = [[] for _ in claims]
+        self._options = [[0] * len(claim.requests) for claim in claims]
+        self._steps = 0
+
+    def run(self) -> list[Allocation] | None:
+        """Search; the arguments and errors are those of :func:`allocate`."""
+        total = 0
+        for claim in self._claims:
+            for request in claim.requests:
+                for ask in request.options:
+                    self._prepare(ask)
+            least = sum(min(map(self._number, it.options)) for it in claim.requests)
+            if least > MOST_RESULTS:
+                raise ClaimError(f"{least} devices are more than a claim may have: {MOST_RESULTS}")
+            total += least
+        if total > MOST_DEVICES:
+            raise ClaimError(f"{total} devices are more than a pod may ask for: {MOST_DEVICES}")
+        if not self._claim(0):
+            return None
+        return [
+            allocation_of(claim, options, results, self._classes, self._site)
+            for claim, options, results in zip(
+                self._claims, self._options, self._results, strict=True
+            )
+        ]
+
+    def _prepare(self, ask: Ask) -> None:
+        """Check the class of a request, and list the devices of one that asks for all."""
+        if ask.class_name not in self._classes:
+            raise ClaimError(f"device class {ask.class_name} does not exist")
+        if ask.count != ALL or id(ask) in self._all:
+            return
+        for pool in self._pools:
+            if pool.fault:
+                raise ClaimError(f"request {ask.name} asks for all devices, but {pool.fault}")
+        self._all[id(ask)] = [
+            row
+            for row, (_, _, device) in enumerate(self._rows)
+            if self._is_match(ask, row)
+            and (taken := consumed_by(ask, device)) is not None
+            and fits(taken, device, self._consumed_of(device))
+        ]
+
+    def _number(self, ask: Ask) -> int:
+        return len(self._all[id(ask)]) if ask.count == ALL else ask.count
+
+    # -- the search --------------------------------------------------------------------------
+
+    def _claim(self, at: int) -> bool:
+        return at == len(self._claims) or self._request(at, 0)
+
+    def _request(self, claim: int, at: int) -> bool:
+        requests = self._claims[claim].requests
+        if at == len(requests):
+            return self._claim(claim + 1)
+        request: Request = requests[at]
+        for number, ask in enumerate(request.options):
+            if self._number(ask) and self._devices(claim, at, ask, self._number(ask), 0):
+                self._options[claim][at] = number
+                return True
+        return False
+
+    def _devices(self, claim: int, at: int, ask: Ask, lacking: int, start: int) -> bool:
+        """Choose devices for the rest of a request, and all that comes after it."""
+        if not lacking:
+            return self._request(claim, at + 1)
+        if len(self._results[claim]) + lacking > MOST_RESULTS:
+            return False
+        if ask.count == ALL:
+            row = self._all[id(ask)][start]
+            if self._take(claim, ask, row, is_needed=True):
+                if self._devices(claim, at, ask, lacking - 1, start + 1):
+                    return True
+                self._give_back(claim, ask, row)
+            return False
+        for row in range(start, len(self._rows)):
+            is_free = self._is_free(claim, ask, self._rows[row][2])
+            if is_free and self._is_match(ask, row) and self._take(claim, ask, row):
+                if self._devices(claim, at, ask, lacking - 1, row + 1):
+                    return True
+                self._give_back(claim, ask, row)
+        return False
+
+    # -- devices -----------------------------------------------------------------------------
+
+    def _is_free(self, claim: int, ask: Ask, device: Device) -> bool:
+        mine = self._mine.get(device.identity)
+        if ask.is_admin:
+            return not mine or claim not in mine
+        return not mine and device.identity not in self._taken.devices
+
+    def _is_match(self, ask: Ask, row: int) -> bool:
+        known = self._matched.get((id(ask), row))
+        if known is None:
+            self._steps += 1
+            if self._steps > MOST_STEPS:
+                raise ClaimError(_too_long(ask))
+            _, one, device = self._rows[row]
+            known = self._matched[id(ask), row] = all(
+                it.matches(device) for it in self._expressions(ask)
+            ) and (
+                one.place is not None
+                or (device.place is not None and matches(device.place, self._site))
+            )
+        return known
+
+    def _expressions(self, ask: Ask) -> list[Selector]:
+        of_class = self._classes[ask.class_name].selectors
+        return [*of_class, *(self._selectors[text] for text in ask.selectors)]
+
+    def _take(self, claim: int, ask: Ask, row: int, *, is_needed: bool = False) -> bool:
+        """Choose a device for a request; tell whether it can be had."""
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise ClaimError(_too_long(ask))
+        pool, one, device = self._rows[row]
+        consumed = consumed_by(ask, device)
+        if (
+            not self._is_free(claim, ask, device)
+            or consumed is None
+            or not fits(consumed, device, self._consumed_of(device))
+            or not self._has_counters(pool, device)
+            or not tolerates_all(ask.tolerations, device)
+        ):
+            return False
+        if not self._go_together(claim, ask, device, is_needed=is_needed):
+            return False
+        self._count(claim, ask, pool, one, device, consumed)
+        return True
+
+    def _go_together(self, claim: int, ask: Ask, device: Device, *, is_needed: bool) -> bool:
+        judges = self._judges[claim]
+        for at, judge in enumerate(judges):
+            if not judge.add(ask.name, device):
+                for before in judges[:at]:
+                    before.remove(ask.name)
+                if is_needed:
+                    what = f"request {ask.name} asks for all devices, but a constraint of its claim"
+                    raise ClaimError(f"{what} does not hold with device {device.name}")
+                return False
+        return True
+
+    def _count(
+        self,
+        claim: int,
+        ask: Ask,
+        pool: Pool,
+        one: Slice,
+        device: Device,
+        consumed: Mapping[str, Quantity],
+    ) -> None:
+        identity = device.identity
+        if not self._is_counted(device):
+            self._shift(pool, device, -1)
+        if device.is_shared:
+            before = self._consumed.setdefault(identity, {})
+            for name, amount in consumed.items():
+                before[name] = before.get(name, 0) + amount.nanos
+        else:
+            self._mine.setdefault(identity, []).append(claim)
+        part = tuple(consumed.items()) if device.is_shared else None
+        self._results[claim].append(Result(ask, device, one, part))
+
+    def _give_back(self, claim: int, ask: Ask, row: int) -> None:
+        pool, _, device = self._rows[row]
+        result = self._results[claim].pop()
+        for judge in self._judges[claim]:
+            judge.remove(ask.name)
+        if result.consumed is None:
+            self._mine[device.identity].remove(claim)
+        else:
+            before = self._consumed[device.identity]
+            for name, amount in result.consumed:
+                before[name] -= amount.nanos
+            if not any(result.device is it.device for of in self._results for it in of):
+                del self._consumed[device.identity]
+        if not self._is_counted(device):
+            self._shift(pool, device, 1)
+
+    def _consumed_of(self, device: Device) -> Mapping[str, int]:
+        mine = self._consumed.get(device.identity, {})
+        before = self._taken.consumed.get(device.identity, {})
+        return {name: mine.get(name, 0) + before.get(name, 0) for name in {*mine, *before}}
+
+    # -- counters ----------------------------------------------------------------------------
+
+    def _is_counted(self, device: Device) -> bool:
+        """Tell whether the counters that a shared device takes are counted already."""
+        identity = device.identity
+        return device.is_shared and (identity in self._consumed or identity in self._taken.consumed)
+
+    def _has_counters(self, pool: Pool, device: Device) -> bool:
+        if not device.counters or self._is_counted(device):
+            return True
+        left = self._counters(pool)
+        # Kubernetes looks at all counters of the pool, not only at those that the device takes.
+        taken = {(of, name): nanos for of, name, nanos in device.counters}
+        return all(nanos >= taken.get(key, 0) for key, nanos in left.items())
+
+    def _counters(self, pool: Pool) -> dict[tuple[str, str], int]:
+        key = (pool.driver, pool.name)
+        left = self._left.get(key)
+        if left is None:
+            left = self._left[key] = dict(pool.counters)
+            for device in (*(it for _, it in pool.devices), *pool.others):
+                identity = device.identity
+                if identity in self._taken.devices or identity in self._taken.consumed:
+                    for of, name, nanos in device.counters:
+                        left[of, name] -= nanos
+        return left
+
+    def _shift(self, pool: Pool, device: Device, sign: int) -> None:
+        if device.counters:
+            left = self._counters(pool)
+            for of, name, nanos in device.counters:
+                left[of, name] += sign * nanos
+
+
+def tolerates_all(tolerations: Sequence[Toleration], device: Device) -> bool:
+    """Tell whether all taints of a device are tolerated."""
+    return all(_tolerates(tolerations, it) for it in device.taints)
+
+
+def _tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
+    return taint.effect not in _EFFECTS or any(
+        (not it.effect or it.effect == taint.effect)
+        and (not it.key or it.key == taint.key)
+        and (it.operator == "Exists" or (it.operator in ("", "Equal") and it.value == taint.value))
+        for it in tolerations
+    )
+
+
+def _too_long(ask: Ask) -> str:
+    return f"the search for devices of request {ask.name} took more than {MOST_STEPS:,} steps"

@@ -1,0 +1,101 @@
+"""The table of claims of a snapshot: what is offered, what claims ask for, and what they have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kaisched.core.claims.model import Allocation, Claim, Place, Result, Selector, Taken
+from kaisched.core.claims.offer import Offer
+from kaisched.core.record import record
+
+Portion = tuple[tuple[str, str, str], tuple[tuple[str, int], ...] | None]
+"""A device and what a claim has of its capacities; None for the whole device."""
+
+
+class Held(NamedTuple):
+    """What a claim has."""
+
+    portions: tuple[Portion, ...]
+    place: Place
+    """The nodes where it can be used."""
+    gpus: int = 0
+
+
+@record
+class ClaimTable:
+    """Devices, and the claims on them."""
+
+    offer: Offer
+    specs: Sequence[Claim]
+    """What claims ask for, by the number in :class:`~kaisched.core.constraints.ClaimUse`."""
+    selectors: Mapping[str, Selector]
+    """The expressions of all claims, by text."""
+    held: Mapping[str, Held]
+    """Claims that have devices, by key."""
+    consumers: Mapping[str, int]
+    """How many pods a claim says it is reserved for, as far as there are any."""
+    claims_of_task: Mapping[int, tuple[str, ...]]
+    """The keys of the claims of a task, in its own order; tasks without claims are absent."""
+    users: Mapping[str, tuple[int, ...]]
+    """The tasks that use a claim which has devices."""
+
+
+def portions_of(results: Sequence[Result]) -> tuple[Portion, ...]:
+    """Return what devices a claim takes; access for administrators takes none."""
+    return tuple(
+        (
+            it.device.identity,
+            None if it.consumed is None else tuple((name, of.nanos) for name, of in it.consumed),
+        )
+        for it in results
+        if not it.ask.is_admin
+    )
+
+
+def held_by(allocation: Allocation) -> Held:
+    """Return what a claim has after an allocation."""
+    place = Place(allocation.node, not allocation.node and allocation.term is None, allocation.term)
+    return Held(portions_of(allocation.results), place)
+
+
+class Holdings:
+    """How often devices are taken: more than once only while a choice is still open."""
+
+    def __init__(self) -> None:
+        """Start with nothing taken."""
+        self.taken = Taken()
+        self._times: dict[tuple[str, str, str], int] = {}
+
+    def copy(self) -> Holdings:
+        """Return a copy that can be changed on its own."""
+        copied = Holdings()
+        copied.taken = self.taken.copy()
+        copied._times = dict(self._times)
+        return copied
+
+    def add(self, portions: Sequence[Portion]) -> None:
+        """Take devices."""
+        for identity, consumed in portions:
+            if consumed is None:
+                self._times[identity] = self._times.get(identity, 0) + 1
+                self.taken.devices.add(identity)
+                continue
+            before = self.taken.consumed.setdefault(identity, {})
+            for name, nanos in consumed:
+                before[name] = before.get(name, 0) + nanos
+            self._times[identity] = self._times.get(identity, 0) + 1
+
+    def remove(self, portions: Sequence[Portion]) -> None:
+        """Give devices back."""
+        for identity, consumed in portions:
+            left = self._times[identity] - 1
+            self._times[identity] = left
+            if consumed is not None:
+                before = self.taken.consumed[identity]
+                for name, nanos in consumed:
+                    before[name] -= nanos
+            if not left:
+                del self._times[identity]
+                self.taken.devices.discard(identity)
+                self.taken.consumed.pop(identity, None)

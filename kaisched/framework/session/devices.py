@@ -1,0 +1,335 @@
+"""Devices for claims in one cycle: where pods with claims find them, and which they get.
+
+Devices are chosen as soon as a pod is placed, in the order in which Kubernetes would choose. Two
+books are kept: what is taken now, and what will be once pods that are leaving have left. A promise
+is in the second only. Nothing of this exists in a cycle without claims.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from kaisched.core.claims.counting import pods_by_counting, pods_with
+from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, Claim, ClaimError, Site
+from kaisched.core.claims.pools import matches
+from kaisched.core.claims.search import allocate
+from kaisched.core.claims.table import ClaimTable, Held, Holdings, held_by
+from kaisched.core.refusals import Refusal
+from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.framework.session.capacity import room_of
+from kaisched.units import CLAIMED_GPU
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
+    from kaisched.core.constraints import ClaimUse
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.framework.session.capacity import Capacity
+    from kaisched.framework.session.shape_plan import ShapePlan
+
+    StateVec: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int8]]
+
+_ALLOCATED: Final = int(TaskState.ALLOCATED)
+_PIPELINED: Final = int(TaskState.PIPELINED)
+_RELEASING: Final = int(TaskState.RELEASING)
+_MANY: Final = 1 << 40
+_UNKNOWN: Final = -1
+
+
+class Grant(NamedTuple):
+    """What a task gets in this cycle for one of its claims."""
+
+    key: str
+    allocation: Allocation
+
+
+class _Choice(NamedTuple):
+    """What a claim gets in this cycle, and the tasks that use it."""
+
+    held: Held
+    users: set[int]
+    is_now: bool
+    """Else it is promised."""
+
+
+class _Room:
+    """How many pods with equal claims each node has devices for."""
+
+    __slots__ = ("later", "now")
+
+    def __init__(self, nodes: int) -> None:
+        self.now: IntVec = np.full(nodes, _UNKNOWN, np.int64)
+        """``(N,)``"""
+        self.later: IntVec = self.now.copy()
+        """``(N,)`` once leaving pods have left."""
+
+
+class Devices:
+    """The devices that claims have, as of now, and the room that is left."""
+
+    def __init__(self, snapshot: Snapshot, table: ClaimTable) -> None:
+        """Start with what claims have."""
+        self._table = table
+        self._constraints = snapshot.shapes.constraints
+        self._request = snapshot.shapes.request
+        self._gpus = snapshot.axis.position.get(CLAIMED_GPU, -1)
+        self._shape_of_task = snapshot.tasks.shape_of_task
+        statics = snapshot.nodes.statics
+        self._sites = [Site(*it) for it in zip(statics.name, statics.labels, strict=True)]
+        self._now, self._later = Holdings(), Holdings()
+        self._apart = 0
+        """How many claims are in one of the books only."""
+        state = snapshot.tasks.state
+        self._staying: dict[str, set[int]] = {}
+        """By claim, the tasks that use it where they are, and are not leaving."""
+        for key, held in table.held.items():
+            users = table.users.get(key, ())
+            self._staying[key] = {it for it in users if ACTIVE_STATES[state[it]]}
+            self._now.add(held.portions)
+            if self._staying[key] or not any(state[it] == _RELEASING for it in users):
+                self._later.add(held.portions)
+            else:
+                self._apart += 1
+        self._rooms: dict[tuple[ClaimUse, ...], _Room] = {}
+        self._faults: dict[tuple[ClaimUse, ...], str] = {}
+        self._chosen: dict[str, _Choice] = {}
+        """Claims that get devices in this cycle."""
+        self.moves = 0
+        """Moves of tasks with claims so far."""
+        self.granted: dict[int, list[Grant]] = {}
+        """By task, the claims that are allocated with it."""
+
+    def are_newer(self, plan: ShapePlan) -> bool:
+        """Tell whether devices have changed hands since a plan was judged that asks for some."""
+        return plan.moves != self.moves and bool(self._constraints[plan.shape].claims)
+
+    def judge(self, plan: ShapePlan, capacity: Capacity) -> None:
+        """Add to a plan what devices say, if its shape asks for some."""
+        shape = plan.shape
+        if not self._constraints[shape].claims:
+            return
+        codes = self.judged(shape, plan.filtered, capacity)
+        plan.codes = codes if codes is not None and codes.any() else None
+        plan.cap_later = self.capped(shape, plan.cap, is_later=True)
+        plan.cap = self.capped(shape, plan.cap, is_later=False)
+        plan.moves = self.moves
+
+    # -- where there is room ---------------------------------------------------------------------
+
+    def judged(self, shape: int, codes: CodeVec | None, capacity: Capacity) -> CodeVec | None:
+        """Return codes ``(N,)``, with those of nodes without devices for a shape."""
+        uses = self._constraints[shape].claims
+        if not uses or self._constraints[shape].wait is not None:
+            return codes
+        refused = np.zeros(len(self._sites), np.int16) if codes is None else codes.copy()
+        for use in uses:
+            if (held := self._held(use.key)) is not None:
+                _refuse(refused, ~self._reach(held), Refusal.DEVICE_PLACE)
+        if not self._open(uses):
+            return refused
+        found = self._room(uses, np.flatnonzero(refused == 0))
+        if uses in self._faults:
+            refused[refused == 0] = int(Refusal.DEVICE_CLAIM)
+        _refuse(refused, (found.now <= 0) & (found.later > 0), Refusal.DEVICES_LEAVING)
+        _refuse(refused, found.now <= 0, Refusal.DEVICES)
+        if any(it.key for it in self._open(uses)):
+            # One device does for all of them.
+            request = self._request[:, shape].copy()
+            if self._gpus >= 0:
+                request[self._gpus] = 0
+            _leave_one(refused, room_of(capacity.free(), request))
+        return refused
+
+    def capped(self, shape: int, cap: IntVec | None, *, is_later: bool) -> IntVec | None:
+        """Return a bound ``(N,)`` on pods of a shape, with that of devices: now, or later."""
+        uses = self._constraints[shape].claims
+        left = [self._left(it.key) for it in uses if it.key]
+        if left:
+            of_claims = np.full(len(self._sites), max(min(left), 0), np.int64)
+            cap = of_claims if cap is None else np.minimum(cap, of_claims)
+        own = [it for it in self._open(uses) if not it.key]
+        if not own or uses not in self._rooms:
+            return cap
+        room = self._rooms[uses]
+        most = np.maximum(room.later if is_later else room.now, 0)
+        return most if cap is None else np.minimum(cap, most)
+
+    def _left(self, key: str) -> int:
+        """Return how many more pods may use a claim."""
+        chosen = self._chosen.get(key)
+        users = self._table.consumers.get(key, 0) + (len(chosen.users) if chosen else 0)
+        return MOST_CONSUMERS - users
+
+    def fault(self, shape: int) -> str:
+        """Return why the claims of a shape cannot be allocated at all, or an empty text."""
+        return self._faults.get(self._constraints[shape].claims, "")
+
+    def _room(self, uses: tuple[ClaimUse, ...], rows: RowVec) -> _Room:
+        room = self._rooms.setdefault(uses, _Room(len(self._sites)))
+        specs = self._specs(uses)
+        offer, selectors = self._table.offer, self._table.selectors
+        books = [(room.now, self._now)]
+        if self._apart:
+            books.append((room.later, self._later))
+        missing = rows[room.now[rows] == _UNKNOWN].tolist()
+        try:
+            for column, book in books:
+                # Devices that several nodes can use are counted for the first of them only.
+                mine = None if offer.is_local else book.copy()
+                for row in missing:
+                    site, number = self._sites[row], None
+                    if mine is None:
+                        number = pods_by_counting(offer, site, specs, selectors, book.taken)
+                    if number is None:
+                        number = pods_with(offer, site, specs, selectors, mine or book.copy())
+                    column[row] = number
+            if not self._apart:
+                room.later[missing] = room.now[missing]
+            self._faults.pop(uses, None)
+        except ClaimError as error:
+            self._faults[uses] = str(error)
+        return room
+
+    def _open(self, uses: Iterable[ClaimUse]) -> list[ClaimUse]:
+        """Return the claims that have no devices yet."""
+        return [it for it in uses if self._held(it.key) is None]
+
+    def _specs(self, uses: Iterable[ClaimUse]) -> list[Claim]:
+        return [self._table.specs[it.spec] for it in self._open(uses)]
+
+    def _held(self, key: str) -> Held | None:
+        if not key:
+            return None
+        chosen = self._chosen.get(key)
+        return self._table.held.get(key) if chosen is None else chosen.held
+
+    def _reach(self, held: Held) -> BoolVec:
+        return np.array([matches(held.place, it) for it in self._sites], np.bool_)
+
+    # -- moves -----------------------------------------------------------------------------------
+
+    def note_all(self, tasks: RowVec, nodes: RowVec, state: StateVec, sign: int) -> None:
+        """Do :meth:`note` for moves, in their order."""
+        for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
+            self.note(task, node, int(state[task]), sign)
+
+    def note(self, task: int, node: int, state: int, sign: int) -> None:
+        """Take note of a move, after it.
+
+        Args:
+            task: who moved.
+            node: where to, or from where.
+            state: of the task now.
+            sign: 1 for a task that is there from now on, -1 for one that is not.
+
+        """
+        keys = self._table.claims_of_task.get(task)
+        if not keys:
+            return
+        if sign > 0 and state in (_ALLOCATED, _PIPELINED):
+            self._choose(task, keys, node, is_now=state == _ALLOCATED)
+        elif sign > 0:
+            self._stay(task, keys)
+        elif task in self.granted:
+            self._take_back(task)
+        else:
+            self._leave(task, keys)
+        self.moves += 1
+        self._forget(node)
+
+    def _forget(self, node: int) -> None:
+        """Count again where devices may have changed hands."""
+        if not self._table.offer.is_local:
+            self._rooms.clear()
+            return
+        for uses in [it for it in self._rooms if any(use.key for use in it)]:
+            del self._rooms[uses]
+        for room in self._rooms.values():
+            room.now[node] = room.later[node] = _UNKNOWN
+
+    def _choose(self, task: int, keys: tuple[str, ...], node: int, *, is_now: bool) -> None:
+        """Choose devices for the claims of a task that have none."""
+        uses = self._constraints[int(self._shape_of_task[task])].claims
+        if len(uses) != len(keys):
+            return  # it waits for a claim
+        wanted = [
+            (key, self._table.specs[use.spec])
+            for key, use in zip(keys, uses, strict=True)
+            if self._held(use.key) is None
+        ]
+        book = self._now if is_now else self._later
+        specs = [spec for _, spec in wanted]
+        site, table = self._sites[node], self._table
+        found = allocate(table.offer, site, specs, table.selectors, book.taken) if specs else []
+        if found is None:
+            # A promise may rest on devices that a pod keeps after all: the next cycle finds out.
+            assert not is_now, f"no devices on {site.name} for {keys}"
+            found = []
+        grants = []
+        for (key, _), allocation in zip(wanted, found, strict=False):
+            held = held_by(allocation)
+            self._chosen[key] = _Choice(held, set(), is_now)
+            self._later.add(held.portions)
+            if is_now:
+                self._now.add(held.portions)
+            else:
+                self._apart += 1
+            grants.append(Grant(key, allocation))
+        for key in keys:
+            if key in self._chosen:
+                self._chosen[key].users.add(task)
+        self.granted[task] = grants
+
+    def _take_back(self, task: int) -> None:
+        """Undo :meth:`_choose`."""
+        del self.granted[task]
+        for key in self._table.claims_of_task[task]:
+            chosen = self._chosen.get(key)
+            if chosen is None or task not in chosen.users:
+                continue
+            chosen.users.discard(task)
+            if chosen.users:
+                continue
+            del self._chosen[key]
+            self._later.remove(chosen.held.portions)
+            if chosen.is_now:
+                self._now.remove(chosen.held.portions)
+            else:
+                self._apart -= 1
+
+    def _leave(self, task: int, keys: tuple[str, ...]) -> None:
+        for key in keys:
+            staying = self._staying.get(key)
+            if staying and task in staying:
+                staying.discard(task)
+                if not staying:
+                    self._later.remove(self._table.held[key].portions)
+                    self._apart += 1
+
+    def _stay(self, task: int, keys: tuple[str, ...]) -> None:
+        """Undo :meth:`_leave`."""
+        for key in keys:
+            staying = self._staying.get(key)
+            if staying is not None and task not in staying:
+                if not staying:
+                    self._later.add(self._table.held[key].portions)
+                    self._apart -= 1
+                staying.add(task)
+
+
+def _refuse(refused: CodeVec, where: BoolVec, refusal: Refusal) -> None:
+    refused[where & (refused == 0)] = int(refusal)
+
+
+def _leave_one(refused: CodeVec, room: IntVec) -> None:
+    """Leave one node to pods that share a claim which has no devices yet: all go there."""
+    for code in (0, int(Refusal.DEVICES_LEAVING)):
+        found = np.flatnonzero(refused == code)
+        if found.size:
+            best = found[room[found].argmax()]
+            refused[np.isin(refused, (0, int(Refusal.DEVICES_LEAVING)))] = int(Refusal.DEVICES)
+            refused[best] = code
+            return
