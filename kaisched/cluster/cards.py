@@ -7,6 +7,7 @@ their group; without a known group they get the cards that a cycle would choose.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -163,4 +164,5 @@ class _Filling:
         for column in (*columns, self.milli, self.milli_leaving):
             column.setflags(write=False)
         groups = {(node, slot): group for (node, group), slot in self._named.items()}
-        return CardTable(*columns, self.slots, groups, self.milli, self.milli_leaving)
+        slots, named = MappingProxyType(self.slots), MappingProxyType(groups)
+        return CardTable(*columns, slots, named, self.milli, self.milli_leaving)

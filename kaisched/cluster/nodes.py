@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -52,7 +53,7 @@ class NodeRows:
         """An amount changed since the last table."""
         self._statics: NodeStatics | None = None
         self._annotations: tuple[Mapping[str, str], ...] | None = None
-        self._topologies: Mapping[str, tuple[TopologyLevel, ...]] = {}
+        self._topologies: Mapping[str, tuple[TopologyLevel, ...]] = MappingProxyType({})
         self._table: NodeTable | None = None
         self._total: Amounts | None = None
         self._card_sizes: tuple[int, int] | None = None
@@ -91,7 +92,7 @@ class NodeRows:
         known = {**others, name: levels} if levels else others
         if known == self._topologies:
             return False
-        self._topologies = {key: known[key] for key in sorted(known)}
+        self._topologies = MappingProxyType({key: known[key] for key in sorted(known)})
         self.is_changed = True
         return True
 

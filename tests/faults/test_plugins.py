@@ -7,6 +7,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
+from kaisched.testing.builder import ClusterBuilder
 from tests.unit.framework.fakes import cycle, job, placed, plugin, store, with_default
 
 
@@ -25,9 +26,17 @@ def reachable(value, seen):
             yield from reachable(getattr(value, name, None), seen)
 
 
+def shared():
+    """Two pods share a GPU."""
+    built = ClusterBuilder().queue("q").node("n")
+    pods = {"tasks": 2, "running": {"n": 2}, "on_cards": (("x",), ("x",))}
+    return built.job("a", queue="q", gpu=0.5, **pods).store()
+
+
 @pytest.mark.fault("G109")
-def test_nothing_of_a_snapshot_can_be_written_to():
-    snapshot = store(job("a", pods=2), job("b")).snapshot()
+@pytest.mark.parametrize("of", [lambda: store(job("a", pods=2), job("b")), shared])
+def test_nothing_of_a_snapshot_can_be_written_to(of):
+    snapshot = of().snapshot()
     found = list(reachable(snapshot, {}))
     arrays = [it for it in found if isinstance(it, np.ndarray)]
     assert len(arrays) > 20

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kaisched.cluster.claims.gpus import GpuClasses
@@ -279,17 +280,21 @@ class DeviceClaims:
         return ClaimTable(
             offer=self._offer,
             specs=tuple(self._specs),
-            selectors=dict(self._selectors),
-            held=dict(self._held),
-            consumers={
-                key: len(it.status.reserved_for)
-                for key, it in self._claims.items()
-                if it.status.reserved_for
-            },
-            claims_of_task={
-                rows[pod]: keys for pod, keys in self._keys_of_pod.items() if rows[pod] >= 0
-            },
-            users={key: _rows(rows, self._users.get(key, ())) for key in self._held},
+            selectors=MappingProxyType(dict(self._selectors)),
+            held=MappingProxyType(dict(self._held)),
+            consumers=MappingProxyType(
+                {
+                    key: len(it.status.reserved_for)
+                    for key, it in self._claims.items()
+                    if it.status.reserved_for
+                }
+            ),
+            claims_of_task=MappingProxyType(
+                {rows[pod]: keys for pod, keys in self._keys_of_pod.items() if rows[pod] >= 0}
+            ),
+            users=MappingProxyType(
+                {key: _rows(rows, self._users.get(key, ())) for key in self._held}
+            ),
         )
 
 
