@@ -155,7 +155,8 @@ class _Search(_Parts):
 
     def find(self, root: SubGroup, tasks: RowVec) -> bool:
         """Place all pods; nothing is placed on failure."""
-        return self._rest(self._below(root, tasks, self._session.placement.nodes))
+        items = self._below(root, tasks, self._session.placement.nodes)
+        return bool(items) and self._rest(items)  # without any there is nothing to choose
 
     def _below(self, group: SubGroup, tasks: RowVec, around: NodeSet | None) -> list[_Item]:
         """Return the subgroups of a group, those with most pods first."""

@@ -240,5 +240,18 @@ def test_the_search_ends():
     assert grouped(dict.fromkeys("ABCDEF", 5), [3] * 11).placed == {}
 
 
+def test_a_gang_of_subgroups_without_constraints_waits_beside_one_with_them():
+    """There is no set of nodes to choose for its subgroups: the search must not call that done."""
+    builder = ClusterBuilder().topology("t", "rack").queue("a")
+    builder.node("A", gpu=2, labels={"rack": "A"}).job("a0", queue="a")
+    for name, wish in (("a1", TopologyConstraint("t", "rack")), ("a2", None)):
+        leaves = tuple(Group(part, 1, topology=wish) for part in ("g0", "g1"))
+        groups = Group("", None, leaves)
+        builder.job(name, queue="a", tasks=2, groups=groups, podsets=("g0", "g1"))
+    ran = builder.run("allocate")
+    assert list(ran.placed) == ["a0-0"]
+    assert sorted(ran.reasons) == ["a1", "a2"]
+
+
 def test_subgroups_in_written_order():
     assert len(grouped({"A": 9, "B": 9}, [4, 3, 2, 4, 3, 2]).placed) == 18
