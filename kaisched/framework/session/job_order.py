@@ -32,7 +32,10 @@ def jobs_by_age(session: SessionView, job: RowVec) -> RowVec:
 
 
 def last_first(session: SessionView, rows: RowVec, columns: list[Any]) -> RowVec:
-    """Return the places of job rows by key columns, the last first; names settle ties."""
+    """Return the places of job rows by key columns, the last first; names settle ties.
+
+    A job may be there twice, its elastic pods before its core: so they stay where keys tie.
+    """
     order: RowVec = np.lexsort(columns[::-1])[::-1]
     same = np.ones(max(len(rows) - 1, 0), np.bool_)
     for key in reversed(columns):  # the last column, their creation, leaves hardly any tie
@@ -46,6 +49,6 @@ def last_first(session: SessionView, rows: RowVec, columns: list[Any]) -> RowVec
         begins = tied[np.diff(tied, prepend=-2) > 1]
         ends = tied[np.diff(tied, append=len(rows) + 1) > 1] + 2
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-            group = order[begin:end].tolist()
+            group = sorted(order[begin:end].tolist())
             order[begin:end] = sorted(group, key=lambda at: names[int(rows[at])], reverse=True)
     return order
