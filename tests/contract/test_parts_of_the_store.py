@@ -81,5 +81,6 @@ def test_the_page_lists_the_parts():
     listed = {part.strip(" `"): file.strip(" `") for _, part, file, *_ in rows}
     parts = {name: part for name, part in vars(StateStore()).items() if not name.startswith("_")}
     assert listed == {
-        name: type(part).__module__.rpartition(".")[2] + ".py" for name, part in parts.items()
+        name: type(part).__module__.removeprefix("kaisched.cluster.").replace(".", "/") + ".py"
+        for name, part in parts.items()
     }
