@@ -22,7 +22,7 @@ modes = st.sampled_from([{}, {"isCompatible": True}, {"isClassical": True}])
 
 def shard_of(arguments):
     plugins = {
-        "proportion": OFF,
+        "proportion": {"enabled": False},
         "time-based-fairshare": OFF,
         "fair-sharing": {"enabled": True, "arguments": arguments},
     }

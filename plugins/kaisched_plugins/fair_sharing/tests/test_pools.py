@@ -11,7 +11,11 @@ from kaisched.testing.builder import NOW_S
 from kaisched_plugins.fair_sharing.past_usage import part_of_history, penalties, scores
 
 OFF = {"enabled": False}
-PLUGINS = {"proportion": OFF, "fair-sharing": {"enabled": True}, "time-based-fairshare": OFF}
+PLUGINS = {
+    "proportion": {"enabled": False},
+    "fair-sharing": {"enabled": True},
+    "time-based-fairshare": OFF,
+}
 HISTORY = {"clientType": "memory", "usageParams": {"halfLifePeriod": "1h", "windowSize": "1d"}}
 SHARD = {"plugins": PLUGINS, "usageDBConfig": HISTORY}
 POOL = Sharing(is_by_usage=True)
