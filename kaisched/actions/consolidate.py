@@ -6,12 +6,12 @@ may move only a limited number of jobs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.eviction.alternatives import first_plan
+from kaisched.actions.eviction.alternatives import serve
 from kaisched.actions.eviction.claimants import claimants
 from kaisched.actions.eviction.evicting import anything_runs, running_jobs, without_delayed
 from kaisched.actions.eviction.loops import is_loop, note_eviction, recall_evictions
@@ -33,7 +33,6 @@ from kaisched.framework.session.claims import Claim, Unit
 from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
 from kaisched.framework.session.eviction_budget import is_spent, may_evict
 from kaisched.framework.session.next_batch import main_resource
-from kaisched.framework.session.node_sets import node_sets, shapes_of
 from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
     from kaisched.actions.order.candidates import Candidates
     from kaisched.core.axis import BoolVec, RowVec
-    from kaisched.framework.session.claims import NodeSet
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
 
@@ -173,18 +171,11 @@ class _Consolidation:
         if tasks is None:
             tasks = pending_tasks(session, job)[: int(candidates.size[at])]
         claim = Claim(self._action, job, int(candidates.queue[at]), ask)
-        sets = node_sets(session, self._action, job, ask, shapes_of(session, tasks))
 
-        def search(nodes: NodeSet | None) -> Plan | int:
-            return self._plan(replace(claim, within=nodes), tasks)
+        def plan(claim: Claim) -> Plan | int:
+            return self._plan(claim, tasks)
 
-        found = first_plan(session, sets, search)
-        if isinstance(found, int):
-            return found
-        nodes, plan = found
-        with session.placement.within(nodes):
-            self._carry_out(replace(claim, within=nodes), plan)
-        return 0
+        return serve(session, claim, tasks, plan, self._carry_out)
 
     def _plan(self, claim: Claim, tasks: RowVec) -> Plan | int:
         """Return a plan on the set of nodes that is tried now, or the refusal."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from kaisched.actions.eviction.plan import Plan
 from kaisched.core.axis import GPU
 from kaisched.core.refusals import Refusal
+from kaisched.framework.session.node_sets import node_sets, shapes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kaisched.framework.session.claims import NodeSet, NodeSets
+    from kaisched.core.axis import RowVec
+    from kaisched.framework.session.claims import Claim, NodeSet, NodeSets
     from kaisched.framework.session.session import Session
 
     Cost = tuple[int, int, int, float]
@@ -21,6 +24,33 @@ MOST_PLANS: Final = 8
 """The number of equally good sets whose plans are compared."""
 MOST_TRIES: Final = 64
 """The number of equally good sets that are searched."""
+
+
+def serve(
+    session: Session,
+    claim: Claim,
+    tasks: RowVec,
+    plan: Callable[[Claim], Plan | int],
+    carry_out: Callable[[Claim, Plan], None],
+) -> int:
+    """Carry out a claim's plan on the first set of nodes that has one; return 0, or the refusal.
+
+    Args:
+        session: the session.
+        claim: the claim, on no set of nodes yet.
+        tasks: the task rows of its batch.
+        plan: returns the plan of a claim on the set of nodes that is tried now, or the refusal.
+        carry_out: commits such a plan.
+
+    """
+    sets = node_sets(session, claim.action, claim.job, claim.ask, shapes_of(session, tasks))
+    found = first_plan(session, sets, lambda nodes: plan(replace(claim, within=nodes)))
+    if isinstance(found, int):
+        return found
+    nodes, best = found
+    with session.placement.within(nodes):
+        carry_out(replace(claim, within=nodes), best)
+    return 0
 
 
 def first_plan(

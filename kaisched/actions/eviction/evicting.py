@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.eviction.alternatives import first_plan
+from kaisched.actions.eviction.alternatives import serve
 from kaisched.actions.eviction.claimants import claimants
 from kaisched.actions.eviction.delay import held_back
 from kaisched.actions.eviction.failed_claims import FailedClaims
@@ -31,7 +30,6 @@ from kaisched.actions.room.promises import keep_promises
 from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.session.claims import Claim
 from kaisched.framework.session.eviction_budget import is_spent, may_evict
-from kaisched.framework.session.node_sets import node_sets, shapes_of
 from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     from kaisched.actions.order.candidates import Candidates
     from kaisched.actions.order.sequence import Pick
     from kaisched.core.axis import BoolVec, CodeVec, RowVec
-    from kaisched.framework.session.claims import NodeSet
     from kaisched.framework.session.session import Session
 
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
@@ -176,18 +173,11 @@ class Evicting:
         if is_loop(session, job, claim.ask):
             return _TURN
         tasks = self._tasks(item.at)
-        sets = node_sets(session, self._action, job, claim.ask, shapes_of(session, tasks))
 
-        def search(nodes: NodeSet | None) -> Plan | int:
-            return self._plan(replace(claim, within=nodes), tasks)
+        def plan(claim: Claim) -> Plan | int:
+            return self._plan(claim, tasks)
 
-        found = first_plan(session, sets, search)
-        if isinstance(found, int):
-            return found
-        nodes, plan = found
-        with session.placement.within(nodes):
-            self._carry_out(replace(claim, within=nodes), plan)
-        return 0
+        return serve(session, claim, tasks, plan, self._carry_out)
 
     def _plan(self, claim: Claim, tasks: RowVec) -> Plan | int:
         """Return a plan on the set of nodes that is tried now, or the refusal."""
