@@ -100,13 +100,20 @@ class Relocation:
             return False
         for task in tasks:
             best = session.placement.best_future(int(shape_of_task[task]), barred)
-            # Pods that move together may come back to where one of them was; a single one may not.
+            # Pods that move together may come back to where one of them was. A single one may not,
+            # unless it gets another GPU there.
             is_same = best is not None and best[0] == int(session.ledger.node_of_task[task])
-            if best is None or (is_same and len(tasks) == 1):
+            is_pointless = is_same and len(tasks) == 1 and not self._has_shares(task)
+            if best is None or is_pointless:
                 statement.rollback(mark)
                 return False
             statement.relocate(task, best[0])
         return True
+
+    def _has_shares(self, task: int) -> bool:
+        """Tell whether a pod has parts of GPUs."""
+        shape = int(self._session.tasks.shape_of_task[task])
+        return self._session.capacity.cards_for(shape) is not None
 
     def _has_moved(self, job: int) -> bool:
         """Tell whether running pods of a job have been promised other nodes."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kaisched.actions.room.card_clearing import choices_by_card
 from kaisched.core.states import ALLOCATED_STATES
 from kaisched.framework.session.capacity import Holding
 from kaisched.framework.session.claims import Unit
@@ -113,7 +114,11 @@ class Prices:
         """Return the cheapest set of pods whose leaving makes room for one more, or None."""
         future, main = self._future, self._main
         here = self._session.capacity.on(node)
-        missing = here.lack(future.asked, int(future.room[node]) + 1)
+        room = int(future.room[node])
+        missing = here.lack(future.asked, room + 1)
+        choices = choices_by_card(self._session, node, future.shape, room, items)
+        if choices is not None:
+            return self._cheapest(node, choices, items, missing)
         lacks = dict(missing)[main]
         # By amount that leaves the node: (cost, items).
         sets: dict[int, tuple[tuple[int, int], tuple[Item, ...]]] = {0: ((0, 0), ())}
@@ -128,12 +133,27 @@ class Prices:
                     sets[total + amount] = dearer, (*some, item)
         enough = [(cost, total) for total, (cost, _) in sets.items() if total >= lacks]
         for _, total in sorted(enough):
-            chosen = _completed(sets[total][1], items, missing)
+            found = self._cheapest(node, (sets[total][1],), items, missing)
+            if found is not None:
+                return found
+        return None
+
+    def _cheapest(
+        self,
+        node: int,
+        choices: Iterable[tuple[Item, ...]],
+        items: list[Item],
+        missing: list[tuple[int, int]],
+    ) -> Clearing | None:
+        """Return the cheapest of some choices, with what is missing besides; None without any."""
+        found = []
+        for choice in choices:
+            chosen = _completed(choice, items, missing)
             if chosen is not None:
                 pods_moved = sum(len(item.unit.tasks) for item in chosen)
-                cost = pods_moved, sum(item.moved[main] for item in chosen)
-                return Clearing(cost, max(item.place for item in chosen), node, chosen)
-        return None
+                cost = pods_moved, sum(item.moved[self._main] for item in chosen)
+                found.append(Clearing(cost, max(item.place for item in chosen), node, chosen))
+        return min(found, default=None)
 
 
 def _completed(

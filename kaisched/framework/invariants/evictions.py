@@ -94,8 +94,16 @@ def _whole_or_nothing(moves: Moves) -> Iterator[str]:
             yield f"I4 job {jobs.name[job]}: it keeps pods, but not all that it needs"
 
 
+def _gets_other_gpus(moves: Moves, task: int) -> bool:
+    """Tell whether a pod with parts of GPUs is promised parts of other ones."""
+    cards, promised = moves.snapshot.nodes.cards, moves.result.nominate_cards.get(task)
+    if cards is None or promised is None:
+        return False
+    return bool(promised.later) or set(promised.opened) != set(cards.slots_of_task[task])
+
+
 def _moved_elsewhere(moves: Moves) -> Iterator[str]:
-    """I14: a move is to another node, and consolidate only moves.
+    """I14: a move is to another node or to other GPUs, and consolidate only moves.
 
     Of pods that move together, one pod may come back to its old node.
     """
@@ -106,6 +114,7 @@ def _moved_elsewhere(moves: Moves) -> Iterator[str]:
         int(tasks.job_of_task[task])
         for task in result.evict_tasks.tolist()
         if target.get(task, tasks.node_of_task[task]) != tasks.node_of_task[task]
+        or _gets_other_gpus(moves, task)
     }
     for each in result.evictions:
         node = target.get(each.task)

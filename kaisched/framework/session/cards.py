@@ -138,6 +138,29 @@ class Cards:
             milli_leaving=self._milli_leaving,
         )
 
+    def left_and_kept(self, node: int) -> tuple[list[int], list[int]]:
+        """Return, for each slot of a node, what is left later (-1 if closed) and what stays on it.
+
+        Later is once everything is released.
+        """
+        left: list[int] = self._left_later(np.array([node]))[0].tolist()
+        kept: list[int] = (self._used[node] - self._leaving[node]).tolist()
+        return left, kept
+
+    def parts_of(self, task: int, node: int, shape: int) -> dict[int, int]:
+        """Return what a running task holds of the cards of its node, by slot."""
+        demand = self.demand_of(shape)
+        if demand is None:
+            return {}
+        return dict.fromkeys(self.table.slots_of_task[task], demand.take(self._mib(node)))
+
+    def take_of(self, shape: int, node: int) -> tuple[int, int]:
+        """Return what a share takes of a card of a node, and how many fit on a whole one."""
+        demand = self.demand_of(shape)
+        assert demand is not None
+        take = max(demand.take(self._mib(node)), 1)
+        return take, int(self.table.size[node]) // take
+
     def _hold(self, node: int, shape: int, slots: Iterable[int], sign: int) -> None:
         demand = self._constraints[shape].devices
         assert demand is not None

@@ -7,6 +7,8 @@ import pytest
 
 from kaisched.core.devices import PromisedCards, changed_cards
 from kaisched.framework.invariants.cards import cards
+from kaisched.framework.invariants.evictions import evictions
+from kaisched.framework.invariants.sums import Moves
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.session import Session
 from kaisched.testing import draw
@@ -45,6 +47,16 @@ def test_a_card_that_is_given_twice_is_told():
     assert list(cards(after.snapshot, wrong)) == [
         "I25 node n0, card 0: 1200000 of 1000000 is bound"
     ]
+
+
+def test_a_share_that_is_moved_to_the_card_it_has_is_told():
+    after = ran("a1 a2", "consolidate", a1="gpu=0.5", a2="gpu=0.5", a3="gpu=1")
+    assert list(evictions(Moves(after.snapshot, after.result))) == []
+    ((task, _),) = after.result.nominate_cards.items()
+    own = after.snapshot.nodes.cards.slots_of_task[task]
+    wrong = replace(after.result, nominate_cards={task: PromisedCards(own)})
+    (told,) = evictions(Moves(after.snapshot, wrong))
+    assert "is moved to the node it is on" in told
 
 
 def test_a_promise_of_a_card_that_stays_in_use_is_told():
