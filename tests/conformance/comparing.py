@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.conformance.cluster import NOW_S, STARTED
+from tests.conformance.evictions import gpus_of
 
 if TYPE_CHECKING:
     from tests.conformance.scheduling import Ended
@@ -34,14 +35,15 @@ def differences(case: Mapping[str, Any], ended: Ended, *, limits_only: bool = Fa
 
 def _all(case: Mapping[str, Any], ended: Ended) -> Iterator[str]:
     expected, jobs = case["expected"], {job["name"]: job for job in case["cluster"]["jobs"]}
+    card_mib = case["cluster"]["min_node_gpu_memory_mib"]
     for name, want in (expected["jobs"] or {}).items():
         if name in jobs:
-            yield from _entry(name, want, jobs[name], jobs[name]["tasks"], ended)
+            yield from _entry(name, want, jobs[name], jobs[name]["tasks"], ended, card_mib)
     of_task = {task["id"]: (job, task) for job in jobs.values() for task in job["tasks"]}
     for name, want in (expected["tasks"] or {}).items():
         if name in of_task:
             job, task = of_task[name]
-            yield from _entry(name, want, job, [task], ended)
+            yield from _entry(name, want, job, [task], ended, card_mib)
     for name, want in (expected["nodes"] or {}).items():
         got = {
             "idle_gpus": ended.idle_gpus[name],
@@ -58,6 +60,7 @@ def _entry(
     job: Mapping[str, Any],
     tasks: Sequence[Mapping[str, Any]],
     ended: Ended,
+    card_mib: float,
 ) -> Iterator[str]:
     states = {task["id"]: ended.tasks[task["id"]] for task in tasks}
     wrong = [t for t, got in states.items() if want["status"] not in (None, got.state)]
@@ -66,17 +69,23 @@ def _entry(
     for task, got in states.items():
         if want.get("node") and not wrong and got.node != want["node"]:
             yield f"{NODE}: {task} expected on {want['node']}, got {got.node}"
-    yield from _sums(name, want, tasks)
+    granted = sum(gpus_of(task["request"], card_mib) for task in tasks if states[task["id"]].node)
+    yield from _sums(name, want, tasks, granted)
     yield from _last_start(name, want, ended.last_start_s[job["name"]])
     if want.get("fit_error_recorded") and job["name"] not in ended.explained:
         yield f"{name}: no decision record says why it did not fit"
 
 
-def _sums(name: str, want: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _sums(
+    name: str,
+    want: Mapping[str, Any],
+    tasks: Sequence[Mapping[str, Any]],
+    granted: float,
+) -> Iterator[str]:
     requests = [task["request"] for task in tasks]
     sums = {
         "gpus_requested": sum(r["gpus"] + (r["gpu_fraction"] or 0) for r in requests),
-        "gpus_accepted": sum(r["gpus"] for r in requests),
+        "gpus_accepted": granted,
         "cpu_millis": sum(r["cpu_millis"] for r in requests),
         "memory_bytes": sum(r["memory_bytes"] for r in requests),
     }

@@ -176,6 +176,8 @@ def _path(queues: dict[str, Any], leaf: str | None) -> list[str]:
 PREDICATES: dict[str, Callable[[dict[str, Any]], bool]] = {
     "asks_an_argument_that_cannot_be": asks_an_argument_that_cannot_be,
     "counts_reservation_pods": counts_reservation_pods,
+    "evicts_the_larger": evictions.evicts_the_larger,
+    "grants_what_waits": evictions.grants_what_waits,
     "leaves_less_than_the_quota": evictions.leaves_less_than_the_quota,
     "moves_a_part_of_a_gang": evictions.moves_a_part_of_a_gang,
     "moves_the_larger": evictions.moves_the_larger,

@@ -93,11 +93,19 @@ def _pods(cluster: dict[str, Any], expected: dict[str, Any]) -> Iterator[Pod]:
                 job["name"],
                 job["queue"],
                 job["preemptible"],
-                float(task["request"]["gpus"] or 0),
+                gpus_of(task["request"], cluster["min_node_gpu_memory_mib"]),
                 task["state"],
                 task["node"],
                 told.get("status"),
             )
+
+
+def gpus_of(request: dict[str, Any], card_mib: float) -> float:
+    """Return how many GPUs a request is for; memory counts as a part of the smallest card."""
+    part = float(request.get("gpu_fraction") or 0)
+    if request.get("gpu_memory_mib"):
+        part = float(request["gpu_memory_mib"]) / card_mib
+    return float(request["gpus"] or 0) + part * float(request.get("gpu_devices") or 1)
 
 
 def moves_a_part_of_a_gang(case: dict[str, Any]) -> bool:
@@ -156,6 +164,26 @@ def leaves_less_than_the_quota(case: dict[str, Any]) -> bool:
         scene.held(gone.queue) >= scene.quota(gone.queue) > scene.held(gone.queue) - gone.gpus
         and scene.held(gone.queue) - stays.gpus >= scene.quota(gone.queue)
         and scene.free[str(stays.node)] + stays.gpus >= claim.gpus
+        for claim in scene.served()
+        for gone in scene.pods
+        for stays in scene.pods
+        if gone.is_evicted and stays.is_kept and gone.queue == stays.queue != claim.queue
+    )
+
+
+def grants_what_waits(case: dict[str, Any]) -> bool:
+    """Tell whether a job is to wait as a whole, and GPUs are said to be granted to it."""
+    told = case["expected"].get("jobs") or {} if "actions" in case else {}
+    return any(job["status"] == "Pending" and job["gpus_accepted"] for job in told.values())
+
+
+def evicts_the_larger(case: dict[str, Any]) -> bool:
+    """Tell whether a job is to be evicted although a smaller one of its queue would have done."""
+    scene = Scene(case)
+    if not {"reclaim", "preempt"}.intersection(scene.actions):
+        return False
+    return any(
+        0 < stays.gpus < gone.gpus and scene.free[str(stays.node)] + stays.gpus >= claim.gpus
         for claim in scene.served()
         for gone in scene.pods
         for stays in scene.pods

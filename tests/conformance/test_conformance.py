@@ -35,6 +35,8 @@ DEVIATIONS = {
     "own::promised-stays": "a-cycle-does-not-undo-itself",
     "own::quota-is-left": "quota-is-left-where-it-can-be",
     "own::over-utilised-gives-first": "over-utilised-in-what-is-held",
+    "own::smaller-goes": "fewest-gpus-are-lost",
+    "own::granted-while-waiting": "what-waits-holds-nothing",
     "own::nobody-is-moved": "within-share-nobody-is-moved",
 }
 ROOT = Path(__file__).resolve().parents[2]

@@ -148,8 +148,10 @@ def _together(some: list[Items], lack: int) -> tuple[Items, ...]:
         return _NOTHING
     if len(some) < lack:
         return ()
-    cheapest = sorted(some, key=_pods)[:lack]
-    return (tuple(dict.fromkeys(item for items in cheapest for item in items)),)
+    together: Items = ()
+    for items in sorted(some, key=_pods)[:lack]:
+        together = (*together, *(item for item in items if item not in together))
+    return (together,)
 
 
 def _pods(items: Items) -> int:
