@@ -23,7 +23,8 @@ from kaisched.actions.order.alike import alike
 from kaisched.actions.order.candidates import ANY, drop_gated, gather, pending_jobs
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
-from kaisched.actions.room.clearing import Clearing, Movable, Prices
+from kaisched.actions.room.clearing import Movable, Prices
+from kaisched.actions.room.items import Clearing
 from kaisched.actions.room.parts import has_parts
 from kaisched.actions.room.placing import place_waiting
 from kaisched.actions.room.promises import keep_promises

@@ -13,7 +13,8 @@ import numpy as np
 
 from kaisched.actions.eviction.plan import Demand, Plan
 from kaisched.actions.order.gates import first_shut
-from kaisched.actions.room.clearing import Item, Movable
+from kaisched.actions.room.clearing import Movable
+from kaisched.actions.room.items import Item
 from kaisched.actions.room.placing import place_waiting
 from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
 

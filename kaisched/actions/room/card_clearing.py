@@ -13,7 +13,7 @@ import numpy as np
 from kaisched.core.axis import GPU, GPU_UNIT
 
 if TYPE_CHECKING:
-    from kaisched.actions.room.clearing import Item
+    from kaisched.actions.room.items import Item
     from kaisched.framework.session.session import Session
 
     Items = tuple[Item, ...]

@@ -8,11 +8,12 @@ node is taken first. The missing amount is a lower bound, so that most nodes are
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kaisched.actions.room.card_clearing import choices_by_card
+from kaisched.actions.room.items import Clearing, Item
 from kaisched.core.states import ALLOCATED_STATES
 from kaisched.framework.session.capacity import Holding
 from kaisched.framework.session.claims import Unit
@@ -29,30 +30,6 @@ if TYPE_CHECKING:
 
 _MOST_SUMS = 256
 """At most so many different sums are kept: a node with more kinds of pods is rare."""
-
-
-class Item(NamedTuple):
-    """Pods that may move off a node: an elastic pod, or pods that need each other."""
-
-    place: int
-    """The item's place in the order of victims; the lowest goes first."""
-    unit: Unit
-    """All pods that move together, on this node and on others."""
-    amounts: list[int]
-    """What the item frees on the node, by resource."""
-    moved: list[int]
-    """What all pods of the unit hold, by resource."""
-
-
-class Clearing(NamedTuple):
-    """The items that would leave a node, and their cost."""
-
-    cost: tuple[int, int]
-    """Pods that move, off this node and others, and how much they hold of the main resource."""
-    place: int
-    """The highest place in the order of victims among the pods that move."""
-    node: int
-    items: tuple[Item, ...]
 
 
 class Prices:

@@ -1,0 +1,32 @@
+"""What may move off a node, and what clearing a node takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kaisched.framework.session.claims import Unit
+
+
+class Item(NamedTuple):
+    """Pods that may move off a node: an elastic pod, or pods that need each other."""
+
+    place: int
+    """The item's place in the order of victims; the lowest goes first."""
+    unit: Unit
+    """All pods that move together, on this node and on others."""
+    amounts: list[int]
+    """What the item frees on the node, by resource."""
+    moved: list[int]
+    """What all pods of the unit hold, by resource."""
+
+
+class Clearing(NamedTuple):
+    """The items that would leave a node, and their cost."""
+
+    cost: tuple[int, int]
+    """Pods that move, off this node and others, and how much they hold of the main resource."""
+    place: int
+    """The highest place in the order of victims among the pods that move."""
+    node: int
+    items: tuple[Item, ...]
