@@ -1,7 +1,8 @@
 """One pass over victims in an order that the policy gives: the first that suffice.
 
-Units are evicted in that order until the claim fits. Then each unit that the claim does not need is
-put back, the last first. The policy's plan gate must accept the units that are left.
+A claim that fits beside earlier claims of the cycle takes none. Else units are evicted in that
+order until it fits; then each unit that the claim does not need is put back, the last first. The
+policy's plan gate must accept the units that are left.
 """
 
 from __future__ import annotations
@@ -11,16 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kaisched.actions.eviction.attempt import Attempt
-from kaisched.actions.eviction.plan import Demand, Plan
+from kaisched.actions.eviction.plan import Plan
 from kaisched.actions.eviction.victim_list import as_units
 from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
-    from kaisched.actions.eviction.attempt import Searching
-    from kaisched.actions.eviction.victim_list import VictimList
     from kaisched.core.axis import RowVec
     from kaisched.framework.session.claims import Unit
-    from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
 
     UnitList = list[Unit]
@@ -29,23 +27,29 @@ if TYPE_CHECKING:
 class OrderedAttempt(Attempt):
     """Searches a plan in one pass over units in the policy's order."""
 
-    def __init__(
-        self,
-        search: Searching,
-        session: Session,
-        demand: Demand,
-        victim_list: VictimList,
-        places: RowVec,
-        left_out: int,
-    ) -> None:
-        """Take the order, and the code that refuses the units which it leaves out."""
-        super().__init__(search, session, demand, victim_list)
-        self._places = places
-        self._left_out = left_out
-        self._has_steps = True
+    _has_steps = True
 
-    def run(self) -> Plan | int:
-        """Take units until the claim fits; return the plan or why there is none."""
+    def take_nobody(self) -> Plan | None:
+        """Promise the claim what earlier claims of the cycle leave; None if it does not fit there.
+
+        Without evictions in the cycle allocate has found already that there is no room, or has a
+        reason not to take it.
+        """
+        if not (self._session.outcome.evictions and self._is_met() and self._gates_open()):
+            return None
+        statement = self._session.statement()
+        if not self._wait(statement):
+            statement.rollback()
+            return None
+        statement.pipeline_all()  # a limit of its queue may be met only once the victims are gone
+        return Plan(statement, [], self.demand.claim.pass_number)
+
+    def take_in_order(self, places: RowVec, left_out: int) -> Plan | int:
+        """Take units in the order of ``places`` until the claim fits; return the plan or why not.
+
+        ``left_out`` is the code that refuses the units which the order leaves out.
+        """
+        self._places, self._left_out = places, left_out
         statement = self._session.statement()
         chosen: UnitList = []
         for unit in self._offered():

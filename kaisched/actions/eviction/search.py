@@ -65,6 +65,10 @@ class Search:
     def solve(self, demand: Demand, victim_list: VictimList) -> Plan | int:
         """Return a plan with an open statement, or the refusal code."""
         self.begin(victim_list)
+        if self._session.ask.orders_victims:  # with victims in order, the first goes unasked
+            plan = OrderedAttempt(self, self._session, demand, victim_list).take_nobody()
+            if plan is not None:
+                return plan
         code = 0
         for number in range(PASSES):
             asked = demand
@@ -86,9 +90,9 @@ class Search:
             ordered = self._session.ask.victim_order(self._session, demand.claim, units)
         if ordered is not None:
             rows, code = ordered
-            return OrderedAttempt(
-                self, self._session, demand, victim_list, victim_list.places[rows], code
-            ).run()
+            places = victim_list.places[rows]
+            in_order = OrderedAttempt(self, self._session, demand, victim_list)
+            return in_order.take_in_order(places, code)
         attempt = Attempt(self, self._session, demand, victim_list)
         found = attempt.run()
         if isinstance(found, Plan):

@@ -30,10 +30,15 @@ class Rules:
     """The arguments of the policy, as the search needs them."""
 
     strategies: Sequence[str]
-    by_size: bool
+    is_compatible: bool
     high_from: int | None
     usage: FloatVec | None = None
     """``(Q,)`` what queues used lately, where there are pools (F31)."""
+
+    @property
+    def by_size(self) -> bool:
+        """Whether the smaller of equal priorities goes first (F12)."""
+        return not self.is_compatible
 
     def used_by(self, queue: int) -> float:
         """Return what a queue used lately; 0 without pools."""

@@ -18,6 +18,7 @@ from kaisched_plugins.fair_sharing.allowed import (
     victim_columns,
 )
 from kaisched_plugins.fair_sharing.holdings import Holdings
+from kaisched_plugins.fair_sharing.starting import with_started
 from kaisched_plugins.fair_sharing.tables import Table, some_of
 from kaisched_plugins.fair_sharing.targets import targets
 from kaisched_plugins.fair_sharing.work import Work
@@ -49,23 +50,19 @@ def in_order(
     """
     incoming = claim_work(session, table, rules, claim)
     lacks = contested(holdings, incoming)
-    lines = _lines(session, table, holdings, claim, incoming, units, lacks, rules)
+    running = len(units)
+    units = with_started(session, table, units, incoming.queue, rules)
+    lines = _lines(session, table, holdings, claim, incoming, units, lacks, rules, running)
     if not lines:
         return np.empty(0, np.int64), int(refusals.NOT_BORROWING)
     count = sum(map(len, lines.values()))
     is_last = claim.pass_number > 0
     holdings.add(incoming.queue, incoming.ask)
-    found = targets(
-        holdings,
-        incoming,
-        lines,
-        lacks,
-        rules.strategies if is_last else rules.strategies[:1],
-        by_size=rules.by_size,
-    )
+    strategies = rules.strategies if is_last else rules.strategies[:1]
+    found = targets(holdings, incoming, lines, lacks, strategies, by_size=rules.by_size)
     order: list[int] = []
     enough = 0
-    for work in found:
+    for work in (it for it in found if it.row < running):
         order.append(work.row)
         if is_last:
             continue
@@ -93,18 +90,23 @@ def _lines(
     units: Units,
     lacks: Sequence[int],
     rules: Rules,
+    running: int,
 ) -> dict[int, _Line]:
-    """Return the units that may go for a claim, by queue, the first to go first."""
+    """Return the units that may go for a claim, by queue, the first to go first.
+
+    Those beyond the first ``running`` have just been started: for the shortest time of all.
+    """
     rows = allowed(session, table, holdings, incoming, units, lacks, rules)
     rows = rows[units.job[rows] != claim.job]  # its own pods are not in its way
     if not rows.size:
         return {}
     columns = [*victim_columns(session, table, units, rows, rules), units.queue[rows]]
+    columns[0] = np.where(rows < running, columns[0], -np.inf)
     order = rows[np.lexsort(columns)]
     at = units.queue[order]
     cuts = np.flatnonzero(at[1:] != at[:-1]) + 1
     return {
-        int(units.queue[part[0]]): _Line(session, rules, units, part)
+        int(units.queue[part[0]]): _Line(session, rules, units, part, running)
         for part in np.split(order, cuts)
     }
 
@@ -112,13 +114,16 @@ def _lines(
 class _Line(Sequence[Work]):
     """Units of one queue as work, made for those that are looked at."""
 
-    __slots__ = ("_rows", "_rules", "_session", "_units")
+    __slots__ = ("_rows", "_rules", "_running", "_session", "_units")
 
-    def __init__(self, session: Session, rules: Rules, units: Units, rows: RowVec) -> None:
+    def __init__(
+        self, session: Session, rules: Rules, units: Units, rows: RowVec, running: int
+    ) -> None:
         self._session = session
         self._rules = rules
         self._units = units
         self._rows = rows
+        self._running = running
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -131,7 +136,8 @@ class _Line(Sequence[Work]):
         if isinstance(at, slice):
             return [self[row] for row in range(*at.indices(len(self)))]
         row = int(self._rows[at])
-        return work_of(self._session, self._rules, self._units, row)
+        work = work_of(self._session, self._rules, self._units, row)
+        return work if row < self._running else work._replace(since_s=np.inf)
 
     def __iter__(self) -> Iterator[Work]:
         return (self[at] for at in range(len(self)))

@@ -28,9 +28,9 @@ from kaisched import (
     hookimpl,
 )
 from kaisched_plugins.fair_sharing import reasons, refusals
-from kaisched_plugins.fair_sharing.allowed import Rules, claim_work
+from kaisched_plugins.fair_sharing.allowed import Rules
 from kaisched_plugins.fair_sharing.choices import Choices
-from kaisched_plugins.fair_sharing.choosing import PREEMPT, in_order, standing, work_of
+from kaisched_plugins.fair_sharing.choosing import PREEMPT, in_order
 from kaisched_plugins.fair_sharing.claims import claim_codes
 from kaisched_plugins.fair_sharing.classical import reasons as classical_reasons
 from kaisched_plugins.fair_sharing.classical import search as classical
@@ -38,11 +38,10 @@ from kaisched_plugins.fair_sharing.columns import is_beyond
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.division import divided
 from kaisched_plugins.fair_sharing.figures import figures, subtree_quotas
-from kaisched_plugins.fair_sharing.guard import lacked, unjust
 from kaisched_plugins.fair_sharing.heads import KEYS, head_keys
 from kaisched_plugins.fair_sharing.invariants import broken
-from kaisched_plugins.fair_sharing.overtaking import undone
 from kaisched_plugins.fair_sharing.paths import are_full, borrow_for_good, would_borrow
+from kaisched_plugins.fair_sharing.plans import plan_codes
 from kaisched_plugins.fair_sharing.pools import Pools
 from kaisched_plugins.fair_sharing.tables import Now, Table, by_history, table_in, table_of
 from kaisched_plugins.fair_sharing.work import NEVER
@@ -272,24 +271,7 @@ class FairSharing(Plugin):
             return None
         table = self._table(session)
         rules, claim, units = self._rules_in(session, table), table.claim(claim), table.units(units)
-        by_row = table.by_row(session, units)
-        works = [
-            work_of(session, rules, by_row, row)._replace(standing=standing(session, job))
-            for row, job in enumerate(units.job.tolist())
-        ]
-        incoming = claim_work(session, table, rules, claim)
-        incoming = incoming._replace(standing=standing(session, claim.job))
-        holdings = self._now(session).copy(session)
-        codes = np.zeros(len(units), np.int16)
-        # One is enough: where any of them may not go, there is no such plan.
-        by_share = bool(table.is_on[claim.queue])
-        lacks = lacked(holdings, incoming, works)
-        work = next(unjust(holdings, incoming, works, lacks, by_share=by_share), None)
-        if work is not None:
-            codes[work.row] = refusals.COMES_BACK
-        else:
-            codes[0] = undone(session, table, rules, holdings, claim, incoming, works, units)
-        return codes
+        return plan_codes(session, table, rules, self._now(session).copy(session), claim, units)
 
     @hookimpl
     def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
@@ -351,7 +333,7 @@ class FairSharing(Plugin):
         arguments = self.arguments
         return Rules(
             arguments.preemption_strategies,
-            not arguments.is_compatible,
+            arguments.is_compatible,
             arguments.high_priority_from,
         )
 

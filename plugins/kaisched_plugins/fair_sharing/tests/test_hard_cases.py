@@ -176,6 +176,29 @@ def test_the_fair_share_has_what_a_queue_keeps_to_itself(lending):
     }
 
 
+@pytest.mark.parametrize("idle", [0, 2])
+@pytest.mark.parametrize(("freed", "gone"), [(1, {"c1", "c2"}), (2, {"c1"})])
+def test_a_claim_takes_nobody_if_it_fits_beside_an_earlier_claim_of_the_cycle(freed, gone, idle):
+    # F15: a1 needs one GPU; whether b1 fits beside it depends on how many c1 leaves.
+    # What is idle is beyond all quotas, and so not to be had before c1 has ended.
+    ran = (
+        ClusterBuilder()
+        .node("n0", gpu=freed + 1 + idle)
+        .queue("top", deserved=freed - 1)
+        .queue("a", parent="top", deserved=1)
+        .queue("b", parent="top", deserved=1)
+        .queue("c", parent="top")
+        .job("c1", queue="c", tasks=freed, running={"n0": freed})
+        .job("c2", queue="c", priority=60, running={"n0": 1})
+        .job("a1", queue="a")
+        .job("b1", queue="b")
+        .run(shard=SHARD)
+    )
+    assert {pod.split("-")[0] for pod in ran.evicted} == gone
+    assert not ran.placed
+    assert ran.reasons == {"a1": "WaitingForRelease", "b1": "WaitingForRelease"}
+
+
 NOTHING = {"gpu": 0, "cpu": 0}
 NOT_ENOUGH = "what its share lets it take does not make room"
 

@@ -1,11 +1,14 @@
 """No set of jobs is evicted and started again for ever, without the host's rule against rings."""
 
+from fractions import Fraction
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kaisched.testing import draw
-from kaisched_plugins.fair_sharing.tests.rings import MOST, some_contended, until_rest
+from kaisched.core.tables import Sharing
+from kaisched.testing import ClusterBuilder, draw
+from kaisched_plugins.fair_sharing.tests.rings import MOST, SHARD, some_contended, until_rest
 
 THREE = """
     queue top   deserved=3
@@ -69,7 +72,30 @@ def test_what_is_within_its_quota_is_taken_whatever_starts_beside_it():
     assert holders(store) == {"default/a1", "default/a2"}
 
 
-@pytest.mark.parametrize("seed", [457, 1846, 5519])
+@pytest.mark.parametrize(
+    ("quota", "is_new", "asked", "gone"),
+    [
+        (4, False, 3, {"b2"}),
+        (4, True, 4, set()),  # b1 is within the quota, and does not go for the share b2 gives b
+        (0, True, 4, {"b1"}),  # its share is too high without b2 also
+    ],
+)
+def test_nobody_goes_in_place_of_what_has_just_been_started(quota, is_new, asked, gone):
+    ran = (
+        ClusterBuilder()
+        .node("n0", gpu=7)
+        .queue("top", deserved=7 - quota)
+        .queue("a", parent="top", sharing=Sharing(weight=Fraction(3)))
+        .queue("b", parent="top", deserved=quota)
+        .job("b1", queue="b", tasks=4, priority=60, running={"n0": 4})
+        .job("b2", queue="b", tasks=2, running=None if is_new else {"n0": 2})
+        .job("a1", queue="a", tasks=asked)
+        .run(shard=SHARD)
+    )
+    assert {pod.split("-")[0] for pod in ran.evicted} == gone
+
+
+@pytest.mark.parametrize("seed", [457, 1846, 1965, 5519, 10199])
 def test_a_ring_found_by_search_ends(seed):
     """What they needed: see the module ``rings``."""
     assert len(until_rest(some_contended(seed).store())) < MOST
