@@ -442,7 +442,8 @@ def test_a_subgroup_has_the_topology_constraint_that_it_names():
     store = store_of(group("g0", subGroups=parts), member("p", "x"))
     assert wish_of(store) is None
     (root,) = store.snapshot().jobs.structure.values()
-    assert [part.topology for part in root.children] == [None, ("t", "rack", "")]
+    first, second = (part.topology for part in root.children)
+    assert (first, second[:3]) == (None, ("t", "rack", ""))
     upsert(store, group("g0", subGroups=parts[1:]))
     assert wish_of(store)[:3] == ("t", "rack", "")  # the only subgroup is the job
 
