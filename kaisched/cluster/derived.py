@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kaisched.cluster.constraints import bound, constraint_in
+from kaisched.cluster.constraints import bound, constraint_in, pod_set_in, with_pod_sets
 from kaisched.cluster.grouping import Membership
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.structure import (
@@ -36,14 +36,17 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
         fault = f"left out of grouping ({labels.SKIP_GROUPING}), but in no pod group"
     timing = NO_TIMING
     podsets, tree = _whole(1), None
+    wish = constraint_in(member.metas)
     try:
         timing = timing_of(member.metas)
         for meta in reversed(member.metas):
             declared = labels.preemptibility_of(meta) or declared
         podsets, tree = _structure(pod, member, pods)
+        if len(podsets) == 1 and wish is None and not member.gang.pod_sets:
+            wish = pod_set_in(member.metas)
     except ObjectError as error:
         fault = fault or str(error)
-    tree = bound(tree, podsets[0][0], constraint_in(member.metas))
+    tree = bound(tree, podsets[0][0], wish)
     priority = _priority(pod, member, classes)
     owner = member.metas[-2] if len(member.metas) > 1 and not member.is_single else pod.meta
     demands = map(required_of_workload, member.metas[:-1])
@@ -77,7 +80,8 @@ def _structure(
         minimum = labels.batch_min_member_of(meta) or minimum
     gang = member.gang
     if minimum is None and gang.sub_groups:
-        return divided(gang.sub_groups, gang.min_sub_group)
+        podsets, tree = divided(gang.sub_groups, gang.min_sub_group)
+        return podsets, with_pod_sets(tree, podsets[0][0], gang.pod_sets)
     if minimum is None and gang.is_leader_first and pods == 1:
         return _whole(1), None  # the others are made when it runs
     if minimum is None and member.rule.size_annotation:

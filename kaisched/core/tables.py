@@ -42,10 +42,20 @@ class TopologyConstraint(NamedTuple):
     """Wish or condition that pods are placed in one domain of a topology."""
 
     topology: str
+    """Its name; empty for the first one that has all the levels."""
     required: str = ""
     """Label or alias of a level; empty for no condition."""
     preferred: str = ""
     """Label or alias of a level; empty for no wish."""
+    slices: tuple[tuple[str, int], ...] = ()
+    """(level, pods): so many pods go into one domain of the level, the outermost level first."""
+    is_pod_set: bool = False
+    """Whether each domain of the last level gets a number of pods, as Kueue has it."""
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether the pods must not be placed otherwise."""
+        return bool(self.required or self.slices)
 
 
 @record

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from json import dumps as to_text
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.engine.redacted_keys import LABELS, NAMES, NUMBERS
+from kaisched.errors import ObjectError
 from kaisched.objects import labels
+from kaisched.objects.pod_sets import layers_of
 from kaisched.objects.storage import NO_PROVISIONER
 from kaisched.objects.wire import ObjectMeta
 
@@ -109,7 +112,17 @@ class ObjectWalk:
             {**it, "name": self._part(it["name"]), "parent": self._part(it.get("parent", ""))}
             for it in gang.get("subGroups", [])
         ]
+        new["podSets"] = {
+            self._part(name): self._pod_set(wish) for name, wish in gang.get("podSets", {}).items()
+        }
         return new
+
+    def _pod_set(self, wish: dict[str, Any]) -> dict[str, Any]:
+        """Return where a pod set is to be together, with aliases of levels and group."""
+        uses = {"required": "key", "preferred": "key", "group": "value"}
+        new = {key: self._alias(use, wish[key]) for key, use in uses.items() if key in wish}
+        slices = wish.get("slices", [])
+        return {**new, "slices": [[self._alias("key", level), size] for level, size in slices]}
 
     def _part(self, name: str) -> str:
         """Return the alias of a subgroup's name, which consists of label values."""
@@ -146,7 +159,19 @@ class ObjectWalk:
         new |= {key: old[key] for key in NUMBERS if _PLAIN.fullmatch(old.get(key, ""))}
         if labels.SKIP_GROUPING in old:
             new[labels.SKIP_GROUPING] = ""
+        if old.get(labels.POD_SET_UNCONSTRAINED) in ("true", "false"):
+            new[labels.POD_SET_UNCONSTRAINED] = old[labels.POD_SET_UNCONSTRAINED]
+        if labels.POD_SET_SLICES in old:
+            new[labels.POD_SET_SLICES] = self._layers(old[labels.POD_SET_SLICES])
         return new
+
+    def _layers(self, text: str) -> str:
+        """Return the layers of slices with aliases of their levels; invalid ones stay invalid."""
+        try:
+            layers = layers_of(text)
+        except ObjectError:
+            return "invalid"
+        return to_text([{"topology": self._alias("key", it), "size": size} for it, size in layers])
 
     # -- kinds -----------------------------------------------------------------------------------
 

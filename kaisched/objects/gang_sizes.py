@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kaisched.errors import ObjectError
 from kaisched.objects.group_faults import cycles
+from kaisched.objects.pod_sets import PodSetTopology, pod_set_of
 from kaisched.objects.podgroup import SubGroupSpec
 from kaisched.objects.workloads import MOST, MOST_SUBGROUPS, Gang, Read
 
@@ -127,6 +129,7 @@ def job_set(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
     one is enough: earlier ones may have ended when later ones are created.
     """
     parts: list[SubGroupSpec] = []
+    pod_sets: dict[str, PodSetTopology] = {}
     tops = total = 0
     is_in_order = as_map(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder"
     for replicated in as_maps(spec.get("replicatedJobs")):
@@ -142,9 +145,24 @@ def job_set(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
             SubGroupSpec(name=f"{name}/{index}", parent=name, min_member=pods)
             for index in range(replicas)
         ]
+        try:
+            wish = pod_set_of(_pod_annotations(replicated), pods)
+        except ObjectError as error:
+            return Gang(unsupported=f"replicated job {name}: {error}")
+        if wish is not None:
+            pod_sets[name] = wish
         tops += 1
         is_in_order = is_in_order or bool(replicated.get("dependsOn"))
-    return Gang(sub_groups=parts, min_sub_group=1 if is_in_order and tops > 1 else None)
+    least = 1 if is_in_order and tops > 1 else None
+    return Gang(sub_groups=parts, min_sub_group=least, pod_sets=pod_sets)
+
+
+def _pod_annotations(replicated: Mapping[str, Any]) -> dict[str, str]:
+    """Return the annotations of the pods of a replicated job."""
+    at: object = replicated
+    for key in ("template", "spec", "template", "metadata", "annotations"):
+        at = as_map(at).get(key)
+    return {str(key): str(value) for key, value in as_map(at).items()}
 
 
 def _pods_of_job(spec: Mapping[str, Any]) -> int:

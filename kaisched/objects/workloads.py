@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from kaisched.objects.pod_sets import PodSetTopology
 from kaisched.objects.podgroup import SubGroupSpec
 from kaisched.objects.wire import StrictWire
 
@@ -27,6 +28,8 @@ class Gang(StrictWire, frozen=True, kw_only=True):
     """Subgroups as in a PodGroup; the row's ``subgroup_labels`` give the names of leaves."""
     min_sub_group: int | None = None
     """Top-level subgroups needed; by default all of them."""
+    pod_sets: dict[str, PodSetTopology] = {}
+    """By top-level subgroup, where its pods are to be together by Kueue's annotations."""
     is_leader_first: bool = False
     """Whether the first pod starts alone, since the others are created once it runs."""
     is_each: bool = False

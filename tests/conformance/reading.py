@@ -21,7 +21,8 @@ def read(folder: Path) -> Iterator[dict[str, Any]]:
             yield {**case, "mode": "unit"}
         for case in document.get("cases") or ():  # of a family: what is asked is the same in all
             family = case.get("family") or document["family"]
-            yield {**case, "mode": "unit", "kind": family, "is_family": True}
+            own = {"mode": "unit", "kind": family, "is_family": True, "in_force": case.get("mode")}
+            yield {**case, **own}
 
 
 def group_of(case: dict[str, Any]) -> str:

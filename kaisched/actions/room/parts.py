@@ -22,13 +22,9 @@ if TYPE_CHECKING:
 
 
 def has_parts(session: Session, job: int) -> bool:
-    """Tell whether subgroups of a job may have sets of nodes of their own."""
-    root = session.jobs.structure.get(job)
-    return (
-        root is not None
-        and bool(root.children)
-        and (session.ask.subgroup_sets(session) is not None)
-    )
+    """Tell whether subgroups of a job, or all of it, may have sets when they are placed."""
+    is_structured = session.jobs.structure.get(job) is not None
+    return is_structured and session.ask.subgroup_sets(session) is not None
 
 
 def place_parts(
@@ -44,7 +40,7 @@ def place_parts(
     if not has_parts(session, job):
         return place(session, statement, tasks)
     root, mark = session.jobs.structure[job], statement.checkpoint()
-    if _Parts(session, statement, job, place).put(root, tasks):
+    if _Parts(session, statement, job, place).put_part(root, tasks):
         return True
     statement.rollback(mark)
     return steps > 0 and _Search(session, statement, job, place, steps).find(root, tasks)
@@ -69,11 +65,10 @@ def _bound_parts(session: Session, job: int, tasks: RowVec) -> list[tuple[RowVec
     left = [(session.jobs.structure[job], tasks)]
     while left:
         group, some = left.pop()
-        for child, own in _parts(session, group, some):
-            sets = subgroup_sets(session, job, child, shapes_of(session, own))
-            if sets is not None:
-                found.append((own, sets))
-            left.append((child, own))
+        sets = subgroup_sets(session, job, group, shapes_of(session, some))
+        if sets is not None:
+            found.append((some, sets))
+        left += _parts(session, group, some)
     return found
 
 
@@ -91,9 +86,9 @@ class _Parts:
         parts = self._bound_parts(group, tasks)
         if not parts:
             return self._place(self._session, self._statement, tasks)
-        return all(self._put_part(child, some) for child, some in parts)
+        return all(self.put_part(child, some) for child, some in parts)
 
-    def _put_part(self, group: SubGroup, tasks: RowVec) -> bool:
+    def put_part(self, group: SubGroup, tasks: RowVec) -> bool:
         """Place a subgroup on the first of its sets where all of it fits."""
         session = self._session
         sets = self._sets(group, tasks)
@@ -155,8 +150,12 @@ class _Search(_Parts):
 
     def find(self, root: SubGroup, tasks: RowVec) -> bool:
         """Place all pods; nothing is placed on failure."""
-        items = self._below(root, tasks, self._session.placement.nodes)
-        return bool(items) and self._rest(items)  # without any there is nothing to choose
+        around = self._session.placement.nodes
+        items = self._below(root, tasks, around)
+        if not items:  # there is nothing to choose
+            return False
+        is_bound = self._sets(root, tasks) is not None
+        return self._rest([_Item(root, tasks, around)] if is_bound else items)
 
     def _below(self, group: SubGroup, tasks: RowVec, around: NodeSet | None) -> list[_Item]:
         """Return the subgroups of a group, those with most pods first."""

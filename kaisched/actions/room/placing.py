@@ -85,6 +85,7 @@ def place_waiting(session: Session, statement: Statement, tasks: RowVec, steps: 
 
 def _place_idle(session: Session, statement: Statement, tasks: RowVec) -> bool:
     """Place ``tasks`` in order, equal neighbours together, on idle room of the present set."""
+    tasks = _by_shape(session, tasks)
     shapes = session.tasks.shape_of_task[tasks]
     cuts = (np.flatnonzero(shapes[1:] != shapes[:-1]) + 1).tolist()
     for start, end in pairwise((0, *cuts, len(tasks))):
@@ -99,6 +100,8 @@ def _place_idle(session: Session, statement: Statement, tasks: RowVec) -> bool:
 
 def _place_future(session: Session, statement: Statement, tasks: RowVec) -> bool:
     """Place ``tasks`` one by one on idle room of the present set, or promise room there."""
+    if _is_bounded(session):
+        return _place_future_by_shape(session, statement, tasks)
     for task in tasks.tolist():
         best = session.placement.best_future(int(session.tasks.shape_of_task[task]))
         if best is None:
@@ -108,6 +111,38 @@ def _place_future(session: Session, statement: Statement, tasks: RowVec) -> bool
             statement.allocate(task, node)
         else:
             statement.pipeline(task, node)
+    return True
+
+
+def _is_bounded(session: Session) -> bool:
+    """Tell whether the present set says how many pods of a batch its nodes get."""
+    nodes = session.placement.nodes
+    return nodes is not None and nodes.most is not None
+
+
+def _by_shape(session: Session, tasks: RowVec) -> RowVec:
+    """Return ``tasks`` with equal pods next to each other where a bound counts all of them."""
+    shapes = session.tasks.shape_of_task[tasks]
+    if not _is_bounded(session) or not shapes.size or shapes.min() == shapes.max():
+        return tasks
+    _, first, which = np.unique(shapes, return_index=True, return_inverse=True)
+    return tasks[np.argsort(first[which], kind="stable")]
+
+
+def _place_future_by_shape(session: Session, statement: Statement, tasks: RowVec) -> bool:
+    """Place equal pods together on room that is idle or being released, within the bounds."""
+    tasks = _by_shape(session, tasks)
+    shapes = session.tasks.shape_of_task[tasks]
+    for shape in dict.fromkeys(shapes.tolist()):
+        some = tasks[shapes == shape]
+        nodes = session.placement.choose_future(shape, len(some))
+        if nodes is None:
+            return False
+        for task, node in zip(some.tolist(), nodes.tolist(), strict=True):
+            if session.placement.vacancy(shape).room[node] > 0:
+                statement.allocate(task, node)
+            else:
+                statement.pipeline(task, node)
     return True
 
 

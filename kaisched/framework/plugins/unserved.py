@@ -43,5 +43,5 @@ def without_topology(
 
 
 def _requires(group: SubGroup) -> bool:
-    own = group.topology is not None and group.topology.required != ""
+    own = group.topology is not None and group.topology.is_condition
     return own or any(_requires(child) for child in group.children)

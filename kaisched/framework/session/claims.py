@@ -6,7 +6,7 @@ that is evicted together: the core of a gang, which cannot run in part, or one e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import is_
@@ -33,23 +33,28 @@ class NodeSet:
     order: IntVec | None = None
     """``(N,)`` nodes of a lower number are filled first, whatever their scores; None for no
     order."""
+    most: Mapping[int, Mapping[int, int]] | None = None
+    """By shape and by the numbers of ``order``, how many pods of a batch the nodes of that number
+    get at most; what is not in it gets none. None for no bound."""
     peers: str = ""
     """Sets in a row with the same text are equally good: of those that evictions can free, the one
     with the cheapest evictions is taken. Empty: the set comes strictly before the next."""
 
     @cached_property
-    def key(self) -> tuple[str, bytes, bytes]:
-        """The label, the nodes and their order, to be compared."""
+    def key(self) -> tuple[str, bytes, bytes, str]:
+        """The label, the nodes, their order and their bounds, to be compared."""
         order = b"" if self.order is None else self.order.tobytes()
-        return self.label, self.nodes.tobytes(), order
+        return self.label, self.nodes.tobytes(), order, "" if self.most is None else repr(self.most)
 
     def meet(self, other: NodeSet) -> NodeSet:
-        """Return the nodes that are in both sets."""
+        """Return the nodes that are in both sets; a set with bounds keeps its order."""
         parts = (self.parts or (self,)) + (other.parts or (other,))
-        order = _ordered(self.order, other.order)
+        bound = next((it for it in (other, self) if it.most is not None), None)
+        order = _ordered(self.order, other.order) if bound is None else bound.order
         peers = f"{self.label}, {other.peers}" if other.peers else ""
         label = f"{self.label}, {other.label}"
-        return NodeSet(label, self.nodes & other.nodes, parts, order, peers)
+        most = None if bound is None else bound.most
+        return NodeSet(label, self.nodes & other.nodes, parts, order, most, peers)
 
 
 class LazyNodeSets(Sequence[NodeSet]):

@@ -233,18 +233,19 @@ class Placement:
         """
         if vacancy.total < count:
             return None
-        order = None if self.nodes is None else self.nodes.order
-        if order is None:
+        if self.nodes is None or self.nodes.order is None:
             return self._choose(vacancy, count)
+        order, bounds = self.nodes.order, self.nodes.most
+        most = None if bounds is None else bounds.get(vacancy.plan.shape, {})
         chosen: list[RowVec] = []
         for rank in np.unique(order[vacancy.room > 0]).tolist():
             room: IntVec = np.where(order == rank, vacancy.room, 0)
             some = Vacancy(vacancy.plan, room, int(room.sum()), None)
-            chosen.append(self._choose(some, min(count, some.total)))
-            count -= len(chosen[-1])
-            if not count:
-                break
-        return np.concatenate(chosen)
+            take = min(count, some.total, count if most is None else most.get(rank, 0))
+            chosen += [self._choose(some, take)] if take else []
+            if not (count := count - take):
+                return np.concatenate(chosen)
+        return None
 
     def _choose(self, vacancy: Vacancy, count: int) -> RowVec:
         """Return a node row for each of some identical pods, which have room, by scores alone."""

@@ -16,6 +16,9 @@ from kaisched_plugins.topology.demands import (
     nodes_promised,
     pods_of,
 )
+from kaisched_plugins.topology.podsets.answers import Batch, everywhere, sets_within
+from kaisched_plugins.topology.podsets.filling import Style
+from kaisched_plugins.topology.podsets.plan import roles_of, workers_held
 
 _ALLOCATE = "allocate"
 _LABELLED, _ALL = -1, -2
@@ -29,8 +32,9 @@ Sets = Sequence[NodeSet] | int | None
 class Answers:
     """Answers of one cycle."""
 
-    def __init__(self) -> None:
+    def __init__(self, style: Style) -> None:
         """Know none yet."""
+        self._style = style
         self._moves = -1
         self._known: dict[tuple[object, ...], Sets] = {}
 
@@ -52,6 +56,15 @@ class Answers:
             return demand
         tasks = pods_of(session, job, group)
         pins = Pins(nodes_held(session, tasks), nodes_promised(session, tasks))
+        if group.topology.is_pod_set:
+            roles = roles_of(session, tasks, group, shapes)
+            if roles is not None and action in (_ALLOCATE, _WITHIN):
+                held = workers_held(session, tasks, group)
+                return self._of_pod_set(session, action, demand, Batch(roles, pins, held))
+            if roles is None and demand.layers:
+                return refusals.WRONG_SLICES
+            if action == _WITHIN and group is session.jobs.structure.get(job):
+                return None  # its pods are of many kinds: its level has been chosen
         around = session.node_set
         key = (
             group.topology,
@@ -63,6 +76,25 @@ class Answers:
         )
         if key not in self._known:
             self._known[key] = _found(session, action, demand, shapes, pins)
+        return self._known[key]
+
+    def _of_pod_set(self, session: Session, action: str, demand: Demand, batch: Batch) -> Sets:
+        """Return the plans for a batch of a pod set; for a job as such, whether there is one."""
+        around = session.node_set
+        key = (
+            demand.constraint,
+            action,
+            batch.roles,
+            None if around is None else around.key,
+            batch.pins.held.tobytes(),
+            batch.pins.promised.tobytes(),
+            batch.held.tobytes(),
+        )
+        if key not in self._known:
+            found: Sets = sets_within(session, demand, batch, self._style)
+            if action == _ALLOCATE and not isinstance(found, int):
+                found = (everywhere(session),)
+            self._known[key] = found
         return self._known[key]
 
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from kaisched import ACTIVE_STATES, RowVec, Session, SubGroup, TaskState, TopologyConstraint
+from kaisched import (
+    ACTIVE_STATES,
+    RowVec,
+    Session,
+    SubGroup,
+    TaskState,
+    TopologyConstraint,
+    TopologyLevel,
+)
 from kaisched_plugins.topology import refusals
 from kaisched_plugins.topology.domains import Tree, tree_of
 
 _HINT = "topology.constraints"
 _PENDING = int(TaskState.PENDING)
+_PAIR = 2
 
 
 class Demand(NamedTuple):
@@ -22,6 +31,8 @@ class Demand(NamedTuple):
     tree: Tree
     required: int
     preferred: int
+    layers: tuple[tuple[int, int], ...] = ()
+    """(level, pods) of slices, outermost first."""
 
 
 class Asking(NamedTuple):
@@ -30,7 +41,7 @@ class Asking(NamedTuple):
     structure: Mapping[int, SubGroup]
     is_any: bool
     is_below: bool
-    """Whether a subgroup asks for something of its own."""
+    """Whether a subgroup asks for something of its own, or a job for something while placed."""
 
 
 def asking(session: Session) -> Asking:
@@ -38,9 +49,10 @@ def asking(session: Session) -> Asking:
     structure = session.jobs.structure
     known: Asking | None = session.hints.get(_HINT)
     if known is None or known.structure is not structure:
-        below = any(_is_below(root) for root in structure.values())
-        is_any = below or any(root.topology is not None for root in structure.values())
-        known = session.hints[_HINT] = Asking(structure, is_any, below)
+        roots = [root for root in structure.values() if root.topology is not None]
+        below = any(root.topology.is_pod_set for root in roots if root.topology is not None)
+        below = below or any(_is_below(root) for root in structure.values())
+        known = session.hints[_HINT] = Asking(structure, below or bool(roots), below)
     return known
 
 
@@ -50,15 +62,39 @@ def _is_below(group: SubGroup) -> bool:
 
 def demand_of(session: Session, constraint: TopologyConstraint) -> Demand | int | None:
     """Return a constraint with its tree, the refusal of a required one, or None for no effect."""
-    tree = tree_of(session, constraint.topology)
+    tree = tree_of(session, name_of(session, constraint))
     if tree is None:
+        if constraint.is_pod_set:
+            return refusals.NO_LEVEL if constraint.is_condition else None
         return refusals.NO_TOPOLOGY if constraint.required else None
     required, preferred = tree.level(constraint.required), tree.level(constraint.preferred)
-    if constraint.required and required < 0:
+    layers = tuple((tree.level(level), pods) for level, pods in constraint.slices)
+    levels = [level for level, _ in layers]
+    if (constraint.required and required < 0) or -1 in levels:
         return refusals.NO_LEVEL
-    if required < 0 and preferred < 0:
+    if levels != sorted(set(levels)) or (levels and levels[0] < max(required, preferred)):
+        return refusals.WRONG_SLICES
+    if required < 0 and preferred < 0 and not constraint.is_pod_set:
         return None
-    return Demand(constraint, tree, required, max(preferred, required))
+    return Demand(constraint, tree, required, max(preferred, required), layers)
+
+
+def name_of(session: Session, constraint: TopologyConstraint) -> str:
+    """Return the topology of a constraint: that it names, or the first with all its levels."""
+    return topology_of(session.nodes.topologies, constraint)
+
+
+def topology_of(
+    topologies: Mapping[str, Sequence[TopologyLevel]], constraint: TopologyConstraint
+) -> str:
+    """Return which of some topologies a constraint is about, empty for none."""
+    if constraint.topology or not constraint.is_pod_set:
+        return constraint.topology
+    wanted = {constraint.required, constraint.preferred, *dict(constraint.slices)} - {""}
+    for name, levels in sorted(topologies.items()):
+        if wanted <= {key for level in levels for key in level}:
+            return name
+    return ""
 
 
 def pods_of(session: Session, job: int, group: SubGroup) -> RowVec:
@@ -70,6 +106,22 @@ def pods_of(session: Session, job: int, group: SubGroup) -> RowVec:
     return tasks[np.isin(podset, list(podsets_of(group)))]
 
 
+def leader_of(podset_of_task: RowVec, rows: RowVec, group: SubGroup) -> int | None:
+    """Return the row of the only pod of one of the two pod sets of a group, None without any."""
+    if len(group.children) != _PAIR or group.topology is None or not group.topology.is_pod_set:
+        return None
+    podset = podset_of_task[rows]
+    parts = [rows[np.isin(podset, list(podsets_of(it)))] for it in group.children]
+    single = min(parts, key=len)
+    return int(single[0]) if len(single) == 1 else None
+
+
+def without_leader(podset_of_task: RowVec, rows: RowVec, group: SubGroup) -> RowVec:
+    """Return the pods of a group without the one that leads."""
+    leader = leader_of(podset_of_task, rows, group)
+    return rows if leader is None else rows[rows != leader]
+
+
 def podsets_of(group: SubGroup) -> Iterator[int]:
     """Yield the pod sets of a group."""
     if group.podset >= 0:
@@ -79,14 +131,14 @@ def podsets_of(group: SubGroup) -> Iterator[int]:
 
 
 def nodes_held(session: Session, tasks: RowVec) -> RowVec:
-    """Return the nodes on which pods run, or are to run after moves of this cycle."""
+    """Return the nodes on which pods run, or are to run after moves of this cycle, pod by pod."""
     state, node = session.state_now[tasks], session.node_of_task_now[tasks]
-    held: RowVec = np.unique(node[ACTIVE_STATES[state] & (node >= 0)])
+    held: RowVec = np.sort(node[ACTIVE_STATES[state] & (node >= 0)])
     return held
 
 
 def nodes_promised(session: Session, tasks: RowVec) -> RowVec:
-    """Return the nodes that earlier cycles promised to pods that still wait."""
+    """Return the nodes that earlier cycles promised to pods that still wait, pod by pod."""
     node = session.tasks.nominated_node[tasks]
-    promised: RowVec = np.unique(node[(session.state_now[tasks] == _PENDING) & (node >= 0)])
+    promised: RowVec = np.sort(node[(session.state_now[tasks] == _PENDING) & (node >= 0)])
     return promised

@@ -76,6 +76,15 @@ class Tree:
         """Return the name of a domain for people, with those above it where it is not unique."""
         return f"{self.word(level)} {self._names[level][domain]}"
 
+    def around(self, chosen: BoolVec) -> str:
+        """Return the name of the smallest domain around some of the last level."""
+        domains = chosen.nonzero()[0]
+        for level in range(len(self.levels) - 1, -1, -1):
+            if domains.size == 1:
+                return self.name(level, int(domains[0]))
+            domains = np.unique(self.parent[level][domains])
+        return "all labelled nodes"
+
     def sums(self, each: IntVec) -> list[IntVec]:
         """Return, by level, the sums ``(D,)`` of a column of the nodes."""
         found: list[IntVec] = []
@@ -84,6 +93,13 @@ class Tree:
             parts = np.add.reduceat(parts, starts) if starts.size else parts[:0]
             found.append(parts)
         return found[::-1]
+
+    def folded(self, level: int, parts: IntVec, fold: np.ufunc) -> IntVec:
+        """``(D,)`` fold a column of the level below, or of the nodes at the last level."""
+        depth = len(self.levels) - 1 - level
+        values = parts if depth else parts[self._members]
+        starts = self._starts[depth]
+        return fold.reduceat(values, starts) if starts.size else values[:0]
 
     def mask(self, level: int, domain: int) -> BoolVec:
         """``(N,)`` the nodes of a domain; always the same array."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kaisched import ACTIVE_STATES, BoolVec, Moves, RowVec, SubGroup
-from kaisched_plugins.topology.demands import podsets_of
+from kaisched_plugins.topology.demands import podsets_of, topology_of, without_leader
 from kaisched_plugins.topology.domains import Tree
 
 
@@ -24,7 +24,7 @@ def broken(moves: Moves) -> Iterator[str]:
 
 
 def _required(group: SubGroup) -> Iterator[SubGroup]:
-    if group.topology is not None and group.topology.required:
+    if group.topology is not None and group.topology.is_condition:
         yield group
     for child in group.children:
         yield from _required(child)
@@ -56,18 +56,36 @@ def _broken(
     if wish is None or not fresh.any():
         return
     name = f"topology {snapshot.jobs.name[job]}{f', {group.name}' if group.name else ''}"
-    levels = snapshot.nodes.topologies.get(wish.topology)
-    tree = None if levels is None else trees.get(wish.topology)
+    topology = topology_of(snapshot.nodes.topologies, wish)
+    levels = snapshot.nodes.topologies.get(topology)
+    tree = None if levels is None else trees.get(topology)
     if levels is not None and tree is None:
-        tree = trees[wish.topology] = Tree(levels, snapshot.nodes.labels)
-    if tree is None or tree.level(wish.required) < 0:
-        yield f"{name}: placed although level {wish.required} of {wish.topology} does not exist"
+        tree = trees[topology] = Tree(levels, snapshot.nodes.labels)
+    asked = [level for level in (wish.required, *dict(wish.slices)) if level]
+    missing = [level for level in asked if tree is None or tree.level(level) < 0]
+    if tree is None or missing:
+        yield f"{name}: placed although level {missing[0]} of {wish.topology} does not exist"
         return
-    domain = tree.domain_of_node[tree.level(wish.required)]
-    placed = set(domain[after[tasks[fresh]]].tolist())
-    old = tasks[~fresh & (after[tasks] >= 0)]
-    held = set(domain[after[old]].tolist()) - {-1}
-    if -1 in placed:
-        yield f"{name}: placed on a node without all labels of {wish.topology}"
-    elif (held and not placed <= held) or (not held and len(placed) > 1):
-        yield f"{name}: placed outside of one domain of {wish.required}"
+    if (tree.domain_of_node[-1][after[tasks[fresh]]] < 0).any():
+        yield f"{name}: placed on a node without all labels of {topology}"
+        return
+    if wish.required:
+        domain = tree.domain_of_node[tree.level(wish.required)]
+        placed = set(domain[after[tasks[fresh]]].tolist())
+        old = tasks[~fresh & (after[tasks] >= 0)]
+        held = set(domain[after[old]].tolist()) - {-1}
+        if (held and not placed <= held) or (not held and len(placed) > 1):
+            yield f"{name}: placed outside of one domain of {wish.required}"
+    workers = without_leader(snapshot.tasks.podset_of_task, tasks, group)
+    for level, size in wish.slices:
+        domain = tree.domain_of_node[tree.level(level)]
+        if _incomplete(domain, after[workers], size) > max(
+            1, _incomplete(domain, before[workers], size)
+        ):
+            yield f"{name}: placed in parts of slices of {size} pods at {level}"
+
+
+def _incomplete(domain: RowVec, nodes: RowVec, size: int) -> int:
+    """Return how many domains hold a part of a slice beside whole ones."""
+    held = domain[nodes[nodes >= 0]]
+    return int(np.count_nonzero(np.bincount(held[held >= 0], minlength=1) % size))

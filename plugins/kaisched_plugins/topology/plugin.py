@@ -20,8 +20,10 @@ from kaisched import (
 )
 from kaisched_plugins.topology import refusals
 from kaisched_plugins.topology.answers import Answers
+from kaisched_plugins.topology.config import TopologyArguments
 from kaisched_plugins.topology.demands import asking
 from kaisched_plugins.topology.invariants import broken
+from kaisched_plugins.topology.podsets.filling import Style
 from kaisched_plugins.topology.reasons import reason_of
 
 _SETS = frozenset({"node_sets", "subgroup_sets"})
@@ -31,13 +33,14 @@ class Topology(Plugin):
     """Keeps pods together in one domain of a required level, and in few of a preferred one."""
 
     name = "topology"
+    Arguments = TopologyArguments
     refusals = refusals.ALL
     honors_topology = True
 
     @hookimpl
     def session_open(self, session: Session) -> object:
         """Return the answers of the cycle, of which there are none yet."""
-        return Answers()
+        return Answers(self._style)
 
     def is_silent(self, session: Session, question: str) -> bool:
         """Promise it while no job, or no subgroup, has a constraint."""
@@ -70,19 +73,24 @@ class Topology(Plugin):
         shapes: Sequence[tuple[int, int]],
     ) -> Sequence[NodeSet] | int | None:
         """Return the domains with room for the subgroup, in the order of its constraint."""
-        if group.topology is None:
+        wish = group.topology
+        if wish is None or (group is session.jobs.structure.get(job) and not wish.is_pod_set):
             return None
         return self._answers(session).sets(session, "", job, group, shapes)
 
     @hookimpl
     def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
         """Name what is missing: a topology, a level, or room in the domain that has most."""
-        return reason_of(session, job, code)
+        return reason_of(session, job, code, self._style)
 
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterable[str]:
         """Return the groups whose pods a cycle has spread over domains of their required level."""
         return broken(moves)
+
+    @property
+    def _style(self) -> Style:
+        return Style(self.arguments.least_free, self.arguments.even_shares)
 
     def _answers(self, session: Session) -> Answers:
         answers: Answers = session.state[self.name]

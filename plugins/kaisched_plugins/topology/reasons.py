@@ -4,38 +4,81 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import pairwise
 
 import numpy as np
 
-from kaisched import Reason, Session, batch_of
+from kaisched import Reason, Session, TopologyConstraint, batch_of
 from kaisched_plugins.topology import refusals
 from kaisched_plugins.topology.choosing import Chooser, Pins
-from kaisched_plugins.topology.demands import Demand, demand_of, nodes_held, nodes_promised, pods_of
+from kaisched_plugins.topology.demands import (
+    Demand,
+    demand_of,
+    name_of,
+    nodes_held,
+    nodes_promised,
+    pods_of,
+)
+from kaisched_plugins.topology.podsets.filling import Style
+from kaisched_plugins.topology.podsets.reasons import reason_of_pod_set
 
 
-def reason_of(session: Session, job: int, code: int) -> Reason | None:
+def reason_of(session: Session, job: int, code: int, style: Style) -> Reason | None:
     """Return why a job is refused; None where the sentence of the refusal says it all."""
     root = session.jobs.structure.get(job)
     wish = None if root is None else root.topology
     if root is None or wish is None:
         return None
-    levels = session.nodes.topologies.get(wish.topology, ())
-    if code == refusals.NO_TOPOLOGY:
-        if not wish.topology:
-            return Reason(f"it requires the level {wish.required}, but names no topology")
-        near = _near(wish.topology, session.nodes.topologies)
-        return Reason(f"there is no topology {wish.topology}{near}")
-    if code == refusals.NO_LEVEL:
-        names = [name for level in levels for name in level if name]
-        near = _near(wish.required, names)
-        return Reason(f"topology {wish.topology} has no level {wish.required}{near}")
+    if code in (refusals.NO_TOPOLOGY, refusals.NO_LEVEL):
+        return _unknown(session, wish)
+    if code == refusals.WRONG_SLICES:
+        return _wrong_slices(session, wish)
     demand = demand_of(session, wish)
     if code != refusals.NO_DOMAIN or not isinstance(demand, Demand):
         return None
     shapes, pods = batch_of(session, job)
     tasks = pods_of(session, job, root)
+    if wish.is_pod_set:
+        told = reason_of_pod_set(session, demand, tasks, root, shapes, style)
+        if told is not None:
+            return told
     pins = Pins(nodes_held(session, tasks), nodes_promised(session, tasks))
     return _short(Chooser(demand, shapes, session.places_once_released, pins), demand, pods)
+
+
+def _unknown(session: Session, wish: TopologyConstraint) -> Reason:
+    """Say which topology or level does not exist, with the nearest right name."""
+    every = session.nodes.topologies
+    name = name_of(session, wish)
+    levels = every.get(name, ())
+    known = [key for level in levels for key in level if key]
+    if wish.is_pod_set:
+        asked = [wish.required, wish.preferred, *(level for level, _ in wish.slices)]
+        some = [key for levels in every.values() for level in levels for key in level if key]
+        missing = next((it for it in asked if it and it not in some), "")
+        if missing:
+            return Reason(f"no Topology has a level {missing}{_near(missing, some)}")
+        return Reason(f"no Topology has all of the levels {', '.join(filter(None, asked))}")
+    if not wish.topology:
+        return Reason(f"it requires the level {wish.required}, but names no topology")
+    if wish.topology not in every:
+        return Reason(f"there is no topology {wish.topology}{_near(wish.topology, every)}")
+    return Reason(
+        f"topology {wish.topology} has no level {wish.required}{_near(wish.required, known)}"
+    )
+
+
+def _wrong_slices(session: Session, wish: TopologyConstraint) -> Reason | None:
+    """Say which level of slices is not inside the one before."""
+    demand = demand_of(session, wish)
+    if isinstance(demand, Demand):
+        return Reason("its pods are of several kinds: slices are of equal pods")
+    asked = [wish.required or wish.preferred, *(level for level, _ in wish.slices)]
+    order = [key for level in session.nodes.topologies[name_of(session, wish)] for key in level]
+    for outer, inner in pairwise(asked):
+        if outer and order.index(inner) < order.index(outer):
+            return Reason(f"slices at level {inner} cannot be inside of level {outer}")
+    return None
 
 
 def _short(chooser: Chooser, demand: Demand, pods: int) -> Reason:

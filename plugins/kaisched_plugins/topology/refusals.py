@@ -16,6 +16,12 @@ NO_LEVEL: Final = PluginRefusal(
     "the topology has no level of the name that it requires",
     cure="Name a node label or an alias of one of the topology's levels.",
 )
+WRONG_SLICES: Final = PluginRefusal(
+    "UnusableSlices",
+    "slices of its pods cannot be placed as its annotations say",
+    cure="Name levels of slices from the outermost in, none outside of the level of the pods, and"
+    " give pods of one pod set equal requests.",
+)
 NO_DOMAIN: Final = PluginRefusal(
     "NoDomainHasRoom",
     "no domain of the level that it requires has room for its pods together",
@@ -28,4 +34,4 @@ OUT_OF_REACH: Final = PluginRefusal(
     cure="Wait, ask for fewer pods, or require a wider level.",
     is_freeable=True,
 )
-ALL: Final = (NO_TOPOLOGY, NO_LEVEL, NO_DOMAIN, OUT_OF_REACH)
+ALL: Final = (NO_TOPOLOGY, NO_LEVEL, WRONG_SLICES, NO_DOMAIN, OUT_OF_REACH)

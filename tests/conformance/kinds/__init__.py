@@ -10,6 +10,7 @@ from tests.conformance.kueue import (
     entries,
     flavors,
     past_usage,
+    podset_topology,
     preemptions,
 )
 from tests.conformance.kueue import judges as kueue
@@ -60,5 +61,8 @@ JUDGES: dict[str, Judge] = {
     "afs_usage": past_usage.afs_usage,
     "afs_penalty": past_usage.afs_penalty,
     "afs_queue_head": past_usage.afs_queue_head,
+    "placement": podset_topology.placement,
+    "own_placement": podset_topology.placement,
+    "replacement_layers": podset_topology.placement,
     "schedule_cycle_afs": past_usage.afs_cycle,
 }

@@ -413,10 +413,10 @@ def test_a_group_has_the_topology_constraint_that_it_names():
     spec = replace(wanted.spec, topology_constraint=TopologyConstraint(**constraint))
     store = store_of(replace(wanted, spec=spec), pod("p", annotations={"pod-group-name": "g"}))
     assert job(store)["refusal"] == Refusal.NONE
-    assert wish_of(store) == ("racks", "rack", "")
+    assert wish_of(store)[:3] == ("racks", "rack", "")
     preferred = TopologyConstraint(topology="racks", preferred_topology_level="rack")
     upsert(store, replace(wanted, spec=replace(wanted.spec, topology_constraint=preferred)))
-    assert wish_of(store) == ("racks", "", "rack")
+    assert wish_of(store)[:3] == ("racks", "", "rack")
     upsert(store, wanted)
     assert not store.snapshot().jobs.structure
     assert not store.problems()
@@ -442,21 +442,22 @@ def test_a_subgroup_has_the_topology_constraint_that_it_names():
     store = store_of(group("g0", subGroups=parts), member("p", "x"))
     assert wish_of(store) is None
     (root,) = store.snapshot().jobs.structure.values()
-    assert [part.topology for part in root.children] == [None, ("t", "rack", "")]
+    first, second = (part.topology for part in root.children)
+    assert (first, second[:3]) == (None, ("t", "rack", ""))
     upsert(store, group("g0", subGroups=parts[1:]))
-    assert wish_of(store) == ("t", "rack", "")  # the only subgroup is the job
+    assert wish_of(store)[:3] == ("t", "rack", "")  # the only subgroup is the job
 
 
 def test_the_annotations_of_a_workload_are_the_constraint_of_its_job():
     wish = {"kai.scheduler/topology": "t", REQUIRED: "rack"}
     store = store_of(pod("p", annotations=wish))
-    assert wish_of(store) == ("t", "rack", "")
+    assert wish_of(store)[:3] == ("t", "rack", "")
     owner = make(Job, "train", uid="uid-train", annotations=wish)
     inner = {"kai.scheduler/topology": "t", REQUIRED: "host"}
     store = store_of(owner, owned("p", "Job", "train", annotations=inner))
-    assert wish_of(store) == ("t", "rack", "")
+    assert wish_of(store)[:3] == ("t", "rack", "")
     upsert(store, make(Job, "train", uid="uid-train"))
-    assert wish_of(store) == ("t", "host", "")
+    assert wish_of(store)[:3] == ("t", "host", "")
 
 
 def test_an_annotation_that_requires_a_level_for_segments_refuses_the_job():

@@ -74,7 +74,12 @@ def pod_of(name, by=None, gpus=1, labels=None, **spec):
 
 
 def of_job_set():
-    jobs = [{"name": "acme-lead"}, {"name": "acme-work", "replicas": 2}]
+    notes = {labels_of.POD_SET_PREFERRED: "acme-rack", labels_of.POD_SET_GROUP: "acme-pair"}
+    template = {"spec": {"template": {"metadata": {"annotations": notes}}}}
+    jobs = [
+        {"name": "acme-lead", "template": template},
+        {"name": "acme-work", "replicas": 2, "template": template},
+    ]
     top = owner("JobSet", "acme-set", spec={"replicatedJobs": jobs})
     yield top
     for part, index in (("acme-lead", 0), ("acme-work", 0), ("acme-work", 1)):
