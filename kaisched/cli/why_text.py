@@ -228,3 +228,9 @@ def rows(document: Mapping[str, Any]) -> Iterator[Sequence[object]]:
             document["podGroup"], queue, pending.get("reason"), document["because"],
             turn.get("position"), it["pod"], it["state"], it["node"],
         )  # fmt: skip
+
+
+def names(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the pods of a job as kubectl reads them."""
+    for it in document["pods"]:
+        yield f"pod/{it['pod'].partition('/')[2]}"
