@@ -7,8 +7,22 @@ shard says otherwise: tests of them are marked ``mark.proportion``.
 from dataclasses import dataclass
 
 from tests.reference.making import (
-    LENDING, RACKS, claim, devices, group, in_group, node, pod, queue, resource_claim, shard,
-    storage_class, uses, volume, with_claim, within,
+    LENDING,
+    RACKS,
+    claim,
+    devices,
+    group,
+    in_group,
+    node,
+    pod,
+    queue,
+    resource_claim,
+    shard,
+    storage_class,
+    uses,
+    volume,
+    with_claim,
+    within,
 )  # fmt: skip
 
 
