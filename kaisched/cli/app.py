@@ -53,7 +53,14 @@ COMMANDS: Final = {
     "whatif": Entry(
         "kaisched.cli.whatif", "Say what a job, a quota, a weight or a node would change."
     ),
-    "queue": Entry("kaisched.cli.queue", "Show queues, their shares and their waiting jobs."),
+    "queue": Entry(
+        "kaisched.cli.queue", "Show queues and their waiting jobs; hold and drain them."
+    ),
+    "fairness": Entry("kaisched.cli.fairness", "Say what queues hold of their fair shares."),
+    "alloc": Entry("kaisched.cli.alloc", "Say which queues, nodes and jobs hold the GPUs."),
+    "report": Entry(
+        "kaisched.cli.report", "Report usage, evictions and waiting times of past weeks."
+    ),
     "top": Entry("kaisched.cli.top", "Watch queues, jobs and nodes of a running scheduler."),
     "lint": Entry("kaisched.cli.lint", "Check manifests and settings; report all errors at once."),
     "explain": Entry("kaisched.cli.explain", "Say what a setting means: fairness over time."),

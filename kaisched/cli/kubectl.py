@@ -24,6 +24,9 @@ _VARIABLES: Final = {
     "--namespace": "KAISCHED_KUBERNETES__NAMESPACE",
     "-n": "KAISCHED_KUBERNETES__NAMESPACE",
 }
+_NAMESPACE: Final = ("-n", "--namespace")
+_WITH_NAMESPACE: Final = ("why",)
+"""Commands with a namespace of their own: that of the job, and not of the scheduler."""
 _NO_FILES: Final = ":4"
 """Directive of a completion that tells kubectl not to complete file names."""
 _FILES: Final = ":0"
@@ -56,7 +59,8 @@ def said_to_kubectl(line: Sequence[str], environ: MutableMapping[str, str]) -> l
         if word == "--":
             return [*rest, word, *words]
         flag, has_value, value = word.partition("=")
-        if flag not in _VARIABLES:
+        is_own = flag in _NAMESPACE and bool(rest) and rest[0] in _WITH_NAMESPACE
+        if flag not in _VARIABLES or is_own:
             rest.append(word)
             continue
         found = value if has_value else next(words, "")

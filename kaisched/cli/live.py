@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -101,18 +102,27 @@ class Server:
 
     def queues(self, name: str | None) -> dict[str, Any]:
         """Return all queues, or one with those around it and the jobs that wait below it."""
+        found = self.queues_around(name)
         if name is None:
-            return {**self.get("/queues"), "jobs": []}
-        found = self.get(f"/queues/{quote(name)}")
-        return {**found, "jobs": list(self._waiting(name))}
+            return {**found, "jobs": []}
+        waiting = self.entries(
+            "/jobs", "jobs", most=MOST_JOBS,
+            queue=name, state="waiting", messages="true", limit=USUAL,
+        )  # fmt: skip
+        return {**found, "jobs": list(waiting)}
 
-    def _waiting(self, queue: str) -> Iterator[dict[str, Any]]:
+    def queues_around(self, name: str | None) -> dict[str, Any]:
+        """Return all queues, or one with those above and below it."""
+        return self.get("/queues" if name is None else f"/queues/{quote(name)}")
+
+    def entries(
+        self, path: str, key: str, *, most: float = math.inf, **query: object
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the entries of a list that is read in parts."""
         offset: int | None = 0
-        while offset is not None and offset < MOST_JOBS:
-            part = self.get(
-                "/jobs", queue=queue, state="waiting", messages="true", offset=offset, limit=USUAL
-            )
-            yield from part["jobs"]
+        while offset is not None and offset < most:
+            part = self.get(path, offset=offset, **query)
+            yield from part[key]
             offset = part["next"]
 
     def changes(self) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Output of a document: as text, JSON, YAML or CSV, once or at every change."""
+"""Output of a document: as text, JSON, YAML, CSV or names, once or at every change."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ class Printer(NamedTuple):
     as_text: Callable[[Mapping[str, Any]], None]
     as_rows: Callable[[Mapping[str, Any]], Iterable[Sequence[object]]]
     """The rows of CSV, the heads first."""
+    as_names: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: ()
+    """The lines of ``-o name``: ``kind/name``, as kubectl reads them."""
 
     def print(self, document: Mapping[str, Any], output: str) -> None:
-        """Print a document; in any other form than json, yaml and csv as text."""
+        """Print a document; in any other form than json, yaml, csv and name as text."""
         if output == "json":
             print(json.dumps(document, indent=2))  # noqa: T201
         elif output == "yaml":
@@ -38,8 +40,17 @@ class Printer(NamedTuple):
             yaml.safe_dump(document, sys.stdout, sort_keys=False, allow_unicode=True)
         elif output == "csv":
             csv.writer(sys.stdout, lineterminator="\n").writerows(self.as_rows(document))
+        elif output == "name":
+            for name in self.as_names(document):
+                print(name)  # noqa: T201
         else:
             self.as_text(document)
+
+
+def queue_names(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the queues of a document as kubectl reads them."""
+    for entry in document["queues"]:
+        yield f"queue.scheduling.run.ai/{entry['name']}"
 
 
 def show(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kaisched.cli.printing import Column, print_table
+from kaisched.cli.printing import Column, indented, print_table
 from kaisched.framework.advice.adviser import Adviser
 from kaisched.framework.report.turns import Turns
 from kaisched.units import format_amount
@@ -143,11 +143,9 @@ def _queue_columns() -> tuple[Column, ...]:
 
 
 def _queues(shares: Sequence[QueueShare], resource: str) -> Iterator[tuple[str, ...]]:
-    depth: dict[str, int] = {}
-    for share in shares:
-        depth[share.name] = depth.get(share.parent or "", -1) + 1
-        cells = (_cell(resource, getattr(share, key).get(resource, 0)) for key in _TITLES)
-        yield ("  " * depth[share.name] + share.name, *cells)
+    names = indented((share.name, share.parent) for share in shares)
+    for name, share in zip(names, shares, strict=True):
+        yield (name, *(_cell(resource, getattr(share, key).get(resource, 0)) for key in _TITLES))
 
 
 def _cell(resource: str, base: int) -> str:

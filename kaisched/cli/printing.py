@@ -102,6 +102,16 @@ def _kept(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) 
     return kept
 
 
+def indented(entries: Iterable[tuple[str, str | None]]) -> list[str]:
+    """Return names that are indented below those of their parents, from (name, parent) pairs."""
+    depth: dict[str, int] = {}
+    lines = []
+    for name, parent in entries:
+        depth[name] = depth.get(parent or "", -1) + 1
+        lines.append("  " * depth[name] + name)
+    return lines
+
+
 def warn(text: str) -> None:
     """Print one line to standard error."""
     print_error(f"kaisched: {text}")

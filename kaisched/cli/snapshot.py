@@ -63,7 +63,7 @@ def take(
     from kaisched.engine.recording_file import write_recording  # noqa: PLC0415 - not for the help
 
     place = source.Place(files or (), None, daemon, kubeconfig, context, shard, shard_name)
-    taken = source.taken(place)
+    taken = source.taken_by_own_shard(place)
     recording, warnings = taken.recording, list(taken.warnings)
     if redact:
         from kaisched.engine.redaction import redacted  # noqa: PLC0415 - only when asked

@@ -111,6 +111,22 @@ def server_of(place: Place) -> Server | None:
     return found
 
 
+def running_scheduler(url: str, shard: str) -> Server:
+    """Return the scheduler of this address, or one that is found without.
+
+    Raises:
+        ConfigError: the address is none, or there is no scheduler.
+
+    """
+    from kaisched.cli.live import NEAR, Server, found_server  # noqa: PLC0415 - not for the help
+
+    found = Server(url, shard, is_named=True) if url else found_server(shard)
+    if found is None:
+        fix = f"name one with --server; `kaisched run --view` serves {NEAR}"
+        raise ConfigError("no scheduler serves its live view here", path="--server", fix=fix)
+    return found
+
+
 def check_watch(*, is_watched: bool) -> None:
     """Check that nothing but a running scheduler is watched.
 
@@ -172,8 +188,20 @@ def recorded(place: Place) -> Taken:
 
     _check(place)
     if place.snapshot is not None:
-        return Taken(read_recording(place.snapshot), [], [])
-    return taken(place)
+        return _by_its_shard(place, Taken(read_recording(place.snapshot), [], []))
+    return _by_its_shard(place, taken(place))
+
+
+def _by_its_shard(place: Place, found: Taken) -> Taken:
+    """Replace the shard of a recording that was made by another one, if one is named."""
+    if place.shard is None or (place.snapshot is None and not place.daemon):
+        return found  # manifests and clusters are recorded by the named shard already
+    from kaisched.engine.edits import with_shard  # noqa: PLC0415 - not for the help
+    from kaisched.engine.shards import read_shard  # noqa: PLC0415 - not for the help
+
+    shard = read_shard(place.shard)
+    recording = with_shard(found.recording, shard.shard, shard.file)
+    return found._replace(recording=recording, warnings=[*found.warnings, *shard.warnings])
 
 
 def _check(place: Place) -> None:
@@ -184,7 +212,6 @@ def _check(place: Place) -> None:
 
 def _cycle(place: Place) -> Cycle:
     from kaisched.engine.planning import OUR_NAMES, plan, read_plan_input  # noqa: PLC0415
-    from kaisched.engine.recording_file import read_recording  # noqa: PLC0415
     from kaisched.engine.replaying import replay  # noqa: PLC0415
 
     if place.files:
@@ -193,15 +220,26 @@ def _cycle(place: Place) -> Cycle:
         problems = list(map(str, planned.problems))
         objects = what.loaded.objects
         return Cycle(planned.cycles[0], planned.warnings, problems, objects, OUR_NAMES)
+    recording, warnings, problems = recorded(place)
+    again = replay(recording, str(place.snapshot or ""))
     if place.snapshot is not None:
-        recording = read_recording(place.snapshot)
-        again = replay(recording, str(place.snapshot))
-        warnings, problems = again.warnings, list(map(str, again.problems))
-    else:
-        recording, warnings, problems = taken(place)
-        again = replay(recording)
+        warnings = [*warnings, *again.warnings]
+        problems = list(map(str, again.problems))
     names = recording.scheduler_names
     return Cycle(again.result, warnings, problems, again.objects, names)
+
+
+def taken_by_own_shard(place: Place) -> Taken:
+    """Record a state by its own shard, to keep it.
+
+    Raises:
+        KaischedError: the state cannot be read, or another shard is named for a running scheduler.
+
+    """
+    if place.daemon and place.shard is not None:
+        fix = "leave it out; `kaisched snapshot replay --shard` tries another one"
+        raise ConfigError("a running scheduler has a shard of its own", path="--shard", fix=fix)
+    return taken(place)
 
 
 def taken(place: Place) -> Taken:

@@ -35,13 +35,7 @@ def command(
     It reads the live view of --server, of KAISCHED_SERVER, or of a scheduler on this machine that
     runs with --view. Where there is no terminal, one frame is printed.
     """
-    from kaisched.cli.live import NEAR, Server, found_server  # noqa: PLC0415 - not for the help
-    from kaisched.errors import ConfigError  # noqa: PLC0415 - not for the help
-
-    found = Server(server, shard_name, is_named=True) if server else found_server(shard_name)
-    if found is None:
-        fix = f"name one with --server; `kaisched run --view` serves {NEAR}"
-        raise ConfigError("no scheduler serves its live view here", path="--server", fix=fix)
+    found = source.running_scheduler(server, shard_name)
     if once or not (sys.stdout.isatty() and sys.stdin.isatty()):
         _print_frame(found)
     else:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kaisched.cli import source
+from kaisched.cli import options, source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from kaisched.engine.recording import Recording
 
 command = typer.Typer()
-_OUTPUT = typer.Option("-o", "--output", help="How to print.")
 _MANIFESTS = typer.Argument(help="Manifests to apply; - for stdin.", metavar="[FILE]...")
 _QUEUE = typer.Option(help="Instead of files: submit a gang of equal pods to this queue.")
 _GPUS = typer.Option(min=0, max=1000, help="GPUs of each of its pods.")
@@ -43,6 +42,7 @@ def _group() -> None:
 
 
 @command.command("submit")
+@options.reads_state(has_view=False)
 def submit(
     manifests: Annotated[list[str] | None, _MANIFESTS] = None,
     *,
@@ -50,14 +50,8 @@ def submit(
     gpus: Annotated[int, _GPUS] = 1,
     pods: Annotated[int, _PODS] = 1,
     when: Annotated[bool, _WHEN] = False,
-    files: source.Files = None,
-    snapshot: source.Snapshot = None,
-    daemon: source.Daemon = "",
-    kubeconfig: source.Kubeconfig = None,
-    context: source.Context = None,
-    shard: source.ShardFile = None,
-    shard_name: source.ShardName = "",
-    output: Annotated[Literal["table", "json"], _OUTPUT] = "table",
+    place: source.Place,
+    output: options.Table = "table",
 ) -> None:
     """Say what jobs, queues, nodes or other objects would change if they were applied.
 
@@ -68,23 +62,17 @@ def submit(
     from kaisched.engine.edits import with_objects  # noqa: PLC0415 - not for the help
 
     objects = objects_of(manifests or [], queue, gpus, pods)
-    place = source.Place(files or (), snapshot, daemon, kubeconfig, context, shard, shard_name)
     _show(place, lambda recording, _: with_objects(recording, objects), output, has_when=when)
 
 
 @command.command("set")
+@options.reads_state(has_view=False)
 def set_values(
     target: Annotated[str, _TARGET],
     values: Annotated[list[str], _VALUES],
     *,
-    files: source.Files = None,
-    snapshot: source.Snapshot = None,
-    daemon: source.Daemon = "",
-    kubeconfig: source.Kubeconfig = None,
-    context: source.Context = None,
-    shard: source.ShardFile = None,
-    shard_name: source.ShardName = "",
-    output: Annotated[Literal["table", "json"], _OUTPUT] = "table",
+    place: source.Place,
+    output: options.Table = "table",
 ) -> None:
     """Say what other values of a queue, a node or the shard would change.
 
@@ -92,22 +80,16 @@ def set_values(
     """
     from kaisched.engine.edits import with_values  # noqa: PLC0415 - not for the help
 
-    place = source.Place(files or (), snapshot, daemon, kubeconfig, context, shard, shard_name)
     _show(place, lambda recording, file: with_values(recording, target, values, file), output)
 
 
 @command.command("remove")
+@options.reads_state(has_view=False)
 def remove(
     targets: Annotated[list[str], _TARGETS],
     *,
-    files: source.Files = None,
-    snapshot: source.Snapshot = None,
-    daemon: source.Daemon = "",
-    kubeconfig: source.Kubeconfig = None,
-    context: source.Context = None,
-    shard: source.ShardFile = None,
-    shard_name: source.ShardName = "",
-    output: Annotated[Literal["table", "json"], _OUTPUT] = "table",
+    place: source.Place,
+    output: options.Table = "table",
 ) -> None:
     """Say what would change without some objects; pods of a removed node wait again.
 
@@ -115,7 +97,6 @@ def remove(
     """
     from kaisched.engine.edits import without_objects  # noqa: PLC0415 - not for the help
 
-    place = source.Place(files or (), snapshot, daemon, kubeconfig, context, shard, shard_name)
     _show(place, lambda recording, file: without_objects(recording, targets, file), output)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from kaisched.cli import source
+from kaisched.cli import options, source
 
 _WHEN = typer.Option(
     "--when", help="Say when the job may start too: the cycle is run ahead in virtual time."
 )
+_NAMESPACE = typer.Option("-n", "--namespace", help="Namespace of the job or pod.")
 _NAME = typer.Argument(
     help="Name of a pod group, a pod or its workload, or NAMESPACE/NAME.",
     metavar="JOB|POD",
@@ -19,22 +20,15 @@ _NAME = typer.Argument(
 )
 
 
+@options.reads_state(has_view=True)
 def command(
     name: Annotated[str, _NAME],
     *,
-    server: source.ServerUrl = "",
-    files: source.Files = None,
-    snapshot: source.Snapshot = None,
-    daemon: source.Daemon = "",
-    kubeconfig: source.Kubeconfig = None,
-    context: source.Context = None,
-    shard: source.ShardFile = None,
-    shard_name: source.ShardName = "",
+    place: source.Place,
+    namespace: Annotated[str, _NAMESPACE] = "",
     when: Annotated[bool, _WHEN] = False,
     watch: source.Watch = False,
-    output: Annotated[
-        Literal["text", "json", "yaml", "csv"], typer.Option("-o", "--output", help="How to print.")
-    ] = "text",
+    output: options.Text = "text",
 ) -> None:
     """Say why a job or a pod waits, which job is ahead of it, and what would let it start.
 
@@ -53,13 +47,12 @@ def command(
     from kaisched.cli import why_text  # noqa: PLC0415 - not for the help
     from kaisched.cli.output import Printer, show  # noqa: PLC0415 - not for the help
 
-    place = source.Place(
-        files or (), snapshot, daemon, kubeconfig, context, shard, shard_name, server
-    )
-    live = None if when and not server else source.server_of(place)
+    if namespace and "/" not in name:
+        name = f"{namespace}/{name}"
+    live = None if when and not place.server else source.server_of(place)
     if live is not None:
         source.check_when(is_asked=when)
-        printer = Printer(why_text.print_text, why_text.rows)
+        printer = Printer(why_text.print_text, why_text.rows, why_text.names)
         show(live, lambda: live.why(name), printer, output, is_watched=watch)
         return
     source.check_watch(is_watched=watch)
@@ -80,5 +73,5 @@ def _run(cycle: source.Cycle, name: str, output: str, *, is_foreseen: bool) -> N
         foreseen = forecast_of(cycle, found.job)
     print_text = partial(why_text.print_text, more=why_text.when_lines_of(foreseen))
     document = why_text.document(cycle.result, found, foreseen)
-    Printer(print_text, why_text.rows).print(document, output)
+    Printer(print_text, why_text.rows, why_text.names).print(document, output)
     cycle.end()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from kaisched.cli.when_text import when_document, when_lines
-from kaisched.core.refusals import code_named, text_of
+from kaisched.core.refusals import Refusal, RefusalText, code_named, text_of
 from kaisched.core.states import TaskState
 from kaisched.framework.advice.advice import DOES_NOT
 from kaisched.framework.advice.adviser import Adviser
@@ -149,7 +149,11 @@ def _path(result: CycleResult, found: Found) -> Iterator[QueueShare]:
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     name, pending = document["podGroup"], document["pending"]
-    if pending is None:
+    gate = _gate(document)
+    if gate is not None:
+        yield f"job {name} is pending: {gate.name}"
+        yield f"  {gate.sentence}"
+    elif pending is None:
         yield f"job {name} does not wait"
     else:
         # What would help is the next step, below.
@@ -165,6 +169,15 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"  {_queue_line(share_of(entry))}" for entry in document["queues"])
     if pending is not None:
         yield from _next_lines(pending["advice"], document["cure"])
+    elif gate is not None:
+        yield f"  next: {gate.cure}"
+
+
+def _gate(document: Mapping[str, Any]) -> RefusalText | None:
+    """Return why a job waits of which all pods are gated: no action knows of it, as of no pod."""
+    states = {it["state"] for it in document["pods"]}
+    is_gated = document["pending"] is None and states == {_STATES[TaskState.GATED]}
+    return text_of(Refusal.SCHEDULING_GATED) if is_gated else None
 
 
 def _next_lines(advice: Sequence[Mapping[str, Any]], cure: str) -> Iterator[str]:
@@ -228,3 +241,9 @@ def rows(document: Mapping[str, Any]) -> Iterator[Sequence[object]]:
             document["podGroup"], queue, pending.get("reason"), document["because"],
             turn.get("position"), it["pod"], it["state"], it["node"],
         )  # fmt: skip
+
+
+def names(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the pods of a job as kubectl reads them."""
+    for it in document["pods"]:
+        yield f"pod/{it['pod'].partition('/')[2]}"

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from kaisched.cluster.events import owner_of
 from kaisched.cluster.state import as_json
-from kaisched.engine.recording import recorded_owner
+from kaisched.engine.policy import build_policy
+from kaisched.engine.recording import plain_shard, recorded_owner
 from kaisched.errors import ConfigError, ObjectError
 from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import BadObject, decode_object
@@ -92,6 +93,17 @@ def without_objects(recording: Recording, targets: Sequence[str], file: str = ""
             elif kind == Node.KIND and raw.get("spec", {}).get("nodeName") == key:
                 there[identity] = _waiting(raw)
     return _of(recording, there.values())
+
+
+def with_shard(recording: Recording, shard: SchedulingShard, file: str = "") -> Recording:
+    """Return a recording whose cycle runs by another shard.
+
+    Raises:
+        PluginError: a plugin of the shard is not installed, or its arguments are wrong.
+
+    """
+    policy, _ = build_policy(shard, file)
+    return replace(recording, shard=plain_shard(shard, policy), result="")
 
 
 def with_values(

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import time
 
 import pytest
 import yaml
@@ -10,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kaisched.core.refusals import TEXTS
 from kaisched.telemetry.metrics import METRICS
+from kaisched.usage.prometheus.periods import evictions_of, period_of
 from tests.contract.prometheus import needs_prometheus
 from tests.deploy.manifests import DEPLOY
 from tests.deploy.promql import grouped_by, metrics_of, selectors_of
@@ -202,3 +204,17 @@ def test_a_real_prometheus_scrapes_the_daemon_and_answers_every_query(prometheus
         if not prometheus.query(selector)
     ]
     assert empty == []
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@needs_prometheus
+def test_reports_add_up_what_a_real_prometheus_has(prometheus):
+    prometheus.wait_for("kaisched_queue_allocated_gpus offset 3s > 0")
+    now_s = time.time()
+    period = period_of(prometheus.url, "gpu", now_s - 600, now_s)
+    assert 0 < sum(period.used.values()) <= period.capacity * len(period.used)
+    assert period.entitled is not None
+    assert period.entitled.keys() == period.used.keys()
+    assert 0 < period.covered_s <= 600
+    assert evictions_of(prometheus.url, now_s - 600, now_s) == []

@@ -266,10 +266,10 @@ class Turns:
         pending = session.ledger.job_pending if session.has_moved else jobs.pending
         takes_part = (jobs.queue_of_job >= 0) & (jobs.refusal == 0) & (pending > 0)
         rows = rows[takes_part[rows]]
+        if rows.size and (codes := session.ask.job_gate(session, _ALLOCATE, rows)) is not None:
+            rows = rows[codes == 0]
         if not rows.size:
             return ()
-        codes = session.ask.job_gate(session, _ALLOCATE, rows)
-        rows = rows if codes is None else rows[codes == 0]
         keys = session.ask.named_keys("job_order", session, rows)
         columns = [*(key.column for key in keys), jobs.created_s[rows]]
         names = [jobs.name[row] for row in rows.tolist()]

@@ -1,8 +1,15 @@
 """A small cluster as manifests, and a command line in the same process."""
 
 import pytest
+import structlog
 
+from kaisched.cli import live
 from kaisched.cli.app import run_line
+from kaisched.config.settings import ViewListener
+from kaisched.daemon.view_server import ViewServer
+from kaisched.engine.planning import plan, read_plan_input
+from kaisched.framework.advice.standing import StandingAdvice
+from kaisched.view.publisher import Publisher
 
 NODE = """
 apiVersion: v1
@@ -61,3 +68,51 @@ def run(capsys):
         return code, shown.out, shown.err
 
     return run
+
+
+CROWD = (
+    NODE % "n0" + NODE % "n1"
+    + QUEUE % ("root", "", 16, -1) + QUEUE % ("a", "root", 4, 6) + QUEUE % ("b", "root", 8, -1)
+    + POD % ("a-0", "a", "kaisched", 4) + POD % ("a-1", "a", "kaisched", 4)
+    + POD % ("a-2", "a", "kaisched", 4) + POD % ("b-0", "b", "kaisched", 16)
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def live_files(tmp_path_factory):
+    """A queue at its limit with two jobs that wait, and a job that fits nowhere."""
+    file = tmp_path_factory.mktemp("crowd") / "crowd.yaml"
+    file.write_text(CROWD, encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def published(live_files):
+    """The view of the cycle that `plan` runs on these files, as a loop would publish it."""
+    result = plan(read_plan_input([str(live_files)], None)).cycles[0]
+    advice = StandingAdvice()
+    advice.find(result)
+    publisher = Publisher("default", advice)
+    publisher.inquiries.ring = lambda: publisher.inquiries.answer(result)
+    publisher.take(result, cycle=7, time_s=1.7e9, duration_s=0.0125)
+    return publisher
+
+
+@pytest.fixture(scope="module")
+def url(published):
+    """The address of a server of that view."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    server = ViewServer(ViewListener(port=0), lambda: [published], None)
+    yield f"http://127.0.0.1:{server.port}"
+    server.close()
+    structlog.configure(**before)
+
+
+@pytest.fixture
+def rested(published, monkeypatch):
+    """The loop has time for readers, and no other scheduler of this machine is asked."""
+    published.inquiries._rests_until_s = 0.0
+    monkeypatch.setattr(live, "NEAR", "http://127.0.0.1:9")
+    for name in (live.VARIABLE, live.TOKEN):
+        monkeypatch.delenv(name, raising=False)

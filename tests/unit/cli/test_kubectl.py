@@ -25,6 +25,9 @@ SCRIPTS = Path(sys.executable).parent
         (["--context=east", "doctor"], ["doctor"], {"CONTEXT": "east"}),
         (["-n", "gpu", "doctor", "--kubeconfig", "k"], ["doctor"],
          {"NAMESPACE": "gpu", "KUBECONFIG": "k"}),
+        (["why", "train", "-n", "nlp", "--context", "x"], ["why", "train", "-n", "nlp"],
+         {"CONTEXT": "x"}),
+        (["-n", "gpu", "why", "train"], ["why", "train"], {"NAMESPACE": "gpu"}),
         (["plan", "-f", "x", "--", "-n", "y"], ["plan", "-f", "x", "--", "-n", "y"], {}),
     ],
 )  # fmt: skip

@@ -3,65 +3,19 @@
 import json
 
 import pytest
-import structlog
 import yaml
 
 from kaisched.cli import live, output, top
 from kaisched.cli.live import Server
 from kaisched.cli.top_frame import PANES, Screen, frame
-from kaisched.config.settings import ViewListener
-from kaisched.daemon.view_server import ViewServer
-from kaisched.engine.planning import plan, read_plan_input
 from kaisched.errors import ClusterUnavailable, ConfigError
-from kaisched.framework.advice.standing import StandingAdvice
-from kaisched.view.publisher import Publisher
-from tests.unit.cli.conftest import NODE, POD, QUEUE
 
-CROWD = (
-    NODE % "n0" + NODE % "n1"
-    + QUEUE % ("root", "", 16, -1) + QUEUE % ("a", "root", 4, 6) + QUEUE % ("b", "root", 8, -1)
-    + POD % ("a-0", "a", "kaisched", 4) + POD % ("a-1", "a", "kaisched", 4)
-    + POD % ("a-2", "a", "kaisched", 4) + POD % ("b-0", "b", "kaisched", 16)
-)  # fmt: skip
+pytestmark = pytest.mark.usefixtures("rested")
 
 
 @pytest.fixture(scope="module")
-def crowd(tmp_path_factory):
-    """A queue at its limit with two jobs that wait, and a job that fits nowhere."""
-    file = tmp_path_factory.mktemp("crowd") / "crowd.yaml"
-    file.write_text(CROWD, encoding="utf-8")
-    return file
-
-
-@pytest.fixture(scope="module")
-def published(crowd):
-    """The view of the cycle that `plan` runs on these files, as a loop would publish it."""
-    result = plan(read_plan_input([str(crowd)], None)).cycles[0]
-    advice = StandingAdvice()
-    advice.find(result)
-    publisher = Publisher("default", advice)
-    publisher.inquiries.ring = lambda: publisher.inquiries.answer(result)
-    publisher.take(result, cycle=7, time_s=1.7e9, duration_s=0.0125)
-    return publisher
-
-
-@pytest.fixture(scope="module")
-def url(published):
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    server = ViewServer(ViewListener(port=0), lambda: [published], None)
-    yield f"http://127.0.0.1:{server.port}"
-    server.close()
-    structlog.configure(**before)
-
-
-@pytest.fixture(autouse=True)
-def _rested(published, monkeypatch):
-    """The loop has time for readers, and no other scheduler of this machine is asked."""
-    published.inquiries._rests_until_s = 0.0
-    monkeypatch.setattr(live, "NEAR", "http://127.0.0.1:9")
-    for name in (live.VARIABLE, live.TOKEN):
-        monkeypatch.delenv(name, raising=False)
+def crowd(live_files):
+    return live_files
 
 
 LINES = [

@@ -101,6 +101,7 @@ def test_objects_with_problems_are_told(run, tmp_path):
         (("take", "x.json", "-f", "a", "--daemon", "http://b"), "name two sources"),
         (("take", "x.json", "--daemon", "ftp://b"), "--daemon: no address of a daemon"),
         (("take", "x.json", "--daemon", "http://127.0.0.1:1"), "no answer from 127.0.0.1:1"),
+        (("take", "x.json", "--daemon", "http://b", "--shard", "x"), "has a shard of its own"),
         (("take", "x.json", "--kubeconfig", "nowhere"), "nowhere: kubernetes.kubeconfig"),
     ],
 )

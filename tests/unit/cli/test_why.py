@@ -321,3 +321,32 @@ def test_a_band_is_told_as_far_as_it_is_known(seconds, line):
     assert lines[0].startswith(f"  when: {line}")
     assert lines[1:] == ["    assumed: no new jobs come"]
     assert "time was up" in list(when_lines(replace(seen, is_cut=True)))[1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("why", "a-2"),
+        ("queue", "ls"),
+        ("whatif", "submit", "--queue", "b", "--gpus", "2"),
+    ],
+    ids=" ".join,
+)
+def test_a_snapshot_is_answered_by_the_shard_that_is_named(run, crowd, tmp_path, line):
+    file, shard = tmp_path / "s.json", tmp_path / "shard.yaml"
+    shard.write_text(
+        "apiVersion: kai.scheduler/v1\nkind: SchedulingShard\nmetadata: {name: other}\n"
+        "spec: {plugins: {proportion: {enabled: false}}}\n",
+        encoding="utf-8",
+    )
+    assert run("snapshot", "take", file, "-f", crowd)[0] == 0
+    own = run(*line, "--snapshot", file)
+    other = run(*line, "--snapshot", file, "--shard", shard)
+    assert other == run(*line, "-f", crowd, "--shard", shard)
+    assert other[1] != own[1]
+
+
+def test_a_namespace_may_be_an_option_as_of_kubectl(run, crowd):
+    assert run("why", "a-1", "-n", "team", "-f", crowd) == run("why", "team/a-1", "-f", crowd)
+    assert run("why", "a-1", "-n", "other", "-f", crowd)[0] == 2
+    assert run("why", "a-1", "-f", crowd, "-o", "name")[1] == "pod/a-1\n"

@@ -203,3 +203,9 @@ def test_the_job_whose_turn_is_next_is_the_first_to_start(rng):
     started = decided(made, STARTS).binds
     next_ones = [name for name, turn in turns.items() if turn.ahead is None]
     assert next_ones == [bind.pod_group.removeprefix("default/") for bind in started[:1]]
+
+
+def test_where_gates_refuse_all_that_wait_nothing_has_a_place():
+    made = one_queue().job("gang", queue="a", tasks=1, min_tasks=2)
+    turns, _ = turns_of(made)
+    assert turns == {"gang": None}
