@@ -26,7 +26,7 @@ from kaisched.errors import ABSENT, ClusterUnavailable, ConfigError, KaischedErr
 from kaisched.view import jobs, nodes, past, queues
 from kaisched.view.api import CHANGES, ENDPOINTS, OPENAPI, PARAMETERS, ROOT, openapi
 from kaisched.view.reading import Reading
-from kaisched.view.shown import SCHEMA
+from kaisched.view.shown import SCHEMA, stamp
 from kaisched.view.sight import Sight
 
 if TYPE_CHECKING:
@@ -138,7 +138,12 @@ class ViewPages:
         view = publisher.view
         if view is None:
             return b""
-        data = {"shard": view.shard, "revision": view.revision, "cycle": view.cycle}
+        data = {
+            "shard": view.shard,
+            "revision": view.revision,
+            "cycle": view.cycle,
+            "time": stamp(view.time_s),
+        }
         text = msgspec.json.encode(data).decode()
         return f"event: view\nid: {view.shard}-{view.revision}\ndata: {text}\n\n".encode()
 

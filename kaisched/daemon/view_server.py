@@ -11,6 +11,7 @@ from kaisched.clock import monotonic_s
 from kaisched.daemon.listening import Tls, serve
 from kaisched.daemon.view_access import LocalAccess, OpenAccess, ReviewedAccess
 from kaisched.daemon.view_pages import STREAM, ViewPages
+from kaisched.daemon.view_static import StaticPages
 from kaisched.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,16 +48,15 @@ class ViewServer:
         self._pages = ViewPages(publishers, _access(settings, client))
         self._publishers = publishers
         tls = Tls(settings.cert_file, settings.key_file) if settings.cert_file else None
+        pages = {**StaticPages().pages, **self._pages.pages}
         self._server = serve(
-            settings.bind_address, settings.port, self._pages.pages, "view.port",
-            threads=THREADS, tls=tls,
-        )  # fmt: skip
+            settings.bind_address, settings.port, pages, "view.port", threads=THREADS, tls=tls
+        )
         self._end = threading.Event()
         self._teller = threading.Thread(target=self._tell, name="view-stream", daemon=True)
         self._teller.start()
         log: Any = structlog.get_logger()
-        pages = list(self._pages.pages)
-        log.info("listening", address=settings.bind_address, port=self.port, pages=pages)
+        log.info("listening", address=settings.bind_address, port=self.port, pages=list(pages))
 
     @property
     def port(self) -> int:

@@ -71,7 +71,23 @@ def _node(reading: Reading, row: int, sight: Sight) -> dict[str, Any]:
         "holders": _holders(reading, tasks, sight),
         "cards": _cards(reading, row, tasks, sight),
         "promised": _promised(reading, row, sight),
+        "domains": _domains(reading, row),
     }
+
+
+def _domains(reading: Reading, node: int) -> dict[str, str]:
+    """Return the domain of a node at each level of the topologies, with those around it."""
+    nodes = reading.snapshot.nodes
+    labels, found = nodes.labels[node], dict[str, str]()
+    for levels in nodes.topologies.values():
+        path: list[str] = []
+        for level in levels:
+            value = labels.get(level.label)
+            if value is None:
+                break
+            path.append(value)
+            found.setdefault(level.alias or level.label, "/".join(path))
+    return found
 
 
 def _holders(reading: Reading, tasks: list[int], sight: Sight) -> list[dict[str, Any]]:

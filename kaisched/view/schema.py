@@ -314,6 +314,10 @@ class Node(_Doc):
     holders: list[Holder]
     cards: Annotated[list[Card], Meta(description="GPUs that pods share; they count in `gpus`.")]
     promised: Annotated[list[Whose], Meta(description="Who waits for room being released there.")]
+    domains: Annotated[
+        dict[str, str],
+        Meta(description="Its domain at each level of a topology, after those around that."),
+    ]
 
 
 class Nodes(Listed):
