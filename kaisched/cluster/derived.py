@@ -40,6 +40,7 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
         timing = timing_of(member.metas)
         for meta in reversed(member.metas):
             declared = labels.preemptibility_of(meta) or declared
+            labels.node_pools_of(meta)
         podsets, tree = _structure(pod, member, pods)
     except ObjectError as error:
         fault = fault or str(error)

@@ -146,7 +146,15 @@ class ObjectWalk:
         new |= {key: old[key] for key in NUMBERS if _PLAIN.fullmatch(old.get(key, ""))}
         if labels.SKIP_GROUPING in old:
             new[labels.SKIP_GROUPING] = ""
+        if labels.NODE_POOLS in old:
+            names = [name.strip() for name in old[labels.NODE_POOLS].split(",")]
+            new[labels.NODE_POOLS] = ", ".join(map(self._pool, names))
+        if labels.INDEPENDENT_PODS in old:
+            new[labels.INDEPENDENT_PODS] = str(old[labels.INDEPENDENT_PODS] == "true").lower()
         return new
+
+    def _pool(self, name: str) -> str:
+        return name if name in {"", labels.DEFAULT_POOL} else self._alias("pool", name)
 
     # -- kinds -----------------------------------------------------------------------------------
 
@@ -154,6 +162,8 @@ class ObjectWalk:
         spec = {key: value for key, value in obj["spec"].items() if key != "displayName"}
         if "parentQueue" in spec:
             spec["parentQueue"] = self._alias("queue", spec["parentQueue"])
+        if "nodePools" in spec:
+            spec["nodePools"] = [self._pool(name) for name in spec["nodePools"]]
         if "flavors" in spec:
             spec["flavors"] = [
                 {
