@@ -30,11 +30,11 @@ def upsert(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
         case Queue():
             store.upsert_queue(obj)
         case PriorityClass():
-            store.upsert_priority_class(obj)
+            _touch(store, is_changed=store.members.put_class(obj))
         case PodDisruptionBudget():
-            store.upsert_disruption_budget(obj)
+            _touch(store, is_changed=store.facts.disruptions.put(obj, store.facts.sent.evictions))
         case PersistentVolumeClaim() | PersistentVolume() | StorageClass():
-            store.upsert_storage(obj)
+            store.look_again(store.volumes.put(obj))
         case Topology():
             put_topology(store, obj)
         case SchedulingShard():
@@ -55,11 +55,11 @@ def remove(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
         case Queue():
             store.remove_queue(obj.name)
         case PriorityClass():
-            store.remove_priority_class(obj.name)
+            _touch(store, is_changed=store.members.remove_class(obj.name))
         case PodDisruptionBudget():
-            store.remove_disruption_budget(obj.key)
+            _touch(store, is_changed=store.facts.disruptions.remove(obj.key))
         case PersistentVolumeClaim() | PersistentVolume() | StorageClass():
-            store.remove_storage(obj)
+            store.look_again(store.volumes.remove(obj))
         case Topology():
             remove_topology(store, obj.name)
         case SchedulingShard():
@@ -68,16 +68,23 @@ def remove(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
             _remove_rest(store, obj)
 
 
+def _touch(store: StateStore, *, is_changed: bool) -> None:
+    if is_changed:
+        store.rows.touch()
+
+
 def _upsert_rest(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
     if isinstance(obj, DEVICE_OBJECTS):
-        store.change_device_object(obj)
+        store.rows.touch()
+        store.look_again(store.device_claims.put(obj))
     else:
         store.upsert_owner(owner_of(obj))
 
 
 def _remove_rest(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
     if isinstance(obj, DEVICE_OBJECTS):
-        store.change_device_object(obj, is_gone=True)
+        store.rows.touch()
+        store.look_again(store.device_claims.remove(obj))
     else:
         store.remove_owner(obj.metadata.uid)
 

@@ -143,6 +143,8 @@ class Grouper:
     ) -> Membership:
         """Return the job of a pod that names no group itself."""
         top, rule = _group_of(chain, self._table)
+        if top is not None and any(map(labels.has_independent_pods, metas)):
+            return _alone(pod, rule, metas, uids)
         if top is not None:
             return _of_owner(pod, top, rule, metas, uids)
         app = pod.meta.labels.get(labels.SPARK_APP)

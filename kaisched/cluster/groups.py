@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -41,9 +41,14 @@ class Group:
 class Groups:
     """All jobs that came from objects."""
 
-    def __init__(self, store: RowStore, classes: PriorityClasses) -> None:
-        """Know none."""
-        self._store = store
+    def __init__(
+        self,
+        store: RowStore,
+        classes: PriorityClasses,
+        adjusted: Callable[[str, JobRow], JobRow],
+    ) -> None:
+        """Know none; ``adjusted`` returns a job, by its name, as it is in our node pool."""
+        self._store, self._adjusted = store, adjusted
         self._classes = classes
         self._group: dict[str, Group] = {}
         self._fault: dict[str, dict[str, str]] = {}
@@ -161,6 +166,12 @@ class Groups:
         for group in list(self._group.values()):
             self._bring_in_line(group)
 
+    def refresh_one(self, name: str) -> None:
+        """Look at a job again, if there is one of that name."""
+        group = self._group.get(name)
+        if group is not None:
+            self._bring_in_line(group)
+
     def pods_of(self, name: str) -> list[PodRow]:
         """Return the pods of a job."""
         group = self._group.get(name)
@@ -215,10 +226,12 @@ class Groups:
 
     def _spec(self, group: Group) -> JobRow | None:
         if group.declared is not None:
-            return job_row(group.declared, self._classes, group.declared_fault)
+            spec = job_row(group.declared, self._classes, group.declared_fault)
+            return self._adjusted(group.name, spec)
         if group.leader:
             speaker = group.member[group.leader]
-            return derived_job(*speaker, self._classes, len(group.member))
+            spec = derived_job(*speaker, self._classes, len(group.member))
+            return self._adjusted(group.name, spec)
         return None
 
     def _assign_podsets(self, group: Group, job: int) -> None:

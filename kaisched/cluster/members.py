@@ -14,6 +14,7 @@ from kaisched.core.states import TaskState
 
 if TYPE_CHECKING:
     from kaisched.cluster.rowstore import RowStore
+    from kaisched.cluster.structure import JobRow
     from kaisched.cluster.translate import PodRow
     from kaisched.objects.owners import PriorityClass
     from kaisched.objects.podgroup import PodGroup
@@ -30,6 +31,7 @@ class Members:
         workloads: Table,
         meta_of: Callable[[str], ObjectMeta | None],
         owner_wait_s: float,
+        adjusted: Callable[[str, JobRow], JobRow],
     ) -> None:
         """Start without owners, groups and classes.
 
@@ -38,13 +40,14 @@ class Members:
             workloads: how the pods of each kind of workload are grouped.
             meta_of: returns the metadata of a pod, for pods that own pods.
             owner_wait_s: how long a pod waits for an owner that is not known yet.
+            adjusted: returns a job, by its name, as it is in our node pool.
 
         """
         self.unsettled = Unsettled(owner_wait_s)
         """Pods that wait for an owner, or have waited in vain."""
         self._classes = PriorityClasses()
         self._grouper = Grouper(workloads, meta_of)
-        self._groups = Groups(rows, self._classes)
+        self._groups = Groups(rows, self._classes, adjusted)
         self._dependents = Dependents()
 
     # -- objects ---------------------------------------------------------------------------------
@@ -61,6 +64,10 @@ class Members:
         if is_changed:
             self._groups.refresh()
         return is_changed
+
+    def refresh(self, job: str) -> None:
+        """Look at a job again: what it is in our node pool has changed."""
+        self._groups.refresh_one(job)
 
     def put_owner(self, owner: Owner) -> Sequence[str]:
         """Take in an owner; return the keys by which pods refer to it."""

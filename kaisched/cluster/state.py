@@ -15,6 +15,9 @@ import msgspec
 from kaisched.cluster.events import owner_of, upsert
 from kaisched.cluster.grouping import Owner
 from kaisched.cluster.past import JobPast
+from kaisched.cluster.pools.book import PoolBook
+from kaisched.cluster.pools.moving import settle
+from kaisched.cluster.pools.owners import FixedOwners
 from kaisched.cluster.store import StateStore
 from kaisched.core.axis import FIXED
 from kaisched.core.snapshot import Snapshot
@@ -44,6 +47,17 @@ class Assumed:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolState:
+    """Which jobs with lists of pools were this shard's, each by one of its pods."""
+
+    served: Mapping[str, bool]
+    """The pools that shards serve, with whether each admits all projects."""
+    owned: tuple[str, ...] = ()
+    impatient: tuple[str, ...] = ()
+    """Of jobs that might evict here although idle pools come first."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreState:
     """Everything that a snapshot is made of."""
 
@@ -68,6 +82,8 @@ class StoreState:
     """Whether claims, volumes and classes are known, so that pods wait for their claims."""
     offers_shares: bool = False
     """Whether pods may share GPUs."""
+    pools: PoolState | None = None
+    """None where there is one pool."""
 
 
 class StateSource(Protocol):
@@ -129,6 +145,7 @@ class Kept:
             without_owner=tuple(sorted(store.members.unsettled)),
             has_volumes=store.volumes.is_read,
             offers_shares=store.ours.offers_shares,
+            pools=_pools(store.pools) if store.pools.is_on else None,
         )
 
 
@@ -157,6 +174,7 @@ def restored(
         workloads: see there.
 
     """
+    owners = None if state.pools is None else FixedOwners(node_pool, state.pools.served)
     store = StateStore(
         schedulers,
         node_pool=node_pool,
@@ -164,6 +182,7 @@ def restored(
         extended=state.extended,
         workloads=workloads,
         offers_shares=state.offers_shares,
+        owners=owners,
     )
     store.facts.stuck.restore(state.stuck)
     store.members.unsettled.restore(state.without_owner)
@@ -172,6 +191,8 @@ def restored(
     store.heed_volumes(is_read=state.has_volumes)
     for obj in objects:
         upsert(store, obj)
+    if state.pools is not None and owners is not None:
+        _own_again(store, state.pools, owners)
     for assumed in state.assumed:
         if assumed.is_promise:
             store.promise(assumed.pod, assumed.node)
@@ -182,6 +203,20 @@ def restored(
     store.facts.disruptions.restore(state.disrupted)
     store.past.restore(state.past, state.evictions_s)
     return store
+
+
+def _own_again(store: StateStore, pools: PoolState, owners: FixedOwners) -> None:
+    for pod in pools.owned:
+        owners.grant(store.pools.job_of(pod))
+    for pod in pools.impatient:
+        store.pools.let_evict(store.pools.job_of(pod))
+    settle(store)
+
+
+def _pools(book: PoolBook) -> PoolState:
+    owned = sorted(min(it.pods) for job, it in book.jobs.items() if book.is_mine(job))
+    impatient = sorted(min(it.pods) for job, it in book.jobs.items() if book.may_evict(job))
+    return PoolState(dict(book.owners.served), tuple(owned), tuple(impatient))
 
 
 def _assumed(store: StateStore) -> Iterable[Assumed]:

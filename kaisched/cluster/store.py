@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from kaisched.cluster.changes import is_other_owner, is_same_task
-from kaisched.cluster.claims.known import ClaimObject, DeviceClaims
+from kaisched.cluster.claims.known import DeviceClaims
 from kaisched.cluster.declared import Declared
 from kaisched.cluster.facts import Facts
 from kaisched.cluster.freezing import Freezer
@@ -19,20 +19,21 @@ from kaisched.cluster.members import Members
 from kaisched.cluster.ours import OUR_SCHEDULERS, Ours
 from kaisched.cluster.past import Pasts
 from kaisched.cluster.pod_tasks import PodTasks
+from kaisched.cluster.pools.book import PoolBook
+from kaisched.cluster.pools.moving import look_at_job, note_queue, refresh, settle
+from kaisched.cluster.pools.owners import Owners, SharedOwners
 from kaisched.cluster.problems import Problem, fault_of
 from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.sent import SentOf
 from kaisched.cluster.stuck import STUCK_AFTER_S
 from kaisched.cluster.translate import PodRow, node_row, pod_row, queue_row
 from kaisched.cluster.unsettled import OWNER_WAIT_S
-from kaisched.cluster.volumes import Storage, Volumes
+from kaisched.cluster.volumes import Volumes
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
-from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.node import Node
-from kaisched.objects.owners import PriorityClass
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
@@ -59,6 +60,7 @@ class StateStore:
         stuck_after_s: float = STUCK_AFTER_S,
         owner_wait_s: float = OWNER_WAIT_S,
         offers_shares: bool = False,
+        owners: Owners | None = None,
     ) -> None:
         """Make an empty store.
 
@@ -73,12 +75,16 @@ class StateStore:
                 for ever.
             owner_wait_s: how long a pod waits for an owner that is not known yet.
             offers_shares: whether pods may share GPUs.
+            owners: which node pool each job with a list is in; None where there is one pool.
 
         """
         self.ours = Ours(frozenset(schedulers), node_pool, tuple(gpu_resources), offers_shares)
         self.rows = RowStore(extended)
         self.pods = KnownPods()
-        self.members = Members(self.rows, workloads, self.pods.meta_of, owner_wait_s)
+        self.pools = PoolBook(self.ours, owners or SharedOwners().seat(node_pool))
+        self.members = Members(
+            self.rows, workloads, self.pods.meta_of, owner_wait_s, self.pools.adjusted
+        )
         self.facts = Facts(stuck_after_s)
         self.volumes = Volumes()
         self.device_claims = DeviceClaims()
@@ -91,13 +97,14 @@ class StateStore:
 
     def upsert_node(self, node: Node) -> None:
         """Take in a node that came or changed."""
+        self.pools.note_node(node)
         if not self.ours.has(node.metadata):
-            self.remove_node(node.name)
+            self._remove_node(node.name)
             return
         try:
             row = node_row(node, self.ours.gpu_resources)
         except ObjectError as error:
-            self.remove_node(node.name)
+            self._remove_node(node.name)
             self.declared.note_node(node.name, str(error))
             return
         self.declared.note_node(node.name)
@@ -110,6 +117,10 @@ class StateStore:
 
     def remove_node(self, name: str) -> None:
         """Drop a node; its pods stay until they are said to end."""
+        self.pools.forget_node(name)
+        self._remove_node(name)
+
+    def _remove_node(self, name: str) -> None:
         self.declared.note_node(name)
         if not self.rows.nodes.is_known(name):
             return
@@ -122,9 +133,10 @@ class StateStore:
 
     def upsert_queue(self, queue: Queue) -> None:
         """Take in a queue that came or changed; one with a fault is as good as absent."""
+        note_queue(self, queue)
         if self.declared.has_queue(queue):
             return
-        self.remove_queue(queue.name)
+        self._remove_queue(queue.name)
         if self.ours.has(queue.metadata):
             self.declared.put_queue(queue)
             if fault := fault_of(queue):
@@ -134,51 +146,22 @@ class StateStore:
 
     def remove_queue(self, name: str) -> None:
         """Drop a queue; its jobs are refused until it comes back."""
+        if self.pools.forget_queue(name):
+            refresh(self)
+        self._remove_queue(name)
+
+    def _remove_queue(self, name: str) -> None:
         self.declared.drop_queue(name)
         self.rows.remove_queue(name)
 
-    def upsert_priority_class(self, cls: PriorityClass) -> None:
-        """Take in a priority class that came or changed."""
-        if self.members.put_class(cls):
-            self.rows.touch()
-
-    def remove_priority_class(self, name: str) -> None:
-        """Drop a priority class."""
-        if self.members.remove_class(name):
-            self.rows.touch()
-
-    def upsert_disruption_budget(self, budget: PodDisruptionBudget) -> None:
-        """Take in a disruption budget that came or changed."""
-        if self.facts.disruptions.put(budget, self.facts.sent.evictions):
-            self.rows.touch()
-
-    def remove_disruption_budget(self, key: str) -> None:
-        """Drop a disruption budget."""
-        if self.facts.disruptions.remove(key):
-            self.rows.touch()
-
-    def upsert_storage(self, obj: Storage) -> None:
-        """Take in a claim, a volume or a storage class that came or changed."""
-        self._look_again(self.volumes.put(obj))
-
-    def remove_storage(self, obj: Storage) -> None:
-        """Drop a claim, a volume or a storage class."""
-        self._look_again(self.volumes.remove(obj))
-
-    def change_device_object(self, obj: ClaimObject, *, is_gone: bool = False) -> None:
-        """Take in a claim on devices, or what there is for claims, or drop it."""
-        claims = self.device_claims
-        self.rows.touch()
-        self._look_again(claims.remove(obj) if is_gone else claims.put(obj))
-
     def heed_volumes(self, *, is_read: bool) -> None:
         """Let pods wait for their claims from now on, or no more where claims cannot be read."""
-        self._look_again(self.volumes.heed(is_read=is_read))
+        self.look_again(self.volumes.heed(is_read=is_read))
 
-    def _look_again(self, pods: Iterable[str]) -> None:
+    def look_again(self, pods: Iterable[str]) -> None:
         """Take in pods again of which something is new that they do not say themselves."""
         for key in pods:
-            pod = self.pods.pod(key)
+            pod = self.pods.pod(key) or self.pools.pod(key)
             if pod is not None:
                 self.rows.touch()
                 self._take_in(pod)
@@ -195,9 +178,9 @@ class StateStore:
         """Look again at the pods that know an owner by one of these, if there are any."""
         if uids:
             self.rows.touch()
-        for key in self.members.dependents(uids):
+        for key in dict.fromkeys((*self.members.dependents(uids), *self.pools.dependents(uids))):
             # Looking at another may have come upon it already.
-            found = self.pods.pod(key) or self.members.done(key)
+            found = self.pods.pod(key) or self.members.done(key) or self.pools.pod(key)
             if found is not None:
                 self._take_in(found)
 
@@ -205,32 +188,41 @@ class StateStore:
 
     def upsert_pod_group(self, group: PodGroup) -> None:
         """Take in a pod group that came or changed; one with a fault refuses its pods."""
-        if not self.ours.has(group.metadata):
-            self.remove_pod_group(group.key)
-            return
-        if self.members.declare(group, fault_of(group)):
+        is_listed_anew = self.pools.note_group(group)
+        if not self.pools.admits_group(group):
+            self._withdraw(group.key)
+        elif self.members.declare(group, fault_of(group)):
             self.rows.touch()
+        if is_listed_anew:
+            look_at_job(self, group.key)
 
     def remove_pod_group(self, key: str) -> None:
         """Drop a pod group."""
+        self.pools.forget_group(key)
+        self._withdraw(key)
+
+    def _withdraw(self, key: str) -> None:
         self.rows.touch()
         self.members.withdraw(key)
 
     def upsert_pod(self, pod: Pod) -> None:
         """Take in a pod that came or changed."""
         self.rows.touch()
-        self._take_in(pod_row(pod, self.ours))
+        row = pod_row(pod, self.ours)
+        self.pools.note_place(row)
+        self._take_in(row)
 
     def remove_pod(self, key: str, uid: str = "") -> None:
         """Drop a pod; with a UID, only if it is still that one."""
         found = self.pods.pod(key)
         self.members.forget(key, uid)
+        self.pools.forget_pod(key, uid)
         self.facts.sent.forget(key, uid)
         if found is not None and uid in {"", found.uid}:
             self.rows.touch()
             self._drop(key)
         self.pods.drop_stranger(key, uid)
-        self._look_again([*self.volumes.forget(key), *self.device_claims.forget(key)])
+        self.look_again([*self.volumes.forget(key), *self.device_claims.forget(key)])
 
     def _take_in(self, pod: PodRow) -> None:
         facts, members = self.facts, self.members
@@ -239,9 +231,9 @@ class StateStore:
             pod = self._with_volumes(pod)
         if pod.device_claims:
             pod, rivals = self.device_claims.noted(pod)
-            self._look_again(rivals)
+            self.look_again(rivals)
         self.pods.drop_stranger(pod.key)
-        member = members.of(pod) if pod.is_ours and self.ours.has(pod.meta) else None
+        member = self._member_of(pod)
         pod = members.hear(pod, member)
         found = self.pods.find(pod.key)
         is_known = found is not None and found[0].uid == pod.uid
@@ -258,6 +250,13 @@ class StateStore:
                 self.pods.put_stranger(pod)
             return
         self._place(pod, member, found, is_known=is_known)
+
+    def _member_of(self, pod: PodRow) -> Membership | None:
+        """Return the membership of a pod that is ours to place now; None for another's."""
+        if not pod.is_ours or not (self.pools.is_on or self.ours.has(pod.meta)):
+            return None
+        member = self.members.of(pod)
+        return member if self.pools.admits(pod, member) else None
 
     def _place(
         self,
@@ -282,7 +281,7 @@ class StateStore:
         assumed = self.pods.pod(pod.key) if pod.key in self.facts.sent.binds else None
         rivals = self.volumes.note(pod)
         pod = self.volumes.resolved(pod, assumed)
-        self._look_again(rivals)
+        self.look_again(rivals)
         return pod
 
     def _drop(self, key: str, *, is_over: bool = True) -> None:
@@ -361,9 +360,8 @@ class StateStore:
 
         Where this is asked, before every snapshot, pods also wait for owners that are not seen yet.
         """
-        # Those that are no more for us to place are left out.
         due = self.facts.held_back.pop_due(now_s)
-        self._look_again((*due, *self.members.unsettled.turn(now_s)))
+        self.look_again((*due, *self.members.unsettled.turn(now_s)))
 
     def find_stuck(self, now_s: float, wall_s: float) -> None:
         """Count no more on room of pods that do not end; ``wall_s`` is as objects are stamped."""
@@ -394,7 +392,8 @@ class StateStore:
         nodes, concerned = self.device_claims.settle()
         for node in nodes:
             self.rows.put_node(node)
-        self._look_again(concerned)
+        self.look_again(concerned)
+        settle(self)
         self.rows.settle()
         self._tasks.nominate_again()
         return self._freezer.snapshot()

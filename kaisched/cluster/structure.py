@@ -71,6 +71,7 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
         last_start_s = labels.last_start_of(meta)
         timing = timing_of([meta], () if fault else (group.spec,))
         declared = spec.preemptibility or labels.preemptibility_of(meta)
+        labels.node_pools_of(meta)
     except ObjectError as error:
         fault = fault or str(error)
     minimum = 1 if fault or spec.min_member is None else spec.min_member

@@ -22,6 +22,7 @@ from kaisched.cluster.kubernetes.lease_keeper import LeaseKeeper
 from kaisched.cluster.kubernetes.pauses import Pace, Pauses
 from kaisched.cluster.kubernetes.reflector import MOST_UNAUTHORIZED, Phase, Reflector
 from kaisched.cluster.kubernetes.resources import ALL, KUEUE, NODES, PODS, STORAGE
+from kaisched.cluster.pools.owners import SharedOwners
 from kaisched.daemon import garbage
 from kaisched.daemon.health import Check
 from kaisched.daemon.shard_reports import ShardReports
@@ -102,7 +103,8 @@ class KubernetesDaemon:
         try:
             found = self._find_shards()
             self._keeper = self._keeper_of(found)
-            self.tenures = tuple(self._tenure(one) for one in found)
+            owners = SharedOwners()
+            self.tenures = tuple(self._tenure(one, owners) for one in found)
             self.reflectors = self._followed()
             self._of_kind = {it.watched.group_kind: it for it in self.reflectors}
             if self._shard_reports is not None:
@@ -111,10 +113,9 @@ class KubernetesDaemon:
             for reflector in (*self.reflectors, self._shard_reflector):
                 reflector.start()
             self._wait_for_sync()
-            for tenure in self.tenures:
-                if not self._end.is_set():
-                    tenure.start()
-            while not self._end.wait(_POLL_S):
+            waiting = list(self.tenures)
+            while not self._end.wait(0.0 if waiting else _POLL_S):
+                self._start_next(waiting)
                 self._keep_up()
                 for tenure in self.tenures:
                     if tenure.is_overdue:
@@ -123,6 +124,20 @@ class KubernetesDaemon:
             self._shut_down()
         if self._error:
             raise ClusterUnavailable(self._error)
+
+    def _start_next(self, waiting: list[Tenure]) -> None:
+        """Let the shards stand for election one after the other.
+
+        Jobs with lists of pools are passed on inside one process. So the process that leads the
+        first shard leads all of them, and others are standbys for all.
+        """
+        if not waiting:
+            return
+        before = self.tenures[len(self.tenures) - len(waiting) - 1]
+        if len(waiting) == len(self.tenures) or before.has_won:
+            waiting.pop(0).start()
+        else:
+            self._end.wait(_POLL_S)
 
     def stop(self) -> None:
         """Stop in an orderly way; from any thread."""
@@ -185,7 +200,7 @@ class KubernetesDaemon:
         how = self._settings.kubernetes
         return Pace(idle_s=how.watch_idle, compare_s=how.compare_period)
 
-    def _tenure(self, found: FoundShard) -> Tenure:
+    def _tenure(self, found: FoundShard, owners: SharedOwners) -> Tenure:
         return Tenure(
             self._settings,
             self.client,
@@ -195,6 +210,7 @@ class KubernetesDaemon:
             why_stale=self.why_stale,
             barrier=self._catch_up,
             on_lost=self.fail,
+            owners=owners,
         )
 
     def _keeper_of(self, found: list[FoundShard]) -> LeaseKeeper | None:

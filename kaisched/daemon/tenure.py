@@ -18,6 +18,7 @@ from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.report_writers import ReportWriters
 from kaisched.cluster.kubernetes.reports import Reporter
+from kaisched.cluster.pools.turns import pool_turns
 from kaisched.cluster.state import Kept
 from kaisched.cluster.store import StateStore
 from kaisched.daemon.comparison import Comparison
@@ -26,6 +27,7 @@ from kaisched.daemon.policy import policy_of
 from kaisched.daemon.recordings import Recordings
 from kaisched.daemon.usage import usage_feed
 from kaisched.framework.advice.standing import StandingAdvice
+from kaisched.objects.labels import pool_name
 from kaisched.telemetry.adapter import OUTBOXES, AdapterState
 from kaisched.telemetry.durations import Durations
 from kaisched.telemetry.metrics import CycleCollector
@@ -39,11 +41,14 @@ if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.cluster.kubernetes.lease_keeper import Candidacy, LeaseKeeper
     from kaisched.cluster.kubernetes.pods import Note
+    from kaisched.cluster.pools.owners import Seat, SharedOwners
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.engine.shards import FoundShard
     from kaisched.engine.turn import Turn
     from kaisched.framework.policy import Policy
+    from kaisched.objects.shard import ShardSpec
     from kaisched.telemetry.adapter import Requests, Watch
+    from kaisched.usage.feed import UsageFeed
 
 PATIENCE_S: Final = 2.0
 """How long writes under way may take when the process ends."""
@@ -63,6 +68,7 @@ class Tenure:
         why_stale: Callable[[], str],
         barrier: Callable[[threading.Event], None],
         on_lost: Callable[[str], None],
+        owners: SharedOwners,
     ) -> None:
         """Make all parts; start nothing yet.
 
@@ -75,6 +81,7 @@ class Tenure:
             why_stale: returns why no decisions are possible now; empty if they are.
             barrier: updates the state before a new leader's first decision.
             on_lost: called when the lead is lost.
+            owners: which node pool each job with a list is in.
 
         Raises:
             KaischedError: the shard is wrong, or a plugin it enables is broken.
@@ -87,20 +94,26 @@ class Tenure:
         self.gate = Gate() if self._candidacy is None else self._candidacy.gate
         self._log: Any = structlog.get_logger().bind(shard=self.name)
         self._warn(*found.warnings, *said)
-        self._is_observing = settings.kubernetes.observe
-        self._renew_s = settings.leader_election.renew_deadline
-        self._barrier, self._end = barrier, threading.Event()
+        self._is_observing, self._barrier = settings.kubernetes.observe, barrier
+        self._renew_s, self._end = settings.leader_election.renew_deadline, threading.Event()
         self.comparison, self._advice = Comparison(), StandingAdvice()
         self.view = Publisher(self.name, self._advice) if settings.view.enabled else None
         self._outbox, self._reports = _outbox(settings, self.gate), ReportBox(WEIGHTS)
-        self.cluster = self._cluster(settings, client, found, clock, why_stale)
+        self.cluster = self._cluster(settings, client, found, clock, why_stale, owners)
+        self._pool_turns = pool_turns(self.cluster.store, found.shard)
         self._reporter = self._reporter_of(settings, client, found, clock)
         self._writers = self._writers_of(settings)
-        self._usage, wait_s = usage_feed(found, clock)
         self.recordings = Recordings(self.cluster, found.shard, settings.scheduler_names)
-        self.loop = self._loop(settings, policy, clock, wait_s)
+        self.loop, self._usage = self._loop(settings, policy, found, clock)
         self.cluster.wake, self.cluster.on_overthrown = self.loop.wake, on_lost
         self._thread = threading.Thread(target=self._lead, name=f"loop-{self.name}", daemon=True)
+
+    def _seat_among(self, owners: SharedOwners, spec: ShardSpec) -> Seat:
+        return owners.seat(
+            spec.partition_label_value,
+            admits_all=spec.admits_all_projects,
+            wake=lambda: self.cluster.wake(),  # noqa: PLW0108 - the cluster is made later
+        )
 
     def _candidacy_with(
         self, keeper: LeaseKeeper | None, on_lost: Callable[[str], None]
@@ -113,14 +126,16 @@ class Tenure:
         )  # fmt: skip
 
     def _loop(
-        self, settings: SchedulerConfiguration, policy: Policy, clock: Clock, wait_s: float
-    ) -> Loop:
-        return Loop(
+        self, settings: SchedulerConfiguration, policy: Policy, found: FoundShard, clock: Clock
+    ) -> tuple[Loop, UsageFeed | None]:
+        usage, wait_s = usage_feed(found, clock)
+        loop = Loop(
             self.cluster, self.cluster, policy, clock, self.collector,
-            period_s=settings.schedule_period, usage_source=self._usage, usage_wait_s=wait_s,
+            period_s=settings.schedule_period, usage_source=usage, usage_wait_s=wait_s,
             shard=self.name, after=self._report, between=self._advise, recordings=self.recordings,
             view=self.view,
         )  # fmt: skip
+        return loop, usage
 
     def _warn(self, *texts: str) -> None:
         for text in texts:
@@ -150,6 +165,7 @@ class Tenure:
         found: FoundShard,
         clock: Clock,
         why_stale: Callable[[], str],
+        owners: SharedOwners,
     ) -> KubernetesCluster:
         shard, how = found.shard, settings.kubernetes
         cluster = KubernetesCluster(
@@ -164,6 +180,7 @@ class Tenure:
                 workloads=self.policy.workloads,
                 stuck_after_s=self.policy.stuck_after_s,
                 owner_wait_s=self.policy.owner_wait_s,
+                owners=self._seat_among(owners, shard.spec),
             ),
             why_stale=why_stale,
             is_observing=how.observe,
@@ -195,6 +212,11 @@ class Tenure:
         """Start the loop."""
         if not self._end.is_set():
             self._thread.start()
+
+    @property
+    def has_won(self) -> bool:
+        """Whether this process leads the shard, or is about to."""
+        return self._thread.ident is not None
 
     def _lead(self) -> None:
         self._barrier(self._end)
@@ -258,6 +280,8 @@ class Tenure:
         if not self._is_observing:
             self.cluster.remember(turn.memory.facts)
             self._reporter.after(turn.snapshot, turn.result)
+            for job, pool in self._pool_turns.after(turn.snapshot, turn.result, turn.end_s):
+                self._log.info("job_passed_on", job=job, pool=pool_name(pool))
             return
         for started in self.comparison.after(turn):
             self._log.info("job_compared", **started._asdict())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kaisched.cluster.grouping import Owner
-    from kaisched.cluster.state import Assumed, StoreState
+    from kaisched.cluster.state import Assumed, PoolState, StoreState
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
     from kaisched.framework.policy import Policy
@@ -76,6 +76,16 @@ class RecordedPast(StrictWire, frozen=True, kw_only=True):
     evicted_s: Seconds | None = msgspec.field(default=None, name="evictedSeconds")
 
 
+class RecordedPools(StrictWire, frozen=True, kw_only=True):
+    """Which jobs with lists of node pools were the shard's, each by one of its pods."""
+
+    served: dict[str, bool]
+    """The pools that shards serve, with whether each admits all projects."""
+    owned: list[str] = []
+    impatient: list[str] = []
+    """Of jobs that might evict although idle pools come first."""
+
+
 class RecordedUsage(StrictWire, frozen=True, kw_only=True):
     """Usage history as the division saw it, in parts per billion of the capacity."""
 
@@ -119,6 +129,8 @@ class Recording(StrictWire, frozen=True, kw_only=True):
     """Whether claims, volumes and classes were known, so that pods waited for their claims."""
     offers_shares: bool = msgspec.field(default=False, name="shares")
     """Whether pods could share GPUs."""
+    pools: RecordedPools | None = None
+    """None where there was one pool."""
     usage: RecordedUsage | None = None
     facts: dict[str, Any] = {}
     """Memory of plugins and actions from the cycle before, by their names."""
@@ -161,8 +173,18 @@ def record(
         without_owner=list(state.without_owner),
         has_volumes=state.has_volumes,
         offers_shares=state.offers_shares,
+        pools=recorded_pools(state.pools),
         usage=usage,
         facts=dict(facts or {}),
+    )
+
+
+def recorded_pools(pools: PoolState | None) -> RecordedPools | None:
+    """Return what a shard owned as it is recorded."""
+    if pools is None:
+        return None
+    return RecordedPools(
+        served=dict(pools.served), owned=list(pools.owned), impatient=list(pools.impatient)
     )
 
 

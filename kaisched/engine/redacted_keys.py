@@ -42,6 +42,7 @@ NAMES: Final = {
 LABELS: Final = {
     labels.QUEUE: "queue",
     labels.NODE_POOL: "pool",
+    labels.QUEUE_PROJECT: "queue",
     labels.PRIORITY_CLASS: "class",
     labels.SUBGROUP: "subgroup",
     labels.TASK_PRIORITY: "value",

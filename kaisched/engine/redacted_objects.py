@@ -5,15 +5,12 @@ The walk is made twice: first to register the names, then to replace them by ali
 
 from __future__ import annotations
 
-import re
 from functools import partial
-from json import dumps as to_text
 from typing import TYPE_CHECKING, Any, Final
 
-from kaisched.engine.redacted_keys import LABELS, NAMES, NUMBERS
-from kaisched.errors import ObjectError
+from kaisched.engine.redacted_annotations import annotations
+from kaisched.engine.redacted_keys import LABELS
 from kaisched.objects import labels
-from kaisched.objects.pod_sets import layers_of
 from kaisched.objects.storage import NO_PROVISIONER
 from kaisched.objects.wire import ObjectMeta
 
@@ -22,8 +19,6 @@ if TYPE_CHECKING:
 
     from kaisched.engine.aliases import Aliases
 
-_PLAIN: Final = re.compile(r"[-+0-9.:TZeEnumshdwyukMGTPi]{1,40}", re.ASCII)
-"""Numbers, amounts, durations and times: values of annotations that cannot be names."""
 _INDEXES: Final = (labels.JOB_INDEX, labels.GROUP_INDEX)
 _PREEMPTIBILITY: Final = (labels.PREEMPTIBLE, labels.NON_PREEMPTIBLE)
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -90,7 +85,7 @@ class ObjectWalk:
             if key in meta:
                 new[key] = meta[key]
         new["labels"] = self._labels(meta)
-        new["annotations"] = self._annotations(meta.get("annotations", {}))
+        new["annotations"] = annotations(alias, meta.get("annotations", {}))
         new["ownerReferences"] = [
             {
                 **{key: it[key] for key in ("apiVersion", "kind", "controller") if key in it},
@@ -154,31 +149,14 @@ class ObjectWalk:
                 new[alias("key", key)] = alias(use, value)
         return new
 
-    def _annotations(self, old: dict[str, str]) -> dict[str, str]:
-        new = {key: self._alias(use, old[key]) for key, use in NAMES.items() if key in old}
-        new |= {key: old[key] for key in NUMBERS if _PLAIN.fullmatch(old.get(key, ""))}
-        if labels.SKIP_GROUPING in old:
-            new[labels.SKIP_GROUPING] = ""
-        if old.get(labels.POD_SET_UNCONSTRAINED) in ("true", "false"):
-            new[labels.POD_SET_UNCONSTRAINED] = old[labels.POD_SET_UNCONSTRAINED]
-        if labels.POD_SET_SLICES in old:
-            new[labels.POD_SET_SLICES] = self._layers(old[labels.POD_SET_SLICES])
-        return new
-
-    def _layers(self, text: str) -> str:
-        """Return the layers of slices with aliases of their levels; invalid ones stay invalid."""
-        try:
-            layers = layers_of(text)
-        except ObjectError:
-            return "invalid"
-        return to_text([{"topology": self._alias("key", it), "size": size} for it, size in layers])
-
     # -- kinds -----------------------------------------------------------------------------------
 
     def _queue(self, obj: dict[str, Any]) -> dict[str, Any]:
         spec = {key: value for key, value in obj["spec"].items() if key != "displayName"}
         if "parentQueue" in spec:
             spec["parentQueue"] = self._alias("queue", spec["parentQueue"])
+        if "nodePools" in spec:
+            spec["nodePools"] = [self._pool(name) for name in spec["nodePools"]]
         if "flavors" in spec:
             spec["flavors"] = [
                 {

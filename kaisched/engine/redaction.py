@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kaisched.core.snapshot import Snapshot
-    from kaisched.engine.recording import RecordedUsage, Recording
+    from kaisched.engine.recording import RecordedPools, RecordedUsage, Recording
     from kaisched.engine.replaying import Replay
     from kaisched.framework.report.records import CycleResult
 
@@ -69,6 +69,7 @@ def redacted(recording: Recording, file: str = "") -> Redacted:
         disrupted=sorted(_key(pod, aliases) for pod in recording.disrupted),
         stuck=sorted(_key(pod, aliases) for pod in recording.stuck),
         without_owner=sorted(_key(pod, aliases) for pod in recording.without_owner),
+        pools=_pools(recording.pools, aliases),
         usage=_usage(recording.usage, aliases),
     )
     jobs = _job_aliases(before, replay(bare), aliases)
@@ -97,6 +98,7 @@ def _renamed(
         disrupted=[],
         stuck=[],
         without_owner=[],
+        pools=None,
         past={},
         facts={},
         usage=None,
@@ -127,6 +129,15 @@ def _key(key: str, alias: Aliases) -> str:
     """Return the alias of ``namespace/name`` of a pod."""
     namespace, _, name = key.partition("/")
     return f"{alias.known('namespace', namespace) or ''}/{alias.known('pod', name) or ''}"
+
+
+def _pools(pools: RecordedPools | None, alias: Aliases) -> RecordedPools | None:
+    if pools is None:
+        return None
+    served = {alias("pool", name) if name else "": all_ for name, all_ in pools.served.items()}
+    owned = sorted(_key(pod, alias) for pod in pools.owned)
+    impatient = sorted(_key(pod, alias) for pod in pools.impatient)
+    return RecordedPools(served=served, owned=owned, impatient=impatient)
 
 
 def _usage(usage: RecordedUsage | None, alias: Aliases) -> RecordedUsage | None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kaisched.cluster.grouping import Owner
 from kaisched.cluster.past import JobPast
-from kaisched.cluster.state import Assumed, StoreState, restored
+from kaisched.cluster.state import Assumed, PoolState, StoreState, restored
 from kaisched.core.usage import Usage, UsageState
 from kaisched.engine.policy import build_policy
 from kaisched.errors import ConfigError, ObjectError, join_path
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kaisched.cluster.store import StateStore
     from kaisched.core.snapshot import Snapshot
-    from kaisched.engine.recording import RecordedUsage, Recording
+    from kaisched.engine.recording import RecordedPools, RecordedUsage, Recording
     from kaisched.framework.policy import Policy
     from kaisched.framework.report.records import CycleResult
     from kaisched.objects.wire import KubernetesObject
@@ -142,11 +142,18 @@ def _store(
         without_owner=tuple(recording.without_owner),
         has_volumes=recording.has_volumes,
         offers_shares=recording.offers_shares,
+        pools=_pools(recording.pools),
         past={job: JobPast(it.started_s, it.evicted_s) for job, it in recording.past.items()},
     )
     pool, gpus = shard.spec.partition_label_value, shard.spec.gpu_resources
     names, table = recording.scheduler_names, policy.workloads
     return restored(objects, state, names, pool, gpus, table)
+
+
+def _pools(recorded: RecordedPools | None) -> PoolState | None:
+    if recorded is None:
+        return None
+    return PoolState(recorded.served, tuple(recorded.owned), tuple(recorded.impatient))
 
 
 def _usage(recorded: RecordedUsage, snapshot: Snapshot, file: str) -> Usage:

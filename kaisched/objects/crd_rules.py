@@ -122,6 +122,12 @@ QUEUE_RULES: Final[Rules] = {
         "fair_sharing": says("How much it counts among its siblings where the policy lends."),
         "preemption": says("From whom its work may take where the policy lends."),
         "admission_scope": says("The order of the queues below where the policy lends."),
+        "node_pools": says(
+            "Node pools for jobs that list none, the first to be tried in front; default: nodes"
+            " without the label.",
+            maxItems=64,
+            items={"type": "string", "minLength": 1, "maxLength": 63},
+        ),
         "stop_policy": says(
             "For this queue and all below: Hold starts nothing new, HoldAndDrain also evicts what"
             " runs."
@@ -240,6 +246,9 @@ SHARD_RULES: Final[Rules] = {
             minimum=0,
             maximum=INT32_MAX,
         ),
+        "admits_all_projects": says("Whether projects without a queue here may use idle room."),
+        "pool_dwell": says("How long a job with a list of pools waits here first; 10s."),
+        "pool_order": says("idleFirst: no evictions before a job was refused in all its pools."),
         "owner_wait": says("How long a pod waits for an owner that cannot be read yet."),
         "k_value": says("Strength of time-based fairness.", minimum=0, maximum=MAX_K),
         "plugins": says("By name; a higher priority comes first.", maxProperties=128),

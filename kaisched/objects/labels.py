@@ -68,6 +68,16 @@ BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
 SKIP_GROUPING: Final = "kai.scheduler/skip-podgrouper"
 FLAVOR_KEYS: Final = "kaisched.io/flavor-keys"
 """The keys that a flavor of Kueue adds to the node selector of a pod, with commas."""
+NODE_POOLS: Final = "kaisched.io/node-pools"
+"""Names of node pools with commas, the one to try first in front."""
+INDEPENDENT_PODS: Final = "kaisched.io/independent-pods"
+"""``"true"``: each pod of the workload is a job of its own."""
+QUEUE_PROJECT: Final = "kaisched.io/project"
+"""A label of queues: the project of which this is the queue in its node pool."""
+MADE_UP: Final = "kaisched.io/made-up"
+"""A label of queues without an object: how a project takes part in a pool without a queue there."""
+DEFAULT_POOL: Final = "default"
+"""Name of the pool of nodes without the label."""
 RUN_SECONDS: Final = "kaisched.io/run-seconds"
 """So long a pod runs, from its start, as its owner declares: what forecasts go by, and what pods of
 a cluster without real kubelets do, which run for ever without it."""
@@ -85,6 +95,8 @@ NON_PREEMPTIBLE: Final = "non-preemptible"
 _T = TypeVar("_T")
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _MAX_COUNT: Final = (1 << 31) - 1
+LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+_POOLS_FIX: Final = 'write names with commas, such as "h100, a100, default"'
 
 
 def time_of(text: str) -> float:
@@ -122,6 +134,26 @@ def queue_of(meta: ObjectMeta) -> str | None:
 def node_pool_of(meta: ObjectMeta) -> str:
     """Return the node pool; empty for the pool of objects without the label."""
     return meta.labels.get(NODE_POOL, "")
+
+
+def pool_named(name: str) -> str:
+    """Return the label value of a pool, by the name that people write."""
+    return "" if name == DEFAULT_POOL else name
+
+
+def pool_name(value: str) -> str:
+    """Return the name of a pool, by its label value."""
+    return value or DEFAULT_POOL
+
+
+def node_pools_of(meta: ObjectMeta) -> tuple[str, ...] | None:
+    """Return the node pools that a workload lists, as label values, in its order."""
+    return _annotation(meta, NODE_POOLS, _pools)
+
+
+def has_independent_pods(meta: ObjectMeta) -> bool:
+    """Tell whether the pods of a workload are scheduled one by one, each for itself."""
+    return meta.annotations.get(INDEPENDENT_PODS) == "true"
 
 
 def priority_class_of(meta: ObjectMeta) -> str | None:
@@ -270,6 +302,17 @@ def _index(text: str) -> int:
     if (number := _whole(text)) < 0:
         raise UnitError(f"{text[:40]!r} is less than 0", 'write a whole number, such as "0"')
     return number
+
+
+def _pools(text: str) -> tuple[str, ...]:
+    names = [name.strip() for name in text.split(",")]
+    if wrong := next((name for name in names if not LABEL_VALUE.fullmatch(name)), None):
+        raise UnitError(f"{wrong[:40]!r} is no name of a node pool", _POOLS_FIX)
+    if "" in names:
+        raise UnitError(f"{text[:40]!r} names an empty node pool", _POOLS_FIX)
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UnitError(f"{twice[:40]!r} is listed twice", "keep one of the two")
+    return tuple(pool_named(name) for name in names)
 
 
 def _preemptibility(text: str) -> str:

@@ -119,6 +119,9 @@ class QueueSpec(StrictWire, frozen=True, kw_only=True):
     admission_scope: QueueAdmissionScope = QueueAdmissionScope()
     flavors: list[QueueFlavor] = []
     """In the order in which jobs try them; a leaf without any has those of the queue above."""
+    node_pools: list[str] = []
+    """Pools for jobs that list none themselves, the first to be tried in front; if empty, those of
+    the queue above count."""
     flavor_fungibility: QueueFlavorFungibility = QueueFlavorFungibility()
     stop_policy: StopPolicy = "None"
     """Also applies to all queues below. ``Hold``: nothing new is started. ``HoldAndDrain``: running

@@ -20,6 +20,7 @@ from kaisched.objects.faults import (
     duration_faults,
     to_error,
 )
+from kaisched.objects.labels import LABEL_VALUE
 from kaisched.objects.queue import BorrowWithinCohort, Queue, QueueResource, QueueSpec
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.units import (
@@ -125,12 +126,23 @@ def queue_faults(queue: Queue) -> Iterator[Fault]:
             spec.parent_queue,
             "name another queue, or leave it out for a top-level queue",
         )
+    yield from _pool_faults(spec.node_pools)
     yield from duration_faults(
         {
             ("spec", "preemptMinRuntime"): spec.preempt_min_runtime,
             ("spec", "reclaimMinRuntime"): spec.reclaim_min_runtime,
         }
     )
+
+
+def _pool_faults(pools: list[str]) -> Iterator[Fault]:
+    for at, name in enumerate(pools):
+        path: Path = ("spec", "nodePools", at)
+        if not name or not LABEL_VALUE.fullmatch(name):
+            fix = 'write the label value of its nodes, or "default" for nodes without the label'
+            yield Fault(path, "no name of a node pool", name, fix)
+        elif name in pools[:at]:
+            yield Fault(path, "given twice", name, "keep one of the two")
 
 
 def _error(queue: Queue, fault: Fault) -> ObjectError:

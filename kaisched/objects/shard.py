@@ -82,6 +82,12 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     """Most pods evicted in any hour; 0 for no evictions, None for no bound."""
     owner_wait: str | int | None = None
     """How long a pod waits for an owner that cannot be read yet; None for two minutes."""
+    admits_all_projects: bool = False
+    """Whether projects without a queue in this node pool count as queues with a quota of 0."""
+    pool_dwell: str | int | None = None
+    """How long a job with a list of pools waits here before the next is tried; None for 10 s."""
+    pool_order: Literal["strict", "idleFirst"] = "strict"
+    """``idleFirst``: a job with a list may evict here only after it was refused in every pool."""
     gpu_resources: list[str] = msgspec.field(default_factory=lambda: list(GPU_RESOURCES))
 
 

@@ -18,13 +18,13 @@ from kaisched.objects.faults import (
     duration_faults,
 )
 from kaisched.objects.kai_names import ACTIONS, map_action, map_plugin
+from kaisched.objects.labels import LABEL_VALUE
 from kaisched.objects.shard import SchedulingShard, SearchBudgets, ShardSpec
 from kaisched.objects.shard_args import ARGS, args_faults
 from kaisched.objects.usage_faults import seconds_of, usage_faults
 
 MAX_K: Final = 1e6
 _GENERATORS: Final = ("NodeLocalGreedy", "MultiNodeGang")
-_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _RESOURCE_NAME: Final = re.compile(r"[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-\w.]*", re.ASCII)
 _NO_EFFECT: Final = "has no effect here"
 
@@ -32,7 +32,7 @@ _NO_EFFECT: Final = "has no effect here"
 def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
     """Yield the faults of a shard; settings that are accepted but without effect are warnings."""
     spec = shard.spec
-    if not _LABEL_VALUE.fullmatch(spec.partition_label_value):
+    if not LABEL_VALUE.fullmatch(spec.partition_label_value):
         yield Fault(
             ("spec", "partitionLabelValue"),
             "no label value",
@@ -47,6 +47,7 @@ def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
     yield from duration_faults(
         {
             ("spec", "ownerWait"): spec.owner_wait,
+            ("spec", "poolDwell"): spec.pool_dwell,
             ("spec", "minRuntime", "preemptMinRuntime"): spec.min_runtime.preempt_min_runtime,
             ("spec", "minRuntime", "reclaimMinRuntime"): spec.min_runtime.reclaim_min_runtime,
         }

@@ -6,13 +6,14 @@ It does what the scheduler's binder and the controllers of Kubernetes do with cl
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from itertools import count
 from typing import Final
 
 from msgspec.structs import replace
 
 from kaisched.cluster.claims.writing import written
+from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.store import StateStore
 from kaisched.framework.intents import Bind
 from kaisched.objects.load import Manifest, identity_of
@@ -34,10 +35,10 @@ class EmbeddedClaims:
     """Writes claims of pods into the objects of a cluster, and tells the store."""
 
     def __init__(
-        self, objects: MutableMapping[tuple[str, str], Manifest], store: StateStore
+        self, objects: MutableMapping[tuple[str, str], Manifest], stores: Sequence[StateStore]
     ) -> None:
-        """Take the objects of a cluster, and its store."""
-        self._objects, self._store = objects, store
+        """Take the objects of a cluster, and the stores that hear of them."""
+        self._objects, self._stores = objects, stores
 
     def with_claims(self, pod: Pod) -> Pod:
         """Return a pod with the claims that are made for it from templates."""
@@ -64,7 +65,7 @@ class EmbeddedClaims:
     def allocate(self, bind: Bind, pod: Pod) -> None:
         """Write what the claims of a pod get, and that it uses them."""
         for key, allocation in bind.claims:
-            claim = self._store.device_claims.claim(key)
+            claim = self._stores[0].device_claims.claim(key)
             if claim is not None:
                 given = written(allocation, _shares(key))
                 self._put(replace(claim, status=replace(claim.status, allocation=given)))
@@ -78,7 +79,8 @@ class EmbeddedClaims:
         for claim in list(self._of(pod)):
             if any(it.uid == pod.metadata.uid for it in claim.metadata.owner_references):
                 self._objects.pop(identity_of(claim), None)
-                self._store.change_device_object(claim, is_gone=True)
+                for store in self._stores:
+                    remove(store, claim)
                 continue
             users = [it for it in claim.status.reserved_for if it.uid != pod.metadata.uid]
             allocation: ClaimAllocation | None = claim.status.allocation if users else None
@@ -90,7 +92,7 @@ class EmbeddedClaims:
         made = {it.name: it.resource_claim_name for it in pod.status.resource_claim_statuses}
         for ref in pod.spec.resource_claims:
             name = ref.resource_claim_name or made.get(ref.name, "")
-            claim = self._store.device_claims.claim(f"{pod.metadata.namespace}/{name}")
+            claim = self._stores[0].device_claims.claim(f"{pod.metadata.namespace}/{name}")
             if claim is not None:
                 yield claim
 
@@ -99,7 +101,8 @@ class EmbeddedClaims:
 
     def _put(self, claim: ResourceClaim) -> None:
         self._objects[identity_of(claim)] = claim
-        self._store.change_device_object(claim)
+        for store in self._stores:
+            upsert(store, claim)
 
 
 def _shares(key: str) -> Callable[[], str]:

@@ -12,8 +12,10 @@ from kaisched.clock import Clock, ManualClock
 from kaisched.cluster.embedded.claims import EmbeddedClaims
 from kaisched.cluster.embedded.history import HISTORY_LENGTH, Happening, What
 from kaisched.cluster.embedded.kubelet import Kubelet, Step, run_s
+from kaisched.cluster.embedded.refusing import why_not_on
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.ours import OUR_SCHEDULERS
+from kaisched.cluster.pools.owners import Owners
 from kaisched.cluster.problems import Problem
 from kaisched.cluster.state import Kept, StoreState
 from kaisched.cluster.store import StateStore
@@ -70,12 +72,13 @@ class EmbeddedCluster:
         grace_s: float = 5.0,
         is_recreating: bool = True,
         fails: Fails = never_fails,
+        owners: Owners | None = None,
     ) -> None:
         """Make an empty cluster.
 
         Args:
             clock: a new ManualClock at 0 unless given.
-            schedulers: as for the store, like the next four.
+            schedulers: as for the store, like the next four, and owners.
             node_pool: see there.
             gpu_resources: see there.
             workloads: see there.
@@ -84,26 +87,25 @@ class EmbeddedCluster:
             grace_s: from eviction to the room being free.
             is_recreating: put a new pending pod in the place of one that was evicted or lost.
             fails: asked before each intent is carried out.
+            owners: see there.
 
         """
         self.clock: Clock = ManualClock() if clock is None else clock
         self.store = StateStore(
             schedulers,
-            node_pool=node_pool,
-            gpu_resources=gpu_resources,
-            workloads=workloads,
-            stuck_after_s=stuck_after_s,
-            offers_shares=True,
-        )
+            node_pool=node_pool, gpu_resources=gpu_resources, workloads=workloads,
+            stuck_after_s=stuck_after_s, offers_shares=True, owners=owners,
+        )  # fmt: skip
+        self.stores = [self.store]
+        """All stores that hear of every change: one for each node pool that is decided about."""
         self.history: deque[Happening] = deque(maxlen=HISTORY_LENGTH)
         """What happened, the oldest first; only the last 10,000 happenings are kept."""
         self.fails = fails
-        self._start_delay_s = start_delay_s
-        self._grace_s = grace_s
+        self._start_delay_s, self._grace_s = start_delay_s, grace_s
         self._is_recreating = is_recreating
         self._kubelet = Kubelet()
         self._objects: dict[tuple[str, str], Manifest] = {}
-        self._claims = EmbeddedClaims(self._objects, self.store)
+        self._claims = EmbeddedClaims(self._objects, self.stores)
         self._pods: dict[str, Pod] = {}
         self._to_recreate: set[str] = set()
         self._made = 0
@@ -144,8 +146,10 @@ class EmbeddedCluster:
             stamped = self._stamped(obj, self._objects.get(identity), now_s)
             self._objects[identity] = stamped
             if isinstance(obj, PersistentVolumeClaim | PersistentVolume | StorageClass):
-                self.store.heed_volumes(is_read=True)  # else nobody meant to say which there are
-            upsert(self.store, stamped)
+                for store in self.stores:  # else nobody meant to say which there are
+                    store.heed_volumes(is_read=True)
+            for store in self.stores:
+                upsert(store, stamped)
             if isinstance(obj, ResourceClaimTemplate):
                 for pod in self.pods():
                     self._put(self._claims.with_claims(pod))
@@ -160,7 +164,8 @@ class EmbeddedCluster:
             return
         found = self._objects.pop(identity_of(obj), None)
         if found is not None:
-            remove(self.store, found)
+            for store in self.stores:
+                remove(store, found)
         if isinstance(obj, Node):
             for pod in [pod for pod in self._pods.values() if pod.spec.node_name == obj.name]:
                 if not _is_ended(pod):
@@ -183,10 +188,14 @@ class EmbeddedCluster:
 
     def snapshot(self) -> Snapshot:
         """Return the present state."""
+        return self.snapshot_of(self.store)
+
+    def snapshot_of(self, store: StateStore) -> Snapshot:
+        """Return the present state of one of the stores."""
         self._catch_up()
         now_s = self.clock.now_s()
-        self.store.find_stuck(now_s, now_s)
-        return self.store.snapshot()
+        store.find_stuck(now_s, now_s)
+        return store.snapshot()
 
     def state(self) -> StoreState:
         """Return what the last snapshot was made of."""
@@ -212,7 +221,7 @@ class EmbeddedCluster:
 
     def _bind(self, bind: Bind) -> None:
         pod = self._pods.get(bind.pod)
-        why = self._refusal(bind, pod) or self._why_not_on(bind, pod)
+        why = self._refusal(bind, pod) or why_not_on(self.stores, bind, pod)
         if pod is None or why:
             self.history.append(
                 Happening(self.clock.now_s(), "bind_failed", bind.pod, bind.node, why)
@@ -241,7 +250,8 @@ class EmbeddedCluster:
             )
             return
         self._record("evicted", pod, detail=evict.reason)
-        self.store.note_eviction(pod.key, self.clock.now_s())  # the pod's change tells the rest
+        for store in self.stores:  # the pod's change tells the rest
+            store.note_eviction(pod.key, self.clock.now_s())
         if self._is_recreating:
             self._to_recreate.add(pod.metadata.uid)
         self._let_go(pod)
@@ -254,21 +264,6 @@ class EmbeddedCluster:
         if pod.metadata.deletion_timestamp:
             return "the pod is being deleted"
         return self.fails(intent)
-
-    def _why_not_on(self, bind: Bind, pod: Pod | None) -> str:
-        """Return what API server and kubelet would object to."""
-        if pod is None:
-            return "no such pod"
-        if pod.spec.node_name:
-            return f"already on {pod.spec.node_name}"
-        if pod.spec.scheduling_gates:
-            return "it has scheduling gates"
-        rows = self.store.rows
-        row = rows.row_of_node(bind.node)
-        if row < 0:
-            return f"no node {bind.node}"
-        short = rows.accounts.shortage(rows.row_of_task(pod.key), row)
-        return f"out of {rows.axis.names[short]}" if short >= 0 else ""
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -354,7 +349,8 @@ class EmbeddedCluster:
     def _end_of(self, pod: Pod, *, is_recreated: bool) -> None:
         del self._pods[pod.key]
         self._to_recreate.discard(pod.metadata.uid)
-        self.store.remove_pod(pod.key)
+        for store in self.stores:
+            store.remove_pod(pod.key)
         self._claims.release(pod)
         if is_recreated and self._is_recreating:
             meta = replace(pod.metadata, uid="", creation_timestamp="", deletion_timestamp="")
@@ -364,7 +360,8 @@ class EmbeddedCluster:
 
     def _put(self, pod: Pod) -> None:
         self._pods[pod.key] = pod
-        self.store.upsert_pod(pod)
+        for store in self.stores:
+            store.upsert_pod(pod)
 
     def _stamped(self, obj: Any, old: Manifest | None, now_s: float) -> Any:
         """Return an object with the identity of the old one, or a new one."""

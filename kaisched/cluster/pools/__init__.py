@@ -1,0 +1,1 @@
+"""Node pools: jobs with a list of pools, each owned by one shard at any moment."""

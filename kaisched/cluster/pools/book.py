@@ -1,0 +1,378 @@
+"""Book of one shard about jobs with lists of pools: which are its own, and all others it knows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from kaisched.cluster.dependents import Dependents
+from kaisched.cluster.derived import queue_of
+from kaisched.cluster.pools.projects import Projects
+from kaisched.core.states import TaskState
+from kaisched.errors import ObjectError
+from kaisched.objects import labels
+
+if TYPE_CHECKING:
+    from kaisched.cluster.grouping import Membership
+    from kaisched.cluster.ours import Ours
+    from kaisched.cluster.pools.owners import Owners
+    from kaisched.cluster.queues import QueueRow
+    from kaisched.cluster.structure import JobRow
+    from kaisched.cluster.translate import PodRow
+    from kaisched.objects.node import Node
+    from kaisched.objects.podgroup import PodGroup
+    from kaisched.objects.queue import Queue
+    from kaisched.objects.wire import ObjectMeta
+
+_Known = tuple["PodRow", "Membership"]
+_GONE: Final = TaskState.GONE
+
+
+@dataclass(slots=True)
+class Listed:
+    """A job with a list of pools."""
+
+    pools: tuple[str, ...]
+    """Label values, the pool to try first in front."""
+    queue: str
+    """The queue that it names, of whatever pool."""
+    speaker: str
+    """The first of its pods by name, whose word counts where pods differ."""
+    pods: dict[str, _Known] = field(default_factory=dict)
+
+
+class PoolBook:
+    """What a shard knows of pools: their nodes and queues, jobs with lists, and waiting pods.
+
+    It hears of every object of the cluster, also of those of other pools. It is written by the
+    thread that owns the store. While there is no other pool it knows nothing and costs nothing.
+    """
+
+    def __init__(self, ours: Ours, owners: Owners) -> None:
+        """Begin empty.
+
+        Args:
+            ours: the scope of the store.
+            owners: which pool each job is in.
+
+        """
+        self._ours, self.owners = ours, owners
+        self.pool = ours.node_pool
+        self._is_idle_first = False
+        self.projects = Projects()
+        self.jobs: dict[str, Listed] = {}
+        self._impatient: set[str] = set()
+        """Jobs that may evict here all the same."""
+        self.changes: Counter[str] = Counter()
+        """By pool, how often something there may have made room."""
+        self._groups: dict[str, PodGroup] = {}
+        self._job_of_pod: dict[str, str] = {}
+        self._waiting: dict[str, _Known] = {}
+        """Waiting pods of other pools, which may get a list yet."""
+        self._waiting_of: dict[str, set[str]] = {}
+        """The same by job."""
+        self._pool_of_node: dict[str, str] = {}
+        self._node_of_pod: dict[str, str] = {}
+        self._dependents = Dependents()
+        self._let_go: set[str] = set()
+        self._unsettled: set[str] = set()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there are other pools."""
+        return self.owners.is_on
+
+    # -- nodes and queues ------------------------------------------------------------------------
+
+    def note_node(self, node: Node) -> None:
+        """Note a node that came or changed: there may be room on it."""
+        if self.is_on:
+            pool = labels.node_pool_of(node.metadata)
+            if self._pool_of_node.get(node.name) != pool:
+                self._unsettled.update(self.jobs)
+            self._pool_of_node[node.name] = pool
+            self.changes[pool] += 1
+
+    def forget_node(self, name: str) -> None:
+        """Forget a node that is gone."""
+        self._pool_of_node.pop(name, None)
+
+    def note_queue(self, queue: Queue) -> bool:
+        """Note a queue that came or changed; tell whether jobs must be looked at again."""
+        if not self.is_on or not self.projects.put(queue):
+            return False
+        self.changes[labels.node_pool_of(queue.metadata)] += 1
+        return True
+
+    def forget_queue(self, name: str) -> bool:
+        """Forget a queue that is gone; tell whether jobs must be looked at again."""
+        return self.projects.drop(name)
+
+    def missing_queues(self) -> list[QueueRow]:
+        """Return the queues to make up for jobs of ours whose project has none here."""
+        if not self.owners.served.get(self.pool):
+            return []
+        names = {it.queue for job, it in self.jobs.items() if self.is_mine(job)}
+        lacking = [name for name in sorted(names) if not self.projects.queue_in(self.pool, name)]
+        return [row for name in lacking for row in self.projects.made_up(self.pool, name)]
+
+    # -- pods and groups -------------------------------------------------------------------------
+
+    def note_group(self, group: PodGroup) -> bool:
+        """Note a pod group; tell whether its pods must be looked at again: its list is another."""
+        if not self.is_on:
+            return False
+        before = self._groups.get(group.key)
+        self._groups[group.key] = group
+        now = self._said((group.metadata,), group.spec.queue)
+        return before is None or self._said((before.metadata,), before.spec.queue) != now
+
+    def admits_group(self, group: PodGroup) -> bool:
+        """Tell whether a pod group is ours now."""
+        if not self.is_on:
+            return self._ours.has(group.metadata)
+        if group.key in self.jobs or self._said((group.metadata,), group.spec.queue) is not None:
+            return self.is_mine(group.key)
+        return self._ours.has(group.metadata)
+
+    def forget_group(self, key: str) -> None:
+        """Forget a pod group that is gone."""
+        self._groups.pop(key, None)
+
+    def group(self, job: str) -> PodGroup | None:
+        """Return the pod group of a job; None without one."""
+        return self._groups.get(job)
+
+    def admits(self, pod: PodRow, member: Membership) -> bool:
+        """Tell whether a pod is ours now; note what it says of pools."""
+        if not self.is_on:
+            return self._ours.has(pod.meta)
+        said = self._list_of(member)
+        if said is not None:
+            self._enter(pod, member, *said)
+            return self.is_mine(member.job)
+        self._strike(pod.key)
+        is_ours = self._ours.has(pod.meta)
+        if not is_ours and not pod.node and pod.state != _GONE:
+            self._waiting[pod.key] = (pod, member)
+            self._waiting_of.setdefault(member.job, set()).add(pod.key)
+            self._dependents.watch(pod.key, None, member)
+        return is_ours
+
+    def _enter(self, pod: PodRow, member: Membership, pools: tuple[str, ...], queue: str) -> None:
+        before = self._find(pod.key)
+        if before is not None and (pod.key in self._waiting or before[1].job != member.job):
+            self._strike(pod.key)
+            before = None
+        listed = self.jobs.get(member.job)
+        if listed is None:
+            listed = self.jobs[member.job] = Listed(pools, queue, pod.key)
+            self.owners.join(member.job)
+        if pod.key <= listed.speaker:
+            listed.pools, listed.queue, listed.speaker = pools, queue, pod.key
+        if before is None or before[0].node != pod.node:
+            self._unsettled.add(member.job)
+        self._dependents.watch(pod.key, None if before is None else before[1], member)
+        listed.pods[pod.key] = (pod, member)
+        self._job_of_pod[pod.key] = member.job
+
+    def _strike(self, key: str) -> None:
+        """Take a pod out of the book."""
+        found = self._find(key)
+        if found is None:
+            return
+        self._dependents.watch(key, found[1], None)
+        job = found[1].job
+        if self._waiting.pop(key, None) is not None:
+            self._waiting_of[job].discard(key)
+            if not self._waiting_of[job]:
+                del self._waiting_of[job]
+            return
+        del self._job_of_pod[key]
+        listed = self.jobs[job]
+        del listed.pods[key]
+        if listed.pods:
+            return
+        del self.jobs[job]
+        self._impatient.discard(job)
+        self._unsettled.discard(job)
+        self.owners.leave(job)
+
+    def note_place(self, pod: PodRow) -> None:
+        """Note where any pod is; one that has ended makes room."""
+        if self.is_on:
+            if pod.node and pod.state != _GONE:
+                self._node_of_pod[pod.key] = pod.node
+            else:
+                self._note_left(pod.key)
+
+    def _note_left(self, key: str) -> None:
+        left = self._node_of_pod.pop(key, None)
+        if left in self._pool_of_node:
+            self.changes[self._pool_of_node[left]] += 1
+
+    def forget_pod(self, key: str, uid: str = "") -> None:
+        """Forget a pod that is gone; with a UID, only if it is still that one."""
+        if not self.is_on:
+            return
+        known = self._find(key)
+        if known is None or uid in {"", known[0].uid}:
+            self._note_left(key)
+            self._strike(key)
+
+    def _find(self, key: str) -> _Known | None:
+        if key in self._waiting:
+            return self._waiting[key]
+        job = self._job_of_pod.get(key)
+        return None if job is None else self.jobs[job].pods[key]
+
+    # -- what jobs say ---------------------------------------------------------------------------
+
+    def _list_of(self, member: Membership) -> tuple[tuple[str, ...], str] | None:
+        """Return the pools of a pod's job and the queue that it names; None without a list."""
+        group = self._groups.get(member.job) if member.is_declared else None
+        if group is None:
+            return self._said(member.metas, "")
+        return self._said((group.metadata, *member.metas), group.spec.queue)
+
+    def _said(
+        self, metas: tuple[ObjectMeta, ...], queue: str
+    ) -> tuple[tuple[str, ...], str] | None:
+        queue = queue or queue_of(metas)
+        for meta in metas:
+            try:
+                pools = labels.node_pools_of(meta)
+            except ObjectError:
+                return None  # the job has this fault where its labels put it
+            if pools is not None:
+                return pools, queue
+        if any(labels.NODE_POOL in meta.labels for meta in metas):
+            return None
+        pools = self.projects.list_of(queue)
+        return None if pools is None else (pools, queue)
+
+    def adjusted(self, job: str, spec: JobRow) -> JobRow:
+        """Return a job as it is in this pool: with the queue of its project here."""
+        listed = self.jobs.get(job)
+        if listed is None:
+            return spec
+        queue = self.projects.queue_in(self.pool, spec.queue)
+        if not queue and self.owners.served.get(self.pool):
+            queue = self.projects.made_up(self.pool, spec.queue)[-1].name
+        timing = spec.timing
+        if self._is_idle_first and job not in self._impatient:
+            timing = replace(timing, preemption_delay_s=math.inf)
+        fault = spec.fault or self._fault(listed)
+        return replace(spec, queue=queue or spec.queue, timing=timing, fault=fault)
+
+    def _fault(self, listed: Listed) -> str:
+        if any(pool in self.owners.served for pool in listed.pools):
+            return ""
+        names = ", ".join(map(labels.pool_name, listed.pools))
+        there = ", ".join(sorted(map(labels.pool_name, self.owners.served)))
+        return f"no shard serves a node pool of its list ({names}); there are: {there}"
+
+    # -- owners ----------------------------------------------------------------------------------
+
+    def is_mine(self, job: str) -> bool:
+        """Tell whether we own a job and are not letting go of it."""
+        return job not in self._let_go and self.owners.owner(job) == self.pool
+
+    def open_pools(self, listed: Listed) -> list[str]:
+        """Return the pools of a list in which the job could be, in order."""
+        served = self.owners.served
+        return [
+            pool
+            for pool in listed.pools
+            if served.get(pool)
+            or (pool in served and self.projects.queue_in(pool, listed.queue) != "")
+        ]
+
+    def home_of(self, listed: Listed) -> str | None:
+        """Return the pool with most bound pods of a job, an earlier one first; None without."""
+        nodes = (pod.node for pod, _ in listed.pods.values() if pod.state != _GONE and pod.node)
+        counts = Counter(self._pool_of_node[it] for it in nodes if it in self._pool_of_node)
+        if not counts:
+            return None
+        order = {pool: at for at, pool in enumerate(listed.pools)}
+        return min(counts, key=lambda it: (-counts[it], order.get(it, len(order)), it))
+
+    def first_of(self, listed: Listed) -> str:
+        """Return the pool in which a job begins."""
+        served = self.owners.served
+        known = [pool for pool in listed.pools if pool in served]
+        rest = ("",) if "" in served else tuple(sorted(served))
+        return next(iter((*self.open_pools(listed), *known, *rest)))
+
+    def settle(self) -> list[tuple[str, str]]:
+        """Claim the jobs that nobody owns; return those of ours that run elsewhere, with where."""
+        elsewhere = []
+        for job in sorted(self._unsettled):
+            listed = self.jobs[job]
+            owner, home = self.owners.owner(job), self.home_of(listed)
+            if home is not None and home not in self.owners.served:
+                home = None
+            if owner is None:
+                self.owners.claim(job, self.first_of(listed) if home is None else home)
+            elif owner == self.pool and home not in {None, self.pool}:
+                elsewhere.append((job, str(home)))
+        self._unsettled.clear()
+        return elsewhere
+
+    def news(self) -> list[str]:
+        """Return the jobs we know whose owner has changed since this was asked last."""
+        return sorted(self.owners.news() & self.jobs.keys())
+
+    def be_idle_first(self) -> None:
+        """Let no job evict here before it was refused in all its pools."""
+        self._is_idle_first = True
+
+    def may_evict(self, job: str) -> bool:
+        """Tell whether a job was refused in all its pools already."""
+        return job in self._impatient
+
+    def let_evict(self, job: str) -> None:
+        """Let a job evict here from now on, although idle pools come first."""
+        self._impatient.add(job)
+
+    @property
+    def is_idle_first(self) -> bool:
+        """Whether jobs may not evict here before they were refused in all their pools."""
+        return self._is_idle_first
+
+    def let_go(self, job: str) -> None:
+        """Have a job no more, before it is passed on."""
+        self._let_go.add(job)
+
+    def pass_on(self, job: str, pool: str) -> None:
+        """Let another pool own a job that was let go."""
+        self.owners.move(job, pool)
+        self._let_go.discard(job)
+
+    # -- looking again ---------------------------------------------------------------------------
+
+    def pod(self, key: str) -> PodRow | None:
+        """Return a pod that the store has no row of; None for none."""
+        found = self._find(key)
+        return None if found is None else found[0]
+
+    def job_of(self, key: str) -> str:
+        """Return the job with a list that a pod is in; empty for none."""
+        return self._job_of_pod.get(key, "")
+
+    def pods_of(self, job: str) -> list[str]:
+        """Return the pods of a job that are known here, by name."""
+        listed = self.jobs.get(job)
+        waiting = self._waiting_of.get(job, ())
+        return sorted({*(listed.pods if listed is not None else ()), *waiting})
+
+    def all_pods(self) -> list[str]:
+        """Return all pods with a list, and those that may get one, by name."""
+        return sorted({*self._job_of_pod, *self._waiting})
+
+    def dependents(self, uids: Iterable[str]) -> list[str]:
+        """Return the pods whose job depends on one of these owners, by name."""
+        return self._dependents.of(uids)

@@ -1,0 +1,80 @@
+"""Moves of jobs between the stores of shards: each function works on one store, in its thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kaisched.cluster.members import Members
+    from kaisched.cluster.pools.book import PoolBook
+    from kaisched.cluster.rowstore import RowStore
+    from kaisched.objects.podgroup import PodGroup
+    from kaisched.objects.queue import Queue
+
+
+class Store(Protocol):
+    """What is used of the store of a shard."""
+
+    pools: PoolBook
+    rows: RowStore
+    members: Members
+
+    def look_again(self, pods: Iterable[str]) -> None:
+        """Take in pods again of which something is new that they do not say themselves."""
+        ...
+
+    def upsert_pod_group(self, group: PodGroup) -> None:
+        """Take in a pod group that came or changed."""
+        ...
+
+
+def settle(store: Store) -> None:
+    """Bring a store in line with who owns jobs, before a snapshot of it."""
+    book = store.pools
+    if not book.is_on:
+        return
+    for job, pool in book.settle():
+        hand_over(store, job, pool)
+    for job in book.news():
+        _review(store, job)
+    for queue in book.missing_queues():
+        store.rows.touch()
+        store.rows.put_queue(queue)
+
+
+def hand_over(store: Store, job: str, pool: str) -> None:
+    """Drop a job from a store and then let another pool own it."""
+    store.pools.let_go(job)
+    _review(store, job)
+    store.pools.pass_on(job, pool)
+
+
+def note_queue(store: Store, queue: Queue) -> None:
+    """Note a queue of any pool; look at all jobs with lists again if it changes anything."""
+    if store.pools.note_queue(queue):
+        refresh(store)
+
+
+def look_at_job(store: Store, job: str) -> None:
+    """Look at the pods of a job again, wherever they are known."""
+    there = {pod.key for pod in store.members.pods_of(job)}
+    store.look_again(sorted(there.union(store.pools.pods_of(job))))
+
+
+def refresh(store: Store) -> None:
+    """Look at all jobs with lists again: queues have changed."""
+    store.rows.touch()
+    store.look_again(store.pools.all_pods())
+    for job in list(store.pools.jobs):
+        store.members.refresh(job)
+
+
+def _review(store: Store, job: str) -> None:
+    """Take a job in or drop it, as its owner says."""
+    store.rows.touch()
+    group = store.pools.group(job)
+    if group is not None:
+        store.upsert_pod_group(group)
+    look_at_job(store, job)
+    store.members.refresh(job)

@@ -1,0 +1,109 @@
+"""Projects: the queues of one project in several node pools, and the lists of pools of queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kaisched.cluster.queues import QueueRow
+from kaisched.objects import labels
+
+if TYPE_CHECKING:
+    from kaisched.objects.queue import Queue
+
+MADE_UP_WEIGHT: Final = 2.0
+"""Weight beyond the quota of a queue that was made up: Medium."""
+_MOST_DEPTH: Final = 32
+
+
+class Projects:
+    """All queues of the cluster, whatever their pool."""
+
+    def __init__(self) -> None:
+        """Know none."""
+        self._queues: dict[str, Queue] = {}
+        self._of_project: dict[tuple[str, str], str] | None = None
+        """By (project, pool) the first queue by name that has the label; None after a change."""
+
+    def put(self, queue: Queue) -> bool:
+        """Note a queue; tell whether anything here depends on what has changed."""
+        before = self._queues.get(queue.name)
+        self._of_project = None
+        self._queues[queue.name] = queue
+        return before is None or (before.spec, before.metadata.labels) != (
+            queue.spec,
+            queue.metadata.labels,
+        )
+
+    def drop(self, name: str) -> bool:
+        """Forget a queue; tell whether it was known."""
+        self._of_project = None
+        return self._queues.pop(name, None) is not None
+
+    def list_of(self, name: str) -> tuple[str, ...] | None:
+        """Return the pools for jobs of a queue, by it or by a queue above; None for no list."""
+        for _ in range(_MOST_DEPTH):
+            queue = self._queues.get(name)
+            if queue is None:
+                return None
+            if queue.spec.node_pools:
+                return tuple(map(labels.pool_named, queue.spec.node_pools))
+            name = queue.spec.parent_queue
+        return None
+
+    def queue_in(self, pool: str, name: str) -> str:
+        """Return the queue of a pool for jobs that name a queue of any pool; empty for none."""
+        named = self._queues.get(name)
+        if named is not None and labels.node_pool_of(named.metadata) == pool:
+            return name
+        project = self._project(name)
+        if found := self._labelled().get((project, pool)):
+            return found
+        for wanted in (_in_pool(project, pool), project):
+            there = self._queues.get(wanted)
+            if there is not None and labels.node_pool_of(there.metadata) == pool:
+                return wanted
+        return ""
+
+    def _labelled(self) -> dict[tuple[str, str], str]:
+        if self._of_project is None:
+            self._of_project = {}
+            for name in sorted(self._queues, reverse=True):
+                meta = self._queues[name].metadata
+                project = meta.labels.get(labels.QUEUE_PROJECT)
+                if project:
+                    self._of_project[project, labels.node_pool_of(meta)] = name
+        return self._of_project
+
+    def made_up(self, pool: str, name: str) -> list[QueueRow]:
+        """Return the queues to make up so that jobs of a queue have one in a pool, roots first."""
+        path: list[QueueRow] = []
+        below: QueueRow | None = None
+        for _ in range(_MOST_DEPTH):
+            there = self.queue_in(pool, name)
+            here = there or _in_pool(self._project(name), pool)
+            if below is not None:
+                path[-1] = replace(below, parent=here)
+            queue = self._queues.get(name)
+            if there:
+                break
+            below = QueueRow(here, quota=_NOTHING, weight=_MEDIUM, labels=_MARKED)
+            path.append(below)
+            if queue is None or not queue.spec.parent_queue:
+                break
+            name = queue.spec.parent_queue
+        return path[::-1]
+
+    def _project(self, name: str) -> str:
+        queue = self._queues.get(name)
+        return name if queue is None else queue.metadata.labels.get(labels.QUEUE_PROJECT, name)
+
+
+def _in_pool(project: str, pool: str) -> str:
+    return f"{project}-{labels.pool_name(pool)}"
+
+
+_NOTHING: Final[Mapping[str, int]] = {"gpu": 0}
+_MEDIUM: Final[Mapping[str, float]] = dict.fromkeys(_NOTHING, MADE_UP_WEIGHT)
+_MARKED: Final[Mapping[str, str]] = {labels.MADE_UP: "true"}
