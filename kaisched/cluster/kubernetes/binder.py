@@ -7,10 +7,12 @@ bind is tried. If an answer is lost, the pod is read to find out what happened.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.bind_steps import StepFailedError, Steps
 from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.pauses import Pauses
@@ -25,7 +27,6 @@ from kaisched.cluster.kubernetes.pods import (
     path_of,
     why_not_waiting,
 )
-from kaisched.cluster.kubernetes.volume_claims import PassingError, VolumeClaims, VolumesFailedError
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Nominate
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
@@ -72,61 +73,70 @@ class BindWork:
     writers: Writers
     bind: Bind
     gang: GangBinds
-    claims: VolumeClaims | None = None
-    """Claims that get their volumes before the pod is bound."""
+    steps: Steps = field(default_factory=Steps)
+    """What is done before the pod is bound, and undone if it is not."""
     begun_s: float = -1.0
     is_lost: bool = False
     """The pod may be bound: the request was sent, and its effect is not known."""
     pauses: Pauses = field(default_factory=Pauses)
+    _ends: Callable[[Bind], None] | None = None
+    """Tells the store of the end once all steps are undone: the pod will not be bound."""
 
     def send(self) -> float | None:
         """Bind the pod; return None when done or given up, else the pause before the next try."""
+        if self._ends is not None:
+            return self._undo(self._ends)
         if self.gang.why and self.begun_s < 0:
-            self.drop(f"another pod of its job could not be bound: {self.gang.why}")
-            return None
-        if self.claims is not None:
-            return self._settle(self.claims)
+            self._note_drop(f"another pod of its job could not be bound: {self.gang.why}")
+            return self._undo(self.writers.refute_bind)
         if self.begun_s < 0:
+            try:
+                pause_s = self.steps.settle(lambda: self.writers.counts.add("bind", RETRIED))
+            except StepFailedError as error:
+                return self._failed(str(error))
+            if pause_s is not None:
+                return pause_s
             self.begun_s = monotonic_s()
         try:
             return self._read() if self.is_lost else self._bind()
         except ClusterUnavailable as error:
             return self._again(str(error))
 
-    def _settle(self, claims: VolumeClaims) -> float | None:
-        """Bind the pod once all claims have their volumes."""
-        try:
-            pause_s = claims.settle()
-        except VolumesFailedError as error:
-            return self._failed(str(error))
-        except (PassingError, ClusterUnavailable) as error:
-            if claims.is_overdue:
-                return self._failed(str(error))
-            self.writers.counts.add("bind", RETRIED)
-            return self.pauses.next_s(getattr(error, "retry_after_s", 0.0))
-        if pause_s is not None:
-            return pause_s
-        self.claims = None
-        self.pauses.reset()
-        return self.send()
-
     def drop(self, why: str) -> None:
-        """Give the bind up; a pod that may be bound keeps its room until it is read."""
+        """Give the bind up; a pod that may be bound keeps its room until it is read.
+
+        Nothing is written any more: what was done for it is cleared away by who leads next.
+        """
         self._settled()
-        self.writers.counts.add("bind", DROPPED)
-        self.writers.log.info("bind_dropped", pod=self.bind.pod, node=self.bind.node, why=why)
+        self._note_drop(why)
         if not self.is_lost:
             self.writers.refute_bind(self.bind)
+
+    def _note_drop(self, why: str) -> None:
+        self.writers.counts.add("bind", DROPPED)
+        self.writers.log.info("bind_dropped", pod=self.bind.pod, node=self.bind.node, why=why)
+
+    def _undo(self, ends: Callable[[Bind], None]) -> float | None:
+        """Undo the steps, then tell the store: the pod keeps its room until then."""
+        self._ends = ends
+        pause_s = self.steps.undo()
+        if pause_s is None:
+            for why in self.steps.left:
+                self.writers.log.warning("bind_not_undone", pod=self.bind.pod, why=why)
+            self._settled()
+            ends(self.bind)
+        return pause_s
 
     def _bind(self) -> float | None:
         bind, writers = self.bind, self.writers
         namespace, _, name = bind.pod.partition("/")
         metadata = {"name": name, "namespace": namespace, "uid": bind.uid}
-        annotations = writers.annotations()
+        labels, annotations = self.steps.marks()
+        marks = {"labels": labels, "annotations": {**annotations, **writers.annotations()}}
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {**metadata, "annotations": annotations} if annotations else metadata,
+            "metadata": {**metadata, **{name: of for name, of in marks.items() if of}},
             "target": {"apiVersion": "v1", "kind": "Node", "name": bind.node},
         }
         passing("bind.before_post")
@@ -195,14 +205,12 @@ class BindWork:
 
     def _failed(self, why: str) -> float | None:
         writers, bind = self.writers, self.bind
-        self._settled()
         writers.counts.add("bind", FAILED)
         writers.log.warning("bind_failed", pod=bind.pod, node=bind.node, why=why)
         if self.gang.give_up(f"{bind.pod}: {why}") and self.gang.done:
             # Bound pods stay until the action stalegang judges the job as a whole.
             writers.log.warning("gang_incomplete", job=self.gang.name, bound=self.gang.done)
-        writers.hold_back(bind)
-        return None
+        return self._undo(writers.hold_back)
 
     def _settled(self) -> None:
         self.writers.under_way.discard((self.bind.pod, self.bind.uid))

@@ -16,6 +16,7 @@ import structlog
 
 from kaisched.clock import Clock, monotonic_s
 from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.kubernetes.bind_steps import BindBackend, Steps
 from kaisched.cluster.kubernetes.binder import BindWork, GangBinds, NominateWork
 from kaisched.cluster.kubernetes.change import Change, ChangeFilter
 from kaisched.cluster.kubernetes.client import Client
@@ -30,7 +31,7 @@ from kaisched.cluster.kubernetes.plans import Plans, promises_to
 from kaisched.cluster.kubernetes.pods import News, Note, Writers, later_leader
 from kaisched.cluster.kubernetes.reads import Reads, is_older
 from kaisched.cluster.kubernetes.stale_marks import HOPES, STALE_GANGS, StaleMarks
-from kaisched.cluster.kubernetes.volume_claims import VolumeClaims
+from kaisched.cluster.kubernetes.volume_claims import VolumeBackend
 from kaisched.cluster.sent import SentOf
 from kaisched.cluster.state import Kept, StoreState
 from kaisched.cluster.store import StateStore
@@ -70,6 +71,7 @@ class KubernetesCluster:
         shard: str = "default",
         note: Callable[[Note], None] = lambda _: None,
         kueue: KueueTranslator | None = None,
+        backends: Sequence[BindBackend] = (),
     ) -> None:
         """Begin with an empty queue of changes.
 
@@ -85,27 +87,26 @@ class KubernetesCluster:
             shard: name of the shard, for logs.
             note: sends an event of a pod.
             kueue: replaces Kueue's objects, where these are read.
+            backends: make the steps before binds, in this order, after those for volumes.
 
         """
-        self.store = store
         self.wake: Callable[[], None] = lambda: None
         self.on_overthrown: Callable[[str], None] = lambda _: None
-        self.bad_news = 0
+        self.store, self.bad_news, self._has_loop = store, 0, False
         self.kept: Kept | None = None
-        self._outbox, self._clock = outbox, clock
+        self._outbox, self._clock, self._kueue = outbox, clock, kueue
         self._why_stale, self._is_observing = why_stale, is_observing
         self._log: Any = structlog.get_logger().bind(shard=shard)
         self._writers = Writers(client, gate, self.post, self._log, is_deleting, note=note)
         self._news: deque[News] = deque()
-        self._store_lock = threading.Lock()
-        self._has_loop = False
         self._sent: deque[tuple[float, str]] = deque()  # (when to read it, pod), in order
         self._protected: dict[tuple[str, str], float] = {}
-        self._plans, self._evictor = Plans(), Evictor(self._writers, self._protect)
+        self._plans, self._backends = Plans(), (VolumeBackend(), *backends)
+        self._evictor = Evictor(self._writers, self._protect)
         self._marks = StaleMarks(self._writers, lambda work: outbox.put(NOMINATE, work))
         self._nominated: dict[str, str] = {}  # by the last cycle, and not by a plan
         self._observed: set[tuple[str, str, str]] = set()
-        self._filter, self._reads, self._kueue = ChangeFilter(), Reads(), kueue
+        self._filter, self._reads, self._store_lock = ChangeFilter(), Reads(), threading.Lock()
 
     @property
     def counts(self) -> Counts:
@@ -270,9 +271,17 @@ class KubernetesCluster:
             self._observe(binds, evictions)
             return
         self._plans.compare(binds, nominations)
-        if not (binds or evictions or nominations):
+        if binds or evictions or nominations:
+            self._send(binds, evictions, nominations)
+        else:
             self._nominated = {}
-            return
+        for backend in self._backends:
+            for work in backend.upkeep(nominations, self._writers, self.store):
+                self._outbox.put(NOMINATE, work)
+
+    def _send(
+        self, binds: Sequence[Bind], evictions: Sequence[Evict], nominations: Sequence[Nominate]
+    ) -> None:
         passing("apply.before")
         self._evict(evictions, nominations)
         self._bind(binds)
@@ -296,12 +305,12 @@ class KubernetesCluster:
             gang = gangs.get(bind.pod_group) or gangs.setdefault(
                 bind.pod_group, GangBinds(bind.pod_group)
             )
-            keys = self.store.volumes.to_select(self.store.pods.pod(bind.pod))
-            claims = VolumeClaims(self._writers, bind.node, keys) if keys else None
+            made = (it.step(bind, self._writers, self.store) for it in self._backends)
+            steps = Steps([step for step in made if step is not None])
             self.store.assume_bound(bind.pod, bind.node)
             self._writers.under_way.add((bind.pod, bind.uid))
             self._sent.append((due_s, bind.pod))
-            self._outbox.put(BIND, BindWork(self._writers, bind, gang, claims))
+            self._outbox.put(BIND, BindWork(self._writers, bind, gang, steps))
 
     def _evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate]) -> None:
         """Start a plan for each beneficiary; evictions without one are planned job by job."""

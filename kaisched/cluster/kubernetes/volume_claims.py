@@ -7,10 +7,12 @@ may be in the making.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.bind_steps import BindStep, PassingError, StepFailedError
 from kaisched.cluster.kubernetes.client import MERGE, Answer
 from kaisched.cluster.kubernetes.pods import (
     CONFLICT,
@@ -24,17 +26,34 @@ from kaisched.errors import ObjectError
 from kaisched.objects.decode import decode_json
 from kaisched.objects.storage import SELECTED_NODE, PersistentVolumeClaim
 
+if TYPE_CHECKING:
+    from kaisched.cluster.kubernetes.outbox import Work
+    from kaisched.cluster.store import StateStore
+    from kaisched.framework.intents import Bind, Nominate
+
 MOST_S: Final = 600.0
 """How long the volumes of a pod may take: kube-scheduler's bound."""
 PAUSE_S: Final = 1.0
 
 
-class VolumesFailedError(Exception):
-    """The volumes of a pod cannot be provisioned for its node."""
+class VolumeBackend:
+    """Makes steps for pods with claims whose volumes wait for a node."""
+
+    def step(self, bind: Bind, writers: Writers, store: StateStore) -> VolumeClaims | None:
+        """Return the claims of a pod that need a volume; None if all have one."""
+        keys = store.volumes.to_select(store.pods.pod(bind.pod))
+        return VolumeClaims(writers, bind.node, keys) if keys else None
+
+    def upkeep(
+        self, nominations: Sequence[Nominate], writers: Writers, store: StateStore
+    ) -> tuple[Work, ...]:
+        """Clear nothing away: a volume may be in the making."""
+        del nominations, writers, store
+        return ()
 
 
 @dataclass(slots=True)
-class VolumeClaims:
+class VolumeClaims(BindStep):
     """The claims of one pod that have no volume yet, and the requests about them."""
 
     writers: Writers
@@ -49,7 +68,7 @@ class VolumeClaims:
         """Annotate the claims, then wait for volumes; return None when all are bound, else a pause.
 
         Raises:
-            VolumesFailedError: a volume cannot be provisioned.
+            StepFailedError: a volume cannot be provisioned.
             ClusterUnavailable: no answer.
 
         """
@@ -74,15 +93,15 @@ class VolumeClaims:
 
     def _wait(self, claim: PersistentVolumeClaim) -> float:
         if claim.metadata.annotations.get(SELECTED_NODE) != self.node:
-            raise VolumesFailedError(f"no volume could be made for claim {claim.name}")
+            raise StepFailedError(f"no volume could be made for claim {claim.name}")
         if self.is_overdue:
-            raise VolumesFailedError(f"claim {claim.name} has no volume after {MOST_S:.0f} s")
+            raise StepFailedError(f"claim {claim.name} has no volume after {MOST_S:.0f} s")
         return PAUSE_S
 
     def _name_node(self, claim: PersistentVolumeClaim) -> None:
         node = claim.metadata.annotations.get(SELECTED_NODE)
         if node and node != self.node:
-            raise VolumesFailedError(f"claim {claim.name} waits for its volume on {node}")
+            raise StepFailedError(f"claim {claim.name} waits for its volume on {node}")
         if node:
             return
         meta: dict[str, Any] = {
@@ -102,28 +121,19 @@ class VolumeClaims:
     def _read(self, key: str) -> PersistentVolumeClaim:
         answer = self.writers.client.call("GET", _path(key))
         if answer.code == GONE:
-            raise VolumesFailedError(f"claim {key} is gone")
+            raise StepFailedError(f"claim {key} is gone")
         if not answer.is_done:
             raise _refused(answer, key)
         try:
             return decode_json(answer.data, PersistentVolumeClaim)
         except ObjectError as error:
-            raise VolumesFailedError(f"claim {key} is invalid: {error}") from error
-
-
-class PassingError(Exception):
-    """The server refused a request for a reason that may pass."""
-
-    def __init__(self, answer: Answer, key: str) -> None:
-        """Make the error from the answer about a claim."""
-        super().__init__(f"claim {key}: {answer.text()}")
-        self.retry_after_s = answer.retry_after_s
+            raise StepFailedError(f"claim {key} is invalid: {error}") from error
 
 
 def _refused(answer: Answer, key: str) -> Exception:
     if is_passing(answer) or answer.code in {CONFLICT, FORBIDDEN}:
-        return PassingError(answer, key)
-    return VolumesFailedError(f"claim {key}: {answer.text()}")
+        return PassingError(answer, f"claim {key}")
+    return StepFailedError(f"claim {key}: {answer.text()}")
 
 
 def _path(key: str) -> str:

@@ -4,6 +4,7 @@ import pytest
 from msgspec import json
 
 from kaisched.cluster.kubernetes import volume_claims as module
+from kaisched.cluster.kubernetes.bind_steps import Steps
 from kaisched.cluster.kubernetes.binder import BindWork, GangBinds
 from kaisched.cluster.kubernetes.volume_claims import VolumeClaims
 from kaisched.framework.intents import Bind
@@ -68,7 +69,7 @@ def work(writers, make_pod):
         bind = Bind("default/p", pod["metadata"]["uid"], "n0", "default/g", 0, 0)
         writers.under_way.add((bind.pod, bind.uid))
         waiting = VolumeClaims(writers, "n0", list(keys))
-        return BindWork(writers, bind, gang or GangBinds("default/g"), waiting)
+        return BindWork(writers, bind, gang or GangBinds("default/g"), Steps([waiting]))
 
     return work
 
