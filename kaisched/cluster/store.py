@@ -45,8 +45,7 @@ class StateStore:
     """The present state of one shard, fed by events, frozen on demand.
 
     Events may come in any order and more than once; what refers to something unknown waits for it.
-    No event raises for what an object says: see :meth:`problems`. The store hands each event on to
-    its parts in the right order; its parts answer questions about what they keep.
+    No event raises for what an object says: see :meth:`problems`. The parts answer questions.
     """
 
     def __init__(
@@ -61,24 +60,25 @@ class StateStore:
         owner_wait_s: float = OWNER_WAIT_S,
         offers_shares: bool = False,
         owners: Owners | None = None,
+        has_reservations: bool = False,
     ) -> None:
         """Make an empty store.
 
         Args:
             schedulers: values of ``schedulerName`` whose pods are ours to place.
-            node_pool: value of the label of the nodes, queues, pod groups and pods that are ours;
-                empty for those without the label.
+            node_pool: value of the label of what is ours; empty for what is without the label.
             gpu_resources: resource names that count as whole GPUs.
             extended: extended resources to count from the start.
-            workloads: how the pods of each kind of workload are grouped.
-            stuck_after_s: nobody is made to wait for a pod that is leaving for so long; negative
-                for ever.
-            owner_wait_s: how long a pod waits for an owner that is not known yet.
+            workloads: how the pods of each kind are grouped.
+            stuck_after_s: how long a pod that leaves is waited for; negative for ever.
+            owner_wait_s: how long a pod waits for an unknown owner.
             offers_shares: whether pods may share GPUs.
             owners: which node pool each job with a list is in; None where there is one pool.
+            has_reservations: whether reservation pods hold the GPUs that pods share.
 
         """
-        self.ours = Ours(frozenset(schedulers), node_pool, tuple(gpu_resources), offers_shares)
+        whose = frozenset(schedulers), node_pool, tuple(gpu_resources)
+        self.ours = Ours(*whose, offers_shares, has_reservations)
         self.rows = RowStore(extended)
         self.pods = KnownPods()
         self.pools = PoolBook(self.ours, owners or SharedOwners().seat(node_pool))
@@ -90,7 +90,7 @@ class StateStore:
         self.device_claims = DeviceClaims()
         self.past = Pasts(self.rows)
         self.declared = Declared()
-        self._tasks = PodTasks(self.rows, self.facts)
+        self._tasks = PodTasks(self.rows, self.facts, has_reservations)
         self._freezer = Freezer(self.rows, self.facts.disruptions, self.device_claims)
 
     # -- nodes, queues, classes, owners ----------------------------------------------------------
@@ -217,7 +217,7 @@ class StateStore:
         found = self.pods.pod(key)
         self.members.forget(key, uid)
         self.pools.forget_pod(key, uid)
-        self.facts.sent.forget(key, uid)
+        self.facts.forget(key, uid)
         if found is not None and uid in {"", found.uid}:
             self.rows.touch()
             self._drop(key)
@@ -226,7 +226,7 @@ class StateStore:
 
     def _take_in(self, pod: PodRow) -> None:
         facts, members = self.facts, self.members
-        facts.sent.hear(pod)
+        facts.hear(pod)
         if pod.claims:
             pod = self._with_volumes(pod)
         if pod.device_claims:
@@ -294,11 +294,11 @@ class StateStore:
 
     # -- what was decided but not yet seen -------------------------------------------------------
 
-    def assume_bound(self, key: str, node: str) -> None:
+    def assume_bound(self, key: str, node: str, cards: tuple[str, ...] = ()) -> None:
         """Let a pod hold its room, for a bind was sent: until it is seen, or taken back."""
         pod = self.pods.pod(key)
         if pod is not None:
-            self.facts.sent.bind(pod, node)
+            self.facts.sent.bind(pod, node, cards)
             self.rows.touch()
             self._tasks.update(pod)
 
@@ -380,8 +380,8 @@ class StateStore:
 
     def pending_pods(self, job: str) -> list[tuple[str, str]]:
         """Return (key, UID) of the pods of a job that wait for a node."""
-        pods = [pod for pod in self.members.pods_of(job) if pod.state == TaskState.PENDING]
-        return [(pod.key, pod.uid) for pod in pods if not self.facts.is_assumed(pod.key)]
+        pods = (pod for pod in self.members.pods_of(job) if not self.facts.is_assumed(pod.key))
+        return [(pod.key, pod.uid) for pod in pods if pod.state == TaskState.PENDING]
 
     def problems(self) -> list[Problem]:
         """Return what is wrong with the objects, by kind and name."""

@@ -18,7 +18,7 @@ _PLAIN: Final = re.compile(r"[-+0-9.:TZeEnumshdwyukMGTPi]{1,40}", re.ASCII)
 """Numbers, amounts, durations and times: values of annotations that cannot be names."""
 
 
-def annotations(alias: Aliases, old: dict[str, str]) -> dict[str, str]:
+def without_names(alias: Aliases, old: dict[str, str]) -> dict[str, str]:
     """Return annotations without names."""
     new = {key: alias(use, old[key]) for key, use in NAMES.items() if key in old}
     new |= {key: old[key] for key in NUMBERS if _PLAIN.fullmatch(old.get(key, ""))}
@@ -30,7 +30,7 @@ def annotations(alias: Aliases, old: dict[str, str]) -> dict[str, str]:
         new[labels.POD_SET_SLICES] = _layers(alias, old[labels.POD_SET_SLICES])
     if labels.NODE_POOLS in old:
         names = [name.strip() for name in old[labels.NODE_POOLS].split(",")]
-        new[labels.NODE_POOLS] = ", ".join(_pool(alias, name) for name in names)
+        new[labels.NODE_POOLS] = ", ".join(pool(alias, name) for name in names)
     if labels.INDEPENDENT_PODS in old:
         new[labels.INDEPENDENT_PODS] = str(old[labels.INDEPENDENT_PODS] == "true").lower()
     return new
@@ -45,5 +45,6 @@ def _layers(alias: Aliases, text: str) -> str:
     return to_text([{"topology": alias("key", level), "size": size} for level, size in layers])
 
 
-def _pool(alias: Aliases, name: str) -> str:
+def pool(alias: Aliases, name: str) -> str:
+    """Return the alias of a node pool; the one of nodes without a label has none."""
     return name if name in {"", labels.DEFAULT_POOL} else alias("pool", name)

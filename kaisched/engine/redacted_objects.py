@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kaisched.engine.redacted_annotations import annotations
+from kaisched.engine.redacted_annotations import pool, without_names
 from kaisched.engine.redacted_keys import LABELS
 from kaisched.objects import labels
 from kaisched.objects.storage import NO_PROVISIONER
@@ -85,7 +85,7 @@ class ObjectWalk:
             if key in meta:
                 new[key] = meta[key]
         new["labels"] = self._labels(meta)
-        new["annotations"] = annotations(alias, meta.get("annotations", {}))
+        new["annotations"] = without_names(alias, meta.get("annotations", {}))
         new["ownerReferences"] = [
             {
                 **{key: it[key] for key in ("apiVersion", "kind", "controller") if key in it},
@@ -156,7 +156,7 @@ class ObjectWalk:
         if "parentQueue" in spec:
             spec["parentQueue"] = self._alias("queue", spec["parentQueue"])
         if "nodePools" in spec:
-            spec["nodePools"] = [self._pool(name) for name in spec["nodePools"]]
+            spec["nodePools"] = [pool(self._alias, name) for name in spec["nodePools"]]
         if "flavors" in spec:
             spec["flavors"] = [
                 {

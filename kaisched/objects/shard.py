@@ -63,6 +63,17 @@ class ActionEntry(StrictWire, frozen=True, kw_only=True):
     priority: int | None = None
 
 
+class GpuSharing(StrictWire, frozen=True, kw_only=True):
+    """How a pod's share of a GPU reaches its containers."""
+
+    backend: Literal["reservation"] = "reservation"
+    """A pod for each shared GPU takes it from the device plugin, and tells which it got."""
+    image: str = ""
+    """Image of that pod: an agent that writes the UUID of its GPU on its own pod."""
+    runtime_class: str = ""
+    """Runtime class of that pod; empty for the nodes' default."""
+
+
 class ShardSpec(StrictWire, frozen=True, kw_only=True):
     """A shard's nodes and policy."""
 
@@ -88,6 +99,8 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     """How long a job with a list of pools waits here before the next is tried; None for 10 s."""
     pool_order: Literal["strict", "idleFirst"] = "strict"
     """``idleFirst``: a job with a list may evict here only after it was refused in every pool."""
+    gpu_sharing: GpuSharing | None = None
+    """How pods share GPUs; None: pods that ask for a share wait."""
     gpu_resources: list[str] = msgspec.field(default_factory=lambda: list(GPU_RESOURCES))
 
 
