@@ -283,6 +283,12 @@ class Questions:
         owners = {id(it.owner): it.owner for name in asked for it in self._answers[name]}
         return all(owner.rests_on_sums(session) for owner in owners.values())
 
+    def judges_in_runs(self, session: AskingSession, action: str) -> bool:
+        """Tell whether equal claims of an action may be judged by what they ask for together."""
+        asked = ("claim_gate", "scenario_gate", "eviction_reason")
+        owners = {id(it.owner): it.owner for name in asked for it in self._answers[name]}
+        return all(owner.judges_in_runs(session, action) for owner in owners.values())
+
     # -- gates -----------------------------------------------------------------------------------
 
     def job_gate(self, session: AskingSession, action: str, job: RowVec) -> CodeVec | None:
