@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.actions.eviction.alternatives import serve
+from kaisched.actions.eviction.claim_runs import ClaimRuns
 from kaisched.actions.eviction.claimants import claimants
 from kaisched.actions.eviction.delay import held_back
 from kaisched.actions.eviction.failed_claims import FailedClaims
@@ -77,6 +78,7 @@ class Evicting:
         self._relocation = Relocation(session, self._action, self._search)
         fair_order = StepwiseOrder(session, self._action, candidates, is_gated=False)
         self._candidates, self._fair_order = candidates, fair_order
+        runs = ClaimRuns(session, self._action, candidates, self._search)
         is_first = True
         while (item := fair_order.peek()) is not None:
             if self._has_lost_pods(int(candidates.job[item.at])):
@@ -88,6 +90,9 @@ class Evicting:
             else:
                 is_first = False
                 fair_order.placed(item)
+                done = runs.carry_out(fair_order.ahead, self._known_list)
+                if done.size:
+                    fair_order.drop(done)
 
     def _claims(self) -> Candidates | None:
         """Return the jobs that the claim gate lets take from other jobs; None if there are none."""
@@ -265,6 +270,15 @@ class Evicting:
             victim_list = job if isinstance(job, int) else VictimList(self._session, job)
             self._victim_lists[key] = victim_list
         return victim_list
+
+    def _known_list(self, at: int) -> VictimList | int | None:
+        """Return the list of victims, on all nodes, of a candidate's class; None if not known."""
+        candidates = self._candidates
+        job, queue = int(candidates.job[at]), int(candidates.queue[at])
+        ask = candidates.asks(self._session, np.array([at]))[:, 0]
+        claim = Claim(self._action, job, queue, ask)
+        demand = self._search.demand(claim, self._tasks(at))
+        return self._victim_lists.get(self._class(demand))
 
     def _losers(self, claim: Claim) -> RowVec | int:
         """Return the running jobs that plugins let a claim evict, or the code why not."""

@@ -58,8 +58,8 @@ def keep_run(session: Session, action: str, job: RowVec, task: RowVec, statement
     charge = session.shapes.charge[:, shape]
     count = open_count(session, action, int(session.jobs.queue_of_job[job[0]]), job, charge)
     node = session.tasks.nominated_node[task[:count]]
-    nth = _nth_on_node(node)
-    count = _until_first(nth >= _most_on(session, shape, node))
+    nth = nth_on_node(node)
+    count = until_first(nth >= _most_on(session, shape, node))
     task, node, nth = task[:count], node[:count], nth[:count]
     fits_now = nth < vacancy.room[node]
     news = session.placement.news
@@ -84,7 +84,7 @@ def _most_on(session: Session, shape: int, node: RowVec) -> IntVec:
     return most
 
 
-def _nth_on_node(node: RowVec) -> IntVec:
+def nth_on_node(node: RowVec) -> IntVec:
     """``(K,)`` how many of those before an entry have the same node."""
     order = np.argsort(node, kind="stable")
     ordered = node[order]
@@ -95,7 +95,7 @@ def _nth_on_node(node: RowVec) -> IntVec:
     return nth
 
 
-def _until_first(is_out: BoolVec) -> int:
+def until_first(is_out: BoolVec) -> int:
     """Return how many entries come before the first that is marked."""
     found = np.flatnonzero(is_out)
     return int(found[0]) if found.size else len(is_out)

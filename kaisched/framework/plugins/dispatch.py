@@ -255,7 +255,7 @@ class Questions:
 
     def named_keys(self, question: str, session: AskingSession, *asked: object) -> list[NamedKey]:
         """Return the key columns of a question about order with their names (for reports only)."""
-        found = []
+        keys = []
         for answer in self._answers[question]:
             try:
                 names = list(answer.owner.key_names(question))
@@ -264,9 +264,8 @@ class Questions:
             columns = self._over(question, (answer,))(session, *asked)
             for at, column in enumerate(columns):
                 name = names[at] if at < len(names) else f"key {at + 1}"
-                key = NamedKey(answer.plugin, name.lstrip("-"), column, name.startswith("-"))
-                found.append(key)
-        return found
+                keys.append(NamedKey(answer.plugin, name.lstrip("-"), column, name.startswith("-")))
+        return keys
 
     def contest(
         self, session: AskingSession, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
@@ -280,8 +279,13 @@ class Questions:
     def rests_on_sums(self, session: AskingSession) -> bool:
         """Tell whether an inner queue's positions may be predicted from its children's sums."""
         asked = ("queue_order", "head_order", "queue_gate")
-        owners = {id(it.owner): it.owner for name in asked for it in self._answers[name]}
-        return all(owner.rests_on_sums(session) for owner in owners.values())
+        return all(it.owner.rests_on_sums(session) for name in asked for it in self._answers[name])
+
+    def judges_in_runs(self, session: AskingSession, action: str) -> bool:
+        """Tell whether equal claims of an action may be judged by what they ask for together."""
+        asked = ("claim_gate", "scenario_gate", "eviction_reason")
+        owners = [answer.owner for name in asked for answer in self._answers[name]]
+        return all(owner.judges_in_runs(session, action) for owner in owners)
 
     # -- gates -----------------------------------------------------------------------------------
 

@@ -268,6 +268,24 @@ class Statement:
             outcome.end_step(action, self._session.jobs.name[beneficiary], start)
         outcome.commit()
 
+    def commit_each(self, action: str, beneficiaries: list[int], reasons: list[Reason]) -> None:
+        """Keep evictions and as many promises as if each pair had been committed for one job."""
+        outcome, names = self._session.outcome, self._session.jobs.name
+        evicted = [pair for entry in self._journal for pair in _evicted(entry)]
+        promised = [
+            pair
+            for entry in self._journal
+            if isinstance(entry, _Promise)
+            for pair in zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True)
+        ]
+        for gone, come, job, reason in zip(evicted, promised, beneficiaries, reasons, strict=True):
+            start = outcome.counts()
+            outcome.evict(*gone, action, job, reason)
+            outcome.nominate(*come)
+            outcome.end_step(action, names[job], start)
+        self._journal.clear()
+        outcome.commit()
+
     def _keep(self, entry: _Entry) -> None:
         """Record in the outcome what an entry of the journal has placed."""
         outcome = self._session.outcome
