@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from kaisched.cluster.claims.known import BY_OBJECTS
 from kaisched.cluster.events import owner_of, upsert
 from kaisched.cluster.grouping import Owner
 from kaisched.cluster.past import JobPast
@@ -68,6 +69,8 @@ class StoreState:
     """Whether claims, volumes and classes are known, so that pods wait for their claims."""
     offers_shares: bool = False
     """Whether pods may share GPUs."""
+    claims: str = BY_OBJECTS
+    """Whether claims on devices are allocated."""
 
 
 class StateSource(Protocol):
@@ -120,6 +123,7 @@ class Kept:
         """Return what a store rests on that was told of just these objects."""
         return replace(
             self.bare_state(),
+            objects=self._as_sent(store),
             extended=store.rows.axis.names[len(FIXED) :],
             assumed=tuple(_assumed(store)),
             past=dict(store.past.of_jobs()),
@@ -129,7 +133,15 @@ class Kept:
             without_owner=tuple(sorted(store.members.unsettled)),
             has_volumes=store.volumes.is_read,
             offers_shares=store.ours.offers_shares,
+            claims=store.device_claims.reading,
         )
+
+    def _as_sent(self, store: StateStore) -> tuple[bytes, ...]:
+        """Return the objects, with the allocations that were sent to claims and are not seen."""
+        there = dict(self._objects)
+        for claim in store.device_claims.as_sent():
+            there[claim.KIND, claim.key] = claim.metadata.uid, as_json(claim)
+        return tuple(there[key][1] for key in sorted(there))
 
 
 def as_json(obj: KubernetesObject) -> bytes:
@@ -165,6 +177,7 @@ def restored(
         workloads=workloads,
         offers_shares=state.offers_shares,
     )
+    store.device_claims.heed(state.claims)
     store.facts.stuck.restore(state.stuck)
     store.members.unsettled.restore(state.without_owner)
     for owner in state.owners:

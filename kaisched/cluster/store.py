@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from kaisched.cluster.changes import is_other_owner, is_same_task
-from kaisched.cluster.claims.known import ClaimObject, DeviceClaims
+from kaisched.cluster.claims.kinds import ClaimObject
+from kaisched.cluster.claims.known import DeviceClaims
 from kaisched.cluster.declared import Declared
 from kaisched.cluster.facts import Facts
 from kaisched.cluster.freezing import Freezer
@@ -82,8 +83,7 @@ class StateStore:
         self.facts = Facts(stuck_after_s)
         self.volumes = Volumes()
         self.device_claims = DeviceClaims()
-        self.past = Pasts(self.rows)
-        self.declared = Declared()
+        self.past, self.declared = Pasts(self.rows), Declared()
         self._tasks = PodTasks(self.rows, self.facts)
         self._freezer = Freezer(self.rows, self.facts.disruptions, self.device_claims)
 
@@ -159,23 +159,23 @@ class StateStore:
 
     def upsert_storage(self, obj: Storage) -> None:
         """Take in a claim, a volume or a storage class that came or changed."""
-        self._look_again(self.volumes.put(obj))
+        self.look_again(self.volumes.put(obj))
 
     def remove_storage(self, obj: Storage) -> None:
         """Drop a claim, a volume or a storage class."""
-        self._look_again(self.volumes.remove(obj))
+        self.look_again(self.volumes.remove(obj))
 
     def change_device_object(self, obj: ClaimObject, *, is_gone: bool = False) -> None:
         """Take in a claim on devices, or what there is for claims, or drop it."""
         claims = self.device_claims
         self.rows.touch()
-        self._look_again(claims.remove(obj) if is_gone else claims.put(obj))
+        self.look_again(claims.remove(obj) if is_gone else claims.put(obj))
 
     def heed_volumes(self, *, is_read: bool) -> None:
         """Let pods wait for their claims from now on, or no more where claims cannot be read."""
-        self._look_again(self.volumes.heed(is_read=is_read))
+        self.look_again(self.volumes.heed(is_read=is_read))
 
-    def _look_again(self, pods: Iterable[str]) -> None:
+    def look_again(self, pods: Iterable[str]) -> None:
         """Take in pods again of which something is new that they do not say themselves."""
         for key in pods:
             pod = self.pods.pod(key)
@@ -230,7 +230,7 @@ class StateStore:
             self.rows.touch()
             self._drop(key)
         self.pods.drop_stranger(key, uid)
-        self._look_again([*self.volumes.forget(key), *self.device_claims.forget(key)])
+        self.look_again([*self.volumes.forget(key), *self.device_claims.forget(key)])
 
     def _take_in(self, pod: PodRow) -> None:
         facts, members = self.facts, self.members
@@ -239,7 +239,7 @@ class StateStore:
             pod = self._with_volumes(pod)
         if pod.device_claims:
             pod, rivals = self.device_claims.noted(pod)
-            self._look_again(rivals)
+            self.look_again(rivals)
         self.pods.drop_stranger(pod.key)
         member = members.of(pod) if pod.is_ours and self.ours.has(pod.meta) else None
         pod = members.hear(pod, member)
@@ -282,7 +282,7 @@ class StateStore:
         assumed = self.pods.pod(pod.key) if pod.key in self.facts.sent.binds else None
         rivals = self.volumes.note(pod)
         pod = self.volumes.resolved(pod, assumed)
-        self._look_again(rivals)
+        self.look_again(rivals)
         return pod
 
     def _drop(self, key: str, *, is_over: bool = True) -> None:
@@ -363,7 +363,7 @@ class StateStore:
         """
         # Those that are no more for us to place are left out.
         due = self.facts.held_back.pop_due(now_s)
-        self._look_again((*due, *self.members.unsettled.turn(now_s)))
+        self.look_again((*due, *self.members.unsettled.turn(now_s)))
 
     def find_stuck(self, now_s: float, wall_s: float) -> None:
         """Count no more on room of pods that do not end; ``wall_s`` is as objects are stamped."""
@@ -394,7 +394,7 @@ class StateStore:
         nodes, concerned = self.device_claims.settle()
         for node in nodes:
             self.rows.put_node(node)
-        self._look_again(concerned)
+        self.look_again(concerned)
         self.rows.settle()
         self._tasks.nominate_again()
         return self._freezer.snapshot()

@@ -119,6 +119,9 @@ class Recording(StrictWire, frozen=True, kw_only=True):
     """Whether claims, volumes and classes were known, so that pods waited for their claims."""
     offers_shares: bool = msgspec.field(default=False, name="shares")
     """Whether pods could share GPUs."""
+    claims: str = ""
+    """Whether claims on devices were allocated: empty if the objects say so, "on", "off", or why
+    pods with claims waited."""
     usage: RecordedUsage | None = None
     facts: dict[str, Any] = {}
     """Memory of plugins and actions from the cycle before, by their names."""
@@ -161,6 +164,7 @@ def record(
         without_owner=list(state.without_owner),
         has_volumes=state.has_volumes,
         offers_shares=state.offers_shares,
+        claims=state.claims,
         usage=usage,
         facts=dict(facts or {}),
     )

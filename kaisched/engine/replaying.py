@@ -142,6 +142,7 @@ def _store(
         without_owner=tuple(recording.without_owner),
         has_volumes=recording.has_volumes,
         offers_shares=recording.offers_shares,
+        claims=recording.claims,
         past={job: JobPast(it.started_s, it.evicted_s) for job, it in recording.past.items()},
     )
     pool, gpus = shard.spec.partition_label_value, shard.spec.gpu_resources

@@ -82,6 +82,8 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     """Most pods evicted in any hour; 0 for no evictions, None for no bound."""
     owner_wait: str | int | None = None
     """How long a pod waits for an owner that cannot be read yet; None for two minutes."""
+    resource_claims: bool = False
+    """Whether claims on devices are allocated on a cluster; without it their pods wait."""
     gpu_resources: list[str] = msgspec.field(default_factory=lambda: list(GPU_RESOURCES))
 
 
