@@ -22,6 +22,9 @@ def command(
     start_delay: Annotated[
         float, typer.Option(min=0, help="Seconds from a pod's binding until it runs.")
     ] = 1.0,
+    claims: Annotated[
+        bool, typer.Option("--claims", help="Offer the GPUs to ResourceClaims, not as amounts.")
+    ] = False,
     scheduler: Annotated[
         bool, typer.Option("--scheduler/--no-scheduler", help="Run kaisched on it, too.")
     ] = True,
@@ -34,5 +37,5 @@ def command(
     """
     from kaisched_apiserver.playground import Size, run_playground  # noqa: PLC0415 - not for the help
 
-    size = Size(nodes, gpus_per_node, start_delay)
+    size = Size(nodes, gpus_per_node, start_delay, claims)
     run_playground(size, port=port, kubeconfig=kubeconfig, has_scheduler=scheduler)

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from kaisched.cluster.claims.known import BY_OBJECTS
 from kaisched.cluster.events import owner_of, upsert
 from kaisched.cluster.grouping import Owner
 from kaisched.cluster.past import JobPast
@@ -88,6 +89,8 @@ class StoreState:
     """None where there is one pool."""
     has_reservations: bool = False
     """Whether reservation pods hold the GPUs that pods share."""
+    claims: str = BY_OBJECTS
+    """Whether claims on devices are allocated."""
 
 
 class StateSource(Protocol):
@@ -148,6 +151,7 @@ class Kept:
         """Return what a store rests on that was told of just these objects."""
         return replace(
             self.bare_state(),
+            objects=self._as_sent(store),
             extended=store.rows.axis.names[len(FIXED) :],
             assumed=tuple(_assumed(store)),
             past=dict(store.past.of_jobs()),
@@ -159,7 +163,15 @@ class Kept:
             offers_shares=store.ours.offers_shares,
             pools=_pools(store.pools) if store.pools.is_on else None,
             has_reservations=store.ours.has_reservations,
+            claims=store.device_claims.reading,
         )
+
+    def _as_sent(self, store: StateStore) -> tuple[bytes, ...]:
+        """Return the objects, with the allocations that were sent to claims and are not seen."""
+        there = dict(self._objects)
+        for claim in store.device_claims.as_sent():
+            there[claim.KIND, claim.key] = claim.metadata.uid, as_json(claim)
+        return tuple(there[key][1] for key in sorted(there))
 
 
 def as_json(obj: KubernetesObject) -> bytes:
@@ -198,6 +210,7 @@ def restored(
         owners=owners,
         has_reservations=state.has_reservations,
     )
+    store.device_claims.heed(state.claims)
     store.facts.stuck.restore(state.stuck)
     store.members.unsettled.restore(state.without_owner)
     for owner in state.owners:

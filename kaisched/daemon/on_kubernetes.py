@@ -21,10 +21,11 @@ from kaisched.cluster.kubernetes.lease import LeaseTimes
 from kaisched.cluster.kubernetes.lease_keeper import LeaseKeeper
 from kaisched.cluster.kubernetes.pauses import Pace, Pauses
 from kaisched.cluster.kubernetes.reflector import MOST_UNAUTHORIZED, Phase, Reflector
-from kaisched.cluster.kubernetes.resources import ALL, KUEUE, NODES, PODS, STORAGE
+from kaisched.cluster.kubernetes.resources import ALL, KUEUE, NODES, PODS
 from kaisched.cluster.pools.owners import SharedOwners
 from kaisched.daemon import garbage
 from kaisched.daemon.health import Check
+from kaisched.daemon.readable import Readable, are_claims
 from kaisched.daemon.shard_reports import ShardReports
 from kaisched.daemon.shard_watch import ShardWatch
 from kaisched.daemon.stored_shards import STORED, usable_among
@@ -86,7 +87,7 @@ class KubernetesDaemon:
         self._shard_reflector = Reflector(client, STORED, self.shards.tell, pace=self._pace())
         self._restoring: tuple[tuple[Reflector, int], ...] = ()
         """Lists that have to complete since the server's store was restored."""
-        self._has_volumes = False
+        self._readable = Readable()
         self._error = ""
         self._end = threading.Event()
         self._log: Any = structlog.get_logger()
@@ -241,6 +242,7 @@ class KubernetesDaemon:
             self._find_gang_api(),
             is_deleting=self._settings.kubernetes.eviction_mode == "delete",
             has_kueue=self._settings.kubernetes.kueue,
+            has_claims=any(it.has_claims for it in self.tenures),
         )
         return tuple(
             Reflector(
@@ -336,14 +338,8 @@ class KubernetesDaemon:
         garbage.settle()
 
     def _keep_up(self) -> None:
-        """Note whether storage can be read, and drain the news of shards without a running loop."""
-        has_volumes = all(
-            it.phase is Phase.SYNCED for it in self.reflectors if it.watched in STORAGE
-        )
-        if has_volumes != self._has_volumes:
-            self._has_volumes = has_volumes
-            for tenure in self.tenures:
-                tenure.cluster.post(lambda store: store.heed_volumes(is_read=has_volumes))
+        """Note which kinds can be read, and drain the news of shards without a running loop."""
+        self._readable.note(self.reflectors, self.tenures)
         for tenure in self.tenures:
             tenure.cluster.catch_up()
 
@@ -371,14 +367,14 @@ class KubernetesDaemon:
             tenure.cluster.forget_reads()
         there = [it for it in self.reflectors if it.phase is Phase.SYNCED]
         asked = [(it, it.list_again("restored")) for it in there]
-        self._restoring = tuple(pair for pair in asked if pair[0].watched.is_required)
+        self._restoring = tuple(pair for pair in asked if _decides(pair[0]))
 
     def _catch_up(self, end: threading.Event) -> None:
-        """List pods and nodes again: a standby's view may lag behind the last leader's writes."""
+        """List again what leaders write: a standby's view may lag behind the last one's writes."""
         asked = [
             (reflector, reflector.list_again("take-over"))
             for reflector in self.reflectors
-            if reflector.watched in {PODS, NODES}
+            if reflector.watched in {PODS, NODES} or are_claims(reflector)
         ]
         while not all(reflector.has_listed(number) for reflector, number in asked):
             if end.wait(0.005) or self._end.is_set():
@@ -396,3 +392,8 @@ class KubernetesDaemon:
             reflector.stop()
         for reflector in (*self.reflectors, self._shard_reflector):
             reflector.join(1.0)
+
+
+def _decides(reflector: Reflector) -> bool:
+    """Tell whether nothing may be decided before a kind is listed."""
+    return reflector.watched.is_required or are_claims(reflector)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from kaisched.clock import monotonic_s
+from kaisched.cluster.claims.known import OFF, ON
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
+from kaisched.cluster.kubernetes.device_claims import ClaimBackend
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.kueue import KueueTranslator
 from kaisched.cluster.kubernetes.outbox import Outbox
@@ -90,6 +92,7 @@ class Tenure:
         """
         policy, said = policy_of(settings, found)
         self.name, self.is_leading, self.policy = found.shard.name, False, policy
+        self.has_claims = found.shard.spec.resource_claims
         self.collector, self.renewals = CycleCollector(), Durations()
         self._candidacy = self._candidacy_with(keeper, on_lost)
         self.gate = Gate() if self._candidacy is None else self._candidacy.gate
@@ -192,8 +195,12 @@ class Tenure:
             shard=shard.name,
             note=self._note,
             kueue=KueueTranslator(gpus) if how.kueue else None,
-            backends=[] if sharing is None else [ReservationBackend(sharing, gpus)],
+            backends=[
+                *([] if sharing is None else [ReservationBackend(sharing, gpus)]),
+                *([ClaimBackend()] if self.has_claims else []),
+            ],
         )
+        cluster.store.device_claims.heed(ON if self.has_claims else OFF)
         if settings.snapshots.enabled:
             cluster.kept = Kept()
         return cluster

@@ -135,6 +135,9 @@ class Recording(StrictWire, frozen=True, kw_only=True):
     """None where there was one pool."""
     has_reservations: bool = msgspec.field(default=False, name="reservations")
     """Whether reservation pods held the GPUs that pods shared."""
+    claims: str = ""
+    """Whether claims on devices were allocated: empty if the objects say so, "on", "off", or why
+    pods with claims waited."""
     usage: RecordedUsage | None = None
     facts: dict[str, Any] = {}
     """Memory of plugins and actions from the cycle before, by their names."""
@@ -180,6 +183,7 @@ def record(
         offers_shares=state.offers_shares,
         pools=recorded_pools(state.pools),
         has_reservations=state.has_reservations,
+        claims=state.claims,
         usage=usage,
         facts=dict(facts or {}),
     )

@@ -144,6 +144,7 @@ def _store(
         offers_shares=recording.offers_shares,
         pools=_pools(recording.pools),
         has_reservations=recording.has_reservations,
+        claims=recording.claims,
         past={job: JobPast(it.started_s, it.evicted_s) for job, it in recording.past.items()},
     )
     pool, gpus = shard.spec.partition_label_value, shard.spec.gpu_resources

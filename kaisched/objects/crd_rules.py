@@ -251,6 +251,7 @@ SHARD_RULES: Final[Rules] = {
         "pool_dwell": says("How long a job with a list of pools waits here first; 10s."),
         "pool_order": says("idleFirst: no evictions before a job was refused in all its pools."),
         "owner_wait": says("How long a pod waits for an owner that cannot be read yet."),
+        "resource_claims": says("Whether claims on devices are read and allocated."),
         "k_value": says("Strength of time-based fairness.", minimum=0, maximum=MAX_K),
         "plugins": says("By name; a higher priority comes first.", maxProperties=128),
         "actions": says("By name; a higher priority comes first.", maxProperties=16, **_ACTIONS),

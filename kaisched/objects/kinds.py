@@ -23,7 +23,7 @@ from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.queue_flavors import all_queue_faults
 from kaisched.objects.resource_claims import ResourceClaim, ResourceClaimTemplate
-from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
+from kaisched.objects.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.shard_faults import shard_faults
 from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -50,6 +50,7 @@ KINDS: Final[tuple[type[KubernetesObject], ...]] = (
     StorageClass,
     ResourceSlice,
     DeviceClass,
+    DeviceTaintRule,
     ResourceClaim,
     ResourceClaimTemplate,
     *kueue.KINDS,

@@ -11,6 +11,7 @@ import msgspec
 from kaisched.objects.pod import NodeSelector
 from kaisched.objects.resource_slices import (
     RESOURCE_API,
+    RESOURCE_API_BEFORE,
     CapacityRequirements,
     DeviceSelector,
     OpaqueConfig,
@@ -143,6 +144,7 @@ class ResourceClaim(KubernetesObject, frozen=True, kw_only=True):
     """A claim on devices, of one pod or of several."""
 
     API_VERSION: ClassVar[str] = RESOURCE_API
+    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = (RESOURCE_API_BEFORE,)
     KIND: ClassVar[str] = "ResourceClaim"
 
     spec: ResourceClaimSpec = ResourceClaimSpec()
@@ -159,6 +161,7 @@ class ResourceClaimTemplate(KubernetesObject, frozen=True, kw_only=True):
     """From this a controller makes a claim for each pod that names it."""
 
     API_VERSION: ClassVar[str] = RESOURCE_API
+    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = (RESOURCE_API_BEFORE,)
     KIND: ClassVar[str] = "ResourceClaimTemplate"
 
     metadata: ObjectMeta

@@ -12,6 +12,8 @@ from kaisched.objects.pod import NodeSelector
 from kaisched.objects.wire import Amount, Amounts, KubernetesObject, Wire
 
 RESOURCE_API: Final = "resource.k8s.io/v1"
+RESOURCE_API_BEFORE: Final = "resource.k8s.io/v1beta2"
+"""The version before, which has the same form."""
 
 
 class DeviceAttribute(Wire, frozen=True, kw_only=True):
@@ -116,6 +118,7 @@ class ResourceSlice(KubernetesObject, frozen=True, kw_only=True):
     """Devices that a driver has published together."""
 
     API_VERSION: ClassVar[str] = RESOURCE_API
+    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = (RESOURCE_API_BEFORE,)
     KIND: ClassVar[str] = "ResourceSlice"
     IS_NAMESPACED: ClassVar[bool] = False
 
@@ -159,6 +162,7 @@ class DeviceClass(KubernetesObject, frozen=True, kw_only=True):
     """Devices of one sort, which claims ask for by its name."""
 
     API_VERSION: ClassVar[str] = RESOURCE_API
+    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = (RESOURCE_API_BEFORE,)
     KIND: ClassVar[str] = "DeviceClass"
     IS_NAMESPACED: ClassVar[bool] = False
 
@@ -169,3 +173,32 @@ class CapacityRequirements(Wire, frozen=True, kw_only=True):
     """Least amounts of capacities."""
 
     requests: Amounts = {}
+
+
+class DeviceTaintSelector(Wire, frozen=True, kw_only=True):
+    """Which devices a rule taints: those that are as each field says that is set."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+
+
+class DeviceTaintRuleSpec(Wire, frozen=True, kw_only=True):
+    """A taint, and the devices that have it; without a selector none has."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRule(KubernetesObject, frozen=True, kw_only=True):
+    """Taints devices beside what their driver says of them."""
+
+    API_VERSION: ClassVar[str] = RESOURCE_API
+    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = (
+        RESOURCE_API_BEFORE,
+        "resource.k8s.io/v1alpha3",
+    )
+    KIND: ClassVar[str] = "DeviceTaintRule"
+    IS_NAMESPACED: ClassVar[bool] = False
+
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()

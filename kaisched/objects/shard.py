@@ -101,6 +101,8 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     """``idleFirst``: a job with a list may evict here only after it was refused in every pool."""
     gpu_sharing: GpuSharing | None = None
     """How pods share GPUs; None: pods that ask for a share wait."""
+    resource_claims: bool = False
+    """Whether claims on devices are allocated on a cluster; without it their pods wait."""
     gpu_resources: list[str] = msgspec.field(default_factory=lambda: list(GPU_RESOURCES))
 
 

@@ -1,7 +1,8 @@
 """A stand-in for the few controllers without which a cluster makes no sense.
 
-Budgets get their status, namespaces that are deleted empty and go, objects go with their owner, and
-Jobs, ReplicaSets and Deployments make what they are there to make.
+Budgets get their status, namespaces that are deleted empty and go, objects go with their owner,
+Jobs, ReplicaSets and Deployments make what they are there to make, and claims on devices are made
+from templates and given back.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from kaisched_apiserver.budgets import renewed
+from kaisched_apiserver.device_claims import ClaimController
 from kaisched_apiserver.owners import Owners, owners_of
 from kaisched_apiserver.server import ApiServer
 from kaisched_apiserver.storage import Change, Collection, Record
@@ -32,6 +34,7 @@ class Controllers:
         self._storage = server.api.storage
         self._owners = Owners(self._storage)
         self._workloads = Workloads(server, self._owners)
+        self._claims = ClaimController(server)
         self._is_planned = False
         self._budgets_of: set[str] = set()
         self._ending: set[str] = set()
@@ -54,6 +57,7 @@ class Controllers:
             self._gone.add(record.uid)
         self._owners.hear(collection, change)
         self._workloads.hear(collection, change)
+        self._claims.hear(collection, change)
         self._plan()
 
     def _plan(self) -> None:
@@ -67,6 +71,7 @@ class Controllers:
         for uid in gone:
             self._end_owned(uid)
         self._workloads.work()
+        self._claims.work()
         namespaces, self._budgets_of = self._budgets_of, set()
         budgets = self._storage.collection(_BUDGETS)
         for namespace in namespaces:

@@ -9,6 +9,8 @@ import yaml
 from kaisched_apiserver.kai_kinds import kai_definitions
 from kaisched_apiserver.server import ApiServer
 
+DRIVER = "gpu.nvidia.com"
+"""The driver of the nodes with claims, and its device class."""
 _DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
@@ -27,25 +29,64 @@ def add_namespace(server: ApiServer, name: str) -> None:
     server.call(lambda: server.api.create("", "namespaces", {"metadata": {"name": name}}))
 
 
-def add_nodes(server: ApiServer, count: int, gpus: int) -> None:
-    """Add nodes ``gpu-node-1`` and so on, each with 64 CPUs, 512 GiB and so many GPUs."""
+def add_nodes(server: ApiServer, count: int, gpus: int, *, has_claims: bool = False) -> None:
+    """Add nodes ``gpu-node-1`` and so on, each with 64 CPUs, 512 GiB and so many GPUs.
+
+    With claims (``has_claims``) no device plugin counts the GPUs: see :func:`add_claims`.
+    """
 
     def add() -> None:
-        width = len(str(count))
-        for number in range(1, count + 1):
-            server.api.create("", "nodes", _node(f"gpu-node-{number:0{width}}", gpus))
+        for name in _names(count):
+            server.api.create("", "nodes", _node(name, gpus, has_claims=has_claims))
 
     server.call(add)
 
 
-def _node(name: str, gpus: int) -> dict[str, Any]:
-    room = {
-        "cpu": "64",
-        "memory": "512Gi",
-        "ephemeral-storage": "1Ti",
-        "pods": "110",
-        "nvidia.com/gpu": str(gpus),
+def add_claims(server: ApiServer, count: int, gpus: int) -> None:
+    """Let a driver offer the GPUs of the nodes to claims, and the scheduler allocate them."""
+
+    def add() -> None:
+        cel = {"expression": f'device.driver == "{DRIVER}"'}
+        class_ = {"metadata": {"name": DRIVER}, "spec": {"selectors": [{"cel": cel}]}}
+        server.api.create("resource.k8s.io", "deviceclasses", class_)
+        for name in _names(count):
+            server.api.create("resource.k8s.io", "resourceslices", _slice(name, gpus))
+        shard = {"metadata": {"name": "default"}, "spec": {"resourceClaims": True}}
+        server.api.create("kai.scheduler", "schedulingshards", shard)
+
+    server.call(add)
+
+
+def _names(count: int) -> list[str]:
+    width = len(str(count))
+    return [f"gpu-node-{number:0{width}}" for number in range(1, count + 1)]
+
+
+def _slice(node: str, gpus: int) -> dict[str, Any]:
+    devices = [
+        {
+            "name": f"gpu-{number}",
+            "attributes": {
+                "type": {"string": "gpu"},
+                "uuid": {"string": f"GPU-{node}-{number}"},
+                "productName": {"string": "NVIDIA H100 80GB HBM3"},
+                "resource.kubernetes.io/numaNode": {"int": number * 2 // max(gpus, 1)},
+            },
+            "capacity": {"memory": {"value": "80Gi"}},
+        }
+        for number in range(gpus)
+    ]
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    return {
+        "metadata": {"name": f"{node}-{DRIVER}"},
+        "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices},
     }
+
+
+def _node(name: str, gpus: int, *, has_claims: bool) -> dict[str, Any]:
+    room = {"cpu": "64", "memory": "512Gi", "ephemeral-storage": "1Ti", "pods": "110"}
+    if not has_claims:
+        room["nvidia.com/gpu"] = str(gpus)
     labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",

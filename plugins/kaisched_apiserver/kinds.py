@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kaisched_apiserver import definitions
 from kaisched_apiserver.amounts import amount_text
+from kaisched_apiserver.claim_checks import CLAIMS, check_claim
 from kaisched_apiserver.pods import complete_pod, complete_pod_update, settle_gates
 from kaisched_apiserver.resources import Resource
 from kaisched_apiserver.schemas import faults_of, fill_in, prune
@@ -81,6 +82,8 @@ def renew(write: Write, old: dict[str, Any], new: dict[str, Any], subresource: s
         definitions.complete_definition(resource, new, write.now)
     elif resource.key == ("", "nodes"):
         _check_node(new)
+    elif resource.key == CLAIMS:
+        check_claim(resource, old, new, subresource, write.now)
     return []
 
 

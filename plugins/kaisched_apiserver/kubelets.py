@@ -8,6 +8,7 @@ from typing import Any, Final
 from kaisched.objects.labels import RUN_SECONDS
 from kaisched_apiserver.addresses import NODES, PODS, Addresses
 from kaisched_apiserver.binding import set_condition
+from kaisched_apiserver.claim_checks import why_not_prepared
 from kaisched_apiserver.server import ApiServer
 from kaisched_apiserver.statuses import ApiError
 from kaisched_apiserver.storage import Change, Collection, Record
@@ -16,6 +17,8 @@ _PODS: Final = ("", "pods")
 _NODES: Final = ("", "nodes")
 _ENDED: Final = ("Succeeded", "Failed")
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
+_AGAIN_S: Final = 0.2
+"""A pod whose claims are not ready is looked at again after so long."""
 _VERSION: Final = "v1.36.0+playground"
 
 
@@ -24,7 +27,8 @@ class Kubelets:
 
     A new node becomes ready. A pod that is bound to a node that exists runs after
     ``start_delay_s``, and succeeds after the seconds in its annotation ``kaisched.io/run-seconds``,
-    if it has one. A pod that is deleted is gone after ``stop_delay_s``, or its grace if that is
+    if it has one. A pod with claims on devices only starts once they are allocated and reserved for
+    it. A pod that is deleted is gone after ``stop_delay_s``, or its grace if that is
     shorter. Pods go with their node.
     """
 
@@ -100,6 +104,8 @@ class Kubelets:
             self._end(pod)
         elif self._api.storage.get(_NODES, pod["spec"]["nodeName"]) is None:
             self._planned.discard((uid, step))  # the node may come yet
+        elif why_not_prepared(self._api.storage, pod):
+            self._server.later(_AGAIN_S, lambda: self._take(key, uid, step))
         else:
             self._start(pod)
 

@@ -17,6 +17,8 @@ from kaisched.errors import ConfigError
 from kaisched_apiserver import ApiServer
 from kaisched_apiserver.controllers import Controllers
 from kaisched_apiserver.furnish import (
+    DRIVER,
+    add_claims,
     add_kai_kinds,
     add_namespace,
     add_nodes,
@@ -37,6 +39,8 @@ class Size(NamedTuple):
     nodes: int
     gpus_per_node: int
     start_delay_s: float = 1.0
+    has_claims: bool = False
+    """Whether a driver offers the GPUs to claims; else a device plugin counts them."""
 
 
 @contextmanager
@@ -52,7 +56,9 @@ def playground(size: Size, *, port: int = 0) -> Iterator[ApiServer]:
         add_namespace(server, _NAMESPACE)
         Controllers(server)
         Kubelets(server, start_delay_s=size.start_delay_s)
-        add_nodes(server, size.nodes, size.gpus_per_node)
+        add_nodes(server, size.nodes, size.gpus_per_node, has_claims=size.has_claims)
+        if size.has_claims:
+            add_claims(server, size.nodes, size.gpus_per_node)
         yield server
 
 
@@ -111,9 +117,10 @@ def _tell(server: ApiServer, kubeconfig: Path, size: Size, *, is_scheduled: bool
     scheduler = "none, as you wished; pods stay pending"
     if is_scheduled:
         scheduler = "kaisched, for pods with schedulerName: kaisched"
+    offered = f", offered to claims by the driver {DRIVER}" if size.has_claims else ""
     text = (
         f"API server  {server.url}\n"
-        f"nodes       {size.nodes} with {size.gpus_per_node} GPUs each\n"
+        f"nodes       {size.nodes} with {size.gpus_per_node} GPUs each{offered}\n"
         f"scheduler   {scheduler}\n"
         f"kubeconfig  {kubeconfig}\n\n"
         f"  export KUBECONFIG={kubeconfig}\n"

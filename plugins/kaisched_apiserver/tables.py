@@ -67,6 +67,14 @@ def _pod_ready(pod: dict[str, Any], _: float) -> str:
     return f"{sum(bool(it.get('ready')) for it in found)}/{len(pod['spec']['containers'])}"
 
 
+def _claim_state(claim: dict[str, Any], _: float) -> str:
+    words = ["deleted"] if _at(claim, "metadata", "deletionTimestamp") else []
+    if _at(claim, "status", "allocation") is None:
+        return ",".join(words or ["pending"])
+    words.append("allocated")
+    return ",".join([*words, "reserved"] if _at(claim, "status", "reservedFor") else words)
+
+
 def _node_status(node: dict[str, Any], _: float) -> str:
     conditions = _at(node, "status", "conditions") or []
     ready = next((it for it in conditions if it.get("type") == "Ready"), None)
@@ -130,6 +138,11 @@ _COLUMNS: Final[dict[tuple[str, str], tuple[tuple[str, str, Cell], ...]]] = {
     ("coordination.k8s.io", "leases"): (
         _NAME,
         ("Holder", "string", _field("spec", "holderIdentity", absent="")),
+        _AGE,
+    ),
+    ("resource.k8s.io", "resourceclaims"): (
+        _NAME,
+        ("State", "string", _claim_state),
         _AGE,
     ),
     ("policy", "poddisruptionbudgets"): (

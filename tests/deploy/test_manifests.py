@@ -136,7 +136,7 @@ def test_a_volume_for_one_node_is_for_one_pod():
 def test_every_file_that_kustomize_has_is_in_the_chart():
     all_on = templated(
         *("namespace.create=true", "queueUsePolicy.create=true"),
-        *("rbac.deletePods=true", "rbac.readKueue=true"),
+        *("rbac.deletePods=true", "rbac.readKueue=true", "rbac.allocateClaims=true"),
         *("gpuSharing.create=true", "gpuEnvironment.create=true"),
     )
     assert by_key(all_on).keys() - {"ConfigMap kaisched/kaisched-dashboards"} == {
@@ -359,8 +359,11 @@ def test_every_policy_is_bound_and_fails_closed():
 @pytest.mark.fault("B28")
 def test_the_fence_is_about_what_the_scheduler_writes_and_about_its_lease():
     fence, binding = read("kustomize/components/fence/fence.yaml")
-    (rule,) = fence["spec"]["matchConstraints"]["resourceRules"]
-    assert rule["resources"] == ["pods/binding", "pods/eviction"]
+    rules = fence["spec"]["matchConstraints"]["resourceRules"]
+    assert [(rule["operations"], rule["resources"]) for rule in rules] == [
+        (["CREATE"], ["pods/binding", "pods/eviction"]),
+        (["UPDATE"], ["resourceclaims/status"]),
+    ]
     (lease,) = read("kustomize/components/write/lease.yaml")
     reference = binding["spec"]["paramRef"]
     assert reference["selector"]["matchLabels"].items() <= lease["metadata"]["labels"].items()

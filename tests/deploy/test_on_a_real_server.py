@@ -11,8 +11,16 @@ import yaml
 from structlog.testing import capture_logs
 
 from kaisched.cluster.kubernetes.access import Access
-from kaisched.cluster.kubernetes.client import MERGE, Client
+from kaisched.cluster.kubernetes.client import MERGE, STRATEGIC, Client
 from kaisched_apiserver.device_plugin import VISIBLE
+from tests.chaos.claim_parts import (
+    CLASS,
+    DRIVER,
+    RESOURCE,
+    ClaimParts,
+    device_class,
+    slice_of,
+)
 from tests.deploy.manifests import ROOT, key_of, of_kind, written
 from tests.deploy.test_crds import CASES, LISTED, ours_in
 from tests.on_kubernetes.rig import KUBECONFIG, Rig
@@ -398,3 +406,70 @@ def shared_pod(env):
     first = {"name": "first", "image": "none"} | ({} if env is None else {"env": env})
     made["spec"]["containers"] = [first, {"name": "second", "image": "none"}]
     return made
+
+
+# -- claims on devices ---------------------------------------------------------------------------
+
+
+def test_only_the_leader_of_the_epoch_allocates(server):
+    """The marks are put on by a request of its own: a write of the status cannot change them."""
+    rig = server.rig
+    client = Client(as_account(server))
+    rig.must("PATCH", LEASE, {"spec": {"holderIdentity": "me", "leaseTransitions": 7}}, MERGE)
+    rig.must("POST", rig.pods_path, pod("fenced", "default-queue"))
+    path = f"{RESOURCE}/namespaces/{rig.namespace}/resourceclaims"
+    request = {"name": "gpu", "exactly": {"deviceClassName": CLASS}}
+    claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
+    rig.must("POST", path, claim)
+    result = {"request": "gpu", "driver": DRIVER, "pool": "n", "device": "d"}
+
+    def ask(**notes):
+        annotations = {f"kaisched.io/{key.replace('_', '-')}": it for key, it in notes.items()}
+        body = {"metadata": {"annotations": annotations}}
+        marked = client.call("PATCH", f"{path}/c", body=body, content_type=STRATEGIC)
+        assert marked.is_done, marked.text()
+        raw = msgspec.json.decode(marked.data)
+        raw["status"] = {"allocation": {"devices": {"results": [result]}}}
+        raw["metadata"]["annotations"] = {"kaisched.io/leader": "me"}
+        return client.call("PUT", f"{path}/c/status", body=raw)
+
+    until(lambda: "not the leader" in refusal(ask(leader="she", leader_epoch="7")))
+    assert "stale leader epoch" in refusal(ask(leader="me", leader_epoch="6"))
+    assert ask(leader="me", leader_epoch="7").is_done
+
+
+def test_the_account_of_the_manifests_allocates_claims(server, tmp_path):
+    rig = server.rig
+    shard = tmp_path / "shard.yaml"
+    shard.write_text(
+        "apiVersion: kai.scheduler/v1\nkind: SchedulingShard\nmetadata: {name: default}\n"
+        "spec: {resourceClaims: true}\n",
+        encoding="utf-8",
+    )
+    rig.node("with-devices", gpus=0)
+    published = {"deviceclasses": device_class(), "resourceslices": slice_of("with-devices", 2)}
+    for path, obj in published.items():
+        name = obj["metadata"]["name"]
+        rig.ask("DELETE", f"{RESOURCE}/{path}/{name}")
+        rig.must("POST", f"{RESOURCE}/{path}", obj)
+    rig.queue("devices", 8)
+    templates = f"{RESOURCE}/namespaces/{rig.namespace}/resourceclaimtemplates"
+    request = {"name": "gpu", "exactly": {"deviceClassName": CLASS}}
+    spec = {"spec": {"devices": {"requests": [request]}}}
+    rig.must("POST", templates, {"metadata": {"name": "one"}, "spec": spec})
+    parts = ClaimParts(rig.client, rig.namespace, None)
+    settings = {"kubernetes": {"namespace": "kaisched"}}
+    daemon = rig.start(shards=[str(shard)], access=as_account(server), **settings).wait_leading()
+    for name in ("d0", "d1", "d2"):
+        refs = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+        rig.pod(name, "devices", 0, resourceClaims=refs)
+    until(lambda: parts.look() or len([it for it in rig.placed() if it in ("d0", "d1", "d2")]) == 2)
+    until(lambda: parts.look() or sum(it["status"].get("phase") == "Running"
+                                      for it in rig.pods().values()) >= 2)  # fmt: skip
+    first = next(it for it in rig.placed() if it in ("d0", "d1", "d2"))
+    rig.delete_pod(first)
+    rest = {"d0", "d1", "d2"} - {first}
+    until(lambda: parts.look() or rest <= rig.placed().keys())
+    assert daemon.error is None
+    rig.stop()
+    assert [it for it in rig.logs if it.get("log_level") == "error"] == []

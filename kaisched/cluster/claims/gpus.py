@@ -23,7 +23,7 @@ from kaisched.core.claims.model import (
     Slice,
 )
 from kaisched.core.claims.offer import Offer
-from kaisched.objects.resource_claims import ResourceClaim
+from kaisched.objects.resource_claims import ClaimAllocation, ResourceClaim
 from kaisched.units import CLAIMED_GPU
 
 _GPU = "gpu"
@@ -87,18 +87,17 @@ class GpuClasses:
         """Return how many GPUs a claim asks for at least."""
         return sum(min(map(self._of_ask, it.options)) for it in claim.requests)
 
-    def of_results(self, claim: ResourceClaim) -> int:
-        """Return how many GPUs a claim has."""
+    def of_results(self, claim: ResourceClaim, allocation: ClaimAllocation) -> int:
+        """Return how many GPUs a claim has with an allocation."""
         classes = {}
         for request in claim.spec.devices.requests:
             if request.exactly is not None:
                 classes[request.name] = request.exactly.device_class_name
             for one in request.first_available:
                 classes[f"{request.name}/{one.name}"] = one.device_class_name
-        allocation = claim.status.allocation
-        results = [] if allocation is None else allocation.devices.results
         return sum(
-            not it.admin_access and self._counts(classes.get(it.request, "")) for it in results
+            not it.admin_access and self._counts(classes.get(it.request, ""))
+            for it in allocation.devices.results
         )
 
     def _of_ask(self, ask: Ask) -> int:

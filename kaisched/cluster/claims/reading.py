@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -27,6 +28,7 @@ from kaisched.objects.resource_slices import (
     DeviceClass,
     DeviceConfig,
     DeviceSelector,
+    DeviceTaintRule,
     RequestPolicy,
     ResourceSlice,
 )
@@ -141,6 +143,37 @@ def node_term(selector: NodeSelector) -> NodeTerm:
 
 def _requirements(listed: Iterable[SelectorRequirement]) -> tuple[Requirement, ...]:
     return tuple(Requirement(it.key, it.operator, tuple(it.values)) for it in listed)
+
+
+def tainted(slices: Iterable[model.Slice], rules: Iterable[DeviceTaintRule]) -> list[model.Slice]:
+    """Return slices whose devices have the taints of rules besides their own."""
+    listed = [it for it in rules if it.spec.device_selector is not None]
+    if not listed:
+        return list(slices)
+    return [
+        replace(one, devices=tuple(_tainted(it, listed) for it in one.devices)) for one in slices
+    ]
+
+
+def _tainted(device: model.Device, rules: Iterable[DeviceTaintRule]) -> model.Device:
+    more = tuple(
+        model.Taint(it.spec.taint.key, it.spec.taint.value, it.spec.taint.effect)
+        for it in rules
+        if _selects(it, device)
+    )
+    return replace(device, taints=(*device.taints, *more)) if more else device
+
+
+def _selects(rule: DeviceTaintRule, device: model.Device) -> bool:
+    wanted = rule.spec.device_selector
+    return wanted is not None and all(
+        not text or text == has
+        for text, has in (
+            (wanted.driver, device.driver),
+            (wanted.pool, device.pool),
+            (wanted.device, device.name),
+        )
+    )
 
 
 # -- classes and claims ------------------------------------------------------------------------

@@ -30,6 +30,7 @@ def watched_kinds(
     *,
     is_deleting: bool = False,
     has_kueue: bool = False,
+    has_claims: bool = False,
 ) -> tuple[Watched, ...]:
     """Return all kinds to watch for the shards of a process.
 
@@ -38,6 +39,7 @@ def watched_kinds(
         gangs: the row of Kubernetes' own gang API; None without it.
         is_deleting: victims are deleted, not evicted, so that budgets do not count.
         has_kueue: Kueue's objects are read.
+        has_claims: a shard allocates claims on devices.
 
     Raises:
         ConfigError: two shards read one kind in different ways; an object is read once for all.
@@ -55,7 +57,7 @@ def watched_kinds(
                 )
     owners = [owner(row) for row in rows.values()]
     owners += [] if gangs is None else [owner(gangs)]
-    return kinds_with(owners, is_deleting=is_deleting, has_kueue=has_kueue)
+    return kinds_with(owners, is_deleting=is_deleting, has_kueue=has_kueue, has_claims=has_claims)
 
 
 def _reading(row: Workload) -> tuple[object, ...]:

@@ -27,6 +27,8 @@ POINTS: Final = (
     "status.before_patch",
     "status.after_patch",
 )
+CLAIM_POINTS: Final = ("claim.before_patch", "claim.before_put", "claim.after_put")
+"""Those that only pods with claims on devices pass."""
 _lock: Final = threading.Lock()
 
 

@@ -25,6 +25,8 @@ from kaisched.objects.owners import PartialObject, PriorityClass
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
+from kaisched.objects.resource_claims import ResourceClaim
+from kaisched.objects.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kaisched.objects.stream import ListAnswer, WatchEvent, decode_event, decode_list
@@ -201,8 +203,8 @@ SHARDS: Final = whole(SchedulingShard, "schedulingshards")
 OWNERS: Final = tuple(owner(row) for row in WORKLOADS)
 
 
-def _of_kueue(type_: type[KubernetesObject], plural: str) -> Watched:
-    """Return a kind of Kueue, in all versions that are read."""
+def _in_all_versions(type_: type[KubernetesObject], plural: str) -> Watched:
+    """Return a kind in all versions that are read, the newest first."""
     newest = whole(type_, plural)
     return replace(
         newest, others=tuple(replace(newest, api_version=it) for it in type_.OTHER_VERSIONS)
@@ -210,17 +212,32 @@ def _of_kueue(type_: type[KubernetesObject], plural: str) -> Watched:
 
 
 KUEUE: Final = (
-    _of_kueue(WorkloadPriorityClass, "workloadpriorityclasses"),
-    _of_kueue(ResourceFlavor, "resourceflavors"),
-    _of_kueue(Cohort, "cohorts"),
-    _of_kueue(ClusterQueue, "clusterqueues"),
-    _of_kueue(LocalQueue, "localqueues"),
+    _in_all_versions(WorkloadPriorityClass, "workloadpriorityclasses"),
+    _in_all_versions(ResourceFlavor, "resourceflavors"),
+    _in_all_versions(Cohort, "cohorts"),
+    _in_all_versions(ClusterQueue, "clusterqueues"),
+    _in_all_versions(LocalQueue, "localqueues"),
 )
 """Kueue's kinds, which are watched only if the settings say so."""
 
+DEVICES: Final = (
+    _in_all_versions(DeviceClass, "deviceclasses"),
+    _in_all_versions(ResourceSlice, "resourceslices"),
+    _in_all_versions(ResourceClaim, "resourceclaims"),
+)
+"""Pods wait for their claims on devices until all of these kinds can be read; they are watched only
+if a shard allocates claims."""
+CLAIMS: Final = DEVICES[-1]
+TAINT_RULES: Final = _in_all_versions(DeviceTaintRule, "devicetaintrules")
+"""Watched with them; many servers do not serve it, and then there are no rules."""
+
 
 def kinds_with(
-    owners: Iterable[Watched], *, is_deleting: bool = False, has_kueue: bool = False
+    owners: Iterable[Watched],
+    *,
+    is_deleting: bool = False,
+    has_kueue: bool = False,
+    has_claims: bool = False,
 ) -> tuple[Watched, ...]:
     """Return all kinds that are watched, with these kinds of workloads.
 
@@ -237,6 +254,7 @@ def kinds_with(
         POD_GROUPS,
         *(() if is_deleting else (DISRUPTION_BUDGETS,)),
         *STORAGE,
+        *((*DEVICES, TAINT_RULES) if has_claims else ()),
         PODS,
     )
 

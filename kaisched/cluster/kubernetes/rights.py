@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kaisched.cluster.kubernetes.resources import ALL, GANG_GROUPS, KUEUE, SHARDS
+from kaisched.cluster.kubernetes.resources import (
+    ALL,
+    DEVICES,
+    GANG_GROUPS,
+    KUEUE,
+    SHARDS,
+    TAINT_RULES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +44,7 @@ def to_watch(kind: Watched) -> tuple[Right, ...]:
 
 
 _RUN: Final = "scheduling.run.ai"
+_DEVICES: Final = "resource.k8s.io"
 RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "read": (
         *(right for kind in (*ALL, SHARDS, GANG_GROUPS[0]) for right in to_watch(kind)),
@@ -63,9 +71,17 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     ),
     "sharing": (Right("", "pods", "create"), Right("", "pods", "delete")),
     "kueue": tuple(right for kind in KUEUE for right in to_watch(kind)),
+    "claims": (
+        *(right for kind in (*DEVICES, TAINT_RULES) for right in to_watch(kind)),
+        Right(_DEVICES, "resourceclaims", "get"),
+        Right(_DEVICES, "resourceclaims", "patch"),
+        Right(_DEVICES, "resourceclaims/status", "update"),
+        Right(_DEVICES, "resourceclaims/binding", "update"),
+    ),
     "delete": (Right("", "pods", "delete"),),
 }
 """Rights by role: reading, authenticating scrapes, writing decisions, the lease in our own
 namespace by name, reservation pods in their namespace, which only ``gpuSharing`` of a
-shard needs, reading Kueue's queues, which only ``kueue: true`` needs, and deleting
-pods, which only ``evictionMode: delete`` needs."""
+shard needs, reading Kueue's queues, which only ``kueue: true`` needs, allocating claims on
+devices, which only shards with ``resourceClaims: true`` need, and deleting pods, which only
+``evictionMode: delete`` needs."""
