@@ -54,7 +54,15 @@ def milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:,.2f}" if seconds < 1 else f"{1000 * seconds:,.0f}"
 
 
-_TIMES = {"median_s", "p999_s", "cpu_s", "p99_cpu_s", "cpu_s_per_day", "collection_s"}
+_TIMES = {
+    "median_s",
+    "p999_s",
+    "cpu_s",
+    "added_cpu_s",
+    "p99_cpu_s",
+    "cpu_s_per_day",
+    "collection_s",
+}
 _PROBES = {"probe_s", "probe_median_s", "probe_p99_s", "control_s"}
 
 

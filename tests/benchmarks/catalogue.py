@@ -169,6 +169,22 @@ def _lending() -> tuple[Row, ...]:
     )
 
 
+def _topology() -> tuple[Row, ...]:
+    gang, tiny = {"nodes": 5_000, "pods": 512}, {"nodes": 40, "pods": 8}
+    size, small = (
+        {"nodes": 5_000, "gangs": 500, "shapes": 20},
+        {"nodes": 40, "gangs": 4, "shapes": 2},
+    )
+    too_large, refused = {"nodes": 5_000, "pods": 1_300}, {"nodes": 40, "pods": 50}
+    added = (Target("added_cpu_s", 0.06),)
+    return (
+        Row("B12", "gang: choose a domain", "choose", gang, _cpu(0.0005), 100, tiny),
+        Row("B12", "gang of 512: place", "place", gang, _cpu(0.005), 50, tiny),
+        Row("B12", "gang of 1,300: refuse", "refuse", too_large, _cpu(0.002), 50, refused),
+        Row("B12", "500 gangs of 20 shapes", "many", size, added, 10, small),
+    )
+
+
 def _cpu(most: float) -> tuple[Target, ...]:
     return (Target("cpu_s", most),)
 
@@ -279,6 +295,7 @@ ROWS: tuple[Row, ...] = (
         tiny={"nodes": 8, "begin": 28, "days": 1},
     ),
     *_lending(),
+    *_topology(),
     *_daemon(),
     _renewals("renewal in B2's cycles", cycles=True),
     _renewals("renewal in lists of 100,000", cycles=False, pods=100_000, page=100_000),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from kaisched import LazyNodeSets, NodeSet, Session, SubGroup
+from kaisched import BoolVec, LazyNodeSets, NodeSet, RowVec, Session, SubGroup
 from kaisched_plugins.topology import refusals
 from kaisched_plugins.topology.choosing import LAST, Chooser, Pins
 from kaisched_plugins.topology.demands import (
@@ -25,6 +27,8 @@ _LABELLED, _ALL = -1, -2
 """In place of a level: all nodes with all labels, and all nodes."""
 _WITHIN = ""
 """In place of an action, for a subgroup: its group has chosen, and counts room once released."""
+_ONE: Final = np.ones(1, np.bool_)
+"""In place of the domains of a level: one set."""
 
 Sets = Sequence[NodeSet] | int | None
 
@@ -98,24 +102,40 @@ class Answers:
         return self._known[key]
 
 
-class Choices(LazyNodeSets):
-    """Domains in the order in which they are tried; with -1 for a level, all of them together."""
+class Stage(NamedTuple):
+    """Domains of one level that are tried one after the other, ordered when the first one is."""
 
-    def __init__(
-        self, entries: Sequence[tuple[Chooser, int, int]], nodes: int, *, are_peers: bool = False
-    ) -> None:
-        super().__init__(len(entries))
-        self._entries = entries
+    by: Chooser
+    """Whose capacities say which domains, and in which order."""
+    level: int
+    """-1 for all labelled nodes together, -2 for all nodes."""
+    able: BoolVec
+    filler: Chooser
+    """Whose capacities say how a domain is filled."""
+
+
+class Choices(LazyNodeSets):
+    """The domains of some levels in the order in which they are tried."""
+
+    def __init__(self, stages: Sequence[Stage], nodes: int, *, are_peers: bool = False) -> None:
+        self._ends = np.cumsum([np.count_nonzero(stage.able) for stage in stages]).tolist()
+        super().__init__(self._ends[-1] if self._ends else 0)
+        self._stages = stages
         self._nodes = nodes
         self._are_peers = are_peers
+        self._ordered: dict[int, RowVec] = {}
 
     def make(self, at: int) -> NodeSet:
-        """Make the set of nodes of a domain; level -1 stands for all labelled nodes, -2 for all."""
-        chooser, level, domain = self._entries[at]
-        if level >= 0:
-            return chooser.set_of(level, domain, peers=self._are_peers)
-        members, order = chooser.tree.is_member, chooser.order(-1, 0)
-        if level == _LABELLED:
+        """Make the set of nodes at a position."""
+        number = bisect_right(self._ends, at)
+        stage = self._stages[number]
+        if stage.level >= 0:
+            if number not in self._ordered:
+                self._ordered[number] = stage.by.ordered(stage.level, stage.able)
+            domain = int(self._ordered[number][at - self._ends[number]])  # counted from the end
+            return stage.filler.set_of(stage.level, domain, peers=self._are_peers)
+        members, order = stage.filler.tree.is_member, stage.filler.order(-1, 0)
+        if stage.level == _LABELLED:
             return NodeSet("all labelled nodes", members, order=order)
         order = np.where(members, 0, LAST) if order is None else order
         return NodeSet("all nodes", np.ones(self._nodes, np.bool_), order=order)
@@ -124,31 +144,40 @@ class Choices(LazyNodeSets):
 def _found(
     session: Session, action: str, demand: Demand, shapes: Sequence[tuple[int, int]], pins: Pins
 ) -> Sets:
-    later = Chooser(demand, shapes, session.places_once_released, pins)
     nodes = len(session.nodes)
     if action in (_ALLOCATE, _WITHIN):
-        now = Chooser(demand, shapes, session.places, pins)
-        entries = _for_room(demand, now, later)
-        return Choices(entries, nodes) if entries else refusals.NO_DOMAIN
+        choices = Choices(_for_room(demand, *_choosers(session, demand, shapes, pins)), nodes)
+        return choices if len(choices) else refusals.NO_DOMAIN
+    later = Chooser(demand, shapes, session.places_once_released, pins)
     if demand.required < 0:
-        return Choices([(later, _ALL, 0)], nodes)
+        return Choices([Stage(later, _ALL, _ONE, later)], nodes)
     reach = Chooser(demand, shapes, session.places_once_evicted, pins)
-    domains = reach.candidates(demand.required)
-    if not domains:
+    able = reach.able(demand.required)
+    if not able.any():
         return refusals.OUT_OF_REACH
-    return Choices([(later, demand.required, it) for it in domains], nodes, are_peers=True)
+    return Choices([Stage(reach, demand.required, able, later)], nodes, are_peers=True)
 
 
-def _for_room(demand: Demand, now: Chooser, later: Chooser) -> list[tuple[Chooser, int, int]]:
+def _choosers(
+    session: Session, demand: Demand, shapes: Sequence[tuple[int, int]], pins: Pins
+) -> tuple[Chooser, Chooser]:
+    """Return the choosers by idle room and by room once released: one where that is the same."""
+    idle = {shape: session.places(shape) for shape, _ in shapes}
+    released = {shape: session.places_once_released(shape) for shape, _ in shapes}
+    later = Chooser(demand, shapes, released.__getitem__, pins)
+    if all(np.array_equal(idle[shape], released[shape]) for shape in idle):
+        return later, later
+    return Chooser(demand, shapes, idle.__getitem__, pins), later
+
+
+def _for_room(demand: Demand, now: Chooser, later: Chooser) -> list[Stage]:
     """Return the domains with room, idle before being released, level by level (C1, C4)."""
-    found: list[tuple[Chooser, int, int]] = []
-    is_same = np.array_equal(now.capacity[-1], later.capacity[-1])
+    found: list[Stage] = []
     for level in range(demand.preferred, max(demand.required, 0) - 1, -1):
-        idle = now.candidates(level)
-        found += [(now, level, domain) for domain in idle]
-        if not is_same:
-            known = set(idle)
-            found += [(later, level, it) for it in later.candidates(level) if it not in known]
+        idle = now.able(level)
+        found.append(Stage(now, level, idle, now))
+        if later is not now:
+            found.append(Stage(later, level, later.able(level) & ~idle, later))
     if demand.required < 0:
-        found += [(now, _LABELLED, 0), (later, _ALL, 0)]
+        found += [Stage(now, _LABELLED, _ONE, now), Stage(later, _ALL, _ONE, later)]
     return found

@@ -44,19 +44,30 @@ class Chooser:
         self.capacity = capacities(demand.tree, shapes, room_of)
         """By level, ``(D,)`` how many of the pods fit."""
 
-    def candidates(self, level: int) -> list[int]:
-        """Return the domains of a level with room for all, the best first (C1, C2, P1, P2, P4)."""
-        able = (self.capacity[level] >= self.pods) & self.allowed(level)
+    def able(self, level: int) -> BoolVec:
+        """``(D,)`` the domains of a level with room for all (C1, P1)."""
+        able: BoolVec = self.capacity[level] >= self.pods
+        if self._pins.held.size:
+            able &= self.allowed(level)
+        return able
+
+    def ordered(self, level: int, able: BoolVec) -> RowVec:
+        """Return some domains of a level, the best first (C2, P2, P4)."""
         domains = able.nonzero()[0]
-        keys: list[IntVec] = []
+        keys: list[IntVec] = [domains]
         above = domains
         for at in range(level, -1, -1):
-            keys += [above, self.capacity[at][above]]
+            capacity = self.capacity[at][above]
+            if at < level:
+                keys.append(above)
+            keys.append(capacity)
             above = self.tree.parent[at][above]
-        keys.append(-self._nearness(level, domains))
-        keys.append(~np.isin(domains, self._domains(level, self._pins.promised)) + 0)
-        ordered: list[int] = domains[np.lexsort(keys)].tolist()
-        return ordered
+        if self._pins.held.size:
+            keys.append(-self._nearness(level, domains))
+        if self._pins.promised.size:
+            keys.append(~np.isin(domains, self._domains(level, self._pins.promised)) + 0)
+        found: RowVec = domains[np.lexsort(keys)]
+        return found
 
     def allowed(self, level: int) -> BoolVec:
         """``(D,)`` the domains that pods which run leave to others of a required level (P1)."""

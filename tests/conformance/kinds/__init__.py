@@ -12,6 +12,7 @@ from tests.conformance.kueue import (
     past_usage,
     podset_topology,
     preemptions,
+    topology_cycles,
 )
 from tests.conformance.kueue import judges as kueue
 
@@ -64,5 +65,8 @@ JUDGES: dict[str, Judge] = {
     "placement": podset_topology.placement,
     "own_placement": podset_topology.placement,
     "replacement_layers": podset_topology.placement,
+    "topology_cycle": topology_cycles.cycle,
+    "topology_preemption": topology_cycles.cycle,
+    "topology_cohorts": topology_cycles.cycle,
     "schedule_cycle_afs": past_usage.afs_cycle,
 }

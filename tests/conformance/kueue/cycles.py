@@ -1,7 +1,7 @@
 """Families that are whole cycles: one through the product, with one head of each queue."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -98,10 +98,15 @@ def one_cycle(
 
     """
     store = _store(case)
-    policy = _policy(json.dumps(arguments), tuple(plugins))
+    policy = one_head_policy(arguments, plugins)
     result, _ = run_cycle(store.snapshot(), None, policy, NOW_S, Memory())
     assert not result.failures, f"{result.failures[0]}"
     return result
+
+
+def one_head_policy(arguments: Mapping[str, Any], plugins: Sequence[type[Plugin]] = ()) -> Policy:
+    """Return a policy that tries one head of each queue, with these arguments of fair sharing."""
+    return _policy(json.dumps(arguments), tuple(plugins))
 
 
 @cache
@@ -145,6 +150,23 @@ def _store(case: Mapping[str, Any]) -> RowStore:
 
     There is one node, or one for each combination of flavors if flavors are chosen.
     """
+    cohorts, queues, names = _objects(case)
+    nodes = nodes_of(queues) if has_choice([*cohorts, *queues]) else {}
+    store = RowStore()
+    room = {**dict.fromkeys(names, MOST), "pods": 10_000}
+    for flavors, node in (nodes or {frozenset[str](): "n0"}).items():
+        store.put_node(NodeRow(node, room, labels_of(flavors), taints_of(flavors)))
+    for row in queue_rows(case):
+        store.put_queue(row)
+    for at, work in enumerate(case["workloads"]):
+        _add(store, case, work, at, nodes)
+    return store
+
+
+def _objects(
+    case: Mapping[str, Any],
+) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]], set[str]]:
+    """Return the cohorts and queues in use, and the resources that they or workloads name."""
     used = {queue_of_work(case, work) for work in case["workloads"]}
     trees = {q["cohort"] for q in case["cluster_queues"] if q["name"] in used and q.get("cohort")}
     queues = [
@@ -157,30 +179,38 @@ def _store(case: Mapping[str, Any]) -> RowStore:
         if parent:
             cohorts.setdefault(parent, {"name": parent})
     objects = [*cohorts.values(), *queues]
-    asked = {
-        resource
-        for work in case["workloads"]
-        for podset in work["podsets"]
-        for resource in podset["requests"]
-    }
     names = {_name(q["resource"]) for each in objects for q in each.get("quotas") or ()}
-    names |= {_name(resource) for resource in asked}
-    nodes = nodes_of(queues) if has_choice(objects) else {}
-    store = RowStore()
-    room = {**dict.fromkeys(names, MOST), "pods": 10_000}
-    for flavors, node in (nodes or {frozenset[str](): "n0"}).items():
-        store.put_node(NodeRow(node, room, labels_of(flavors), taints_of(flavors)))
-    for each in cohorts.values():
-        parent = each.get("parent")
-        row = _queue(each, cohort_row(each["name"]), cohort_row(parent) if parent else "", names)
-        store.put_queue(_with_flavors(each, row) if nodes else row)
-    for each in queues:
-        parent = cohort_row(each["cohort"]) if each.get("cohort") else ""
-        row = _queue(each, each["name"], parent, names)
-        store.put_queue(_with_flavors(each, row) if nodes else row)
-    for at, work in enumerate(case["workloads"]):
-        _add(store, case, work, at, nodes)
-    return store
+    for work in case["workloads"]:
+        for podset in work["podsets"]:
+            names |= set(map(_name, podset.get("requests") or podset.get("requests_per_pod") or ()))
+    return [*cohorts.values()], queues, names
+
+
+def queue_rows(
+    case: Mapping[str, Any], labels: Mapping[str, Mapping[str, str]] | None = None
+) -> Iterator[QueueRow]:
+    """Yield the rows of the cohorts and queues in use.
+
+    ``labels`` are those of the nodes of each flavor; without them flavors have labels of their own.
+    """
+    cohorts, queues, names = _objects(case)
+    is_choice = has_choice([*cohorts, *queues])
+    for each in (*cohorts, *queues):
+        is_queue = each in queues
+        parent = each.get("cohort" if is_queue else "parent")
+        name = each["name"] if is_queue else cohort_row(each["name"])
+        row = _queue(each, name, cohort_row(parent) if parent else "", names)
+        if not is_choice:
+            yield row
+            continue
+        row = _with_flavors(each, row)
+        if labels is not None:
+            flavors = tuple(
+                it._replace(labels=tuple(sorted(labels[it.name].items())))
+                for it in row.sharing.flavors
+            )
+            row = replace(row, sharing=replace(row.sharing, flavors=flavors))
+        yield row
 
 
 def _with_flavors(each: Mapping[str, Any], row: QueueRow) -> QueueRow:

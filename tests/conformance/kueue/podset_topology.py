@@ -22,7 +22,7 @@ from kaisched.testing.rows import Group, Job, Task, add_foreign, add_job
 from tests.conformance.outcome import NotBuiltError
 
 HOST: Final = "kubernetes.io/hostname"
-_OVER: Final = ("Succeeded", "Failed")
+OVER: Final = ("Succeeded", "Failed")
 _WORDS: Final = {
     "NoSuchTopologyLevel": ("unknown_level", "unknown_slice_level"),
     "UnusableSlices": ("slice_level_above_podset_level",),
@@ -40,7 +40,7 @@ def placement(case: Case) -> str:
     """Compare the domains that pod sets get, pod by pod, or why they get none."""
     if case["in_force"]["preferred_node_affinity"]:
         raise NotBuiltError("preferred node affinity: no score of nodes counts it")
-    parts = list(_grouped(case["podsets"]))
+    parts = list(grouped(case["podsets"]))
     failed = next((at for at, part in enumerate(parts) if _failure(case, part)), len(parts))
     try:
         whole = _Run(case, [parts])
@@ -63,7 +63,7 @@ def _unreadable(case: Case, error: ObjectError) -> str:
     return "" if is_told else f"refused: {error}"
 
 
-def _grouped(podsets: Sequence[Case]) -> Iterator[list[Case]]:
+def grouped(podsets: Sequence[Case]) -> Iterator[list[Case]]:
     """Yield pod sets that are placed together, in the order of their first."""
     groups: dict[str, list[Case]] = {}
     for at, podset in enumerate(podsets):
@@ -86,7 +86,7 @@ class _Run:
         self._running: Counter[tuple[str, str]] = Counter()
         store.nodes.put_topology("case", tuple(TopologyLevel(it, "") for it in case["levels"]))
         for node in case["nodes"]:
-            store.put_node(_node(node))
+            store.put_node(node_row(node))
         store.put_queue(QueueRow("q", ""))
         self._foreign()
         for at, parts in enumerate(jobs):
@@ -106,7 +106,7 @@ class _Run:
         """Add the pods that take room and are in none of the jobs."""
         case, number = self._case, 0
         for pod in case["pods"]:
-            if pod["phase"] not in _OVER and pod["node"] in self._names():
+            if pod["phase"] not in OVER and pod["node"] in self._names():
                 number += 1
                 self._put(f"foreign{number}", pod["requests"], pod["node"])
         for usage in (*case["usage"], *case["usage_of_sibling_flavors"]):
@@ -115,7 +115,8 @@ class _Run:
                 self._put(f"used{number}", usage["requests_per_pod"], node)
 
     def _put(self, name: str, requests: Mapping[str, int], node: str) -> None:
-        add_foreign(self._store, Task(name, _amounts(requests), state=TaskState.RUNNING, node=node))
+        task = Task(name, amounts_of(requests), state=TaskState.RUNNING, node=node)
+        add_foreign(self._store, task)
 
     def _names(self) -> set[str]:
         return {node["name"] for node in self._case["nodes"]}
@@ -133,14 +134,14 @@ class _Run:
     def _add(self, name: str, parts: Sequence[Sequence[Case]], at: int) -> None:
         leaves = [podset for part in parts for podset in part]
         tasks = [task for podset in leaves for task in self._tasks(podset)]
-        groups = [_group(part, number) for number, part in enumerate(parts)]
+        groups = [group_of(part, number) for number, part in enumerate(parts)]
         root = groups[0] if len(groups) == 1 else Group("", None, tuple(groups))
         add_job(self._store, Job(name, "q", tasks, created_s=float(at), root=root))
 
     def _tasks(self, podset: Case) -> list[Task]:
         """Return the pods of a pod set; those that keep their place run there."""
-        constraints = _constraints(podset, self._case["flavor"])
-        asked = _amounts(podset["requests_per_pod"])
+        constraints = constraints_of(podset, self._case["flavor"])
+        asked = amounts_of(podset["requests_per_pod"])
         name = podset["name"] or "main"
         places = self._kept(podset)[: podset["count"]]
         tasks = []
@@ -220,7 +221,7 @@ class _Run:
         return "" if got == same else f"expected {same}, got {got}"
 
 
-def _group(part: Sequence[Case], number: int) -> Group:
+def group_of(part: Sequence[Case], number: int) -> Group:
     """Return the subgroup of one pod set, or of several that are placed together."""
     leaves = [Group(podset["name"] or "main", podset["count"]) for podset in part]
     wish = _wish(max(part, key=lambda it: int(it["count"])))
@@ -258,7 +259,7 @@ def annotations_of(topology: Case | None) -> dict[str, str]:
     return notes
 
 
-def _amounts(requests: Mapping[str, int]) -> dict[str, int]:
+def amounts_of(requests: Mapping[str, int]) -> dict[str, int]:
     """Return amounts by our names, with the pod itself."""
     return {"pods": 1, **{_name(name): amount for name, amount in requests.items() if amount}}
 
@@ -268,7 +269,7 @@ def _name(resource: str) -> str:
     return resource if resource in plain else f"case.io/{resource.replace('/', '-')}"
 
 
-def _node(node: Case) -> NodeRow:
+def node_row(node: Case) -> NodeRow:
     return NodeRow(
         node["name"],
         {"pods": 0, **{_name(key): amount for key, amount in node["capacity"].items()}},
@@ -279,7 +280,7 @@ def _node(node: Case) -> NodeRow:
     )
 
 
-def _constraints(podset: Case, flavor: Case) -> Constraints:
+def constraints_of(podset: Case, flavor: Case) -> Constraints:
     tolerations = tuple(
         Toleration(
             it.get("key") or "", it.get("operator") or "Equal", it.get("value") or "",
