@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kaisched.view import schema
-from kaisched.view.api import CHANGES, ENDPOINTS, OPENAPI, PARAMETERS, ROOT
+from kaisched.view.api import ENDPOINTS, PARAMETERS
+from kaisched.view.paths import CHANGES, OPENAPI, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

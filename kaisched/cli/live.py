@@ -13,8 +13,8 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from kaisched.errors import ClusterUnavailable, ConfigError
-from kaisched.view.api import CHANGES, ROOT
 from kaisched.view.paging import USUAL
+from kaisched.view.paths import CHANGES, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -61,17 +61,18 @@ def command(
 
 def _run(cycle: source.Cycle, name: str, output: str, *, is_foreseen: bool) -> None:
     """Print what a cycle in this process says."""
-    from kaisched.cli import why_text  # noqa: PLC0415 - not for the help
+    from kaisched.cli import why_document, why_text  # noqa: PLC0415 - not for the help
     from kaisched.cli.output import Printer  # noqa: PLC0415 - not for the help
 
     cycle.warn()
-    found = why_text.find(cycle.result, name)
-    foreseen = None
+    found = why_document.find(cycle.result, name)
+    foreseen, more = None, list[str]()
     if is_foreseen:
-        from kaisched.cli.when_text import forecast_of  # noqa: PLC0415 - only when asked
+        from kaisched.cli.when_text import forecast_of, when_lines  # noqa: PLC0415 - when asked
 
         foreseen = forecast_of(cycle, found.job)
-    print_text = partial(why_text.print_text, more=why_text.when_lines_of(foreseen))
-    document = why_text.document(cycle.result, found, foreseen)
+        more = [] if foreseen is None else list(when_lines(foreseen))
+    print_text = partial(why_text.print_text, more=more)
+    document = why_document.document(cycle.result, found, foreseen)
     Printer(print_text, why_text.rows, why_text.names).print(document, output)
     cycle.end()

@@ -24,7 +24,8 @@ from kaisched.daemon.view_access import TooManyQueuesError
 from kaisched.daemon.view_query import Query
 from kaisched.errors import ABSENT, ClusterUnavailable, ConfigError, KaischedError
 from kaisched.view import jobs, nodes, past, queues
-from kaisched.view.api import CHANGES, ENDPOINTS, OPENAPI, PARAMETERS, ROOT, openapi
+from kaisched.view.api import ENDPOINTS, PARAMETERS, openapi
+from kaisched.view.paths import CHANGES, OPENAPI, ROOT
 from kaisched.view.reading import Reading
 from kaisched.view.shown import SCHEMA, stamp
 from kaisched.view.sight import Sight

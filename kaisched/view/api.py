@@ -9,10 +9,7 @@ import msgspec
 from kaisched.view import schema
 from kaisched.view.jobs import SORTS, STATES, WAITING
 from kaisched.view.paging import MOST, USUAL
-
-ROOT: Final = "/api/v1"
-CHANGES: Final = f"{ROOT}/changes"
-OPENAPI: Final = f"{ROOT}/openapi.json"
+from kaisched.view.paths import CHANGES, ROOT
 
 
 class Parameter(NamedTuple):

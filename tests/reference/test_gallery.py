@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kaisched.cli import source, why_text
+from kaisched.cli import source, why_document
 from kaisched.cli.app import run_line
 from kaisched.core.refusals import text_of
 from tests.reference.situations import ELSEWHERE, SITUATIONS
@@ -92,8 +92,8 @@ def test_every_reason_is_in_the_gallery_or_said_to_be_elsewhere():
 def test_a_job_waits_for_the_reason_that_its_situation_is_about(name):
     assert (ROOT / file_of(name)).read_text(encoding="utf-8") == text_of_file(name)
     result = source.cycle_of(source.Place(files=[file_of(name)])).result
-    found = why_text.find(result, "mine")
-    document = why_text.document(result, found)
+    found = why_document.find(result, "mine")
+    document = why_document.document(result, found)
     pending = document["pending"] or {}
     session = result.records.session
     where = {

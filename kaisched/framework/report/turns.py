@@ -14,8 +14,8 @@ import numpy as np
 
 from kaisched.core.lazy import lazy
 from kaisched.framework.plugins.answers import CycleAbandonedError
+from kaisched.framework.report.because import Because, plain_number
 from kaisched.framework.session.batches import asks_of, measure
-from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,29 +31,7 @@ _ALLOCATE: Final = "allocate"
 _LAST_OF_JOBS: Final = ("creation", "name")
 _LAST_OF_QUEUES: Final = ("place",)
 """Siblings are in order of creation, then name."""
-_IN_WORDS: Final = {
-    "creation": "{} was created later",
-    "name": "the name of {} comes later",
-    "place": "{} was created later, or its name comes later",
-}
-
 _Columns: TypeAlias = list[list[Any]]
-
-
-class Because(NamedTuple):
-    """The first key in which two neighbours in an order differ."""
-
-    plugin: str
-    """The plugin that answered it; empty for the last rules of the host."""
-    key: str
-    own: float | str | None
-    other: float | str | None
-
-    def text(self, whose: str) -> str:
-        """Return for example ``priority 10 against 90 (priority)``; ``whose`` is who is behind."""
-        if not self.plugin:
-            return _IN_WORDS[self.key].format(whose)
-        return f"{self.key} {_told(self.own)} against {_told(self.other)} ({self.plugin})"
 
 
 class Ahead(NamedTuple):
@@ -90,20 +68,6 @@ class Turn(NamedTuple):
     the lowest level at which there is one; None if it is the next of all."""
     levels: tuple[Level, ...]
     """Its queue, the queue above it, and so on up to a root."""
-
-
-def _told(value: float | str | None) -> str:
-    number = _number(value)
-    if number is None:
-        return "none"
-    return f"{number:.15g}" if isinstance(number, float) else str(number)
-
-
-def _number(value: float | str | None) -> float | str | None:
-    """Return a value for JSON, None for one that stands for none or infinite."""
-    if value is None or isinstance(value, str):
-        return value
-    return value if abs(value) < UNLIMITED else None
 
 
 class _Line:
@@ -200,7 +164,7 @@ class Turns:
                     "head": self._session.jobs.name[level.head],
                     "ahead": self._ahead(level.ahead),
                     "figures": {
-                        name: _number(figure)
+                        name: plain_number(figure)
                         for name, figure in self._result.shares[level.queue].figures.items()
                     },
                 }
@@ -217,8 +181,8 @@ class Turns:
             "queue": self._session.queues.name[ahead.queue],
             "plugin": because.plugin or None,
             "key": because.key,
-            "own": _number(because.own),
-            "other": _number(because.other),
+            "own": plain_number(because.own),
+            "other": plain_number(because.other),
         }
 
     def _level(self, queue: int) -> Level:
