@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kaisched.cluster.sharing import closed_slots
 from kaisched.core.axis import GPU
 from kaisched.core.devices import CARD, CardTable, DeviceDemand, pack_order
 from kaisched.core.states import HOLDING_STATES, TaskState
 
 if TYPE_CHECKING:
     from kaisched.cluster.accounts import Accounts
+    from kaisched.cluster.sharing import SharedCards
     from kaisched.core.axis import RowVec
 
 _RELEASING = int(TaskState.RELEASING)
@@ -28,6 +30,8 @@ class CardRows:
 
     def __init__(self) -> None:
         """Start without tasks."""
+        self.sharing: SharedCards | None = None
+        """Who uses and holds each card, where reservation pods hold them."""
         self._place: dict[int, tuple[int, tuple[int, ...]]] = {}
         """Task row to its node and its slots there."""
         self._groups: dict[int, tuple[str, ...]] = {}
@@ -84,7 +88,7 @@ class CardRows:
             filling.add(task, slots, self._groups.get(task, ()))
         if len(self._place) > len(filling.slots):
             self._place = {task: self._place[task] for task in filling.slots}
-        return filling.table()
+        return filling.table(self.sharing)
 
 
 class _Filling:
@@ -158,11 +162,16 @@ class _Filling:
                 np.pad(it, ((0, 0), (0, more))) for it in (self.used, self.leaving, self.tasks)
             )
 
-    def table(self) -> CardTable:
-        """Return the table."""
+    def table(self, sharing: SharedCards | None) -> CardTable:
+        """Return the table; ``sharing`` says which cards are held, None that all are."""
+        closed, blind = np.zeros(self.used.shape, np.bool_), np.zeros(len(self.cards), np.bool_)
+        if sharing is not None:
+            slots_closed, nodes = closed_slots(sharing, self._accounts.nodes.name, self._named)
+            closed[tuple(zip(*slots_closed, strict=True)) or ([], [])] = True
+            blind[list(nodes)] = True
         columns = (self.cards, self.size, self.used, self.leaving, self.tasks)
-        for column in (*columns, self.milli, self.milli_leaving):
+        for column in (*columns, self.milli, self.milli_leaving, closed, blind):
             column.setflags(write=False)
         groups = {(node, slot): group for (node, group), slot in self._named.items()}
         slots, named = MappingProxyType(self.slots), MappingProxyType(groups)
-        return CardTable(*columns, slots, named, self.milli, self.milli_leaving)
+        return CardTable(*columns, slots, named, self.milli, self.milli_leaving, closed, blind)

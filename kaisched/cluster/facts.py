@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kaisched.cluster.disruptions import Disruptions
 from kaisched.cluster.held_back import HeldBack
 from kaisched.cluster.sent import Sent
+from kaisched.cluster.sharing import SharedCards
 from kaisched.cluster.stuck import Stuck
 from kaisched.core.states import TaskState
 
@@ -21,6 +22,8 @@ class Facts:
         """Start without facts; a pod is stuck after it has been leaving for so long."""
         self.sent = Sent()
         """Binds and evictions that no event has confirmed yet."""
+        self.sharing = SharedCards(self.sent.evictions)
+        """Shared GPUs, where reservation pods hold them."""
         self.held_back = HeldBack()
         """Pods that could not be bound."""
         self.stuck = Stuck(stuck_after_s)
@@ -30,6 +33,17 @@ class Facts:
         self._promised: dict[str, str] = {}
 
     # -- of one pod ------------------------------------------------------------------------------
+
+    def hear(self, pod: PodRow) -> None:
+        """Take in what an object shows to have happened, and the shared GPU that it holds."""
+        self.sent.hear(pod)
+        if pod.reservation is not None:
+            self.sharing.hear(pod.reservation)
+
+    def forget(self, key: str, uid: str = "") -> None:
+        """Drop what was sent about a pod that is gone; with a UID, only about that one."""
+        self.sent.forget(key, uid)
+        self.sharing.forget(key, uid)
 
     def note(self, pod: PodRow, *, was_known: bool) -> None:
         """Note whether a pod is leaving, and whether it is ready."""

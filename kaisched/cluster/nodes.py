@@ -175,6 +175,11 @@ class NodeRows:
             self._total = usable
         return self._total
 
+    def card_mib_of(self, name: str) -> int:
+        """Return the MiB of each card of a node; 0 where no label says."""
+        node = self._node.get(name)
+        return 0 if node is None else node.card_mib
+
     def card_sizes(self) -> tuple[int, int]:
         """Return the MiB of the smallest and of the largest card; 0 for none of known size."""
         if self._card_sizes is None:

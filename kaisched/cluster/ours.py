@@ -26,6 +26,8 @@ class Ours:
     """Resource names that count as whole GPUs."""
     offers_shares: bool = False
     """Whether pods may share GPUs: whether what is decided about them can be carried out."""
+    has_reservations: bool = False
+    """Whether reservation pods hold shared GPUs, so that a card without one takes no shares."""
 
     def has(self, meta: ObjectMeta) -> bool:
         """Tell whether an object is in the node pool."""

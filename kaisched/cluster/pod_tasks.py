@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kaisched.cluster.jobs import TaskRow, add_task, retire_task
+from kaisched.cluster.sharing import Use
 from kaisched.core.states import ACTIVE_STATES, TaskState
 
 if TYPE_CHECKING:
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 class PodTasks:
     """Writer of task rows: adds, updates and ends the task of a pod."""
 
-    def __init__(self, rows: RowStore, facts: Facts) -> None:
-        """Take the rows and the facts."""
+    def __init__(self, rows: RowStore, facts: Facts, has_reservations: bool) -> None:
+        """Take the rows and the facts, and whether reservation pods hold shared GPUs."""
+        if has_reservations:
+            rows.cards.sharing = facts.sharing
         self._rows = rows
         self._facts = facts
         self._layouts = 0
@@ -47,10 +50,7 @@ class PodTasks:
         rows, facts = self._rows, self._facts
         task = rows.row_of_task(pod.key)
         rows.put_on(task, facts.state_of(pod), facts.node_of(pod), pod.started_s)
-        if pod.node and (demand := pod.constraints.devices) is not None and demand.has_cards:
-            # A pod that names no card has some of its own: nobody knows which it shares.
-            own = tuple(f"{pod.uid}-{number}" for number in range(demand.cards))
-            rows.cards.name(task, (*pod.cards, *own)[: max(demand.cards, 1)])
+        self._put_on_cards(task, pod)
         if not facts.is_assumed(pod.key):
             node = pod.nominated if pod.state == TaskState.PENDING else ""
             if facts.promise(pod.key, node) or node:
@@ -61,8 +61,22 @@ class PodTasks:
             if not last_s.cells[job] <= pod.started_s:  # NaN, or later than this pod's
                 last_s.own()[job] = pod.started_s
 
+    def _put_on_cards(self, task: int, pod: PodRow) -> None:
+        """Name the cards of a task, and note who uses them where reservation pods hold them."""
+        facts, rows = self._facts, self._rows
+        cards, demand = facts.sent.cards_of(pod), pod.constraints.devices
+        if demand is not None and demand.has_cards and (cards or pod.node):
+            # A pod that names no card has some of its own: nobody knows which it shares.
+            own = tuple(f"{pod.uid}-{number}" for number in range(demand.cards))
+            rows.cards.name(task, (*cards, *own)[: max(demand.cards, 1)])
+        if rows.cards.sharing is not None and pod.reservation is None:
+            # Also pods whose request is invalid here: what they use is not for others.
+            use = Use(facts.node_of(pod), cards, pod.gpus, not pod.node) if cards else None
+            facts.sharing.note_use(pod.key, use)
+
     def end(self, key: str) -> None:
         """End the task of a pod."""
+        self._facts.sharing.note_use(key, None)
         retire_task(self._rows, self._rows.row_of_task(key))
 
     def nominate_again(self) -> None:

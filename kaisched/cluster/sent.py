@@ -24,6 +24,8 @@ class SentBind(NamedTuple):
     uid: str
     """Of the pod: another of its name has nothing to do with it."""
     node: str
+    cards: tuple[str, ...] = ()
+    """The groups of the cards that it gets there."""
 
 
 class SentOf(NamedTuple):
@@ -49,9 +51,9 @@ class Sent:
         """Tell whether something was sent about a pod that is not seen yet."""
         return key in self.binds or key in self.evictions
 
-    def bind(self, pod: PodRow, node: str) -> None:
+    def bind(self, pod: PodRow, node: str, cards: tuple[str, ...] = ()) -> None:
         """Note that a bind was sent, unless its pod shows that it has happened, or never can."""
-        self.binds[pod.key] = SentBind(pod.uid, node)
+        self.binds[pod.key] = SentBind(pod.uid, node, cards)
         self.hear(pod)
 
     def evict(self, pod: PodRow) -> None:
@@ -100,6 +102,11 @@ class Sent:
         """Return the node that a pod has, or may have by now; empty for none."""
         bind = None if pod.node else self.binds.get(pod.key)
         return pod.node if bind is None else bind.node
+
+    def cards_of(self, pod: PodRow) -> tuple[str, ...]:
+        """Return the groups of the cards that a pod has, or may have by now."""
+        bind = None if pod.node else self.binds.get(pod.key)
+        return pod.cards if bind is None else bind.cards
 
     def state_of(self, pod: PodRow) -> TaskState:
         """Return the state that a pod counts in.

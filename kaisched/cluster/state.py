@@ -41,6 +41,8 @@ class Assumed:
     """Its eviction was sent; else its bind."""
     is_promise: bool = False
     """Neither was: the node is freed for it, and its own status does not say so yet."""
+    cards: tuple[str, ...] = ()
+    """The groups of the shared GPUs of a bind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class StoreState:
     """Whether claims, volumes and classes are known, so that pods wait for their claims."""
     offers_shares: bool = False
     """Whether pods may share GPUs."""
+    has_reservations: bool = False
+    """Whether reservation pods hold the GPUs that pods share."""
 
 
 class StateSource(Protocol):
@@ -108,12 +112,20 @@ class Kept:
         if not isinstance(obj, Pod) or obj.metadata.uid in {"", uid}:
             self._objects.pop((obj.KIND, obj.key), None)
 
-    def bare_state(self, *, has_volumes: bool = False) -> StoreState:
-        """Return what a store rests on that has just been told of these objects."""
+    def bare_state(self, *, has_volumes: bool = False, shares: bool = False) -> StoreState:
+        """Return what a store rests on that has just been told of these objects.
+
+        Args:
+            has_volumes: whether all kinds of storage could be read.
+            shares: whether pods share GPUs, which reservation pods hold.
+
+        """
         return StoreState(
             tuple(self._objects[key][1] for key in sorted(self._objects)),
             tuple(self._owners[uid] for uid in sorted(self._owners)),
             has_volumes=has_volumes,
+            offers_shares=shares,
+            has_reservations=shares,
         )
 
     def state_of(self, store: StateStore) -> StoreState:
@@ -129,6 +141,7 @@ class Kept:
             without_owner=tuple(sorted(store.members.unsettled)),
             has_volumes=store.volumes.is_read,
             offers_shares=store.ours.offers_shares,
+            has_reservations=store.ours.has_reservations,
         )
 
 
@@ -164,6 +177,7 @@ def restored(
         extended=state.extended,
         workloads=workloads,
         offers_shares=state.offers_shares,
+        has_reservations=state.has_reservations,
     )
     store.facts.stuck.restore(state.stuck)
     store.members.unsettled.restore(state.without_owner)
@@ -178,7 +192,7 @@ def restored(
         elif assumed.is_leaving:
             store.assume_evicted(assumed.pod)
         else:
-            store.assume_bound(assumed.pod, assumed.node)
+            store.assume_bound(assumed.pod, assumed.node, assumed.cards)
     store.facts.disruptions.restore(state.disrupted)
     store.past.restore(state.past, state.evictions_s)
     return store
@@ -188,7 +202,8 @@ def _assumed(store: StateStore) -> Iterable[Assumed]:
     sent = store.facts.sent
     for pod in sorted(sent.binds.keys() | sent.evictions.keys()):
         if pod in sent.binds:
-            yield Assumed(pod, sent.binds[pod].node, is_leaving=False)
+            bind = sent.binds[pod]
+            yield Assumed(pod, bind.node, is_leaving=False, cards=bind.cards)
         if pod in sent.evictions:
             yield Assumed(pod, store.node_of(pod), is_leaving=True)
     for pod, name in sorted(store.facts.promised()):

@@ -44,8 +44,7 @@ class StateStore:
     """The present state of one shard, fed by events, frozen on demand.
 
     Events may come in any order and more than once; what refers to something unknown waits for it.
-    No event raises for what an object says: see :meth:`problems`. The store hands each event on to
-    its parts in the right order; its parts answer questions about what they keep.
+    No event raises for what an object says: see :meth:`problems`. The parts answer questions.
     """
 
     def __init__(
@@ -59,23 +58,24 @@ class StateStore:
         stuck_after_s: float = STUCK_AFTER_S,
         owner_wait_s: float = OWNER_WAIT_S,
         offers_shares: bool = False,
+        has_reservations: bool = False,
     ) -> None:
         """Make an empty store.
 
         Args:
             schedulers: values of ``schedulerName`` whose pods are ours to place.
-            node_pool: value of the label of the nodes, queues, pod groups and pods that are ours;
-                empty for those without the label.
+            node_pool: value of the label of what is ours; empty for what is without the label.
             gpu_resources: resource names that count as whole GPUs.
             extended: extended resources to count from the start.
-            workloads: how the pods of each kind of workload are grouped.
-            stuck_after_s: nobody is made to wait for a pod that is leaving for so long; negative
-                for ever.
-            owner_wait_s: how long a pod waits for an owner that is not known yet.
+            workloads: how the pods of each kind are grouped.
+            stuck_after_s: how long a pod that leaves is waited for; negative for ever.
+            owner_wait_s: how long a pod waits for an unknown owner.
             offers_shares: whether pods may share GPUs.
+            has_reservations: whether reservation pods hold the GPUs that pods share.
 
         """
-        self.ours = Ours(frozenset(schedulers), node_pool, tuple(gpu_resources), offers_shares)
+        whose = frozenset(schedulers), node_pool, tuple(gpu_resources)
+        self.ours = Ours(*whose, offers_shares, has_reservations)
         self.rows = RowStore(extended)
         self.pods = KnownPods()
         self.members = Members(self.rows, workloads, self.pods.meta_of, owner_wait_s)
@@ -84,7 +84,7 @@ class StateStore:
         self.device_claims = DeviceClaims()
         self.past = Pasts(self.rows)
         self.declared = Declared()
-        self._tasks = PodTasks(self.rows, self.facts)
+        self._tasks = PodTasks(self.rows, self.facts, has_reservations)
         self._freezer = Freezer(self.rows, self.facts.disruptions, self.device_claims)
 
     # -- nodes, queues, classes, owners ----------------------------------------------------------
@@ -167,9 +167,9 @@ class StateStore:
 
     def change_device_object(self, obj: ClaimObject, *, is_gone: bool = False) -> None:
         """Take in a claim on devices, or what there is for claims, or drop it."""
-        claims = self.device_claims
+        change = self.device_claims.remove if is_gone else self.device_claims.put
         self.rows.touch()
-        self._look_again(claims.remove(obj) if is_gone else claims.put(obj))
+        self._look_again(change(obj))
 
     def heed_volumes(self, *, is_read: bool) -> None:
         """Let pods wait for their claims from now on, or no more where claims cannot be read."""
@@ -225,7 +225,7 @@ class StateStore:
         """Drop a pod; with a UID, only if it is still that one."""
         found = self.pods.pod(key)
         self.members.forget(key, uid)
-        self.facts.sent.forget(key, uid)
+        self.facts.forget(key, uid)
         if found is not None and uid in {"", found.uid}:
             self.rows.touch()
             self._drop(key)
@@ -234,7 +234,7 @@ class StateStore:
 
     def _take_in(self, pod: PodRow) -> None:
         facts, members = self.facts, self.members
-        facts.sent.hear(pod)
+        facts.hear(pod)
         if pod.claims:
             pod = self._with_volumes(pod)
         if pod.device_claims:
@@ -295,11 +295,11 @@ class StateStore:
 
     # -- what was decided but not yet seen -------------------------------------------------------
 
-    def assume_bound(self, key: str, node: str) -> None:
+    def assume_bound(self, key: str, node: str, cards: tuple[str, ...] = ()) -> None:
         """Let a pod hold its room, for a bind was sent: until it is seen, or taken back."""
         pod = self.pods.pod(key)
         if pod is not None:
-            self.facts.sent.bind(pod, node)
+            self.facts.sent.bind(pod, node, cards)
             self.rows.touch()
             self._tasks.update(pod)
 
@@ -382,8 +382,8 @@ class StateStore:
 
     def pending_pods(self, job: str) -> list[tuple[str, str]]:
         """Return (key, UID) of the pods of a job that wait for a node."""
-        pods = [pod for pod in self.members.pods_of(job) if pod.state == TaskState.PENDING]
-        return [(pod.key, pod.uid) for pod in pods if not self.facts.is_assumed(pod.key)]
+        pods = (pod for pod in self.members.pods_of(job) if not self.facts.is_assumed(pod.key))
+        return [(pod.key, pod.uid) for pod in pods if pod.state == TaskState.PENDING]
 
     def problems(self) -> list[Problem]:
         """Return what is wrong with the objects, by kind and name."""

@@ -36,6 +36,7 @@ from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import BY_USAGE, Queue
 from kaisched.objects.quotas import queue_lending, queue_shares, sharing_weight
 from kaisched.objects.requests import node_allocatable, pod_requests, unsupported
+from kaisched.objects.reservations import Reservation, reservation_of
 from kaisched.objects.wire import Condition, ObjectMeta
 from kaisched.units import UnitError, parse_duration
 
@@ -146,6 +147,10 @@ class PodRow:
     """Name of the group of Kubernetes' own gang API; empty for none."""
     cards: tuple[str, ...] = ()
     """The groups of the cards it shares, as far as its object says."""
+    gpus: tuple[str, ...] = ()
+    """The UUIDs of these cards' GPUs, likewise."""
+    reservation: Reservation | None = None
+    """The shared GPU that it holds for other pods."""
     leaving: Leaving | None = None
     """Since when it is being deleted; None for one that is not."""
 
@@ -194,6 +199,8 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
         scheduling_group=spec.scheduling_group.pod_group_name if spec.scheduling_group else "",
         leaving=leaving_of(meta),
         cards=labels.gpu_groups_of(meta) if spec.node_name and ours.offers_shares else (),
+        gpus=labels.gpus_of(meta) if spec.node_name and ours.has_reservations else (),
+        reservation=reservation_of(pod) if ours.has_reservations else None,
     )
 
 

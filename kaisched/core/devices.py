@@ -105,6 +105,11 @@ class CardTable:
     """``(N,)`` thousandths of GPUs that tasks with shares take in the amounts of their node."""
     milli_leaving: IntVec
     """``(N,)`` the part of it that is leaving."""
+    is_closed: BoolVec
+    """``(N, G)`` cards that take no more shares: nothing holds them, or not for long."""
+    is_blind: BoolVec
+    """``(N,)`` nodes with a GPU in use that nothing holds: whole GPUs are given out by the device
+    plugin, which may give this one."""
 
 
 def changed_cards(old: CardTable | None, new: CardTable | None) -> BoolVec | slice:
@@ -112,7 +117,8 @@ def changed_cards(old: CardTable | None, new: CardTable | None) -> BoolVec | sli
     if old is None or new is None or old.used.shape != new.used.shape:
         return slice(None)
     changed: BoolVec = (old.cards != new.cards) | (old.size != new.size)
-    for name in ("used", "leaving", "tasks"):
+    changed |= old.is_blind != new.is_blind
+    for name in ("used", "leaving", "tasks", "is_closed"):
         changed |= (getattr(old, name) != getattr(new, name)).any(axis=1)
     for name in ("milli", "milli_leaving"):
         changed |= getattr(old, name) != getattr(new, name)
@@ -132,6 +138,8 @@ def with_nodes_like(table: CardTable, like: int, milli_gpus: int, count: int) ->
         tasks=np.pad(table.tasks, wide),
         milli=np.pad(table.milli, pair),
         milli_leaving=np.pad(table.milli_leaving, pair),
+        is_closed=np.pad(table.is_closed, wide),
+        is_blind=np.pad(table.is_blind, pair),
     )
 
 

@@ -99,7 +99,10 @@ def from_cluster(
         kept.put(obj)
     made = record(
         "cluster",
-        kept.bare_state(has_volumes=listed.kinds.issuperset(it.qualified for it in STORAGE)),
+        kept.bare_state(
+            has_volumes=listed.kinds.issuperset(it.qualified for it in STORAGE),
+            shares=found.shard.spec.gpu_sharing is not None,
+        ),
         found.shard,
         policy,
         schedulers=schedulers,

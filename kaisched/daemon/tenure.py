@@ -18,6 +18,7 @@ from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.report_writers import ReportWriters
 from kaisched.cluster.kubernetes.reports import Reporter
+from kaisched.cluster.kubernetes.reservation_backend import ReservationBackend
 from kaisched.cluster.state import Kept
 from kaisched.cluster.store import StateStore
 from kaisched.daemon.comparison import Comparison
@@ -152,6 +153,7 @@ class Tenure:
         why_stale: Callable[[], str],
     ) -> KubernetesCluster:
         shard, how = found.shard, settings.kubernetes
+        sharing, gpus = shard.spec.gpu_sharing, shard.spec.gpu_resources
         cluster = KubernetesCluster(
             client.hurried(_write_s(settings)),
             self.gate,
@@ -160,17 +162,20 @@ class Tenure:
             StateStore(
                 settings.scheduler_names,
                 node_pool=shard.spec.partition_label_value,
-                gpu_resources=shard.spec.gpu_resources,
+                gpu_resources=gpus,
                 workloads=self.policy.workloads,
                 stuck_after_s=self.policy.stuck_after_s,
                 owner_wait_s=self.policy.owner_wait_s,
+                offers_shares=sharing is not None,
+                has_reservations=sharing is not None,
             ),
             why_stale=why_stale,
             is_observing=how.observe,
             is_deleting=how.eviction_mode == "delete",
             shard=shard.name,
             note=self._note,
-            kueue=KueueTranslator(shard.spec.gpu_resources) if how.kueue else None,
+            kueue=KueueTranslator(gpus) if how.kueue else None,
+            backends=[] if sharing is None else [ReservationBackend(sharing, gpus)],
         )
         if settings.snapshots.enabled:
             cluster.kept = Kept()

@@ -67,6 +67,8 @@ class RecordedAssumption(StrictWire, frozen=True, kw_only=True):
     pod: str
     node: str = ""
     sent: Literal["bind", "eviction", "promise"]
+    cards: list[str] = []
+    """The groups of the shared GPUs of a bind."""
 
 
 class RecordedPast(StrictWire, frozen=True, kw_only=True):
@@ -119,6 +121,8 @@ class Recording(StrictWire, frozen=True, kw_only=True):
     """Whether claims, volumes and classes were known, so that pods waited for their claims."""
     offers_shares: bool = msgspec.field(default=False, name="shares")
     """Whether pods could share GPUs."""
+    has_reservations: bool = msgspec.field(default=False, name="reservations")
+    """Whether reservation pods held the GPUs that pods shared."""
     usage: RecordedUsage | None = None
     facts: dict[str, Any] = {}
     """Memory of plugins and actions from the cycle before, by their names."""
@@ -149,7 +153,8 @@ def record(
         objects=[msgspec.Raw(data) for data in state.objects],
         owners=[recorded_owner(it) for it in state.owners],
         assumed=[
-            RecordedAssumption(pod=it.pod, node=it.node, sent=_sent(it)) for it in state.assumed
+            RecordedAssumption(pod=it.pod, node=it.node, sent=_sent(it), cards=[*it.cards])
+            for it in state.assumed
         ],
         past={
             job: RecordedPast(started_s=it.started_s, evicted_s=it.evicted_s)
@@ -161,6 +166,7 @@ def record(
         without_owner=list(state.without_owner),
         has_volumes=state.has_volumes,
         offers_shares=state.offers_shares,
+        has_reservations=state.has_reservations,
         usage=usage,
         facts=dict(facts or {}),
     )

@@ -120,6 +120,8 @@ def _shard(shard: dict[str, Any], alias: Aliases) -> dict[str, Any]:
     spec = dict(shard.get("spec", {}))
     if spec.get("partitionLabelValue"):
         spec["partitionLabelValue"] = alias("pool", spec["partitionLabelValue"])
+    if spec.get("gpuSharing"):
+        spec["gpuSharing"] = {"image": "agent"}
     return {**shard, "metadata": {"name": "shard"}, "spec": spec}
 
 

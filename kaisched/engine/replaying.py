@@ -133,7 +133,7 @@ def _store(
         owners=tuple(Owner(it.group, it.kind, it.metadata, it.gang) for it in recording.owners),
         extended=tuple(recording.extended),
         assumed=tuple(
-            Assumed(it.pod, it.node, it.sent == "eviction", it.sent == "promise")
+            Assumed(it.pod, it.node, it.sent == "eviction", it.sent == "promise", tuple(it.cards))
             for it in recording.assumed
         ),
         evictions_s=tuple(recording.evictions_s),
@@ -142,6 +142,7 @@ def _store(
         without_owner=tuple(recording.without_owner),
         has_volumes=recording.has_volumes,
         offers_shares=recording.offers_shares,
+        has_reservations=recording.has_reservations,
         past={job: JobPast(it.started_s, it.evicted_s) for job, it in recording.past.items()},
     )
     pool, gpus = shard.spec.partition_label_value, shard.spec.gpu_resources

@@ -27,6 +27,7 @@ from kaisched.objects.quotas import MAX_WEIGHT, MIN_WEIGHT, OTHER_NAMES, OWN_NAM
 from kaisched.objects.shard import (
     GPU_RESOURCES,
     ActionEntry,
+    GpuSharing,
     PluginEntry,
     ShardSpec,
 )
@@ -244,6 +245,7 @@ SHARD_RULES: Final[Rules] = {
         "k_value": says("Strength of time-based fairness.", minimum=0, maximum=MAX_K),
         "plugins": says("By name; a higher priority comes first.", maxProperties=128),
         "actions": says("By name; a higher priority comes first.", maxProperties=16, **_ACTIONS),
+        "gpu_sharing": says("Lets pods share GPUs; without it, pods that ask for a share wait."),
         "gpu_resources": says(
             "Resource names that count whole GPUs.",
             minItems=1,
@@ -261,6 +263,12 @@ SHARD_RULES: Final[Rules] = {
         "arguments": says("Replaces the default arguments as a whole."),
     },
     ActionEntry: {"priority": _ANY_INT32},
+    GpuSharing: {
+        "": rules(cel("has(self.image) && self.image != ''", "name the image of the agent")),
+        "backend": says("reservation: a pod for each shared GPU takes it from the device plugin."),
+        "image": says("Image of that pod.", maxLength=1024),
+        "runtime_class": says("Runtime class of that pod.", maxLength=253),
+    },
     UsageConfig: {
         "": rules(
             cel(

@@ -44,6 +44,14 @@ GPU_FRACTION_DEVICES: Final = "gpu-fraction-num-devices"
 GPU_FRACTION_CONTAINER: Final = "gpu-fraction-container-name"
 GPU_GROUPS: Final = "kaisched.io/gpu-groups"
 """The groups of the cards that a bound pod shares, separated by commas."""
+GPU_PORTION: Final = "kaisched.io/gpu-portion"
+"""The part of each GPU that a bound pod has, if it asked for a part."""
+GPU_LIMIT: Final = "kaisched.io/gpu-memory-mib"
+"""The MiB of each GPU that a bound pod may use; not written where the size is unknown."""
+RECEIVED_TYPE: Final = "received-resource-type"
+"""How a bound pod has its GPU; KAI-Scheduler writes it too."""
+GPU_UUIDS: Final = "kaisched.io/gpu-uuids"
+"""The UUIDs of the GPUs of these groups, in the same order."""
 GPU_GROUP: Final = "runai-gpu-group"
 """A label of KAI-Scheduler's pods: the group of a card. With several cards the key is
 ``runai-gpu-group/<group>`` for each."""
@@ -152,6 +160,11 @@ def gpu_groups_of(meta: ObjectMeta) -> tuple[str, ...]:
     found = [key.partition("/")[2] for key in meta.labels if key.startswith(f"{GPU_GROUP}/")]
     plain = meta.labels.get(GPU_GROUP)
     return tuple(sorted({*found, *([plain] if plain else [])}))
+
+
+def gpus_of(meta: ObjectMeta) -> tuple[str, ...]:
+    """Return the UUIDs of the GPUs that a pod shares, as far as its object says."""
+    return tuple(filter(None, meta.annotations.get(GPU_UUIDS, "").split(",")))
 
 
 def is_reservation(meta: ObjectMeta) -> bool:

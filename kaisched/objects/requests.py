@@ -98,7 +98,10 @@ def unsupported(
     except ObjectError as error:
         return str(error)
     if share is not None and not offers_shares:
-        return f"a part of a GPU can be planned, but not bound yet; ask for {gpu_resources[0]}"
+        return (
+            "this shard does not share GPUs: set spec.gpuSharing of the shard, or ask for"
+            f" {gpu_resources[0]}"
+        )
     if fault := _mig_fault(pod, gpu_resources):
         return fault
     return required_of_workload(pod.metadata)

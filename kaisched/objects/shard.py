@@ -63,6 +63,17 @@ class ActionEntry(StrictWire, frozen=True, kw_only=True):
     priority: int | None = None
 
 
+class GpuSharing(StrictWire, frozen=True, kw_only=True):
+    """How a pod's share of a GPU reaches its containers."""
+
+    backend: Literal["reservation"] = "reservation"
+    """A pod for each shared GPU takes it from the device plugin, and tells which it got."""
+    image: str = ""
+    """Image of that pod: an agent that writes the UUID of its GPU on its own pod."""
+    runtime_class: str = ""
+    """Runtime class of that pod; empty for the nodes' default."""
+
+
 class ShardSpec(StrictWire, frozen=True, kw_only=True):
     """A shard's nodes and policy."""
 
@@ -82,6 +93,8 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     """Most pods evicted in any hour; 0 for no evictions, None for no bound."""
     owner_wait: str | int | None = None
     """How long a pod waits for an owner that cannot be read yet; None for two minutes."""
+    gpu_sharing: GpuSharing | None = None
+    """How pods share GPUs; None: pods that ask for a share wait."""
     gpu_resources: list[str] = msgspec.field(default_factory=lambda: list(GPU_RESOURCES))
 
 

@@ -41,6 +41,9 @@ def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
         )
     yield from _k_faults(spec.k_value)
     yield from _gpu_faults(spec.gpu_resources)
+    if spec.gpu_sharing is not None and not spec.gpu_sharing.image:
+        fix = "name the image of the agent in reservation pods"
+        yield Fault(("spec", "gpuSharing", "image"), "missing", fix=fix)
     yield from _plugin_faults(spec)
     yield from _action_faults(spec)
     yield from _eviction_faults(spec)

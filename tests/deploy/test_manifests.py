@@ -137,6 +137,7 @@ def test_every_file_that_kustomize_has_is_in_the_chart():
     all_on = templated(
         *("namespace.create=true", "queueUsePolicy.create=true"),
         *("rbac.deletePods=true", "rbac.readKueue=true"),
+        *("gpuSharing.create=true", "gpuEnvironment.create=true"),
     )
     assert by_key(all_on).keys() - {"ConfigMap kaisched/kaisched-dashboards"} == {
         *map(key_of, written()),

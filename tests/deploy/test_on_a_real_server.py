@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import MERGE, Client
+from kaisched_apiserver.device_plugin import VISIBLE
 from tests.deploy.manifests import ROOT, key_of, of_kind, written
 from tests.deploy.test_crds import CASES, LISTED, ours_in
 from tests.on_kubernetes.rig import KUBECONFIG, Rig
@@ -356,3 +357,44 @@ def test_two_shards_are_led_and_fenced_by_a_lease_each(server, tmp_path):
     assert daemon.error is None
     rig.stop()
     server.remove(gold)
+
+
+@pytest.mark.parametrize("env", [None, [{"name": "OTHER", "value": "1"}]])
+def test_a_pod_with_a_share_gets_the_variable_that_names_its_gpu(server, env):
+    made = shared_pod(env)
+    answer = until(lambda: (got := server.create(made, "?dryRun=All")).is_done and got)
+    spec = msgspec.json.decode(answer.data)["spec"]
+    given = {it["name"]: it.get("env", []) for it in spec["containers"]}
+    path = "metadata.annotations['kaisched.io/gpu-uuids']"
+    field = {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
+    assert given["first"] == [*(env or []), {"name": VISIBLE, "valueFrom": field}]
+    assert given["second"] == []
+
+
+def test_the_variable_goes_to_the_container_that_the_pod_names(server):
+    made = shared_pod(None)
+    made["metadata"]["annotations"]["gpu-fraction-container-name"] = "second"
+    spec = msgspec.json.decode(server.create(made, "?dryRun=All").data)["spec"]
+    assert [[it["name"] for it in each.get("env", [])] for each in spec["containers"]] == [
+        [],
+        [VISIBLE],
+    ]
+
+
+def test_a_pod_that_has_the_variable_or_no_share_is_left_alone(server):
+    own = [{"name": VISIBLE, "value": "none"}]
+    made = shared_pod(own)
+    spec = msgspec.json.decode(server.create(made, "?dryRun=All").data)["spec"]
+    assert [it.get("env") for it in spec["containers"]] == [own, None]
+    del made["metadata"]["annotations"]
+    made["spec"]["containers"][0].pop("env")
+    spec = msgspec.json.decode(server.create(made, "?dryRun=All").data)["spec"]
+    assert [it.get("env") for it in spec["containers"]] == [None, None]
+
+
+def shared_pod(env):
+    made = pod("shares", "default-queue")
+    made["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
+    first = {"name": "first", "image": "none"} | ({} if env is None else {"env": env})
+    made["spec"]["containers"] = [first, {"name": "second", "image": "none"}]
+    return made

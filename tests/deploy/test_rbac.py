@@ -7,6 +7,7 @@ from kaisched.cluster.kubernetes.rights import RIGHTS
 from tests.deploy.manifests import DEPLOY, of_kind, written
 
 REQUESTS = yaml.safe_load((DEPLOY / "requests.yaml").read_text(encoding="utf-8"))
+AGENT = "kai-resource-reservation"
 ROLES = {
     role["metadata"]["name"].removeprefix("kaisched-"): role
     for kind in ("ClusterRole", "Role")
@@ -47,7 +48,7 @@ def test_the_scheduler_has_no_role_that_is_not_about_requests():
         for kind in ("ClusterRoleBinding", "RoleBinding")
         for binding in of_kind(written(), kind)
     }
-    assert bound == REQUESTS.keys()
+    assert bound - {AGENT} == REQUESTS.keys()
 
 
 @pytest.mark.parametrize("role", ROLES.values(), ids=ROLES)
@@ -58,21 +59,28 @@ def test_no_rule_is_for_everything(role):
 @pytest.mark.parametrize("name", REQUESTS)
 def test_nobody_could_use_a_role_to_get_more(name):
     """Secrets, impersonation, other pods' tokens, pods of one's own: none of it."""
+    in_its_place = {"sharing": {("pods", "create")}}.get(name, set())
+    if in_its_place:
+        assert ROLES[name]["metadata"]["namespace"] == "kai-resource-reservation"
     for _, resource, verb in rights(ROLES[name]["rules"]):
         assert resource not in {"secrets", "configmaps", "serviceaccounts", "pods/exec"}
         assert verb not in {"escalate", "bind", "impersonate"}
-        assert (resource, verb) not in {("pods", "create"), ("nodes", "update")}
+        assert (resource, verb) not in {("pods", "create"), ("nodes", "update")} - in_its_place
 
 
-def test_a_binding_is_to_our_account_and_to_the_role_of_its_name():
-    (account,) = of_kind(written(), "ServiceAccount")
+def test_a_binding_is_to_our_account_or_to_the_agents_and_to_the_role_of_its_name():
     who = {
-        "kind": "ServiceAccount",
-        **{it: account["metadata"][it] for it in ("name", "namespace")},
+        it["metadata"]["name"]: {
+            "kind": "ServiceAccount",
+            **{key: it["metadata"][key] for key in ("name", "namespace")},
+        }
+        for it in of_kind(written(), "ServiceAccount")
     }
+    assert set(who) == {"kaisched", AGENT}
     for kind in ("ClusterRole", "Role"):
         for binding in of_kind(written(), f"{kind}Binding"):
-            assert binding["subjects"] == [who]
+            name = AGENT if binding["metadata"]["name"] == AGENT else "kaisched"
+            assert binding["subjects"] == [who[name]]
             assert binding["roleRef"]["kind"] == kind
             assert binding["roleRef"]["name"] == binding["metadata"]["name"]
 

@@ -307,7 +307,7 @@ class KubernetesCluster:
             )
             made = (it.step(bind, self._writers, self.store) for it in self._backends)
             steps = Steps([step for step in made if step is not None])
-            self.store.assume_bound(bind.pod, bind.node)
+            self.store.assume_bound(bind.pod, bind.node, bind.cards)
             self._writers.under_way.add((bind.pod, bind.uid))
             self._sent.append((due_s, bind.pod))
             self._outbox.put(BIND, BindWork(self._writers, bind, gang, steps))

@@ -20,6 +20,10 @@ POINTS: Final = (
     "bind.after_post",
     "evict.before_post",
     "evict.after_post",
+    "reserve.before_post",
+    "reserve.after_post",
+    "release.before_delete",
+    "release.after_delete",
     "status.before_patch",
     "status.after_patch",
 )

@@ -61,9 +61,11 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         Right("coordination.k8s.io", "leases", "get"),
         Right("coordination.k8s.io", "leases", "update"),
     ),
+    "sharing": (Right("", "pods", "create"), Right("", "pods", "delete")),
     "kueue": tuple(right for kind in KUEUE for right in to_watch(kind)),
     "delete": (Right("", "pods", "delete"),),
 }
 """Rights by role: reading, authenticating scrapes, writing decisions, the lease in our own
-namespace by name, reading Kueue's queues, which only ``kueue: true`` needs, and deleting
+namespace by name, reservation pods in their namespace, which only ``gpuSharing`` of a
+shard needs, reading Kueue's queues, which only ``kueue: true`` needs, and deleting
 pods, which only ``evictionMode: delete`` needs."""

@@ -93,7 +93,8 @@ class _Count:
         snapshot = self._snapshot
         opened: dict[int, int] = defaultdict(int)
         for (node, slot), used in self._used.items():
-            opened[node] += 1
+            # A card that only its reservation pod holds is a whole GPU once that pod is gone.
+            opened[node] += used > 0 or what == "bound"
             size = int(self._table.size[node])
             if node in nodes and used > size:
                 name = snapshot.nodes.name[node]

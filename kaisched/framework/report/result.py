@@ -5,6 +5,7 @@ A simulator runs thousands of cycles and reads none of these parts; they are mad
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
@@ -118,12 +119,20 @@ class Binds(_Placed[Bind]):
 def _with_cards(binds: Iterable[Bind], cards: Cards) -> Iterator[Bind]:
     """Yield binds with the cards of shares."""
     groups = dict(cards.table.group_of_slot)
+    names = set(groups.values())
     for bind in binds:
         slots = [(bind.node_row, slot) for slot in cards.slots_of(bind.task)]
-        for number, slot in enumerate(slots):
-            # A card that was closed gets the name of the first pod on it.
-            groups.setdefault(slot, f"{bind.uid}-{number}")
+        for slot in slots:
+            if slot not in groups:
+                groups[slot] = _new_name(bind.uid, names)
         yield replace(bind, cards=tuple(groups[slot] for slot in slots))
+
+
+def _new_name(uid: str, names: set[str]) -> str:
+    """Return a name for a card that is opened for a pod: an earlier try may have left others."""
+    name = next(it for number in itertools.count() if (it := f"{uid}-{number}") not in names)
+    names.add(name)
+    return name
 
 
 class Nominations(_Placed[Nominate]):

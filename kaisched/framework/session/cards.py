@@ -48,6 +48,7 @@ class Cards:
         self._used, self._leaving, self._tasks = (
             column.copy() for column in (table.used, table.leaving, table.tasks)
         )
+        self._is_closed = table.is_closed
         self._next_used = np.zeros_like(self._used)
         self._next_tasks = np.zeros_like(self._used)
         self._milli, self._milli_leaving = table.milli.copy(), table.milli_leaving.copy()
@@ -136,6 +137,7 @@ class Cards:
             tasks=self._tasks,
             milli=self._milli,
             milli_leaving=self._milli_leaving,
+            is_closed=self._is_closed,
         )
 
     def left_and_kept(self, node: int) -> tuple[list[int], list[int]]:
@@ -222,6 +224,7 @@ class Cards:
             )
             self._next_used = np.pad(self._next_used, pad)
             self._next_tasks = np.pad(self._next_tasks, pad)
+            self._is_closed = np.pad(self._is_closed, pad)
 
     # -- what is left ----------------------------------------------------------------------------
 
@@ -230,17 +233,28 @@ class Cards:
         used: BoolVec = (self._used[rows] == self._leaving[rows]) & (self._leaving[rows] > 0)
         return used
 
+    def _unused(self, rows: RowVec) -> IntVec:
+        """``(K,)`` cards that only reservation pods hold: those go if no share comes."""
+        unused: IntVec = ((self._tasks[rows] > 0) & (self._used[rows] == 0)).sum(axis=1)
+        return unused
+
+    def _takes_none(self, rows: RowVec) -> BoolVec:
+        """``(K, G)`` slots that take no share: no card, or one that is closed to shares."""
+        closed: BoolVec = self._is_closed[rows] | (self._tasks[rows] == 0)
+        closed |= self._is_emptying(rows)
+        return closed
+
     def left_now(self, rows: RowVec) -> Amounts:
         """``(K, G)`` what open cards have left now and unpromised; -1 for closed ones."""
         left = self.table.size[rows, None] - self._used[rows]
         left += np.minimum(self._leaving[rows], 0)
-        closed = (self._tasks[rows] == 0) | self._is_emptying(rows)
+        closed = self._takes_none(rows)
         return np.where(closed, -1, left)
 
     def _left_later(self, rows: RowVec) -> Amounts:
         """``(K, G)`` what open cards have left once everything is released; -1 for closed ones."""
         left = self.table.size[rows, None] - self._used[rows] + self._leaving[rows]
-        closed = (self._tasks[rows] == 0) | self._is_emptying(rows)
+        closed = self._takes_none(rows)
         return np.where(closed, -1, left)
 
     def _left_next(self, rows: RowVec) -> Amounts:
@@ -256,9 +270,10 @@ class Cards:
         opened = np.count_nonzero(self._tasks[rows], axis=1)
         now = (idle + self._milli[rows]) // GPU_UNIT - opened
         gained = (releasing - self._milli_leaving[rows]) // GPU_UNIT
-        gained += np.count_nonzero(self._is_emptying(rows), axis=1)
+        gained += np.count_nonzero(self._is_emptying(rows), axis=1) + self._unused(rows)
         gained -= np.count_nonzero(self._next_tasks[rows], axis=1)
-        return now + np.minimum(gained, 0), now + gained
+        is_sure = ~self.table.is_blind[rows]
+        return (now + np.minimum(gained, 0)) * is_sure, (now + gained) * is_sure
 
     # -- room ------------------------------------------------------------------------------------
 
@@ -276,6 +291,8 @@ class Cards:
     def room_later(self, shape: int, rows: RowVec, idle: IntVec, releasing: IntVec) -> IntVec:
         """``(K,)`` pods of a shape that cards allow once everything is released."""
         _, whole = self.whole(rows, idle, releasing)
+        if self.demand_of(shape) is not None:
+            whole = whole - self._unused(rows)  # open to shares, so counted by what they have left
         left = (self._left_later(rows), self._left_next(rows))
         return self._room(shape, rows, np.maximum(whole, 0), left)
 

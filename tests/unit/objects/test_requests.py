@@ -114,7 +114,7 @@ def test_a_bad_amount_is_an_error_with_its_path(spec, path):
 @pytest.mark.parametrize(
     ("made", "word"),
     [
-        (pod({"gpu-fraction": "0.5"}), "can be planned, but not bound yet"),
+        (pod({"gpu-fraction": "0.5"}), "this shard does not share GPUs"),
         (pod({"gpu-memory": "2000Mi"}), "MiB without a suffix"),
         (pod({"gpu-fraction-num-devices": "2"}), "gpu-fraction-num-devices"),
         (pod({"nvidia.com/mig-1g.5gb": "1"}), "nvidia.com/mig-1g.5gb"),

@@ -1,0 +1,173 @@
+"""Shared GPUs as the store knows them: who uses a card, what holds it, and what is to be done."""
+
+import pytest
+
+from kaisched.cluster.sharing import CardState
+from kaisched.cluster.store import StateStore
+from kaisched.core.axis import GPU
+from kaisched.objects import Node, Pod, Queue
+from kaisched.objects.decode import decode_object
+from kaisched.objects.reservations import UUID, Card, reservation_name
+
+NAMESPACE = "kai-resource-reservation"
+CARD = Card("n0", "x")
+
+
+@pytest.fixture
+def store():
+    store = StateStore(offers_shares=True, has_reservations=True)
+    queue = {"metadata": {"name": "q"}, "spec": {"resources": {"gpu": {"quota": 4}}}}
+    store.upsert_queue(decode_object(queue, Queue)[0])
+    status = {"allocatable": {"cpu": "64", "nvidia.com/gpu": "2", "pods": "110"}}
+    node = {"metadata": {"name": "n0", "labels": {"nvidia.com/gpu.memory": "80000"}}}
+    store.upsert_node(decode_object(node | {"status": status}, Node)[0])
+    return store
+
+
+def pod(name, namespace, *, node="n0", phase="Running", notes=None, deleted="", **labels):
+    labels = {key.replace("_", "-"): value for key, value in labels.items()}
+    meta = {"name": name, "namespace": namespace, "uid": f"u-{name}", "labels": labels}
+    meta |= {"annotations": notes or {}, "deletionTimestamp": deleted}
+    ours = "kaisched" if namespace == "team" else "default-scheduler"
+    spec = {"schedulerName": ours, "nodeName": node, "containers": [{"name": "c"}]}
+    made = {"metadata": meta, "spec": spec, "status": {"phase": phase}}
+    return decode_object(made, Pod)[0]
+
+
+def user(store, name, group="x", gpu="GPU-1", **how):
+    meta = {"kai.scheduler/queue": "q", "runai_gpu_group": group}
+    notes = {"gpu-fraction": "0.5"} | ({"kaisched.io/gpu-groups": group} if gpu else {})
+    notes |= {"kaisched.io/gpu-uuids": gpu} if gpu else {}
+    if not how.get("node", "n0"):
+        notes = {"gpu-fraction": "0.5"}
+        meta.pop("runai_gpu_group")
+    store.upsert_pod(pod(name, "team", notes=notes, **how, **meta))
+
+
+def reservation(store, name="r", group="x", gpu="GPU-1", *, renewed=False, **how):
+    notes = ({UUID: gpu} if gpu else {}) | ({"kaisched.io/renewed": "true"} if renewed else {})
+    app = {"app": NAMESPACE, "runai_gpu_group": group}
+    store.upsert_pod(pod(name, NAMESPACE, notes=notes, **how, **app))
+
+
+def state(store, card=CARD):
+    return store.facts.sharing.state_of(card)
+
+
+def released(store, card=CARD):
+    return [it.key.partition("/")[2] for it in store.facts.sharing.to_release(card)]
+
+
+def test_a_card_is_held_while_anything_uses_it(store):
+    user(store, "a")
+    reservation(store)
+    assert (state(store), released(store)) == (CardState.OPEN, [])
+    store.remove_pod("team/a")
+    assert released(store) == ["r"]
+
+
+def test_a_bind_that_was_sent_uses_its_card_until_it_is_taken_back(store):
+    user(store, "a", node="")
+    reservation(store)
+    store.assume_bound("team/a", "n0", ("x",))
+    assert released(store) == []
+    assert store.snapshot().nodes.cards.group_of_slot == {(0, 0): "x"}
+    store.refute_bind("team/a")
+    assert released(store) == ["r"]
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_uses_nothing_and_one_that_leaves_does(store, phase):
+    user(store, "a", deleted="2026-01-01T00:00:00Z")
+    reservation(store)
+    assert released(store) == []
+    user(store, "a", phase=phase)
+    assert released(store) == ["r"]
+
+
+def test_a_pod_whose_request_makes_no_sense_here_uses_its_card_all_the_same(store):
+    meta = {"runai_gpu_group": "x"}
+    store.upsert_pod(pod("odd", "others", notes={"gpu-fraction": "7"}, **meta))
+    reservation(store)
+    assert released(store) == []
+
+
+def test_a_reservation_that_is_about_to_go_takes_no_more_shares(store):
+    reservation(store)
+    assert (state(store), released(store)) == (CardState.OPEN, ["r"])
+    store.assume_evicted(f"{NAMESPACE}/r")
+    assert (state(store), released(store)) == (CardState.CLOSED, [])
+    assert store.snapshot().nodes.cards.is_closed.tolist() == [[True, False]]
+    store.refute_eviction(f"{NAMESPACE}/r")
+    assert (state(store), released(store)) == (CardState.OPEN, ["r"])
+
+
+def test_users_without_a_reservation_close_their_card_and_the_whole_gpus_of_their_node(store):
+    user(store, "a")
+    assert state(store) is CardState.LOST
+    table = store.snapshot().nodes.cards
+    assert (table.is_closed.tolist(), table.is_blind.tolist()) == ([[True, False]], [True])
+    assert store.facts.sharing.is_to_renew(CARD)
+    reservation(store, deleted="2026-01-01T00:00:00Z")
+    assert state(store) is CardState.LOST
+    assert not store.facts.sharing.is_to_renew(CARD)  # once that one is gone
+
+
+def test_a_card_of_which_no_pod_says_the_gpu_is_not_reserved_again(store):
+    user(store, "a", gpu="")
+    assert state(store) is CardState.LOST
+    assert not store.facts.sharing.is_to_renew(CARD)
+
+
+def test_a_reservation_made_anew_holds_the_card_only_with_the_gpu_of_its_users(store):
+    user(store, "a")
+    reservation(store, gpu="", renewed=True)
+    assert (state(store), released(store)) == (CardState.LOST, [])
+    reservation(store, gpu="GPU-2", renewed=True)
+    assert (state(store), released(store)) == (CardState.LOST, ["r"])
+    reservation(store, gpu="GPU-1", renewed=True)
+    assert (state(store), released(store)) == (CardState.OPEN, [])
+
+
+def test_what_a_pod_says_of_its_gpu_frees_no_reservation_that_was_there_first(store):
+    reservation(store, gpu="GPU-1")
+    user(store, "a", gpu="GPU-9")  # anybody who may change pods may write that
+    assert (state(store), released(store)) == (CardState.OPEN, [])
+
+
+def test_a_reservation_that_has_ended_holds_nothing_and_is_cleared_away(store):
+    user(store, "a")
+    reservation(store, phase="Failed")
+    assert (state(store), released(store)) == (CardState.LOST, ["r"])
+
+
+def test_the_same_group_on_another_node_is_another_card(store):
+    user(store, "a")
+    reservation(store, "r1")
+    reservation(store, "r2", node="n9")
+    assert released(store) == []
+    assert released(store, Card("n9", "x")) == ["r2"]
+
+
+def test_a_card_that_only_its_reservation_holds_will_be_a_whole_gpu(store):
+    user(store, "a")
+    reservation(store)
+    reservation(store, "r2", group="y", gpu="GPU-2")
+    snapshot = store.snapshot()
+    assert snapshot.nodes.idle[GPU].tolist() == [1500]
+    assert snapshot.nodes.cards.tasks.tolist() == [[2, 1]]
+
+
+def test_changed_cards_are_told_once(store):
+    sharing = store.facts.sharing
+    user(store, "a")
+    reservation(store, group="y")
+    assert sharing.changed() == {CARD, Card("n0", "y")}
+    assert sharing.changed() == set()
+    store.remove_pod("team/a")
+    assert sharing.changed() == {CARD}
+
+
+def test_the_name_of_a_reservation_pod_is_the_one_that_kai_gives_it():
+    # The first eight bytes of the SHA-256 of "n0/x".
+    assert reservation_name(CARD) == "gpu-reservation-8449dbfd5c00f9a6"
