@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from kaisched.cluster.kubernetes import reservation_backend
 from kaisched.cluster.kubernetes.client import MERGE
 from kaisched.objects.reservations import Card, reservation_name
 from kaisched_apiserver import Fault
@@ -14,8 +15,12 @@ from tests.waiting import until
 GROUP, GROUPS = "runai-gpu-group", "kaisched.io/gpu-groups"
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture
-def shared(rig, tmp_path):
+def shared(rig, tmp_path, monkeypatch):
+    monkeypatch.setattr(reservation_backend, "_RENEW_S", 0.05)
     shared = Shared(rig, tmp_path)
     yield shared
     shared.close()
