@@ -6,9 +6,11 @@ from typing import Any
 
 import yaml
 
+from kaisched_apiserver.device_plugin import AGENT
 from kaisched_apiserver.kai_kinds import kai_definitions
 from kaisched_apiserver.server import ApiServer
 
+_CARD_MIB = "81920"
 _DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
@@ -25,6 +27,13 @@ def add_kai_kinds(server: ApiServer) -> None:
 def add_namespace(server: ApiServer, name: str) -> None:
     """Add a namespace."""
     server.call(lambda: server.api.create("", "namespaces", {"metadata": {"name": name}}))
+
+
+def add_gpu_sharing(server: ApiServer) -> None:
+    """Add what pods need to share GPUs: a shard that lets them, and where reservation pods run."""
+    add_namespace(server, AGENT)
+    shard = {"metadata": {"name": "default"}, "spec": {"gpuSharing": {"image": "playground/agent"}}}
+    server.call(lambda: server.api.create("kai.scheduler", "schedulingshards", shard))
 
 
 def add_nodes(server: ApiServer, count: int, gpus: int) -> None:
@@ -51,6 +60,7 @@ def _node(name: str, gpus: int) -> dict[str, Any]:
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
         "nvidia.com/gpu.count": str(gpus),
+        "nvidia.com/gpu.memory": _CARD_MIB,
     }
     return {
         "metadata": {"name": name, "labels": labels},

@@ -17,6 +17,7 @@ from kaisched.errors import ConfigError
 from kaisched_apiserver import ApiServer
 from kaisched_apiserver.controllers import Controllers
 from kaisched_apiserver.furnish import (
+    add_gpu_sharing,
     add_kai_kinds,
     add_namespace,
     add_nodes,
@@ -50,6 +51,7 @@ def playground(size: Size, *, port: int = 0) -> Iterator[ApiServer]:
     with ApiServer(port=port) as server:
         add_kai_kinds(server)
         add_namespace(server, _NAMESPACE)
+        add_gpu_sharing(server)
         Controllers(server)
         Kubelets(server, start_delay_s=size.start_delay_s)
         add_nodes(server, size.nodes, size.gpus_per_node)
