@@ -1,8 +1,8 @@
 """Prometheus metrics, where all of one scrape come from one published state.
 
 Labels are bounded: queue (the first 2,000, the rest summed as ``other``), resource, action, plugin,
-reason, outcome, node and card (the first 2,000 cards), and those in adapter.py. Only metrics of usage history name every queue. No metric
-names a pod.
+reason, outcome, node and card (of the first 2,000 shared GPUs), and those in adapter.py. Only
+metrics of usage history name every queue. No metric names a pod.
 """
 
 from __future__ import annotations
