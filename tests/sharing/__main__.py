@@ -31,9 +31,14 @@ def main():
         told = ", ".join(f"{what} {number}" for what, number in sorted(run.done.items()))
         print(f"{run.ledger.begun} pods saw GPUs; a GPU was used {float(run.ledger.most):.4f} times"
               f" at most; {told}")  # fmt: skip
-        for line in (*run.ledger.breaches, *(f"left in the end: {it}" for it in left)):
+        wrong = [*run.ledger.breaches, *(f"left in the end: {it}" for it in left)]
+        wrong += [
+            f"{name}, {sort}, {number} times: {first}"
+            for (name, sort), (number, first, _) in run.replicas.bad.items()
+        ]
+        for line in wrong:
             print(f"BREACH {line}")
-        return 1 if run.ledger.breaches or left or not run.ledger.begun else 0
+        return 1 if wrong or not run.ledger.begun else 0
 
 
 if __name__ == "__main__":
