@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.cluster.sharing import closed_slots
+from kaisched.cluster.sharing import CardState
 from kaisched.core.axis import GPU
 from kaisched.core.devices import CARD, CardTable, DeviceDemand, pack_order
 from kaisched.core.states import HOLDING_STATES, TaskState
@@ -165,10 +165,13 @@ class _Filling:
     def table(self, sharing: SharedCards | None) -> CardTable:
         """Return the table; ``sharing`` says which cards are held, None that all are."""
         closed, blind = np.zeros(self.used.shape, np.bool_), np.zeros(len(self.cards), np.bool_)
-        if sharing is not None:
-            slots_closed, nodes = closed_slots(sharing, self._accounts.nodes.name, self._named)
-            closed[tuple(zip(*slots_closed, strict=True)) or ([], [])] = True
-            blind[list(nodes)] = True
+        row_of_name = self._accounts.nodes.row_of_name
+        for card, state in () if sharing is None else sharing.closed().items():
+            node = row_of_name.get(card.node, -1)
+            if node >= 0:
+                blind[node] |= state is CardState.LOST
+                if (slot := self._named.get((node, card.group))) is not None:
+                    closed[node, slot] = True
         columns = (self.cards, self.size, self.used, self.leaving, self.tasks)
         for column in (*columns, self.milli, self.milli_leaving, closed, blind):
             column.setflags(write=False)

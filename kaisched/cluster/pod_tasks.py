@@ -69,7 +69,9 @@ class PodTasks:
             # A pod that names no card has some of its own: nobody knows which it shares.
             own = tuple(f"{pod.uid}-{number}" for number in range(demand.cards))
             rows.cards.name(task, (*cards, *own)[: max(demand.cards, 1)])
-        if rows.cards.sharing is not None and pod.reservation is None:
+        if pod.reservation is not None:
+            facts.sharing.look_again(pod.reservation.card)  # its deletion may have been sent
+        elif rows.cards.sharing is not None:
             # Also pods whose request is invalid here: what they use is not for others.
             use = Use(facts.node_of(pod), cards, pod.gpus, not pod.node) if cards else None
             facts.sharing.note_use(pod.key, use)

@@ -50,10 +50,9 @@ class SharedCards:
         self._reservation_of: dict[str, Reservation] = {}
         self._held: dict[Card, set[str]] = defaultdict(set)
         self._changed: set[Card] = set()
-
-    def __bool__(self) -> bool:
-        """Tell whether anything is known at all."""
-        return bool(self._use_of or self._reservation_of)
+        self._stale: set[Card] = set()
+        """Cards whose entry in ``_closed`` may be wrong."""
+        self._closed: dict[Card, CardState] = {}
 
     # -- what is told ----------------------------------------------------------------------------
 
@@ -71,7 +70,7 @@ class SharedCards:
         self._use_of[key] = use
         for group in use.groups:
             self._users[Card(use.node, group)].add(key)
-            self._changed.add(Card(use.node, group))
+            self.look_again(Card(use.node, group))
 
     def hear(self, found: Reservation) -> None:
         """Take in a reservation pod that came or changed."""
@@ -80,7 +79,7 @@ class SharedCards:
             self.forget(found.key)
         self._reservation_of[found.key] = found
         self._held[found.card].add(found.key)
-        self._changed.add(found.card)
+        self.look_again(found.card)
 
     def forget(self, key: str, uid: str = "") -> None:
         """Drop a reservation pod that is gone; with a UID, only if it is still that one."""
@@ -94,11 +93,12 @@ class SharedCards:
         keys.discard(key)
         if not keys:
             del index[card]
-        self._changed.add(card)
+        self.look_again(card)
 
     def look_again(self, card: Card) -> None:
         """Count a card as changed, so that it is looked at again."""
         self._changed.add(card)
+        self._stale.add(card)
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -135,9 +135,16 @@ class SharedCards:
         is_going = any(it.stage is not Stage.ENDED for it in found)
         return CardState.CLOSED if is_going else CardState.OPEN
 
-    def cards(self) -> set[Card]:
-        """Return all cards that pods use or hold."""
-        return {*self._users, *self._held}
+    def closed(self) -> Mapping[Card, CardState]:
+        """Return the cards that take no more shares."""
+        for card in self._stale:
+            state = self.state_of(card)
+            if state is CardState.OPEN:
+                self._closed.pop(card, None)
+            else:
+                self._closed[card] = state
+        self._stale.clear()
+        return self._closed
 
     # -- what is to be done ----------------------------------------------------------------------
 
@@ -163,24 +170,3 @@ class SharedCards:
     def is_to_renew(self, card: Card) -> bool:
         """Tell whether no reservation pod holds a card any more that pods use on a known GPU."""
         return not self._held.get(card) and bool(self.gpus_of(card))
-
-
-def closed_slots(
-    sharing: SharedCards, names: tuple[str, ...], slots: Mapping[tuple[int, str], int]
-) -> tuple[list[tuple[int, int]], set[int]]:
-    """Return the (node, slot) that take no shares, and the nodes with a GPU that nobody holds.
-
-    Args:
-        sharing: the shared cards.
-        names: of the nodes.
-        slots: of each (node, group).
-
-    """
-    closed, blind = [], set()
-    for (node, group), slot in slots.items():
-        state = sharing.state_of(Card(names[node], group))
-        if state is not CardState.OPEN:
-            closed.append((node, slot))
-        if state is CardState.LOST:
-            blind.add(node)
-    return closed, blind

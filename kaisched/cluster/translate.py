@@ -164,7 +164,7 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
     """Return a pod's row; a pod that makes no sense asks for nothing and has a fault."""
     meta, spec = pod.metadata, pod.spec
     fault = unsupported(pod, ours.gpu_resources, offers_shares=ours.offers_shares)
-    fault = fault or unsupported_demand(pod)
+    fault = fault or unsupported_demand(pod) or _lookup_fault(pod, ours)
     order_priority = None
     request: Mapping[str, int] = {}
     try:
@@ -202,6 +202,17 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
         gpus=labels.gpus_of(meta) if spec.node_name and ours.has_reservations else (),
         reservation=reservation_of(pod) if ours.has_reservations else None,
     )
+
+
+def _lookup_fault(pod: Pod, ours: Ours) -> str:
+    """Return why a waiting pod would never start: its containers need what nobody writes here."""
+    notes = pod.metadata.annotations
+    if ours.has_reservations and not pod.spec.node_name and labels.GPU_CONFIG_MAP in notes:
+        return (
+            f"annotation {labels.GPU_CONFIG_MAP}: KAI-Scheduler's webhook lets the pod look up its"
+            " GPU in a ConfigMap, which is not written here; make the pod anew without the webhook"
+        )
+    return ""
 
 
 def state_of(pod: Pod) -> TaskState:

@@ -227,7 +227,9 @@ class Loop:
         left = left_of(turn.snapshot, self._policy, turn.end_s)
         left = left if left < 0 else max(left - len(result.evictions), 0)
         stuck = np.count_nonzero(turn.snapshot.tasks.state == int(TaskState.STUCK))
-        published = replace(published, evictions_left=left, stuck=int(stuck))
+        published = replace(
+            published, evictions_left=left, stuck=int(stuck), nodes=turn.snapshot.nodes
+        )
         axis, queues = turn.snapshot.axis.names, turn.snapshot.queues.name
         self._collector.publish(
             published.with_history(axis, queues, turn.snapshot.total, turn.usage)

@@ -55,6 +55,8 @@ GPU_UUIDS: Final = "kaisched.io/gpu-uuids"
 GPU_GROUP: Final = "runai-gpu-group"
 """A label of KAI-Scheduler's pods: the group of a card. With several cards the key is
 ``runai-gpu-group/<group>`` for each."""
+GPU_CONFIG_MAP: Final = "runai/shared-gpu-configmap"
+"""On pods that KAI-Scheduler's webhook has changed: where their containers look up their GPU."""
 RESERVATION: Final = "kai-resource-reservation"
 """Namespace, and label ``app``, of the pods that hold shared GPUs for KAI-Scheduler."""
 PREEMPTION_DELAY: Final = "kai.scheduler/preemption-delay"

@@ -1,8 +1,8 @@
 """Prometheus metrics, where all of one scrape come from one published state.
 
 Labels are bounded: queue (the first 2,000, the rest summed as ``other``), resource, action, plugin,
-reason, outcome, and those in adapter.py. Only metrics of usage history name every queue. No metric
-names a pod.
+reason, outcome, node and card (of the first 2,000 shared GPUs), and those in adapter.py. Only
+metrics of usage history name every queue. No metric names a pod.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from kaisched.framework.report.records import QueueShare
+from kaisched.telemetry import cards
 from kaisched.telemetry.adapter import ADAPTER
 from kaisched.telemetry.history import HISTORY, UNITS, history_families
 from kaisched.telemetry.published import BUCKETS_S, OTHER, Pairs, Published
@@ -50,7 +51,9 @@ class Series:
     kind: str
     help: str
     labels: tuple[str, ...] = ()
-    read: Callable[[Published], float | _ByLabel | Pairs] = lambda _: 0.0
+    read: Callable[[Published], float | _ByLabel | Pairs | Mapping[tuple[str, str], float]] = (
+        lambda _: 0.0
+    )
 
 
 _CYCLES: Final = (
@@ -116,6 +119,29 @@ _CYCLES: Final = (
         "Pods that were deleted long ago and still hold room, which no job is made to wait for.",
         (),
         attrgetter("stuck"),
+    ),
+    Series(
+        "kaisched_shared_gpus",
+        "gauge",
+        "GPUs that pods share, or that are held for pods to share.",
+        (),
+        lambda published: float(cards.shared(published.nodes)),
+    ),
+    Series(
+        "kaisched_shared_gpu_used_ratio",
+        "gauge",
+        "Part of a shared GPU that pods hold, by the number that plans and reasons give it: the"
+        " first 2,000.",
+        ("node", "card"),
+        lambda published: cards.used(published.nodes),
+    ),
+    Series(
+        "kaisched_unheld_gpus",
+        "gauge",
+        "GPUs that pods share and that no reservation pod holds: the device plugin may give them to"
+        " others.",
+        (),
+        lambda published: float(cards.unheld(published.nodes)),
     ),
     Series(
         "kaisched_nominations_total",

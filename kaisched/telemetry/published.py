@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kaisched.core.axis import Amounts
+    from kaisched.core.tables import NodeTable
     from kaisched.core.usage import Usage
     from kaisched.framework.intents import Evict
     from kaisched.framework.report.records import CycleResult, QueueShare
@@ -70,6 +71,8 @@ class Published:
     """Pods that may still be evicted within the hour, as of the last cycle; -1 for any number."""
     stuck: int = 0
     """Stuck pods, as of the last cycle."""
+    nodes: NodeTable | None = None
+    """The nodes that the last cycle saw, with the GPUs that pods share."""
     observed_jobs: Mapping[str, float] = field(
         default_factory=lambda: dict.fromkeys(("same_time", "earlier", "not_yet"), 0)
     )

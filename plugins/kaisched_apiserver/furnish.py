@@ -6,11 +6,13 @@ from typing import Any
 
 import yaml
 
+from kaisched_apiserver.device_plugin import AGENT
 from kaisched_apiserver.kai_kinds import kai_definitions
 from kaisched_apiserver.server import ApiServer
 
 DRIVER = "gpu.nvidia.com"
 """The driver of the nodes with claims, and its device class."""
+_CARD_MIB = "81920"
 _DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
@@ -42,8 +44,21 @@ def add_nodes(server: ApiServer, count: int, gpus: int, *, has_claims: bool = Fa
     server.call(add)
 
 
+def add_shard(server: ApiServer, *, has_claims: bool) -> None:
+    """Add the shard: pods may share GPUs, and claims are allocated where there are any.
+
+    Reservation pods run in a namespace of their own.
+    """
+    add_namespace(server, AGENT)
+    spec: dict[str, Any] = {"gpuSharing": {"image": "playground/agent"}}
+    if has_claims:
+        spec["resourceClaims"] = True
+    shard: dict[str, object] = {"metadata": {"name": "default"}, "spec": spec}
+    server.call(lambda: server.api.create("kai.scheduler", "schedulingshards", shard))
+
+
 def add_claims(server: ApiServer, count: int, gpus: int) -> None:
-    """Let a driver offer the GPUs of the nodes to claims, and the scheduler allocate them."""
+    """Let a driver offer the GPUs of the nodes to claims."""
 
     def add() -> None:
         cel = {"expression": f'device.driver == "{DRIVER}"'}
@@ -51,8 +66,6 @@ def add_claims(server: ApiServer, count: int, gpus: int) -> None:
         server.api.create("resource.k8s.io", "deviceclasses", class_)
         for name in _names(count):
             server.api.create("resource.k8s.io", "resourceslices", _slice(name, gpus))
-        shard = {"metadata": {"name": "default"}, "spec": {"resourceClaims": True}}
-        server.api.create("kai.scheduler", "schedulingshards", shard)
 
     server.call(add)
 
@@ -92,6 +105,7 @@ def _node(name: str, gpus: int, *, has_claims: bool) -> dict[str, Any]:
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
         "nvidia.com/gpu.count": str(gpus),
+        "nvidia.com/gpu.memory": _CARD_MIB,
     }
     return {
         "metadata": {"name": name, "labels": labels},

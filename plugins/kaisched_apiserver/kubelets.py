@@ -9,6 +9,7 @@ from kaisched.objects.labels import RUN_SECONDS
 from kaisched_apiserver.addresses import NODES, PODS, Addresses
 from kaisched_apiserver.binding import set_condition
 from kaisched_apiserver.claim_checks import why_not_prepared
+from kaisched_apiserver.device_plugin import REFUSED, TOLD, DevicePlugin, gpus_asked, is_agent
 from kaisched_apiserver.server import ApiServer
 from kaisched_apiserver.statuses import ApiError
 from kaisched_apiserver.storage import Change, Collection, Record
@@ -27,9 +28,10 @@ class Kubelets:
 
     A new node becomes ready. A pod that is bound to a node that exists runs after
     ``start_delay_s``, and succeeds after the seconds in its annotation ``kaisched.io/run-seconds``,
-    if it has one. A pod with claims on devices only starts once they are allocated and reserved for
-    it. A pod that is deleted is gone after ``stop_delay_s``, or its grace if that is
-    shorter. Pods go with their node.
+    if it has one. A pod that is deleted is gone after ``stop_delay_s``, or its grace if that is
+    shorter. Pods go with their node. A pod with claims on devices only starts once they are
+    allocated and reserved for it. A pod that asks for GPUs gets them from the device plugin, or
+    fails; if it is a reservation pod, an agent in it tells which GPU it got.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Kubelets:
         self._start_delay_s = start_delay_s
         self._stop_delay_s = stop_delay_s
         self._node_addresses, self._pod_addresses = Addresses(NODES), Addresses(PODS)
+        self.plugin = DevicePlugin()
         self._planned: set[tuple[str, str]] = set()
         """What is under way: the pod's identity and the step."""
         server.call(self._begin)
@@ -67,6 +70,7 @@ class Kubelets:
 
     def _forget(self, record: Record) -> None:
         self._pod_addresses.release(record.uid)
+        self.plugin.release(record.uid)
         for step in ("start", "end", "stop"):
             self._planned.discard((record.uid, step))
 
@@ -102,14 +106,30 @@ class Kubelets:
             return
         elif step == "end":
             self._end(pod)
-        elif self._api.storage.get(_NODES, pod["spec"]["nodeName"]) is None:
+        elif (node := self._api.storage.get(_NODES, pod["spec"]["nodeName"])) is None:
             self._planned.discard((uid, step))  # the node may come yet
         elif why_not_prepared(self._api.storage, pod):
             self._server.later(_AGAIN_S, lambda: self._take(key, uid, step))
-        else:
+        elif self._gets_gpus(pod, node.object()):
             self._start(pod)
+        else:
+            self._refuse(pod)
 
     # -- pods ------------------------------------------------------------------------------------
+
+    def _gets_gpus(self, pod: dict[str, Any], node: dict[str, Any]) -> bool:
+        """Take the GPUs that a pod asks for; tell whether there were enough."""
+        if not gpus_asked(pod):
+            return True
+        gpus = self.plugin.admit(pod, node)
+        if gpus and is_agent(pod):
+            notes = pod["metadata"].get("annotations") or {}
+            pod["metadata"]["annotations"] = {**notes, TOLD: gpus[0]}
+        return gpus is not None
+
+    def _refuse(self, pod: dict[str, Any]) -> None:
+        pod["status"] |= {"phase": "Failed", "reason": REFUSED, "message": "no GPU is free"}
+        self._api.storage.put(_PODS, pod)
 
     def _start(self, pod: dict[str, Any]) -> None:
         now = self._api.writer.now()
@@ -129,6 +149,7 @@ class Kubelets:
 
     def _end(self, pod: dict[str, Any]) -> None:
         now = self._api.writer.now()
+        self.plugin.release(pod["metadata"]["uid"])
         pod["status"]["phase"] = "Succeeded"
         for type_ in ("ContainersReady", "Ready"):
             done = {"type": type_, "status": "False", "reason": "PodCompleted"}

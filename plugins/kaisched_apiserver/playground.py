@@ -22,6 +22,7 @@ from kaisched_apiserver.furnish import (
     add_kai_kinds,
     add_namespace,
     add_nodes,
+    add_shard,
     kubeconfig_of,
 )
 from kaisched_apiserver.kubelets import Kubelets
@@ -54,6 +55,7 @@ def playground(size: Size, *, port: int = 0) -> Iterator[ApiServer]:
     with ApiServer(port=port) as server:
         add_kai_kinds(server)
         add_namespace(server, _NAMESPACE)
+        add_shard(server, has_claims=size.has_claims)
         Controllers(server)
         Kubelets(server, start_delay_s=size.start_delay_s)
         add_nodes(server, size.nodes, size.gpus_per_node, has_claims=size.has_claims)

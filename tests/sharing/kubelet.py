@@ -23,14 +23,18 @@ _ENDED = ("Succeeded", "Failed")
 class Kubelet:
     """The kubelets of all nodes: a pass looks at every pod and takes the next step of each."""
 
-    def __init__(self, access):
+    def __init__(self, access, pause_s=0.03):
         self._client = Client(access, connections=2, timeout_s=PATIENCE_S)
         self.plugin = DevicePlugin()
         self.saw = {}
         """Pod UID to what its containers saw when they started."""
         self.tell = lambda pod, gpus: ",".join(gpus)
         """What the agent in a reservation pod tells of its GPUs; None for nothing, for now."""
-        self._end = threading.Event()
+        self.begins = lambda pod, gpus: None
+        """Called when the containers of a pod start and see these GPUs."""
+        self.ends = lambda uid: None
+        """Called when the containers of a pod have ended."""
+        self._end, self._pause_s = threading.Event(), pause_s
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self):
@@ -46,7 +50,7 @@ class Kubelet:
         self._thread.join()
 
     def _run(self):
-        while not self._end.wait(0.03):
+        while not self._end.wait(self._pause_s):
             with suppress(ClusterUnavailable):
                 self.step()
 
@@ -68,7 +72,8 @@ class Kubelet:
 
     def _let_go(self, uid):
         self.plugin.release(uid)
-        self.saw.pop(uid, None)
+        if self.saw.pop(uid, None) is not None:
+            self.ends(uid)
 
     def _tend(self, pod, node):
         meta, phase = pod["metadata"], pod["status"].get("phase")
@@ -93,7 +98,8 @@ class Kubelet:
         status = {"phase": "Running"}
         if gpus is None:
             status = {"phase": "Failed", "reason": REFUSED}
-        else:
+        elif uid not in self.saw:
             self.saw[uid] = visible(pod, gpus)
+            self.begins(pod, self.saw[uid])
         body = {"metadata": {"uid": uid}, "status": status}
         self._client.call("PATCH", f"{path}/status", body=body, content_type=STRATEGIC)

@@ -10,6 +10,7 @@ from kaisched.cluster.kubernetes.resources import ALL, GANG_GROUPS, SHARDS
 from kaisched.cluster.kubernetes.rights import RIGHTS, to_watch
 from kaisched.daemon.doctor.finding import Finding, named
 from kaisched.errors import ClusterUnavailable
+from kaisched.objects.labels import RESERVATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,6 +33,8 @@ def rights(visit: Visit) -> Iterator[Finding]:
             wanted.append("lease")
         if kubernetes.eviction_mode == "delete":
             wanted.append("delete")
+        if any(one.shard.spec.gpu_sharing is not None for one in visit.shards):
+            wanted.append("sharing")
     if kubernetes.kueue:
         wanted.append("kueue")
     for role in wanted:
@@ -44,7 +47,10 @@ def rights(visit: Visit) -> Iterator[Finding]:
 def _finding(visit: Visit, role: str, rights: Iterable[Right], fix: str) -> Finding:
     asked = [right for right in rights if _is_there(visit, right)]
     names = [f"kaisched-{one.shard.name}" for one in visit.shards] if role == "lease" else [""]
-    missing = {right.text for right in asked for name in names if not _may(visit, right, name)}
+    space = {"lease": visit.namespace, "sharing": RESERVATION}.get(role, "")
+    missing = {
+        right.text for right in asked for name in names if not _may(visit, right, name, space)
+    }
     if missing:
         return Finding(f"rights {role}", "fail", f"may not {named(missing)}", fix)
     return Finding(f"rights {role}", "ok", f"all {len(asked)} requests are allowed")
@@ -58,13 +64,13 @@ def _is_there(visit: Visit, right: Right) -> bool:
     return not kinds or served is None or any(served.has(kind) for kind in kinds)
 
 
-def _may(visit: Visit, right: Right, name: str) -> bool:
+def _may(visit: Visit, right: Right, name: str, namespace: str) -> bool:
     resource, _, part = right.resource.partition("/")
     attributes = {"group": right.group, "resource": resource, "verb": right.verb}
     if part:
         attributes["subresource"] = part
-    if name:
-        attributes |= {"name": name, "namespace": visit.namespace}
+    attributes |= {"name": name} if name else {}
+    attributes |= {"namespace": namespace} if namespace else {}
     spec: dict[str, Any] = {"resourceAttributes": attributes}
     kind = "SelfSubjectAccessReview"
     if visit.user:

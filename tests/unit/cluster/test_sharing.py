@@ -171,3 +171,11 @@ def test_changed_cards_are_told_once(store):
 def test_the_name_of_a_reservation_pod_is_the_one_that_kai_gives_it():
     # The first eight bytes of the SHA-256 of "n0/x".
     assert reservation_name(CARD) == "gpu-reservation-8449dbfd5c00f9a6"
+
+
+def test_a_waiting_pod_that_looks_up_its_gpu_in_a_config_map_is_not_started(store):
+    notes = {"gpu-fraction": "0.5", "runai/shared-gpu-configmap": "a-x-shared-gpu"}
+    store.upsert_pod(pod("a", "team", node="", phase="Pending", notes=notes))
+    store.upsert_pod(pod("b", "team", notes=notes, runai_gpu_group="x"))
+    assert store.pods.pod("team/a").fault.startswith("annotation runai/shared-gpu-configmap")
+    assert store.pods.pod("team/b").fault == ""

@@ -8,7 +8,7 @@ import pytest
 from kaisched.cli.app import run_line
 from kaisched.clock import ManualClock, SystemClock
 from kaisched.cluster.kubernetes.access import Access
-from kaisched.cluster.kubernetes.client import Client
+from kaisched.cluster.kubernetes.client import MERGE, Client
 from kaisched.config.loading import load_settings
 from kaisched.daemon.doctor import examine as rounds
 from kaisched.daemon.doctor.examine import examine
@@ -505,3 +505,65 @@ def test_who_may_not_look_at_policies_is_told_so(healthy):
     healthy.api.access.rules = {"person": [Rule(("get", "list"), ("scheduling.run.ai",), ("*",))]}
     (finding,) = of(found(healthy, token="person"), "queue use")
     assert finding.level == "warn"
+
+
+# -- shared GPUs ---------------------------------------------------------------------------------
+
+SHARES = {"gpuSharing": {"image": "agent"}}
+HELD = "kai-resource-reservation"
+
+
+def shared_pod(server, name, namespace, node, **meta):
+    body = {
+        "metadata": {"name": name, **meta},
+        "spec": {"nodeName": node, "containers": [{"name": "main", "image": "none"}]},
+    }
+    must(server, "POST", f"/api/v1/namespaces/{namespace}/pods", body)
+
+
+def test_shared_gpus_are_looked_at_only_where_a_shard_has_some(healthy):
+    add_namespace(healthy, HELD)
+    assert of(found(healthy), "gpu sharing") == of(found(healthy), "rights sharing") == []
+    shard(healthy, "default", **SHARES)
+    assert texts(found(healthy), "gpu sharing", "ok") == [
+        "0 GPUs are shared, each held by a reservation pod"
+    ]
+    assert texts(found(healthy), "rights sharing", "ok") == ["all 2 requests are allowed"]
+
+
+def test_the_rights_to_share_are_asked_for_in_the_namespace_of_reservation_pods(healthy):
+    shard(healthy, "default", **SHARES)
+    rules = [Rule(("get", "list", "watch"), ("*",), ("*",))]
+    rules.append(Rule(("create",), ("",), ("pods",), namespaces=(HELD,)))
+    healthy.api.access.rules = {"scheduler": rules}
+    (finding,) = of(found(healthy, user="scheduler"), "rights sharing")
+    assert (finding.level, finding.text) == ("fail", "may not delete pods")
+
+
+def test_nodes_are_named_that_lack_what_sharing_needs(healthy):
+    shard(healthy, "default", **SHARES)
+    for name, labels in (
+        ("node-1", {"nvidia.com/gpu.memory": None}),
+        ("node-2", {"nvidia.com/gpu.replicas": "4"}),
+    ):
+        body = {"metadata": {"labels": labels}}
+        answer = client_of(healthy).call(
+            "PATCH", f"/api/v1/nodes/gpu-{name}", body=body, content_type=MERGE
+        )
+        assert answer.is_done, answer.text()
+    assert texts(found(healthy), "gpu sharing", "warn") == [
+        "GPUs of 1 nodes are slices, which are not shared: gpu-node-2",
+        "1 nodes do not say how much memory a GPU has: gpu-node-1",
+    ]
+
+
+def test_reservation_pods_and_pods_without_them_are_named(healthy):
+    shard(healthy, "default", **SHARES)
+    add_namespace(healthy, HELD)
+    group = {"runai-gpu-group": "x"}
+    shared_pod(healthy, "a", "kaisched", "gpu-node-1", labels=group)
+    assert texts(found(healthy), "gpu sharing", "warn") == [
+        "1 pods use a GPU that no reservation pod holds: kaisched/a"
+    ]
+    shared_pod(healthy, "r", HELD, "gpu-node-1", labels=group | {"app": HELD})
+    assert texts(found(healthy), "gpu sharing", "warn") == ["1 reservation pods tell no GPU yet: r"]

@@ -221,6 +221,7 @@ def test_what_is_served_is_what_is_listed():
         assert labels <= set(series.labels) <= {
             "queue", "queue_name", "resource", "action", "plugin", "reason", "outcome", "state",
             "kind", "write", "outbox", "method", "answer", "figure", "preemptor",
+            "node", "card",  # of so many shared GPUs as CARD_CAP, at most
         }  # fmt: skip
 
 

@@ -1,0 +1,98 @@
+"""Checks of what pods need to share GPUs: labels of nodes, rights, and reservation pods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kaisched.cluster.kubernetes.listing import list_cluster
+from kaisched.cluster.kubernetes.resources import NODES, PODS
+from kaisched.daemon.doctor.finding import Finding, named
+from kaisched.objects import Node, Pod
+from kaisched.objects.gpu_nodes import can_share, card_mib_of
+from kaisched.objects.labels import RESERVATION, gpu_groups_of, is_reservation, node_pool_of
+from kaisched.objects.reservations import Card, Stage, reservation_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kaisched.daemon.doctor.finding import Visit
+
+_CHECK: Final = "gpu sharing"
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+def gpu_sharing(visit: Visit) -> Iterator[Finding]:
+    """Say what keeps pods from sharing GPUs; nothing where no shard lets them."""
+    sharing = [one.shard for one in visit.shards if one.shard.spec.gpu_sharing is not None]
+    if not sharing:
+        return
+    listed = list_cluster(visit.client, [NODES, PODS]).objects
+    found: list[Finding] = []
+    for shard in sharing:
+        nodes = [
+            it
+            for it in listed
+            if isinstance(it, Node)
+            and node_pool_of(it.metadata) == shard.spec.partition_label_value
+        ]
+        found += _of_nodes(shard.name, nodes, shard.spec.gpu_resources)
+    pods = [it for it in listed if isinstance(it, Pod) and it.spec.node_name]
+    found += _of_pods(pods)
+    yield from found
+    if not found:
+        number = sum(is_reservation(pod.metadata) for pod in pods)
+        yield Finding(_CHECK, "ok", f"{number} GPUs are shared, each held by a reservation pod")
+
+
+def _of_nodes(shard: str, nodes: Sequence[Node], resources: Sequence[str]) -> Iterator[Finding]:
+    """Name the nodes whose GPUs cannot be shared, or not by memory."""
+    with_gpus = [node for node in nodes if _offers(node, resources)]
+    ours = [node for node in with_gpus if _offers(node, resources[:1])]
+    if not ours:
+        text = f"no node of shard {shard} offers {resources[0]}, which reservation pods ask for"
+        yield Finding(_CHECK, "warn", text, "list the resource first in spec.gpuResources")
+    others = [node.name for node in with_gpus if node not in ours]
+    if ours and others:
+        text = f"{len(others)} nodes offer other GPUs than {resources[0]}: {named(others)}"
+        yield Finding(_CHECK, "warn", text, "no share can start there; use a shard of their own")
+    closed = [node.name for node in ours if not can_share(node, resources)]
+    if closed:
+        text = f"GPUs of {len(closed)} nodes are slices, which are not shared: {named(closed)}"
+        yield Finding(_CHECK, "warn", text, "switch time slicing or MIG off there, or ignore it")
+    unknown = [node.name for node in ours if node.name not in closed and not card_mib_of(node)]
+    if unknown:
+        text = f"{len(unknown)} nodes do not say how much memory a GPU has: {named(unknown)}"
+        fix = "run NVIDIA's GPU feature discovery, or set their label nvidia.com/gpu.memory in MiB"
+        yield Finding(_CHECK, "warn", text, fix)
+
+
+def _offers(node: Node, resources: Sequence[str]) -> bool:
+    amounts = node.status.allocatable or node.status.capacity
+    return any(str(amounts.get(name, "0")) != "0" for name in resources)
+
+
+def _of_pods(pods: Sequence[Pod]) -> Iterator[Finding]:
+    """Name reservation pods that tell no GPU, and pods whose GPU nothing holds."""
+    held, silent = set(), []
+    for pod in pods:
+        it = reservation_of(pod)
+        if it is None or it.stage is not Stage.HOLDS:
+            continue
+        held.add(it.card)
+        if not it.gpu:
+            silent.append(pod.name)
+    if silent:
+        text = f"{len(silent)} reservation pods tell no GPU yet: {named(silent)}"
+        fix = f"if that lasts, see why the agent does not run: kubectl -n {RESERVATION} describe"
+        yield Finding(_CHECK, "warn", text, fix)
+    lost = [
+        pod.key
+        for pod in pods
+        if not is_reservation(pod.metadata)
+        and pod.status.phase not in _ENDED
+        and any(Card(pod.spec.node_name, it) not in held for it in gpu_groups_of(pod.metadata))
+    ]
+    if lost:
+        text = f"{len(lost)} pods use a GPU that no reservation pod holds: {named(lost)}"
+        fix = "it is reserved again if the pods say which it is; else delete them when you can"
+        yield Finding(_CHECK, "warn", text, fix)

@@ -1,0 +1,233 @@
+"""Churn of pods that share GPUs, while schedulers, the API server and agents are hurt."""
+
+import random
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+
+import msgspec
+
+from kaisched.cluster.kubernetes.client import MERGE, STRATEGIC
+from kaisched.errors import ClusterUnavailable
+from tests.chaos.objects import Refused, shipped
+from tests.chaos.replicas import Replicas
+from tests.chaos.stage import BY_COMMAND, asking_of
+from tests.deploy.manifests import KUSTOMIZE, documents
+from tests.sharing.kubelet import Kubelet
+from tests.sharing.ledger import Ledger
+from tests.sharing.world import PODS, SEES
+
+CARD_MIB = 80_000
+SPACE = "sharing"
+OF_USERS = f"/api/v1/namespaces/{SPACE}/pods"
+ASKS = (
+    {"gpu-fraction": "0.5"},
+    {"gpu-fraction": "0.25"},
+    {"gpu-fraction": "0.3333"},
+    {"gpu-fraction": "0.75"},
+    {"gpu-memory": "20000"},
+    {"gpu-memory": "26666"},
+    {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"},
+    {"whole": "1"},
+    {"whole": "2"},
+)
+SPELL_S = 30.0
+"""In one half of each there is more than enough to do, in the other GPUs are given back."""
+CLEARED_S = 300.0
+"""How long it may take at the end until nothing is left; an agent that tells nothing is waited for
+two minutes."""
+
+
+class Run:
+    """One run; ``breaches`` has what was wrong."""
+
+    def __init__(self, stage, folder, seed, *, nodes=4, gpus=4, most=60, say=print):
+        self.stage, self.say, self._chance = stage, say, random.Random(seed)
+        self._folder, self._nodes, self._gpus, self._most = folder, nodes, gpus, most
+        self.asking, self.done = asking_of(stage), Counter()
+        self._end = threading.Event()
+        self.kubelet = Kubelet(stage.access, pause_s=0.1)
+        self.ledger = Ledger(self.kubelet, CARD_MIB)
+        self._due, self._made, self._telling = {}, 0, {}
+        self._tell_chance = random.Random(self._chance.random())
+        self.kubelet.tell = self._tell
+
+    # -- beginning and end -----------------------------------------------------------------------
+
+    def start(self):
+        objects = shipped()
+        for file in sorted((KUSTOMIZE / "components" / "gpu-sharing").glob("*.yaml")):
+            found = documents(file.read_text(encoding="utf-8"))
+            objects += [it for it in found if "kustomize" not in it["apiVersion"]]
+        objects += [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}]
+        objects += [_queue()]
+        for obj in objects:
+            if obj["kind"] == "SchedulingShard":
+                obj["spec"] = {"gpuSharing": {"image": "example.com/agent:1"}}
+            self._insist(lambda it=obj: self.asking.apply(it))
+        for number in range(self._nodes):
+            self._make_node(f"gpu-{number}")
+        kubeconfig = self._folder / "kubeconfig"
+        self.stage.log_in(kubeconfig)
+        self.replicas = Replicas(kubeconfig, self._folder, self._end)
+        self.kubelet.start()
+        self.replicas.start()
+
+    def stop(self):
+        self._end.set()
+        self.replicas.stop()
+        self.kubelet.stop()
+
+    def _insist(self, act, seconds=120.0):
+        """Do something once the server does it."""
+        end_s = time.monotonic() + seconds
+        while True:
+            try:
+                return act()
+            except (Refused, ClusterUnavailable, KeyError):
+                if time.monotonic() > end_s:
+                    raise
+                time.sleep(0.2)
+
+    def _make_node(self, name):
+        labels = {"nvidia.com/gpu.memory": str(CARD_MIB), "nvidia.com/gpu.count": str(self._gpus)}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+        self.asking.apply(node)
+        room = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": str(self._gpus), "pods": "110"}
+        ready = [{"type": "Ready", "status": "True"}]
+        status = {"capacity": room, "allocatable": room, "conditions": ready}
+        path = f"/api/v1/nodes/{name}"
+        self.asking.must("PATCH", f"{path}/status", {"status": status}, STRATEGIC)
+        self.asking.must("PATCH", path, {"spec": {"taints": None}}, MERGE)
+
+    # -- agents ----------------------------------------------------------------------------------
+
+    def _tell(self, pod, gpus):
+        """Tell after a while; some agents never do, some tell what is no UUID, some are killed."""
+        uid, chance = pod["metadata"]["uid"], self._tell_chance
+        if uid not in self._telling:
+            kind = chance.choices(("soon", "late", "never", "wrong"), (80, 16, 2, 2))[0]
+            wait_s = {"soon": 0.0, "late": chance.uniform(1.0, 8.0)}.get(kind, 0.0)
+            self._telling[uid] = kind, time.monotonic() + wait_s
+            self.done[f"agent {kind}"] += 1
+        kind, when_s = self._telling[uid]
+        if kind == "never" or time.monotonic() < when_s:
+            return None
+        return "no GPU, two GPUs" if kind == "wrong" else gpus[0]
+
+    # -- churn -----------------------------------------------------------------------------------
+
+    def play(self, seconds):
+        """Churn and hurt for so long."""
+        end_s = time.monotonic() + seconds
+        fault = threading.Thread(target=self._hurt, args=(end_s,), daemon=True)
+        fault.start()
+        while time.monotonic() < end_s:
+            with suppress(ClusterUnavailable, Refused):
+                self._churn()
+            time.sleep(0.15)
+        fault.join()
+
+    def _churn(self):
+        now_s, chance = time.monotonic(), self._chance
+        pods = {it["metadata"]["name"]: it for it in self._pods(OF_USERS)}
+        for name in [it for it in self._due if it not in pods]:
+            del self._due[name]
+        for name, pod in pods.items():
+            is_over = pod["status"].get("phase") in {"Succeeded", "Failed"}
+            if pod["metadata"]["uid"] in self.kubelet.saw and name not in self._due:
+                self._due[name] = now_s + chance.uniform(1.0, 10.0)
+            if is_over or now_s > self._due.get(name, now_s + 1) or chance.random() < 0.002:
+                self._delete(OF_USERS, name)
+        most = self._most if now_s % SPELL_S < SPELL_S / 2 else self._most // 8
+        for _ in range(min(4, most - len(pods))):
+            self._make(chance.choice(ASKS))
+        if chance.random() < 0.01:
+            self._make({"whole": "1"}, node=f"gpu-{chance.randrange(self._nodes)}")
+            self.done["GPU taken by another scheduler"] += 1
+
+    def _pods(self, path):
+        answer = self.asking.client.call("GET", path)
+        return msgspec.json.decode(answer.data)["items"] if answer.is_done else []
+
+    def _delete(self, path, name):
+        self.asking.client.call("DELETE", f"{path}/{name}", body={"gracePeriodSeconds": 1})
+
+    def _make(self, asked, node=""):
+        self._made += 1
+        container = {"name": "main", "image": "none", "env": [SEES]}
+        whole = asked.get("whole")
+        if whole:
+            container["resources"] = {"limits": {"nvidia.com/gpu": whole}}
+        place = {"nodeName": node, "schedulerName": "other"} if node else {}
+        pod = {
+            "metadata": {
+                "name": f"pod-{self._made}",
+                "labels": {"kai.scheduler/queue": "shared"},
+                "annotations": {} if whole else asked,
+            },
+            "spec": {"schedulerName": "kaisched", "containers": [container], **place},
+        }
+        self.asking.must("POST", OF_USERS, pod)
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def _hurt(self, end_s):
+        chance = random.Random(self._chance.random())
+        deeds = [
+            self._kill_leader,
+            *([] if BY_COMMAND & self.stage.cannot else [self._restart, self._pause]),
+            self.stage.drop,
+        ]
+        while time.monotonic() < end_s:
+            time.sleep(chance.uniform(4.0, 14.0))
+            deed = chance.choice(deeds)
+            self.done[deed.__name__.strip("_")] += 1
+            deed()
+
+    def _kill_leader(self):
+        leases = "/apis/coordination.k8s.io/v1/namespaces/kaisched/leases/kaisched-default"
+        with suppress(ClusterUnavailable, Refused):
+            holder = self.asking.must("GET", leases)["spec"].get("holderIdentity", "")
+            life = self.replicas.named(holder)
+            if life is not None:
+                life.why = "killed"
+                life.signal(9)
+
+    def _restart(self):
+        self.stage.down()
+        time.sleep(1.0)
+        self.stage.up()
+
+    def _pause(self):
+        self.stage.pause()
+        time.sleep(3.0)
+        self.stage.go_on()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def clear(self):
+        """Delete all pods, and return what is left in the end."""
+        end_s = time.monotonic() + CLEARED_S
+        left = ["all"]
+        while left and time.monotonic() < end_s:
+            with suppress(ClusterUnavailable):
+                for pod in self._pods(OF_USERS):
+                    self._delete(OF_USERS, pod["metadata"]["name"])
+                there = [*self._pods(OF_USERS), *self._pods(PODS)]
+                left = [it["metadata"]["name"] for it in there]
+                left += [] if self.kubelet.plugin.given() == {} else ["GPUs of the device plugin"]
+                left += [] if self.ledger.is_empty else ["parts in use"]
+            time.sleep(0.5)
+        return left
+
+
+def _queue():
+    gpu = {"quota": 16, "limit": -1, "overQuotaWeight": 1}
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": "shared"},
+        "spec": {"resources": {"gpu": gpu}},
+    }
