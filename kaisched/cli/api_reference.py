@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kaisched.view import schema
-from kaisched.view.api import CHANGES, ENDPOINTS, OPENAPI, PARAMETERS, ROOT
+from kaisched.view.api import ALWAYS, CHANGES, ENDPOINTS, OPENAPI, PARAMETERS, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def api_page() -> Iterator[str]:
     yield from INTRODUCTION.splitlines()
     yield from ("## Paths", "", "| path | document | parameters |", "|---|---|---|")
     for it in ENDPOINTS:
-        asked = ("shard", *it.parameters) if it.path else ()
+        asked = (*ALWAYS, *it.parameters) if it.path else ()
         names = ", ".join(f"`{name}`" for name in asked)
         kind = it.document.__name__
         shown = f"`{ROOT}{it.path}`"
