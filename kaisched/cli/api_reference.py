@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kaisched.view import schema
-from kaisched.view.api import ENDPOINTS, PARAMETERS
+from kaisched.view.api import ALWAYS, ENDPOINTS, PARAMETERS
 from kaisched.view.paths import CHANGES, OPENAPI, ROOT
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def api_page() -> Iterator[str]:
     yield from INTRODUCTION.splitlines()
     yield from ("## Paths", "", "| path | document | parameters |", "|---|---|---|")
     for it in ENDPOINTS:
-        asked = ("shard", *it.parameters) if it.path else ()
+        asked = (*ALWAYS, *it.parameters) if it.path else ()
         names = ", ".join(f"`{name}`" for name in asked)
         kind = it.document.__name__
         shown = f"`{ROOT}{it.path}`"

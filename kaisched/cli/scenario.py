@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from kaisched.sim.machines import Machines
     from kaisched.sim.output.files import Result
+    from kaisched.sim.replay import Decide
     from kaisched.sim.scenario.setup import Scenario
+    from kaisched.sim.simulation import PolicyCycle
+
+
+class Serving(NamedTuple):
+    """How a run is shown on the page of the live view."""
+
+    port: int
+    speed: float
+    """How many times as fast as real time virtual time passes; 0 is as fast as it goes."""
 
 
 class Wish(NamedTuple):
@@ -23,6 +33,8 @@ class Wish(NamedTuple):
     is_progress_wanted: bool | None = None
     is_checked: bool = False
     """Whether each cycle is checked for broken invariants."""
+    serving: Serving | None = None
+    """How it is shown; None for not at all."""
 
 
 def load(path: Path, wish: Wish) -> Scenario:
@@ -39,10 +51,18 @@ def load(path: Path, wish: Wish) -> Scenario:
     return scenario
 
 
-def run_all(scenarios: Sequence[Scenario], wish: Wish, dask: str | None) -> list[Result]:
-    """Run scenarios one after the other here, or at once on other machines."""
+def run_all(
+    scenarios: Sequence[Scenario],
+    wish: Wish,
+    dask: str | None,
+    shown: Callable[[PolicyCycle], Decide] = lambda cycle: cycle,
+) -> list[Result]:
+    """Run scenarios one after the other here, or at once on other machines.
+
+    ``shown`` may wrap the cycle of each that runs here.
+    """
     if dask is None:
-        return [run(each, wish) for each in scenarios]
+        return [run(each, wish, shown) for each in scenarios]
     from kaisched.cli.printing import timing_line, warn  # noqa: PLC0415 - not for the help
     from kaisched.sim.bar import Bar  # noqa: PLC0415
     from kaisched.sim.comparing import Order, carry_out  # noqa: PLC0415
@@ -76,7 +96,11 @@ def machines_at(dask: str | None) -> AbstractContextManager[Machines | None]:
     return Machines(dask, warn)
 
 
-def run(scenario: Scenario, wish: Wish) -> Result:
+def run(
+    scenario: Scenario,
+    wish: Wish,
+    shown: Callable[[PolicyCycle], Decide] = lambda cycle: cycle,
+) -> Result:
     """Run a scenario with a progress bar, and say on stderr how long it took."""
     from kaisched.cli.printing import timing_line, warn  # noqa: PLC0415 - not for the help
     from kaisched.sim.bar import Bar  # noqa: PLC0415
@@ -89,7 +113,8 @@ def run(scenario: Scenario, wish: Wish) -> Result:
     began = time.perf_counter()
     end_s = scenario.end_tick * scenario.pace.step_s
     with Bar(f"simulating {scenario.name}", 0.0, end_s, is_wanted=wish.is_progress_wanted) as bar:
-        result = result_of(run_scenario(scenario, policy, bar.tell, is_checked=wish.is_checked))
+        ran = run_scenario(scenario, policy, bar.tell, is_checked=wish.is_checked, shown=shown)
+        result = result_of(ran)
     took_s = time.perf_counter() - began
     warn(timing_line(result.outcome.until_s, took_s, result.outcome.cycles))
     return result

@@ -12,12 +12,13 @@ import typer
 from kaisched.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kaisched.cli.scenario import Wish
     from kaisched.framework.policy import Policy
+    from kaisched.sim.replay import Decide
     from kaisched.sim.report import Failure, Report
-    from kaisched.sim.simulation import Stretch
+    from kaisched.sim.simulation import PolicyCycle, Stretch
     from kaisched.sim.workload import ClusterSize, QuotaMode
 
 _QUOTA = typer.Option(help="GPU quotas: none, or the published nodes, scaled to the cluster.")
@@ -49,6 +50,11 @@ _DASK = typer.Option(
     help="Compare on the workers of this dask.distributed scheduler, such as tcp://HOST:8786.",
 )
 _COMPARE = typer.Option("--compare", help="Put several scenarios side by side.")
+_SERVE = typer.Option("--serve", help="Show it on the page of the live view, and stay at the end.")
+_SPEED = typer.Option(
+    min=0.0, max=1e9, help="With --serve: so many times as fast as real time; 0 as fast as it goes."
+)
+_PORT = typer.Option(min=0, max=65_535, help="With --serve: port on localhost; 0 for any free one.")
 _SCENARIOS = typer.Argument(
     help="Scenario files; without any, a trace is replayed.", metavar="[SCENARIO]..."
 )
@@ -63,6 +69,7 @@ _OF_TRACES = (
     "checkpoint_every",
     "check_invariants",
 )
+_OF_PAGES = ("speed", "port")
 _OF_SCENARIOS = ("out", "plots", "seed", "compare", "dask")
 
 
@@ -88,15 +95,21 @@ def command(
     output: Annotated[Literal["table", "json"], _OUTPUT] = "table",
     check_invariants: Annotated[bool, _CHECK] = False,
     progress: Annotated[bool | None, _PROGRESS] = None,
+    serve: Annotated[bool, _SERVE] = False,
+    speed: Annotated[float, _SPEED] = 0.0,
+    port: Annotated[int, _PORT] = 8083,
 ) -> None:
     """Run scenarios, or a trace, in virtual time under a policy, and report what each queue got.
 
     A scenario file holds everything: nodes, queues, jobs and the policy. A trace starts at --from
     with an empty cluster. The same arguments print the same bytes, apart from stderr.
     """
-    from kaisched.cli.scenario import Wish  # noqa: PLC0415 - not for the help
+    from kaisched.cli.scenario import Serving, Wish  # noqa: PLC0415 - not for the help
 
-    wish = Wish(seed, shard, _names(actions), progress, check_invariants)
+    if not serve:
+        _refuse(ctx, _OF_PAGES, "applies to the page", "add --serve, or leave it out")
+    serving = Serving(port, speed) if serve else None
+    wish = Wish(seed, shard, _names(actions), progress, check_invariants, serving)
     if scenarios:
         _refuse(ctx, _OF_TRACES, "does not apply to a scenario", "write it into the file")
         _run_scenarios(scenarios, wish, out, output, dask, is_compared=compare, has_plots=plots)
@@ -121,20 +134,23 @@ def _run_trace(
     output: str,
 ) -> None:
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+    from kaisched.cli.simulate_served import served  # noqa: PLC0415
     from kaisched.sim.table import json_of, table_of  # noqa: PLC0415 - not for the help
 
-    report, timing = timed(
-        trace,
-        stretch,
-        size,
-        quota,
-        _policy_of(wish),
-        checkpoint_every_s=checkpoint_every_s,
-        is_checked=wish.is_checked,
-        is_progress_wanted=wish.is_progress_wanted,
-    )
-    print(json_of(report) if output == "json" else table_of(report), flush=True)  # noqa: T201
-    warn(timing)
+    with served(wish.serving) as shown:
+        report, timing = timed(
+            trace,
+            stretch,
+            size,
+            quota,
+            _policy_of(wish),
+            checkpoint_every_s=checkpoint_every_s,
+            is_checked=wish.is_checked,
+            is_progress_wanted=wish.is_progress_wanted,
+            shown=shown,
+        )
+        print(json_of(report) if output == "json" else table_of(report), flush=True)  # noqa: T201
+        warn(timing)
     _end_of(report.failures)
 
 
@@ -168,6 +184,7 @@ def _run_scenarios(
     has_plots: bool,
 ) -> None:
     from kaisched.cli import scenario  # noqa: PLC0415 - not for the help
+    from kaisched.cli.simulate_served import served  # noqa: PLC0415
 
     if is_compared != (len(paths) > 1):
         message = "needs two files or more" if is_compared else "several files are compared"
@@ -178,16 +195,19 @@ def _run_scenarios(
     if dask is not None and not is_compared:
         fix = "leave it out, or compare several files"
         raise ConfigError("there is one run only", path="--dask", value=dask, fix=fix)
+    if wish.serving is not None and is_compared:
+        raise ConfigError("one run is shown", path="--serve", fix="leave it out, or name one file")
     loaded = [scenario.load(path, wish) for path in paths]
     if out is not None:
         from kaisched.sim.output.files import check_folder  # noqa: PLC0415 - not for the help
 
         for folder in (out, *scenario.folders([each.file for each in loaded], out)):
             check_folder(folder)
-    results = scenario.run_all(loaded, wish, dask)
-    print(scenario.printed(results, output), flush=True)  # noqa: T201
-    if out is not None:
-        scenario.write(results, out, has_plots=has_plots)
+    with served(wish.serving) as shown:
+        results = scenario.run_all(loaded, wish, dask, shown)
+        print(scenario.printed(results, output), flush=True)  # noqa: T201
+        if out is not None:
+            scenario.write(results, out, has_plots=has_plots)
     _end_of(failure for result in results for failure in result.outcome.plugin_failures)
 
 
@@ -205,6 +225,7 @@ def timed(
     checkpoint_every_s: float = 3600.0,
     is_checked: bool = False,
     is_progress_wanted: bool | None,
+    shown: Callable[[PolicyCycle], Decide] = lambda cycle: cycle,
 ) -> tuple[Report, str]:
     """Simulate with a progress bar; return the report, and a line on the time it took."""
     from kaisched.cli.printing import timing_line  # noqa: PLC0415 - not for the help
@@ -219,7 +240,7 @@ def timed(
     trace = read_trace(find_trace(name))
     began = time.perf_counter()
     with Bar("simulating", *stretch.bounds(trace), is_wanted=is_progress_wanted) as bar:
-        cycle = PolicyCycle(policy)
+        cycle = shown(PolicyCycle(policy))
         report = simulate(
             trace,
             stretch,

@@ -23,8 +23,9 @@ from kaisched.daemon.serving import Page, Source
 from kaisched.daemon.view_access import TooManyQueuesError
 from kaisched.daemon.view_query import Query
 from kaisched.errors import ABSENT, ClusterUnavailable, ConfigError, KaischedError
-from kaisched.view import jobs, nodes, past, queues
+from kaisched.view import jobs, nodes, past, queues, trend
 from kaisched.view.api import ENDPOINTS, PARAMETERS, openapi
+from kaisched.view.frames import frames_document, view_at
 from kaisched.view.paths import CHANGES, OPENAPI, ROOT
 from kaisched.view.reading import Reading
 from kaisched.view.shown import SCHEMA, stamp
@@ -47,7 +48,7 @@ KINDS: Final = tuple(it.path[1:] for it in ENDPOINTS if it.path and "{" not in i
 PATHS: Final = tuple(f"{ROOT}/{kind}" for kind in KINDS)
 _NAMED: Final = ("queues", "jobs")
 """Lists of which one entry may be asked for by name."""
-_BY_CYCLE: Final = ("overview", "cycles")
+_BY_CYCLE: Final = ("overview", "cycles", "fairness", "frames")
 """Documents with the times of cycles, which change within a revision."""
 _NOTHING: Final[Mapping[str, Told]] = {}
 WAIT_S: Final = 2.0
@@ -73,6 +74,8 @@ class _Asked(NamedTuple):
     sight: Sight
     name: str
     """What the path names; empty for a list."""
+    is_past: bool = False
+    """Whether it is about an earlier cycle, of which the loop tells nothing any more."""
 
 
 class Pacer:
@@ -123,6 +126,10 @@ class ViewPages:
             "evictions": lambda it: past.evictions_document(
                 it.reading, it.query.text("queue"), it.query.part(), it.sight
             ),
+            "fairness": lambda it: trend.fairness_document(
+                it.reading, it.query.text("queue"), it.query.part()
+            ),
+            "frames": lambda it: frames_document(it.reading, it.publisher.frames),
             "cycles": lambda it: queues.cycles_document(it.reading),
         }
 
@@ -197,6 +204,7 @@ class ViewPages:
                 f"shard {publisher.shard}: no cycle has ended yet",
                 fix="see /readyz; a standby has no view",
             )
+        latest, view = view, self._at(publisher, view, query)
         number = view.cycle if kind in _BY_CYCLE else view.revision
         key = (request.path, str(request.query), view.shard, number)
         # What the loop tells may be missing once; who does not see all may soon see other things.
@@ -204,11 +212,28 @@ class ViewPages:
         is_kept = sight.sees_all and not is_told
         if is_kept and (kept := self._kept_body(key)) is not None:
             return kept
-        asked = _Asked(publisher, self._reading(publisher, view), query, sight, unquote(name))
+        is_past = view is not latest
+        reading = Reading(view) if is_past else self._reading(publisher, view)
+        asked = _Asked(publisher, reading, query, sight, unquote(name), is_past)
         body = _encoded(self._document(asked, kind))
         if is_kept and len(body) <= _MOST_KEPT_BYTES:
             self._keep(key, body)
         return body
+
+    def _at(self, publisher: Publisher, view: LiveView, query: Query) -> LiveView:
+        """Return the view of the cycle that is asked for; without one, the latest.
+
+        Raises:
+            ConfigError: none but the latest is kept.
+
+        """
+        cycle = query.number("at", -1, 0, 10**9)
+        if cycle < 0 or cycle == view.cycle:
+            return view
+        if not publisher.frames:
+            fix = "leave it out: only a simulation keeps earlier cycles"
+            raise ConfigError("no earlier cycle is kept", path="at", value=cycle, fix=fix)
+        return view_at(publisher.frames, cycle, view)
 
     def _kept_body(self, key: tuple[object, ...]) -> bytes | None:
         with self._lock:
@@ -229,8 +254,10 @@ class ViewPages:
         for publisher in known:
             if shard in {"", publisher.shard}:
                 return publisher
+        if not known:
+            raise ClusterUnavailable("this process leads no shard", fix="ask the one that does")
         names = ", ".join(it.shard for it in known)
-        raise ConfigError(f"there is no shard {shard}", fix=f"here are {names or 'none yet'}")
+        raise ConfigError(f"there is no shard {shard}", fix=f"here are {names}")
 
     def _reading(self, publisher: Publisher, view: LiveView) -> Reading:
         """Return the reading of a view; readers of one revision share it."""
@@ -277,7 +304,7 @@ class ViewPages:
         wanted = asked.query.jobs(reading)
         if asked.query.flag("messages"):
             names = self._seen(asked, lambda sight: jobs.waiting_names(reading, wanted, sight))
-            told = asked.publisher.inquiries.ask(names, WAIT_S)
+            told = self._told(asked, names)
         return self._seen(asked, lambda sight: jobs.jobs_document(reading, wanted, sight, told))
 
     def _job(self, asked: _Asked) -> dict[str, Any]:
@@ -285,8 +312,16 @@ class ViewPages:
         row = self._row(asked)
         name = reading.snapshot.jobs.name[row]
         names = [name] if reading.code[row] else []
-        told = asked.publisher.inquiries.ask(names, WAIT_S, with_turn=True)
+        told = self._told(asked, names, with_turn=True)
         return self._seen(asked, lambda sight: jobs.job_document(reading, row, sight, told))
+
+    def _told(
+        self, asked: _Asked, names: list[str], *, with_turn: bool = False
+    ) -> Mapping[str, Told]:
+        """Ask the loop about jobs; it remembers the last cycle only."""
+        if asked.is_past:
+            return _NOTHING
+        return asked.publisher.inquiries.ask(names, WAIT_S, with_turn=with_turn)
 
     def _row(self, asked: _Asked) -> int:
         """Return the row of the job that is asked for.

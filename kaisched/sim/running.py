@@ -12,7 +12,7 @@ from kaisched.sim.cluster import Cluster
 from kaisched.sim.grid import NEVER
 from kaisched.sim.history import VirtualHistory
 from kaisched.sim.recorder import Recorder
-from kaisched.sim.replay import Replay
+from kaisched.sim.replay import Decide, Replay
 from kaisched.sim.scenario.setup import Scenario
 from kaisched.sim.simulation import CheckedCycle, PolicyCycle
 from kaisched.sim.source import Drawn
@@ -53,8 +53,11 @@ def run_scenario(
     progress: Progress | None = None,
     *,
     is_checked: bool = False,
+    shown: Callable[[PolicyCycle], Decide] = lambda cycle: cycle,
 ) -> Run:
     """Run a scenario under a policy. Equal scenarios and policies give equal runs.
+
+    ``shown`` may wrap the cycle, to show what it finds.
 
     Raises:
         InvariantBroken: with ``is_checked``, a cycle broke an invariant.
@@ -67,7 +70,7 @@ def run_scenario(
     history = None
     if scenario.usage is not None:
         history = VirtualHistory(scenario.usage, cluster.resources, table)
-    cycle = PolicyCycle(policy, history)
+    cycle = shown(PolicyCycle(policy, history))
     source = Drawn(workload, scenario.planned, scenario.backlogs, pace.step_s)
     record = Recorder(workload, cluster, history, pace)
     replay = Replay(

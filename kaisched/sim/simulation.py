@@ -14,6 +14,7 @@ from kaisched.errors import ConfigError, InvariantBroken
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
+from kaisched.framework.plugins.probe import NULL, Probe
 from kaisched.framework.policy import Policy
 from kaisched.framework.report.records import CycleResult
 from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
@@ -66,11 +67,15 @@ class PolicyCycle:
         self._policy = policy
         self._usage = usage
         self._memory = Memory()
+        self.probe: Probe = NULL
+        """Watches plugins and actions."""
 
     def __call__(self, snapshot: Snapshot, now_s: float) -> CycleResult:
         """Decide on a snapshot."""
         usage = None if self._usage is None else self._usage.usage(snapshot, now_s)
-        result, self._memory = run_cycle(snapshot, usage, self._policy, now_s, self._memory)
+        result, self._memory = run_cycle(
+            snapshot, usage, self._policy, now_s, self._memory, self.probe
+        )
         return result
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kaisched.view import schema
+from kaisched.view import schema, schema_past
 from kaisched.view.jobs import SORTS, STATES, WAITING
 from kaisched.view.paging import MOST, USUAL
 from kaisched.view.paths import CHANGES, ROOT
@@ -35,6 +35,12 @@ PARAMETERS: Final = {
     it.name: it
     for it in (
         Parameter("shard", "Which shard; the first one unless given.", _TEXT),
+        Parameter(
+            "at",
+            "As after this cycle, or the last one before it that is kept; of a simulation, see"
+            " `/api/v1/frames`.",
+            {"type": "integer"},
+        ),
         Parameter("queue", "This queue and those below it.", _TEXT),
         Parameter("reason", "Jobs that wait for this reason, such as `NoRoom`.", _TEXT),
         Parameter(
@@ -59,6 +65,8 @@ PARAMETERS: Final = {
         ),
     )
 }
+ALWAYS: Final = ("shard", "at")
+"""Parameters of every document but the index."""
 _PART: Final = ("offset", "limit")
 _JOBS: Final = ("queue", "reason", "state", "namespace", "name", "sort", "messages", *_PART)
 ENDPOINTS: Final = (
@@ -82,7 +90,18 @@ ENDPOINTS: Final = (
         schema.Evictions,
         ("queue", *_PART),
     ),
-    Endpoint("/cycles", "How long the last cycles took, by action and by plugin.", schema.Cycles),
+    Endpoint(
+        "/fairness",
+        "What a queue and those directly below it held over time; without one, those at the top.",
+        schema_past.Fairness,
+        ("queue", *_PART),
+    ),
+    Endpoint("/frames", "Earlier cycles that can be looked at.", schema_past.Frames),
+    Endpoint(
+        "/cycles",
+        "How long the last cycles took, by action and by plugin.",
+        schema_past.Cycles,
+    ),
 )  # fmt: skip
 
 
@@ -113,7 +132,7 @@ def openapi(version: str) -> dict[str, Any]:
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     names = [part[1:-1] for part in endpoint.path.split("/") if part.startswith("{")]
     own = [{"name": it, "in": "path", "required": True, "schema": _TEXT} for it in names]
-    asked = [PARAMETERS[it] for it in (("shard", *endpoint.parameters) if endpoint.path else ())]
+    asked = [PARAMETERS[it] for it in ((*ALWAYS, *endpoint.parameters) if endpoint.path else ())]
     return {
         "summary": endpoint.meaning,
         "parameters": [

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kaisched.framework.intents import Bind, Evict, Nominate
     from kaisched.framework.report.records import CycleResult
     from kaisched.view.rows import Waiting
+    from kaisched.view.trend import Sample
 
 MOST_DECISIONS: Final = 20_000
 """Decisions that are kept, of all jobs together."""
@@ -65,6 +66,7 @@ class History:
 
     decisions: tuple[Decisions, ...] = ()
     cycles: tuple[CycleTimes, ...] = ()
+    samples: tuple[Sample, ...] = ()
 
     def evictions(self) -> Iterator[tuple[Decisions, Evict]]:
         """Yield the evictions with their cycle, the latest first."""

@@ -5,11 +5,14 @@ Handing over is one assignment: whatever readers do, the loop waits for none of 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kaisched.view.frames import Frames
 from kaisched.view.history import CycleTimes, Keeper
 from kaisched.view.inquiries import Inquiries
 from kaisched.view.live import following, view_of
+from kaisched.view.trend import Trend
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,17 +26,25 @@ if TYPE_CHECKING:
 class Publisher:
     """Publisher of one shard's view. ``take`` is for the loop's thread, the rest for any."""
 
-    def __init__(self, shard: str, advice: StandingAdvice | None = None) -> None:
-        """Start without a view."""
+    def __init__(
+        self, shard: str, advice: StandingAdvice | None = None, *, most_frames: int = 0
+    ) -> None:
+        """Start without a view, to keep so many earlier ones."""
         self.shard = shard
         self.inquiries = Inquiries(advice)
         self._view: LiveView | None = None
-        self._keeper = Keeper()
+        self._keeper, self._trend = Keeper(), Trend()
+        self._frames = Frames(most_frames)
 
     @property
     def view(self) -> LiveView | None:
         """The view of the last cycle; None before the first one."""
         return self._view
+
+    @property
+    def frames(self) -> tuple[LiveView, ...]:
+        """Views of earlier cycles that are kept, the earliest first; none of a daemon."""
+        return self._frames.kept
 
     def take(
         self,
@@ -61,5 +72,8 @@ class Publisher:
             stats.tasks_nominated,
         )
         history = self._keeper.add(taken.snapshot, taken.waiting, result, times)
+        history = replace(history, samples=self._trend.add(taken))
         before = self._view
-        self._view = following(before, taken, history, cycle)
+        view = following(before, taken, history, cycle)
+        self._frames.add(view)
+        self._view = view

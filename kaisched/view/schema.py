@@ -23,11 +23,11 @@ Counts: TypeAlias = Annotated[
 ]
 
 
-class _Doc(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+class Doc(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """A JSON object with exactly these fields."""
 
 
-class Document(_Doc):
+class Document(Doc):
     """What every document begins with."""
 
     schema_version: Annotated[str, Meta(description="`kaisched.io/view/v1`; of one job, why/v1.")]
@@ -47,7 +47,7 @@ class Listed(Document):
     next: Annotated[int | None, Meta(description="The next offset; null at the end.")]
 
 
-class Failure(_Doc):
+class Failure(Doc):
     """A plugin or an action that failed; then `question` is `run`."""
 
     plugin: str
@@ -55,21 +55,21 @@ class Failure(_Doc):
     error: str
 
 
-class Gpus(_Doc):
+class Gpus(Doc):
     """GPUs of the shard."""
 
     total: float
     held: float
 
 
-class JobCounts(_Doc):
+class JobCounts(Doc):
     """Jobs or pods of all queues; one that partly runs counts in both."""
 
     running: int
     pending: int
 
 
-class UsageState(_Doc):
+class UsageState(Doc):
     """How reliable the usage history is."""
 
     state: Literal["fresh", "partial", "stale", "absent"]
@@ -98,7 +98,7 @@ class Overview(Document):
     usage: Annotated[UsageState | None, Meta(description="Null without a usage history.")]
 
 
-class Queue(_Doc):
+class Queue(Doc):
     """A queue; its amounts contain those of the queues below it."""
 
     name: str
@@ -131,28 +131,28 @@ class Queues(Document):
     queues: list[Queue]
 
 
-class Place(_Doc):
+class Place(Doc):
     """The place of a waiting job in its queue, from 1."""
 
     position: int
     of: int
 
 
-class PodCounts(_Doc):
+class PodCounts(Doc):
     """Pods of one job."""
 
     running: int
     pending: int
 
 
-class JobGpus(_Doc):
+class JobGpus(Doc):
     """GPUs of one job."""
 
     held: float
     pending: Annotated[float, Meta(description="What its waiting pods ask for.")]
 
 
-class Pending(_Doc):
+class Pending(Doc):
     """A pending pod group, as in `kaisched plan -o json`."""
 
     pod_group: Annotated[str, Meta(description="`namespace/name`.")]
@@ -200,7 +200,7 @@ class Jobs(Listed):
     jobs: list[Job]
 
 
-class NodeMiss(_Doc):
+class NodeMiss(Doc):
     """Nodes that are out for a job."""
 
     reason: str
@@ -208,7 +208,7 @@ class NodeMiss(_Doc):
     detail: str
 
 
-class Pod(_Doc):
+class Pod(Doc):
     """A pod of a job."""
 
     pod: str
@@ -217,7 +217,7 @@ class Pod(_Doc):
     gpus: float
 
 
-class Decision(_Doc):
+class Decision(Doc):
     """A decision on a job."""
 
     cycle: int
@@ -230,7 +230,7 @@ class Decision(_Doc):
     ]
 
 
-class EvictedFor(_Doc):
+class EvictedFor(Doc):
     """Why pods of a job were evicted."""
 
     action: str
@@ -264,7 +264,7 @@ class Why(Document):
     timeline: Annotated[list[Decision], Meta(description="The last decisions, the latest first.")]
 
 
-class Whose(_Doc):
+class Whose(Doc):
     """A job and its queue."""
 
     pod_group: Annotated[str | None, Meta(description="Null for jobs that the reader may not see.")]
@@ -279,7 +279,7 @@ class Holder(Whose):
     ending: Annotated[bool, Meta(description="Whether its pods are being deleted.")]
 
 
-class Sharer(_Doc):
+class Sharer(Doc):
     """A pod that has a part of a GPU."""
 
     pod_group: Annotated[str | None, Meta(description="Null for jobs that the reader may not see.")]
@@ -287,7 +287,7 @@ class Sharer(_Doc):
     part: Annotated[float, Meta(description="Of the GPU, 0 to 1.")]
 
 
-class Card(_Doc):
+class Card(Doc):
     """A GPU that pods share."""
 
     slot: Annotated[int, Meta(description="A name for it on its node, not the index of hardware.")]
@@ -295,14 +295,14 @@ class Card(_Doc):
     holders: list[Sharer]
 
 
-class NodeGpus(_Doc):
+class NodeGpus(Doc):
     """GPUs of a node."""
 
     total: float
     free: float
 
 
-class Node(_Doc):
+class Node(Doc):
     """A node and who holds it."""
 
     name: str
@@ -326,7 +326,7 @@ class Nodes(Listed):
     nodes: list[Node]
 
 
-class Eviction(_Doc):
+class Eviction(Doc):
     """An eviction, as in `kaisched plan -o json` and with its queues."""
 
     cycle: int
@@ -351,27 +351,7 @@ class Evictions(Listed):
     evictions: list[Eviction]
 
 
-class Cycle(_Doc):
-    """A cycle."""
-
-    cycle: int
-    time: Time | None
-    duration_seconds: float
-    actions: Annotated[dict[str, float], Meta(description="Seconds by action, in order.")]
-    plugins: Annotated[dict[str, float], Meta(description="Seconds by plugin.")]
-    pending: Annotated[int, Meta(description="Jobs that stayed pending.")]
-    binds: int
-    evictions: int
-    nominations: int
-
-
-class Cycles(Document):
-    """The last 300 cycles, the latest first."""
-
-    cycles: list[Cycle]
-
-
-class Index(_Doc):
+class Index(Doc):
     """What is served here."""
 
     schema_version: str
@@ -379,7 +359,7 @@ class Index(_Doc):
     paths: list[str]
 
 
-class Fault(_Doc):
+class Fault(Doc):
     """What is wrong with a request."""
 
     message: str
@@ -388,7 +368,7 @@ class Fault(_Doc):
     fix: Annotated[str, Meta(description="What to write instead.")]
 
 
-class Error(_Doc):
+class Error(Doc):
     """The answer to a request that fails."""
 
     error: Fault

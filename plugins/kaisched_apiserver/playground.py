@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -30,6 +31,7 @@ from kaisched_apiserver.kubelets import Kubelets
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _NAMESPACE: Final = "kaisched"
 """Where the scheduler keeps its lease, as where it is deployed."""
+_VIEW_PORT: Final = 8083
 _PATIENCE_S: Final = 10.0
 _POLL_S: Final = 0.5
 
@@ -78,8 +80,9 @@ def run_playground(size: Size, *, port: int, kubeconfig: Path | None, has_schedu
     ):
         path = Path(folder) / "kubeconfig" if kubeconfig is None else kubeconfig.absolute()
         _write(path, kubeconfig_of(server.url))
-        scheduler = _start_scheduler(path) if has_scheduler else None
-        _tell(server, path, size, is_scheduled=has_scheduler)
+        view_port = _free_port() if has_scheduler else 0
+        scheduler = _start_scheduler(path, view_port) if has_scheduler else None
+        _tell(server, path, size, view_port)
         try:
             _wait(stopped, scheduler)
         finally:
@@ -88,13 +91,24 @@ def run_playground(size: Size, *, port: int, kubeconfig: Path | None, has_schedu
                 path.unlink(missing_ok=True)  # the server it leads to is gone
 
 
-def _start_scheduler(kubeconfig: Path) -> subprocess.Popen[bytes]:
-    """Start ``kaisched run`` on the cluster of a kubeconfig.
+def _free_port() -> int:
+    """Return the usual port of the view, or a free one if somebody has it already."""
+    for port in (_VIEW_PORT, 0):
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with suppress(OSError):
+                sock.bind(("127.0.0.1", port))
+                return int(sock.getsockname()[1])
+    return 0
+
+
+def _start_scheduler(kubeconfig: Path, view_port: int) -> subprocess.Popen[bytes]:
+    """Start ``kaisched run`` on the cluster of a kubeconfig, with its page.
 
     It is a process of its own, as it would be in a cluster: it has the other core to itself.
     """
     line = [sys.executable, "-m", "kaisched", "run", "--cluster", "kubernetes"]
-    ports = ["--metrics-port", "0", "--health-port", "0"]
+    ports = ["--metrics-port", "0", "--health-port", "0", "--view", "--view-port", str(view_port)]
     return subprocess.Popen(  # noqa: S603 - our own program
         [*line, *ports],
         env={**os.environ, "KUBECONFIG": str(kubeconfig)},
@@ -115,10 +129,14 @@ def _write(path: Path, text: str) -> None:
         ) from wrong
 
 
-def _tell(server: ApiServer, kubeconfig: Path, size: Size, *, is_scheduled: bool) -> None:
+def _tell(server: ApiServer, kubeconfig: Path, size: Size, view_port: int) -> None:
+    """Say where everything is; without a port of the view there is no scheduler."""
     scheduler = "none, as you wished; pods stay pending"
-    if is_scheduled:
-        scheduler = "kaisched, for pods with schedulerName: kaisched"
+    if view_port:
+        scheduler = (
+            "kaisched, for pods with schedulerName: kaisched\n"
+            f"page        http://localhost:{view_port}/"
+        )
     offered = f", offered to claims by the driver {DRIVER}" if size.has_claims else ""
     text = (
         f"API server  {server.url}\n"

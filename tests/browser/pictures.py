@@ -16,12 +16,13 @@ PICTURES = (
     *(("jobs/default/llm-405b", width, "light") for width in WIDTHS),
     ("jobs", 1440, "light"),
     ("evictions", 820, "light"),
+    ("fairness", 820, "light"),
     ("cycles", 820, "dark"),
 )
 _LEAST, _MOST = 480, 1400
 
 
-def take(browser, folder, pictures=PICTURES):
+def take(browser, folder, pictures=PICTURES, prefix="page"):
     """Write a picture of each view, as tall as it is."""
     for view, width, theme in pictures:
         browser.medium(theme)
@@ -30,7 +31,7 @@ def take(browser, folder, pictures=PICTURES):
         tall = browser.run("return document.documentElement.scrollHeight")
         browser.size(width, min(max(tall, _LEAST), _MOST))
         found = browser.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
-        name = f"page-{view.split('/')[0].rstrip('s') if '/' in view else view}-{width}.png"
+        name = f"{prefix}-{view.split('/')[0].rstrip('s') if '/' in view else view}-{width}.png"
         (folder / name).write_bytes(base64.b64decode(found["data"]))
         print(folder / name)
 

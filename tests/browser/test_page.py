@@ -15,7 +15,7 @@ from tests.browser.chromium import WIDTHS, chromium, missing
 from tests.browser.lab import published
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
-VIEWS = ("overview", "queues", "nodes", "jobs", "evictions", "cycles")
+VIEWS = ("overview", "queues", "nodes", "jobs", "evictions", "fairness", "cycles")
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +80,12 @@ def test_everything_is_reached_by_the_keyboard(page):
     from selenium.webdriver.common.keys import Keys
 
     page.keys("3")
-    page.wait("location.hash === '#/nodes' && document.querySelector('.node')")
+    page.wait("!!document.querySelector('.view-nodes .node')")
     page.run("document.querySelector('.node').focus()")
     page.keys(Keys.ARROW_RIGHT, Keys.ENTER)
     assert page.wait("document.querySelector('.detail')")
     page.keys("4")
-    page.wait("location.hash === '#/jobs' && document.querySelector('td')")
+    page.wait("!!document.querySelector('.view-jobs td')")
     page.keys("/", "rlhf")
     assert page.wait("document.querySelectorAll('tbody tr').length === 1")
     assert "name=rlhf" in page.run("return location.hash")

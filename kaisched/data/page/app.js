@@ -4,6 +4,7 @@ import { all, ApiError, follow, get, hasToken, setToken } from "./api.js";
 import { h, patch } from "./dom.js";
 import { commandDialog, commandsOf, csvOf, save } from "./export.js";
 import { age, count } from "./format.js";
+import { player } from "./player.js";
 import { VIEWS } from "./views/index.js";
 
 const LEAST_MS = 1000;
@@ -15,6 +16,8 @@ const state = {
   last: null, isOpen: false, isPaused: false, shards: [], shard: "", index: null,
   theme: localStorage.getItem("kaisched-theme") || "",
 };
+/** The earlier cycles of a simulation, and which of them is looked at. */
+const film = player({ change: () => load(), draw: () => draw(), get: () => get("/frames", { shard: common().shard }) });
 let loading = null;
 let dueAt = 0;
 let timer = 0;
@@ -24,14 +27,14 @@ let stopFollowing = () => {};
 /** What a view may use. */
 function context() {
   return {
-    id: state.id, params: state.params, local: state.local, go, draw, now: state.last?.time || Date.now(),
+    id: state.id, params: state.params, local: state.local, go, draw, now: film.time() || state.last?.time || Date.now(),
     resource: state.params.resource || "",
     get: (path, params) => get(path, { ...common(), ...params }, loading?.signal),
   };
 }
 
 function common() {
-  return { shard: state.shards.length > 1 ? state.shard : "" };
+  return { shard: state.shards.length > 1 ? state.shard : "", at: film.at ?? "" };
 }
 
 /** Change parameters of the view; what is empty goes. */
@@ -52,6 +55,7 @@ function route() {
   const view = VIEWS.find((it) => it.id === name) || VIEWS[0];
   const id = decodeURIComponent(rest.join("/"));
   const isOther = view !== state.view || id !== state.id;
+  state.hash = decodeURI(location.hash);
   Object.assign(state, { view, id, params: Object.fromEntries(new URLSearchParams(query || "")) });
   if (isOther) {
     Object.assign(state, { data: null, wrong: null, local: {}, dialog: null });
@@ -97,6 +101,8 @@ function changed(event) {
   if (state.shards.length > 1 && event.shard !== state.shard) return;
   const isNew = event.revision !== state.last?.revision || state.view.isByCycle;
   state.last = { ...event, at: Date.now() };
+  film.look();
+  if (film.at !== null) return;
   if (isNew) schedule();
   draw();
 }
@@ -135,7 +141,7 @@ function frame() {
   const isAsked = state.wrong?.status === 401;
   return h("div", { class: "frame" }, side(), h("div", { class: "body" },
     h("main", { id: "main", tabindex: "-1", "aria-busy": String(state.data === null && !state.wrong),
-      "data-shown": state.data === null && !state.wrong ? null : decodeURI(location.hash) },
+      "data-shown": state.data === null && !state.wrong ? null : state.hash },
       isAsked ? signIn() : view()), state.dialog));
 }
 
@@ -180,6 +186,7 @@ function view() {
     : data === null ? h("div", { class: "wait", role: "status" }, "Asking the scheduler …")
       : it.render(data, ctx);
   return [
+    film.bar(),
     h("div", { class: "head" },
       h("div", {}, h("h1", {}, it.name?.(ctx) || it.title),
         h("p", { class: "lead" }, it.lead?.(data, ctx) || it.about)),
@@ -246,7 +253,7 @@ async function saveAs(kind) {
     save(`${name}.json`, "application/json", `${JSON.stringify(await get(path, wanted), null, 2)}\n`);
     return;
   }
-  const isLong = state.data && "total" in (state.data[list] ? state.data : {});
+  const isLong = state.data && "total" in state.data && !state.view.entries;
   const tell = (done, total) => { state.saving = `${count(done)} of ${count(total)}`; draw(); };
   try {
     const entries = isLong

@@ -5,6 +5,8 @@ const HUES = [
   "#4c6fe0", "#e8833a", "#17a398", "#a35fd0", "#5f9f3c", "#d6578f", "#b8952b", "#3d9bd1",
   "#8a6d5c", "#6d7f99",
 ];
+// Branches beyond as many as there are hues begin again in another shade.
+const ROUNDS = [0, 30, -28];
 const SHADES = [0, 22, -20, 38, -34];
 
 export class Colours {
@@ -20,7 +22,10 @@ export class Colours {
     while (branches.length === 1 && below.has(branches[0])) branches = below.get(branches[0]);
     this.branches = branches;
     this.found = new Map();
-    branches.forEach((name, at) => this.#colour(name, HUES[at % HUES.length], below));
+    branches.forEach((name, at) => {
+      const round = ROUNDS[Math.floor(at / HUES.length) % ROUNDS.length];
+      this.#colour(name, shade(HUES[at % HUES.length], round), below);
+    });
   }
 
   #colour(name, hue, below) {

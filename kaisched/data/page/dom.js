@@ -72,6 +72,7 @@ function create(it) {
 
 function fill(node, it) {
   const before = node.props || {};
+  const late = [];
   for (const name of Object.keys(before)) if (!(name in it.props)) set(node, name, null, before);
   for (const [name, value] of Object.entries(it.props)) {
     // What a reader may have changed is set whenever the page says otherwise, but never while one
@@ -79,10 +80,12 @@ function fill(node, it) {
     const isLive = LIVE.has(name) && !(name === "value" && node === document.activeElement);
     const is = isLive ? node[name] : before[name];
     if (name === "style") styled(node, value, before.style || {});
-    else if (is !== value) set(node, name, value, before);
+    else if (is !== value && !LIVE.has(name)) set(node, name, value, before);
+    else if (is !== value) late.push([name, value]);
   }
   node.props = it.props;
   children(node, it.children);
+  for (const [name, value] of late) set(node, name, value, before); // a choice, once it is there
 }
 
 function set(node, name, value, before) {

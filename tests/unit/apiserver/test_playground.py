@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -53,6 +54,22 @@ def test_it_serves_until_it_is_told_to_end(start, number):
     assert not path.exists()
 
 
+def test_it_says_where_the_page_is(capsys, tmp_path):
+    class Server:
+        url = "http://127.0.0.1:1"
+
+    playground._tell(Server, tmp_path, playground.Size(1, 8), 8090)
+    assert "page        http://localhost:8090/\n" in capsys.readouterr().out
+
+
+def test_the_page_is_elsewhere_where_its_port_is_taken(monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setattr(playground, "_VIEW_PORT", taken.getsockname()[1])
+        assert playground._free_port() not in {0, playground._VIEW_PORT}
+
+
 def test_a_kubeconfig_that_cannot_be_written_is_an_error(tmp_path, capsys):
     path = tmp_path / "no-such-folder" / "kubeconfig"
     assert run_line(["playground", "--no-scheduler", "--kubeconfig", str(path)]) == 2
@@ -64,7 +81,7 @@ def test_a_scheduler_is_a_process_that_knows_the_kubeconfig(monkeypatch, tmp_pat
     monkeypatch.setattr(
         playground.subprocess, "Popen", lambda line, **options: started.append((line, options))
     )
-    playground._start_scheduler(tmp_path / "kubeconfig")
+    playground._start_scheduler(tmp_path / "kubeconfig", 8083)
     line, options = started[0]
     assert line[1:6] == ["-m", "kaisched", "run", "--cluster", "kubernetes"]
     assert options["env"]["KUBECONFIG"] == str(tmp_path / "kubeconfig")

@@ -25,6 +25,7 @@ from kaisched.daemon.view_server import ViewServer
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable, ConfigError
 from kaisched.telemetry.metrics import CycleCollector
+from kaisched.testing.builder import ClusterBuilder
 from kaisched.view.api import ENDPOINTS
 from kaisched.view.publisher import Publisher
 from kaisched.view.sight import ALL, Sight
@@ -109,6 +110,7 @@ def test_who_has_the_document_gets_no_second_one(server):
         ("/api/v1/jobs?sort=later", 400, "no such word"),
         ("/api/v1/jobs?queue=b", 404, "there is no queue b"),
         ("/api/v1/jobs?shard=x", 404, "there is no shard x"),
+        ("/api/v1/jobs?at=0", 400, "no earlier cycle is kept"),
     ],
 )
 def test_a_wrong_request_is_told_what_is_wrong(server, path, status, said):
@@ -193,6 +195,29 @@ def test_an_inquiry_that_fails_costs_no_cycle(monkeypatch):
     assert view.inquiries.ask(["team/j0"], 0.0) == {}
     assert said == ["inquiry_failed"]
     assert loop.turn() is not None
+
+
+def test_an_earlier_cycle_of_a_simulation_is_looked_at():
+    """Of the jobs of then nobody can tell sentences any more, and nobody waits for them."""
+    publisher = Publisher("simulation", most_frames=4)
+    ran = ClusterBuilder().node("n", gpu=1).queue("q").job("j", queue="q", gpu=2).run()
+    for cycle in (1, 2, 3):
+        publisher.take(ran.result, cycle=cycle, time_s=100.0 * cycle, duration_s=0.1)
+    running = ViewServer(ViewListener(port=0), lambda: [publisher], None)
+    try:
+        frames = document(running, "/api/v1/frames")["frames"]
+        assert [it["cycle"] for it in frames] == [1, 2, 3]
+        assert document(running, "/api/v1/overview?at=2")["cycle"] == 2
+        assert document(running, "/api/v1/overview")["cycle"] == 3
+        assert not document(running, "/api/v1/jobs/default/j?at=2")["complete"]
+    finally:
+        running.close()
+
+
+def test_a_process_without_a_shard_has_no_view():
+    pages = ViewPages(list, LocalAccess())
+    page = pages.pages["/api/v1/"].make(Request({}, "", "localhost", "/api/v1/queues"))
+    assert (page.status, b"leads no shard" in page.body) == (503, True)
 
 
 def test_before_the_first_cycle_there_is_no_view():

@@ -10,7 +10,7 @@ from kaisched.errors import ConfigError
 from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.framework.report.turns import Turns
 from kaisched.testing.builder import ClusterBuilder
-from kaisched.view import history, jobs, nodes, past, queues, schema
+from kaisched.view import frames, history, jobs, nodes, past, queues, schema, schema_past, trend
 from kaisched.view.inquiries import MOST_WAITING, Inquiries
 from kaisched.view.paging import Part
 from kaisched.view.publisher import Publisher
@@ -69,7 +69,9 @@ def test_every_document_has_the_fields_that_are_described(ran, reading):
         (schema.Jobs, jobs.jobs_document(reading, jobs.Wanted(), ONLY_A, {})),
         (schema.Nodes, nodes.nodes_document(reading, nodes.Wanted(), ONLY_A)),
         (schema.Evictions, past.evictions_document(reading, "", Part(), ALL)),
-        (schema.Cycles, queues.cycles_document(reading)),
+        (schema_past.Cycles, queues.cycles_document(reading)),
+        (schema_past.Fairness, trend.fairness_document(reading, "", Part())),
+        (schema_past.Frames, frames.frames_document(reading, [reading.view])),
         *((schema.Why, jobs.job_document(reading, row, ALL, told(ran, names))) for row in rows),
     ):
         msgspec.convert(msgspec.json.decode(msgspec.json.encode(document)), kind)

@@ -35,7 +35,7 @@ export const evictions = {
         ? [table("Evictions", [{ title: "Time" }, { title: "Went" }, { title: "Queue", from: "mid" },
           { title: "Rule" }, { title: "For" }, { title: "Because", from: "wide", wide: true }], rows),
         pager(data, ctx.go)]
-        : empty("Nothing was evicted", "Evictions of this process are kept, with all that led to them.")),
+        : empty("Nothing was evicted", "Among the last 20,000 decisions of this process.")),
     ];
   },
 };

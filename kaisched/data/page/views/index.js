@@ -2,9 +2,10 @@
 
 import { cycles } from "./cycles.js";
 import { evictions } from "./evictions.js";
+import { fairness } from "./fairness.js";
 import { jobs } from "./jobs.js";
 import { nodes } from "./nodes.js";
 import { overview } from "./overview.js";
 import { queues } from "./queues.js";
 
-export const VIEWS = [overview, queues, nodes, jobs, evictions, cycles];
+export const VIEWS = [overview, queues, nodes, jobs, evictions, fairness, cycles];

@@ -109,5 +109,5 @@ function lately(evictions, colours) {
   return section("Last evictions", link("/evictions", "All evictions"),
     rows.length
       ? table("Last evictions", [{ title: "Job" }, { title: "Queue" }, { title: "For" }], rows)
-      : empty("Nothing was evicted", "Since this scheduler began to lead."));
+      : empty("Nothing was evicted", "Among the last 20,000 decisions of this process."));
 }

@@ -1,0 +1,96 @@
+"""Stage: shows each cycle of a simulation as the live view does that of a daemon, at some speed."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+from kaisched.clock import monotonic_s
+from kaisched.view.frames import MOST_FRAMES
+from kaisched.view.publisher import Publisher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.framework.report.records import CycleResult
+    from kaisched.sim.replay import Decide
+    from kaisched.telemetry.stopwatch import Stopwatch
+
+_GLANCE_S: Final = 0.25
+"""Longest time between two looks whether to stop."""
+
+
+class Stage:
+    """A cycle of a simulation that readers see.
+
+    Virtual time passes ``speed`` times as fast as real time; 0 is as fast as it goes. The thread of
+    the simulation answers what only the session of the last cycle can tell while it waits for the
+    next one, as a daemon's loop does.
+    """
+
+    def __init__(
+        self,
+        decide: Decide,
+        watch: Stopwatch,
+        speed: float,
+        *,
+        name: str = "simulation",
+        now_s: Callable[[], float] = monotonic_s,
+    ) -> None:
+        """Decide by ``decide``, whose actions ``watch`` measures."""
+        self.publisher = Publisher(name, most_frames=MOST_FRAMES)
+        self._decide, self._watch, self._speed, self._now_s = decide, watch, speed, now_s
+        self._bell, self._end = threading.Event(), threading.Event()
+        self.publisher.inquiries.ring = self._bell.set
+        self._began: tuple[float, float] | None = None
+        """Real and virtual time of the first cycle."""
+        self._last: CycleResult | None = None
+        self._cycles = 0
+
+    def __call__(self, snapshot: Snapshot, now_s: float) -> CycleResult:
+        """Decide on a snapshot when it is time, and show the result."""
+        self._wait(now_s)
+        self._watch.reset()
+        start_s = self._now_s()
+        result = self._decide(snapshot, now_s)
+        self._cycles += 1
+        self.publisher.take(
+            result,
+            cycle=self._cycles,
+            time_s=now_s,
+            duration_s=self._now_s() - start_s,
+            by_action=self._watch.by_action(),
+            by_plugin=self._watch.by_plugin(),
+        )
+        self._last = result
+        return result
+
+    def stay(self) -> None:
+        """Go on showing the last cycle until stopped."""
+        self._rest(lambda: True)
+
+    def stop(self) -> None:
+        """Stop waiting, from any thread."""
+        self._end.set()
+        self._bell.set()
+
+    def _wait(self, now_s: float) -> None:
+        if self._began is None:
+            self._began = self._now_s(), now_s
+        real_s, virtual_s = self._began
+        until_s = real_s + (now_s - virtual_s) / self._speed if self._speed else real_s
+        self._rest(lambda: self._now_s() < until_s, until_s)
+
+    def _rest(self, goes_on: Callable[[], bool], until_s: float | None = None) -> None:
+        """Answer readers, once at least."""
+        inquiries = self.publisher.inquiries
+        inquiries.answer(self._last)
+        while not self._end.is_set() and goes_on():
+            left_s = _GLANCE_S if until_s is None else until_s - self._now_s()
+            due_s = inquiries.due_in_s()
+            waits_s = min(left_s, _GLANCE_S) if due_s is None else min(left_s, due_s, _GLANCE_S)
+            self._bell.wait(max(waits_s, 0.0))
+            self._bell.clear()
+            inquiries.answer(self._last)
+        inquiries.forget()
