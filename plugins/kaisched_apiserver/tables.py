@@ -14,7 +14,7 @@ Cell = Callable[[dict[str, Any], float], Any]
 
 _STEPS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _TOKEN: Final = re.compile(
-    r"\.?([\w$-]+|\\\.)|\[(\d+|\*)\]|\['([^']+)'\]|\[\?\(@\.([\w.]+)==[\"']([^\"']*)[\"']\)\]"
+    r"\.?((?:[\w$/-]|\\\.)+)|\[(\d+|\*)\]|\['([^']+)'\]|\[\?\(@\.([\w.]+)==[\"']([^\"']*)[\"']\)\]"
 )
 
 
@@ -194,7 +194,7 @@ def _custom(column: dict[str, Any]) -> Cell:
 def _step(value: Any, step: tuple[str, str, str, str, str]) -> list[Any]:
     word, number, quoted, tested, wanted = step
     if isinstance(value, dict):
-        found = value.get(word or quoted)
+        found = value.get(word.replace("\\.", ".") or quoted)
         return [] if found is None else [found]
     if not isinstance(value, list):
         return []
