@@ -201,6 +201,17 @@ SITUATIONS = {
          m.in_group("mine")),
         "topology",
     ),
+    "UnusableSlices": Situation(
+        "The pod is to be in one rack, and its slices in a block each, which is larger.",
+        (m.node(labels={"block": "b1", "rack": "r1"}), m.queue(),
+         {**m.RACKS, "spec": {"levels": [{"nodeLabel": "block"}, {"nodeLabel": "rack"}]}},
+         m.pod(meta={"annotations": {
+             "kueue.x-k8s.io/podset-required-topology": "rack",
+             "kueue.x-k8s.io/podset-slice-required-topology": "block",
+             "kueue.x-k8s.io/podset-slice-size": "1",
+         }})),
+        "topology",
+    ),
     "NoDomainHasRoom": Situation(
         "No rack has room for both pods.",
         (m.node(labels={"rack": "r1"}), m.node("node-2", labels={"rack": "r2"}), m.queue(),
