@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kaisched.framework.intents import Bind, Evict, Nominate
     from kaisched.framework.report.records import CycleResult
     from kaisched.view.rows import Waiting
-    from kaisched.view.trend import Sample
+    from kaisched.view.samples import Sample
 
 MOST_DECISIONS: Final = 20_000
 """Decisions that are kept, of all jobs together."""

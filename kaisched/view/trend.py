@@ -6,7 +6,7 @@ time between two doubles: the trend always reaches back to the start, in bounded
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,11 +16,10 @@ from kaisched.framework.report.share_table import ShareTable
 from kaisched.units import UNLIMITED
 from kaisched.view.plan_document import amounts
 from kaisched.view.queues import row_of_queue
+from kaisched.view.samples import Sample
 from kaisched.view.shown import envelope, stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kaisched.core.axis import IntVec
     from kaisched.view.live import LiveView
     from kaisched.view.paging import Part
@@ -29,19 +28,6 @@ if TYPE_CHECKING:
 MOST_SAMPLES: Final = 240
 LEAST_S: Final = 1.0
 """Shortest time between two samples."""
-
-
-class Sample(NamedTuple):
-    """Amounts ``(Q,)`` of one resource at the end of a cycle."""
-
-    time_s: float
-    resource: str
-    """GPUs where there are any, else CPU."""
-    queues: Sequence[str]
-    fair: IntVec
-    held: IntVec
-    usage: IntVec | None
-    """In parts of the capacity, as :class:`kaisched.core.usage.Usage` has it."""
 
 
 class Trend:
