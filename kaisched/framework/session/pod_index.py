@@ -47,7 +47,7 @@ def by_index(session: Session, tasks: RowVec) -> RowVec | None:
     """Return pods in the order of their index; None unless each has one of its own."""
     sets = session.label_sets.labels
     numbers = session.tasks.label_set_of_task[tasks].tolist()
-    if max(numbers) >= len(sets):  # no pod has labels
+    if min(numbers) < 0:  # a pod without labels
         return None
     found = [_index(sets[number]) for number in numbers]
     if None in found or len(set(found)) < len(found):
