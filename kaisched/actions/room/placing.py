@@ -9,6 +9,7 @@ import numpy as np
 
 from kaisched.actions.room.parts import place_parts
 from kaisched.core.states import TaskState
+from kaisched.framework.session.pod_index import as_neighbours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +95,7 @@ def _place_idle(session: Session, statement: Statement, tasks: RowVec) -> bool:
         nodes = placement.choose(placement.vacancy(shape), len(group))
         if nodes is None:
             return False
-        statement.place(group, nodes, shape)
+        statement.place(*as_neighbours(session, group, nodes, placement.neighbours), shape)
     return True
 
 
@@ -138,6 +139,7 @@ def _place_future_by_shape(session: Session, statement: Statement, tasks: RowVec
         nodes = session.placement.choose_future(shape, len(some))
         if nodes is None:
             return False
+        some, nodes = as_neighbours(session, some, nodes, session.placement.neighbours)
         for task, node in zip(some.tolist(), nodes.tolist(), strict=True):
             if session.placement.vacancy(shape).room[node] > 0:
                 statement.allocate(task, node)

@@ -36,6 +36,9 @@ class NodeSet:
     most: Mapping[int, Mapping[int, int]] | None = None
     """By shape and by the numbers of ``order``, how many pods of a batch the nodes of that number
     get at most; what is not in it gets none. None for no bound."""
+    neighbours: IntVec | None = None
+    """``(N,)`` nodes that are near each other have numbers that are near: equal pods with an index
+    get the nodes chosen for them in this order."""
     peers: str = ""
     """Sets in a row with the same text are equally good: of those that evictions can free, the one
     with the cheapest evictions is taken. Empty: the set comes strictly before the next."""
@@ -54,7 +57,8 @@ class NodeSet:
         peers = f"{self.label}, {other.peers}" if other.peers else ""
         label = f"{self.label}, {other.label}"
         most = None if bound is None else bound.most
-        return NodeSet(label, self.nodes & other.nodes, parts, order, most, peers)
+        near = self.neighbours if other.neighbours is None else other.neighbours
+        return NodeSet(label, self.nodes & other.nodes, parts, order, most, near, peers)
 
 
 class LazyNodeSets(Sequence[NodeSet]):

@@ -18,6 +18,7 @@ import numpy as np
 from kaisched.core.refusals import PASSING, Refusal
 from kaisched.framework.plugins.dispatch import AskingSession
 from kaisched.framework.session.fill import fill_first, fill_level, fill_stepwise
+from kaisched.framework.session.ordered_fill import choose_within
 from kaisched.framework.session.rooms import Rooms
 from kaisched.framework.session.shape_plan import Mask, ShapePlan, Vacancy
 
@@ -121,6 +122,11 @@ class Placement:
             yield
         finally:
             self.nodes, self._here = before
+
+    @property
+    def neighbours(self) -> IntVec | None:
+        """Which nodes are near each other in the set that is tried now, if that says it."""
+        return None if self.nodes is None else self.nodes.neighbours
 
     # -- room ----------------------------------------------------------------------------------
 
@@ -233,19 +239,9 @@ class Placement:
         """
         if vacancy.total < count:
             return None
-        if self.nodes is None or self.nodes.order is None:
+        if self.nodes is None:
             return self._choose(vacancy, count)
-        order, bounds = self.nodes.order, self.nodes.most
-        most = None if bounds is None else bounds.get(vacancy.plan.shape, {})
-        chosen: list[RowVec] = []
-        for rank in np.unique(order[vacancy.room > 0]).tolist():
-            room: IntVec = np.where(order == rank, vacancy.room, 0)
-            some = Vacancy(vacancy.plan, room, int(room.sum()), None)
-            take = min(count, some.total, count if most is None else most.get(rank, 0))
-            chosen += [self._choose(some, take)] if take else []
-            if not (count := count - take):
-                return np.concatenate(chosen)
-        return None
+        return choose_within(self.nodes, vacancy, count, self._choose)
 
     def _choose(self, vacancy: Vacancy, count: int) -> RowVec:
         """Return a node row for each of some identical pods, which have room, by scores alone."""

@@ -13,6 +13,7 @@ import numpy as np
 from kaisched import BoolVec, IntVec, NodeSet, RowVec
 from kaisched_plugins.topology.demands import Demand
 from kaisched_plugins.topology.domains import Tree
+from kaisched_plugins.topology.least import Racks, fewest_racks
 
 Shapes = Sequence[tuple[int, int]]
 _MOST: Final = 1 << 20
@@ -40,6 +41,7 @@ class Chooser:
         self._demand = demand
         self.tree = demand.tree
         self.pods = sum(count for _, count in shapes)
+        self.is_uniform = len(shapes) == 1
         self._pins = pins
         self.capacity = capacities(demand.tree, shapes, room_of)
         """By level, ``(D,)`` how many of the pods fit."""
@@ -94,9 +96,32 @@ class Chooser:
         first = fill_order(inside[is_held], capacity, self.pods)
         left = max(0, self.pods - int(capacity[first].sum()))
         ranked = np.concatenate((first, fill_order(inside[~is_held], capacity, left)))
+        if not self._pins.held.size and (fixed := self._fewest(lower, ranked)) is not None:
+            return fixed
         rank = np.full(len(self.tree.parent[lower]) + 1, LAST)
         rank[ranked] = np.arange(len(ranked))
         of_node: IntVec = rank[self.tree.domain_of_node[lower]]
+        return of_node
+
+    def _fewest(self, lower: int, ranked: RowVec) -> IntVec | None:
+        """``(N,)`` another order, by domains one level down, if it takes fewer domains (C3)."""
+        below = lower + 1
+        if below >= len(self.tree.parent) or not self.is_uniform:
+            return None
+        around = self.tree.parent[below]
+        racks = np.isin(around, ranked).nonzero()[0]
+        hosts = self.tree.domain_of_node[below]
+        if below == len(self.tree.parent) - 1 and hosts.size <= len(around):
+            return None  # which hosts of a domain are taken, scores decide
+        found = fewest_racks(
+            Racks(racks, around[racks], self.capacity[below][racks]), ranked, self.pods
+        )
+        if found is None:
+            return None
+        rank = np.full(len(around) + 1, LAST)
+        rank[racks] = len(found)
+        rank[found] = np.arange(len(found))
+        of_node: IntVec = rank[self.tree.domain_of_node[below]]
         return of_node
 
     def set_of(self, level: int, domain: int, *, peers: bool = False) -> NodeSet:
@@ -106,6 +131,7 @@ class Chooser:
             tree.name(level, domain),
             tree.mask(level, domain),
             order=self.order(level, domain),
+            neighbours=tree.domain_of_node[-1],
             peers=f"{self._demand.constraint.topology}/{level}" if peers else "",
         )
 

@@ -84,4 +84,5 @@ def _set_of(demand: Demand, roles: Roles, shares: Sequence[Share]) -> NodeSet:
         if share.leads:
             most.setdefault(roles.leader, Counter())[at] += 1
     order = rank[demand.tree.domain_of_node[-1]]
-    return NodeSet(demand.tree.around(rank[:-1] >= 0), order >= 0, order=order, most=most)
+    name, near = demand.tree.around(rank[:-1] >= 0), demand.tree.domain_of_node[-1]
+    return NodeSet(name, order >= 0, order=order, most=most, neighbours=near)

@@ -187,3 +187,20 @@ def test_promised_nodes_are_kept():
     promised = {"b-r1-1": 1, "b-r1-2": 1}
     builder.job("a1", queue="a", tasks=2, topology=pod_set("rack"), promised=promised)
     assert placed(builder) == promised
+
+
+@pytest.mark.parametrize(
+    ("free", "pods", "found"),
+    [
+        ([10, 10], 12, [6, 6]),
+        ([15, 13, 10], 23, [12, 11, 0]),
+        ([4, 3, 1], 7, [4, 3, 0]),
+    ],
+    ids=["halves", "the two roomiest", "one host has no room for a share"],
+)
+def test_even_shares(free, pods, found):
+    builder = cluster({"b/r": free})
+    builder.job("a1", queue="a", tasks=pods, topology=pod_set("", "rack"))
+    shard = {"plugins": {"topology": {"arguments": {"evenShares": True}}}}
+    counts = Counter(builder.run("allocate", shard=shard).placed.values())
+    assert counts == {f"b-r-{at}": count for at, count in enumerate(found, 1) if count}

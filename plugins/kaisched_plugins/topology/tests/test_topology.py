@@ -255,3 +255,54 @@ def test_a_gang_of_subgroups_without_constraints_waits_beside_one_with_them():
 
 def test_subgroups_in_written_order():
     assert len(grouped({"A": 9, "B": 9}, [4, 3, 2, 4, 3, 2]).placed) == 18
+
+
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def ranked(builder: ClusterBuilder, indexes: list[str]) -> list[str]:
+    """Run the last job with these indexes of its pods; return the node of each index."""
+    from dataclasses import replace
+
+    job = builder._jobs[-1]
+    tasks = [
+        replace(task, labels={**task.labels, INDEX: index} if index else task.labels)
+        for task, index in zip(job.tasks, indexes, strict=True)
+    ]
+    builder._jobs[-1] = replace(job, tasks=tasks)
+    ran = builder.run("allocate")
+    return [ran.placed[f"a1-{indexes.index(str(at))}"] for at in range(len(indexes))]
+
+
+def test_neighbours_in_index_are_neighbours_in_the_network():
+    """Path sum 4 and ring sum 6 are the least of all orders: 8 pods on 4 nodes in 2 racks."""
+    builder = ClusterBuilder().topology("t", "zone", "rack", "host").queue("a")
+    for name, gpus in (("A1", 2), ("B1", 3), ("A2", 2), ("B2", 1)):
+        place = {"zone": "z", "rack": name[0], "host": name}
+        builder.node(name, gpu=gpus, labels=place)
+    builder.job("a1", queue="a", tasks=8, topology=TopologyConstraint("t", "zone", "rack"))
+    nodes = ranked(builder, ["3", "0", "7", "5", "1", "2", "6", "4"])
+    assert nodes == ["A1", "A1", "A2", "A2", "B1", "B1", "B1", "B2"]
+
+
+def test_ten_comes_after_two():
+    builder = ClusterBuilder().topology("t", "rack", "host").queue("a")
+    for name in ("n0", "n1"):
+        builder.node(name, gpu=6, labels={"rack": "r", "host": name})
+    builder.job("a1", queue="a", tasks=12, topology=TopologyConstraint("t", "rack"))
+    assert ranked(builder, [str(at) for at in range(12)]) == ["n0"] * 6 + ["n1"] * 6
+
+
+@pytest.mark.parametrize("second", ["0", "", "x"], ids=["doubled", "missing", "no number"])
+def test_without_an_index_each_pods_go_as_nodes_are_chosen(second):
+    builder = ClusterBuilder().topology("t", "rack", "host").queue("a")
+    for name in ("n0", "n1"):
+        builder.node(name, gpu=1, labels={"rack": "r", "host": name})
+    builder.job("a1", queue="a", tasks=2, topology=TopologyConstraint("t", "rack"))
+    from dataclasses import replace
+
+    job = builder._jobs[-1]
+    first, other = job.tasks
+    tasks = [replace(first, labels={INDEX: "0"}), replace(other, labels={INDEX: second})]
+    builder._jobs[-1] = replace(job, tasks=tasks[::-1])
+    assert builder.run("allocate").placed == {"a1-0": "n0", "a1-1": "n1"}

@@ -209,3 +209,50 @@ def test_the_rule_sees_what_has_no_domain(node, told):
     level = "zone" if "level zone" in told else "rack"
     snapshot = draw(f"{text} required={level}").builder().store().snapshot()
     assert list(broken(Moves(snapshot, free.result))) == [f"topology default/a1, default: {told}"]
+
+
+def blocks_and_racks(chosen: dict[str, str]) -> tuple[int, int]:
+    """Return how many blocks and racks hold the pods."""
+    racks = {node.rpartition("-")[0] for node in chosen.values()}
+    return len({rack.partition("-")[0] for rack in racks}), len(racks)
+
+
+def least_of_both(rooms: list[list[int]], pods: int) -> tuple[int, int]:
+    """Return the fewest blocks, and of these the fewest racks, by trying all choices of racks."""
+    racks = [(block, room) for block, some in enumerate(rooms) for room in some]
+    found = []
+    for count in range(1, len(racks) + 1):
+        for some in combinations(racks, count):
+            if sum(room for _, room in some) >= pods:
+                found.append((len({block for block, _ in some}), count))  # noqa: PERF401
+    return min(found)
+
+
+def in_blocks(rooms: list[list[int]], pods: int) -> dict[str, str]:
+    """Place a gang with a preferred block; each rack is a node."""
+    builder = ClusterBuilder().topology("t", "block", "rack", "host").queue("a")
+    for block, some in enumerate(rooms):
+        for rack, room in enumerate(some):
+            name = f"b{block}-r{rack}-h"
+            place = {"block": f"b{block}", "rack": f"b{block}-r{rack}", "host": name}
+            builder.node(name, gpu=room, labels=place)
+    builder.job("a1", queue="a", tasks=pods, topology=TopologyConstraint("t", "", "block"))
+    placed: dict[str, str] = builder.run("allocate").placed
+    return placed
+
+
+def test_few_blocks_and_then_few_racks():
+    """Blocks 9, 8 and 7: 10 pods go to 7 in one rack and 3 in another, not to four racks."""
+    rooms = [[3, 3, 3], [3, 3, 2], [7]]
+    assert blocks_and_racks(in_blocks(rooms, 10)) == (2, 2)
+
+
+@given(SEEDS)
+@settings(max_examples=12, deadline=None)
+def test_a_gang_over_several_blocks_uses_as_few_blocks_and_racks_as_possible(seed):
+    rng = Random(seed)
+    rooms = [[rng.randint(1, 5) for _ in range(rng.randint(1, 3))] for _ in range(3)]
+    total, largest = sum(map(sum, rooms)), max(map(sum, rooms))
+    pods = rng.randint(largest + 1, total)
+    if largest < total:
+        assert blocks_and_racks(in_blocks(rooms, pods)) == least_of_both(rooms, pods)
