@@ -28,9 +28,11 @@ class _Dice:
         """How often a pod asks for something else than most."""
         self.strange = self.rng.choice([0, 0.05, 0.3])
         """How often a job is no victim, or no claim, like the others."""
+        self.usual = self.rng.choice([_ONE, _ONE, *_ODD[:2]])
+        """What most of the running pods ask for."""
 
-    def request(self) -> dict[str, int]:
-        return self.rng.choice(_ODD) if self.rng.random() < self.odd else _ONE
+    def request(self, usual: dict[str, int]) -> dict[str, int]:
+        return self.rng.choice(_ODD) if self.rng.random() < self.odd else usual
 
     def is_strange(self, part: float = 1.0) -> bool:
         return self.rng.random() < self.strange * part
@@ -60,7 +62,7 @@ class _Dice:
         rng, free = self.rng, dict(node.allocatable)
         made: list[Job] = []
         while True:
-            asked = self.request()
+            asked = self.request(self.usual)
             if any(free[name] < amount for name, amount in asked.items()):
                 return made
             for name, amount in asked.items():
@@ -85,7 +87,7 @@ class _Dice:
         return Job(
             f"w{at}",
             rng.choice(givers) if self.is_strange(0.3) else "taker",
-            (Task(f"w{at}-0", self.request()),),
+            (Task(f"w{at}-0", self.request(_ONE)),),
             priority=rng.choice([50, 75]) if self.is_strange() else 75,
             is_preemptible=not self.is_strange(0.5),
             created_s=float(at // together),

@@ -15,8 +15,11 @@ from tests.laws.clusters import NOW_S
 from tests.laws.queued import make_queued
 
 POLICY = default_policy()
-SEEDS = (4, 6, 18, 29, 52, 56, 59)
-"""Clusters in which claims of reclaim and preempt make runs, some cut short."""
+RUNS = (19, 20, 32, 36)
+"""Clusters in which claims of reclaim and preempt make runs, some of them cut short."""
+NO_RUNS = (5, 82, 434)
+"""Clusters in which it takes a close look to see that claims are none: a unit leaves room for two
+pods, there is room before, or one unit holds more than another."""
 
 
 class Silent(Plugin):
@@ -61,17 +64,17 @@ def claims(monkeypatch):
 
 
 @pytest.mark.proportion
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", RUNS + NO_RUNS)
 def test_claims_in_a_run_get_what_they_would_get_one_by_one(seed, claims, monkeypatch):
     together = decided(seed)
-    assert sum(claims) > 0
+    assert (sum(claims) > 0) == (seed in RUNS)
     monkeypatch.setattr(ClaimRuns, "carry_out", lambda *_: np.empty(0, np.int64))
     assert decided(seed) == together
 
 
 @pytest.mark.proportion
 def test_a_plugin_that_promises_nothing_judges_every_claim_by_itself(claims):
-    first = SEEDS[0]
+    first = RUNS[0]
     told = decided(first)
     assert sum(claims) > 0
     claims.clear()

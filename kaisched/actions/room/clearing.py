@@ -2,7 +2,8 @@
 
 A node's price is the number of pods that must move for one more pod to fit; between equal numbers
 the amount of the main resource decides. The price is exact for the pods that may move. The cheapest
-node is taken first. The missing amount is a lower bound, so that most nodes are never priced.
+node is taken first. The missing amount is a lower bound, and so is the number of pods that hold as
+much if each were as large as the largest: most nodes are never priced.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kaisched.actions.room.future import Future
-    from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.core.axis import BoolVec, IntVec, RowVec
     from kaisched.framework.session.session import Session
 
 _MOST_SUMS = 256
@@ -47,17 +48,20 @@ class Prices:
         """Yield clearings for one more pod each, on different nodes, the cheapest first."""
         self._forget_touched()
         future, main = self._future, self._main
-        nodes = movable.nodes
+        nodes, largest = movable.nodes, movable.largest(main)
+        could = self._could_hold_more(nodes)
         if future.allowed is not None:
-            nodes = nodes[future.allowed[nodes]]
-        nodes = nodes[self._could_hold_more(nodes)]
+            could &= future.allowed[nodes]
+        nodes, largest = nodes[could], largest[could]
         capacity, asked = self._session.capacity, dict(future.asked)[main]
         least = np.maximum(capacity.lack_of(main, asked, future.room[nodes] + 1, nodes), 0)
-        order = np.argsort(least, kind="stable")
-        bounds = zip(least[order].tolist(), nodes[order].tolist(), strict=True)
+        # A part of a card frees more than it holds, where it is the last one there.
+        fewest = -(-least // np.maximum(largest, 1)) if capacity.cards is None else least > 0
+        order = np.lexsort((least, fewest))
+        columns = (column[order].tolist() for column in (fewest, least, nodes))
         priced: list[tuple[tuple[int, int], int, int]] = []
-        for amount, node in bounds:
-            bound = (int(amount > 0), amount), -1, node
+        for pods, amount, node in zip(*columns, strict=True):
+            bound = (pods, amount), -1, node
             while priced and priced[0] < bound:
                 yield self._popped(priced)
             if node not in self._known:
@@ -168,6 +172,7 @@ class Movable:
             left = np.append(disruptions_left(session), (0, 1))  # SEVERAL is -2, UNPROTECTED -1
             runs &= left[session.snapshot.disruption_budgets.of_task] > 0
         self._runs: BoolVec = runs
+        self._largest: dict[int, IntVec] = {}
         rows = runs.nonzero()[0]
         node = node_of_task[rows]
         self._rank = rank
@@ -176,6 +181,7 @@ class Movable:
         begins = np.ones(len(node), np.bool_)
         np.not_equal(node[1:], node[:-1], out=begins[1:])
         starts = begins.nonzero()[0]
+        self._rows, self._starts = rows, starts
         self.nodes: RowVec = node[starts]
         """The nodes with pods that may move, ascending."""
         pods = np.split(rows, starts[1:]) if rows.size else []
@@ -189,6 +195,16 @@ class Movable:
     def holding(self) -> Holding:
         """Return what the movable pods hold, by node."""
         return self._session.ledger.holding(self._runs.nonzero()[0])
+
+    def largest(self, resource: int) -> IntVec:
+        """``(K,)`` the most that a pod on each of the nodes held at first."""
+        found = self._largest.get(resource)
+        if found is None:
+            session = self._session
+            held = session.shapes.request[resource, session.tasks.shape_of_task[self._rows]]
+            found = np.maximum.reduceat(held, self._starts) if held.size else held
+            self._largest[resource] = found
+        return found
 
     def on(self, node: int) -> list[Item]:
         """Return the items on a node."""
