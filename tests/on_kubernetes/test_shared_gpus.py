@@ -1,16 +1,22 @@
 """Pods that share GPUs, end to end: reservation pods, what the pods see, and what goes wrong."""
 
 import itertools
+import signal
 
 import pytest
 
 from kaisched.cluster.kubernetes import reservation_backend
 from kaisched.cluster.kubernetes.client import MERGE
+from kaisched.cluster.kubernetes.failpoints import SHARING_POINTS
 from kaisched.objects.reservations import Card, reservation_name
 from kaisched_apiserver import Fault
 from kaisched_apiserver.device_plugin import TOLD
+from tests.on_kubernetes.looking import ALONE
+from tests.on_kubernetes.test_crashes import kubeconfig, start
 from tests.sharing.world import NAMESPACE, PODS, Shared
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
+
+__all__ = ["kubeconfig", "start"]
 
 GROUP, GROUPS = "runai-gpu-group", "kaisched.io/gpu-groups"
 
@@ -228,6 +234,26 @@ def test_a_scheduler_that_starts_anew_goes_on_with_what_the_last_has_begun(share
     shared.start()
     shared.sees("a")
     assert set(shared.reservations()) == {name}
+
+
+@pytest.mark.parametrize("point", [*SHARING_POINTS, "bind.before_post", "bind.after_post:2"])
+def test_a_scheduler_killed_at_any_point_leaves_nothing_undone(shared, start, point):
+    shared.kubelet.start()
+    process = start(KAISCHED_FAILPOINT=point, KAISCHED_SHARDS=shared.shard_file())
+    shared.share("a")
+    shared.share("b")
+    if point.startswith("release"):
+        shared.sees("a", "b")
+        for name in "ab":
+            shared.rig.delete_pod(name)
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
+    shared.start(**ALONE)
+    if not point.startswith("release"):
+        (one, two) = shared.sees("a", "b")
+        assert (one, len(shared.gpus())) == (two, 1)
+        for name in "ab":
+            shared.rig.delete_pod(name)
+    shared.wait_unreserved()
 
 
 def test_a_reservation_without_pods_that_another_left_is_cleared_away(shared):

@@ -42,9 +42,12 @@ class Shared:
 
     def start(self, **settings):
         """Start a daemon whose shard lets pods share GPUs, and return it once it leads."""
+        return self.rig.start([self.shard_file()], **settings).wait_leading()
+
+    def shard_file(self):
         path = self._folder / "shard.yaml"
         path.write_bytes(msgspec.json.encode(SHARD))
-        return self.rig.start([str(path)], **settings).wait_leading()
+        return str(path)
 
     def share(self, name, part="0.5", cards=0, **spec):
         notes = {"gpu-fraction": part} if "." in part else {"gpu-memory": part}

@@ -20,13 +20,16 @@ POINTS: Final = (
     "bind.after_post",
     "evict.before_post",
     "evict.after_post",
+    "status.before_patch",
+    "status.after_patch",
+)
+SHARING_POINTS: Final = (
     "reserve.before_post",
     "reserve.after_post",
     "release.before_delete",
     "release.after_delete",
-    "status.before_patch",
-    "status.after_patch",
 )
+"""Those that are passed only where pods share GPUs."""
 CLAIM_POINTS: Final = ("claim.before_patch", "claim.before_put", "claim.after_put")
 """Those that only pods with claims on devices pass."""
 _lock: Final = threading.Lock()
