@@ -33,6 +33,7 @@ PANELS = [
 ]
 QUEUE_EVICTIONS = "kaisched_queue_evictions_total"
 FIGURES = "kaisched_queue_figure_ratio"
+SHARED_USE = "kaisched_shared_gpu_used_ratio"
 """Published by policies that have figures."""
 QUERIES = {
     **{rule.get("alert", rule.get("record")): rule["expr"] for rule in RULES},
@@ -165,9 +166,10 @@ def test_a_scrape_shows_the_names_and_labels_of_the_list(daemon):
     for sample in samples:
         assert set(sample.labels) == known[sample.name]
     unseen = known.keys() - RECORDED.keys() - {sample.name for sample in samples}
-    # No queue of the example has an extended resource, or loses a pod, and the default policy has
-    # no figures.
-    assert {name for name in unseen if not name.endswith("_pieces")} == {FIGURES, QUEUE_EVICTIONS}
+    # No queue of the example has an extended resource, or loses a pod, no pod shares a GPU, and the
+    # default policy has no figures.
+    left = {name for name in unseen if not name.endswith("_pieces")}
+    assert left == {FIGURES, QUEUE_EVICTIONS, SHARED_USE}
 
 
 def filled_in(query):
@@ -191,7 +193,7 @@ def test_a_real_prometheus_scrapes_the_daemon_and_answers_every_query(prometheus
         name
         for name, query in asked.items()
         if name not in alerts
-        and not any(it in query for it in (FIGURES, QUEUE_EVICTIONS))
+        and not any(it in query for it in (FIGURES, QUEUE_EVICTIONS, SHARED_USE))
         and not prometheus.query(query)
     ]
     assert empty == []
