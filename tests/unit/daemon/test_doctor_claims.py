@@ -5,7 +5,7 @@ import pytest
 from kaisched_apiserver import ApiServer
 from kaisched_apiserver.furnish import DRIVER, add_claims, add_kai_kinds, add_namespace, add_nodes
 from tests.chaos.claim_parts import RESOURCE
-from tests.unit.daemon.test_doctor import SHARDS, found, must, of, texts
+from tests.unit.daemon.test_doctor import SHARDS, found, must, of, shard, texts
 
 
 @pytest.fixture
@@ -16,6 +16,7 @@ def server():
         add_namespace(server, "kaisched")
         add_nodes(server, 2, 4, has_claims=True)
         add_claims(server, 2, 4)
+        shard(server, "default", resourceClaims=True)
         yield server
 
 
