@@ -318,6 +318,7 @@ class StateStore:
 
     def refute_bind(self, key: str, uid: str = "") -> None:
         """Take back a bind: it has not happened and never will; with a UID, only that pod's."""
+        self.device_claims.sent.take_back(key, uid)
         if self.facts.sent.take_back_bind(key, uid):
             self._reconsider(key)
 

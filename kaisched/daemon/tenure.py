@@ -90,17 +90,16 @@ class Tenure:
             KaischedError: the shard is wrong, or a plugin it enables is broken.
 
         """
-        policy, said = policy_of(settings, found)
-        self.name, self.is_leading, self.policy = found.shard.name, False, policy
-        self.has_claims = found.shard.spec.resource_claims
+        self.name, self.has_claims = found.shard.name, found.shard.spec.resource_claims
+        (self.policy, said), self.is_leading = policy_of(settings, found), False
         self.collector, self.renewals = CycleCollector(), Durations()
         self._candidacy = self._candidacy_with(keeper, on_lost)
         self.gate = Gate() if self._candidacy is None else self._candidacy.gate
         self._log: Any = structlog.get_logger().bind(shard=self.name)
         self._warn(*found.warnings, *said)
         self._is_observing, self._barrier = settings.kubernetes.observe, barrier
-        self._renew_s, self._end = settings.leader_election.renew_deadline, threading.Event()
-        self.comparison, self._advice = Comparison(), StandingAdvice()
+        self._renew_s = settings.leader_election.renew_deadline
+        self.comparison, self._advice, self._end = Comparison(), StandingAdvice(), threading.Event()
         self.view = Publisher(self.name, self._advice) if settings.view.enabled else None
         self._outbox, self._reports = _outbox(settings, self.gate), ReportBox(WEIGHTS)
         self.cluster = self._cluster(settings, client, found, clock, why_stale, owners)
@@ -108,7 +107,7 @@ class Tenure:
         self._reporter = self._reporter_of(settings, client, found, clock)
         self._writers = self._writers_of(settings)
         self.recordings = Recordings(self.cluster, found.shard, settings.scheduler_names)
-        self.loop, self._usage = self._loop(settings, policy, found, clock)
+        self.loop, self._usage = self._loop(settings, self.policy, found, clock)
         self.cluster.wake, self.cluster.on_overthrown = self.loop.wake, on_lost
         self._thread = threading.Thread(target=self._lead, name=f"loop-{self.name}", daemon=True)
 

@@ -9,7 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.engine.redacted_annotations import pool, without_names
+from kaisched.engine.redacted_devices import OF_DEVICES, DeviceWalk
 from kaisched.engine.redacted_keys import LABELS
+from kaisched.engine.redacted_shapes import levels, workload
 from kaisched.objects import labels
 from kaisched.objects.storage import NO_PROVISIONER
 from kaisched.objects.wire import ObjectMeta
@@ -31,6 +33,7 @@ _USES: Final = {
     "PersistentVolume": "volume",
     "StorageClass": "storage",
     "Topology": "value",
+    **dict.fromkeys(OF_DEVICES, "claim"),
 }
 _WILD: Final = ("", "0.0.0.0", "::")  # noqa: S104 - every address, not one to listen on
 
@@ -51,6 +54,7 @@ class ObjectWalk:
         for obj in objects:
             _find_keys(obj.get("spec"), self._asked)
             _find_keys(obj.get("allowedTopologies"), self._asked)
+        self._devices = devices = DeviceWalk(alias, self._constraint)
         self._of_kind: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "Pod": self._pod,
             "Node": self._node,
@@ -61,7 +65,8 @@ class ObjectWalk:
             "PersistentVolumeClaim": self._claim,
             "PersistentVolume": self._volume,
             "StorageClass": self._storage_class,
-            "Topology": partial(_levels, alias),
+            "Topology": partial(levels, alias),
+            **devices.of_kind,
         }
 
     def __call__(self, obj: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +77,7 @@ class ObjectWalk:
         queue = self._queue_from_elsewhere(kind, obj["metadata"])
         if queue and labels.QUEUE not in obj["metadata"].get("labels", {}):
             head["metadata"].setdefault("labels", {})[labels.QUEUE] = self._alias("queue", queue)
-        return head | self._of_kind.get(kind, _workload)(obj)
+        return head | self._of_kind.get(kind, workload)(obj)
 
     def meta(self, meta: dict[str, Any], use: str) -> dict[str, Any]:
         """Return metadata without names."""
@@ -223,8 +228,7 @@ class ObjectWalk:
 
     def _pod(self, obj: dict[str, Any]) -> dict[str, Any]:
         alias, spec = self._alias, dict(obj["spec"])
-        names = {"reason", "resourceClaimStatuses"}
-        status = {key: it for key, it in obj.get("status", {}).items() if key not in names}
+        status = {key: it for key, it in obj.get("status", {}).items() if key != "reason"}
         for place, key, use in (
             (spec, "schedulerName", "scheduler"),
             (spec, "nodeName", "node"),
@@ -241,8 +245,12 @@ class ObjectWalk:
         spec["tolerations"] = [self._taint(it) for it in spec.get("tolerations", [])]
         for key in ("containers", "initContainers"):
             spec[key] = [self._container(it) for it in spec.get(key, [])]
-        for key, use in (("schedulingGates", "gate"), ("resourceClaims", "claim")):
-            spec[key] = [{"name": alias(use, it.get("name", ""))} for it in spec.get(key, [])]
+        gates = spec.get("schedulingGates", [])
+        spec["schedulingGates"] = [{"name": alias("gate", it.get("name", ""))} for it in gates]
+        spec["resourceClaims"] = self._devices.references(spec.get("resourceClaims", []))
+        status["resourceClaimStatuses"] = self._devices.references(
+            obj.get("status", {}).get("resourceClaimStatuses", [])
+        )
         spec["volumes"] = self._pod_volumes(obj["metadata"]["name"], spec.get("volumes", []))
         status["conditions"] = _conditions(status)
         return {"spec": {key: value for key, value in spec.items() if value}, "status": status}
@@ -336,21 +344,6 @@ class ObjectWalk:
             else:
                 new[key] = self._constraint(part)
         return new
-
-
-def _workload(obj: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of a workload that hold no names: its numbers of pods."""
-    counts = {
-        key: value
-        for key, value in obj.get("spec", {}).items()
-        if key in {"parallelism", "completions", "completionMode", "suspend", "replicas"}
-    }
-    return {"spec": counts}
-
-
-def _levels(alias: Aliases, obj: dict[str, Any]) -> dict[str, Any]:
-    levels = obj["spec"]["levels"]
-    return {"spec": {"levels": [{key: alias("key", it[key]) for key in it} for it in levels]}}
 
 
 def _conditions(status: dict[str, Any]) -> list[dict[str, Any]]:

@@ -73,7 +73,18 @@ class Faults:
     """Plays the faults until told to end; the last one is over when ``stop`` returns."""
 
     def __init__(
-        self, stage, asking, world, replicas, churn, outages, seed, *, is_fixed, is_gentle=False
+        self,
+        stage,
+        asking,
+        world,
+        replicas,
+        churn,
+        outages,
+        seed,
+        *,
+        is_fixed,
+        is_gentle=False,
+        lanes=None,
     ):
         self.done, self.left_out = [], sorted(stage.cannot)
         self._is_gentle = is_gentle
@@ -85,7 +96,7 @@ class Faults:
         self._chances = {lane: random.Random(f"{seed} {lane}") for lane in LANES}
         self.lanes = {
             lane: [it for it in kinds if it not in stage.cannot]
-            for lane, kinds in (FIXED if is_fixed else LANES).items()
+            for lane, kinds in (lanes or (FIXED if is_fixed else LANES)).items()
             if not (lane == "replicas" and is_gentle)
         }
         """The faults that are played."""

@@ -90,6 +90,8 @@ class Replicas:
         self.ends = []
         """(when, life, last words) of processes that ended while nothing was done to them."""
         self.lines = Counter()
+        self.more = dict
+        """Gives more of the environment of a process that is about to start."""
         self.bad = {}
         """(life, sort) to the number of lines that no fault excuses, the first and the last."""
         self._settings = _settings_in(folder, kubeconfig)
@@ -111,6 +113,7 @@ class Replicas:
             **{key: value for key, value in os.environ.items() if not key.startswith("KAISCHED_")},
             "KAISCHED_LEADER_ELECTION__IDENTITY": f"replica-{replica}-{number}",
             "XDG_STATE_HOME": str(state),
+            **self.more(),
         }
         with log.open("wb") as out:
             process = subprocess.Popen(

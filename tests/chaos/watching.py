@@ -45,9 +45,9 @@ class Stream:
     ``sink`` is called for every event, from the stream's thread.
     """
 
-    def __init__(self, client, kind, sink, end):
+    def __init__(self, client, kind, sink, end, kinds=KINDS):
         self.kind = kind
-        self.path, self._read = KINDS[kind]
+        self.path, self._read = kinds[kind]
         self.version = 0
         """All up to here has been told."""
         self.is_up = False

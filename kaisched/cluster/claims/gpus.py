@@ -73,12 +73,12 @@ class GpuClasses:
             if _GPU not in name.lower():
                 continue
             every = (device for devices in at.values() for device in devices if device.counters)
-            if any(_is_in(of_class, it) for it in (*elsewhere, *every)):
+            if any(is_in(of_class, it) for it in (*elsewhere, *every)):
                 self._uncounted.add(name)
         self.of_node = Counter()
         counted = [it for name, it in self.classes.items() if self._counts(name)]
         for node, devices in at.items():
-            number = sum(any(_is_in(it, device) for it in counted) for device in devices)
+            number = sum(any(is_in(it, device) for it in counted) for device in devices)
             if number:
                 self.of_node[node] = number
         return self._uncounted != before
@@ -109,7 +109,8 @@ class GpuClasses:
         return _GPU in name.lower() and name not in self._uncounted
 
 
-def _is_in(of_class: DeviceClass, device: Device) -> bool:
+def is_in(of_class: DeviceClass, device: Device) -> bool:
+    """Tell whether a device is in a class."""
     try:
         return all(it.matches(device) for it in of_class.selectors)
     except ClaimError:

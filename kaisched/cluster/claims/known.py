@@ -187,7 +187,12 @@ class DeviceClaims:
             claim = self._claims.get(key)
             uid = "" if claim is None else claim.metadata.uid
             sent = self.sent.get(key, uid)
-            if sent is None and key in granted and claim is not None:
+            if claim is not None and key in granted:
+                if sent is not None:
+                    # Chosen as if nothing were on its way: the step refuses, and the pod is decided
+                    # again by what is known then.
+                    wanted.append(Wanted(key, uid, None))
+                    continue
                 sent = SentClaim(uid, written(granted[key], new_share))
                 self.sent.put(key, sent)
                 self._hold(claim)

@@ -66,6 +66,14 @@ class SentClaims:
         """Note an allocation that is about to be sent."""
         self._sent[key] = sent
 
+    def take_back(self, pod: str, uid: str) -> None:
+        """Forget that the bind of a pod writes allocations; without a UID of any pod of the name.
+
+        What it may have written still counts, until a claim shows or a read has found what it has.
+        """
+        for sent in self._sent.values():
+            sent.pods = {it for it in sent.pods if it[0] != pod or uid not in {"", it[1]}}
+
     def drop(self, key: str) -> None:
         """Forget an allocation: the claim shows what there is."""
         self._sent.pop(key, None)

@@ -162,6 +162,18 @@ def devices_in(allocation: Raw | None) -> list[tuple[str, ...]]:
     return [tuple(str(it.get(part) or "") for part in parts) for it in results]
 
 
+def can_be_used_on(node: str, allocation: Raw) -> bool:
+    """Tell whether an allocation names no other node; labels of nodes were judged before."""
+    terms = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
+    named = [
+        field.get("values") or ()
+        for term in terms
+        for field in term.get("matchFields") or ()
+        if field.get("key") == "metadata.name" and field.get("operator") == "In"
+    ]
+    return all(node in names for names in named)
+
+
 def give_back(
     api: ClaimApi, pods: frozenset[str], ours: Raw | None = None, *, is_unused: bool = False
 ) -> None:

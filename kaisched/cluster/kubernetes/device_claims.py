@@ -23,6 +23,7 @@ from kaisched.cluster.kubernetes.claim_api import (
     ClaimGoneError,
     Raw,
     allocation_in,
+    can_be_used_on,
     devices_in,
     give_back,
     has_user,
@@ -150,6 +151,8 @@ class ClaimStep(BindStep):
             raise StepFailedError(f"claim {wanted.key} has lost its devices")
         if has is not None and devices_in(has) != devices_in(wish):
             raise StepFailedError(f"claim {wanted.key} has got other devices meanwhile")
+        if not can_be_used_on(self.bind.node, wish if has is None else has):
+            raise StepFailedError(f"claim {wanted.key} has devices that are not on this node")
         if has is not None and has_user(raw, frozenset({self.bind.uid})):
             return
         if raw["metadata"].get("deletionTimestamp"):

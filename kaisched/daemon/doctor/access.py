@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kaisched.cluster.kubernetes.resources import ALL, GANG_GROUPS, SHARDS
+from kaisched.cluster.kubernetes.resources import (
+    ALL,
+    DEVICES,
+    GANG_GROUPS,
+    SHARDS,
+    TAINT_RULES,
+)
 from kaisched.cluster.kubernetes.rights import RIGHTS, to_watch
 from kaisched.daemon.doctor.finding import Finding, named
 from kaisched.errors import ClusterUnavailable
@@ -35,6 +41,8 @@ def rights(visit: Visit) -> Iterator[Finding]:
             wanted.append("delete")
         if any(one.shard.spec.gpu_sharing is not None for one in visit.shards):
             wanted.append("sharing")
+    if any(one.shard.spec.resource_claims for one in visit.shards):
+        wanted.append("claims")
     if kubernetes.kueue:
         wanted.append("kueue")
     for role in wanted:
@@ -59,7 +67,7 @@ def _finding(visit: Visit, role: str, rights: Iterable[Right], fix: str) -> Find
 def _is_there(visit: Visit, right: Right) -> bool:
     """Tell whether a kind is served: rights to an absent kind are not needed."""
     plural, served = right.resource.partition("/")[0], visit.served
-    known = (*ALL, SHARDS, *GANG_GROUPS, *visit.kinds)
+    known = (*ALL, SHARDS, *GANG_GROUPS, *DEVICES, TAINT_RULES, *visit.kinds)
     kinds = [it for it in known if it.qualified == f"{plural}.{right.group}".rstrip(".")]
     return not kinds or served is None or any(served.has(kind) for kind in kinds)
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kaisched.daemon.doctor import access, gates, history, leaving, queues, served, shards, sharing
+from kaisched.daemon.doctor import (
+    access,
+    claims,
+    gates,
+    history,
+    leaving,
+    queues,
+    served,
+    shards,
+    sharing,
+)
 from kaisched.daemon.doctor.finding import Finding, failures
 from kaisched.errors import KaischedError
 
@@ -24,6 +34,7 @@ CHECKS: Final[dict[str, Callable[[Visit], Iterator[Finding]]]] = {
     "leases": shards.leases,
     "nodes": shards.nodes,
     "gpu sharing": sharing.gpu_sharing,
+    "claims": claims.claims,
     "queues": queues.queues,
     "leaving pods": leaving.leaving_pods,
     "queue use": gates.queue_use,

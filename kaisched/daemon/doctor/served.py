@@ -123,9 +123,6 @@ def features(visit: Visit) -> Iterator[Finding]:
         text = "no admission policies: a former leader is held back by its lease alone"
         fix = "leave fence.create off; Kubernetes 1.30 and later have them"
         yield Finding("fencing", "warn", text, fix)
-    if served.versions.get("resource.k8s.io"):
-        text = "resource claims are served, and not allocated here: pods with claims are refused"
-        yield Finding("claims", "warn", text, "leave node pools with claims to another scheduler")
     gangs = find_gang_api(visit.client)
     others = [it for it in served.versions.get(gang_api.GROUP, ()) if it != "v1"]
     if gangs is not None:

@@ -1,6 +1,7 @@
 """Claims on devices: written before the bind, in the order kubelets rely on, and given back."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -337,3 +338,42 @@ def test_a_missing_right_is_named(world, shard, server):
 @pytest.mark.parametrize("kind", DEVICES, ids=lambda it: it.plural)
 def test_kinds_are_read_in_the_version_before_too(kind):
     assert [it.api_version for it in kind.others] == ["resource.k8s.io/v1beta2"]
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_who_is_decided_again_while_an_allocation_is_in_doubt_goes_where_its_devices_are(
+    world, shard, is_written
+):
+    """The writers were shut for a moment: the claim may have its devices, and shows nothing yet."""
+    world.node("n2", 1)
+    world.claim("d")
+    world.allocate("d", "n1", "gpu-1")
+    world.pod("p", "c")
+    world.template("one")
+    world.pod("q", template="one")
+    world.parts.look()
+    shard.hear()
+    assert shard.decide() == {"p": "n1", "q": "n2"}
+    for work in shard.box.works:
+        if is_written:
+            work.steps.settle(lambda: None)
+        work.drop("we do not lead")
+    shard.box.works.clear()
+    again = shard.decide()
+    shard.send()
+    assert again == {"p": "n1", "q": "n2"}
+    assert (world.node_of("p"), world.devices("c")) == ("n1", ["n1/gpu-0"])
+    assert world.node_of("q") == "n2"
+
+
+def test_a_pod_is_not_bound_away_from_the_devices_of_its_claim(world, shard):
+    """Whatever was decided: the claim says where it can be used."""
+    world.node("n2", 1)
+    world.pod("p", "c")
+    world.allocate("c", "n1", "gpu-0")
+    shard.hear()
+    assert shard.decide() == {"p": "n1"}
+    (work,) = shard.box.works
+    work.bind = work.steps._steps[0].bind = replace(work.bind, node="n2")
+    shard.send()
+    assert (world.node_of("p"), world.devices("c")) == ("", ["n1/gpu-0"])

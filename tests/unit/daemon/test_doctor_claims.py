@@ -1,0 +1,84 @@
+"""Doctor: what drivers offer to claims, which classes match, and what nodes have free of them."""
+
+import pytest
+
+from kaisched_apiserver import ApiServer
+from kaisched_apiserver.furnish import DRIVER, add_claims, add_kai_kinds, add_namespace, add_nodes
+from tests.chaos.claim_parts import RESOURCE
+from tests.unit.daemon.test_doctor import SHARDS, found, must, of, shard, texts
+
+
+@pytest.fixture
+def server():
+    """Two nodes whose GPUs a driver offers, and a shard that allocates claims."""
+    with ApiServer() as server:
+        add_kai_kinds(server)
+        add_namespace(server, "kaisched")
+        add_nodes(server, 2, 4, has_claims=True)
+        add_claims(server, 2, 4)
+        shard(server, "default", resourceClaims=True)
+        yield server
+
+
+def allocate(server, name, device, node="gpu-node-1"):
+    path = f"{RESOURCE}/namespaces/kaisched/resourceclaims"
+    request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
+    claim = {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
+    must(server, "POST", path, claim)
+    result = {"request": "gpu", "driver": DRIVER, "pool": node, "device": device}
+    claim["status"] = {"allocation": {"devices": {"results": [result]}}}
+    must(server, "PUT", f"{path}/{name}/status", claim)
+
+
+def test_what_drivers_and_classes_offer_is_told_with_what_nodes_have_free(server):
+    allocate(server, "c", "gpu-0")
+    allocate(server, "d", "gpu-3")
+    findings = found(server)
+    assert texts(findings, f"driver {DRIVER}", "ok") == ["8 devices on 2 nodes, 2 of them taken"]
+    assert texts(findings, f"class {DRIVER}", "ok") == [
+        "free are 4 of 4 on gpu-node-2, 2 of 4 on gpu-node-1"
+    ]
+    assert texts(findings, "rights claims", "ok") == ["all 12 requests are allowed"]
+    assert of(findings, "claims") == []
+
+
+def test_a_pool_that_is_not_whole_and_a_class_without_devices_are_named(server):
+    pool = {"name": "gpu-node-2", "generation": 2, "resourceSliceCount": 2}
+    spec = {"driver": DRIVER, "nodeName": "gpu-node-2", "pool": pool, "devices": []}
+    must(server, "POST", f"{RESOURCE}/resourceslices", {"metadata": {"name": "x"}, "spec": spec})
+    for name, expression in (
+        ("none", 'device.driver == "other"'),
+        ("odd", "device.x.matches('a')"),
+    ):
+        spec = {"selectors": [{"cel": {"expression": expression}}]}
+        must(
+            server, "POST", f"{RESOURCE}/deviceclasses", {"metadata": {"name": name}, "spec": spec}
+        )
+    findings = found(server)
+    (fault,) = texts(findings, f"driver {DRIVER}", "warn")
+    assert "pool gpu-node-2 of gpu.nvidia.com is being updated: 1 slices are there, of 2" in fault
+    assert texts(findings, "class none", "warn") == ["no device of any node is in it"]
+    (odd,) = texts(findings, "class odd", "warn")
+    assert odd.startswith("pods that ask for it wait: ")
+
+
+def test_claims_that_no_shard_allocates_are_warned_of(server):
+    must(server, "DELETE", f"{SHARDS}/default", {})
+    (warning,) = of(found(server), "claims")
+    assert "no shard allocates them" in warning.text
+    assert "resourceClaims: true" in warning.fix
+
+
+def test_a_server_without_the_kinds_is_a_fault_where_a_shard_wants_them(server):
+    def forget():
+        for plural in (
+            "deviceclasses",
+            "resourceclaims",
+            "resourceclaimtemplates",
+            "resourceslices",
+        ):
+            server.api.registry.remove("resource.k8s.io", plural)
+
+    server.call(forget)
+    (fault,) = of(found(server), "claims")
+    assert fault.level == "fail"
