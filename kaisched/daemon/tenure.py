@@ -90,16 +90,16 @@ class Tenure:
             KaischedError: the shard is wrong, or a plugin it enables is broken.
 
         """
-        self.name, self.has_claims = found.shard.name, found.shard.spec.resource_claims
-        (self.policy, said), self.is_leading = policy_of(settings, found), False
-        self.collector, self.renewals = CycleCollector(), Durations()
+        policy, said = policy_of(settings, found)
+        self.name, self.is_leading, self.policy = found.shard.name, False, policy
+        self.collector, self.renewals, self.comparison = CycleCollector(), Durations(), Comparison()
         self._candidacy = self._candidacy_with(keeper, on_lost)
         self.gate = Gate() if self._candidacy is None else self._candidacy.gate
         self._log: Any = structlog.get_logger().bind(shard=self.name)
         self._warn(*found.warnings, *said)
         self._is_observing, self._barrier = settings.kubernetes.observe, barrier
-        self._renew_s = settings.leader_election.renew_deadline
-        self.comparison, self._advice, self._end = Comparison(), StandingAdvice(), threading.Event()
+        self._renew_s, self._end = settings.leader_election.renew_deadline, threading.Event()
+        self._advice, self.has_claims = StandingAdvice(), found.shard.spec.resource_claims
         self.view = Publisher(self.name, self._advice) if settings.view.enabled else None
         self._outbox, self._reports = _outbox(settings, self.gate), ReportBox(WEIGHTS)
         self.cluster = self._cluster(settings, client, found, clock, why_stale, owners)

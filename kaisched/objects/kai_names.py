@@ -68,7 +68,7 @@ ACTIONS: Final = tuple(action.name for action in DEFAULT_ACTIONS)
 
 _KAI_ACTIONS: Final = {"consolidation": "consolidate", "stalegangeviction": "stalegang"}
 
-_NO_SHARING: Final = "GPU sharing is not offered, so there is nothing for it to do"
+_NO_SHARING: Final = "shares of a GPU are always packed, without a plugin"
 _SEARCH: Final = "the search for victims is part of the actions"
 PLUGINS: Final = {
     "nodeplacement": Mapped("binpack"),

@@ -35,6 +35,8 @@ GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
 RAY_PRIORITY_CLASS: Final = "ray.io/priority-class-name"
 SPARK_APP: Final = "spark-app-selector"
 
+_RUNAI, _LOOKUP = "runai", "shared-gpu-configmap"
+
 # Annotations.
 GROUP_SIZE: Final = "leaderworkerset.sigs.k8s.io/size"
 POD_GROUP: Final = "pod-group-name"
@@ -55,7 +57,7 @@ GPU_UUIDS: Final = "kaisched.io/gpu-uuids"
 GPU_GROUP: Final = "runai-gpu-group"
 """A label of KAI-Scheduler's pods: the group of a card. With several cards the key is
 ``runai-gpu-group/<group>`` for each."""
-GPU_CONFIG_MAP: Final = "runai/shared-gpu-configmap"
+GPU_CONFIG_MAP: Final = f"{_RUNAI}/{_LOOKUP}"
 """On pods that KAI-Scheduler's webhook has changed: where their containers look up their GPU."""
 RESERVATION: Final = "kai-resource-reservation"
 """Namespace, and label ``app``, of the pods that hold shared GPUs for KAI-Scheduler."""

@@ -160,7 +160,8 @@ def _units(amounts: Amounts, path: _Path, gpus: Sequence[str], *, round_up: bool
 def _whole_gpus(amount: Amount, round_up: bool) -> int:
     milli = base_units("gpu", amount, round_up)
     if milli % _WHOLE_GPU and milli < MAX_AMOUNT:
-        raise UnitError("GPUs are asked for whole", "sharing a GPU is not offered; write 1 or more")
+        fix = "write 1 or more; a part is asked for by the annotation gpu-fraction"
+        raise UnitError("GPUs are asked for whole", fix)
     return milli
 
 

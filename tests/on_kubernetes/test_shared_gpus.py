@@ -181,6 +181,15 @@ def test_a_late_agent_is_waited_for_by_all_pods_of_the_card(running):
     assert one == two
 
 
+def test_what_a_user_writes_on_a_pod_keeps_nobody_from_its_gpu(running):
+    running.share("a")
+    (before,) = running.sees("a")
+    notes = {"metadata": {"annotations": {"kaisched.io/gpu-uuids": "GPU-none"}}}
+    running.rig.must("PATCH", f"{running.rig.pods_path}/a", notes, MERGE)
+    running.share("b")
+    assert running.sees("b") == [before]
+
+
 @pytest.mark.parametrize("told", ["GPU-1,GPU-2", "none at all", ""])
 def test_an_agent_that_tells_no_single_gpu_binds_nothing(running, told):
     running.kubelet.tell = lambda pod, gpus: told

@@ -247,6 +247,7 @@ def test_the_ci_script_installs_what_is_missing_and_ends_with_the_tests(tmp_path
         "imports",
         "spelling",
         "chaos",
+        "sharing",
         "test",
     ]
     assert run.stdout.splitlines()[-1] == "make test"

@@ -68,7 +68,8 @@ class ReservationBackend:
         """Return what deletes reservation pods without users, and makes those that are missing."""
         del nominations  # a promise of an open card that is given up finds another
         sharing = store.facts.sharing
-        self._to_look_at |= sharing.changed()
+        changed = sharing.changed()
+        self._to_look_at |= changed
         works: list[Work] = []
         for card in sorted(self._to_look_at):
             if not store.rows.nodes.is_known(card.node):
@@ -76,9 +77,13 @@ class ReservationBackend:
             self._to_look_at.discard(card)
             unused = [it for it in sharing.to_release(card) if it.uid not in self._under_way]
             works += [self._release(it, writers, store) for it in unused]
+            state = sharing.state_of(card)
+            if state is CardState.LOST and card in changed:
+                pods = sharing.users_of(card)
+                writers.log.warning("gpu_not_reserved", node=card.node, group=card.group, pods=pods)
             if sharing.is_to_renew(card):
                 self._renew(card, writers, works)
-            elif sharing.state_of(card) is CardState.OPEN:
+            elif state is CardState.OPEN:
                 self._renewals.pop(card, None)
         return works
 
@@ -99,7 +104,6 @@ class ReservationBackend:
         due_s, pause_s = self._renewals.get(card, (0.0, _RENEW_S))
         if monotonic_s() >= due_s:
             self._renewals[card] = monotonic_s() + pause_s, min(2 * pause_s, _RENEW_MOST_S)
-            writers.log.warning("gpu_not_reserved", node=card.node, group=card.group)
             works.append(RenewWork(self._maker(writers), card))
 
 

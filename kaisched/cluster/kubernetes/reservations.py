@@ -84,8 +84,8 @@ class Maker:
             ClusterUnavailable: no answer.
 
         """
-        path = f"{PODS}?labelSelector={labels.GPU_GROUP}%3D{card.group}"
-        answer = self.writers.client.call("GET", path)
+        query = {"labelSelector": f"{labels.GPU_GROUP}={card.group}"}
+        answer = self.writers.client.call("GET", PODS, query=query)
         if not answer.is_done:
             raise self._refused(answer, "list")
         pods = sorted(decode_list(answer.data, Pod).objects, key=lambda pod: pod.name)
@@ -153,7 +153,8 @@ class _Hold:
             raise StepFailedError(f"reservation pod {now.key} has ended: {now.why_ended}")
         if now.stage is Stage.LEAVES:
             raise StepFailedError(f"reservation pod {now.key} is being deleted")
-        if now.gpu and self._expected and now.gpu not in self._expected:
+        # One that was there first holds what its users have, whatever their pods say by now.
+        if now.is_renewed and now.gpu and self._expected and now.gpu not in self._expected:
             raise StepFailedError(
                 f"reservation pod {now.key} holds GPU {now.gpu}, its users have"
                 f" {', '.join(sorted(self._expected))}"

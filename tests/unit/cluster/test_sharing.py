@@ -7,6 +7,7 @@ from kaisched.cluster.store import StateStore
 from kaisched.core.axis import GPU
 from kaisched.objects import Node, Pod, Queue
 from kaisched.objects.decode import decode_object
+from kaisched.objects.labels import GPU_CONFIG_MAP
 from kaisched.objects.reservations import UUID, Card, reservation_name
 
 NAMESPACE = "kai-resource-reservation"
@@ -174,8 +175,8 @@ def test_the_name_of_a_reservation_pod_is_the_one_that_kai_gives_it():
 
 
 def test_a_waiting_pod_that_looks_up_its_gpu_in_a_config_map_is_not_started(store):
-    notes = {"gpu-fraction": "0.5", "runai/shared-gpu-configmap": "a-x-shared-gpu"}
+    notes = {"gpu-fraction": "0.5", GPU_CONFIG_MAP: "a-x-shared-gpu"}
     store.upsert_pod(pod("a", "team", node="", phase="Pending", notes=notes))
     store.upsert_pod(pod("b", "team", notes=notes, runai_gpu_group="x"))
-    assert store.pods.pod("team/a").fault.startswith("annotation runai/shared-gpu-configmap")
+    assert store.pods.pod("team/a").fault.startswith(f"annotation {GPU_CONFIG_MAP}")
     assert store.pods.pod("team/b").fault == ""
