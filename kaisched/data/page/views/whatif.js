@@ -46,7 +46,7 @@ function slidersOf(data, ctx) {
   }
   const gpu = queue?.gpu || {};
   const weight = Number(gpu.overQuotaWeight ?? 1);
-  found.push({ name: "gpu.quota", label: "Quota, GPUs", now: gpu.quota ?? 0, max: most, step: 1 });
+  found.push({ name: "gpu.quota", label: "Quota, GPUs", now: gpu.quota ?? 0, min: Math.min(gpu.quota ?? 0, 0), max: Math.max(most, gpu.quota ?? 0), step: 1 });
   if (Number.isFinite(weight)) {
     found.push({ name: "gpu.weight", label: "Weight over quota", now: weight, max: Math.max(10, weight), step: 0.5 });
   }
@@ -86,7 +86,7 @@ function form(data, ctx) {
       h("button", { type: "button", class: "primary", disabled: !wanted || local.isTrying, onclick: () => run(ctx) },
         local.isTrying ? "Trying …" : "Try"),
       h("button", { type: "button", disabled: !wanted, onclick: () => forget({}) }, "As it is")),
-    h("p", { class: "muted small" }, "Cycles run on two copies of the last cycle, with the change and without it, until",
+    h("p", { class: "muted small" }, "Cycles run on two copies of a state of the last half minute, with the change and without it, until",
       " nothing moves; no job ends meanwhile. A half-life acts over days: see kaisched tune."));
 }
 
