@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kaisched.view import schema
-from kaisched.view.api import ALWAYS, ENDPOINTS, PARAMETERS
-from kaisched.view.paths import CHANGES, OPENAPI, ROOT
+from kaisched.view.api import ALWAYS, ENDPOINTS, PARAMETERS, WHATIF_MEANING
+from kaisched.view.paths import CHANGES, OPENAPI, ROOT, WHATIF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +41,7 @@ def api_page() -> Iterator[str]:
         kind = it.document.__name__
         shown = f"`{ROOT}{it.path}`"
         yield f"| {shown} | {it.meaning} [{kind}](#{kind.lower()}) | {names} |"
+    yield f"| `{WHATIF}` | {WHATIF_MEANING} | `shard`, `target`, `set` |"
     yield f"| `{CHANGES}` | The stream of changes. | |"
     yield f"| `{OPENAPI}` | This page for programs. | |"
     yield from ("", "## Parameters", "", "| parameter | meaning | values |", "|---|---|---|")

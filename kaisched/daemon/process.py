@@ -30,6 +30,7 @@ from kaisched.daemon.serving import (
 )
 from kaisched.daemon.usage import usage_feed
 from kaisched.daemon.view_server import ViewServer
+from kaisched.daemon.view_whatif import Whatif
 from kaisched.engine.planning import complete, fill, open_cluster, read_manifests
 from kaisched.engine.shards import shard_for
 from kaisched.errors import ConfigError
@@ -74,7 +75,8 @@ def run_process(loaded: LoadedSettings) -> None:
         )
         _serve_recordings(settings, lambda: [recordings], closing)
         if view is not None:
-            closing.callback(ViewServer(settings.view, lambda: [view], None).close)
+            whatif = _whatif(settings, lambda: [recordings])
+            closing.callback(ViewServer(settings.view, lambda: [view], None, whatif).close)
         for server in _servers(settings, metrics, health):
             closing.callback(server.close)
         with _ended_by_signals(loop.stop):
@@ -111,10 +113,18 @@ def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
             settings, lambda: [tenure.recordings for tenure in daemon.tenures], closing
         )
         if settings.view.enabled:
-            view = ViewServer(settings.view, partial(_views_of, daemon), daemon.client)
-            closing.callback(view.close)
+            whatif = _whatif(settings, lambda: [it.recordings for it in daemon.tenures])
+            views = partial(_views_of, daemon)
+            closing.callback(ViewServer(settings.view, views, daemon.client, whatif).close)
         with _ended_by_signals(daemon.stop):
             daemon.run()
+
+
+def _whatif(
+    settings: SchedulerConfiguration, shards: Callable[[], Iterable[Recordings]]
+) -> Whatif | None:
+    """Return what tries other values on recordings, where the settings offer these."""
+    return Whatif(shards) if settings.snapshots.enabled else None
 
 
 def _views_of(daemon: KubernetesDaemon) -> list[Publisher]:

@@ -22,11 +22,12 @@ from kaisched.clock import SystemClock, monotonic_s
 from kaisched.daemon.serving import Page, Source
 from kaisched.daemon.view_access import TooManyQueuesError
 from kaisched.daemon.view_query import Query
+from kaisched.daemon.view_whatif import whatif_off
 from kaisched.errors import ABSENT, ClusterUnavailable, ConfigError, KaischedError
 from kaisched.view import jobs, nodes, past, queues, trend
 from kaisched.view.api import ENDPOINTS, PARAMETERS, openapi
 from kaisched.view.frames import frames_document, view_at
-from kaisched.view.paths import CHANGES, OPENAPI, ROOT
+from kaisched.view.paths import CHANGES, OPENAPI, ROOT, WHATIF
 from kaisched.view.reading import Reading
 from kaisched.view.shown import SCHEMA, stamp
 from kaisched.view.sight import Sight
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from kaisched.clock import Clock
     from kaisched.daemon.serving import Pages, Request
     from kaisched.daemon.view_access import Access
+    from kaisched.daemon.view_whatif import Whatif
     from kaisched.view.inquiries import Told
     from kaisched.view.live import LiveView
     from kaisched.view.publisher import Publisher
@@ -110,10 +112,11 @@ class ViewPages:
         publishers: Callable[[], Iterable[Publisher]],
         access: Access,
         pacer: Pacer | None = None,
+        whatif: Whatif | None = None,
     ) -> None:
-        """Serve what the publishers have, to whom ``access`` lets see it."""
+        """Serve what the publishers have, to whom ``access`` lets see it, and trials if any."""
         self._publishers, self._access = publishers, access
-        self._pacer = pacer or Pacer()
+        self._pacer, self._whatif = pacer or Pacer(), whatif
         self._kept: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
         self._readings: dict[str, Reading] = {}
         self._lock = threading.Lock()
@@ -139,7 +142,8 @@ class ViewPages:
         headers = ("host", "authorization", "if-none-match")
         page = Source(self._page, tuple(f"{it}=" for it in PARAMETERS), headers)
         stream = Source(self._changes, (), headers[:2])
-        return {ROOT: page, f"{ROOT}/": page, CHANGES: stream}
+        trial = Source(self._page, ("shard=", "target=", "set="), headers)
+        return {ROOT: page, f"{ROOT}/": page, WHATIF: trial, CHANGES: stream}
 
     def events(self, publisher: Publisher) -> bytes:
         """Return the event that tells of a publisher's present view."""
@@ -194,6 +198,8 @@ class ViewPages:
             return _encoded(openapi(__version__))
         if not kind:
             return _encoded(self._index())
+        if request.path == WHATIF:
+            return self._tried(Query(request.query), sight)
         if kind not in KINDS or (name and kind not in _NAMED):
             raise ConfigError(f"there is no {request.path}", fix=f"here are {', '.join(PATHS)}")
         query = Query(request.query)
@@ -219,6 +225,17 @@ class ViewPages:
         if is_kept and len(body) <= _MOST_KEPT_BYTES:
             self._keep(key, body)
         return body
+
+    def _tried(self, query: Query, sight: Sight) -> bytes:
+        """Return what other values would change; it names jobs of all queues."""
+        if self._whatif is None:
+            return _encoded(whatif_off())
+        if not sight.sees_all:
+            raise TooManyQueuesError
+        shard, target = query.text("shard"), query.text("target")
+        if not target:
+            return _encoded(self._whatif.values(shard))
+        return self._whatif.difference(shard, target, query.text("set").split(","))
 
     def _at(self, publisher: Publisher, view: LiveView, query: Query) -> LiveView:
         """Return the view of the cycle that is asked for; without one, the latest.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.config.settings import ViewListener
     from kaisched.daemon.view_access import Access
+    from kaisched.daemon.view_whatif import Whatif
     from kaisched.view.publisher import Publisher
 
 LOOK_S: Final = 0.25
@@ -38,14 +39,15 @@ class ViewServer:
         settings: ViewListener,
         publishers: Callable[[], Iterable[Publisher]],
         client: Client | None,
+        whatif: Whatif | None = None,
     ) -> None:
-        """Start to serve.
+        """Start to serve; what-if too, if it is given.
 
         Raises:
             ConfigError: the address cannot be listened on, or users cannot be told apart.
 
         """
-        self._pages = ViewPages(publishers, _access(settings, client))
+        self._pages = ViewPages(publishers, _access(settings, client), whatif=whatif)
         self._publishers = publishers
         tls = Tls(settings.cert_file, settings.key_file) if settings.cert_file else None
         pages = {**StaticPages().pages, **self._pages.pages}

@@ -9,7 +9,13 @@ import msgspec
 from kaisched.view import schema, schema_past
 from kaisched.view.jobs import SORTS, STATES, WAITING
 from kaisched.view.paging import MOST, USUAL
-from kaisched.view.paths import CHANGES, ROOT
+from kaisched.view.paths import CHANGES, ROOT, WHATIF
+
+WHATIF_MEANING: Final = (
+    "What other values would change, as `kaisched whatif set -o json`: `target` is `queue/NAME` or"
+    " `shard`, `set` values such as `gpu.quota=8,gpu.weight=2` or `kValue=0.5`. Without them the"
+    " values that may be tried. Where `snapshots.enabled` is set, for who sees everything."
+)
 
 
 class Parameter(NamedTuple):
@@ -119,6 +125,21 @@ def openapi(version: str) -> dict[str, Any]:
             "summary": "Server-Sent Events `view`: shard, revision and cycle, at each new revision"
             " and every few seconds.",
             "responses": {"200": {"description": "The stream.", "content": stream}},
+        }
+    }
+    paths[WHATIF] = {
+        "get": {
+            "summary": WHATIF_MEANING,
+            "parameters": [
+                {"name": it, "in": "query", "schema": _TEXT} for it in ("shard", "target", "set")
+            ],
+            "responses": {
+                "200": {
+                    "description": "The difference.",
+                    "content": {"application/json": {"schema": {"type": "object"}}},
+                },
+                "default": {"description": "What is wrong.", "content": _json(schema.Error)},
+            },
         }
     }
     return {

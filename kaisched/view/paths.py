@@ -6,4 +6,5 @@ from typing import Final
 
 ROOT: Final = "/api/v1"
 CHANGES: Final = f"{ROOT}/changes"
+WHATIF: Final = f"{ROOT}/whatif"
 OPENAPI: Final = f"{ROOT}/openapi.json"

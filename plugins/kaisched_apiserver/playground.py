@@ -32,6 +32,8 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _NAMESPACE: Final = "kaisched"
 """Where the scheduler keeps its lease, as where it is deployed."""
 _VIEW_PORT: Final = 8083
+_RECORDED: Final = {"KAISCHED_SNAPSHOTS__ENABLED": "true", "KAISCHED_SNAPSHOTS__PORT": "0"}
+"""The page's what-if works on recordings."""
 _PATIENCE_S: Final = 10.0
 _POLL_S: Final = 0.5
 
@@ -111,7 +113,7 @@ def _start_scheduler(kubeconfig: Path, view_port: int) -> subprocess.Popen[bytes
     ports = ["--metrics-port", "0", "--health-port", "0", "--view", "--view-port", str(view_port)]
     return subprocess.Popen(  # noqa: S603 - our own program
         [*line, *ports],
-        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+        env={**os.environ, "KUBECONFIG": str(kubeconfig), **_RECORDED},
         # Ctrl-C reaches the whole group; the scheduler is to end when it is told to.
         start_new_session=True,
     )

@@ -15,7 +15,24 @@ from tests.browser.chromium import WIDTHS, chromium, missing
 from tests.browser.lab import published
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
-VIEWS = ("overview", "queues", "nodes", "jobs", "evictions", "fairness", "cycles")
+VIEWS = ("overview", "queues", "nodes", "jobs", "evictions", "fairness", "cycles", "whatif")
+
+
+class Trials:
+    """What-if without a worker: of one queue, with one answer."""
+
+    def values(self, shard):
+        gpu = {"quota": 16, "limit": -1, "overQuotaWeight": 1}
+        queues = [{"name": "video", "gpu": gpu}]
+        return {"schemaVersion": "", "enabled": True, "kValue": 1.0, "queues": queues}
+
+    def difference(self, shard, target, assignments):
+        state = {"running": 0, "waiting": 2, "runningBefore": 0, "reason": "NoRoom", "message": ""}
+        job = {"podGroup": f"{target}?{assignments[0]}", "queue": "video", "without": state}
+        job["with"] = {**state, "waiting": 0, "running": 2}
+        return json.dumps(
+            {"jobs": [job], "evictions": [], "queues": [], "warnings": [], "when": {}}
+        ).encode()
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +46,7 @@ def server():
     patch = pytest.MonkeyPatch()
     patch.setattr(view_pages, "REST", 0.0)  # here is no loop to leave time to
     publisher = published()
-    running = ViewServer(ViewListener(port=0), lambda: [publisher], None)
+    running = ViewServer(ViewListener(port=0), lambda: [publisher], None, Trials())
     yield running
     running.close()
     patch.undo()
@@ -117,6 +134,24 @@ def test_a_list_is_saved_as_csv_with_all_its_parts(page):
     assert lines[0].startswith("podGroup,queue,reason")
     assert len(lines) == 1 + 135
     assert found[1] == 'a,b,c.d\r\n\'=1+1,-1,"x,y"\r\n'
+
+
+def test_a_slider_tries_another_value(page):
+    from selenium.webdriver.common.keys import Keys
+
+    page.view("whatif")
+    page.wait("!!document.querySelector('.slider input')")
+    page.run("document.querySelector('.slider input').focus()")
+    page.keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    page.wait("document.querySelector('.slider output').innerText === '18 instead of 16'")
+    page.run("document.querySelector('.whatif .primary').click()")
+    page.wait("!!document.querySelector('.view-whatif td')")
+    assert "queue/video?gpu.quota=18" in page.text("table")
+    page.run("document.activeElement.blur()")
+    page.keys("?")
+    said = page.wait("document.querySelector('dialog[open]')?.innerText")
+    assert "kaisched whatif set queue/video gpu.quota=18" in said
+    page.keys(Keys.ESCAPE)
 
 
 def test_dark_and_light(page):

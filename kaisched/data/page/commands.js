@@ -6,8 +6,8 @@ export const COMMANDS = {
   "queue": ["kaisched queue show {queue} --server {server}"],
   "jobs": ["kaisched top --server {server}"],
   "job": ["kaisched why {job} --server {server}"],
-  "nodes": ["kaisched top --server {server}"],
-  "evictions": ["kaisched top --server {server}"],
-  "fairness": ["kaisched queue ls --watch --server {server}"],
+  "nodes": ["kaisched alloc --group node,queue --server {server}"],
+  "evictions": ["kaisched report evictions --server {server}"],
+  "fairness": ["kaisched fairness {queue} --server {server}"],
   "whatif": ["kaisched whatif set {target} {change} --daemon http://127.0.0.1:8082"]
 };

@@ -13,7 +13,7 @@ function quoted(word) {
 export function commandsOf(view, values, path, params) {
   const all = { ...values, server: location.origin };
   const found = (COMMANDS[view] || []).map((template) =>
-    template.replace(/\{(\w+)\}/g, (_, name) => quoted(String(all[name] ?? ""))));
+    template.replace(/\{(\w+)\}/g, (_, name) => [all[name] ?? []].flat().map(quoted).join(" ")).replaceAll("  ", " "));
   const token = hasToken() ? "-H \"Authorization: Bearer $KAISCHED_TOKEN\" " : "";
   const url = `${location.origin}${address(path, params)}`;
   return [...found, `curl -s ${token}'${url}'`];

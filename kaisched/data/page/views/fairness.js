@@ -23,6 +23,7 @@ export const fairness = {
 
   lead: (data) => data && data.times.length > 1 &&
     `${data.resource === "gpu" ? "GPUs" : data.resource} over ${duration(span(data))}, in ${plural(data.times.length, "sample")}.`,
+  values: (ctx) => ({ queue: ctx.params.queue || [] }),
   document: (ctx) => ({ path: "/fairness", params: paramsOf(ctx), list: "queues" }),
   /** A row for each queue and time. */
   entries: (data) => data.courses.flatMap((it) => data.times.map((time, at) => ({

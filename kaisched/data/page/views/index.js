@@ -7,5 +7,6 @@ import { jobs } from "./jobs.js";
 import { nodes } from "./nodes.js";
 import { overview } from "./overview.js";
 import { queues } from "./queues.js";
+import { whatif } from "./whatif.js";
 
-export const VIEWS = [overview, queues, nodes, jobs, evictions, fairness, cycles];
+export const VIEWS = [overview, queues, nodes, jobs, evictions, fairness, cycles, whatif];

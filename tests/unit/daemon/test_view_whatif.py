@@ -1,0 +1,102 @@
+"""What-if of the live view: a worker tries other values on a recording of the last cycle."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kaisched.cli.app import run_line
+from kaisched.daemon import view_whatif
+from kaisched.daemon.serving import Request
+from kaisched.daemon.view_access import LocalAccess
+from kaisched.daemon.view_pages import ViewPages
+from kaisched.daemon.view_whatif import KEPT_S, Whatif
+from kaisched.engine.recording_file import read_recording
+from kaisched.errors import ClusterUnavailable, ConfigError
+
+TEAMS = Path(__file__).parents[3] / "docs" / "examples" / "two-teams.yaml"
+
+
+class Shard:
+    """Recordings of one shard, counted."""
+
+    name = "default"
+
+    def __init__(self, recording):
+        self.recording, self.asked = recording, 0
+
+    def next_one(self, wait_s):
+        del wait_s
+        self.asked += 1
+        return self.recording
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    file = tmp_path_factory.mktemp("whatif") / "cycle.json"
+    assert run_line(["snapshot", "take", str(file), "-f", str(TEAMS)]) == 0
+    return read_recording(file)
+
+
+@pytest.fixture
+def shard(recording):
+    return Shard(recording)
+
+
+def test_it_tells_the_values_as_they_are(shard):
+    found = Whatif(lambda: [shard]).values("")
+    quotas = {it["name"]: it["gpu"].get("quota") for it in found["queues"]}
+    assert quotas == {"lab": 16, "speech": 4, "vision": 8}
+
+
+def test_a_worker_tries_another_value(shard):
+    found = json.loads(Whatif(lambda: [shard]).difference("", "queue/vision", ["gpu.limit=16"]))
+    (job,) = found["jobs"]
+    assert (job["without"]["reason"], job["with"]["reason"]) == ("OverLimit", "NoRoom")
+
+
+def test_the_loop_is_asked_every_half_minute_at_most(shard):
+    now_s = [0.0]
+    whatif = Whatif(lambda: [shard], lambda: now_s[0])
+    for now_s[0] in (0.0, 1.0, KEPT_S - 1, KEPT_S + 1):
+        whatif.values("")
+    assert shard.asked == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "values"),
+    [
+        ("queue/vision", [""]),
+        ("queue/vision", ["--kubeconfig=x"]),
+        ("queue/vision", ["spec.parentQueue=x"]),
+        ("node/n", ["gpu.quota=1"]),
+        ("--help", ["gpu.quota=1"]),
+    ],
+)
+def test_only_what_the_sliders_change_is_tried(shard, target, values):
+    with pytest.raises(ConfigError):
+        Whatif(lambda: [shard]).difference("", target, values)
+    assert shard.asked == 0
+
+
+def test_a_trial_that_takes_too_long_is_ended(shard, monkeypatch):
+    def late(line, **options):
+        raise subprocess.TimeoutExpired(line, options["timeout"])
+
+    monkeypatch.setattr(view_whatif.subprocess, "run", late)
+    with pytest.raises(ClusterUnavailable, match="took over"):
+        Whatif(lambda: [shard]).difference("", "queue/vision", ["gpu.limit=16"])
+
+
+def test_one_is_tried_at_a_time(shard, monkeypatch):
+    monkeypatch.setattr(view_whatif, "_PATIENCE_S", 0.0)
+    whatif = Whatif(lambda: [shard])
+    with whatif._turn(), pytest.raises(ClusterUnavailable, match="under way"):
+        whatif.values("")
+
+
+def test_without_recordings_it_is_off():
+    pages = ViewPages(list, LocalAccess()).pages
+    page = pages["/api/v1/whatif"].make(Request({}, "", "localhost", "/api/v1/whatif"))
+    assert json.loads(page.body)["enabled"] is False
