@@ -388,8 +388,8 @@ ELSEWHERE = {
     "A plugin or an action has to fail, or a plugin of others has to refuse.": (
         "ActionFailed", "Plugin", "PluginFailed",
     ),
-    "They need GPU instances, claims whose devices are elsewhere, or sets of nodes.": (
-        "DevicePlace", "MigByAnnotation", "OutsideNodeSet",
+    "They need GPU instances, claims and devices of drivers, or sets of nodes.": (
+        "DevicePlace", "MigByAnnotation", "OutsideNodeSet", "UnusableSlices",
     ),
     "They are named while victims are chosen among many jobs, where no other reason is closer.": (
         "EvictionsPreferred", "HigherShare", "OtherTree", "QuotaAlone", "SaturationOrder",
