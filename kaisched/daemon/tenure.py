@@ -21,12 +21,14 @@ from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.report_writers import ReportWriters
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.reservation_backend import ReservationBackend
+from kaisched.cluster.pools.marks import MarkedOwners
 from kaisched.cluster.pools.turns import pool_turns
 from kaisched.cluster.state import Kept
 from kaisched.cluster.store import StateStore
 from kaisched.daemon.comparison import Comparison
 from kaisched.daemon.loop import Loop
 from kaisched.daemon.policy import policy_of
+from kaisched.daemon.pool_owners import lose
 from kaisched.daemon.recordings import Recordings
 from kaisched.daemon.usage import usage_feed
 from kaisched.framework.advice.standing import StandingAdvice
@@ -44,8 +46,10 @@ if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.cluster.kubernetes.lease_keeper import Candidacy, LeaseKeeper
     from kaisched.cluster.kubernetes.pods import Note
-    from kaisched.cluster.pools.owners import Seat, SharedOwners
+    from kaisched.cluster.pools.marks import Mark
+    from kaisched.cluster.pools.owners import Owners
     from kaisched.config.settings import SchedulerConfiguration
+    from kaisched.daemon.pool_owners import PoolOwners
     from kaisched.engine.shards import FoundShard
     from kaisched.engine.turn import Turn
     from kaisched.framework.policy import Policy
@@ -71,7 +75,7 @@ class Tenure:
         why_stale: Callable[[], str],
         barrier: Callable[[threading.Event], None],
         on_lost: Callable[[str], None],
-        owners: SharedOwners,
+        owners: PoolOwners,
     ) -> None:
         """Make all parts; start nothing yet.
 
@@ -112,12 +116,22 @@ class Tenure:
         self.cluster.wake, self.cluster.on_overthrown = self.loop.wake, on_lost
         self._thread = threading.Thread(target=self._lead, name=f"loop-{self.name}", daemon=True)
 
-    def _seat_among(self, owners: SharedOwners, spec: ShardSpec) -> Seat:
-        return owners.seat(
-            spec.partition_label_value,
-            admits_all=spec.admits_all_projects,
+    def _owners_among(self, owners: PoolOwners, spec: ShardSpec) -> Owners:
+        return owners.of(
+            spec,
+            put=self._put_mark,
             wake=lambda: self.cluster.wake(),  # noqa: PLW0108 - the cluster is made later
         )
+
+    def _put_mark(self, mark: Mark) -> None:
+        marked = self.cluster.store.pools.owners
+        assert isinstance(marked, MarkedOwners)
+        self.cluster.put_mark(mark, marked.settled)
+
+    def note_lost(self, pools: frozenset[str]) -> None:
+        """Note the pools that nobody serves: their jobs may be taken."""
+        self._log.warning("pools_lost", pools=sorted(map(pool_name, pools)))
+        self.cluster.post(lose(pools))
 
     def _candidacy_with(
         self, keeper: LeaseKeeper | None, on_lost: Callable[[str], None]
@@ -169,7 +183,7 @@ class Tenure:
         found: FoundShard,
         clock: Clock,
         why_stale: Callable[[], str],
-        owners: SharedOwners,
+        owners: PoolOwners,
     ) -> KubernetesCluster:
         shard, how = found.shard, settings.kubernetes
         sharing, gpus = shard.spec.gpu_sharing, shard.spec.gpu_resources
@@ -185,7 +199,7 @@ class Tenure:
                 workloads=self.policy.workloads,
                 stuck_after_s=self.policy.stuck_after_s,
                 owner_wait_s=self.policy.owner_wait_s,
-                owners=self._seat_among(owners, shard.spec),
+                owners=self._owners_among(owners, shard.spec),
                 offers_shares=sharing is not None,
                 has_reservations=sharing is not None,
             ),
