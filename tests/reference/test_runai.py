@@ -15,7 +15,7 @@ ROWS = [
 
 
 @cache
-def tests_in(path):
+def functions_in(path):
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     return {it.name for it in tree.body if isinstance(it, ast.FunctionDef)}
 
@@ -31,4 +31,4 @@ def test_what_works_names_a_test_and_every_named_test_exists():
         assert named or outcome != "works", statement
         assert rest
         for path, name in named:
-            assert name in tests_in(path), (path, name)
+            assert name in functions_in(path), (path, name)
