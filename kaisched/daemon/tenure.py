@@ -39,7 +39,7 @@ from kaisched.telemetry.metrics import CycleCollector
 from kaisched.view.publisher import Publisher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kaisched.clock import Clock
     from kaisched.cluster.kubernetes.change import Change
@@ -95,16 +95,15 @@ class Tenure:
 
         """
         policy, said = policy_of(settings, found)
-        self.name, self.is_leading, self.policy = found.shard.name, False, policy
+        self.name, self.policy, self.is_leading = found.shard.name, policy, False
         self.has_claims = found.shard.spec.resource_claims
         self.collector, self.renewals = CycleCollector(), Durations()
         self._candidacy = self._candidacy_with(keeper, on_lost)
         self.gate = Gate() if self._candidacy is None else self._candidacy.gate
-        self._log: Any = structlog.get_logger().bind(shard=self.name)
-        self._warn(*found.warnings, *said)
+        self._log: Any = _log_of(self.name, (*found.warnings, *said))
         self._is_observing, self._barrier = settings.kubernetes.observe, barrier
-        self._renew_s, self._end = settings.leader_election.renew_deadline, threading.Event()
         self.comparison, self._advice = Comparison(), StandingAdvice()
+        self._renew_s, self._end = settings.leader_election.renew_deadline, threading.Event()
         self.view = Publisher(self.name, self._advice) if settings.view.enabled else None
         self._outbox, self._reports = _outbox(settings, self.gate), ReportBox(WEIGHTS)
         self.cluster = self._cluster(settings, client, found, clock, why_stale, owners)
@@ -154,10 +153,6 @@ class Tenure:
             view=self.view,
         )  # fmt: skip
         return loop, usage
-
-    def _warn(self, *texts: str) -> None:
-        for text in texts:
-            self._log.warning("setting_without_effect", err=text)
 
     def _reporter_of(
         self, settings: SchedulerConfiguration, client: Client, found: FoundShard, clock: Clock
@@ -320,6 +315,14 @@ class Tenure:
                 observed_order=told["order"],
             )
         )
+
+
+def _log_of(shard: str, warnings: Iterable[str]) -> Any:
+    """Return the log of a shard, with what its settings cannot do in it."""
+    log = structlog.get_logger().bind(shard=shard)
+    for text in warnings:
+        log.warning("setting_without_effect", err=text)
+    return log
 
 
 def _write_s(settings: SchedulerConfiguration) -> float:
