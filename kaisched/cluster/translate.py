@@ -151,6 +151,8 @@ class PodRow:
     """The UUIDs of these cards' GPUs, likewise."""
     reservation: Reservation | None = None
     """The shared GPU that it holds for other pods."""
+    mark: tuple[str, int] | None = None
+    """In which node pool its job is, and after how many moves, as a condition says."""
     leaving: Leaving | None = None
     """Since when it is being deleted; None for one that is not."""
 
@@ -196,6 +198,7 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
         device_claims=device_claims_of(pod) if spec.resource_claims else (),
         is_unready=_is_unready(pod),
         stale_since_s=_stale_since_s(pod),
+        mark=_mark(pod),
         scheduling_group=spec.scheduling_group.pod_group_name if spec.scheduling_group else "",
         leaving=leaving_of(meta),
         cards=labels.gpu_groups_of(meta) if spec.node_name and ours.offers_shares else (),
@@ -270,6 +273,13 @@ def _stale_since_s(pod: Pod) -> float:
         if condition.type == labels.GANG_STALE and condition.status == _TRUE:
             return _time_s(condition.last_transition_time, math.nan)
     return math.nan
+
+
+def _mark(pod: Pod) -> tuple[str, int] | None:
+    for condition in pod.status.conditions:
+        if condition.type == labels.IN_POOL and condition.status == _TRUE:
+            return labels.mark_of(condition.message)
+    return None
 
 
 def _time_s(text: str, absent: float) -> float:

@@ -148,6 +148,11 @@ class Kubernetes(BaseModel):
         description="Read Kueue's ClusterQueues, Cohorts, LocalQueues, ResourceFlavors and"
         " WorkloadPriorityClasses as queues of ours; only with `observe`.",
     )
+    other_pools: Names = Field(
+        default=(),
+        description="Node pools that other processes serve: jobs with lists are passed on to them."
+        " `POOL=SHARD` where the shard has another name than the pool.",
+    )
     writers: Annotated[int, Field(ge=1, le=256)] = Field(
         default=8, description="Most binds and evictions under way at a time."
     )

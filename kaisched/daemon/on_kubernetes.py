@@ -22,9 +22,9 @@ from kaisched.cluster.kubernetes.lease_keeper import LeaseKeeper
 from kaisched.cluster.kubernetes.pauses import Pace, Pauses
 from kaisched.cluster.kubernetes.reflector import MOST_UNAUTHORIZED, Phase, Reflector
 from kaisched.cluster.kubernetes.resources import ALL, KUEUE, NODES, PODS
-from kaisched.cluster.pools.owners import SharedOwners
 from kaisched.daemon import garbage
 from kaisched.daemon.health import Check
+from kaisched.daemon.pool_owners import LostPools, PoolOwners
 from kaisched.daemon.readable import Readable, are_claims
 from kaisched.daemon.shard_reports import ShardReports
 from kaisched.daemon.shard_watch import ShardWatch
@@ -104,7 +104,8 @@ class KubernetesDaemon:
         try:
             found = self._find_shards()
             self._keeper = self._keeper_of(found)
-            owners = SharedOwners()
+            owners = PoolOwners(found, self._settings.kubernetes.other_pools)
+            lost = LostPools(self.client, self._settings, owners.shard_of_pool)
             self.tenures = tuple(self._tenure(one, owners) for one in found)
             self.reflectors = self._followed()
             self._of_kind = {it.watched.group_kind: it for it in self.reflectors}
@@ -118,7 +119,10 @@ class KubernetesDaemon:
             while not self._end.wait(0.0 if waiting else _POLL_S):
                 self._start_next(waiting)
                 self._keep_up()
+                pools = lost.look()
                 for tenure in self.tenures:
+                    if pools is not None:
+                        tenure.note_lost(pools)
                     if tenure.is_overdue:
                         self.fail(f"the lease of shard {tenure.name} has run out")
         finally:
@@ -127,11 +131,7 @@ class KubernetesDaemon:
             raise ClusterUnavailable(self._error)
 
     def _start_next(self, waiting: list[Tenure]) -> None:
-        """Let the shards stand for election one after the other.
-
-        Jobs with lists of pools are passed on inside one process. So the process that leads the
-        first shard leads all of them, and others are standbys for all.
-        """
+        """Let the shards stand for election one by one, so that one process leads them all."""
         if not waiting:
             return
         before = self.tenures[len(self.tenures) - len(waiting) - 1]
@@ -201,7 +201,7 @@ class KubernetesDaemon:
         how = self._settings.kubernetes
         return Pace(idle_s=how.watch_idle, compare_s=how.compare_period)
 
-    def _tenure(self, found: FoundShard, owners: SharedOwners) -> Tenure:
+    def _tenure(self, found: FoundShard, owners: PoolOwners) -> Tenure:
         return Tenure(
             self._settings,
             self.client,

@@ -21,12 +21,14 @@ from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.report_writers import ReportWriters
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.reservation_backend import ReservationBackend
+from kaisched.cluster.pools.marks import MarkedOwners
 from kaisched.cluster.pools.turns import pool_turns
 from kaisched.cluster.state import Kept
 from kaisched.cluster.store import StateStore
 from kaisched.daemon.comparison import Comparison
 from kaisched.daemon.loop import Loop
 from kaisched.daemon.policy import policy_of
+from kaisched.daemon.pool_owners import lose
 from kaisched.daemon.recordings import Recordings
 from kaisched.daemon.usage import usage_feed
 from kaisched.framework.advice.standing import StandingAdvice
@@ -37,15 +39,17 @@ from kaisched.telemetry.metrics import CycleCollector
 from kaisched.view.publisher import Publisher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kaisched.clock import Clock
     from kaisched.cluster.kubernetes.change import Change
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.cluster.kubernetes.lease_keeper import Candidacy, LeaseKeeper
     from kaisched.cluster.kubernetes.pods import Note
-    from kaisched.cluster.pools.owners import Seat, SharedOwners
+    from kaisched.cluster.pools.marks import Mark
+    from kaisched.cluster.pools.owners import Owners
     from kaisched.config.settings import SchedulerConfiguration
+    from kaisched.daemon.pool_owners import PoolOwners
     from kaisched.engine.shards import FoundShard
     from kaisched.engine.turn import Turn
     from kaisched.framework.policy import Policy
@@ -71,7 +75,7 @@ class Tenure:
         why_stale: Callable[[], str],
         barrier: Callable[[threading.Event], None],
         on_lost: Callable[[str], None],
-        owners: SharedOwners,
+        owners: PoolOwners,
     ) -> None:
         """Make all parts; start nothing yet.
 
@@ -91,15 +95,15 @@ class Tenure:
 
         """
         policy, said = policy_of(settings, found)
-        self.name, self.is_leading, self.policy = found.shard.name, False, policy
-        self.collector, self.renewals, self.comparison = CycleCollector(), Durations(), Comparison()
+        self.name, self.policy, self.is_leading = found.shard.name, policy, False
+        self.has_claims = found.shard.spec.resource_claims
+        self.collector, self.renewals = CycleCollector(), Durations()
         self._candidacy = self._candidacy_with(keeper, on_lost)
         self.gate = Gate() if self._candidacy is None else self._candidacy.gate
-        self._log: Any = structlog.get_logger().bind(shard=self.name)
-        self._warn(*found.warnings, *said)
+        self._log: Any = _log_of(self.name, (*found.warnings, *said))
         self._is_observing, self._barrier = settings.kubernetes.observe, barrier
+        self.comparison, self._advice = Comparison(), StandingAdvice()
         self._renew_s, self._end = settings.leader_election.renew_deadline, threading.Event()
-        self._advice, self.has_claims = StandingAdvice(), found.shard.spec.resource_claims
         self.view = Publisher(self.name, self._advice) if settings.view.enabled else None
         self._outbox, self._reports = _outbox(settings, self.gate), ReportBox(WEIGHTS)
         self.cluster = self._cluster(settings, client, found, clock, why_stale, owners)
@@ -111,12 +115,22 @@ class Tenure:
         self.cluster.wake, self.cluster.on_overthrown = self.loop.wake, on_lost
         self._thread = threading.Thread(target=self._lead, name=f"loop-{self.name}", daemon=True)
 
-    def _seat_among(self, owners: SharedOwners, spec: ShardSpec) -> Seat:
-        return owners.seat(
-            spec.partition_label_value,
-            admits_all=spec.admits_all_projects,
+    def _owners_among(self, owners: PoolOwners, spec: ShardSpec) -> Owners:
+        return owners.of(
+            spec,
+            put=self._put_mark,
             wake=lambda: self.cluster.wake(),  # noqa: PLW0108 - the cluster is made later
         )
+
+    def _put_mark(self, mark: Mark) -> None:
+        marked = self.cluster.store.pools.owners
+        assert isinstance(marked, MarkedOwners)
+        self.cluster.put_mark(mark, marked.settled)
+
+    def note_lost(self, pools: frozenset[str]) -> None:
+        """Note the pools that nobody serves: their jobs may be taken."""
+        self._log.warning("pools_lost", pools=sorted(map(pool_name, pools)))
+        self.cluster.post(lose(pools))
 
     def _candidacy_with(
         self, keeper: LeaseKeeper | None, on_lost: Callable[[str], None]
@@ -139,10 +153,6 @@ class Tenure:
             view=self.view,
         )  # fmt: skip
         return loop, usage
-
-    def _warn(self, *texts: str) -> None:
-        for text in texts:
-            self._log.warning("setting_without_effect", err=text)
 
     def _reporter_of(
         self, settings: SchedulerConfiguration, client: Client, found: FoundShard, clock: Clock
@@ -168,7 +178,7 @@ class Tenure:
         found: FoundShard,
         clock: Clock,
         why_stale: Callable[[], str],
-        owners: SharedOwners,
+        owners: PoolOwners,
     ) -> KubernetesCluster:
         shard, how = found.shard, settings.kubernetes
         sharing, gpus = shard.spec.gpu_sharing, shard.spec.gpu_resources
@@ -184,7 +194,7 @@ class Tenure:
                 workloads=self.policy.workloads,
                 stuck_after_s=self.policy.stuck_after_s,
                 owner_wait_s=self.policy.owner_wait_s,
-                owners=self._seat_among(owners, shard.spec),
+                owners=self._owners_among(owners, shard.spec),
                 offers_shares=sharing is not None,
                 has_reservations=sharing is not None,
             ),
@@ -305,6 +315,14 @@ class Tenure:
                 observed_order=told["order"],
             )
         )
+
+
+def _log_of(shard: str, warnings: Iterable[str]) -> Any:
+    """Return the log of a shard, with what its settings cannot do in it."""
+    log = structlog.get_logger().bind(shard=shard)
+    for text in warnings:
+        log.warning("setting_without_effect", err=text)
+    return log
 
 
 def _write_s(settings: SchedulerConfiguration) -> float:

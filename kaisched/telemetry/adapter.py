@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from kaisched.telemetry.durations import Durations, Histogram
 
-WRITES: Final = ("bind", "evict", "nominate", "report", "reservation", "claim")
+WRITES: Final = ("bind", "evict", "nominate", "mark", "report", "reservation", "claim")
 DONE, RETRIED, FAILED, PROTECTED, DROPPED = "done", "retried", "failed", "protected", "dropped"
 WITHDRAWN: Final = "withdrawn"
 OUTCOMES: Final = (DONE, RETRIED, FAILED, PROTECTED, DROPPED, WITHDRAWN)

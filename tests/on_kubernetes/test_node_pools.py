@@ -54,3 +54,23 @@ def test_one_process_passes_jobs_on_from_pool_to_pool(pools, tmp_path):
     assert set(placed.values()) == {"node-two"}
     passed = until(lambda: [it for it in pools.logs if it["event"] == "job_passed_on"])
     assert {it["pool"] for it in passed} == {"two"}
+
+
+def test_processes_that_serve_a_pool_each_pass_jobs_on(pools, tmp_path):
+    gang(pools, "wide", 6, "one, two")
+    pools.pod("small", "team", 4, annotations={LIST: "one, two"})
+    for name, other in (("one", "two"), ("two", "one")):
+        file = shard_file(tmp_path, name, poolDwell="1s")
+        pools.start(shards=[file], kubernetes={"otherPools": (other,), "namespace": "default"})
+    placed = pools.wait_placed("small", *(f"wide-{number}" for number in range(6)))
+    assert placed.pop("small") == "node-one"
+    assert set(placed.values()) == {"node-two"}
+    pods = pools.pods()
+    marks = {
+        it["message"].partition(" ")[0]
+        for pod in pods.values()
+        for it in pod["status"]["conditions"]
+        if it["type"] == "kaisched.io/InNodePool"
+    }
+    assert marks == {"one", "two"}
+    assert "kaisched.io/lease" in pods["small"]["metadata"]["annotations"]

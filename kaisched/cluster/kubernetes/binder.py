@@ -75,6 +75,8 @@ class BindWork:
     gang: GangBinds
     steps: Steps = field(default_factory=Steps)
     """What is done before the pod is bound, and undone if it is not."""
+    version: str = ""
+    """The bind has effect only on this version of the pod; empty for any."""
     begun_s: float = -1.0
     is_lost: bool = False
     """The pod may be bound: the request was sent, and its effect is not known."""
@@ -131,6 +133,8 @@ class BindWork:
         bind, writers = self.bind, self.writers
         namespace, _, name = bind.pod.partition("/")
         metadata = {"name": name, "namespace": namespace, "uid": bind.uid}
+        if self.version:
+            metadata["resourceVersion"] = self.version
         labels, annotations = self.steps.marks()
         marks = {"labels": labels, "annotations": {**annotations, **writers.annotations()}}
         body = {
@@ -179,6 +183,8 @@ class BindWork:
         why = why_not_waiting(pod, self.bind.uid) or unless_bound
         if why:
             return self._failed(why)
+        if self.version:
+            return self._failed("the pod has changed since it was decided")
         if not self.is_lost:
             return self._again("another client changed the pod")
         # The bind whose answer was lost had no effect, and the server answers again.

@@ -29,9 +29,11 @@ from kaisched.cluster.kubernetes.kueue import KueueTranslator
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.plans import Plans, promises_to
 from kaisched.cluster.kubernetes.pods import News, Note, Writers, later_leader
+from kaisched.cluster.kubernetes.pool_marks import MarkWork
 from kaisched.cluster.kubernetes.reads import Reads, is_older
 from kaisched.cluster.kubernetes.stale_marks import HOPES, STALE_GANGS, StaleMarks
 from kaisched.cluster.kubernetes.volume_claims import VolumeBackend
+from kaisched.cluster.pools.marks import Mark, MarkedOwners
 from kaisched.cluster.sent import SentOf
 from kaisched.cluster.state import Kept, StoreState
 from kaisched.cluster.store import StateStore
@@ -310,7 +312,17 @@ class KubernetesCluster:
             self.store.assume_bound(bind.pod, bind.node, bind.cards)
             self._writers.under_way.add((bind.pod, bind.uid))
             self._sent.append((due_s, bind.pod))
-            self._outbox.put(BIND, BindWork(self._writers, bind, gang, steps))
+            version = self.store.pods.version_of(bind.pod)[1] if self._is_fenced(bind) else ""
+            self._outbox.put(BIND, BindWork(self._writers, bind, gang, steps, version))
+
+    def _is_fenced(self, bind: Bind) -> bool:
+        """Tell whether a bind is void once another shard has marked its pod."""
+        book = self.store.pools
+        return isinstance(book.owners, MarkedOwners) and book.job_of(bind.pod) != ""
+
+    def put_mark(self, mark: Mark, settled: Callable[[Mark], None]) -> None:
+        """Write in which node pool a job is."""
+        self._outbox.put(NOMINATE, MarkWork(self._writers, mark, settled))
 
     def _evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate]) -> None:
         """Start a plan for each beneficiary; evictions without one are planned job by job."""

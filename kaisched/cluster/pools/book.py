@@ -45,7 +45,7 @@ class Listed:
 
 
 class PoolBook:
-    """What a shard knows of pools: their nodes and queues, jobs with lists, and waiting pods.
+    """What a shard knows of pools: their nodes and queues, jobs with lists, and other pods.
 
     It hears of every object of the cluster, also of those of other pools. It is written by the
     thread that owns the store. While there is no other pool it knows nothing and costs nothing.
@@ -70,15 +70,16 @@ class PoolBook:
         """By pool, how often something there may have made room."""
         self._groups: dict[str, PodGroup] = {}
         self._job_of_pod: dict[str, str] = {}
-        self._waiting: dict[str, _Known] = {}
-        """Waiting pods of other pools, which may get a list yet."""
-        self._waiting_of: dict[str, set[str]] = {}
+        self._others: dict[str, _Known] = {}
+        """Pods of other pools without a list. They may get one: it may be read after them."""
+        self._others_of: dict[str, set[str]] = {}
         """The same by job."""
         self._pool_of_node: dict[str, str] = {}
         self._node_of_pod: dict[str, str] = {}
         self._dependents = Dependents()
         self._let_go: set[str] = set()
         self._unsettled: set[str] = set()
+        self._new: set[str] = set()
 
     @property
     def is_on(self) -> bool:
@@ -92,7 +93,7 @@ class PoolBook:
         if self.is_on:
             pool = labels.node_pool_of(node.metadata)
             if self._pool_of_node.get(node.name) != pool:
-                self._unsettled.update(self.jobs)
+                self.look_at_all()
             self._pool_of_node[node.name] = pool
             self.changes[pool] += 1
 
@@ -153,28 +154,31 @@ class PoolBook:
         said = self._list_of(member)
         if said is not None:
             self._enter(pod, member, *said)
-            return self.is_mine(member.job)
+            return self.is_mine(member.job) and self.owners.admits(member.job, pod)
         self._strike(pod.key)
         is_ours = self._ours.has(pod.meta)
-        if not is_ours and not pod.node and pod.state != _GONE:
-            self._waiting[pod.key] = (pod, member)
-            self._waiting_of.setdefault(member.job, set()).add(pod.key)
+        if not is_ours and pod.state != _GONE:
+            self._others[pod.key] = (pod, member)
+            self._others_of.setdefault(member.job, set()).add(pod.key)
             self._dependents.watch(pod.key, None, member)
         return is_ours
 
     def _enter(self, pod: PodRow, member: Membership, pools: tuple[str, ...], queue: str) -> None:
         before = self._find(pod.key)
-        if before is not None and (pod.key in self._waiting or before[1].job != member.job):
+        if before is not None and (pod.key in self._others or before[1].job != member.job):
             self._strike(pod.key)
             before = None
         listed = self.jobs.get(member.job)
         if listed is None:
             listed = self.jobs[member.job] = Listed(pools, queue, pod.key)
             self.owners.join(member.job)
+            self.owners.follow(member.job, listed.pods)
+            self._new.add(member.job)  # its group may have been taken in as that of an earlier job
         if pod.key <= listed.speaker:
             listed.pools, listed.queue, listed.speaker = pools, queue, pod.key
-        if before is None or before[0].node != pod.node:
+        if before is None or _sign(before[0]) != _sign(pod):
             self._unsettled.add(member.job)
+            self.owners.noted(member.job)
         self._dependents.watch(pod.key, None if before is None else before[1], member)
         listed.pods[pod.key] = (pod, member)
         self._job_of_pod[pod.key] = member.job
@@ -186,15 +190,17 @@ class PoolBook:
             return
         self._dependents.watch(key, found[1], None)
         job = found[1].job
-        if self._waiting.pop(key, None) is not None:
-            self._waiting_of[job].discard(key)
-            if not self._waiting_of[job]:
-                del self._waiting_of[job]
+        if self._others.pop(key, None) is not None:
+            self._others_of[job].discard(key)
+            if not self._others_of[job]:
+                del self._others_of[job]
             return
         del self._job_of_pod[key]
         listed = self.jobs[job]
         del listed.pods[key]
         if listed.pods:
+            self._unsettled.add(job)
+            self.owners.noted(job)
             return
         del self.jobs[job]
         self._impatient.discard(job)
@@ -224,8 +230,8 @@ class PoolBook:
             self._strike(key)
 
     def _find(self, key: str) -> _Known | None:
-        if key in self._waiting:
-            return self._waiting[key]
+        if key in self._others:
+            return self._others[key]
         job = self._job_of_pod.get(key)
         return None if job is None else self.jobs[job].pods[key]
 
@@ -292,8 +298,10 @@ class PoolBook:
         ]
 
     def home_of(self, listed: Listed) -> str | None:
-        """Return the pool with most bound pods of a job, an earlier one first; None without."""
-        nodes = (pod.node for pod, _ in listed.pods.values() if pod.state != _GONE and pod.node)
+        """Return the pool with most bound pods of a job, or else of those that have succeeded."""
+        placed = [pod for pod, _ in listed.pods.values() if pod.node]
+        bound = [pod.node for pod in placed if pod.state != _GONE]
+        nodes = bound or [pod.node for pod in placed if pod.has_succeeded]
         counts = Counter(self._pool_of_node[it] for it in nodes if it in self._pool_of_node)
         if not counts:
             return None
@@ -302,29 +310,37 @@ class PoolBook:
 
     def first_of(self, listed: Listed) -> str:
         """Return the pool in which a job begins."""
-        served = self.owners.served
+        served, lost = self.owners.served, self.owners.lost
         known = [pool for pool in listed.pools if pool in served]
         rest = ("",) if "" in served else tuple(sorted(served))
-        return next(iter((*self.open_pools(listed), *known, *rest)))
+        pools = (*self.open_pools(listed), *known, *rest)
+        return next((pool for pool in pools if pool not in lost), pools[0])
+
+    def look_at_all(self) -> None:
+        """Have the owners of all jobs looked at again."""
+        self._unsettled.update(self.jobs)
 
     def settle(self) -> list[tuple[str, str]]:
         """Claim the jobs that nobody owns; return those of ours that run elsewhere, with where."""
-        elsewhere = []
+        elsewhere, unsettled = [], set()
         for job in sorted(self._unsettled):
             listed = self.jobs[job]
             owner, home = self.owners.owner(job), self.home_of(listed)
             if home is not None and home not in self.owners.served:
                 home = None
-            if owner is None:
-                self.owners.claim(job, self.first_of(listed) if home is None else home)
-            elif owner == self.pool and home not in {None, self.pool}:
+            if owner == self.pool and home not in {None, self.pool}:
                 elsewhere.append((job, str(home)))
-        self._unsettled.clear()
+            else:
+                self.owners.claim(job, self.first_of(listed) if home is None else home)
+                if self.owners.owner(job) is None:
+                    unsettled.add(job)
+        self._unsettled = unsettled
         return elsewhere
 
     def news(self) -> list[str]:
-        """Return the jobs we know whose owner has changed since this was asked last."""
-        return sorted(self.owners.news() & self.jobs.keys())
+        """Return the jobs that are new here, or have another owner since this was asked last."""
+        new, self._new = self._new, set()
+        return sorted((self.owners.news() | new) & self.jobs.keys())
 
     def be_idle_first(self) -> None:
         """Let no job evict here before it was refused in all its pools."""
@@ -366,13 +382,18 @@ class PoolBook:
     def pods_of(self, job: str) -> list[str]:
         """Return the pods of a job that are known here, by name."""
         listed = self.jobs.get(job)
-        waiting = self._waiting_of.get(job, ())
-        return sorted({*(listed.pods if listed is not None else ()), *waiting})
+        others = self._others_of.get(job, ())
+        return sorted({*(listed.pods if listed is not None else ()), *others})
 
     def all_pods(self) -> list[str]:
         """Return all pods with a list, and those that may get one, by name."""
-        return sorted({*self._job_of_pod, *self._waiting})
+        return sorted({*self._job_of_pod, *self._others})
 
     def dependents(self, uids: Iterable[str]) -> list[str]:
         """Return the pods whose job depends on one of these owners, by name."""
         return self._dependents.of(uids)
+
+
+def _sign(pod: PodRow) -> tuple[object, ...]:
+    """Return what of a pod says whose its job is."""
+    return pod.state, pod.node, pod.mark

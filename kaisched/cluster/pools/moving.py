@@ -34,6 +34,7 @@ def settle(store: Store) -> None:
     book = store.pools
     if not book.is_on:
         return
+    book.owners.begin()
     for job, pool in book.settle():
         hand_over(store, job, pool)
     for job in book.news():

@@ -9,7 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kaisched.cluster.translate import PodRow
 
 
 class Owners(Protocol):
@@ -18,6 +21,11 @@ class Owners(Protocol):
     @property
     def served(self) -> Mapping[str, bool]:
         """The pools that shards serve, with whether each admits all projects."""
+        ...
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Pools that nobody has served for a long time."""
         ...
 
     @property
@@ -35,6 +43,22 @@ class Owners(Protocol):
 
     def move(self, job: str, pool: str) -> None:
         """Pass a job of ours on; without effect if it is not ours."""
+        ...
+
+    def begin(self) -> None:
+        """Note that this shard decides from now on; asked before every snapshot."""
+        ...
+
+    def follow(self, job: str, pods: Mapping[str, tuple[PodRow, object]]) -> None:
+        """Take the pods of a job, kept current by the caller: they may say who owns it."""
+        ...
+
+    def noted(self, job: str) -> None:
+        """Note that a pod of a job has changed."""
+        ...
+
+    def admits(self, job: str, pod: PodRow) -> bool:
+        """Tell whether a pod of a job of ours may be decided about."""
         ...
 
     def join(self, job: str) -> None:
@@ -121,7 +145,28 @@ class SharedOwners:
             return found
 
 
-class Seat:
+class _Unmarked:
+    """Owners that need no marks on pods."""
+
+    lost: frozenset[str] = frozenset()
+    """See :class:`Owners`: what this process does not serve is not among the pools."""
+
+    def begin(self) -> None:
+        """See :class:`Owners`."""
+
+    def follow(self, job: str, pods: Mapping[str, tuple[PodRow, object]]) -> None:
+        """See :class:`Owners`: pods say nothing here."""
+
+    def noted(self, job: str) -> None:
+        """See :class:`Owners`: pods say nothing here."""
+
+    def admits(self, job: str, pod: PodRow) -> bool:
+        """See :class:`Owners`: every pod."""
+        del job, pod
+        return True
+
+
+class Seat(_Unmarked):
     """The part of one shard in the owners that a process shares."""
 
     def __init__(
@@ -167,7 +212,7 @@ class Seat:
         return self._owners.take(self)
 
 
-class FixedOwners:
+class FixedOwners(_Unmarked):
     """Owners as they were at one moment, for a store that is made again."""
 
     def __init__(self, pool: str, served: Mapping[str, bool]) -> None:

@@ -99,7 +99,7 @@ class PoolTurns:
             listed = book.jobs.get(job)
             if listed is None or job in promised or job not in self._stays:
                 continue
-            pool = self._next(book, job, listed) if self._is_free(listed) else None
+            pool = self._next(book, job, listed) if self.is_free(listed) else None
             if pool is None:
                 continue
             if self._is_over(job, now_s, is_hopeless=_is_hopeless(snapshot, row, code)):
@@ -130,11 +130,12 @@ class PoolTurns:
             if code not in _STAYS and not jobs.active[row]:
                 yield row, code
 
-    def _is_free(self, listed: Listed) -> bool:
-        """Tell whether no pod of a job is on a node or was sent to one."""
+    def is_free(self, listed: Listed) -> bool:
+        """Tell whether no pod of a job is on a node, was sent to one, or has done its work."""
         sent = self._store.facts.sent
         return not any(
-            ACTIVE_STATES[pod.state] or key in sent for key, (pod, _) in listed.pods.items()
+            ACTIVE_STATES[pod.state] or pod.has_succeeded or key in sent
+            for key, (pod, _) in listed.pods.items()
         )
 
     def _next(self, book: PoolBook, job: str, listed: Listed) -> str | None:

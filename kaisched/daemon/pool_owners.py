@@ -1,0 +1,120 @@
+"""Owners of jobs with lists of pools: in memory, or marked on pods where other processes serve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kaisched.clock import monotonic_s
+from kaisched.cluster.pools.marks import Mark, MarkedOwners
+from kaisched.cluster.pools.owners import Owners, SharedOwners
+from kaisched.errors import ClusterUnavailable
+from kaisched.objects.labels import pool_named
+
+if TYPE_CHECKING:
+    from kaisched.cluster.kubernetes.client import Client
+    from kaisched.cluster.store import StateStore
+    from kaisched.config.settings import SchedulerConfiguration
+    from kaisched.engine.shards import FoundShard
+    from kaisched.objects.shard import ShardSpec
+
+LOST_AFTER: Final = 3
+"""So many durations of its lease after the last renewal the jobs of a shard may be taken."""
+
+
+class PoolOwners:
+    """The owners that the shards of this process use."""
+
+    def __init__(self, found: Sequence[FoundShard], others: Sequence[str]) -> None:
+        """Take the shards of this process, and pools of others, as ``POOL`` or ``POOL=SHARD``."""
+        self._shared = SharedOwners()
+        named = (other.partition("=") for other in others)
+        self.shard_of_pool = {pool_named(pool): shard or pool for pool, _, shard in named}
+        ours = {
+            it.shard.spec.partition_label_value: it.shard.spec.admits_all_projects for it in found
+        }
+        # Whether another pool admits all projects is known there: a job that it refuses comes back.
+        self._served = {**dict.fromkeys(self.shard_of_pool, True), **ours}
+
+    @property
+    def is_marking(self) -> bool:
+        """Whether other processes serve pools too."""
+        return bool(self.shard_of_pool)
+
+    def of(self, spec: ShardSpec, put: Callable[[Mark], None], wake: Callable[[], None]) -> Owners:
+        """Return the owners for one shard.
+
+        Args:
+            spec: the shard.
+            put: writes a mark.
+            wake: starts its next cycle.
+
+        """
+        pool = spec.partition_label_value
+        if self.is_marking:
+            return MarkedOwners(pool, self._served, put)
+        return self._shared.seat(pool, admits_all=spec.admits_all_projects, wake=wake)
+
+
+class LostPools:
+    """Looks at the leases of the shards of other processes, in the main thread."""
+
+    def __init__(
+        self, client: Client, settings: SchedulerConfiguration, shard_of_pool: Mapping[str, str]
+    ) -> None:
+        """Look at nothing yet.
+
+        Args:
+            client: reads the leases.
+            settings: say where they are and how long they last.
+            shard_of_pool: the shards of other processes, by pool.
+
+        """
+        self._client, self._shard_of_pool = client, shard_of_pool
+        self._namespace = settings.kubernetes.namespace or client.access.namespace
+        self._duration_s = settings.leader_election.lease_duration
+        self._seen: dict[str, tuple[object, float]] = {}
+        """By pool, the lease as it was last seen, and since when it is so."""
+        self._next_s = 0.0
+        self._lost: frozenset[str] = frozenset()
+
+    def look(self) -> frozenset[str] | None:
+        """Return which pools nobody serves, if that has changed; else None."""
+        now_s = monotonic_s()
+        if not self._shard_of_pool or now_s < self._next_s:
+            return None
+        self._next_s = now_s + self._duration_s / 2
+        for pool, shard in self._shard_of_pool.items():
+            self._note(pool, shard, now_s)
+        limit_s = now_s - LOST_AFTER * self._duration_s
+        lost = frozenset(pool for pool, (_, since_s) in self._seen.items() if since_s < limit_s)
+        if lost == self._lost:
+            return None
+        self._lost = lost
+        return lost
+
+    def _note(self, pool: str, shard: str, now_s: float) -> None:
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases/kaisched-{shard}"
+        try:
+            answer = self._client.call("GET", path)
+            lease = msgspec.json.decode(answer.data)["spec"] if answer.is_done else None
+        except (ClusterUnavailable, msgspec.DecodeError, KeyError):
+            self._seen.pop(pool, None)  # what cannot be read is not lost
+            return
+        seen = (lease or {}).get("holderIdentity"), (lease or {}).get("renewTime")
+        if pool not in self._seen or self._seen[pool][0] != seen:
+            self._seen[pool] = (seen, now_s)
+
+
+def lose(pools: frozenset[str]) -> Callable[[StateStore], None]:
+    """Return the change of a store that notes which pools nobody serves."""
+
+    def note(store: StateStore) -> None:
+        owners = store.pools.owners
+        if isinstance(owners, MarkedOwners):
+            owners.lose(pools)
+            store.pools.look_at_all()
+
+    return note

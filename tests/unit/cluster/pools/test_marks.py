@@ -1,0 +1,156 @@
+"""Marks on pods: which process has a job with a list, and whose binds count."""
+
+from msgspec.structs import replace
+
+from kaisched.cluster.events import upsert
+from kaisched.cluster.pools.marks import Mark, MarkedOwners
+from kaisched.cluster.pools.moving import hand_over
+from kaisched.cluster.store import StateStore
+from kaisched.objects import labels
+from kaisched.objects.wire import Condition
+from tests.unit.cluster.pools.worlds import listed, node_in, queue_in
+
+JOB = "ns/pg-x-x"
+
+
+class One:
+    """One process for one of the pools ``one`` and ``two``, and what it wants to write."""
+
+    def __init__(self, pool, *objects):
+        self.marks = []
+        self.owners = MarkedOwners(pool, {"one": True, "two": True}, self.marks.append)
+        self.store = StateStore(node_pool=pool, owners=self.owners)
+        for at in ("one", "two"):
+            self.see(node_in(at, f"n-{at}"), queue_in(at, f"a-{at}", project="a"))
+        self.see(*objects)
+
+    def see(self, *objects):
+        for obj in objects:
+            upsert(self.store, obj)
+
+    def has(self, name="ns/x"):
+        self.store.snapshot()
+        return self.store.rows.row_of_task(name) >= 0
+
+    def answered(self, obj):
+        """What was written is seen, and then the outcome."""
+        self.see(obj)
+        for mark in self.marks:
+            self.owners.settled(mark)
+        self.marks.clear()
+
+
+def marked(pod, pool, moves, version):
+    text = labels.mark_text(pool, moves)
+    status = replace(
+        pod.status, conditions=[Condition(type=labels.IN_POOL, status="True", message=text)]
+    )
+    meta = replace(pod.metadata, resource_version=version)
+    return replace(pod, metadata=meta, status=status)
+
+
+def pod_x(pools="one, two"):
+    made = listed("x", pools, queue_name="a")
+    return replace(made, metadata=replace(made.metadata, resource_version="1"))
+
+
+def test_the_first_of_the_list_marks_a_job_and_then_has_it():
+    one, two = One("one", pod_x()), One("two", pod_x())
+    assert (one.has(), two.has()) == (False, False)
+    assert one.marks == [Mark("ns/x", "x", "1", "one", 1, JOB)]
+    assert two.marks == []
+    for process in (one, two):
+        process.answered(marked(pod_x(), "one", 1, "2"))
+    assert (one.has(), two.has()) == (True, False)
+
+
+def test_a_job_that_is_passed_on_belongs_to_nobody_until_the_mark_is_seen():
+    first = marked(pod_x(), "one", 1, "2")
+    one, two = One("one", pod_x()), One("two", pod_x())
+    one.has()
+    two.has()
+    one.answered(first)
+    two.see(first)
+    assert one.has()
+    hand_over(one.store, JOB, "two")
+    assert (one.has(), two.has()) == (False, False)
+    assert one.marks == [Mark("ns/x", "x", "2", "two", 2, JOB)]
+    one.answered(marked(pod_x(), "two", 2, "3"))
+    two.answered(marked(pod_x(), "two", 2, "3"))
+    assert (one.has(), two.has()) == (False, True)
+
+
+def test_a_move_that_was_refused_leaves_the_job_where_it_was():
+    one = One("one", pod_x())
+    one.has()
+    one.answered(marked(pod_x(), "one", 1, "2"))
+    assert one.has()
+    hand_over(one.store, JOB, "two")
+    assert not one.has()
+    one.answered(marked(pod_x(), "one", 1, "3"))  # somebody has changed the pod
+    assert one.has()
+
+
+def test_a_new_leader_marks_anew_what_an_earlier_one_had():
+    """Binds of the earlier one that are under way name a version that is no more."""
+    one = One("one", marked(pod_x(), "one", 4, "7"))
+    assert not one.has()
+    assert one.marks == [Mark("ns/x", "x", "7", "one", 5, JOB)]
+    one.answered(marked(pod_x(), "one", 5, "8"))
+    assert one.has()
+
+
+def test_a_taker_marks_all_pods_that_wait_before_it_decides():
+    notes = {"pod-group-name": "g"}
+    pods = [listed(f"g-{at}", "one,two", queue_name="a", annotations=notes) for at in range(3)]
+    two = One("two", *(marked(pod, "one", 1, "1") for pod in pods))
+    two.has()
+    two.see(marked(pods[0], "two", 2, "2"))
+    two.store.snapshot()
+    assert [mark.pod for mark in two.marks] == ["ns/g-1", "ns/g-2"]
+    assert not two.has("ns/g-0")
+    two.see(marked(pods[1], "two", 2, "3"))
+    assert not two.has("ns/g-0")
+    two.answered(marked(pods[2], "two", 2, "4"))
+    assert two.has("ns/g-0")
+
+
+def test_a_pod_that_comes_later_is_marked_before_it_counts():
+    notes = {"pod-group-name": "g"}
+    first, late = (
+        listed(f"g-{at}", "one,two", queue_name="a", annotations=notes) for at in range(2)
+    )
+    one = One("one", first)
+    one.has()
+    one.answered(marked(first, "one", 1, "2"))
+    assert one.has("ns/g-0")
+    one.see(late)
+    assert (one.has("ns/g-0"), one.has("ns/g-1")) == (True, False)
+    one.answered(marked(late, "one", 1, "3"))
+    assert one.has("ns/g-1")
+
+
+def test_the_jobs_of_a_pool_that_nobody_serves_are_taken():
+    two = One("two", marked(pod_x(), "one", 1, "2"))
+    assert not two.has()
+    assert two.marks == []
+    two.owners.lose(frozenset({"one"}))
+    two.store.pools.look_at_all()
+    assert not two.has()
+    assert two.marks == [Mark("ns/x", "x", "2", "two", 2, JOB)]
+
+
+def test_the_jobs_of_a_lost_pool_that_run_there_stay():
+    running = marked(pod_x(), "one", 1, "2")
+    running = replace(running, spec=replace(running.spec, node_name="n-one"))
+    two = One("two", running)
+    two.owners.lose(frozenset({"one"}))
+    two.store.pools.look_at_all()
+    two.has()
+    assert two.marks == []
+
+
+def test_what_is_no_mark_is_none():
+    assert labels.mark_of("one 3") == ("one", 3)
+    assert labels.mark_of("default 3") == ("", 3)
+    assert [labels.mark_of(text) for text in ("", "one", "one x", " 3")] == [None] * 4
