@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 CARD: Final = 1_000_000
 """Millionths: a fraction of a card is a whole number of them."""
 _THOUSANDTH: Final = CARD // 1000
+_MOST_PODS: Final = 1024
+"""No node takes more pods than this."""
 
 
 class DeviceDemand(NamedTuple):
@@ -156,3 +158,21 @@ def pack_order(
     closed = [slot for slot, number in enumerate(tasks) if not number]
     closed += range(len(tasks), len(tasks) + count)
     return chosen, closed[: count - len(chosen)]
+
+
+def pods_on_several(pools: list[list[int]], whole: int, size: int, take: int, cards: int) -> int:
+    """Return how many pods fit that take a share of several cards each, chosen as by ``take``."""
+    pods = 0
+    while pods < _MOST_PODS:
+        lacking = cards
+        for pool in pools:
+            fits = sorted((left, at) for at, left in enumerate(pool) if left >= take)[:lacking]
+            for _, at in fits:
+                pool[at] -= take
+            lacking -= len(fits)
+        if lacking > whole or (lacking and take > size):
+            return pods
+        whole -= lacking
+        pools[-1].extend([size - take] * lacking)
+        pods += 1
+    return pods

@@ -76,7 +76,8 @@ def value(of: str, amount: float) -> str:
         return f"{amount:.0f} us"
     if of == "late_imports":
         return f"{amount:.0f}"
-    return f"{amount:.1%}" if of == "loss" else f"{amount:.2f}x"
+    is_part = of == "loss" or of.startswith("free_")
+    return f"{amount:.1%}" if is_part else f"{amount:.2f}x"
 
 
 def compact(ratio: float) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from kaisched.core.axis import GPU, GPU_UNIT
 from kaisched.core.states import HOLDING_STATES, TaskState
 
 if TYPE_CHECKING:
@@ -213,6 +214,11 @@ class Capacity:
         """``(K,)`` what :meth:`free` returns, for one resource on some nodes."""
         free: IntVec = self.idle[resource].take(rows) + self.releasing[resource].take(rows)
         return free
+
+    def gpus_free(self, rows: RowVec) -> tuple[IntVec, Amounts]:
+        """Whole GPUs ``(K,)``, and thousandths left of shared ones ``(K, G)``: idle or released."""
+        whole = np.maximum(self.free_of(GPU, rows), 0) // GPU_UNIT
+        return whole, np.zeros((len(rows), 0), np.int64)
 
     def lack_of(self, resource: int, amount: int, pods: IntVec, rows: RowVec) -> IntVec:
         """``(K,)`` what some nodes lack of a resource for so many pods that ask for ``amount``."""

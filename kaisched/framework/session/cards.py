@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kaisched.core.axis import GPU, GPU_UNIT
-from kaisched.core.devices import CARD, PromisedCards, pack_order
+from kaisched.core.devices import CARD, PromisedCards, pack_order, pods_on_several
 from kaisched.core.states import HOLDING_STATES, TaskState
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ _PIPELINED: Final = int(TaskState.PIPELINED)
 _HOLDS: Final = HOLDING_STATES.tolist()
 _ON_OPEN_CARD: Final = 10_000.0
 """What an open card with room adds to the score of a node: more than all that packs nodes."""
-_MOST: Final = 1024
-"""No node takes more pods than this."""
 
 
 class Cards:
@@ -52,6 +50,10 @@ class Cards:
         self._next_used = np.zeros_like(self._used)
         self._next_tasks = np.zeros_like(self._used)
         self._milli, self._milli_leaving = table.milli.copy(), table.milli_leaving.copy()
+        self._open: IntVec = np.count_nonzero(self._tasks, axis=1)
+        """``(N,)`` how many cards are open."""
+        self._leaves = bool(table.leaving.any() or table.milli_leaving.any())
+        """False as long as nothing has left or was promised: then nothing of it is looked at."""
         self.chosen: dict[int, tuple[int, ...]] = {}
         """The slots of each task that was placed in this cycle."""
         self.promised: dict[int, PromisedCards] = {}
@@ -171,13 +173,16 @@ class Cards:
         for slot in slots:
             self._widen(slot)
             self._used[node, slot] += take
-            self._tasks[node, slot] += sign
+            before = int(self._tasks[node, slot])
+            self._tasks[node, slot] = before + sign
+            self._open[node] += (not before) - (not before + sign)
 
     def _release(self, node: int, shape: int, slots: Iterable[int], sign: int) -> None:
         demand = self._constraints[shape].devices
         assert demand is not None
         take = demand.take(self._mib(node)) * sign
         self._milli_leaving[node] += self._request[shape] * sign
+        self._leaves = True
         for slot in slots:
             self._leaving[node, slot] += take
 
@@ -187,6 +192,7 @@ class Cards:
         take = demand.take(self._mib(node)) * sign
         opened, later = self.promised[task]
         self._milli_leaving[node] -= self._request[shape] * sign
+        self._leaves = True
         for slot in opened:
             self._leaving[node, slot] -= take
         for slot in later:
@@ -241,18 +247,20 @@ class Cards:
     def _takes_none(self, rows: RowVec) -> BoolVec:
         """``(K, G)`` slots that take no share: no card, or one that is closed to shares."""
         closed: BoolVec = self._is_closed[rows] | (self._tasks[rows] == 0)
-        closed |= self._is_emptying(rows)
-        return closed
+        return closed | self._is_emptying(rows) if self._leaves else closed
 
     def left_now(self, rows: RowVec) -> Amounts:
         """``(K, G)`` what open cards have left now and unpromised; -1 for closed ones."""
-        left = self.table.size[rows, None] - self._used[rows]
-        left += np.minimum(self._leaving[rows], 0)
-        closed = self._takes_none(rows)
-        return np.where(closed, -1, left)
+        left: Amounts = self.table.size[rows, None] - self._used[rows]
+        if self._leaves:
+            left += np.minimum(self._leaving[rows], 0)
+        left[self._takes_none(rows)] = -1
+        return left
 
     def _left_later(self, rows: RowVec) -> Amounts:
         """``(K, G)`` what open cards have left once everything is released; -1 for closed ones."""
+        if not self._leaves:
+            return self.left_now(rows)
         left = self.table.size[rows, None] - self._used[rows] + self._leaving[rows]
         closed = self._takes_none(rows)
         return np.where(closed, -1, left)
@@ -262,16 +270,25 @@ class Cards:
         left = self.table.size[rows, None] - self._next_used[rows]
         return np.where(self._next_tasks[rows] == 0, -1, left)
 
+    def milli_left(self, rows: RowVec) -> Amounts:
+        """``(K, G)`` thousandths left of each open card once all is released; 0 for the others."""
+        left = self._left_later(rows)
+        if self.promised:
+            left = np.hstack((left, self._left_next(rows)))
+        milli: Amounts = np.maximum(left, 0) * GPU_UNIT // self.table.size[rows, None]
+        return milli
+
     def whole(self, rows: RowVec, idle: IntVec, releasing: IntVec) -> tuple[IntVec, IntVec]:
         """``(K,)`` whole GPUs that are idle now and not promised, and once all is released.
 
         ``idle`` and ``releasing`` are the nodes' amounts of GPUs, parts of cards included.
         """
-        opened = np.count_nonzero(self._tasks[rows], axis=1)
-        now = (idle + self._milli[rows]) // GPU_UNIT - opened
+        now = (idle + self._milli[rows]) // GPU_UNIT - self._open[rows]
         gained = (releasing - self._milli_leaving[rows]) // GPU_UNIT
-        gained += np.count_nonzero(self._is_emptying(rows), axis=1) + self._unused(rows)
-        gained -= np.count_nonzero(self._next_tasks[rows], axis=1)
+        gained += self._unused(rows)
+        if self._leaves:
+            gained += np.count_nonzero(self._is_emptying(rows), axis=1)
+            gained -= np.count_nonzero(self._next_tasks[rows], axis=1)
         is_sure = ~self.table.is_blind[rows]
         return (now + np.minimum(gained, 0)) * is_sure, (now + gained) * is_sure
 
@@ -343,7 +360,7 @@ class Cards:
         can_share = self.table.cards[rows] > 0
         if demand.cards > 1:
             room = [
-                _rounds([it[at].tolist() for it in left], *numbers, demand.cards)
+                pods_on_several([it[at].tolist() for it in left], *numbers, demand.cards)
                 for at, numbers in enumerate(
                     zip(whole.tolist(), size.tolist(), take.tolist(), strict=True)
                 )
@@ -379,21 +396,3 @@ def table_of(snapshot: Snapshot, slots: Mapping[int, tuple[int, ...]]) -> CardTa
         node, shape = int(tasks.node_of_task[task]), int(tasks.shape_of_task[task])
         cards.take(task, node, shape, int(tasks.state[task]))
     return cards.frozen()
-
-
-def _rounds(pools: list[list[int]], whole: int, size: int, take: int, cards: int) -> int:
-    """Return how many pods fit that take a share of several cards each, chosen as by ``take``."""
-    pods = 0
-    while pods < _MOST:
-        lacking = cards
-        for pool in pools:
-            fits = sorted((left, at) for at, left in enumerate(pool) if left >= take)[:lacking]
-            for _, at in fits:
-                pool[at] -= take
-            lacking -= len(fits)
-        if lacking > whole or (lacking and take > size):
-            return pods
-        whole -= lacking
-        pools[-1].extend([size - take] * lacking)
-        pods += 1
-    return pods

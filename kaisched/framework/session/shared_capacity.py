@@ -15,7 +15,7 @@ from kaisched.framework.session.capacity import Capacity
 from kaisched.framework.session.cards import Cards
 
 if TYPE_CHECKING:
-    from kaisched.core.axis import BoolVec, IntVec, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
     from kaisched.core.devices import CardTable
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.session.capacity import Holding
@@ -91,6 +91,12 @@ class SharedCapacity(Capacity):
             return room
         amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
         return np.minimum(room, self.cards.room_now(shape, rows, *amounts))
+
+    def gpus_free(self, rows: RowVec) -> tuple[IntVec, Amounts]:
+        """Whole GPUs ``(K,)``, and thousandths left of open cards ``(K, G)``: idle or released."""
+        amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
+        _, whole = self.cards.whole(rows, *amounts)
+        return np.maximum(whole, 0), self.cards.milli_left(rows)
 
     def is_by_card(self, shape: int) -> bool:
         """Tell whether cards bound the room of a shape, so that amounts are an upper bound."""

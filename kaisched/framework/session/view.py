@@ -241,6 +241,13 @@ class SessionView(Protocol):
         """``(K,)`` what is free of a resource on some nodes: idle, or being released by now."""
         ...
 
+    def gpus_free(self, rows: RowVec) -> tuple[IntVec, Amounts]:
+        """``(K,)`` whole GPUs and ``(K, G)`` thousandths left of each GPU that pods share.
+
+        As :meth:`free`: idle, or being released by now. A node with fewer shared ones has zeros.
+        """
+        ...
+
     # -- what plugins keep -------------------------------------------------------------------------
 
     @property
