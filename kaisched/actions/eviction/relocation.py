@@ -73,8 +73,10 @@ class Relocation:
     def move(self, statement: Statement, unit: Unit, barred: Collection[int]) -> bool:
         """Let an evicted unit stay, or promise it another place; tell whether it has a place."""
         session = self._session
-        shapes = shapes_of(session, np.array(unit.tasks, np.int64))
-        sets = node_sets(session, self._action, unit.job, self._ask(unit), shapes)
+        sets = None
+        if session.ask.node_sets(session) is not None:  # of a gang's victims there may be thousands
+            shapes = shapes_of(session, np.array(unit.tasks, np.int64))
+            sets = node_sets(session, self._action, unit.job, self._ask(unit), shapes)
         for nodes in (None,) if sets is None else sets:
             with session.placement.within(nodes):
                 if self._moved(statement, unit, barred):
