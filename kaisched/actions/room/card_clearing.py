@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from kaisched.core.axis import GPU, GPU_UNIT
 
 if TYPE_CHECKING:
@@ -45,7 +43,7 @@ def choices_by_card(
         return None
     parts = [_parts_of(session, node, item) for item in items]
     groups = _groups(items, parts, kept)
-    whole = _whole(session, node)
+    whole = session.capacity.whole_gpus(node)
     demand = cards.demand_of(shape)
     if demand is None:
         asked = int(session.shapes.request[GPU, shape]) * (room + 1)
@@ -63,14 +61,6 @@ def choices_by_card(
 
 def _open(left: list[int]) -> list[tuple[int, int]]:
     return [(slot, it) for slot, it in enumerate(left) if it >= 0]
-
-
-def _whole(session: Session, node: int) -> int:
-    """Return the GPUs of a node that are whole and free once everything is released."""
-    capacity, row = session.capacity, np.array([node])
-    assert capacity.cards is not None
-    amounts = capacity.idle[GPU].take(row), capacity.releasing[GPU].take(row)
-    return max(int(capacity.cards.whole(row, *amounts)[1][0]), 0)
 
 
 def _parts_of(session: Session, node: int, item: Item) -> Parts:

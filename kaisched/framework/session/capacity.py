@@ -193,6 +193,10 @@ class Capacity:
         """Return how many pods of a shape fit on a node once everything is released."""
         return self.on(node).pods(self.asked(shape))
 
+    def whole_gpus(self, node: int) -> int:
+        """Return the whole GPUs of a node that are free once everything is released."""
+        return max(int(self.idle[GPU, node] + self.releasing[GPU, node]), 0) // GPU_UNIT
+
     def on(self, node: int) -> NodeRoom:
         """Return the room of one node once everything is released, to count with."""
         return NodeRoom((self.idle[:, node] + self.releasing[:, node]).tolist())

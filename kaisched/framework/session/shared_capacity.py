@@ -129,6 +129,12 @@ class SharedCapacity(Capacity):
             room = min(room, int(self._later(shape, np.array([node]))[0]))
         return room
 
+    def whole_gpus(self, node: int) -> int:
+        """Return the whole GPUs of a node that are free once everything is released."""
+        row = np.array([node])
+        amounts = self.idle[GPU].take(row), self.releasing[GPU].take(row)
+        return max(int(self.cards.whole(row, *amounts)[1][0]), 0)
+
     def _later(self, shape: int, rows: RowVec) -> IntVec:
         amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
         return self.cards.room_later(shape, rows, *amounts)
