@@ -22,7 +22,7 @@ class PodTasks:
     def __init__(self, rows: RowStore, facts: Facts, has_reservations: bool) -> None:
         """Take the rows and the facts, and whether reservation pods hold shared GPUs."""
         if has_reservations:
-            rows.cards.sharing = facts.sharing
+            rows.cards.hold_by(facts.sharing)
         self._rows = rows
         self._facts = facts
         self._layouts = 0

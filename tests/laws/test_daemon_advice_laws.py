@@ -82,7 +82,9 @@ class Daemon:
     def see(self, cluster):
         """Begin to report on a cluster."""
         store = StateStore()
-        store.members = Declared(store.rows, KNOWN, store.pods.meta_of, owner_wait_s=0.0)
+        store.members = Declared(
+            store.rows, KNOWN, store.pods.meta_of, owner_wait_s=0.0, adjusted=store.pools.adjusted
+        )
         self.reporter = Reporter(
             self.server, self.box, ManualClock(NOW_S), store, advice=self.advice
         )  # fmt: skip

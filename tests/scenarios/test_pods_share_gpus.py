@@ -118,7 +118,10 @@ def test_a_promised_card_is_given_to_no_later_pod():
 
 
 def test_who_is_evicted_for_a_whole_card_stays_only_if_the_card_is_not_promised():
-    """The card of a17 is whole only once a17 has left too, though a10 alone frees as much."""
+    """The card of a17 is whole only once a17 has left too, though a10 alone frees as much.
+
+    It goes on on the other card.
+    """
     jobs = {
         "a10": "gpu=0.5 cards=2",
         "a15": "gpu=0.333",
@@ -127,4 +130,4 @@ def test_who_is_evicted_for_a_whole_card_stays_only_if_the_card_is_not_promised(
         "b": "queue=a gpu=0.7 priority=90",
     }
     made = world(["a10/a15> a10/a17"], jobs).after("allocate", "preempt")
-    assert nodes_of(made) == ["a10>/a15>/>a19 a10>/a17>/>b"]
+    assert nodes_of(made) == ["a10>/a15>/>a19/>a17 a10>/a17>/>b"]

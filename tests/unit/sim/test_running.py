@@ -143,9 +143,9 @@ def test_the_cycle_is_told_of_the_past(ran, scenario, monkeypatch):
     seen = []
     real = simulation.run_cycle
 
-    def run_cycle(snapshot, usage, policy, now_s, memory):
+    def run_cycle(snapshot, usage, policy, now_s, memory, *others):
         seen.append((now_s, None if usage is None else usage.parts[2].tolist()))
-        return real(snapshot, usage, policy, now_s, memory)
+        return real(snapshot, usage, policy, now_s, memory, *others)
 
     monkeypatch.setattr(simulation, "run_cycle", run_cycle)
     ran(
@@ -166,9 +166,9 @@ def test_a_cron_window_begins_when_the_calendar_says(ran, monkeypatch):
     seen = {}
     real = simulation.run_cycle
 
-    def run_cycle(snapshot, usage, policy, now_s, memory):
+    def run_cycle(snapshot, usage, policy, now_s, memory, *others):
         seen[now_s - TUESDAY_S] = usage.parts[2].tolist()
-        return real(snapshot, usage, policy, now_s, memory)
+        return real(snapshot, usage, policy, now_s, memory, *others)
 
     monkeypatch.setattr(simulation, "run_cycle", run_cycle)
     ran(
