@@ -15,6 +15,7 @@ import numpy as np
 from kaisched.core.axis import GPU, GPU_UNIT
 from kaisched.core.devices import CARD, PromisedCards, pack_order, pods_on_several
 from kaisched.core.states import HOLDING_STATES, TaskState
+from kaisched.framework.session.open_cards import OpenCards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 _RELEASING: Final = int(TaskState.RELEASING)
 _PIPELINED: Final = int(TaskState.PIPELINED)
 _HOLDS: Final = HOLDING_STATES.tolist()
-_ON_OPEN_CARD: Final = 10_000.0
-"""What an open card with room adds to the score of a node: more than all that packs nodes."""
 
 
 class Cards:
@@ -54,6 +53,9 @@ class Cards:
         """``(N,)`` how many cards are open."""
         self._leaves = bool(table.leaving.any() or table.milli_leaving.any())
         """False as long as nothing has left or was promised: then nothing of it is looked at."""
+        self.moved: list[int] = []
+        """The node of each move, in order: what is kept by node is asked for again there."""
+        self._open_cards: dict[tuple[int, bool], OpenCards] = {}
         self.chosen: dict[int, tuple[int, ...]] = {}
         """The slots of each task that was placed in this cycle."""
         self.promised: dict[int, PromisedCards] = {}
@@ -170,6 +172,7 @@ class Cards:
         assert demand is not None
         take = demand.take(self._mib(node)) * sign
         self._milli[node] += self._request[shape] * sign
+        self.moved.append(node)
         for slot in slots:
             self._widen(slot)
             self._used[node, slot] += take
@@ -183,6 +186,7 @@ class Cards:
         take = demand.take(self._mib(node)) * sign
         self._milli_leaving[node] += self._request[shape] * sign
         self._leaves = True
+        self.moved.append(node)
         for slot in slots:
             self._leaving[node, slot] += take
 
@@ -193,6 +197,7 @@ class Cards:
         opened, later = self.promised[task]
         self._milli_leaving[node] -= self._request[shape] * sign
         self._leaves = True
+        self.moved.append(node)
         for slot in opened:
             self._leaving[node, slot] -= take
         for slot in later:
@@ -330,20 +335,11 @@ class Cards:
         return self._room(shape, rows, none, left)
 
     def bonus(self, shape: int, *, is_later: bool) -> Scores:
-        """Return the bonus of nodes where a pod of a shape gets an open card, now or later.
-
-        It is asked with so many more pods of the shape on each node, which fill cards one by one.
-        """
-        nodes = np.arange(len(self.table.cards))
-        opened = self.on_open_cards(shape, nodes, is_later=is_later)
-        per_card = np.maximum(self.of_new_card(shape, nodes), 1)
-
-        def bonus(rows: RowVec, extra: IntVec) -> FloatVec:
-            beyond = extra - opened[rows]
-            fits = (beyond < 0) | (beyond % per_card[rows] > 0)
-            return np.where(fits, _ON_OPEN_CARD, 0.0)
-
-        return bonus
+        """Return the bonus of nodes where a pod of a shape gets an open card, now or later."""
+        key = shape, is_later
+        if key not in self._open_cards:
+            self._open_cards[key] = OpenCards(self, shape, is_later=is_later)
+        return self._open_cards[key].bonus()
 
     def of_new_card(self, shape: int, rows: RowVec) -> IntVec:
         """``(K,)`` shares of a shape that fit on a card of each node that is whole."""

@@ -1,0 +1,60 @@
+"""The bonus of nodes where a share gets an open card, kept up with the moves of the cycle.
+
+Shares are placed one by one, and each asks about all nodes: only nodes with a move in between are
+looked at again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kaisched.core.axis import FloatVec, IntVec, RowVec
+    from kaisched.framework.session.cards import Cards
+
+    Scores = Callable[[RowVec, IntVec], FloatVec]
+
+_ON_OPEN_CARD: Final = 10_000.0
+"""What an open card with room adds to the score of a node: more than all that packs nodes."""
+
+
+class OpenCards:
+    """Pods of one shape with a share that fit on open cards of each node, now or later."""
+
+    __slots__ = ("_cards", "_is_later", "_per_card", "_room", "_seen", "_shape")
+
+    def __init__(self, cards: Cards, shape: int, *, is_later: bool) -> None:
+        """Look at all nodes."""
+        nodes = np.arange(len(cards.table.cards))
+        self._cards, self._shape, self._is_later = cards, shape, is_later
+        self._room = cards.on_open_cards(shape, nodes, is_later=is_later)
+        self._per_card = np.maximum(cards.of_new_card(shape, nodes), 1)
+        self._seen = len(cards.moved)
+
+    def _up_to_date(self) -> IntVec:
+        moved = self._cards.moved
+        if len(moved) > self._seen:
+            rows = np.array(sorted(set(moved[self._seen :])), np.int64)
+            self._seen = len(moved)
+            fresh = self._cards.on_open_cards(self._shape, rows, is_later=self._is_later)
+            self._room[rows] = fresh
+        return self._room
+
+    def bonus(self) -> Scores:
+        """Return the bonus of nodes where a pod of the shape gets an open card.
+
+        It is asked with so many more pods of the shape on each node, which fill cards one by one,
+        and only until the next move.
+        """
+        opened, per_card = self._up_to_date(), self._per_card
+
+        def bonus(rows: RowVec, extra: IntVec) -> FloatVec:
+            beyond = extra - opened[rows]
+            fits = (beyond < 0) | (beyond % per_card[rows] > 0)
+            return np.where(fits, _ON_OPEN_CARD, 0.0)
+
+        return bonus
