@@ -108,6 +108,8 @@ class Run:
     def furnish(self):
         for pool in POOLS:
             spec = {"partitionLabelValue": pool, "poolDwell": "1s"}
+            # Nobody makes a pod anew here that was evicted to be moved.
+            spec["args"] = {"max-consolidation-preemptees": "0"}
             shard = {"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard"}
             shard |= {"metadata": {"name": pool}, "spec": spec}
             if self.is_apart:
