@@ -97,8 +97,8 @@ class ViewListener(GuardedListener):
 
     enabled: bool = Field(
         default=False,
-        description="Take a view of every cycle, and serve it under `/api/v1`: queues, jobs and why"
-        " they wait, nodes, evictions.",
+        description="Take a view of every cycle, and serve it as a page and under `/api/v1`:"
+        " queues, jobs and why they wait, nodes, evictions.",
     )
     authentication: Literal["auto", "kubernetes", "none"] = Field(
         default="auto",

@@ -68,7 +68,7 @@ ACTIONS: Final = tuple(action.name for action in DEFAULT_ACTIONS)
 
 _KAI_ACTIONS: Final = {"consolidation": "consolidate", "stalegangeviction": "stalegang"}
 
-_NO_SHARING: Final = "shares of a GPU are always packed, without a plugin"
+_PACKED: Final = "shares of a GPU are always packed, without a plugin"
 _SEARCH: Final = "the search for victims is part of the actions"
 PLUGINS: Final = {
     "nodeplacement": Mapped("binpack"),
@@ -78,11 +78,11 @@ PLUGINS: Final = {
     "kubeflow": Mapped(None, "taskorder handles the order of pods inside a job"),
     "ray": Mapped(None, "taskorder handles the order of pods inside a job"),
     "nominatednode": Mapped(None, "a pod's nominated node is kept without a plugin"),
-    "gpupack": Mapped(None, _NO_SHARING),
-    "gpuspread": Mapped(None, _NO_SHARING),
-    "gpusharingorder": Mapped(None, _NO_SHARING),
+    "gpupack": Mapped(None, _PACKED),
+    "gpuspread": Mapped(None, _PACKED),
+    "gpusharingorder": Mapped(None, _PACKED),
     "dynamicresources": Mapped(
-        None, "claims need no plugin: plans allocate devices, and the daemon not yet"
+        None, "claims on devices need no plugin, but resourceClaims: true in the shard"
     ),
     "snapshot": Mapped(None, "kaisched snapshot take records a cycle, and replays it"),
     "reflectjoborder": Mapped(None, "the order is not shown; kaisched plan says why a job waits"),

@@ -55,7 +55,8 @@ class Prices:
         nodes, largest = nodes[could], largest[could]
         capacity, asked = self._session.capacity, dict(future.asked)[main]
         least = np.maximum(capacity.lack_of(main, asked, future.room[nodes] + 1, nodes), 0)
-        # A part of a card frees more than it holds, where it is the last one there.
+        # Where pods share GPUs, the last one on a card frees more than it holds: the whole card. So
+        # what is lacking does not say how many pods have to go, only whether any has to.
         fewest = -(-least // np.maximum(largest, 1)) if capacity.cards is None else least > 0
         order = np.lexsort((least, fewest))
         columns = (column[order].tolist() for column in (fewest, least, nodes))

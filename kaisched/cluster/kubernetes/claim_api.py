@@ -57,10 +57,10 @@ class ClaimApi:
         return raw
 
     def mark(self, *, is_protected: bool) -> Raw:
-        """Put on the marks of the leader, and the finalizer; return the claim as it is then.
+        """Put on the annotations of the leader, and the finalizer; return the claim as it is then.
 
-        The marks let the server refuse the write of the status that follows if another leads by
-        then. A claim without the finalizer could be deleted while pods use its devices.
+        By the annotations the server refuses the write of the status that follows if another leads
+        by then. A claim without the finalizer could be deleted while pods use its devices.
 
         Raises:
             StepFailedError: it cannot be changed.
@@ -72,8 +72,8 @@ class ClaimApi:
         meta: Raw = {"uid": self.uid}
         if is_protected:
             meta["finalizers"] = [FINALIZER]
-        if marks := self.writers.annotations():
-            meta["annotations"] = marks
+        if notes := self.writers.annotations():
+            meta["annotations"] = notes
         return self._checked("PATCH", "patch", "", {"metadata": meta})
 
     def unprotect(self, raw: Raw) -> None:

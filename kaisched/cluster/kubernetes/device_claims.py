@@ -72,7 +72,8 @@ class ClaimBackend:
             return pod in writers.under_way or pod[0] in store.facts.sent.binds
 
         def is_waiting(pod: PodRow) -> bool:
-            # One that is held back or gated was not tried by the cycle.
+            # The cycle did not try a pod that is held back or gated, so nothing says that it cannot
+            # go where its devices are.
             is_tried = store.rows.state_of(pod.key) == TaskState.PENDING
             return pod.is_ours and is_tried and not is_open((pod.key, pod.uid))
 

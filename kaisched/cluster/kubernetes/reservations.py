@@ -153,7 +153,8 @@ class _Hold:
             raise StepFailedError(f"reservation pod {now.key} has ended: {now.why_ended}")
         if now.stage is Stage.LEAVES:
             raise StepFailedError(f"reservation pod {now.key} is being deleted")
-        # One that was there first holds what its users have, whatever their pods say by now.
+        # Only one that was made in place of a lost one may hold another GPU than its users have.
+        # The first of a card holds theirs, whatever users write on their pods.
         if now.is_renewed and now.gpu and self._expected and now.gpu not in self._expected:
             raise StepFailedError(
                 f"reservation pod {now.key} holds GPU {now.gpu}, its users have"

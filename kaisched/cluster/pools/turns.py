@@ -40,7 +40,6 @@ _STAYS: Final = frozenset(
         Refusal.INVALID_GROUP,
         Refusal.GANG_INCOMPLETE,
         Refusal.SCHEDULING_GATED,
-        Refusal.UNSUPPORTED,
         Refusal.OWNER_NOT_READ,
     }
 )
@@ -51,6 +50,8 @@ _HOPELESS: Final = frozenset(
         Refusal.QUEUE_NOT_LEAF,
         Refusal.EXCEEDS_ANY_NODE,
         Refusal.NO_NODE_ALLOWED,
+        # Shards differ in what they offer: sharing GPUs, claims on devices.
+        Refusal.UNSUPPORTED,
     }
 )
 """What no end of other work lifts: a job does not wait for it on its first stay."""

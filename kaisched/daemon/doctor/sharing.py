@@ -83,7 +83,7 @@ def _of_pods(pods: Sequence[Pod]) -> Iterator[Finding]:
             silent.append(pod.name)
     if silent:
         text = f"{len(silent)} reservation pods tell no GPU yet: {named(silent)}"
-        fix = f"if that lasts, see why the agent does not run: kubectl -n {RESERVATION} describe"
+        fix = f"see why the agent does not run: kubectl -n {RESERVATION} describe pods"
         yield Finding(_CHECK, "warn", text, fix)
     lost = [
         pod.key

@@ -65,6 +65,15 @@ def test_what_can_never_start_in_a_pool_does_not_wait_there():
     assert world.reasons[job_of(world, "x"), "h100"] == "ExceedsAnyNode"
 
 
+def test_what_a_pool_does_not_offer_may_be_had_in_the_next():
+    world = two(without_shares=("a100",))
+    half = {"gpu-fraction": "0.5"}
+    world.load(listed("x", "a100,h100", annotations=half, spec={"containers": [{}]}))
+    world.run_to(1)
+    assert world.reasons[job_of(world, "x"), "a100"] == "Unsupported"
+    assert world.node_of("x") == "h0"
+
+
 def test_a_list_of_one_and_a_label_stay_where_they_are():
     world = two(first=1)
     world.load(listed("x", "h100", 4), pod("y", "a", 4, labels={POOL: "h100"}, uid="y"))

@@ -20,7 +20,7 @@ POOL, LIST = "kai.scheduler/node-pool", "kaisched.io/node-pools"
 class World:
     """Pools by name, ``default`` for that of nodes without a label; times in seconds."""
 
-    def __init__(self, *pools, dwell_s=10.0, order="strict", admits=()):
+    def __init__(self, *pools, dwell_s=10.0, order="strict", admits=(), without_shares=()):
         self.owners = SharedOwners()
         values = {name: "" if name == "default" else name for name in pools}
         self._woken = set()
@@ -37,7 +37,10 @@ class World:
         )
         self.ports = {first: EmbeddedPool(self.cluster, self.cluster.store)}
         for name in others:
-            store = StateStore(node_pool=values[name], owners=seats[name], offers_shares=True)
+            offers_shares = name not in without_shares
+            store = StateStore(
+                node_pool=values[name], owners=seats[name], offers_shares=offers_shares
+            )
             self.ports[name] = EmbeddedPool(self.cluster, store)
         self.turns = {
             name: PoolTurns(port.store, dwell_s, is_idle_first=order == "idleFirst")
