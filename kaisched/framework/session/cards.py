@@ -338,7 +338,8 @@ class Cards:
         """Return the bonus of nodes where a pod of a shape gets an open card, now or later."""
         key = shape, is_later
         if key not in self._open_cards:
-            self._open_cards[key] = OpenCards(self, shape, is_later=is_later)
+            nodes = np.arange(len(self.table.cards))
+            self._open_cards[key] = OpenCards(self, shape, nodes, is_later=is_later)
         return self._open_cards[key].bonus()
 
     def of_new_card(self, shape: int, rows: RowVec) -> IntVec:

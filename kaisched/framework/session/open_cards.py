@@ -6,7 +6,7 @@ looked at again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.core.axis import FloatVec, IntVec, RowVec
-    from kaisched.framework.session.cards import Cards
 
     Scores = Callable[[RowVec, IntVec], FloatVec]
 
@@ -22,14 +21,27 @@ _ON_OPEN_CARD: Final = 10_000.0
 """What an open card with room adds to the score of a node: more than all that packs nodes."""
 
 
+class Counting(Protocol):
+    """The cards of a cycle, as far as they count pods."""
+
+    moved: list[int]
+
+    def on_open_cards(self, shape: int, rows: RowVec, *, is_later: bool) -> IntVec:
+        """``(K,)`` pods of a shape with a share that fit on open cards, now or later."""
+        ...
+
+    def of_new_card(self, shape: int, rows: RowVec) -> IntVec:
+        """``(K,)`` shares of a shape that fit on a card of each node that is whole."""
+        ...
+
+
 class OpenCards:
     """Pods of one shape with a share that fit on open cards of each node, now or later."""
 
     __slots__ = ("_cards", "_is_later", "_per_card", "_room", "_seen", "_shape")
 
-    def __init__(self, cards: Cards, shape: int, *, is_later: bool) -> None:
+    def __init__(self, cards: Counting, shape: int, nodes: RowVec, *, is_later: bool) -> None:
         """Look at all nodes."""
-        nodes = np.arange(len(cards.table.cards))
         self._cards, self._shape, self._is_later = cards, shape, is_later
         self._room = cards.on_open_cards(shape, nodes, is_later=is_later)
         self._per_card = np.maximum(cards.of_new_card(shape, nodes), 1)
