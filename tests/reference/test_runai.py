@@ -5,6 +5,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "runai.md").read_text(encoding="utf-8")
 ROWS = [
@@ -25,6 +27,7 @@ def test_every_statement_works_differs_or_is_not_offered():
     assert [row for row in ROWS if row[1] not in ("works", "differs", "not offered")] == []
 
 
+@pytest.mark.proportion
 def test_what_works_names_a_test_and_every_named_test_exists():
     for statement, outcome, rest in ROWS:
         named = re.findall(r"`([\w/]+\.py)::(\w+)`", rest)

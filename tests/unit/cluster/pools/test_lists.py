@@ -171,6 +171,7 @@ def test_no_stay_is_longer_than_five_minutes():
     assert max(b - a for a, b in itertools.pairwise(times)) == 300
 
 
+@pytest.mark.proportion
 def test_non_preemptible_work_skips_pools_without_quota_for_it():
     """Worked example X17: the pool of an over-quota project is no place for it."""
     world = World("h100", "a100", "default", admits=("default",))
