@@ -9,6 +9,7 @@
 #   make bench    the benchmarks
 #   make chaos    churn and faults with two replicas, MINUTES=20 SEED=by chance
 #   make sharing  churn and faults of pods that share GPUs, MINUTES=20 SEED=by chance
+#   make claims   churn and faults of pods with claims on devices, MINUTES=20 SEED=by chance
 #   make lock     the lock files again, after a change of pyproject.toml (UPGRADE=1: newest versions)
 #   make sbom     what is installed at run time, with licences, as build/sbom.cdx.json
 #   make clean    remove what the above made
@@ -21,7 +22,7 @@ ARGS ?=
 WORKERS ?= 3
 
 # How long `make fuzz` looks (10 minutes unless given; ARGS="--seed 7" begins with the same examples
-# again), and `make chaos` and `make sharing` go on (20), and the seed of what happens in these.
+# again), and `make chaos`, `make sharing` and `make claims` go on (20), and the seed of what happens there.
 MINUTES ?= $(if $(filter fuzz,$(MAKECMDGOALS)),10,20)
 SEED ?=
 
@@ -70,7 +71,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
 
-.PHONY: demo test fuzz without-proportion check static format lint types imports spelling docs example bench chaos sharing lock sbom clean help
+.PHONY: demo test fuzz without-proportion check static format lint types imports spelling docs example bench chaos sharing claims lock sbom clean help
 
 help:
 	@sed -n 's/^#   \(make .*\)/\1/p' Makefile
@@ -131,6 +132,9 @@ chaos: $(PACKAGE) $(DEV)
 
 sharing: $(PACKAGE) $(DEV)
 	$(BIN)/python -m tests.sharing --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+claims: $(PACKAGE) $(DEV)
+	$(BIN)/python -m tests.chaos.claims --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --fork-strategy fewest --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)

@@ -28,7 +28,7 @@ from tests.chaos.claim_parts import (
     slice_of,
 )
 from tests.chaos.faults import FIXED, LANES, Faults
-from tests.chaos.objects import GROUPS, NAMESPACE, NODES, PODS, Refused, make_node, shipped
+from tests.chaos.objects import GROUPS, NAMESPACE, NODES, PODS, Refused, insist, make_node, shipped
 from tests.chaos.replicas import Replicas
 from tests.chaos.stage import asking_of, stage
 from tests.chaos.watching import KINDS, Sorter, Stream
@@ -171,14 +171,14 @@ class ClaimRun:
         """Deploy what is shipped, with the rights of claims, and make nodes with devices."""
         roles = KUSTOMIZE / "components" / "claims" / "claims-role.yaml"
         for obj in (*shipped(), *documents(roles.read_text(encoding="utf-8"))):
-            self._insist(lambda it=obj: self.asking.apply(it))
+            insist(lambda it=obj: self.asking.apply(it))
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         self.asking.apply(namespace)
         body = {"spec": {"resourceClaims": True}}
-        self._insist(lambda: self.asking.must("PATCH", SHARD, body, MERGE))
+        insist(lambda: self.asking.must("PATCH", SHARD, body, MERGE))
         for name in QUEUES:
             queue = queue_of(name, 2 * len(self.nodes))
-            self._insist(lambda it=queue: self.asking.apply(it))
+            insist(lambda it=queue: self.asking.apply(it))
         self._make(f"{RESOURCE}/deviceclasses", device_class())
         for name in self.nodes:
             make_node(self.asking, name)
@@ -195,16 +195,6 @@ class ClaimRun:
         answer = self.asking.client.call("POST", path, body=obj)
         if not answer.is_done and "AlreadyExists" not in answer.text():
             raise Refused(answer.text())
-
-    def _insist(self, act, seconds=120.0):
-        end_s = time.monotonic() + seconds
-        while True:
-            try:
-                return act()
-            except (Refused, ClusterUnavailable, KeyError):
-                if time.monotonic() > end_s:
-                    raise
-                time.sleep(0.2)
 
     def start(self):
         self.furnish()
@@ -298,7 +288,7 @@ class ClaimRun:
         notes = {RUN_SECONDS: "600"}
         for at in range(number):
             body = pod_of(f"last-{at}", {"resourceClaimTemplateName": "one"}, notes, QUEUES[0])
-            self._insist(lambda it=body: self._make(PODS, it))
+            insist(lambda it=body: self._make(PODS, it))
         if not self._comes(lambda: self._running() == number, DRAIN_S):
             text = f"only {self._running()} of {number} devices can be had at the end"
             self.failures += [text, *self._why_waiting()]

@@ -1,11 +1,13 @@
 """The objects that the churn makes, and the cluster it begins with."""
 
+import time
 from dataclasses import dataclass
 
 import msgspec
 import yaml
 
 from kaisched.cluster.kubernetes.client import MERGE, STRATEGIC
+from kaisched.errors import ClusterUnavailable
 from tests.chaos.facts import GPU, GROUP_NOTE, OURS, QUEUE_LABEL, RUN_SECONDS
 from tests.deploy.manifests import DEPLOY, KUSTOMIZE, documents
 
@@ -43,6 +45,18 @@ LEAVES = ("a-big", "a-mid", "a-low", "b-big", "b-mid", "b-none")
 
 class Refused(Exception):  # noqa: N818 - it says what happened
     """The server did not do what was asked."""
+
+
+def insist(act, seconds=120.0):
+    """Do something once the server does it: the kinds it needs may not be served yet."""
+    end_s = time.monotonic() + seconds
+    while True:
+        try:
+            return act()
+        except (Refused, ClusterUnavailable, KeyError):
+            if time.monotonic() > end_s:
+                raise
+            time.sleep(0.2)
 
 
 class Asking:

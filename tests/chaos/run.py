@@ -7,13 +7,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 from kaisched.cluster.kubernetes.client import Client
-from kaisched.errors import ClusterUnavailable
 from tests.chaos import rest, statuses
 from tests.chaos.checker import Checker, Outages
 from tests.chaos.churn import Churn
 from tests.chaos.faults import Faults
 from tests.chaos.kubelet import Kubelet
-from tests.chaos.objects import GPUS, NAMESPACE, TREE, Refused, make_node, queue, shipped
+from tests.chaos.objects import GPUS, NAMESPACE, TREE, insist, make_node, queue, shipped
 from tests.chaos.replicas import Replicas
 from tests.chaos.soak import Soak
 from tests.chaos.stage import asking_of
@@ -87,24 +86,13 @@ class Run:
         """Deploy what is shipped, and make the nodes and queues."""
         asking = self.asking
         for obj in shipped():
-            self._insist(lambda it=obj: asking.apply(it))
+            insist(lambda it=obj: asking.apply(it))
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         asking.apply(namespace)
         for name in TREE:
-            self._insist(lambda it=name: asking.apply(queue(it, self.size.gpus)))
+            insist(lambda it=name: asking.apply(queue(it, self.size.gpus)))
         for number in range(self.size.nodes):
             make_node(asking, f"node-{number:02}")
-
-    def _insist(self, act, seconds=120.0):
-        """Do something once the kinds it needs are served."""
-        end_s = time.monotonic() + seconds
-        while True:
-            try:
-                return act()
-            except (Refused, ClusterUnavailable, KeyError):
-                if time.monotonic() > end_s:
-                    raise
-                time.sleep(0.2)
 
     def start(self):
         self.furnish()

@@ -251,9 +251,8 @@ class Model:
         return group is not None and len(pods) >= group.spec.min_member
 
 
-def play(seed, steps=STEPS, *, is_settled=False):
+def play(model, steps=STEPS, *, is_settled=False):
     """Play one run; with ``is_settled`` also that nothing waits for ever."""
-    model = Model(seed)
     for _ in range(steps):
         model.step()
     if is_settled:
@@ -261,19 +260,21 @@ def play(seed, steps=STEPS, *, is_settled=False):
     return model
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="python -m tests.laws.pool_hand_over")
+def search(module, model_of, steps, found_nothing):
+    """Play as many runs as the command line asks for; end at the first that breaks a rule."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}")
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0)
     asked = parser.parse_args()
     bound = 0
     for seed in range(asked.first, asked.first + asked.runs):
         try:
-            bound += sum(play(seed, is_settled=seed % 10 == 0).binds.values())
+            model = play(model_of(seed), steps, is_settled=seed % 10 == 0)
         except AssertionError as error:
             sys.exit(f"seed {seed}: {error}")
-    print(f"{asked.runs} runs of {STEPS} steps, {bound} pods bound: no job had two owners")
+        bound += sum(model.binds.values())
+    print(f"{asked.runs} runs of {steps} steps, {bound} pods bound: {found_nothing}")
 
 
 if __name__ == "__main__":
-    main()
+    search("tests.laws.pool_hand_over", Model, STEPS, "no job had two owners")

@@ -5,9 +5,6 @@ pods from a watch of its own, which is late. Requests arrive late, or not, or th
 lost. Processes end, and what they have sent may arrive long after another one leads their shard.
 """
 
-import argparse
-import sys
-
 from msgspec.structs import replace
 
 from kaisched.cluster.events import upsert
@@ -16,7 +13,7 @@ from kaisched.cluster.pools.turns import PoolTurns
 from kaisched.cluster.store import StateStore
 from kaisched.objects import labels
 from kaisched.objects.wire import Condition
-from tests.laws.pool_hand_over import POOLS, Model
+from tests.laws.pool_hand_over import POOLS, Model, search
 
 STEPS = 400
 
@@ -127,29 +124,5 @@ class MarkModel(Model):
         return super().settle()
 
 
-def play(seed, steps=STEPS, *, is_settled=False):
-    """Play one run; with ``is_settled`` also that nothing waits for ever."""
-    model = MarkModel(seed)
-    for _ in range(steps):
-        model.step()
-    if is_settled:
-        assert model.settle() == []
-    return model
-
-
-def main():
-    parser = argparse.ArgumentParser(prog="python -m tests.laws.pool_marks")
-    parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--first", type=int, default=0)
-    asked = parser.parse_args()
-    bound = 0
-    for seed in range(asked.first, asked.first + asked.runs):
-        try:
-            bound += sum(play(seed, is_settled=seed % 10 == 0).binds.values())
-        except AssertionError as error:
-            sys.exit(f"seed {seed}: {error}")
-    print(f"{asked.runs} runs of {STEPS} steps, {bound} pods bound: no gang was in two pools")
-
-
 if __name__ == "__main__":
-    main()
+    search("tests.laws.pool_marks", MarkModel, STEPS, "no gang was in two pools")

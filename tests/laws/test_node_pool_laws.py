@@ -7,9 +7,9 @@ from tests.laws import pool_hand_over, pool_marks
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_job_has_two_owners_and_no_gang_two_pools(seed):
-    pool_hand_over.play(seed, is_settled=seed % 4 == 0)
+    pool_hand_over.play(pool_hand_over.Model(seed), is_settled=seed % 4 == 0)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_no_gang_is_in_two_pools_of_two_processes(seed):
-    pool_marks.play(seed, steps=200, is_settled=seed % 3 == 0)
+    pool_hand_over.play(pool_marks.MarkModel(seed), steps=200, is_settled=seed % 3 == 0)

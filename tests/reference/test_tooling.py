@@ -248,6 +248,7 @@ def test_the_ci_script_installs_what_is_missing_and_ends_with_the_tests(tmp_path
         "spelling",
         "chaos",
         "sharing",
+        "claims",
         "test",
     ]
     assert run.stdout.splitlines()[-1] == "make test"

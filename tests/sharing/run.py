@@ -10,7 +10,7 @@ import msgspec
 
 from kaisched.cluster.kubernetes.client import MERGE, STRATEGIC
 from kaisched.errors import ClusterUnavailable
-from tests.chaos.objects import Refused, shipped
+from tests.chaos.objects import Refused, insist, shipped
 from tests.chaos.replicas import Replicas
 from tests.chaos.stage import BY_COMMAND, asking_of
 from tests.deploy.manifests import KUSTOMIZE, documents
@@ -65,7 +65,7 @@ class Run:
         for obj in objects:
             if obj["kind"] == "SchedulingShard":
                 obj["spec"] = {"gpuSharing": {"image": "example.com/agent:1"}}
-            self._insist(lambda it=obj: self.asking.apply(it))
+            insist(lambda it=obj: self.asking.apply(it))
         for number in range(self._nodes):
             self._make_node(f"gpu-{number}")
         kubeconfig = self._folder / "kubeconfig"
@@ -78,17 +78,6 @@ class Run:
         self._end.set()
         self.replicas.stop()
         self.kubelet.stop()
-
-    def _insist(self, act, seconds=120.0):
-        """Do something once the server does it."""
-        end_s = time.monotonic() + seconds
-        while True:
-            try:
-                return act()
-            except (Refused, ClusterUnavailable, KeyError):
-                if time.monotonic() > end_s:
-                    raise
-                time.sleep(0.2)
 
     def _make_node(self, name):
         labels = {"nvidia.com/gpu.memory": str(CARD_MIB), "nvidia.com/gpu.count": str(self._gpus)}
