@@ -66,7 +66,7 @@ def objects():
     """Yield the shards, queues and priorities of both halves."""
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     shard = "kai.scheduler/v1"
-    yield named("dividing", "", "SchedulingShard", shard, spec={})
+    yield named("default", "", "SchedulingShard", shard, spec={})
     lends = yaml.safe_load(LENDS.read_text(encoding="utf-8"))["spec"]
     spec = {"partitionLabelValue": "lending", **lends}
     yield named("lending", "", "SchedulingShard", shard, spec=spec)
@@ -156,7 +156,7 @@ def churn(asking, minutes, rng, run):
 
 def told(port, log):
     """Yield what the process counted, shard by shard, and the events of its log."""
-    for shard in ("dividing", "lending"):
+    for shard in ("default", "lending"):
         url = f"http://127.0.0.1:{port}/metrics?shard={shard}"
         with urllib.request.urlopen(url, timeout=30) as answer:
             lines = answer.read().decode().splitlines()
@@ -214,7 +214,8 @@ def main():
                 print(
                     f"GPUs held on average: {held:.0f} of {NODES * GPUS}; misplaced: {len(wrong)}"
                 )
-                print(f"the process {'ended' if run.poll() is not None else 'lives'}")
+                if run.poll() is not None:
+                    sys.exit("the process ended:\n" + log.read_text(encoding="utf-8")[-2000:])
                 for line in told(port, log):
                     print(line, flush=True)
 
