@@ -91,9 +91,16 @@ def waiting_names(reading: Reading, wanted: Wanted, sight: Sight) -> list[str]:
 
 
 def _found(reading: Reading, wanted: Wanted, sight: Sight) -> tuple[RowVec, list[int]]:
-    """Return the jobs that match, and those of them that the reader sees, in order."""
+    """Return the jobs that match, and those of them that the reader sees, in order.
+
+    A job that the reader does not see matches no name: else a number would tell which there are.
+    """
     rows = _matching(reading, wanted)
-    seen: list[int] = _sorted(reading, rows[sight.of_jobs(reading, rows)], wanted.sort).tolist()
+    shown = rows[sight.of_jobs(reading, rows)]
+    if wanted.namespace or wanted.name:
+        names = reading.snapshot.jobs.name
+        rows = shown = shown[[_is_named(names[row], wanted) for row in shown.tolist()]]
+    seen: list[int] = _sorted(reading, shown, wanted.sort).tolist()
     return rows, seen
 
 
@@ -126,7 +133,7 @@ def job_document(
         "job": entry,
         "evictions": evictions_of(reading.view, name, sight),
         "when": None,
-        "timeline": timeline(reading.view, name),
+        "timeline": timeline(reading.view, name, sight),
     }
 
 
@@ -295,7 +302,7 @@ def _pods(reading: Reading, row: int) -> list[dict[str, Any]]:
 
 
 def _matching(reading: Reading, wanted: Wanted) -> RowVec:
-    """Return the jobs that are there and that the filters let through."""
+    """Return the jobs that are there and that the filters let through, whatever their names are."""
     jobs = reading.snapshot.jobs
     found: BoolVec = reading.is_there.copy()
     if wanted.queue >= 0:
@@ -313,10 +320,7 @@ def _matching(reading: Reading, wanted: Wanted) -> RowVec:
             "ending": ~waits & ~runs,
             WAITING: waits,
         }[wanted.state]
-    rows = np.flatnonzero(found)
-    if wanted.namespace or wanted.name:
-        rows = rows[[_is_named(jobs.name[row], wanted) for row in rows.tolist()]]
-    return rows
+    return np.flatnonzero(found)
 
 
 def _is_named(full: str, wanted: Wanted) -> bool:

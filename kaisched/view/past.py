@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.core.refusals import text_of
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 MOST_OF_A_JOB: Final = 100
 """Entries of a timeline: the latest of a job."""
 _MOST_REASONS: Final = 5
+_ANOTHER: Final = "another job"
+"""Stands in sentences for a job that the reader does not see."""
 
 
 def evictions_document(reading: Reading, queue: str, part: Part, sight: Sight) -> dict[str, Any]:
@@ -61,14 +64,14 @@ def _eviction(decided: Decisions, evict: Evict, sight: Sight) -> dict[str, Any]:
         "rule": evict.kind or evict.action,
         "beneficiary": _beneficiary(evict, sight),
         "beneficiaryQueue": evict.beneficiary_queue or None,
-        "reason": evict.reason,
+        "reason": _sentence(evict, sight),
     }
 
 
 def evictions_of(view: LiveView, job: str, sight: Sight) -> list[dict[str, Any]]:
     """Return why pods of a job were evicted lately, each reason once, the latest first."""
     found = dict.fromkeys(
-        (evict.action, _beneficiary(evict, sight), evict.reason)
+        (evict.action, _beneficiary(evict, sight), _sentence(evict, sight))
         for _, evict in view.history.evictions()
         if evict.pod_group == job
     )
@@ -85,18 +88,26 @@ def _beneficiary(evict: Evict, sight: Sight) -> str | None:
     return evict.beneficiary if is_seen else None
 
 
-def timeline(view: LiveView, job: str) -> list[dict[str, Any]]:
+def _sentence(evict: Evict, sight: Sight) -> str:
+    """Return why a pod was evicted, without the name of a job that the reader does not see."""
+    if not evict.beneficiary or sight.sees(evict.beneficiary_queue):
+        return evict.reason
+    name = rf"(?<![\w.-]){re.escape(evict.beneficiary)}(?![\w-]|\.\w)"
+    return re.sub(name, _ANOTHER, evict.reason)
+
+
+def timeline(view: LiveView, job: str, sight: Sight) -> list[dict[str, Any]]:
     """Return the last decisions on a job, the latest first."""
     found: list[dict[str, Any]] = []
     for decided in reversed(view.history.decisions):
         at = {"cycle": decided.cycle, "time": stamp(decided.time_s)}
-        found.extend({**at, **entry} for entry in _of_job(decided, job))
+        found.extend({**at, **entry} for entry in _of_job(decided, job, sight))
         if len(found) >= MOST_OF_A_JOB:
             break
     return found[:MOST_OF_A_JOB]
 
 
-def _of_job(decided: Decisions, job: str) -> Iterator[dict[str, Any]]:
+def _of_job(decided: Decisions, job: str, sight: Sight) -> Iterator[dict[str, Any]]:
     if job in decided.waits:
         text = text_of(decided.waits[job])
         yield _entry("waits", None, None, text.name)
@@ -106,7 +117,7 @@ def _of_job(decided: Decisions, job: str) -> Iterator[dict[str, Any]]:
                 yield _entry(word, move.pod, move.node, None)
     for evict in decided.evictions:
         if evict.pod_group == job:
-            yield _entry("evicted", evict.pod, evict.node, evict.reason)
+            yield _entry("evicted", evict.pod, evict.node, _sentence(evict, sight))
 
 
 def _entry(what: str, pod: str | None, node: str | None, reason: str | None) -> dict[str, Any]:

@@ -192,7 +192,11 @@ class Jobs(Listed):
     """Jobs that match the parameters, in order."""
 
     hidden: Annotated[
-        int, Meta(description="Jobs that match, of queues that the reader may not get.")
+        int,
+        Meta(
+            description="Jobs that match, of queues that the reader may not get; none matches a"
+            " name or namespace."
+        ),
     ]
     reasons: Annotated[
         dict[str, int], Meta(description="Waiting jobs that match by reason, hidden ones too.")

@@ -368,7 +368,7 @@ class Attempt:
         if self._is_tight or self._is_limited or not self._is_plain:
             return units  # a limit or a filter may need them gone though their room is unused
         session = self._session
-        ledger, charge = session.ledger, session.shapes.charge
+        charge = session.shapes.charge
         cores: set[int] = set()
         kept: UnitList = []
         for unit in reversed(units):
@@ -378,9 +378,7 @@ class Attempt:
                 ask = charge[:, session.tasks.shape_of_task[list(tasks)]].sum(axis=1)
                 shut = first_shut(session, self.demand.claim.action, job, ask)
                 for task in () if shut else tasks:
-                    node = int(ledger.node_of_task[task])
-                    shape = int(session.tasks.shape_of_task[task])
-                    if not session.capacity.may_stay(task, shape, node):
+                    if not statement.may_spare(task):
                         break
                     statement.spare(task)
                 else:

@@ -138,7 +138,7 @@ class Relocation:
         """Let a pod stay where it was, if there is still room and no new pod conflicts with it."""
         session, ledger = self._session, self._session.ledger
         old, shape = int(ledger.node_of_task[task]), int(session.tasks.shape_of_task[task])
-        if old in barred or not session.capacity.may_stay(task, shape, old):
+        if old in barred or not statement.may_spare(task):
             return False
         codes = session.placement.plan(shape).codes
         code = 0 if codes is None else int(codes[old])

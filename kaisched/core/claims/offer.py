@@ -42,6 +42,10 @@ class Offer:
         """Whether every device belongs to one node."""
         return not self._anywhere
 
+    def has_counters(self, driver: str, pool: str) -> bool:
+        """Tell whether devices of a pool take from counters."""
+        return any(one.counters for one in self._slices.get((driver, pool), ()))
+
     def pools(self, site: Site) -> list[Pool]:
         """Return the pools of a node, in the order in which their devices are tried."""
         known = self._pools.get(site.name)

@@ -37,6 +37,8 @@ _PIPELINED: Final = int(TaskState.PIPELINED)
 _RELEASING: Final = int(TaskState.RELEASING)
 _MANY: Final = 1 << 40
 _UNKNOWN: Final = -1
+_SOMEBODY: Final = -1
+"""Stands for users of a claim that no task is known for."""
 
 
 class Grant(NamedTuple):
@@ -84,12 +86,16 @@ class Devices:
         """How many claims are in one of the books only."""
         state = snapshot.tasks.state
         self._staying: dict[str, set[int]] = {}
-        """By claim, the tasks that use it where they are, and are not leaving."""
+        """By claim that has devices, the tasks that use it and are not leaving."""
         for key, held in table.held.items():
             users = table.users.get(key, ())
-            self._staying[key] = {it for it in users if ACTIVE_STATES[state[it]]}
+            staying = {it for it in users if ACTIVE_STATES[state[it]]}
+            is_ending = any(state[it] == _RELEASING for it in users)
+            if not (staying or is_ending) or table.consumers.get(key, 0) > len(users):
+                staying.add(_SOMEBODY)
+            self._staying[key] = staying
             self._now.add(held.portions)
-            if self._staying[key] or not any(state[it] == _RELEASING for it in users):
+            if staying:
                 self._later.add(held.portions)
             else:
                 self._apart += 1
@@ -128,6 +134,8 @@ class Devices:
         for use in uses:
             if (held := self._held(use.key)) is not None:
                 _refuse(refused, ~self._reach(held), Refusal.DEVICE_PLACE)
+                if self._is_given_away(use.key):
+                    refused[refused == 0] = int(Refusal.DEVICES)
         if not self._open(uses):
             return refused
         found = self._room(uses, np.flatnonzero(refused == 0))
@@ -162,6 +170,35 @@ class Devices:
         chosen = self._chosen.get(key)
         users = self._table.consumers.get(key, 0) + (len(chosen.users) if chosen else 0)
         return MOST_CONSUMERS - users
+
+    def may_stay(self, task: int) -> bool:
+        """Tell whether a task that is leaving could keep its devices: nobody is promised them."""
+        keys = self._table.claims_of_task.get(task, ())
+        return not any(self._is_given_away(key) for key in keys)
+
+    def _is_given_away(self, key: str) -> bool:
+        """Tell whether others are promised devices of a claim, or counters that these take from.
+
+        Of devices that are shared, or take from counters, any promise in their pool counts: what
+        else would be left is not worked out.
+        """
+        held = self._table.held.get(key)
+        if held is None or self._staying[key]:
+            return False
+        promised = {
+            identity[:2]
+            for other, choice in self._chosen.items()
+            if other != key and not choice.is_now
+            for identity, _ in choice.held.portions
+        }
+        return any(
+            identity in self._later.taken.devices
+            or (
+                identity[:2] in promised
+                and (consumed is not None or self._table.offer.has_counters(*identity[:2]))
+            )
+            for identity, consumed in held.portions
+        )
 
     def fault(self, shape: int) -> str:
         """Return why the claims of a shape cannot be allocated at all, or an empty text."""
@@ -278,9 +315,11 @@ class Devices:
             else:
                 self._apart += 1
             grants.append(Grant(key, allocation))
-        for key in keys:
+        for key, use in zip(keys, uses, strict=True):
             if key in self._chosen:
                 self._chosen[key].users.add(task)
+            elif use.key:
+                self._stay(task, (key,))
         self.granted[task] = grants
 
     def _take_back(self, task: int) -> None:
@@ -289,6 +328,7 @@ class Devices:
         for key in self._table.claims_of_task[task]:
             chosen = self._chosen.get(key)
             if chosen is None or task not in chosen.users:
+                self._leave(task, (key,))
                 continue
             chosen.users.discard(task)
             if chosen.users:

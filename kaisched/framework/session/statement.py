@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, RowVec
     from kaisched.core.tables import JobTable, TaskTable
     from kaisched.framework.plugins.dispatch import Questions
+    from kaisched.framework.session.capacity import Capacity
     from kaisched.framework.session.devices import Devices
     from kaisched.framework.session.ledger import Ledger
     from kaisched.framework.session.outcome import Outcome, Reason
@@ -110,6 +111,11 @@ class Moved(Protocol):
         ...
 
     @property
+    def capacity(self) -> Capacity:
+        """What nodes have left, as of now."""
+        ...
+
+    @property
     def devices(self) -> Devices | None:
         """Devices for claims as of now; None without claims."""
         ...
@@ -173,6 +179,13 @@ class Statement:
         self._journal.append(_Relocation(task, node, old_node))
         if self._listens:
             self._session.placement.note_moves(np.array([task]), np.array([node]), 1)
+
+    def may_spare(self, task: int) -> bool:
+        """Tell whether an evicted task could stay: room, cards and devices are not promised."""
+        session, ledger = self._session, self._ledger
+        shape, node = int(session.tasks.shape_of_task[task]), int(ledger.node_of_task[task])
+        is_free = session.devices is None or session.devices.may_stay(task)
+        return is_free and session.capacity.may_stay(task, shape, node)
 
     def spare(self, task: int) -> None:
         """Let an evicted task stay where it is after all."""

@@ -171,6 +171,32 @@ def test_a_place_in_the_order_names_no_job_that_the_reader_does_not_see(ran):
         assert ("default/first" in str(document)) == (name is not None)
 
 
+@pytest.mark.parametrize("wanted", [jobs.Wanted(name="wide"), jobs.Wanted(namespace="default")])
+def test_no_number_tells_whether_a_job_has_a_name_that_the_reader_does_not_see(reading, wanted):
+    nobody = Sight(sees_all=False)
+    document = jobs.jobs_document(reading, wanted, nobody, {})
+    assert (document["total"], document["hidden"], document["reasons"]) == (0, 0, {})
+    own = jobs.jobs_document(reading, wanted._replace(name="l"), ONLY_A, {})
+    assert [(it["podGroup"], own["hidden"]) for it in own["jobs"]] == [
+        ("default/late", 0),
+        ("default/old", 0),
+    ]
+
+
+def test_no_sentence_of_an_eviction_names_a_job_that_the_reader_does_not_see():
+    made = ClusterBuilder().node("n0", gpu=2).queue("a", deserved=0).queue("b", deserved=2)
+    made.job("old", queue="a", tasks=2, gpu=1, running={"n0": 2})
+    reading = Reading(published(made.job("secret", queue="b", tasks=2, gpu=1).run()).view)
+    row = jobs.row_of_job(reading, "default/old")
+    for seen, is_named in ((ALL, True), (ONLY_A, False)):
+        for document in (
+            past.evictions_document(reading, "", Part(), seen),
+            jobs.job_document(reading, row, seen, {}),
+        ):
+            assert document["evictions"][0]["reason"]
+            assert ("secret" in str(document)) == is_named
+
+
 @pytest.mark.parametrize(
     ("wanted", "names"),
     [
@@ -244,7 +270,7 @@ def test_the_revision_grows_only_when_something_else_was_found(ran):
 def test_the_history_has_binds_and_each_new_reason_once(ran):
     publisher = published(ran)
     published(ran, publisher, 2)
-    entries = past.timeline(publisher.view, "default/late")
+    entries = past.timeline(publisher.view, "default/late", ALL)
     assert [(it["cycle"], it["what"], it["reason"]) for it in entries] == [
         (1, "waits", "ExceedsAnyNode")
     ]

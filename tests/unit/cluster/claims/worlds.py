@@ -136,8 +136,13 @@ def asking(count: int = 1, model: str = "", **more: Any) -> dict[str, Any]:
     """Return the spec of a claim on so many devices, of a model if it says one."""
     exactly: dict[str, Any] = {"deviceClassName": DRIVER, "count": count}
     if model:
-        exactly |= _selecting(f'device.attributes["{DRIVER}"].model == "{model}"')
+        exactly |= of_model(model)
     return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}], **more}}
+
+
+def of_model(model: str) -> dict[str, Any]:
+    """Return selectors of devices of a model."""
+    return _selecting(f'device.attributes["{DRIVER}"].model == "{model}"')
 
 
 def _selecting(expression: str) -> dict[str, Any]:

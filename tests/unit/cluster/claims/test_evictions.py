@@ -1,0 +1,78 @@
+"""Evictions for claims on devices: only what really frees devices goes, and it goes whole."""
+
+import pytest
+
+from tests.unit.cluster.claims.worlds import DRIVER, World, of_model
+
+
+def evicted(world, cycles):
+    """Return the pods that each of the next cycles evicts."""
+    return [sorted(it.pod for it in world.cycle().evictions) for _ in range(cycles)]
+
+
+def sharing(*, at_once):
+    """Return a cluster whose only device two pods of one queue share, and another queue wants."""
+    world = World(a=0, b=1)
+    world.node("n1", "H100")
+    world.claim("shared")
+    world.template("one")
+    world.pod("p1", "a", claim="shared")
+    world.cycle()
+    world.pod("p2", "a", claim="shared")
+    if at_once:
+        world.cycle()
+    world.pod("b1", "b", "one")
+    return world
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_users_of_a_claim_go_together_or_not_at_all(at_once):
+    """Else each would come back to the claim of the other, and be evicted again, for ever."""
+    world = sharing(at_once=at_once)
+    both = ["team/p1", "team/p2"]
+    assert evicted(world, 4) == ([both, [], [], []] if at_once else [[], both, [], []])
+    assert world.nodes == {"b1": "n1", "p1": "", "p2": ""}
+
+
+def test_nobody_joins_a_claim_whose_devices_are_promised():
+    world = sharing(at_once=True)
+    world.cycle(for_s=0.5)  # both are leaving
+    world.pod("p3", "a", claim="shared")
+    assert not world.cycle().binds
+    assert [it.pod for it in world.cycle().binds] == ["team/b1"]
+
+
+def test_a_claim_that_others_use_frees_nothing():
+    """What no pod is known of uses it too: the claim says how many it is reserved for."""
+    world = World(a=0, b=1)
+    world.node("n1", "H100")
+    world.claim("shared")
+    world.template("one")
+    world.pod("p1", "a", claim="shared")
+    world.cycle()
+    [claim] = [it for it in world.claims() if it.name == "shared"]
+    claim.status.reserved_for.append(claim.status.reserved_for[0].__class__(name="x", uid="other"))
+    world.cluster.load([claim])
+    world.pod("b1", "b", "one")
+    assert evicted(world, 2) == [[], []]
+    assert world.reason("b1")[0] == "NoRoom"
+
+
+def test_devices_of_a_victim_that_stays_are_promised_to_nobody():
+    """A choice counts as its smallest way in sums; its devices may need a victim all the same."""
+    world = World(a=0, b=2)
+    world.node("n1", "H100", "L4", "L4")
+    world.template("h", model="H100")
+    world.template("l", model="L4")
+    ways = [
+        {"name": "big", "deviceClassName": DRIVER, "count": 1, **of_model("H100")},
+        {"name": "small", "deviceClassName": DRIVER, "count": 2, **of_model("L4")},
+    ]
+    asked = {"devices": {"requests": [{"name": "gpu", "firstAvailable": ways}]}}
+    world.put("ResourceClaimTemplate", "choice", "team", spec={"spec": asked})
+    world.pod("p1", "a", "h")
+    world.pod("p2", "a", "l")
+    world.cycle()
+    world.pod("b1", "b", "choice")
+    assert [len(it) for it in evicted(world, 3)] == [1, 0, 0]
+    assert world.nodes["b1"] == "n1"
