@@ -160,6 +160,11 @@ def pack_order(
     return chosen, closed[: count - len(chosen)]
 
 
+def pods_left(left: list[int], take: int) -> int:
+    """Return how many pods fit that take a share of one open card each."""
+    return sum([rest // take for rest in left if rest >= take])
+
+
 def pods_on_several(pools: list[list[int]], whole: int, size: int, take: int, cards: int) -> int:
     """Return how many pods fit that take a share of several cards each, chosen as by ``take``."""
     pods = 0

@@ -35,11 +35,11 @@ def request_of(random, gpus=(1, 2)):
     return {"cpu": 100, "gpu": 1000 * random.choice(gpus) if kind < 0.9 else 0}, Constraints()
 
 
-def make_shared(seed, jobs=8, pending=5):
+def make_shared(seed, jobs=8, pending=5, nodes=3):
     """Return a store with running jobs that fit, as its own cards say, and pending jobs."""
     random = Random(seed)
     store = RowStore()
-    for number in range(random.randint(1, 3)):
+    for number in range(random.randint(1, nodes)):
         gpus, size = random.randint(1, 4), random.choice(SIZES_MIB)
         amounts = {"cpu": 4000, "gpu": gpus * 1000, "pods": 12}
         store.put_node(NodeRow(f"n{number}", amounts, card_mib=size))

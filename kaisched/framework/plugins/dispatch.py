@@ -178,10 +178,10 @@ class Questions:
         )
         self.has_moves = bool(self._answers["on_moves"])
         self.has_rooms = bool(self._answers["node_room"])
-        self.fills_first = all(
-            answer.owner.is_score_rising for answer in self._answers["node_score"]
-        )
+        scores = self._answers["node_score"]
+        self.fills_first = all(answer.owner.is_score_rising for answer in scores)
         """True when every score promises to rise as identical pods fill a node."""
+        self.highest_score = sum(answer.weight for answer in scores)
 
     def _compile_words(self) -> None:
         """Compile the questions whose answers people read."""

@@ -233,9 +233,13 @@ class Capacity:
         promised = self.releasing.take(rows, axis=1)
         return self.idle.take(rows, axis=1) + np.minimum(promised, 0, out=promised)
 
-    def unpromised_on(self, node: int) -> IntVec:
-        """``(R,)`` what :meth:`unpromised` returns, for one node."""
-        return self.idle[:, node] + np.minimum(self.releasing[:, node], 0)
+    def pods_now(self, shape: int, node: int) -> int:
+        """Return how many pods of a shape fit on a node now, and are not promised to others."""
+        least = HUGE
+        idle, releasing = self.idle[:, node].tolist(), self.releasing[:, node].tolist()
+        for at, amount in self.asked(shape):
+            least = min(least, (idle[at] + min(releasing[at], 0)) // amount)
+        return max(least, 0)
 
     def total(self) -> IntVec:
         """``(R,)`` what is free on all nodes together.

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kaisched.core.axis import GPU, GPU_UNIT
-from kaisched.core.devices import CARD, PromisedCards, pack_order, pods_on_several
+from kaisched.core.axis import GPU_UNIT
+from kaisched.core.devices import CARD, PromisedCards, pack_order, pods_left, pods_on_several
 from kaisched.core.states import HOLDING_STATES, TaskState
+from kaisched.framework.session.card_columns import CardColumns
 from kaisched.framework.session.open_cards import OpenCards
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
     from kaisched.core.constraints import Constraints
@@ -32,49 +33,27 @@ _PIPELINED: Final = int(TaskState.PIPELINED)
 _HOLDS: Final = HOLDING_STATES.tolist()
 
 
-class Cards:
+class Cards(CardColumns):
     """The cards as of now. Every change has an inverse, and nothing is a flag."""
 
     def __init__(
         self, table: CardTable, constraints: Sequence[Constraints], request: Amounts
     ) -> None:
         """Begin with the cards of the snapshot."""
-        self.table = table
-        self._constraints = constraints
-        self._request: IntVec = request[GPU]
-        self._used, self._leaving, self._tasks = (
-            column.copy() for column in (table.used, table.leaving, table.tasks)
-        )
-        self._is_closed = table.is_closed
-        self._next_used = np.zeros_like(self._used)
-        self._next_tasks = np.zeros_like(self._used)
-        self._milli, self._milli_leaving = table.milli.copy(), table.milli_leaving.copy()
-        self._open: IntVec = np.count_nonzero(self._tasks, axis=1)
-        """``(N,)`` how many cards are open."""
-        self._leaves = bool(table.leaving.any() or table.milli_leaving.any())
-        """False as long as nothing has left or was promised: then nothing of it is looked at."""
-        self.moved: list[int] = []
-        """The node of each move, in order: what is kept by node is asked for again there."""
+        super().__init__(table, constraints, request)
         self._open_cards: dict[tuple[int, bool], OpenCards] = {}
         self.chosen: dict[int, tuple[int, ...]] = {}
         """The slots of each task that was placed in this cycle."""
         self.promised: dict[int, PromisedCards] = {}
         """The cards of each task that was promised room in this cycle."""
+        self._takes_of: dict[tuple[int, int], tuple[int, int]] = {}
+        """What :meth:`take_of` has answered, by shape and size of a card."""
         self._recalled: tuple[dict[int, tuple[int, ...]], dict[int, PromisedCards]] = ({}, {})
         """Cards to give again: none but while committed moves are made again."""
 
     def recall(self, other: Cards | None) -> None:
         """Give tasks the cards that they had in ``other``, until this is called without one."""
         self._recalled = ({}, {}) if other is None else (other.chosen, other.promised)
-
-    def counts_for(self, shape: int) -> bool:
-        """Tell whether cards bound the room of a shape: it asks for GPUs, whole or in part."""
-        return bool(self._request[shape])
-
-    def demand_of(self, shape: int) -> DeviceDemand | None:
-        """Return what a shape asks of cards; None for a shape without a share."""
-        demand = self._constraints[shape].devices
-        return demand if demand is not None and demand.has_cards else None
 
     # -- moves ---------------------------------------------------------------------------------
 
@@ -94,7 +73,7 @@ class Cards:
         elif state == _PIPELINED:
             promised = self._recalled[1].get(task) or self._choose_next(node, demand)
             self.promised[task] = promised
-            self._promise(task, node, shape, 1)
+            self._promise(promised, node, shape, 1)
 
     def give_back(self, task: int, node: int, shape: int, state: int) -> None:
         """Undo :meth:`take`."""
@@ -108,8 +87,7 @@ class Cards:
                 self._release(node, shape, slots, -1)
             self._hold(node, shape, slots, -1)
         elif state == _PIPELINED:
-            self._promise(task, node, shape, -1)
-            del self.promised[task]
+            self._promise(self.promised.pop(task), node, shape, -1)
 
     def release(self, task: int, node: int, shape: int, sign: int) -> None:
         """Count a running task as being released (1), or as held again (-1)."""
@@ -132,18 +110,6 @@ class Cards:
         """Return the slots of a task that was placed in this cycle."""
         return self.chosen.get(task, ())
 
-    def frozen(self) -> CardTable:
-        """Return the cards as they are now, as a table without what was decided meanwhile."""
-        return replace(
-            self.table,
-            used=self._used,
-            leaving=self._leaving,
-            tasks=self._tasks,
-            milli=self._milli,
-            milli_leaving=self._milli_leaving,
-            is_closed=self._is_closed,
-        )
-
     def left_and_kept(self, node: int) -> tuple[list[int], list[int]]:
         """Return, for each slot of a node, what is left later (-1 if closed) and what stays on it.
 
@@ -162,51 +128,19 @@ class Cards:
 
     def take_of(self, shape: int, node: int) -> tuple[int, int]:
         """Return what a share takes of a card of a node, and how many fit on a whole one."""
-        demand = self.demand_of(shape)
-        assert demand is not None
-        take = max(demand.take(self._mib(node)), 1)
-        return take, int(self.table.size[node]) // take
-
-    def _hold(self, node: int, shape: int, slots: Iterable[int], sign: int) -> None:
-        demand = self._constraints[shape].devices
-        assert demand is not None
-        take = demand.take(self._mib(node)) * sign
-        self._milli[node] += self._request[shape] * sign
-        self.moved.append(node)
-        for slot in slots:
-            self._widen(slot)
-            self._used[node, slot] += take
-            before = int(self._tasks[node, slot])
-            self._tasks[node, slot] = before + sign
-            self._open[node] += (not before) - (not before + sign)
-
-    def _release(self, node: int, shape: int, slots: Iterable[int], sign: int) -> None:
-        demand = self._constraints[shape].devices
-        assert demand is not None
-        take = demand.take(self._mib(node)) * sign
-        self._milli_leaving[node] += self._request[shape] * sign
-        self._leaves = True
-        self.moved.append(node)
-        for slot in slots:
-            self._leaving[node, slot] += take
-
-    def _promise(self, task: int, node: int, shape: int, sign: int) -> None:
-        demand = self._constraints[shape].devices
-        assert demand is not None
-        take = demand.take(self._mib(node)) * sign
-        opened, later = self.promised[task]
-        self._milli_leaving[node] -= self._request[shape] * sign
-        self._leaves = True
-        self.moved.append(node)
-        for slot in opened:
-            self._leaving[node, slot] -= take
-        for slot in later:
-            self._widen(slot)
-            self._next_used[node, slot] += take
-            self._next_tasks[node, slot] += sign
+        size = int(self.table.size[node])
+        known = self._takes_of.get((shape, size))
+        if known is None:
+            demand = self.demand_of(shape)
+            assert demand is not None
+            take = max(demand.take(size // CARD), 1)
+            known = self._takes_of[shape, size] = take, size // take
+        return known
 
     def _choose(self, node: int, demand: DeviceDemand) -> tuple[int, ...]:
-        left = self.left_now(np.array([node]))[0].tolist()
+        left = self.left_on(node)
+        if left is None:
+            left = self.left_now(np.array([node]))[0].tolist()
         take = demand.take(self._mib(node))
         chosen, closed = pack_order(left, self._tasks[node].tolist(), take, demand.cards)
         return (*chosen, *closed)
@@ -223,57 +157,7 @@ class Cards:
         later, closed = pack_order(left, tasks, take, rest)
         return PromisedCards(tuple(chosen), (*later, *closed))
 
-    def _mib(self, node: int) -> int:
-        return int(self.table.size[node]) // CARD
-
-    def _widen(self, slot: int) -> None:
-        more = slot + 1 - self._used.shape[1]
-        if more > 0:
-            pad = ((0, 0), (0, more))
-            self._used, self._leaving, self._tasks = (
-                np.pad(it, pad) for it in (self._used, self._leaving, self._tasks)
-            )
-            self._next_used = np.pad(self._next_used, pad)
-            self._next_tasks = np.pad(self._next_tasks, pad)
-            self._is_closed = np.pad(self._is_closed, pad)
-
-    # -- what is left ----------------------------------------------------------------------------
-
-    def _is_emptying(self, rows: RowVec) -> BoolVec:
-        """``(K, G)`` cards on which everything leaves: whole GPUs to be, closed to shares."""
-        used: BoolVec = (self._used[rows] == self._leaving[rows]) & (self._leaving[rows] > 0)
-        return used
-
-    def _unused(self, rows: RowVec) -> IntVec:
-        """``(K,)`` cards that only reservation pods hold: those go if no share comes."""
-        unused: IntVec = ((self._tasks[rows] > 0) & (self._used[rows] == 0)).sum(axis=1)
-        return unused
-
-    def _takes_none(self, rows: RowVec) -> BoolVec:
-        """``(K, G)`` slots that take no share: no card, or one that is closed to shares."""
-        closed: BoolVec = self._is_closed[rows] | (self._tasks[rows] == 0)
-        return closed | self._is_emptying(rows) if self._leaves else closed
-
-    def left_now(self, rows: RowVec) -> Amounts:
-        """``(K, G)`` what open cards have left now and unpromised; -1 for closed ones."""
-        left: Amounts = self.table.size[rows, None] - self._used[rows]
-        if self._leaves:
-            left += np.minimum(self._leaving[rows], 0)
-        left[self._takes_none(rows)] = -1
-        return left
-
-    def _left_later(self, rows: RowVec) -> Amounts:
-        """``(K, G)`` what open cards have left once everything is released; -1 for closed ones."""
-        if not self._leaves:
-            return self.left_now(rows)
-        left = self.table.size[rows, None] - self._used[rows] + self._leaving[rows]
-        closed = self._takes_none(rows)
-        return np.where(closed, -1, left)
-
-    def _left_next(self, rows: RowVec) -> Amounts:
-        """``(K, G)`` what promised cards that will be whole have left; -1 for the others."""
-        left = self.table.size[rows, None] - self._next_used[rows]
-        return np.where(self._next_tasks[rows] == 0, -1, left)
+    # -- room ------------------------------------------------------------------------------------
 
     def milli_left(self, rows: RowVec) -> Amounts:
         """``(K, G)`` thousandths left of each open card once all is released; 0 for the others."""
@@ -282,22 +166,6 @@ class Cards:
             left = np.hstack((left, self._left_next(rows)))
         milli: Amounts = np.maximum(left, 0) * GPU_UNIT // self.table.size[rows, None]
         return milli
-
-    def whole(self, rows: RowVec, idle: IntVec, releasing: IntVec) -> tuple[IntVec, IntVec]:
-        """``(K,)`` whole GPUs that are idle now and not promised, and once all is released.
-
-        ``idle`` and ``releasing`` are the nodes' amounts of GPUs, parts of cards included.
-        """
-        now = (idle + self._milli[rows]) // GPU_UNIT - self._open[rows]
-        gained = (releasing - self._milli_leaving[rows]) // GPU_UNIT
-        gained += self._unused(rows)
-        if self._leaves:
-            gained += np.count_nonzero(self._is_emptying(rows), axis=1)
-            gained -= np.count_nonzero(self._next_tasks[rows], axis=1)
-        is_sure = ~self.table.is_blind[rows]
-        return (now + np.minimum(gained, 0)) * is_sure, (now + gained) * is_sure
-
-    # -- room ------------------------------------------------------------------------------------
 
     def room_now(self, shape: int, rows: RowVec, idle: IntVec, releasing: IntVec) -> IntVec:
         """``(K,)`` pods of a shape that cards allow now on some nodes.
@@ -309,6 +177,24 @@ class Cards:
             later = self.on_open_cards(shape, rows, is_later=True)
             whole = whole * (later <= self.on_open_cards(shape, rows, is_later=False))
         return self._room(shape, rows, np.maximum(whole, 0), (self.left_now(rows),))
+
+    def pods_now(self, shape: int, node: int, idle: int, releasing: int) -> int | None:
+        """Return what :meth:`room_now` does for one node; None where only columns tell."""
+        left = self.left_on(node)
+        if left is None or releasing < 0:
+            return None
+        whole = 0
+        if not self.table.is_blind[node]:
+            whole = max((idle + int(self._milli[node])) // GPU_UNIT - int(self._open[node]), 0)
+        demand = self.demand_of(shape)
+        if demand is None:
+            return whole * GPU_UNIT // int(self._request[shape])
+        if demand.cards > 1:
+            return None
+        if not self.table.cards[node]:
+            return 0
+        take, of_new_card = self.take_of(shape, node)
+        return whole * of_new_card + pods_left(left, take)
 
     def room_later(self, shape: int, rows: RowVec, idle: IntVec, releasing: IntVec) -> IntVec:
         """``(K,)`` pods of a shape that cards allow once everything is released."""
@@ -334,13 +220,29 @@ class Cards:
         none = np.zeros(len(rows), np.int64)
         return self._room(shape, rows, none, left)
 
+    def on_open_cards_of(self, shape: int, node: int, *, is_later: bool) -> int:
+        """Return what :meth:`on_open_cards` does, for one node."""
+        left, demand = self.left_on(node), self.demand_of(shape)
+        if left is None or demand is None or demand.cards > 1:
+            return int(self.on_open_cards(shape, np.array([node]), is_later=is_later)[0])
+        return pods_left(left, self.take_of(shape, node)[0]) if self.table.cards[node] else 0
+
+    def is_on_one(self, shape: int) -> bool:
+        """Tell whether a pod of a shape has a share of one card, not of several."""
+        demand = self.demand_of(shape)
+        return demand is not None and demand.cards == 1
+
     def bonus(self, shape: int, *, is_later: bool) -> Scores:
         """Return the bonus of nodes where a pod of a shape gets an open card, now or later."""
+        return self.open_cards(shape, is_later=is_later).bonus()
+
+    def open_cards(self, shape: int, *, is_later: bool) -> OpenCards:
+        """Return the pods of a shape that fit on open cards, kept up with the moves."""
         key = shape, is_later
         if key not in self._open_cards:
             nodes = np.arange(len(self.table.cards))
             self._open_cards[key] = OpenCards(self, shape, nodes, is_later=is_later)
-        return self._open_cards[key].bonus()
+        return self._open_cards[key]
 
     def of_new_card(self, shape: int, rows: RowVec) -> IntVec:
         """``(K,)`` shares of a shape that fit on a card of each node that is whole."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Scores = Callable[[RowVec, IntVec], FloatVec]
 
-_ON_OPEN_CARD: Final = 10_000.0
+ON_OPEN_CARD: Final = 10_000.0
 """What an open card with room adds to the score of a node: more than all that packs nodes."""
 
 
@@ -28,6 +28,10 @@ class Counting(Protocol):
 
     def on_open_cards(self, shape: int, rows: RowVec, *, is_later: bool) -> IntVec:
         """``(K,)`` pods of a shape with a share that fit on open cards, now or later."""
+        ...
+
+    def on_open_cards_of(self, shape: int, node: int, *, is_later: bool) -> int:
+        """Return the same for one node."""
         ...
 
     def of_new_card(self, shape: int, rows: RowVec) -> IntVec:
@@ -47,13 +51,16 @@ class OpenCards:
         self._per_card = np.maximum(cards.of_new_card(shape, nodes), 1)
         self._seen = len(cards.moved)
 
-    def _up_to_date(self) -> IntVec:
+    def up_to_date(self) -> IntVec:
+        """``(N,)`` pods of the shape that fit on open cards, as of now."""
         moved = self._cards.moved
         if len(moved) > self._seen:
-            rows = np.array(sorted(set(moved[self._seen :])), np.int64)
+            rows = sorted(set(moved[self._seen :]))
             self._seen = len(moved)
-            fresh = self._cards.on_open_cards(self._shape, rows, is_later=self._is_later)
-            self._room[rows] = fresh
+            for row in rows:
+                self._room[row] = self._cards.on_open_cards_of(
+                    self._shape, row, is_later=self._is_later
+                )
         return self._room
 
     def bonus(self) -> Scores:
@@ -62,11 +69,11 @@ class OpenCards:
         It is asked with so many more pods of the shape on each node, which fill cards one by one,
         and only until the next move.
         """
-        opened, per_card = self._up_to_date(), self._per_card
+        opened, per_card = self.up_to_date(), self._per_card
 
         def bonus(rows: RowVec, extra: IntVec) -> FloatVec:
             beyond = extra - opened[rows]
             fits = (beyond < 0) | (beyond % per_card[rows] > 0)
-            return np.where(fits, _ON_OPEN_CARD, 0.0)
+            return np.where(fits, ON_OPEN_CARD, 0.0)
 
         return bonus

@@ -21,6 +21,7 @@ from kaisched.framework.session.fill import fill_first, fill_level, fill_stepwis
 from kaisched.framework.session.ordered_fill import choose_within
 from kaisched.framework.session.rooms import Rooms
 from kaisched.framework.session.shape_plan import Mask, ShapePlan, Vacancy
+from kaisched.framework.session.share_choice import choose_shares
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -95,6 +96,7 @@ class Placement:
         self._shared: Rooms = rooms
         self._rows, self._none = rooms.rows, rooms.none
         self._turn = rooms.turn
+        self.highest_score, self.fills_first = self._ask.highest_score, self._ask.fills_first
         self._plans: dict[int, ShapePlan] = {}
         """Plans for all nodes."""
         self._plans_within: dict[tuple[object, ...], dict[int, ShapePlan]] = {}
@@ -247,10 +249,7 @@ class Placement:
         """Return a node row for each of some identical pods, which have room, by scores alone."""
         plan, room, total, _ = vacancy
         if self._has_cards and (cards := self._capacity.cards_for(plan.shape)) is not None:
-            bonus = cards.bonus(plan.shape, is_later=False)
-            masked = np.where(room > 0, self._score(plan) + bonus(self._rows, self._none), -1.0)
-            score = self._scorer(plan.shape)
-            return fill_stepwise(masked, room, count, lambda *at: score(*at) + bonus(*at))
+            return choose_shares(self, cards, vacancy, count, self._capacity.touched)
         if total <= _SCARCE:
             open_rows: RowVec = room.nonzero()[0]
             if open_rows.size == 1:  # no choice, no scores: the rule in a full cluster
@@ -259,7 +258,7 @@ class Placement:
         if count == 1:
             return np.array([int(masked.argmax())])
         chosen = fill_first(masked, room, count)
-        if self._ask.fills_first or self._rises(vacancy, chosen):
+        if self.fills_first or self._rises(vacancy, chosen):
             return chosen
         return self._choose_falling(plan, masked, room, count)
 
@@ -270,7 +269,7 @@ class Placement:
         """
         plan, room, _, _ = self.vacancy(shape)
         future = self.future(plan)
-        score = np.where(future > 0, self._score(plan), -1.0)
+        score = np.where(future > 0, self.scores(plan), -1.0)
         if (cards := self._capacity.cards_for(shape)) is not None:
             score += cards.bonus(shape, is_later=True)(self._rows, self._none) * (future > 0)
         if barred:
@@ -330,10 +329,10 @@ class Placement:
             rooms.catch_up(slot, self._capacity)
         return slot
 
-    def _score(self, plan: ShapePlan) -> FloatVec:
+    def scores(self, plan: ShapePlan) -> FloatVec:
         """``(N,)`` scores as of now: asked for all nodes once, then for touched rows."""
         if plan.whole is not None:  # scores do not depend on the set that is tried
-            return self._score(plan.whole)
+            return self.scores(plan.whole)
         session = self._session
         touched = self._capacity.touched
         if plan.score is None:
@@ -349,7 +348,7 @@ class Placement:
     def _masked(self, vacancy: Vacancy) -> FloatVec:
         """``(N,)`` score where there is room, else -1; a kept mask is updated in touched rows."""
         plan, room, _, mask = vacancy
-        score, touched = self._score(plan), self._capacity.touched
+        score, touched = self.scores(plan), self._capacity.touched
         if mask is None or mask.values is None:
             values: FloatVec = np.where(room > 0, score, -1.0)
             if mask is not None:
@@ -374,9 +373,9 @@ class Placement:
         extra = np.arange(again.size) - starts + 1
         plan = vacancy.plan
         later = self._ask.node_score(self._session, plan.shape, again, extra)
-        return bool((later >= self._score(plan)[again]).all())
+        return bool((later >= self.scores(plan)[again]).all())
 
-    def _scorer(self, shape: int) -> Scores:
+    def scorer(self, shape: int) -> Scores:
         """Return what scores nodes with so many more pods of the shape."""
         return partial(self._ask.node_score, self._session, shape)
 
@@ -386,7 +385,7 @@ class Placement:
         """Choose when scores may fall: from a table of all scores, or step by step."""
         open_rows = np.flatnonzero(room > 0)
         depth = int(min(count, room.max()))
-        score = self._scorer(plan.shape)
+        score = self.scorer(plan.shape)
         if open_rows.size * depth <= _LEVEL_CELLS:
             levels = [masked[open_rows]]
             levels += [score(open_rows, np.full(open_rows.size, it)) for it in range(1, depth)]

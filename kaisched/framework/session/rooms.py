@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kaisched.framework.session.capacity import Capacity
 
 _UNKNOWN: Final = -1
+_FEW: Final = 8
+"""So many rows of cards are faster as plain numbers, one by one."""
 _SPARE: Final = 256
 """With more shapes than this, the table checks whether most of them are still asked about."""
 
@@ -109,16 +111,11 @@ class Rooms:
             return
         self._seen[slot] = len(touched)
         room = self.room[slot]
-        if len(touched) == seen + 1:
-            node = touched[seen]
-            free = capacity.unpromised_on(node)
-            most = free // self._divisor[:, slot] + self._bonus[:, slot]
-            fits = max(min(most.tolist()), 0)  # of a few numbers the quickest
-            if fits and self._cards is not None:
-                rows, bound = np.array([node]), np.array([fits])
-                fits = int(capacity.limited_now(self._shapes[slot], rows, bound)[0])
-            self.total[slot] += fits - room[node]
-            room[node] = fits
+        if len(touched) == seen + 1 or (self._cards is not None and len(touched) <= seen + _FEW):
+            for node in set(touched[seen:]):
+                fits = capacity.pods_now(self._shapes[slot], node)
+                self.total[slot] += fits - room[node]
+                room[node] = fits
             return
         rows = np.array(sorted(set(touched[seen:])), np.int64)
         free = capacity.unpromised(rows)

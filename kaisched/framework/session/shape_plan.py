@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kaisched.core.axis import CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.framework.session.share_mask import ShareMask
 
 
 class Mask:
     """The scores of nodes with room, kept from one vacancy of a shape to the next."""
 
-    __slots__ = ("seen", "values")
+    __slots__ = ("seen", "shares", "values")
 
     def __init__(self) -> None:
         """Know nothing yet."""
@@ -19,6 +20,8 @@ class Mask:
         """``(N,)`` score where there is room, else -1."""
         self.seen = 0
         """How many of the capacity's touched rows the mask includes."""
+        self.shares: ShareMask | None = None
+        """The same for a shape with a share."""
 
 
 class ShapePlan:

@@ -92,6 +92,17 @@ class SharedCapacity(Capacity):
         amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
         return np.minimum(room, self.cards.room_now(shape, rows, *amounts))
 
+    def pods_now(self, shape: int, node: int) -> int:
+        """Return how many pods of a shape fit on a node, and on its cards, now."""
+        fits = super().pods_now(shape, node)
+        if not fits or not self.is_by_card(shape):
+            return fits
+        idle, releasing = int(self.idle[GPU, node]), int(self.releasing[GPU, node])
+        by_card = self.cards.pods_now(shape, node, idle, releasing)
+        if by_card is not None:
+            return min(fits, by_card)
+        return int(self.limited_now(shape, np.array([node]), np.array([fits]))[0])
+
     def gpus_free(self, rows: RowVec) -> tuple[IntVec, Amounts]:
         """Whole GPUs ``(K,)``, and thousandths left of open cards ``(K, G)``: idle or released."""
         amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)

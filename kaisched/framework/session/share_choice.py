@@ -1,0 +1,92 @@
+"""Chooses nodes for pods with a share: one pod, or a batch of equal ones.
+
+A batch gets the places of a choice one by one. Nodes with an open card come first, so where scores
+rise as nodes fill, open cards are filled by counting, and then whole nodes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from kaisched.framework.session.fill import fill_first, fill_stepwise
+from kaisched.framework.session.open_cards import ON_OPEN_CARD
+from kaisched.framework.session.share_mask import ShareMask
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import FloatVec, IntVec, RowVec
+    from kaisched.framework.session.cards import Cards, Scores
+    from kaisched.framework.session.shape_plan import Mask, ShapePlan, Vacancy
+
+
+class Scoring(Protocol):
+    """The placement, as far as it answers scores."""
+
+    highest_score: float
+    """No node has a higher score."""
+    fills_first: bool
+    """True when every score promises to rise as equal pods fill a node."""
+
+    def scores(self, plan: ShapePlan) -> FloatVec:
+        """``(N,)`` scores as of now."""
+        ...
+
+    def scorer(self, shape: int) -> Scores:
+        """Return what scores nodes with so many more pods of the shape."""
+        ...
+
+
+def choose_shares(
+    scoring: Scoring, cards: Cards, vacancy: Vacancy, count: int, touched: list[int]
+) -> RowVec:
+    """Return a node row for each of some equal pods with shares, which have room."""
+    plan, room, _, mask = vacancy
+    if count == 1 and mask is not None:
+        return np.array([_choose_one(scoring, cards, vacancy, mask, touched)])
+    score, shape = scoring.scorer(plan.shape), plan.shape
+    opened = cards.open_cards(shape, is_later=False)
+    is_above = scoring.fills_first and scoring.highest_score < ON_OPEN_CARD
+    if is_above and cards.is_on_one(shape):
+        fits = np.minimum(opened.up_to_date(), room)
+        return _choose_by_counting(scoring.scores(plan), fits, room, count, score)
+    bonus = opened.bonus()
+    now = scoring.scores(plan) + bonus(np.arange(len(room)), np.zeros(len(room), np.int64))
+    masked = np.where(room > 0, now, -1.0)
+    return fill_stepwise(masked, room, count, lambda *at: score(*at) + bonus(*at))
+
+
+def _choose_one(
+    scoring: Scoring, cards: Cards, vacancy: Vacancy, mask: Mask, touched: list[int]
+) -> int:
+    plan, room, _, _ = vacancy
+    shape, shares = plan.shape, mask.shares
+    if shares is None:
+        opened = (room > 0) & (cards.open_cards(shape, is_later=False).up_to_date() > 0)
+        values = np.where(room > 0, scoring.scores(plan) + ON_OPEN_CARD * opened, -1.0)
+        highest = scoring.highest_score
+        shares = mask.shares = ShareMask(values, opened, len(touched), highest=highest)
+    elif shares.seen < len(touched):
+        shares.update(touched, room, partial(cards.on_open_cards_of, shape, is_later=False))
+    return shares.best(scoring.scorer(shape))
+
+
+def _choose_by_counting(
+    now: FloatVec, fits: IntVec, room: IntVec, count: int, score: Scores
+) -> RowVec:
+    """Fill the open cards of the best node, then of the next, then nodes without any that fits.
+
+    ``now`` are the scores without the bonus, ``fits`` the pods that fit on open cards.
+    """
+    on_open = min(count, int(fits.sum()))
+    chosen: list[RowVec] = []
+    if on_open:
+        chosen.append(fill_first(np.where(fits > 0, now + ON_OPEN_CARD, -1.0), fits, on_open))
+    if count > on_open:
+        rest = room - fits
+        rows = rest.nonzero()[0]
+        masked = np.full(len(room), -1.0)
+        masked[rows] = score(rows, fits[rows])
+        chosen.append(fill_first(masked, rest, count - on_open))
+    return np.concatenate(chosen)

@@ -1,0 +1,118 @@
+"""Laws of choosing nodes for shares: quick ways answer what looking at every node would."""
+
+from functools import cache
+from random import Random
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kaisched.core.constraints import Constraints
+from kaisched.core.states import TaskState
+from kaisched.framework.memory import Memory
+from kaisched.framework.session.capacity import divisors, pods_in
+from kaisched.framework.session.open_cards import ON_OPEN_CARD
+from kaisched.framework.session.session import Session
+from kaisched.testing.builder import policy_of
+from kaisched.testing.rows import Group, Job, Task, add_job
+from tests.laws.shared_cards import demand_of, make_shared
+from tests.laws.test_card_laws import move, state_of
+
+SEEDS = st.integers(0, 2**31)
+POLICIES = {
+    "packs": {},
+    "spreads": {"placementStrategy": {"gpu": "spread", "cpu": "spread"}},
+    "mix": {"plugins": {"gpu-fragmentation": {"enabled": True}, "binpack": {"enabled": False}}},
+    "scores above the bonus": {"plugins": {"binpack": {"weight": 3 * ON_OPEN_CARD}}},
+}
+NAMES = st.sampled_from(sorted(POLICIES))
+
+
+@cache
+def policy_named(name):
+    return policy_of(POLICIES[name])
+
+
+def session_of(snapshot, name):
+    policy = policy_named(name)
+    session = Session(snapshot, None, policy, 1000.0, Memory(), policy.questions)
+    session.ask.open(session)
+    return session
+
+
+def look_at_all(session, shape):
+    """Return the room on all nodes and the node of one pod, from columns and nothing kept."""
+    rows, capacity = np.arange(len(session.nodes)), session.capacity
+    none = np.zeros(len(rows), np.int64)
+    request = session.shapes.request[:, shape, None]
+    room = pods_in(capacity.unpromised(rows), *divisors(request))
+    room = capacity.limited_now(shape, rows, room)
+    score = session.ask.node_score(session, shape, rows, none)
+    if (cards := capacity.cards_for(shape)) is not None:
+        fits = cards.on_open_cards(shape, rows, is_later=False)
+        score = score + ON_OPEN_CARD * (fits > 0)
+    return room, int(np.where(room > 0, score, -1.0).argmax())
+
+
+def check_choices(seed, name, moves, nodes=6):
+    """Move pods at random; each pod that could be placed next is asked about at once and slowly."""
+    random = Random(seed)
+    session = session_of(make_shared(seed, jobs=10, pending=12, nodes=nodes).snapshot(), name)
+    statement = session.statement()
+    chosen = 0
+    for _ in range(moves):
+        shape = random.randrange(session.shapes.request.shape[1])
+        room, node = look_at_all(session, shape)
+        vacancy = session.placement.vacancy(shape)
+        assert vacancy.room.tolist() == room.tolist()
+        assert vacancy.total == room.sum()
+        state, tasks = session.ledger.state, session.tasks
+        waiting = ((state == TaskState.PENDING) & (tasks.shape_of_task == shape)).nonzero()[0]
+        if vacancy.total:
+            assert session.placement.choose(vacancy, 1).tolist() == [node]
+            chosen += 1
+        if vacancy.total and waiting.size and random.random() < 0.8:
+            statement.place(waiting[:1], np.array([node]), shape)
+        else:
+            mark = statement.checkpoint()
+            move(session, statement, random)
+            if random.random() < 0.3:
+                statement.rollback(mark)
+    return chosen
+
+
+@settings(max_examples=20)
+@given(SEEDS, NAMES, st.integers(1, 25))
+def test_a_share_goes_where_looking_at_every_node_would_put_it(seed, name, moves):
+    check_choices(seed, name, moves)
+
+
+def check_batches(seed, name, nodes=6):
+    """Choose nodes for equal shares at once, and one by one where looking at every node says."""
+    random = Random(seed)
+    store = make_shared(seed, jobs=8, pending=1, nodes=nodes)
+    constraints = Constraints(devices=demand_of(random))
+    pods = [Task(f"equal-{at}", {"cpu": 100}, constraints) for at in range(random.randint(2, 30))]
+    add_job(store, Job("equal", "a", pods, root=Group("default", 1)))
+    snapshot = store.snapshot()
+    tasks = np.array([store.row_of_task(f"default/{pod.name}") for pod in pods])
+    shape = int(snapshot.tasks.shape_of_task[tasks[0]])
+    batch, single = session_of(snapshot, name), session_of(snapshot, name)
+    vacancy = batch.placement.vacancy(shape)
+    tasks = tasks[: vacancy.total]
+    if not tasks.size:
+        return 0
+    nodes = batch.placement.choose(vacancy, len(tasks))
+    batch.statement().place(tasks, nodes, shape)
+    statement = single.statement()
+    for task, node in zip(tasks, nodes.tolist(), strict=True):
+        assert look_at_all(single, shape)[1] == node
+        statement.allocate(int(task), node)
+    assert state_of(batch) == state_of(single)
+    return len(tasks)
+
+
+@settings(max_examples=20)
+@given(SEEDS, NAMES)
+def test_a_batch_of_shares_goes_where_looking_at_every_node_would_put_each(seed, name):
+    check_batches(seed, name)
