@@ -26,7 +26,7 @@ def command(
     files: Annotated[list[str], _FILES],
     shard: Annotated[
         Path | None,
-        typer.Option(help="SchedulingShard to plan by; else the one among the manifests, if any."),
+        typer.Option(help="SchedulingShard to plan by; else those among the manifests, if any."),
     ] = None,
     actions: Annotated[
         str | None, typer.Option(help="Run only these actions, in this order: a,b.")
@@ -54,14 +54,14 @@ def command(
     from kaisched.view.plan_document import plan_document  # noqa: PLC0415 - not for the help
 
     chosen = [name.strip() for name in actions.split(",")] if actions is not None else None
-    what = read_plan_input(files, shard, chosen)
+    what = read_plan_input(files, shard, chosen, is_one=False)
     planned = plan(what, rounds)
     for text in [*planned.warnings, *map(str, planned.problems)]:
         warn(text)
     if output == "json":
-        document = plan_document(planned.cycles, planned.problems, planned.warnings)
+        document = plan_document(planned.steps, planned.problems, planned.warnings)
         print(json.dumps(document, indent=2))  # noqa: T201
     else:
-        print_plan(planned.cycles, with_order=order)
+        print_plan(planned.steps, with_order=order)
     if planned.problems or any(cycle.failures for cycle in planned.cycles):
         raise typer.Exit(1)

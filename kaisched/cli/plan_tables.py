@@ -10,11 +10,12 @@ from kaisched.framework.report.turns import Turns
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from kaisched.core.devices import PromisedCards
     from kaisched.framework.intents import Bind, Nominate
     from kaisched.framework.report.records import CycleResult, QueueShare
+    from kaisched.framework.report.steps import Step
 
 _BINDS: Final = (Column("POD"), Column("NODE"))
 _ON_CARDS: Final = (*_BINDS, Column("CARDS"))
@@ -38,6 +39,7 @@ _ORDER: Final = (
     Column("AHEAD"),
     Column("BECAUSE"),
 )
+_PASSED_ON: Final = (Column("POD GROUP"), Column("TO NODE POOL"))
 _TITLES: Final = {
     "fair_share": "FAIR SHARE",
     "allocated": "ALLOCATED",
@@ -46,36 +48,46 @@ _TITLES: Final = {
 }
 
 
-def print_plan(cycles: Sequence[CycleResult], *, with_order: bool = False) -> None:
-    """Print the moves of every cycle, then the pending jobs and the queues after the last."""
-    for number, result in enumerate(cycles, 1):
-        prefix = f"Cycle {number}: " if len(cycles) > 1 else ""
-        _print_moves(prefix, result)
-    if not cycles:
-        return
-    print_waiting(cycles[-1])
-    if with_order:
-        print_order(cycles[-1])
-    print(_summary(cycles))  # noqa: T201
+def print_plan(steps: Sequence[Step], *, with_order: bool = False) -> None:
+    """Print the moves of every cycle, then the pending jobs and the queues after the last ones."""
+    last = {step.shard: step for step in steps}
+    of_shard = {name: f"Shard {name}: " if len(last) > 1 else "" for name in last}
+    for number, step in enumerate(steps, 1):
+        cycle = f"Cycle {number}: " if len(steps) > len(last) else ""
+        _print_moves(of_shard[step.shard] + cycle, step.result)
+        print_table(
+            f"{of_shard[step.shard]}{cycle}Passed on", _PASSED_ON, sorted(step.passed_on.items())
+        )
+    for name, step in last.items():
+        print_waiting(step.result, of_shard[name], step.passed_on)
+        if with_order:
+            print_order(step.result, of_shard[name])
+    if steps:
+        print(_summary(steps, list(last.values())))  # noqa: T201
 
 
-def print_waiting(result: CycleResult) -> None:
-    """Print what stays pending after a cycle and why, and the queues."""
+def print_waiting(result: CycleResult, prefix: str = "", left: Container[str] = ()) -> None:
+    """Print what stays pending after a cycle and why, apart from who has left, and the queues."""
     print_table(
-        "Pending",
+        f"{prefix}Pending",
         _PENDING,
-        [(it.pod_group, it.queue, it.reason, it.message) for it in Adviser(result).records()],
+        [
+            (it.pod_group, it.queue, it.reason, it.message)
+            for it in Adviser(result).records()
+            if it.pod_group not in left
+        ],
     )
-    print_queues(result.shares)
+    print_queues(result.shares, prefix)
 
 
-def print_queues(shares: Sequence[QueueShare]) -> None:
+def print_queues(shares: Sequence[QueueShare], prefix: str = "") -> None:
     """Print a table of queues for each resource that any of them uses."""
     for resource in _resources(shares):
-        print_table(_queue_title(resource), _queue_columns(), list(_queues(shares, resource)))
+        title = f"{prefix}{_queue_title(resource)}"
+        print_table(title, _queue_columns(), list(_queues(shares, resource)))
 
 
-def print_order(result: CycleResult) -> None:
+def print_order(result: CycleResult, prefix: str = "") -> None:
     """Print the place of each pending job in its queue, which job is ahead of it, and why."""
     turns, names = Turns(result), result.records.session.jobs.name
     queues = result.records.session.queues.name
@@ -88,7 +100,7 @@ def print_order(result: CycleResult) -> None:
         other = ("", "") if ahead is None else (names[ahead.job], turns.because(job, ahead))
         queue = queues[turn.levels[0].queue]
         lines.append((names[job], queue, f"{turn.position} of {turn.of}", *other))
-    print_table("Order", _ORDER, lines)
+    print_table(f"{prefix}Order", _ORDER, lines)
 
 
 def _print_moves(prefix: str, result: CycleResult) -> None:
@@ -152,16 +164,17 @@ def _cell(resource: str, base: int) -> str:
     return "unlimited" if base < 0 else format_amount(resource, base)
 
 
-def _summary(cycles: Sequence[CycleResult]) -> str:
-    binds = sum(len(result.binds) for result in cycles)
-    evictions = sum(len(result.evictions) for result in cycles)
-    nominations = sum(len(result.nominations) for result in cycles)
+def _summary(steps: Sequence[Step], last: Sequence[Step]) -> str:
+    binds = sum(len(step.result.binds) for step in steps)
+    evictions = sum(len(step.result.evictions) for step in steps)
+    nominations = sum(len(step.result.nominations) for step in steps)
     parts = [_count(binds, "pod") + " bound"]
     if evictions:
         parts.append(_count(evictions, "pod") + " evicted")
     if nominations:
         parts.append(_count(nominations, "pod") + " nominated")
-    return ", ".join(parts) + f"; {_count(len(cycles[-1].records), 'pod group')} pending"
+    pending = sum(len(step.result.records) - len(step.passed_on) for step in last)
+    return ", ".join(parts) + f"; {_count(pending, 'pod group')} pending"
 
 
 def _count(number: int, what: str) -> str:

@@ -112,20 +112,22 @@ def replay_again(
 
     from kaisched.cli.plan_tables import print_plan  # noqa: PLC0415 - not for the help
     from kaisched.cli.snapshot_text import verdict  # noqa: PLC0415 - not for the help
+    from kaisched.engine.desks import step_of  # noqa: PLC0415 - not for the help
     from kaisched.engine.recording_file import read_recording  # noqa: PLC0415 - not for the help
-    from kaisched.engine.replaying import digest, replay  # noqa: PLC0415 - not for the help
+    from kaisched.engine.replaying import digest, recorded_shard, replay  # noqa: PLC0415
     from kaisched.engine.shards import read_shard  # noqa: PLC0415 - not for the help
     from kaisched.view.plan_document import plan_document  # noqa: PLC0415 - not for the help
 
     recording = read_recording(file)
     other = read_shard(shard).shard if shard is not None else None
     again = replay(recording, str(file), other)
+    step = step_of(other or recorded_shard(recording, str(file)), again.result)
     is_same = other is not None or not recording.result or recording.result == digest(again.result)
     if output == "json":
-        document = plan_document([again.result], again.problems, again.warnings)
+        document = plan_document([step], again.problems, again.warnings)
         print(json.dumps(document | {"result": digest(again.result)}, indent=2))  # noqa: T201
     else:
-        print_plan([again.result])
+        print_plan([step])
         print(verdict(recording, again, is_other=other is not None))  # noqa: T201
     _end(again.problems, is_same=is_same)
 

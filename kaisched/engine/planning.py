@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import ChainMap
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,13 +12,13 @@ from kaisched.clock import ManualClock
 from kaisched.cluster.embedded import EmbeddedCluster
 from kaisched.cluster.stuck import STUCK_AFTER_S
 from kaisched.cluster.translate import leaving_of
+from kaisched.engine.desks import Desks
 from kaisched.engine.kueue import translate
 from kaisched.engine.policy import build_policy
-from kaisched.engine.shards import read_shard, shard_among
-from kaisched.engine.turn import take_turn
+from kaisched.engine.shards import read_shard, shard_among, shards_among
 from kaisched.errors import ConfigError, ObjectError
-from kaisched.framework.memory import Memory
 from kaisched.framework.report.records import who_failed
+from kaisched.framework.report.steps import Step
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.kueue.wire import ClusterQueue
 from kaisched.objects.labels import time_of
@@ -51,19 +52,30 @@ class PlanInput:
     shard: SchedulingShard
     policy: Policy
     warnings: list[str]
+    others: Sequence[tuple[SchedulingShard, Policy]] = ()
+    """Shards of other node pools, with their policies."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """Decisions of the cycles, and problems of the objects."""
 
-    cycles: list[CycleResult] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     problems: list[ObjectError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
+    @property
+    def cycles(self) -> list[CycleResult]:
+        """Decisions of the cycles, in order."""
+        return [step.result for step in self.steps]
+
 
 def read_plan_input(
-    files: Sequence[str], shard_file: Path | None = None, actions: Sequence[str] | None = None
+    files: Sequence[str],
+    shard_file: Path | None = None,
+    actions: Sequence[str] | None = None,
+    *,
+    is_one: bool = True,
 ) -> PlanInput:
     """Read manifests and build the policy.
 
@@ -71,17 +83,26 @@ def read_plan_input(
         files: files, folders, or ``-`` for standard input.
         shard_file: file of the shard; by default the shard is among the manifests.
         actions: run these instead of the shard's, in this order.
+        is_one: take no more than one shard among the manifests.
 
     Raises:
-        ConfigError: a file does not exist, or the shard is wrong.
+        ConfigError: a file does not exist, a shard is wrong, or there are too many.
 
     """
     loaded = read_manifests(files)
-    found = read_shard(shard_file) if shard_file is not None else shard_among(loaded)
-    policy, more_warnings = build_policy(found.shard, found.file, actions=actions)
-    left_out = complete(loaded, found.shard, policy)
-    warnings = [*map(str, loaded.warnings), *found.warnings, *more_warnings, *left_out]
-    return PlanInput(loaded, found.shard, policy, warnings)
+    if shard_file is not None:
+        shards = [read_shard(shard_file)]
+    else:
+        shards = [shard_among(loaded)] if is_one else shards_among(loaded)
+    pairs, warnings = [], [str(warning) for warning in loaded.warnings]
+    for found in shards:
+        policy, more_warnings = build_policy(found.shard, found.file, actions=actions)
+        pairs.append((found.shard, policy))
+        warnings += [*found.warnings, *more_warnings]
+    (shard, policy), *others = pairs
+    table = dict(ChainMap(*(dict(each.workloads) for _, each in pairs)))
+    warnings += complete(loaded, shard, policy, table=table)
+    return PlanInput(loaded, shard, policy, warnings, others)
 
 
 def read_manifests(files: Iterable[str | Path]) -> Loaded:
@@ -108,7 +129,12 @@ def read_manifests(files: Iterable[str | Path]) -> Loaded:
 
 
 def complete(
-    loaded: Loaded, shard: SchedulingShard, policy: Policy, scheduler: str = OUR_NAMES[0]
+    loaded: Loaded,
+    shard: SchedulingShard,
+    policy: Policy,
+    scheduler: str = OUR_NAMES[0],
+    *,
+    table: Table | None = None,
 ) -> list[str]:
     """Add workloads to the manifests, put our objects for Kueue's, and return warnings.
 
@@ -117,15 +143,17 @@ def complete(
         shard: the shard they are for.
         policy: its policy, which knows the grouping of the pods of each kind of workload.
         scheduler: gets the pods of Kueue's LocalQueues.
+        table: the grouping for all shards, if there are several.
 
     """
-    found = workloads_among(loaded.others, policy.workloads)
+    table = policy.workloads if table is None else table
+    found = workloads_among(loaded.others, table)
     loaded.objects.extend(found.objects)
     loaded.problems.extend(found.problems)
     kinds = [f"{count} {kind}" for kind, count in sorted(found.left_out.items())]
     left_out = [f"objects of kinds that are not read were left out: {', '.join(kinds)}"]
     translated = translate(loaded, shard, policy, scheduler)
-    missing = missing_owners(loaded.objects, policy.workloads)
+    missing = missing_owners(loaded.objects, table)
     return [*(left_out if kinds else ()), *translated, *missing]
 
 
@@ -179,9 +207,10 @@ def _leave_out_queues(cluster: EmbeddedCluster, problems: Iterable[ObjectError])
     """Tell the cluster of queues that were left out, so that their jobs' reasons name the cause."""
     for problem in problems:
         is_queue = problem.kind in (Queue.KIND, ClusterQueue.KIND)
-        if is_queue and cluster.store.rows.row_of_queue(problem.name) < 0:
+        if is_queue and all(it.rows.row_of_queue(problem.name) < 0 for it in cluster.stores):
             fault = ": ".join(filter(None, (problem.path, problem.message)))
-            cluster.store.rows.leave_out_queue(problem.name, fault)
+            for store in cluster.stores:
+                store.rows.leave_out_queue(problem.name, fault)
 
 
 def planned_cluster(what: PlanInput) -> tuple[EmbeddedCluster, list[ObjectError]]:
@@ -200,23 +229,21 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
 
     A cycle without decisions is not the last if it noted something new: a job waited in vain.
     Time is virtual. It begins with the last creation or deletion of an object, and advances to the
-    cluster's next event, at least a second a cycle.
+    cluster's next event, at least a second a cycle. In a round each shard has a cycle, and one more
+    if jobs are passed on to it.
     """
-    cluster, problems = planned_cluster(what)
+    clock = ManualClock(_newest_s(what.loaded.objects))
+    desks = Desks([(what.shard, what.policy), *what.others], clock, OUR_NAMES)
+    cluster = desks.cluster
+    problems = fill(cluster, what.loaded)
     planned = Plan(problems=problems, warnings=[*what.warnings, *_nothing_to_do(cluster)])
-    memory = Memory()
     for _ in range(rounds):
-        turn = take_turn(cluster, cluster, what.policy, None, cluster.clock, memory)
-        is_settled = not turn.has_intents and _noted(turn.memory) == _noted(memory)
-        memory = turn.memory
-        planned.cycles.append(turn.result)
-        # Read at once: results are computed from the state that their cycle left.
-        len(turn.result.records), len(turn.result.shares)
-        next_s = cluster.next_event_s()
-        if next_s is None and is_settled:
+        steps, is_settled = desks.round()
+        planned.steps.extend(steps)
+        due = [at_s for at_s in (cluster.next_event_s(), desks.next_end_s()) if at_s is not None]
+        if not due and is_settled:
             break
-        least_s = cluster.clock.now_s() + PERIOD_S
-        cluster.advance_to(least_s if next_s is None else max(next_s, least_s))
+        cluster.advance_to(max(min(due, default=0.0), clock.now_s() + PERIOD_S))
     planned.warnings.extend(failures_of(planned.cycles))
     planned.warnings.extend(
         f"{it.what.replace('_', ' ')}: pod {it.pod} on {it.node}: {it.detail}"
@@ -224,11 +251,6 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
         if it.what in ("bind_failed", "eviction_failed")
     )
     return planned
-
-
-def _noted(memory: Memory) -> dict[str, object]:
-    """Return the facts of a cycle which could change the next one."""
-    return {name: fact for name, fact in memory.facts.items() if fact}
 
 
 def failures_of(cycles: Iterable[CycleResult]) -> list[str]:
@@ -240,10 +262,10 @@ def failures_of(cycles: Iterable[CycleResult]) -> list[str]:
 
 def _nothing_to_do(cluster: EmbeddedCluster) -> list[str]:
     """Say what is missing if a plan can only be empty."""
-    snapshot = cluster.snapshot()
-    if not len(snapshot.nodes):
+    snapshots = [cluster.snapshot_of(store) for store in cluster.stores]
+    if not any(len(snapshot.nodes) for snapshot in snapshots):
         return ["no nodes among the manifests, so nothing can be placed"]
-    if not len(snapshot.jobs.name):
+    if not any(len(snapshot.jobs.name) for snapshot in snapshots):
         return [f"no pods of ours among the manifests: schedulerName {' or '.join(OUR_NAMES)}"]
     return []
 

@@ -56,6 +56,21 @@ def shard_among(loaded: Loaded) -> FoundShard:
     return _only_shard(loaded) or FoundShard(default_shard(), "", [])
 
 
+def shards_among(loaded: Loaded) -> list[FoundShard]:
+    """Return all shards among the objects, by name, or the default one without any.
+
+    Raises:
+        ConfigError: two of them are for the same nodes.
+        ObjectError: a shard is wrong: another policy must not take its place.
+
+    """
+    shards = loaded.of(SchedulingShard)
+    if len({shard.spec.partition_label_value for shard in shards}) < max(len(shards), 2):
+        return [shard_among(loaded)]
+    _stop_if_wrong(loaded, [it for it in loaded.problems if it.kind == SchedulingShard.KIND])
+    return [_found(loaded, shard) for shard in sorted(shards, key=lambda it: it.name)]
+
+
 def shards_in(files: Sequence[Path], among: Sequence[SchedulingShard]) -> list[FoundShard]:
     """Return the shards of a process: from files, or from its cluster, or the default one.
 
@@ -156,5 +171,9 @@ def _only_shard(loaded: Loaded) -> FoundShard | None:
         raise ConfigError(f"several SchedulingShards: {names}", fix="choose one with --shard")
     if not shards:
         return None
-    source = loaded.sources.get((SchedulingShard.KIND, shards[0].key))
-    return FoundShard(shards[0], source.file if source is not None else "", [])
+    return _found(loaded, shards[0])
+
+
+def _found(loaded: Loaded, shard: SchedulingShard) -> FoundShard:
+    source = loaded.sources.get((SchedulingShard.KIND, shard.key))
+    return FoundShard(shard, source.file if source is not None else "", [])

@@ -249,6 +249,7 @@ SHARD_RULES: Final[Rules] = {
         ),
         "admits_all_projects": says("Whether projects without a queue here may use idle room."),
         "pool_dwell": says("How long a job with a list of pools waits here first; 10s."),
+        "pool_patience": says("How much longer it waits here until it may evict here; 0s."),
         "pool_order": says("idleFirst: no evictions before a job was refused in all its pools."),
         "owner_wait": says("How long a pod waits for an owner that cannot be read yet."),
         "resource_claims": says("Whether claims on devices are read and allocated."),

@@ -97,6 +97,8 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     """Whether projects without a queue in this node pool count as queues with a quota of 0."""
     pool_dwell: str | int | None = None
     """How long a job with a list of pools waits here before the next is tried; None for 10 s."""
+    pool_patience: str | int | None = None
+    """How long such a job waits beyond that until it may evict here; None for not at all."""
     pool_order: Literal["strict", "idleFirst"] = "strict"
     """``idleFirst``: a job with a list may evict here only after it was refused in every pool."""
     gpu_sharing: GpuSharing | None = None

@@ -51,6 +51,7 @@ def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
         {
             ("spec", "ownerWait"): spec.owner_wait,
             ("spec", "poolDwell"): spec.pool_dwell,
+            ("spec", "poolPatience"): spec.pool_patience,
             ("spec", "minRuntime", "preemptMinRuntime"): spec.min_runtime.preempt_min_runtime,
             ("spec", "minRuntime", "reclaimMinRuntime"): spec.min_runtime.reclaim_min_runtime,
         }

@@ -16,19 +16,29 @@ if TYPE_CHECKING:
     from kaisched.framework.advice.advice import Advice
     from kaisched.framework.intents import Bind, Nominate
     from kaisched.framework.report.records import CycleResult, DecisionRecord
+    from kaisched.framework.report.steps import Step
 
 SCHEMA: Final = "kaisched.io/plan/v1"
 
 
 def plan_document(
-    cycles: Sequence[CycleResult], problems: Iterable[ObjectError], warnings: Iterable[str]
+    steps: Sequence[Step], problems: Iterable[ObjectError], warnings: Iterable[str]
 ) -> dict[str, Any]:
     """Return the document of a plan."""
+    last = {step.shard: at for at, step in enumerate(steps)}
     return {
         "schemaVersion": SCHEMA,
         "cycles": [
-            cycle_document(result, BUDGET if at == len(cycles) else 0)
-            for at, result in enumerate(cycles, 1)
+            {
+                "shard": step.shard,
+                "nodePool": step.pool,
+                **cycle_document(step.result, BUDGET if at == last[step.shard] else 0),
+                "passedOn": [
+                    {"podGroup": job, "nodePool": pool}
+                    for job, pool in sorted(step.passed_on.items())
+                ],
+            }
+            for at, step in enumerate(steps)
         ],
         "problems": [_problem(problem) for problem in problems],
         "warnings": list(warnings),

@@ -182,7 +182,8 @@ class EmbeddedCluster:
 
     def problems(self) -> list[Problem]:
         """Return what is wrong with the objects."""
-        return self.store.problems()
+        found = [problem for store in self.stores for problem in store.problems()]
+        return list(dict.fromkeys(found))
 
     # -- the ports -------------------------------------------------------------------------------
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kaisched.cluster.pools.moving import hand_over
+from kaisched.cluster.pools.stays import DWELL_S, Stays
 from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.units import UNLIMITED, parse_duration
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from kaisched.framework.report.records import CycleResult
     from kaisched.objects.shard import SchedulingShard
 
-DWELL_S: Final = 10.0
-"""How long a job waits in a pool on its first stay, unless the shard says otherwise."""
-MOST_DWELL_S: Final = 300.0
 _STAYS: Final = frozenset(
     {
         # It was not tried, or not to the end.
@@ -57,20 +54,16 @@ _HOPELESS: Final = frozenset(
 """What no end of other work lifts: a job does not wait for it on its first stay."""
 
 
-@dataclass(slots=True)
-class _Stay:
-    """The time that a job spends in our pool."""
-
-    since_s: float
-    changes: dict[str, int]
-    """By pool, the count of changes when it came."""
-
-
 class PoolTurns:
-    """Stays of the jobs with lists in one pool; called by the loop of its shard after a cycle."""
+    """Turns of the jobs with lists in one pool; called by the loop of its shard after a cycle."""
 
     def __init__(
-        self, store: StateStore, dwell_s: float = DWELL_S, *, is_idle_first: bool = False
+        self,
+        store: StateStore,
+        dwell_s: float = DWELL_S,
+        *,
+        is_idle_first: bool = False,
+        patience_s: float = 0.0,
     ) -> None:
         """Begin without stays.
 
@@ -78,58 +71,61 @@ class PoolTurns:
             store: that of the shard.
             dwell_s: how long a job waits here on its first stay.
             is_idle_first: let jobs evict here only from their second stay on.
+            patience_s: stay so much longer for a job that may evict here by then.
 
         """
-        self._store, self._dwell_s = store, dwell_s
+        self._store, self._patience_s = store, patience_s
         if is_idle_first:
             store.pools.be_idle_first()
-        self._stays: dict[str, _Stay] = {}
-        self._count: dict[str, int] = {}
-        """How many stays a job has had here, the present one included."""
+        self._stays = Stays(store.pools.pool, dwell_s, store.pools.changes)
 
     def after(self, snapshot: Snapshot, result: CycleResult, now_s: float) -> list[tuple[str, str]]:
         """Pass on the jobs whose time here is over; return each with its next pool."""
-        book = self._store.pools
+        book, stays = self._store.pools, self._stays
         if not book.is_on or not book.jobs or result.stats.abandoned:
             return []
         self._note(book, now_s)
         moved = []
         promised = {nomination.pod_group for nomination in result.nominations}
-        for row, code in self._refused(snapshot, result):
+        for row, code in refused(snapshot, result):
             job = snapshot.jobs.name[row]
-            listed = book.jobs.get(job)
-            if listed is None or job in promised or job not in self._stays:
+            pool = self._next(job) if job in stays and job not in promised else None
+            if pool is None or self._may_evict_soon(snapshot, row, now_s):
                 continue
-            pool = self._next(book, job, listed) if self.is_free(listed) else None
-            if pool is None:
-                continue
-            if self._is_over(job, now_s, is_hopeless=_is_hopeless(snapshot, row, code)):
-                del self._stays[job]
+            there = book.open_pools(book.jobs[job])
+            if now_s >= stays.ends_s(job, there, is_hopeless=is_hopeless(snapshot, row, code)):
+                stays.end(job)
                 hand_over(self._store, job, pool)
                 moved.append((job, pool))
         return moved
 
+    def next_end_s(self, now_s: float, jobs: Callable[[str], bool]) -> float | None:
+        """Return when the next stay ends of jobs that may then be passed on; None for never.
+
+        Args:
+            now_s: what has ended by now does not count.
+            jobs: tells which jobs count.
+
+        """
+        book, stays = self._store.pools, self._stays
+        here = [job for job in stays.here() & book.jobs.keys() if jobs(job)]
+        free = [job for job in here if self._next(job) is not None]
+        ends = [stays.ends_s(job, book.open_pools(book.jobs[job])) for job in free]
+        return min((end_s for end_s in ends if end_s > now_s), default=None)
+
     def _note(self, book: PoolBook, now_s: float) -> None:
+        stays = self._stays
         mine = {job for job in book.jobs if book.is_mine(job)}
-        for job in mine - self._stays.keys():
-            self._stays[job] = _Stay(now_s, dict(book.changes))
-            self._count[job] = self._count.get(job, 0) + 1
-            if book.is_idle_first and self._count[job] > 1 and not book.may_evict(job):
+        for job in mine - stays.here():
+            stays.begin(job, now_s)
+            if book.is_idle_first and stays.count(job) > 1 and not book.may_evict(job):
                 book.let_evict(job)
                 self._store.rows.touch()
                 self._store.members.refresh(job)
-        for job in self._stays.keys() - mine:
-            del self._stays[job]
-        for job in self._count.keys() - book.jobs.keys():
-            del self._count[job]
-
-    @staticmethod
-    def _refused(snapshot: Snapshot, result: CycleResult) -> Iterator[tuple[int, int]]:
-        """Yield the jobs without a pod on a node that a whole cycle has refused, with the code."""
-        records, jobs = result.records, snapshot.jobs
-        for row, code in zip(records.rows.tolist(), records.codes.tolist(), strict=True):
-            if code not in _STAYS and not jobs.active[row]:
-                yield row, code
+        for job in stays.here() - mine:
+            stays.end(job)
+        for job in stays.known() - book.jobs.keys():
+            stays.forget(job)
 
     def is_free(self, listed: Listed) -> bool:
         """Tell whether no pod of a job is on a node, was sent to one, or has done its work."""
@@ -139,46 +135,41 @@ class PoolTurns:
             for key, (pod, _) in listed.pods.items()
         )
 
-    def _next(self, book: PoolBook, job: str, listed: Listed) -> str | None:
-        """Return the pool that has its turn after ours; None without another one."""
-        mine = book.pool
-        there = book.open_pools(listed)
-        others = [pool for pool in there if pool != mine]
-        if not others:
-            return None
-        changed = self._changed(book, job, others)
-        if changed:
-            return changed[0]
-        order = list(listed.pools)
-        at = order.index(mine) if mine in order else -1
-        later = [pool for pool in others if order.index(pool) > at]
-        return (later or others)[0]
-
-    def _changed(self, book: PoolBook, job: str, pools: Iterable[str]) -> list[str]:
-        """Return the pools where there may be room that was not there when a job came to us."""
-        before = self._stays[job].changes
-        return [pool for pool in pools if book.changes[pool] > before.get(pool, 0)]
-
-    def _is_over(self, job: str, now_s: float, *, is_hopeless: bool) -> bool:
-        stay, count = self._stays[job], self._count[job]
-        if is_hopeless and count == 1:
-            return True
+    def _next(self, job: str) -> str | None:
+        """Return the pool to which a job may go from here; None if it may not, or without one."""
         book = self._store.pools
-        is_due = bool(self._changed(book, job, book.jobs[job].pools))
-        dwell_s = self._dwell_s
-        if not is_due:
-            dwell_s = min(dwell_s * 2.0 ** min(count - 1, 16), max(MOST_DWELL_S, dwell_s))
-        return now_s - stay.since_s >= dwell_s
+        listed = book.jobs[job]
+        if not self.is_free(listed):
+            return None
+        return self._stays.next_pool(job, listed.pools, book.open_pools(listed))
+
+    def _may_evict_soon(self, snapshot: Snapshot, row: int, now_s: float) -> bool:
+        """Tell whether a job waits for the time from which it may evict here, and that is near."""
+        jobs = snapshot.jobs
+        since_s = np.fmax(jobs.created_s[row], jobs.last_evicted_s[row])  # never evicted is NaN
+        left_s = float(since_s + jobs.preemption_delay_s[row]) - now_s
+        return 0.0 < left_s <= self._patience_s
 
 
 def pool_turns(store: StateStore, shard: SchedulingShard) -> PoolTurns:
     """Return the stays in the pool of a shard, as it sets them."""
     dwell = shard.spec.pool_dwell
     dwell_s = DWELL_S if dwell is None else parse_duration(dwell)
-    return PoolTurns(store, dwell_s, is_idle_first=shard.spec.pool_order == "idleFirst")
+    patience = shard.spec.pool_patience
+    patience_s = 0.0 if patience is None else parse_duration(patience)
+    is_idle_first = shard.spec.pool_order == "idleFirst"
+    return PoolTurns(store, dwell_s, is_idle_first=is_idle_first, patience_s=patience_s)
 
 
-def _is_hopeless(snapshot: Snapshot, row: int, code: int) -> bool:
+def refused(snapshot: Snapshot, result: CycleResult) -> Iterator[tuple[int, int]]:
+    """Yield the jobs without a pod on a node that a whole cycle has refused, with the code."""
+    records, jobs = result.records, snapshot.jobs
+    for row, code in zip(records.rows.tolist(), records.codes.tolist(), strict=True):
+        if code not in _STAYS and not jobs.active[row]:
+            yield row, code
+
+
+def is_hopeless(snapshot: Snapshot, row: int, code: int) -> bool:
     """Tell whether no end of other work could let a job start in this pool."""
     if code in _HOPELESS:
         return True

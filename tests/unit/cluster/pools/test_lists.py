@@ -6,6 +6,7 @@ import pytest
 
 from kaisched.cluster.state import Kept, restored
 from kaisched.objects import Job
+from kaisched.objects.labels import format_time
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.shard import GPU_RESOURCES
 from tests.contract.clusters import make, pod
@@ -236,6 +237,36 @@ def test_idle_pools_are_tried_before_work_is_evicted():
         gone = [it for it in world.cluster.history if it.what == "evicted"]
         assert len(gone) == evicted, order
     assert world.node_of("x") == "a0"
+
+
+@pytest.mark.parametrize(
+    ("patience_s", "evicted", "node"), [(0, 0, "a0"), (14, 0, "a0"), (15, 1, "h0")]
+)
+def test_a_job_waits_for_its_delay_before_it_goes_on_if_the_pool_has_patience(
+    patience_s, evicted, node
+):
+    """P16: it may evict in its first pool 25 s after it came; it would go on after 10."""
+    world = two(first=2, second=2, patience_s=patience_s)
+    world.load(queue_in("h100", "other", 0))
+    world.load(listed("v", "h100", 2, "other"))
+    world.cycle()
+    delay, now = {"kai.scheduler/preemption-delay": "25s"}, {"creationTimestamp": format_time(0)}
+    world.load(listed("x", "h100,a100", 2, annotations=delay, metadata=now))
+    world.run_to(40)
+    assert sum(it.what == "evicted" for it in world.cluster.history) == evicted
+    assert world.node_of("x") == node
+
+
+def test_room_that_comes_free_here_does_not_send_a_job_away_earlier():
+    """L12: changes in its own pool do not end a stay; those of others do."""
+    world = two(first=1, second=1)
+    world.load(listed("h", "h100", 1), listed("b", "a100", 1), listed("x", "h100,a100", 1))
+    world.run_to(25)  # x is here for the second time since 20
+    world.load(node_in("h100", "h1", 0))
+    world.run_to(39)
+    assert [at for at, _, _ in world.moves] == [10, 20]
+    world.run_to(40)
+    assert [at for at, _, _ in world.moves] == [10, 20, 40]
 
 
 @pytest.mark.parametrize(

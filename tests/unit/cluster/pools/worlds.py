@@ -20,7 +20,9 @@ POOL, LIST = "kai.scheduler/node-pool", "kaisched.io/node-pools"
 class World:
     """Pools by name, ``default`` for that of nodes without a label; times in seconds."""
 
-    def __init__(self, *pools, dwell_s=10.0, order="strict", admits=(), without_shares=()):
+    def __init__(
+        self, *pools, dwell_s=10.0, order="strict", admits=(), without_shares=(), patience_s=0.0
+    ):
         self.owners = SharedOwners()
         values = {name: "" if name == "default" else name for name in pools}
         self._woken = set()
@@ -43,7 +45,9 @@ class World:
             )
             self.ports[name] = EmbeddedPool(self.cluster, store)
         self.turns = {
-            name: PoolTurns(port.store, dwell_s, is_idle_first=order == "idleFirst")
+            name: PoolTurns(
+                port.store, dwell_s, is_idle_first=order == "idleFirst", patience_s=patience_s
+            )
             for name, port in self.ports.items()
         }
         self.memory = dict.fromkeys(pools, Memory())
