@@ -23,6 +23,10 @@ _HOME = {
     "SubGroup": "kaisched.core.tables",
     "TopologyConstraint": "kaisched.core.tables",
     "TopologyLevel": "kaisched.core.tables",
+    "domain_paths": "kaisched.core.domains",
+    "level_of": "kaisched.core.domains",
+    "topology_of": "kaisched.core.domains",
+    "unique_names": "kaisched.core.domains",
     "Constraints": "kaisched.core.constraints",
     "NodeStatics": "kaisched.core.constraints",
     "PodTerm": "kaisched.core.constraints",
@@ -104,6 +108,10 @@ if TYPE_CHECKING:
     from kaisched.core.constraints import Toleration as Toleration
     from kaisched.core.division import Entitlements as Entitlements
     from kaisched.core.division import divide_level as divide_level
+    from kaisched.core.domains import domain_paths as domain_paths
+    from kaisched.core.domains import level_of as level_of
+    from kaisched.core.domains import topology_of as topology_of
+    from kaisched.core.domains import unique_names as unique_names
     from kaisched.core.refusals import PluginRefusal as PluginRefusal
     from kaisched.core.refusals import Refusal as Refusal
     from kaisched.core.states import ACTIVE_STATES as ACTIVE_STATES

@@ -231,6 +231,8 @@ CLAIMS: Final = DEVICES[-1]
 TAINT_RULES: Final = _in_all_versions(DeviceTaintRule, "devicetaintrules")
 """Watched with them; many servers do not serve it, and then there are no rules."""
 
+TOPOLOGIES: Final = whole(Topology, "topologies")
+
 
 def kinds_with(
     owners: Iterable[Watched],
@@ -248,7 +250,7 @@ def kinds_with(
         whole(PriorityClass, "priorityclasses", is_required=True),
         QUEUES,
         *(KUEUE if has_kueue else ()),
-        whole(Topology, "topologies"),
+        TOPOLOGIES,
         NODES,
         *owners,
         POD_GROUPS,

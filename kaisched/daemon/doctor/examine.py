@@ -14,6 +14,7 @@ from kaisched.daemon.doctor import (
     served,
     shards,
     sharing,
+    topologies,
 )
 from kaisched.daemon.doctor.finding import Finding, failures
 from kaisched.errors import KaischedError
@@ -36,6 +37,7 @@ CHECKS: Final[dict[str, Callable[[Visit], Iterator[Finding]]]] = {
     "gpu sharing": sharing.gpu_sharing,
     "claims": claims.claims,
     "queues": queues.queues,
+    "topologies": topologies.topologies,
     "leaving pods": leaving.leaving_pods,
     "queue use": gates.queue_use,
     "usage": history.usage,

@@ -76,3 +76,8 @@ def named(names: Iterable[str]) -> str:
     ordered = sorted(names)
     more = len(ordered) - _MOST_NAMES
     return ", ".join(ordered[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number with its word: "1 pod", "2 pods"."""
+    return f"{number} {word}{'s' * (number != 1)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from kaisched import (
     SubGroup,
     TaskState,
     TopologyConstraint,
-    TopologyLevel,
+    topology_of,
 )
 from kaisched_plugins.topology import refusals
 from kaisched_plugins.topology.domains import Tree, tree_of
@@ -82,19 +82,6 @@ def demand_of(session: Session, constraint: TopologyConstraint) -> Demand | int 
 def name_of(session: Session, constraint: TopologyConstraint) -> str:
     """Return the topology of a constraint: that it names, or the first with all its levels."""
     return topology_of(session.nodes.topologies, constraint)
-
-
-def topology_of(
-    topologies: Mapping[str, Sequence[TopologyLevel]], constraint: TopologyConstraint
-) -> str:
-    """Return which of some topologies a constraint is about, empty for none."""
-    if constraint.topology or not constraint.is_pod_set:
-        return constraint.topology
-    wanted = {constraint.required, constraint.preferred, *dict(constraint.slices)} - {""}
-    for name, levels in sorted(topologies.items()):
-        if wanted <= {key for level in levels for key in level}:
-            return name
-    return ""
 
 
 def pods_of(session: Session, job: int, group: SubGroup) -> RowVec:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from kaisched import BoolVec, IntVec, NodeStatics, RowVec, Session, TopologyLevel
+from kaisched import (
+    BoolVec,
+    IntVec,
+    NodeStatics,
+    RowVec,
+    Session,
+    TopologyLevel,
+    domain_paths,
+    level_of,
+    unique_names,
+)
 
 _HINT = "topology.trees"
 
@@ -29,11 +38,7 @@ class Tree:
     ) -> None:
         """Read the labels of the nodes; a node takes part if it has all of them."""
         self.levels = tuple(levels)
-        keys = [level.label for level in levels]
-        paths = [
-            tuple(each[key] for key in keys) if all(key in each for key in keys) else None
-            for each in labels
-        ]
+        paths = domain_paths(levels, labels)
         self.domain_of_node: list[RowVec] = []
         """By level, ``(N,)``; -1 for a node that does not take part."""
         self.parent: list[RowVec] = []
@@ -41,13 +46,13 @@ class Tree:
         self._names: list[list[str]] = []
         self._masks: dict[tuple[int, int], BoolVec] = {}
         above: dict[tuple[str, ...], int] = {}
-        for depth in range(1, len(keys) + 1):
+        for depth in range(1, len(levels) + 1):
             known = sorted({path[:depth] for path in paths if path is not None})
             number = {path: at for at, path in enumerate(known)}
             of_node = [-1 if path is None else number[path[:depth]] for path in paths]
             self.domain_of_node.append(np.array(of_node, np.int64))
             self.parent.append(np.array([above.get(path[:-1], -1) for path in known], np.int64))
-            self._names.append(_named(known))
+            self._names.append(unique_names(known))
             above = number
         lowest = self.domain_of_node[-1]
         self._members = np.argsort(lowest, kind="stable")[np.count_nonzero(lowest < 0) :]
@@ -65,8 +70,7 @@ class Tree:
 
     def level(self, name: str) -> int:
         """Return the number of a level by its label or alias, -1 for none."""
-        names = [at for at, level in enumerate(self.levels) if name in (level.label, level.alias)]
-        return names[0] if name and names else -1
+        return level_of(self.levels, name)
 
     def word(self, level: int) -> str:
         """Return the name of a level for people."""
@@ -128,8 +132,3 @@ def tree_of(session: Session, name: str) -> Tree | None:
     if kept is None or kept.statics is not statics or kept.levels != levels:
         kept = trees[name] = Kept(statics, levels, Tree(levels, statics.labels))
     return kept.tree
-
-
-def _named(paths: Sequence[tuple[str, ...]]) -> list[str]:
-    often = Counter(path[-1] for path in paths)
-    return [path[-1] if often[path[-1]] == 1 else "/".join(path) for path in paths]

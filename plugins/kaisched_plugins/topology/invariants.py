@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kaisched import ACTIVE_STATES, BoolVec, Moves, RowVec, SubGroup
-from kaisched_plugins.topology.demands import podsets_of, topology_of, without_leader
+from kaisched import ACTIVE_STATES, BoolVec, Moves, RowVec, SubGroup, topology_of
+from kaisched_plugins.topology.demands import podsets_of, without_leader
 from kaisched_plugins.topology.domains import Tree
 
 

@@ -1,0 +1,137 @@
+"""Which gangs still fit in one domain of the level that they require, and in which domains.
+
+Read after a cycle: of what is idle then, for the jobs that still wait. A gang of s pods that has to
+be in one domain can use floor(free / s) times s of the free places of each; what is left over is
+room that no such gang can use.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kaisched.core.domains import Domains, domains_at, level_of, topology_of
+from kaisched.framework.session.next_batch import batch_of
+from kaisched.units import format_amount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kaisched.core.axis import IntVec, RowVec
+    from kaisched.core.tables import SubGroup
+    from kaisched.framework.session.session import Session
+
+Shapes = tuple[tuple[int, int], ...]
+"""(shape, pods) of a gang."""
+
+
+class Reach(NamedTuple):
+    """How many gangs of one size fit in single domains of a level."""
+
+    topology: str
+    level: str
+    """For people."""
+    jobs: tuple[str, ...]
+    """Those that wait with this size, by name."""
+    pods: int
+    asks: str
+    """What a pod of each kind asks for."""
+    fits: int
+    """Gangs that fit, each in one domain."""
+    in_all: int
+    """Gangs for which there would be room if all of it were in one domain."""
+    best: tuple[tuple[str, int], ...]
+    """(domain, gangs) of those that hold one, the most first."""
+    nearest: str
+    """The domain in which most pods of one gang fit, empty without any."""
+    short: int
+    """Pods of one gang that do not fit there."""
+
+
+def reaches(session: Session, waiting: RowVec) -> Iterator[Reach]:
+    """Yield a line for each size of gang, level and topology that waiting jobs require."""
+    asked: dict[tuple[str, int, Shapes], list[str]] = {}
+    for job in waiting.tolist():
+        root = session.jobs.structure.get(job)
+        if root is None:
+            continue
+        for topology, level, shapes in _asked(session, job, root):
+            asked.setdefault((topology, level, shapes), []).append(session.jobs.name[job])
+    known: dict[tuple[str, int], Domains] = {}
+    for (topology, level, shapes), names in sorted(asked.items()):
+        if (topology, level) not in known:
+            levels = session.nodes.topologies[topology]
+            known[topology, level] = domains_at(levels, level, session.nodes.labels)
+        yield _reach(session, topology, known[topology, level], shapes, sorted(set(names)))
+
+
+def _asked(session: Session, job: int, root: SubGroup) -> Iterator[tuple[str, int, Shapes]]:
+    """Yield the required levels of a job and its subgroups, with the pods of its next batch."""
+    for group in _groups(root):
+        wish = group.topology
+        if wish is None or not wish.required:
+            continue
+        topology = topology_of(session.nodes.topologies, wish)
+        levels = session.nodes.topologies.get(topology, ())
+        level = level_of(levels, wish.required)
+        shapes = _batch(session, job, root, group)
+        if level >= 0 and shapes:
+            yield topology, level, shapes
+
+
+def _groups(group: SubGroup) -> Iterator[SubGroup]:
+    yield group
+    for child in group.children:
+        yield from _groups(child)
+
+
+def _batch(session: Session, job: int, root: SubGroup, group: SubGroup) -> Shapes:
+    """Return the pods of a subgroup in the next batch of its job."""
+    if group is root:
+        return tuple(sorted(batch_of(session, job)[0]))
+    batch = session.ask.next_batch(session, job)
+    if batch is None:
+        return ()
+    inside = [each.podset for each in _groups(group) if each.podset >= 0]
+    mine = batch[np.isin(session.tasks.podset_of_task[batch], inside)]
+    return tuple(sorted(Counter(session.tasks.shape_of_task[mine].tolist()).items()))
+
+
+def _reach(
+    session: Session, topology: str, domains: Domains, shapes: Shapes, jobs: list[str]
+) -> Reach:
+    rooms = [(domains.sums(session.places(shape)), count) for shape, count in shapes]
+    gangs = _least([room // count for room, count in rooms])
+    pods = sum(count for _, count in shapes)
+    parts: IntVec = _least([room * pods // count for room, count in rooms])
+    best = np.lexsort((np.arange(len(gangs)), -gangs))
+    nearest = int(np.argmax(parts)) if parts.size else -1
+    return Reach(
+        topology,
+        domains.word,
+        tuple(jobs),
+        pods,
+        " and ".join(_asks(session, shape) for shape, _ in shapes),
+        int(gangs.sum()),
+        min(int(room.sum()) // count for room, count in rooms),
+        tuple((domains.names[at], int(gangs[at])) for at in best.tolist() if gangs[at]),
+        domains.names[nearest] if nearest >= 0 else "",
+        pods - min(int(parts[nearest]), pods) if nearest >= 0 else pods,
+    )
+
+
+def _least(columns: list[IntVec]) -> IntVec:
+    found: IntVec = np.minimum.reduce(columns)
+    return found
+
+
+def _asks(session: Session, shape: int) -> str:
+    """Return what a pod asks for, its GPUs if it has any."""
+    names, request = session.axis.names, session.shapes.request[:, shape]
+    amounts = {name: int(it) for name, it in zip(names, request.tolist(), strict=True) if it}
+    amounts.pop("pods", None)
+    if "gpu" in amounts:
+        amounts = {"gpu": amounts["gpu"]}
+    return ", ".join(f"{format_amount(name, it)} {name}" for name, it in amounts.items())
