@@ -14,6 +14,7 @@ from kaisched.cluster.structure import (
     divided,
     is_preemptible,
     timing_of,
+    workload_of,
 )
 from kaisched.cluster.translate import PodRow, created_s
 from kaisched.core.tables import SubGroup
@@ -34,11 +35,13 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
         fault = f"pod group {member.job} does not exist"
     elif not member.is_named and any(labels.is_grouping_skipped(meta) for meta in member.metas):
         fault = f"left out of grouping ({labels.SKIP_GROUPING}), but in no pod group"
-    timing = NO_TIMING
+    timing, workload = NO_TIMING, -1
+    name, priority = _priority(pod, member, classes)
     podsets, tree = _whole(1), None
     wish = constraint_in(member.metas)
     try:
         timing = timing_of(member.metas)
+        workload = workload_of(name, member.metas)
         for meta in reversed(member.metas):
             declared = labels.preemptibility_of(meta) or declared
             labels.node_pools_of(meta)
@@ -48,7 +51,6 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
     except ObjectError as error:
         fault = fault or str(error)
     tree = bound(tree, podsets[0][0], wish)
-    priority = _priority(pod, member, classes)
     owner = member.metas[-2] if len(member.metas) > 1 and not member.is_single else pod.meta
     demands = map(required_of_workload, member.metas[:-1])
     return JobRow(
@@ -60,6 +62,7 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
         tree=tree,
         timing=timing,
         metadata=owner,
+        workload=workload,
         fault=fault,
         unsupported=next(filter(None, demands), "") or member.gang.unsupported,
     )
@@ -102,16 +105,17 @@ def queue_of(metas: Sequence[ObjectMeta]) -> str:
     return next((name for meta in metas if (name := labels.queue_of(meta))), labels.DEFAULT_QUEUE)
 
 
-def _priority(pod: PodRow, member: Membership, classes: PriorityClasses) -> int:
+def _priority(pod: PodRow, member: Membership, classes: PriorityClasses) -> tuple[str, int]:
+    """Return the known priority class that a job names, empty for none, and its priority."""
     label = member.rule.priority_label
     named = [meta.labels.get(labels.PRIORITY_CLASS) or meta.labels.get(label)
              for meta in member.metas]  # fmt: skip
     for name in (member.gang.priority_class, *named, pod.priority_class):
         value = classes.find(name) if name else None
         if value is not None:
-            return value
+            return str(name), value
     # An API server writes 0 into every pod that names no class: that is not a choice.
     if pod.priority is not None and (pod.priority_class or pod.priority):
-        return pod.priority
+        return "", pod.priority
     value = classes.find(member.rule.priority_class)
-    return classes.default if value is None else value
+    return ("", classes.default) if value is None else (member.rule.priority_class, value)

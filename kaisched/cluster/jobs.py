@@ -9,7 +9,7 @@ import numpy as np
 from kaisched.cluster.rows import GONE
 from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.structure import NO_TIMING, JobRow, Timing, placed_at
-from kaisched.core.tables import DELAY, EVICTED, GRACE, STALE
+from kaisched.core.tables import DELAY, EVICTED, GRACE, STALE, WORKLOAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ def open_job(store: RowStore, name: str, spec: JobRow) -> int:
     jobs.last_start_s.data[job] = spec.last_start_s
     if spec.timing != NO_TIMING:
         _set_timing(store, job, spec.timing)
+    jobs.set_rare(job, WORKLOAD, spec.workload)
     if spec.tree is not None:
         jobs.set_structure(job, placed_at(spec.tree, int(jobs.first_podset.data[job])))
     return job
@@ -60,6 +61,7 @@ def amend_job(store: RowStore, job: int, spec: JobRow) -> None:
     if not np.isnan(spec.last_start_s) and jobs.last_start_s.data[job] != spec.last_start_s:
         jobs.last_start_s.own()[job] = spec.last_start_s
     _set_timing(store, job, spec.timing)
+    jobs.set_rare(job, WORKLOAD, spec.workload)
     jobs.set_metadata(job, spec.metadata)
     jobs.queue_name[job] = spec.queue  # takes effect with the refusal, which goes by the queue too
 

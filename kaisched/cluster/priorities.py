@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
+from kaisched.core.tables import INFERENCE, INTERACTIVE, TRAINING
 from kaisched.objects.owners import PriorityClass
 
 BUILT_IN: Final = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
+WORKLOAD_OF_CLASS: Final = {
+    "train": TRAINING,
+    "build-preemptible": INTERACTIVE,
+    "build": INTERACTIVE,
+    "inference": INFERENCE,
+}
+"""The type of workload that a class stands for."""
 DEFAULT_PRIORITY: Final = 50
 FIRST_NON_PREEMPTIBLE: Final = 100
 """Jobs of this priority or more are not preemptible unless they say so."""

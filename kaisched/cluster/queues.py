@@ -13,7 +13,7 @@ from kaisched.cluster.columns import Block
 from kaisched.cluster.queue_faults import broken_lines
 from kaisched.core.axis import Amounts, FloatVec, IntVec, ResourceAxis
 from kaisched.core.refusals import Refusal
-from kaisched.core.tables import OPEN, SHARING, QueueTable, Sharing
+from kaisched.core.tables import NO_LIMIT_S, OPEN, SHARING, WORKLOADS, QueueTable, Sharing
 from kaisched.core.tree import QueueTree, build_tree
 from kaisched.units import UNLIMITED
 
@@ -37,6 +37,8 @@ class QueueRow:
     weight: Mapping[str, float] = field(default_factory=dict)
     preempt_min_runtime_s: float = UNSET_S
     reclaim_min_runtime_s: float = UNSET_S
+    max_run_time: tuple[tuple[int, bool, float], ...] = ()
+    """(type of workload, whether preemptible, seconds)."""
     stop: int = OPEN
     """OPEN, HELD or DRAINED, for it and all queues below."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -151,6 +153,7 @@ class QueueRows:
             borrowing_limit=_amounts(rows, names, lambda queue: queue.borrowing_limit),
             lending_limit=_amounts(rows, names, lambda queue: queue.lending_limit),
             sharing=tuple(queue.sharing for queue in rows),
+            max_run_time_s=_run_times(rows, tree),
             why_not=self._why_not(tree),
             labels=tuple(queue.labels for queue in rows),
             annotations=tuple(queue.annotations for queue in rows),
@@ -188,6 +191,21 @@ def _stops(rows: list[QueueRow], tree: QueueTree) -> IntVec:
         if parent >= 0:
             stops[row] = max(stops[row], stops[parent])
     return stops
+
+
+def _run_times(rows: list[QueueRow], tree: QueueTree) -> FloatVec | None:
+    """Return ``(2, 3, Q)`` how long jobs may run: the shortest from each queue to the root."""
+    if not any(queue.max_run_time for queue in rows):
+        return None
+    times: FloatVec = np.full((2, len(WORKLOADS), len(rows)), NO_LIMIT_S)
+    for row, parent in enumerate(tree.parent_of_queue.tolist()):  # parents stand before children
+        if parent >= 0:
+            times[:, :, row] = times[:, :, parent]
+        for workload, is_preemptible, seconds in rows[row].max_run_time:
+            at = int(is_preemptible), workload, row
+            times[at] = min(times[at], seconds)
+    times.setflags(write=False)
+    return times
 
 
 def _amounts(

@@ -8,10 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kaisched.cluster.constraints import bound, constraint_of
-from kaisched.cluster.priorities import FIRST_NON_PREEMPTIBLE, PriorityClasses
+from kaisched.cluster.priorities import (
+    FIRST_NON_PREEMPTIBLE,
+    WORKLOAD_OF_CLASS,
+    PriorityClasses,
+)
 from kaisched.cluster.translate import created_s
 from kaisched.core.metadata import NO_METADATA, Metadata
-from kaisched.core.tables import SubGroup
+from kaisched.core.tables import WORKLOADS, SubGroup
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.podgroup import PodGroup, PodGroupSpec, SubGroupSpec
@@ -52,6 +56,8 @@ class JobRow:
     timing: Timing = NO_TIMING
     metadata: Metadata = NO_METADATA
     """Whose labels and annotations are the job's."""
+    workload: int = -1
+    """TRAINING, INTERACTIVE or INFERENCE, where it says; -1: by whether it is preemptible."""
     fault: str = ""
     """Why it is no valid group."""
     unsupported: str = ""
@@ -66,12 +72,13 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
         priority = classes.default
     last_start_s = None
     declared = None
-    timing = NO_TIMING
+    timing, workload = NO_TIMING, -1
     try:
         last_start_s = labels.last_start_of(meta)
         timing = timing_of([meta], () if fault else (group.spec,))
         declared = spec.preemptibility or labels.preemptibility_of(meta)
         labels.node_pools_of(meta)
+        workload = workload_of(spec.priority_class_name, [meta])
     except ObjectError as error:
         fault = fault or str(error)
     minimum = 1 if fault or spec.min_member is None else spec.min_member
@@ -91,6 +98,7 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
         last_start_s=math.nan if last_start_s is None else last_start_s,
         timing=timing,
         metadata=meta,
+        workload=workload,
         fault=fault,
     )
 
@@ -128,6 +136,22 @@ def _first(
 ) -> float:
     noted = [seconds for meta in metas if (seconds := read(meta)) is not None]
     return next(iter((*said, *noted)), absent)
+
+
+def workload_of(priority_class: str, metas: Sequence[ObjectMeta]) -> int:
+    """Return the type of a workload by its priority class, else by its label; -1 without both.
+
+    Of several objects the outermost that has the label counts.
+
+    Raises:
+        ObjectError: the label makes no sense.
+
+    """
+    said = [name for meta in metas if (name := labels.workload_type_of(meta)) is not None]
+    by_class = WORKLOAD_OF_CLASS.get(priority_class)
+    if by_class is not None:
+        return by_class
+    return WORKLOADS.index(said[-1]) if said else -1
 
 
 def is_preemptible(declared: str | None, priority: int) -> bool:

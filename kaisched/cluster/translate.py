@@ -6,7 +6,7 @@ Each function looks at one object and nothing else; one that makes no sense is a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,14 +26,14 @@ from kaisched.cluster.rows import LOWEST_PRIORITY
 from kaisched.cluster.stuck import Leaving
 from kaisched.core.constraints import Constraints, Taint
 from kaisched.core.states import TaskState
-from kaisched.core.tables import DRAINED, HELD, OPEN, Sharing
+from kaisched.core.tables import DRAINED, HELD, OPEN, WORKLOADS, Sharing
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.gpu_nodes import can_share, card_mib_of
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
-from kaisched.objects.queue import BY_USAGE, Queue
+from kaisched.objects.queue import BY_USAGE, MaxRunTime, Queue
 from kaisched.objects.quotas import queue_lending, queue_shares, sharing_weight
 from kaisched.objects.requests import node_allocatable, pod_requests, unsupported
 from kaisched.objects.reservations import Reservation, reservation_of
@@ -89,6 +89,7 @@ def queue_row(queue: Queue) -> QueueRow:
         weight={name: share.weight for name, share in shares.items()},
         preempt_min_runtime_s=_runtime_s(spec.preempt_min_runtime),
         reclaim_min_runtime_s=_runtime_s(spec.reclaim_min_runtime),
+        max_run_time=tuple(_run_times(spec.max_run_time)),
         stop=_STOPS[spec.stop_policy],
         labels=queue.metadata.labels,
         annotations=queue.metadata.annotations,
@@ -287,6 +288,15 @@ def _time_s(text: str, absent: float) -> float:
         return labels.time_of(text) if text else absent
     except UnitError:
         return absent
+
+
+def _run_times(entries: Sequence[MaxRunTime]) -> Iterator[tuple[int, bool, float]]:
+    for entry in entries:
+        seconds = parse_duration(entry.time)
+        for name in entry.workloads or WORKLOADS:
+            yield WORKLOADS.index(name), True, seconds
+            if entry.non_preemptible:
+                yield WORKLOADS.index(name), False, seconds
 
 
 def _runtime_s(text: str | int | None) -> float:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
+
 from kaisched.core.metadata import PartOfEach
 from kaisched.core.record import record
 from kaisched.units import UNLIMITED
@@ -21,7 +23,6 @@ from kaisched.units import UNLIMITED
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
@@ -170,6 +171,10 @@ class QueueTable:
     lending_limit: Amounts
     """``(R, Q)`` the most of its quota that other queues may have, likewise."""
     sharing: tuple[Sharing, ...]
+    max_run_time_s: FloatVec | None = None
+    """``(2, 3, Q)`` how long a job may run, by whether it is preemptible and by type of workload:
+    the shortest of the queue and the queues above it, NO_LIMIT_S for any time. None if no queue
+    limits it."""
     why_not: Mapping[str, str] = field(default_factory=dict)
     """Why declared queues are not in the table, by name."""
     labels: Sequence[Mapping[str, str]] = ()
@@ -210,7 +215,14 @@ class PodSetTable:
     """Tasks pending and not gated."""
 
 
-DELAY, EVICTED, GRACE, STALE, SUCCEEDED = range(5)
+TRAINING, INTERACTIVE, INFERENCE = range(3)
+"""Values of ``workload_of_job``: work that runs by itself, that somebody waits for, or that serves
+requests."""
+WORKLOADS: Final = ("training", "interactive", "inference")
+"""Their names."""
+NO_LIMIT_S: Final = float("inf")
+
+DELAY, EVICTED, GRACE, STALE, SUCCEEDED, WORKLOAD = range(6)
 """Columns of :attr:`JobTable.rare`."""
 
 
@@ -238,7 +250,7 @@ class JobTable:
     last_start_s: FloatVec
     """NaN if none of its tasks has run."""
     rare: FloatVec
-    """``(J, 5)`` values that few jobs have and few cycles need, in one array, since every array
+    """``(J, 6)`` values that few jobs have and few cycles need, in one array, since every array
     costs each snapshot; the properties below are its columns."""
     metadata_version: IntVec
     """Grows whenever labels or annotations of a job change, for caches to compare."""
@@ -290,6 +302,15 @@ class JobTable:
     def succeeded(self) -> FloatVec:
         """``(J,)`` pods of a job that succeeded and whose objects are still there."""
         return self.rare[:, SUCCEEDED]
+
+    def workload_of(self, job: RowVec) -> IntVec:
+        """Return ``(K,)`` TRAINING, INTERACTIVE or INFERENCE of job rows.
+
+        Where a job says nothing: training if it is preemptible, else interactive.
+        """
+        said: IntVec = self.rare[job, WORKLOAD].astype(np.int64)
+        said[said < 0] = np.where(self.is_preemptible[job], TRAINING, INTERACTIVE)[said < 0]
+        return said
 
 
 @record

@@ -10,6 +10,7 @@ from kaisched.actions.drain import Drain
 from kaisched.actions.preempt import Preempt
 from kaisched.actions.reclaim import Reclaim
 from kaisched.actions.stalegang import StaleGangs
+from kaisched.actions.timelimit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,5 +24,6 @@ ACTIONS: Final[Mapping[str, Callable[[], Action]]] = {
     "consolidate": Consolidate,
     "stalegang": StaleGangs,
     "drain": Drain,
+    "timelimit": TimeLimit,
 }
 """Makers of actions by name."""

@@ -13,6 +13,7 @@ from kaisched.engine.redacted_devices import OF_DEVICES, DeviceWalk
 from kaisched.engine.redacted_keys import LABELS
 from kaisched.engine.redacted_shapes import levels, workload
 from kaisched.objects import labels
+from kaisched.objects.queue import WORKLOAD_TYPES
 from kaisched.objects.storage import NO_PROVISIONER
 from kaisched.objects.wire import ObjectMeta
 
@@ -142,6 +143,8 @@ class ObjectWalk:
         new = {key: alias(use, old[key]) for key, use in LABELS.items() if key in old}
         if old.get(labels.PREEMPTIBILITY) in _PREEMPTIBILITY:
             new[labels.PREEMPTIBILITY] = old[labels.PREEMPTIBILITY]
+        if old.get(labels.WORKLOAD_TYPE) in WORKLOAD_TYPES:
+            new[labels.WORKLOAD_TYPE] = old[labels.WORKLOAD_TYPE]
         if labels.FLAVOR_KEYS in old:
             keys = old[labels.FLAVOR_KEYS].split(",")
             new[labels.FLAVOR_KEYS] = ",".join(self._alias("key", key) for key in keys)

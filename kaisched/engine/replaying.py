@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kaisched.framework.report.records import CycleResult
     from kaisched.objects.wire import KubernetesObject
 
-TIMES_BY_JOB: Final = ("stalegang", "stalegang.hopes", "promises")
+TIMES_BY_JOB: Final = ("stalegang", "stalegang.hopes", "promises", "timelimit")
 """Facts of actions that hold, for each job, the time since which something is true."""
 TURNS: Final = "turns"
 

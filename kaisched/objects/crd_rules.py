@@ -17,6 +17,7 @@ from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
 from kaisched.objects.podgroup import PodGroupSpec, SubGroupSpec, TopologyConstraint
 from kaisched.objects.queue import (
     BorrowWithinCohort,
+    MaxRunTime,
     QueueAdmissionScope,
     QueueFairSharing,
     QueuePreemption,
@@ -129,10 +130,20 @@ QUEUE_RULES: Final[Rules] = {
             maxItems=64,
             items={"type": "string", "minLength": 1, "maxLength": 63},
         ),
+        "max_run_time": says(
+            "How long jobs of this queue and of all below may run at a stretch, by type of"
+            " workload; the shortest time that fits a job counts.",
+            maxItems=16,
+        ),
         "stop_policy": says(
             "For this queue and all below: Hold starts nothing new, HoldAndDrain also evicts what"
             " runs."
         ),
+    },
+    MaxRunTime: {
+        "workloads": says("Types of workload that it is about; all if left out."),
+        "time": says("A duration, longer than 0."),
+        "non_preemptible": says("Whether it also holds for jobs that are not preemptible."),
     },
     QueueResource: {
         "quota": _amount("What the queue deserves; -1 is unlimited."),

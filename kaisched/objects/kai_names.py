@@ -61,6 +61,7 @@ DEFAULT_ACTIONS: Final = (
     DefaultAction("consolidate", 150),
     DefaultAction("stalegang", 100),
     DefaultAction("drain", 50),
+    DefaultAction("timelimit", 40),
 )
 """Our consolidate runs after reclaim and preempt; KAI's, with 400, runs before."""
 

@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from kaisched.errors import ObjectError, join_path
+from kaisched.objects.faults import did_you_mean
 from kaisched.objects.podgroup import TopologyConstraint
+from kaisched.objects.queue import WORKLOAD_TYPES
 from kaisched.objects.wire import ObjectMeta
 from kaisched.units import UnitError, parse_duration
 
@@ -93,6 +95,9 @@ DEFAULT_POOL: Final = "default"
 RUN_SECONDS: Final = "kaisched.io/run-seconds"
 """So long a pod runs, from its start, as its owner declares: what forecasts go by, and what pods of
 a cluster without real kubelets do, which run for ever without it."""
+
+WORKLOAD_TYPE: Final = "kaisched.io/workload-type"
+"""``training``, ``interactive`` or ``inference``, where the priority class does not say."""
 
 # Annotations that a scheduler writes on pod groups; RFC 3339 times.
 LAST_START: Final = "kai.scheduler/last-start-timestamp"
@@ -191,6 +196,11 @@ def priority_class_of(meta: ObjectMeta) -> str | None:
 def preemptibility_of(meta: ObjectMeta) -> str | None:
     """Return ``preemptible`` or ``non-preemptible``."""
     return _label(meta, PREEMPTIBILITY, _preemptibility)
+
+
+def workload_type_of(meta: ObjectMeta) -> str | None:
+    """Return what kind of work a job is: ``training``, ``interactive`` or ``inference``."""
+    return _label(meta, WORKLOAD_TYPE, _workload_type)
 
 
 def subgroup_of(meta: ObjectMeta) -> str | None:
@@ -322,6 +332,12 @@ def _whole(text: str) -> int:
     if not _WHOLE.fullmatch(text) or abs(int(text)) > _MAX_COUNT:
         raise UnitError(f"{text[:40]!r} is no whole number", 'write a whole number, such as "10"')
     return int(text)
+
+
+def _workload_type(text: str) -> str:
+    if text not in WORKLOAD_TYPES:
+        raise UnitError(f"{text[:40]!r} is no type of workload", did_you_mean(text, WORKLOAD_TYPES))
+    return text
 
 
 def _positive(text: str) -> int:

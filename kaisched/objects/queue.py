@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, get_args
 
 from kaisched.objects.wire import KubernetesObject, StrictWire
 
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 WithinPolicy = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any"]
 """Whose work may go for work of another: by priority, or by priority and age."""
+WorkloadType = Literal["training", "interactive", "inference"]
+WORKLOAD_TYPES: Final[tuple[str, ...]] = get_args(WorkloadType)
 SearchPolicy = Literal["MayStopSearch", "TryNextFlavor"]
 FlavorPreference = Literal["BorrowingOverPreemption", "PreemptionOverBorrowing"]
 BorrowPolicy = Literal["Never", "LowerPriority"]
@@ -103,6 +105,17 @@ class QueueFlavorFungibility(StrictWire, frozen=True, kw_only=True):
     """What counts first between flavors that do not fit at once."""
 
 
+class MaxRunTime(StrictWire, frozen=True, kw_only=True):
+    """How long jobs of some types of workload may run at a stretch."""
+
+    workloads: list[WorkloadType] = []
+    """Types of workload that it is about; empty for all."""
+    time: str | int
+    """A duration, longer than 0."""
+    non_preemptible: bool = False
+    """Whether it also holds for jobs that are not preemptible."""
+
+
 class QueueSpec(StrictWire, frozen=True, kw_only=True):
     """A queue's place in the tree and its resources."""
 
@@ -122,6 +135,9 @@ class QueueSpec(StrictWire, frozen=True, kw_only=True):
     node_pools: list[str] = []
     """Pools for jobs that list none themselves, the first to be tried in front; if empty, those of
     the queue above count."""
+    max_run_time: list[MaxRunTime] = []
+    """How long jobs of the queue and of all queues below may run: the shortest time that fits a
+    job counts."""
     flavor_fungibility: QueueFlavorFungibility = QueueFlavorFungibility()
     stop_policy: StopPolicy = "None"
     """Also applies to all queues below. ``Hold``: nothing new is started. ``HoldAndDrain``: running

@@ -21,7 +21,13 @@ from kaisched.objects.faults import (
     to_error,
 )
 from kaisched.objects.labels import LABEL_VALUE
-from kaisched.objects.queue import BorrowWithinCohort, Queue, QueueResource, QueueSpec
+from kaisched.objects.queue import (
+    BorrowWithinCohort,
+    MaxRunTime,
+    Queue,
+    QueueResource,
+    QueueSpec,
+)
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.units import (
     MAX_QUOTA,
@@ -29,6 +35,7 @@ from kaisched.units import (
     UNLIMITED,
     UnitError,
     is_in_bytes,
+    parse_duration,
     parse_quantity,
 )
 
@@ -127,12 +134,22 @@ def queue_faults(queue: Queue) -> Iterator[Fault]:
             "name another queue, or leave it out for a top-level queue",
         )
     yield from _pool_faults(spec.node_pools)
+    yield from _run_time_faults(spec.max_run_time)
     yield from duration_faults(
         {
             ("spec", "preemptMinRuntime"): spec.preempt_min_runtime,
             ("spec", "reclaimMinRuntime"): spec.reclaim_min_runtime,
         }
     )
+
+
+def _run_time_faults(entries: list[MaxRunTime]) -> Iterator[Fault]:
+    for at, entry in enumerate(entries):
+        path: Path = ("spec", "maxRunTime", at, "time")
+        wrong = list(duration_faults({path: entry.time}))
+        yield from wrong
+        if not wrong and parse_duration(entry.time) == 0:
+            yield Fault(path, "no job could run", entry.time, 'write a duration, such as "24h"')
 
 
 def _pool_faults(pools: list[str]) -> Iterator[Fault]:

@@ -89,7 +89,7 @@ def _waiting(result: CycleResult, session: Session) -> Waiting:
     is_in_order = takes_part[rows]
     keys: tuple[NamedKey, ...] = ()
     if result.stats.abandoned:
-        return Waiting(rows, codes, np.zeros_like(is_in_order), keys)
+        return Waiting(rows, codes, np.zeros_like(is_in_order), keys, jobs.created_s)
     try:
         gated = session.ask.job_gate(session, _ALLOCATE, rows)
         if gated is not None:
@@ -99,7 +99,7 @@ def _waiting(result: CycleResult, session: Session) -> Waiting:
         keys = tuple(it._replace(column=it.column.copy()) for it in found)
     except CycleAbandonedError:
         is_in_order = np.zeros_like(is_in_order)
-    return Waiting(rows, codes, is_in_order, keys)
+    return Waiting(rows, codes, is_in_order, keys, jobs.created_s)
 
 
 def is_same(old: LiveView, new: LiveView) -> bool:

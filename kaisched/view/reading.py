@@ -172,7 +172,7 @@ class Reading:
         rows = waiting.rows[waiting.is_in_order]
         position, of = np.zeros((2, len(jobs.name)), np.int64)
         names = [jobs.name[row] for row in rows.tolist()]
-        columns = [*(key.column for key in waiting.keys), jobs.created_s[rows]]
+        columns = [*(key.column for key in waiting.keys), waiting.queued_s[rows]]
         queue = jobs.queue_of_job[rows]
         order = in_order(queue, columns, names)
         rows, queue = rows[order], queue[order]

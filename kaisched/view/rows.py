@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kaisched.core.axis import BoolVec, CodeVec, RowVec
+    from kaisched.core.axis import BoolVec, CodeVec, FloatVec, RowVec
     from kaisched.framework.plugins.dispatch import NamedKey
 
 
@@ -22,6 +22,8 @@ class Waiting(NamedTuple):
     """Whether each takes part in the order of allocate."""
     keys: tuple[NamedKey, ...]
     """The keys of those that do, inside their queues, low first."""
+    queued_s: FloatVec
+    """``(J,)`` since when each job is queued: its creation, or when its time was last over."""
 
 
 class Moves(NamedTuple):

@@ -28,6 +28,7 @@ from kaisched.cluster.kubernetes.group_amounts import GroupAmounts
 from kaisched.cluster.kubernetes.lone_pods import LonePods
 from kaisched.cluster.kubernetes.pods import Note
 from kaisched.cluster.kubernetes.report_box import ReportBox
+from kaisched.cluster.kubernetes.run_times import EndingJobs
 from kaisched.cluster.kubernetes.seen import SeenObjects, key_of
 from kaisched.cluster.kubernetes.statuses import QueueStatuses
 from kaisched.cluster.kubernetes.stuck_pods import StuckPods
@@ -93,7 +94,7 @@ class Reporter:
         self._jobs = WaitingJobs(store.members.is_declared)
         self._pods: dict[str, list[str]] = {}
         """The pods of each job that have a desired status."""
-        self._stuck, self._alone = StuckPods(), LonePods()
+        self._stuck, self._alone, self._ending = StuckPods(), LonePods(), EndingJobs()
         self._amounts, self._statuses = GroupAmounts(), QueueStatuses()
         self._ripening: list[str] = []
         """New pod groups: their amounts are reported in the next round, with their pods."""
@@ -116,8 +117,14 @@ class Reporter:
         for bind in result.binds:
             self._desired.withdraw(POD, f"pods/{bind.pod}")
         if not result.stats.abandoned:
-            for note in (*self._stuck.after(self._store, result), *self._alone.after(self._store)):
-                self.note(note)
+            now_s = self._clock.now_s()
+            for notes in (
+                self._stuck.after(self._store, result),
+                self._alone.after(self._store),
+                self._ending.after(self._store, snapshot, now_s),
+            ):
+                for note in notes:
+                    self.note(note)
         self._desired.correct_placed()
         now_s = self._box.now()
         if now_s - self._last_s < ROUND_S or result.stats.abandoned:

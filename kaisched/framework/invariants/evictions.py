@@ -10,6 +10,7 @@ from kaisched.core.disruption_budgets import SEVERAL
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.core.tables import DRAINED
 from kaisched.framework.invariants.sums import Moves, is_job_met
+from kaisched.framework.session.run_times import limited_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,10 +24,11 @@ _RECLAIM: Final = "reclaim"
 _CONSOLIDATE: Final = "consolidate"
 _STALE: Final = "stalegang"
 _DRAIN: Final = "drain"
+_TIME_LIMIT: Final = "timelimit"
 
 
 def victims(moves: Moves) -> Iterator[str]:
-    """I13: an evicted pod runs, is ours, is evicted once, and is preemptible, stale or drained."""
+    """I13: an evicted pod runs, is ours, is evicted once, and is one that its action may evict."""
     snapshot, result = moves.snapshot, moves.result
     tasks, jobs = snapshot.tasks, snapshot.jobs
     if [each.task for each in result.evictions] != result.evict_tasks.tolist():
@@ -43,7 +45,7 @@ def victims(moves: Moves) -> Iterator[str]:
             yield f"I13 pod {tasks.name[each.task]} is evicted but does not run"
         elif tasks.node_of_task[each.task] < 0:
             yield f"I13 pod {tasks.name[each.task]} is evicted but is on no node that is known"
-        elif each.action not in {_STALE, _DRAIN} and not jobs.is_preemptible[job]:
+        elif each.action not in {_STALE, _DRAIN, _TIME_LIMIT} and not jobs.is_preemptible[job]:
             yield f"I13 pod {tasks.name[each.task]} is evicted but is not preemptible"
 
 
@@ -65,6 +67,7 @@ def evictions(moves: Moves, *, may_take_own: bool = False) -> Iterator[str]:
         by_action.setdefault(each.action, []).append(each)
     yield from _stale(moves, by_action.pop(_STALE, []))
     yield from _drained(moves, by_action.pop(_DRAIN, []))
+    yield from _ended(moves, by_action.pop(_TIME_LIMIT, []))
     yield from _served(moves, by_action, taker_of_name)
     yield from _preempted(moves.snapshot, by_action.get(_PREEMPT, []), taker_of_name)
     if not may_take_own:
@@ -162,6 +165,15 @@ def _drained(moves: Moves, found: Sequence[Evict]) -> Iterator[str]:
         queue = int(snapshot.jobs.queue_of_job[int(snapshot.tasks.job_of_task[each.task])])
         if queue < 0 or snapshot.queues.stop_of_queue[queue] != DRAINED:
             yield f"I13 pod {snapshot.tasks.name[each.task]} is drained, but its queue is not"
+
+
+def _ended(moves: Moves, found: Sequence[Evict]) -> Iterator[str]:
+    """I13: a pod whose time is over is in a queue that limits the time of its job."""
+    snapshot = moves.snapshot
+    limited = set(limited_jobs(snapshot.queues, snapshot.jobs)[0].tolist()) if found else ()
+    for each in found:
+        if int(snapshot.tasks.job_of_task[each.task]) not in limited:
+            yield f"I13 pod {snapshot.tasks.name[each.task]} is ended, but its time is not limited"
 
 
 def _served(

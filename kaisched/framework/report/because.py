@@ -8,6 +8,7 @@ from kaisched.units import UNLIMITED
 
 _IN_WORDS: Final = {
     "creation": "{} was created later",
+    "age": "{} was created later, or requeued later, when its time was over",
     "name": "the name of {} comes later",
     "place": "{} was created later, or its name comes later",
 }

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _ALLOCATE: Final = "allocate"
 _LAST_OF_JOBS: Final = ("creation", "name")
+_LAST_OF_REQUEUED: Final = ("age", "name")
+"""The same where the time of some job was over."""
 _LAST_OF_QUEUES: Final = ("place",)
 """Siblings are in order of creation, then name."""
 _Columns: TypeAlias = list[list[Any]]
@@ -237,7 +239,9 @@ class Turns:
         keys = session.ask.named_keys("job_order", session, rows)
         columns = [*(key.column for key in keys), jobs.created_s[rows]]
         names = [jobs.name[row] for row in rows.tolist()]
-        return _lines(jobs.queue_of_job[rows], columns, rows, keys, _LAST_OF_JOBS, names)
+        is_age = jobs is not session.snapshot.jobs
+        last = _LAST_OF_REQUEUED if is_age else _LAST_OF_JOBS
+        return _lines(jobs.queue_of_job[rows], columns, rows, keys, last, names)
 
     def _contest(self, rows: RowVec, heads: RowVec) -> list[NamedKey]:
         """Return the keys of queues, each with the job that it offers."""

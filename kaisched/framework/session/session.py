@@ -21,6 +21,7 @@ from kaisched.framework.session.devices import Devices
 from kaisched.framework.session.ledger import Ledger, rolled_up
 from kaisched.framework.session.outcome import Outcome
 from kaisched.framework.session.placement import Placement
+from kaisched.framework.session.run_times import requeued
 from kaisched.framework.session.shared_capacity import capacity_of
 from kaisched.framework.session.statement import Statement
 
@@ -83,7 +84,7 @@ class Session:
         self.axis: ResourceAxis = snapshot.axis
         self.nodes: NodeTable = snapshot.nodes
         self.queues: QueueTable = snapshot.queues
-        self.jobs: JobTable = snapshot.jobs
+        self.jobs: JobTable = requeued(snapshot.jobs, memory.facts)
         self.podsets: PodSetTable = snapshot.podsets
         self.tasks: TaskTable = snapshot.tasks
         self.shapes: ShapeTable = snapshot.shapes

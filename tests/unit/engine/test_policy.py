@@ -362,6 +362,7 @@ def test_an_action_can_be_switched_off():
         "preempt",
         "consolidate",
         "drain",
+        "timelimit",
     ]
 
 

@@ -3,6 +3,7 @@
 import json
 
 import msgspec
+import numpy as np
 import pytest
 
 from kaisched.clock import ManualClock
@@ -222,6 +223,17 @@ def test_disruption_budgets_protect_the_same_pods():
     assert found[0] == found[1] == ([2], [0, 0, 0])
 
 
+def test_the_type_of_a_workload_is_kept():
+    label = "app: acme-app, kaisched.io/workload-type: inference"
+    typed = recorded(lambda text: text.replace("app: acme-app", label))
+    found = [
+        sorted(jobs.workload_of(np.arange(len(jobs.name))).tolist())
+        for each in (typed, redacted(typed).recording)
+        for jobs in [replay(each).snapshot.jobs]
+    ]
+    assert found[0] == found[1] == [0, 2]
+
+
 def test_pods_go_where_the_same_volumes_are_and_wait_for_the_same_claims(recording):
     def wishes(each):
         snapshot = replay(each).snapshot
@@ -290,7 +302,8 @@ def test_one_name_has_one_alias_whatever_it_is_used_for():
 
 KNOWN = {
     QueueSpec: """displayName parentQueue resources priority preemptMinRuntime reclaimMinRuntime
-        fairSharing preemption flavors flavorFungibility admissionScope stopPolicy nodePools""",
+        fairSharing preemption flavors flavorFungibility admissionScope stopPolicy nodePools
+        maxRunTime""",
     NodeSpec: "unschedulable taints",
     NodeStatus: "allocatable capacity conditions",
     DisruptionBudgetSpec: "selector unhealthyPodEvictionPolicy",
