@@ -113,7 +113,14 @@ def run(
     began = time.perf_counter()
     end_s = scenario.end_tick * scenario.pace.step_s
     with Bar(f"simulating {scenario.name}", 0.0, end_s, is_wanted=wish.is_progress_wanted) as bar:
-        ran = run_scenario(scenario, policy, bar.tell, is_checked=wish.is_checked, shown=shown)
+        ran = run_scenario(
+            scenario,
+            policy,
+            bar.tell,
+            actions=wish.actions,
+            is_checked=wish.is_checked,
+            shown=shown,
+        )
         result = result_of(ran)
     took_s = time.perf_counter() - began
     warn(timing_line(result.outcome.until_s, took_s, result.outcome.cycles))

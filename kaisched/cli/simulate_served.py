@@ -9,6 +9,7 @@ from kaisched.cli.printing import warn
 from kaisched.clock import SystemClock, monotonic_s
 from kaisched.config.settings import ViewListener
 from kaisched.daemon.view_server import ViewServer
+from kaisched.errors import ConfigError
 from kaisched.sim.stage import Stage
 from kaisched.telemetry.logs import configure_logs
 from kaisched.telemetry.stopwatch import Stopwatch
@@ -38,6 +39,9 @@ def served(serving: Serving | None) -> Iterator[Callable[[PolicyCycle], Decide]]
     stages: list[Stage] = []
 
     def shown(cycle: PolicyCycle) -> Decide:
+        if stages:
+            fix = "leave it out: the scenario has several shards"
+            raise ConfigError("one shard is shown", path="--serve", fix=fix)
         watch = Stopwatch(monotonic_s)
         cycle.probe = watch
         stages.append(Stage(cycle, watch, serving.speed))

@@ -20,7 +20,7 @@ from kaisched.core.axis import GPU, GPU_UNIT, Amounts, IntVec, RowVec
 from kaisched.core.constraints import Constraints, Requirement
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
-from kaisched.core.tables import QueueTable
+from kaisched.core.tables import DELAY, QueueTable
 from kaisched.errors import InvariantBroken
 from kaisched.framework.report.records import CycleResult
 from kaisched.framework.report.result import Shares
@@ -28,6 +28,7 @@ from kaisched.sim.workload import POD_CPU, POD_MEMORY, ClusterSize, PodKind, Wor
 
 NODE_PODS: Final = 110
 _NO_ROW: Final = -1
+_PREFIX: Final = "trace/job-"
 _NO_CARDS: Final[Mapping[int, tuple[int, ...]]] = {}
 
 
@@ -41,7 +42,7 @@ class Cluster:
         queues: Sequence[QueueRow],
         origin_s: float = 0.0,
     ) -> None:
-        """Set up empty nodes and queues, which must include all queues of the workload.
+        """Set up empty nodes and queues, which must include the queues of jobs that come here.
 
         ``origin_s`` is the start of virtual time in seconds since 1970.
         """
@@ -59,10 +60,22 @@ class Cluster:
         self._job_of_row: list[int] = []
         self._compactions = self._store.compactions
 
-    def add(self, job: int) -> None:
-        """Add a job with pending pods."""
+    def name_of(self, job: int) -> str:
+        """Return the name of a job in decisions."""
+        return f"{_PREFIX}{job:07d}"
+
+    def job_of_name(self, name: str) -> int:
+        """Return the job that decisions name."""
+        return int(name.removeprefix(_PREFIX))
+
+    def has_node(self, name: str) -> bool:
+        """Tell whether a node is here."""
+        return name in self._nodes
+
+    def add(self, job: int, eviction_delay_s: float = 0.0) -> None:
+        """Add a job with pending pods, which may evict only so long after it was created."""
         work = self._work
-        name = f"trace/job-{job:07d}"
+        name = self.name_of(job)
         kind = work.kind[job]
         missing = job + 1 - len(self._row)
         if missing > 0:
@@ -77,16 +90,18 @@ class Cluster:
             minimum=len(kind.pods),
         )
         self._job_of_row.append(job)
+        if eviction_delay_s:
+            self._store.jobs.set_rare(self._row[job], DELAY, eviction_delay_s)
 
     def remove(self, job: int) -> None:
         """Remove a job and free its room."""
         self._store.remove_job(self._row[job])
         self._row[job] = _NO_ROW
 
-    def renew(self, job: int) -> None:
+    def renew(self, job: int, eviction_delay_s: float = 0.0) -> None:
         """Replace the pods of an evicted job by new, pending ones in its old place."""
         self.remove(job)
-        self.add(job)
+        self.add(job, eviction_delay_s)
 
     def place(
         self,
@@ -141,13 +156,16 @@ class Cluster:
         return snapshot
 
     def fair_shares(self, result: CycleResult) -> list[int]:
-        """Return the fair share of each queue of the workload in thousandths of a GPU."""
+        """Return the fair share of each queue of the workload in thousandths of a GPU.
+
+        Queues of other pools have none here.
+        """
         shares = result.shares
         if isinstance(shares, Shares):
             share = shares.fair_share_of("gpu")
-            return [share[row] for row in self._queue]
+            return [share[row] if row >= 0 else 0 for row in self._queue]
         by_name = {queue.name: queue.fair_share["gpu"] for queue in shares}
-        return [by_name[name] for name in self._work.queue_names]
+        return [by_name.get(name, 0) for name in self._work.queue_names]
 
     # -- amounts held, for usage history -----------------------------------------------------------
 

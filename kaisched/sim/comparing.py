@@ -27,5 +27,7 @@ def carry_out(order: Order) -> tuple[Result, float]:
     """Run a scenario on a worker; return its result, and the seconds that it took."""
     began = time.perf_counter()
     policy, _ = policy_of(order.scenario, order.actions)
-    run = run_scenario(order.scenario, policy, heed, is_checked=order.is_checked)
+    run = run_scenario(
+        order.scenario, policy, heed, actions=order.actions, is_checked=order.is_checked
+    )
     return result_of(run), time.perf_counter() - began

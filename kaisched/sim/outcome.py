@@ -135,8 +135,14 @@ def jain_of(used: FloatVec, due: FloatVec) -> float:
 
 def entitled_until(run: Run, at: IntVec) -> FloatVec:
     """Return GPU ticks ``(V, T)`` that each leaf was entitled to up to each tick."""
-    rows = [run.queues.row_of_name[name] for name in run.scenario.leaves]
-    return entitled(run.queues, rows, work_of(run), run.record.capacity, at)
+    leaves, work = run.scenario.leaves, work_of(run)
+    due = np.zeros((len(leaves), len(at)))
+    for table, capacity in zip(run.tables, run.record.capacity_of, strict=True):
+        mine = [leaf for leaf, name in enumerate(leaves) if name in table.row_of_name]
+        if mine:  # each node pool divides its own time
+            rows = [table.row_of_name[leaves[leaf]] for leaf in mine]
+            due[mine] = entitled(table, rows, [work[leaf] for leaf in mine], capacity, at)
+    return due
 
 
 def work_of(run: Run) -> list[Steps]:
@@ -159,8 +165,8 @@ def _queues(run: Run, due: FloatVec) -> tuple[QueueOutcome, ...]:
         waits[work.queue[job]].append(started - work.arrival[job])
     rows = []
     for queue, name in enumerate(work.queue_names):
-        row = run.queues.row_of_name[name]
-        quota = int(run.queues.deserved[GPU, row])
+        table, row = run.place_of(name)
+        quota = int(table.deserved[GPU, row])
         used = plain(tally.used[queue])
         came, finished, pending = (
             tally.arrived[queue],
@@ -170,7 +176,7 @@ def _queues(run: Run, due: FloatVec) -> tuple[QueueOutcome, ...]:
         rows.append(
             QueueOutcome(
                 name=name,
-                weight=float(run.queues.weight[GPU, row]),
+                weight=float(table.weight[GPU, row]),
                 quota_gpus=-1.0 if quota >= UNLIMITED else quota / GPU_UNIT,
                 jobs=came,
                 finished=finished,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,12 +37,16 @@ class Recorder:
     """Records a replay. Amounts are GPUs."""
 
     def __init__(
-        self, workload: Workload, cluster: Cluster, usage: VirtualHistory | None, pace: Pace
+        self,
+        workload: Workload,
+        clusters: Sequence[Cluster],
+        usage: VirtualHistory | None,
+        pace: Pace,
     ) -> None:
-        """Start at tick 0, with nothing held."""
+        """Start at tick 0, with nothing held; ``usage`` is fed by the first cluster."""
         queues = range(len(workload.queue_names))
         self._work = workload
-        self._cluster = cluster
+        self._clusters = clusters
         self._usage = usage
         self._pace = pace
         self.held = [Steps() for _ in queues]
@@ -49,10 +54,12 @@ class Recorder:
         """GPUs of pending jobs."""
         self.fair_share = [Steps() for _ in queues]
         self.capacity = Steps()
+        self.capacity_of = [Steps() for _ in clusters]
+        """The same by node pool."""
         self.jobs: list[JobLog] = []
         self.stops: list[tuple[int, int, float, bool]] = []
         """(tick, queue, GPU ticks done twice, whether a node failed) of each job that stopped."""
-        self.nodes = Occupancy(len(cluster.node_names()))
+        self.nodes = Occupancy(sum(len(cluster.node_names()) for cluster in clusters))
         self._held: list[Gpus] = [0] * len(queues)
         self._waiting: list[Gpus] = [0] * len(queues)
         self._changed: set[int] = set()
@@ -61,6 +68,12 @@ class Recorder:
     def arrive(self, job: int, tick: int) -> None:  # noqa: ARG002 - noted after the cycle
         """Count a job as waiting."""
         self.jobs.append(JobLog())
+        self._shift(job, waiting=1, held=0)
+
+    def move(self, job: int, before: int, tick: int) -> None:  # noqa: ARG002 - as arrive
+        """Count a waiting job for another queue than before."""
+        self._waiting[before] -= self._work.gpus[job]
+        self._changed.add(before)
         self._shift(job, waiting=1, held=0)
 
     def start(self, job: int, tick: int) -> None:
@@ -103,11 +116,14 @@ class Recorder:
             self.held[queue].set(tick, plain(self._held[queue]))
             self.waiting[queue].set(tick, plain(self._waiting[queue]))
         self._changed.clear()
-        total = self._cluster.total()
-        self.capacity.set(tick, int(total[GPU]) / GPU_UNIT)
-        self.nodes.hold(tick, self._cluster.gpus_in_use())
+        totals = [cluster.total() for cluster in self._clusters]
+        gpus = [int(total[GPU]) for total in totals]
+        self.capacity.set(tick, sum(gpus) / GPU_UNIT)
+        for steps, there in zip(self.capacity_of, gpus, strict=True):
+            steps.set(tick, there / GPU_UNIT)
+        self.nodes.hold(tick, np.concatenate([it.gpus_in_use() for it in self._clusters]))
         if self._usage is not None:
-            self._usage.hold(self._cluster.held(), total, self._pace.now_s(tick))
+            self._usage.hold(self._clusters[0].held(), totals[0], self._pace.now_s(tick))
 
     def _shift(self, job: int, *, waiting: int, held: int) -> None:
         queue, gpus = self._work.queue[job], self._work.gpus[job]

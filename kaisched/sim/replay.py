@@ -12,6 +12,7 @@ When a node fails, the jobs on it stop at once, as a whole, and wait again in th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +27,7 @@ from kaisched.sim.arrivals import Listed, Source
 from kaisched.sim.cluster import Cluster
 from kaisched.sim.events import EventHeap
 from kaisched.sim.grid import FOREVER, GRID_S, NEVER
+from kaisched.sim.pools import Lists, Site, Ways
 from kaisched.sim.tally import Tally
 from kaisched.sim.watching import Blind, Watch
 from kaisched.sim.workload import Workload
@@ -91,12 +93,18 @@ class Replay:
         source: Source | None = None,
         outages: Sequence[Outage] = (),
         watch: Watch | None = None,
+        ways: Ways | None = None,
     ) -> None:
-        """Start at tick ``first`` with an empty cluster. Outages are in the order of time."""
+        """Start at tick ``first`` with an empty cluster. Outages are in the order of time.
+
+        With ``ways`` there are several node pools, the first of which are cluster and decide.
+        """
         self._work = workload
         self.pace = pace
-        self._cluster = cluster
-        self._decide = decide
+        self._ways = Ways(workload, [Site(cluster, decide)], Lists()) if ways is None else ways
+        self._stopping: set[int] = set()
+        """Jobs that were evicted and still hold their room."""
+        self._stay_ends_at = NEVER
         self._source = Listed(workload.arrival) if source is None else source
         self._outages = list(reversed(outages))
         self._watch: Watch = Blind() if watch is None else watch
@@ -124,17 +132,20 @@ class Replay:
             if tick == self._source.next_tick:
                 self._arrive(tick)
                 is_changed = True
-            if is_changed or tick == self._recheck_at:
-                result = self._cycle(tick)
+            if is_changed:
+                self._ways.settle()
+            if is_changed or tick in {self._recheck_at, self._stay_ends_at}:
+                results = self._cycles(tick)
                 upcoming = min(self._next_tick(), until + 1)
-                self._sample(result, tick, upcoming if upcoming < NEVER else tick + 1)
-                self._watch.after(result, tick)
+                self._sample(results, tick, upcoming if upcoming < NEVER else tick + 1)
+                self._watch.after(results[0], tick)
                 if tell is not None:
                     tell(tick)
         self._close(until)
 
     def _next_tick(self) -> int:
         tick = min(self._source.next_tick, self._events.next_tick, self._recheck_at)
+        tick = min(tick, self._stay_ends_at)
         if self._outages:
             tick = min(tick, self._outages[-1].tick)
         return tick if tick < FOREVER else NEVER
@@ -150,11 +161,15 @@ class Replay:
         is_changed = False
         for event in due:
             if event < 0:
-                self._cluster.renew(~event)
+                self._stopping.discard(~event)
+                self._ways.note_change(~event)
+                self._renew(~event)
             elif end[event] == tick:
                 end[event] = _IDLE
                 self._left[event] = 0
-                self._cluster.remove(event)
+                self._ways.note_change(event)
+                self._ways.site_of(event).cluster.remove(event)
+                self._ways.forget(event)
                 tally.finish(work.queue[event], work.gpus[event], tick)
                 self._watch.finish(event, tick)
                 self.last_end = tick
@@ -169,7 +184,8 @@ class Replay:
             self._end.append(_IDLE)
             self._left.append(work.ticks[job])
             self._has_started.append(False)
-            self._cluster.add(job)
+            self._ways.arrive(job, self.pace.now_s(tick))
+            self._ways.site_of(job).cluster.add(job, self._ways.eviction_delay_s(job))
             self.tally.arrive(work.queue[job])
             self._watch.arrive(job, tick)
 
@@ -178,19 +194,55 @@ class Replay:
         is_changed = False
         while self._outages and self._outages[-1].tick <= tick:
             outage = self._outages.pop()
+            site = self._ways.site_of_node(outage.node)
             if not outage.is_ready:
                 # Jobs that were stopping are gone by now: due events come first.
-                for job in self._cluster.jobs_on(outage.node):
+                for job in site.cluster.jobs_on(outage.node):
                     self._stop(job, tick, is_failure=True)
-                    self._cluster.renew(job)
-            self._cluster.set_ready(outage.node, is_ready=outage.is_ready)
+                    self._renew(job)
+            site.cluster.set_ready(outage.node, is_ready=outage.is_ready)
+            self._ways.changes[site.pool] += 1
             is_changed = True
         return is_changed
 
-    def _cycle(self, tick: int) -> CycleResult:
+    def _renew(self, job: int) -> None:
+        self._ways.site_of(job).cluster.renew(job, self._ways.eviction_delay_s(job))
+
+    def _cycles(self, tick: int) -> list[CycleResult]:
+        """Let each pool have a cycle, and again those to which jobs were passed on.
+
+        Returns the last result of each.
+        """
+        sites = self._ways.sites
+        results: dict[int, CycleResult] = {}
+        waiting = list(range(len(sites)))
+        while waiting:
+            woken: set[int] = set()
+            for at in waiting:
+                results[at], moved = self._cycle(sites[at], tick)
+                woken.discard(at)
+                woken.update(moved)
+            waiting = sorted(woken)
+        self._recheck_at = self._next_recheck(tick)
+        self._stay_ends_at = self._next_stay_end(tick)
+        return [results[at] for at in range(len(sites))]
+
+    def _is_free(self, job: int) -> bool:
+        return self._end[job] == _IDLE and job not in self._stopping and self._left[job] > 0
+
+    def _next_stay_end(self, tick: int) -> int:
         now_s = self.pace.now_s(tick)
-        snapshot = self._cluster.snapshot()
-        result = self._decide(snapshot, now_s)
+        end_s = self._ways.next_end_s(now_s, self._is_free)
+        if end_s is None:
+            return NEVER
+        return tick + max(math.ceil((end_s - now_s) / self.pace.step_s), 1)
+
+    def _cycle(self, site: Site, tick: int) -> tuple[CycleResult, set[int]]:
+        """Run a cycle of one pool; return its result, and the pools to which jobs went on."""
+        now_s = self.pace.now_s(tick)
+        snapshot = site.cluster.snapshot()
+        result = site.decide(snapshot, now_s)
+        leaving = self._ways.leaving(site, snapshot, result, now_s)
         self.cycles += 1
         self.last = tick
         if result.stats.abandoned:
@@ -200,13 +252,23 @@ class Replay:
             key = (failure.plugin, failure.question, failure.error)
             self.failures[key] = self.failures.get(key, 0) + 1
         if len(result.evict_tasks):
-            self._evict(result, tick)
+            self._evict(site.cluster, result, tick)
         if len(result.bind_tasks):
-            self._start(result, tick, now_s)
+            self._start(site.cluster, result, tick, now_s)
         if len(result.nominate_tasks):
-            self._nominate(result)
-        self._recheck_at = self._next_recheck(tick)
-        return result
+            self._nominate(site.cluster, result)
+        if len(result.evict_tasks) or len(result.bind_tasks):
+            self._ways.settle()
+        return result, {self._pass_on(job, tick) for job in leaving}
+
+    def _pass_on(self, job: int, tick: int) -> int:
+        """Pass a waiting job on; return where it goes."""
+        queue = self._work.queue[job]
+        site = self._ways.pass_on(job, self.pace.now_s(tick))
+        site.cluster.add(job, self._ways.eviction_delay_s(job))
+        self.tally.move(queue, self._work.queue[job])
+        self._watch.move(job, queue, tick)
+        return self._ways.sites.index(site)
 
     def _next_recheck(self, tick: int) -> int:
         """Return the tick of the next cycle if nothing happens until then.
@@ -220,8 +282,8 @@ class Replay:
         is_over = not self._is_bounded and self._next_tick() == NEVER
         return NEVER if is_over else tick + self.pace.recheck
 
-    def _sample(self, result: CycleResult, tick: int, upcoming: int) -> None:
-        """Record the fair shares of this cycle if they hold at a time of sampling.
+    def _sample(self, results: list[CycleResult], tick: int, upcoming: int) -> None:
+        """Record the fair shares of these cycles if they hold at a time of sampling.
 
         Nothing changes until ``upcoming``. Samples at changes would be simpler, but wrong: they
         would give bursts of short jobs too much weight.
@@ -229,15 +291,17 @@ class Replay:
         every = self.pace.sample
         at = _next_sample(self._sample_at, tick, every)
         if at < upcoming:
-            shares = self._cluster.fair_shares(result)
+            of_each = zip(self._ways.sites, results, strict=True)
+            parts = [site.cluster.fair_shares(result) for site, result in of_each]
+            shares = [sum(part) for part in zip(*parts, strict=True)]
             self.tally.sample_fair_share(at, shares)
             self._watch.sample(at, shares)
             at = _next_sample(at, upcoming, every)
         self._sample_at = at
 
-    def _start(self, result: CycleResult, tick: int, now_s: float) -> None:
+    def _start(self, cluster: Cluster, result: CycleResult, tick: int, now_s: float) -> None:
         work, tally = self._work, self.tally
-        for job in self._whole_jobs(result.bind_tasks, "bound"):
+        for job in self._whole_jobs(cluster, result.bind_tasks, "bound"):
             queue = work.queue[job]
             tally.start(queue, work.gpus[job], tick)
             if not self._has_started[job]:
@@ -248,19 +312,20 @@ class Replay:
             self._end[job] = end
             self._events.add(end, job)
             self._watch.start(job, tick)
-        self._cluster.place(result.bind_tasks, result.bind_nodes, now_s, result.bind_cards)
+        cluster.place(result.bind_tasks, result.bind_nodes, now_s, result.bind_cards)
 
-    def _evict(self, result: CycleResult, tick: int) -> None:
+    def _evict(self, cluster: Cluster, result: CycleResult, tick: int) -> None:
         """Stop evicted jobs; if a part of a job moves, the whole job stops, since it is a gang."""
-        cluster = self._cluster
         moves = np.isin(result.evict_tasks, result.nominate_tasks)
         jobs = set(cluster.jobs_of(result.evict_tasks[moves]))
-        jobs.update(self._whole_jobs(self._left_out(result.evict_tasks, jobs), "evicted"))
+        rest = _left_out(cluster, result.evict_tasks, jobs)
+        jobs.update(self._whole_jobs(cluster, rest, "evicted"))
         for job in sorted(jobs):
             if self._end[job] == _IDLE:
                 raise InvariantBroken(f"job {job} was evicted, but does not run")
             self._stop(job, tick, is_failure=False)
             self._events.add(tick + STOP_TICKS, ~job)
+            self._stopping.add(job)
             cluster.release(job)
 
     def _stop(self, job: int, tick: int, *, is_failure: bool) -> None:
@@ -280,22 +345,18 @@ class Replay:
             self.tally.evict(queue, gpus, tick, redone=redone, stopping=STOP_TICKS)
         self._watch.stop(job, tick, redone, is_failure=is_failure)
 
-    def _left_out(self, tasks: RowVec, jobs: set[int]) -> RowVec:
-        """Return the tasks that belong to none of these jobs."""
-        other = [job not in jobs for job in self._cluster.jobs_of(tasks)]
-        return tasks[np.array(other, np.bool_)]
-
-    def _nominate(self, result: CycleResult) -> None:
+    @staticmethod
+    def _nominate(cluster: Cluster, result: CycleResult) -> None:
         """Nominate pods that go on waiting; the pods of moved jobs will soon be gone."""
         tasks, nodes = result.nominate_tasks, result.nominate_nodes
         if len(result.evict_tasks):
             stays = ~np.isin(tasks, result.evict_tasks)
             tasks, nodes = tasks[stays], nodes[stays]
-        self._cluster.nominate(tasks, nodes)
+        cluster.nominate(tasks, nodes)
 
-    def _whole_jobs(self, tasks: RowVec, what: str) -> list[int]:
+    def _whole_jobs(self, cluster: Cluster, tasks: RowVec, what: str) -> list[int]:
         """Return the jobs of these tasks; each job must be complete, since all are gangs."""
-        jobs = self._cluster.jobs_of(tasks)
+        jobs = cluster.jobs_of(tasks)
         kind = self._work.kind
         counts: dict[int, int] = {}
         for job in sorted(jobs):
@@ -321,6 +382,12 @@ class Replay:
                 raise InvariantBroken(
                     f"queue {name} lost jobs: {tally.arrived[queue]} arrived, {known} are known"
                 )
+
+
+def _left_out(cluster: Cluster, tasks: RowVec, jobs: set[int]) -> RowVec:
+    """Return the tasks that belong to none of these jobs."""
+    other = [job not in jobs for job in cluster.jobs_of(tasks)]
+    return tasks[np.array(other, np.bool_)]
 
 
 def _next_sample(at: int, tick: int, every: int = SAMPLE_TICKS) -> int:

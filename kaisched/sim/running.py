@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kaisched.cluster.pools.stays import DWELL_S
 from kaisched.core.tables import QueueTable
 from kaisched.engine.policy import build_policy
 from kaisched.framework.policy import Policy
+from kaisched.objects import SchedulingShard
 from kaisched.sim.cluster import Cluster
 from kaisched.sim.grid import NEVER
 from kaisched.sim.history import VirtualHistory
+from kaisched.sim.pools import Site, Ways
 from kaisched.sim.recorder import Recorder
 from kaisched.sim.replay import Decide, Replay
+from kaisched.sim.scenario.pools import in_pool
 from kaisched.sim.scenario.setup import Scenario
 from kaisched.sim.simulation import CheckedCycle, PolicyCycle
 from kaisched.sim.source import Drawn
 from kaisched.sim.workload import Workload
+from kaisched.units import parse_duration
 
 Progress = Callable[[float], None]
 """Callback with the time in seconds after each cycle."""
@@ -32,19 +37,28 @@ class Run:
     """Origin of each job."""
     replay: Replay
     record: Recorder
-    queues: QueueTable
+    tables: Sequence[QueueTable]
+    """The queues of each node pool."""
     node_names: Sequence[str]
     node_gpus: Sequence[float]
 
+    def place_of(self, queue: str) -> tuple[QueueTable, int]:
+        """Return the table and the row of a queue."""
+        table = next(it for it in self.tables if queue in it.row_of_name)
+        return table, table.row_of_name[queue]
+
 
 def policy_of(scenario: Scenario, actions: Sequence[str] | None = None) -> tuple[Policy, list[str]]:
-    """Build the policy of a scenario; return it with its warnings.
+    """Build the policy of a scenario, of its first shard; return it with the warnings of all.
 
     Raises:
         ConfigError: a plugin, action or argument does not exist or is invalid.
 
     """
-    return build_policy(scenario.shard, scenario.shard_file, actions=actions)
+    policy, warnings = build_policy(scenario.shard, scenario.shard_file, actions=actions)
+    for shard in scenario.others:
+        warnings += build_policy(shard, scenario.shard_file, actions=actions)[1]
+    return policy, warnings
 
 
 def run_scenario(
@@ -52,12 +66,19 @@ def run_scenario(
     policy: Policy,
     progress: Progress | None = None,
     *,
+    actions: Sequence[str] | None = None,
     is_checked: bool = False,
     shown: Callable[[PolicyCycle], Decide] = lambda cycle: cycle,
 ) -> Run:
     """Run a scenario under a policy. Equal scenarios and policies give equal runs.
 
-    ``shown`` may wrap the cycle, to show what it finds.
+    Args:
+        scenario: the scenario.
+        policy: that of its first shard.
+        progress: told the time after each cycle.
+        actions: those of its other shards; by default as they say.
+        is_checked: check each cycle for broken invariants.
+        shown: may wrap the cycle, to show what it finds.
 
     Raises:
         InvariantBroken: with ``is_checked``, a cycle broke an invariant.
@@ -65,23 +86,30 @@ def run_scenario(
     """
     pace = scenario.pace
     workload = Workload(tuple(scenario.leaves), (), (), [], [], [], [], [], [])
-    cluster = Cluster(workload, scenario.nodes, scenario.queues, pace.origin_s)
-    table = cluster.queues
+    clusters = _clusters(scenario, workload)
+    tables = [cluster.queues for cluster in clusters]
     history = None
     if scenario.usage is not None:
-        history = VirtualHistory(scenario.usage, cluster.resources, table)
-    cycle = shown(PolicyCycle(policy, history))
+        history = VirtualHistory(scenario.usage, clusters[0].resources, tables[0])
+    sites = []
+    for at, shard in enumerate((scenario.shard, *scenario.others)):
+        if at:
+            policy, _ = build_policy(shard, scenario.shard_file, actions=actions)
+        cycle = shown(PolicyCycle(policy, history))
+        decide = CheckedCycle(cycle) if is_checked else cycle
+        sites.append(_site(clusters[at], decide, shard))
     source = Drawn(workload, scenario.planned, scenario.backlogs, pace.step_s)
-    record = Recorder(workload, cluster, history, pace)
+    record = Recorder(workload, clusters, history, pace)
     replay = Replay(
         workload,
-        cluster,
-        CheckedCycle(cycle) if is_checked else cycle,
+        sites[0].cluster,
+        sites[0].decide,
         0,
         pace,
         source=source,
         outages=scenario.outages,
         watch=record,
+        ways=Ways(workload, sites, scenario.lists),
     )
     tell = None if progress is None else (lambda tick: progress(tick * pace.step_s))
     replay.run(NEVER if scenario.is_drained else scenario.end_tick, tell)
@@ -92,7 +120,26 @@ def run_scenario(
         groups=source.groups,
         replay=replay,
         record=record,
-        queues=table,
-        node_names=cluster.node_names(),
-        node_gpus=cluster.node_gpus(),
+        tables=tables,
+        node_names=[name for cluster in clusters for name in cluster.node_names()],
+        node_gpus=[gpus for cluster in clusters for gpus in cluster.node_gpus()],
     )
+
+
+def _clusters(scenario: Scenario, workload: Workload) -> list[Cluster]:
+    """Return the cluster of each node pool; one where there are no pools."""
+    origin_s = scenario.pace.origin_s
+    if not scenario.others:
+        return [Cluster(workload, scenario.nodes, scenario.queues, origin_s)]
+    pools = [it.spec.partition_label_value for it in (scenario.shard, *scenario.others)]
+    rows = scenario.lists.rows
+    return [
+        Cluster(workload, in_pool(scenario.nodes, pool), rows[pool], origin_s) for pool in pools
+    ]
+
+
+def _site(cluster: Cluster, decide: Decide, shard: SchedulingShard) -> Site:
+    spec = shard.spec
+    dwell_s = DWELL_S if spec.pool_dwell is None else parse_duration(spec.pool_dwell)
+    is_idle_first = spec.pool_order == "idleFirst"
+    return Site(cluster, decide, spec.partition_label_value, dwell_s, is_idle_first=is_idle_first)

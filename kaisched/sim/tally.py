@@ -84,6 +84,12 @@ class Tally:
         self.arrived[queue] += 1
         self.pending[queue] += 1
 
+    def move(self, before: int, after: int) -> None:
+        """Count a waiting job for another queue."""
+        for queue, change in ((before, -1), (after, 1)):
+            self.arrived[queue] += change
+            self.pending[queue] += change
+
     def start(self, queue: int, gpus: Gpus, tick: int) -> None:
         """Count a waiting job that starts."""
         self.pending[queue] -= 1

@@ -17,6 +17,10 @@ class Watch(Protocol):
         """Note that a job arrives."""
         ...
 
+    def move(self, job: int, before: int, tick: int) -> None:
+        """Note that a waiting job has left a queue for that of its project in another pool."""
+        ...
+
     def start(self, job: int, tick: int) -> None:
         """Note that a job starts, perhaps not for the first time."""
         ...
@@ -42,6 +46,9 @@ class Blind:
     """Looks away."""
 
     def arrive(self, job: int, tick: int) -> None:
+        """Nothing."""
+
+    def move(self, job: int, before: int, tick: int) -> None:
         """Nothing."""
 
     def start(self, job: int, tick: int) -> None:

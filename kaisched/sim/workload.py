@@ -84,6 +84,8 @@ class JobKind:
     is_preemptible: bool = True
     checkpoint_ticks: int | None = None
     """Work between two checkpoints; None for the replay's default."""
+    pools: tuple[str, ...] = ()
+    """Values of the label of its node pools, the first to be tried in front."""
 
     @property
     def gpus(self) -> Gpus:

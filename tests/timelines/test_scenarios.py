@@ -35,6 +35,8 @@ OF_THE_MOMENT = (
     "lending-late-team",
     "philly-64-lending",
     "shared-gpus",
+    "pools-fallback",
+    "pools-hpo",
 )
 """Scenarios of shares at each moment: without a usage history."""
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -65,6 +67,16 @@ def test_two_teams_get_what_their_weights_say():
     assert research.gpu_hours / products.gpu_hours == pytest.approx(3, rel=0.1)
     assert outcome.utilisation > 0.95
     assert outcome.fairness_error < 0.02
+
+
+def test_a_search_is_spread_over_pools_and_a_training_is_not():
+    ran = run("pools-hpo")
+    by_pool = {"search": set(), "training": set()}
+    for group, queue in zip(ran.groups, ran.workload.queue, strict=True):
+        by_pool.setdefault(group, set()).add(ran.workload.queue_names[queue])
+    assert by_pool["search"] == {"research", "research-l40"}
+    assert len(by_pool["training"]) == 1
+    assert outcome_of(ran).pending == 0
 
 
 @pytest.mark.slow

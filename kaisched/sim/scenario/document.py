@@ -61,6 +61,8 @@ class NodeGroup(StrictWire, frozen=True, kw_only=True):
     cpu: Amount | None = None
     memory: Amount | None = None
     labels: dict[str, str] = {}
+    pool: str = ""
+    """Node pool; by default that of the labels."""
     failures: Failures | None = None
     outages: list[Outage] = []
     trace: str = ""
@@ -72,6 +74,12 @@ class QueueLine(StrictWire, frozen=True, kw_only=True):
 
     name: str
     parent: str = ""
+    pool: str = ""
+    """Node pool; by default that of the nodes without one."""
+    project: str = ""
+    """Name that the queues of one project in several node pools share."""
+    node_pools: list[str] = []
+    """Node pools for its jobs that name none themselves, the first to be tried in front."""
     quota: int | float = 0
     limit: int | float = -1
     over_quota_weight: int | float | str = 1
@@ -145,6 +153,10 @@ class JobGroup(StrictWire, frozen=True, kw_only=True):
     """Different GPUs of its node that each pod has such a part of."""
     pods: int = 1
     """Pods of each job, which run together or not at all."""
+    pools: list[str] = []
+    """Node pools, the first to be tried in front; by default those of the queue."""
+    independent: bool = False
+    """Whether each pod is a job of its own instead."""
     sizes: list[Size] = []
     """Alternative to gpus and pods."""
     cpu: Amount | None = None
@@ -214,5 +226,7 @@ class ScenarioDocument(StrictWire, frozen=True, kw_only=True):
     shard: dict[str, Any] | None = None
     """Spec of a SchedulingShard; the default policy if absent."""
     shard_file: str = ""
+    shards: list[dict[str, Any]] = []
+    """Instead: the spec of a SchedulingShard for each node pool."""
     usage: Usage | None = None
     tune: Tune | None = None

@@ -26,6 +26,7 @@ from kaisched.sim.making import (
 )
 from kaisched.sim.scenario.document import WEEK, JobGroup, RunTime
 from kaisched.sim.scenario.findings import Findings, Step
+from kaisched.sim.scenario.pools import Pools
 from kaisched.sim.source import Backlog
 from kaisched.sim.workload import JobKind, PodKind, pod_of
 from kaisched.units import UnitError, memory_units, milli_cpu
@@ -54,6 +55,7 @@ class Frame:
     most_gpus: int
     """GPUs of the largest node."""
     chance: Chance
+    pools: Pools
 
 
 def jobs_of(groups: Sequence[JobGroup], frame: Frame) -> tuple[list[Job], list[Backlog]]:
@@ -73,8 +75,19 @@ def jobs_of(groups: Sequence[JobGroup], frame: Frame) -> tuple[list[Job], list[B
             backlogs.append(_backlog(group, makings, bodies, frame, at))
         else:
             instants = _instants(group, makings, frame, at)
-            planned += [bodies.make(instant) for instant in instants.tolist()]
+            made = [bodies.make(instant) for instant in instants.tolist()]
+            planned += _each_pod(made, bodies) if group.independent else made
     return planned, backlogs
+
+
+def _each_pod(jobs: Sequence[Job], bodies: Bodies) -> list[Job]:
+    """Return a job for each pod of these, with a run time of its own."""
+    alone = []
+    for job in jobs:
+        kind = replace(job.kind, pods=job.kind.pods[:1])
+        runs = [job, *(bodies.make(job.submitted_s) for _ in job.kind.pods[1:])]
+        alone += [replace(it, kind=kind, gpus=kind.gpus) for it in runs]
+    return alone
 
 
 def checkpoint_ticks(text: str | int, found: Findings, step_s: float, *path: Step) -> int:
@@ -111,6 +124,7 @@ def _sizes(group: JobGroup, frame: Frame, at: int) -> list[JobSize]:
         path = ("jobs", at, "checkpointEvery")
         checkpoint = checkpoint_ticks(group.checkpoint_every, found, frame.step_s, *path)
     found.number(group.priority, "jobs", at, "priority", least=-INT32_MAX, most=INT32_MAX)
+    pools = frame.pools.of_group(group, found, at)
     sizes = []
     for (number, of, pods, share), where in zip(given, paths, strict=True):
         gpus, cards = _checked(number, of, found, where)
@@ -123,7 +137,7 @@ def _sizes(group: JobGroup, frame: Frame, at: int) -> list[JobSize]:
             warning = f"no node has {needed:g} GPUs, so these jobs wait for ever"
             found.warnings.append(f"{found.file}: {where_gpus}: {warning}")
         pod = _pod(group, pod_of(gpus, cards), found, at)
-        kind = JobKind((pod,) * count, group.priority, group.preemptible, checkpoint)
+        kind = JobKind((pod,) * count, group.priority, group.preemptible, checkpoint, pools)
         sizes.append(JobSize(kind, kind.gpus, share))
     return sizes
 
@@ -267,6 +281,9 @@ def _backlog(group: JobGroup, makings: Makings, bodies: Bodies, frame: Frame, at
         found.add(
             "conflicts with a backlog", "jobs", at, "hours", fix="a backlog has no hours: drop it"
         )
+    if group.independent:
+        fix = "leave it out: write pods: 1"
+        found.add("conflicts with a backlog", "jobs", at, "independent", fix=fix)
     depth = int(frame.gpus // (min(size.gpus for size in makings.sizes) or 1)) + 1
     if group.arrivals.backlog != ENDLESS:
         path = ("jobs", at, "arrivals", "backlog")

@@ -8,24 +8,28 @@ from pathlib import Path
 from typing import Any, Final
 
 from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.pools.projects import Projects
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import GPU_UNIT
 from kaisched.engine.policy import default_shard
 from kaisched.engine.shards import read_shard
 from kaisched.errors import ConfigError, ObjectError
-from kaisched.objects import SchedulingShard
+from kaisched.objects import Queue, SchedulingShard
 from kaisched.objects.decode import BadObject, decode_object
+from kaisched.objects.labels import node_pool_of
 from kaisched.objects.yaml_text import TextFault, read_yaml
 from kaisched.sim.chance import Chance
 from kaisched.sim.grid import FOREVER, tick_at
 from kaisched.sim.history import origin_of
 from kaisched.sim.making import Job
+from kaisched.sim.pools import Lists
 from kaisched.sim.replay import SAMPLE_TICKS, Pace
 from kaisched.sim.scenario.document import WEEK, ScenarioDocument, Time
 from kaisched.sim.scenario.findings import Findings
 from kaisched.sim.scenario.jobs import Frame, checkpoint_ticks, jobs_of
 from kaisched.sim.scenario.kai import from_kai, is_kai
 from kaisched.sim.scenario.nodes import Span, nodes_of, outages_of
+from kaisched.sim.scenario.pools import Pools, check_pools, lists_of, shards_of
 from kaisched.sim.scenario.queues import leaves_of, queues_in, queues_of
 from kaisched.sim.scenario.setup import Scenario
 from kaisched.sim.scenario.traced import jobs_of_traces, queues_of_traces, read_traces
@@ -95,7 +99,10 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
     found.number(document.seed, "seed", most=MOST_SEED)
     step_s, end_s = _clock(document.time, found)
     work = _work(document, found, path.parent, step_s, end_s)
-    shard, shard_file = _shard(document, found, path.parent)
+    if work.pools.shards:
+        shard, shard_file = work.pools.shards[0], found.file
+    else:
+        shard, shard_file = _shard(document, found, path.parent)
     usage = _usage(document, shard, found)
     checkpoint = checkpoint_ticks(document.checkpoint_every, found, step_s, "checkpointEvery")
     if document.time.drain and (work.backlogs or any(job.ticks == FOREVER for job in work.planned)):
@@ -122,6 +129,8 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
         backlogs=work.backlogs,
         shard=shard,
         shard_file=shard_file,
+        others=work.pools.shards[1:],
+        lists=work.lists,
         usage=usage,
         tune=document.tune,
         raw=raw,
@@ -138,6 +147,8 @@ class _Work:
     leaves: list[str]
     planned: list[Job]
     backlogs: list[Backlog]
+    pools: Pools
+    lists: Lists
 
 
 def _work(
@@ -147,7 +158,8 @@ def _work(
     nodes = nodes_of(document.nodes, found, folder, chance, end_s)
     gpus = [row.allocatable.get("gpu", 0) // GPU_UNIT for row, _ in nodes]
     traced = read_traces(document.traces, found, folder)
-    queues = queues_of(document.queues, found)
+    queues, objects = queues_of(document.queues, found)
+    pools = _pools(document, objects, found)
     if document.queues_from:
         if document.queues:
             found.add("conflicts with queues", "queuesFrom", fix="keep one of the two")
@@ -166,12 +178,27 @@ def _work(
         gpus=sum(gpus),
         most_gpus=max(gpus, default=0),
         chance=chance,
+        pools=pools,
     )
     if not document.jobs and not document.traces:
         found.add("there are no jobs", "jobs", fix="write jobs, or traces")
     planned, backlogs = jobs_of(document.jobs, frame)
     planned += jobs_of_traces(traced, frame, max(gpus, default=0) or 1)
-    return _Work(nodes, queues, leaves, planned, backlogs)
+    lists = Lists()
+    if pools.shards and not found.errors:
+        check_pools(pools, [row for row, _ in nodes], queues, found)
+        groups = enumerate(document.jobs)
+        wanted = [(at, it.queue, pools.of_group(it, found, at)) for at, it in groups]
+        lists = lists_of(pools, queues, leaves, wanted, found)
+    return _Work(nodes, queues, leaves, planned, backlogs, pools, lists)
+
+
+def _pools(document: ScenarioDocument, queues: Sequence[Queue], found: Findings) -> Pools:
+    projects = Projects()
+    for queue in queues:
+        projects.put(queue)
+    pool_of_queue = {queue.name: node_pool_of(queue.metadata) for queue in queues}
+    return Pools(shards_of(document, found), projects, pool_of_queue)
 
 
 def _clock(time: Time, found: Findings) -> tuple[float, float]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kaisched.cluster.nodes import NodeRow
 from kaisched.errors import ConfigError
+from kaisched.objects import labels
 from kaisched.sim.chance import Chance
 from kaisched.sim.cluster import node_amounts
 from kaisched.sim.grid import tick_at
@@ -34,7 +36,8 @@ def nodes_of(
         found.add("there are no nodes", "nodes", fix="write at least one group of nodes")
     for at, group in enumerate(groups):
         rows = _traced(group, found, folder, at) if group.trace else _equal(group, found, at)
-        for number, row in enumerate(rows):
+        pooled = [_in_pool(row, group, found, at) for row in rows]
+        for number, row in enumerate(pooled):
             if row.name in names:
                 fix = "give each group a name of its own"
                 found.add("two nodes have this name", "nodes", at, "name", value=row.name, fix=fix)
@@ -94,6 +97,17 @@ def _traced(group: NodeGroup, found: Findings, folder: Path, at: int) -> list[No
     except ConfigError as error:
         found.add_error(error, "", "nodes", at, "trace")
         return []
+
+
+def _in_pool(row: NodeRow, group: NodeGroup, found: Findings, at: int) -> NodeRow:
+    """Return a node of a group with the label of its pool."""
+    pool = labels.pool_named(group.pool)
+    if not pool:
+        return row
+    if row.labels.get(labels.NODE_POOL, pool) != pool:
+        fix = f"keep pool, or the label {labels.NODE_POOL}"
+        found.add("conflicts with labels", "nodes", at, "pool", value=group.pool, fix=fix)
+    return replace(row, labels={**row.labels, labels.NODE_POOL: pool})
 
 
 def _most_out(group: NodeGroup) -> int:

@@ -10,12 +10,13 @@ from typing import Any
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.translate import queue_row
 from kaisched.errors import join_path
-from kaisched.objects import Queue
+from kaisched.objects import Queue, labels
 from kaisched.objects.check import check_queues
 from kaisched.objects.decode import BadObject, decode_object
 from kaisched.objects.kinds import faults_of
 from kaisched.objects.kueue.tree import tree_of
 from kaisched.objects.kueue.wire import ClusterQueue, Cohort, LocalQueue
+from kaisched.objects.labels import pool_named
 from kaisched.objects.load import load_manifests
 from kaisched.objects.queue import QueueResource, QueueSpec
 from kaisched.objects.wire import ObjectMeta
@@ -46,8 +47,10 @@ def queues_in(place: Path, found: Findings) -> list[QueueRow]:
     return [replace(row, created_s=row.created_s or float(at)) for at, row in enumerate(rows)]
 
 
-def queues_of(lines: Sequence[dict[str, Any]], found: Findings) -> list[QueueRow]:
-    """Return the rows of the queues in the order of the file, which is also that of their age."""
+def queues_of(
+    lines: Sequence[dict[str, Any]], found: Findings
+) -> tuple[list[QueueRow], list[Queue]]:
+    """Return the queues in the order of the file, which is also that of their age, and the rows."""
     queues: list[Queue] = []
     at_of_name: dict[str, int] = {}
     for at, line in enumerate(lines):
@@ -73,7 +76,7 @@ def queues_of(lines: Sequence[dict[str, Any]], found: Findings) -> list[QueueRow
             problem.path = _short_path(problem.path)
         found.add_error(problem, "", "queues", at)
     rows = [(at_of_name[queue.name], queue_row(queue)) for queue in good]
-    return [replace(row, created_s=row.created_s or float(at)) for at, row in rows]
+    return [replace(row, created_s=row.created_s or float(at)) for at, row in rows], good
 
 
 def leaves_of(rows: Sequence[QueueRow]) -> list[str]:
@@ -107,9 +110,13 @@ def _short(line: dict[str, Any], found: Findings, at: int) -> Queue | None:
     resource = QueueResource(
         quota=short.quota, limit=short.limit, over_quota_weight=short.over_quota_weight
     )
+    said = {labels.NODE_POOL: pool_named(short.pool), labels.QUEUE_PROJECT: short.project}
     return Queue(
-        metadata=ObjectMeta(name=short.name),
+        metadata=ObjectMeta(
+            name=short.name, labels={key: value for key, value in said.items() if value}
+        ),
         spec=QueueSpec(
+            node_pools=short.node_pools,
             parent_queue=short.parent,
             resources={"gpu": resource},
             priority=short.priority,

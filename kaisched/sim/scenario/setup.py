@@ -10,6 +10,7 @@ from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.objects import SchedulingShard
 from kaisched.sim.making import Job
+from kaisched.sim.pools import Lists
 from kaisched.sim.replay import Outage, Pace
 from kaisched.sim.scenario.document import Tune
 from kaisched.sim.source import Backlog
@@ -36,6 +37,10 @@ class Scenario:
     backlogs: Sequence[Backlog]
     shard: SchedulingShard
     shard_file: str
+    others: Sequence[SchedulingShard]
+    """Shards of other node pools."""
+    lists: Lists
+    """The queues of projects in each node pool."""
     usage: UsageSettings | None
     """None if cycles see no history."""
     tune: Tune | None
