@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import IntVec
     from kaisched.core.usage import Usage
-    from kaisched.framework.report.records import QueueShare
     from kaisched.view.reading import Reading
 
 _STOPS: Final = {HELD: "Hold", DRAINED: "HoldAndDrain"}
@@ -83,7 +82,7 @@ def queue_entries(reading: Reading, rows: Iterable[int]) -> list[dict[str, Any]]
         {
             **queue_document(share),
             "limit": by_name(resources, queues.limit[:, row].tolist()),
-            "saturation": _saturation(share),
+            "saturation": None if (full := share.saturation) is None else round(full, 4),
             "figures": dict(share.figures),
             "usage": _usage_of(reading.view.usage, resources, row),
             "problem": None if share.problem is None else share.problem[1],
@@ -176,16 +175,6 @@ class _JobsOfQueues:
 
 def _resources(reading: Reading) -> tuple[str, ...]:
     return reading.snapshot.axis.names
-
-
-def _saturation(share: QueueShare) -> float | None:
-    """Return the largest part of its fair share that a queue holds, of any resource."""
-    parts = [
-        share.allocated[name] / fair
-        for name, fair in share.fair_share.items()
-        if fair > 0 and name != "pods"
-    ]
-    return round(max(parts), 4) if parts else None
 
 
 def _usage_of(usage: Usage | None, resources: tuple[str, ...], row: int) -> dict[str, float] | None:

@@ -16,32 +16,29 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import structlog
 
-from kaisched.cluster.kubernetes.client import JSON, MERGE, STRATEGIC, Answer, Client
+from kaisched.cluster.kubernetes.client import JSON, Answer, Client
 from kaisched.cluster.kubernetes.counts import Counts
 from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.pods import CONFLICT, GONE, SERVER_FAULT, is_passing
 from kaisched.cluster.kubernetes.report_box import Entry, ReportBox
-from kaisched.cluster.kubernetes.seen import (
-    SCHEDULED,
-    UNSCHEDULABLE,
-    Reported,
-    Seen,
-    SeenObjects,
-)
-from kaisched.cluster.kubernetes.statuses import matches, stamped
+from kaisched.cluster.kubernetes.report_writes import Write, for_pod, for_queue, version_of
+from kaisched.cluster.kubernetes.seen import Reported, Seen, SeenObjects
+from kaisched.cluster.kubernetes.statuses import matches
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
-QUEUE, GROUP, AMOUNTS, POD, EVENT = range(5)
+QUEUE, GROUP, AMOUNTS, POD, EVENT, SHARES = range(6)
 """The parts of objects that are reported, the most urgent first."""
-WEIGHTS: Final[Mapping[int, int]] = {QUEUE: 8, GROUP: 8, AMOUNTS: 2, POD: 4, EVENT: 1}
+WEIGHTS: Final[Mapping[int, int]] = {
+    QUEUE: 8, GROUP: 8, AMOUNTS: 2, POD: 4, EVENT: 1, SHARES: 1,
+}  # fmt: skip
 """The share of each part in the writes while several are due."""
 AGAIN_S: Final[Mapping[int, float]] = {
-    QUEUE: 2.0, GROUP: 30.0, AMOUNTS: 5.0, POD: 30.0, EVENT: 0.0,
+    QUEUE: 2.0, GROUP: 30.0, AMOUNTS: 5.0, POD: 30.0, EVENT: 0.0, SHARES: 30.0,
 }  # fmt: skip
 """Shortest time between two writes of a status that changes all the time."""
 SETTLED_S: Final = 0.5
@@ -62,20 +59,9 @@ _MOST_PAUSE_S: Final = 1.0
 _INVALID: Final = 422
 _CONDITIONS, _AMOUNTS = "schedulingConditions", "resourcesStatus"
 _TYPES: Final[Mapping[int, type[Pod | PodGroup | Queue]]] = {
-    QUEUE: Queue, GROUP: PodGroup, AMOUNTS: PodGroup, POD: Pod,
+    QUEUE: Queue, GROUP: PodGroup, AMOUNTS: PodGroup, POD: Pod, SHARES: Queue,
 }  # fmt: skip
 _RUN_AI: Final = f"/apis/{PodGroup.API_VERSION}/namespaces"
-_CORE: Final = "/api/v1/namespaces"
-
-
-class Write(NamedTuple):
-    """A request to be sent now."""
-
-    path: str
-    body: dict[str, Any]
-    content_type: str = MERGE
-    message: str = ""
-    """The new message of a pod's condition; empty for other writes."""
 
 
 class _Attempts(NamedTuple):
@@ -128,6 +114,8 @@ class DesiredReports:
         self._attempts: dict[Entry, _Attempts] = {}
         self._events: dict[str, tuple[Write, int]] = {}
         self._number = 0
+        self._has_shares = True
+        """False once the server dropped the shares of a queue: its definition has no such field."""
         self._pauses = Pauses(most_s=_MOST_PAUSE_S)
         self._logged_s: dict[tuple[int, int], float] = {}
         """When refused writes were last logged, by part and answer."""
@@ -146,7 +134,7 @@ class DesiredReports:
 
     def _compare_parts(self, key: str) -> None:
         """Compare all parts of an object that has changed."""
-        parts = (POD,) if key.startswith("pods/") else (QUEUE, GROUP, AMOUNTS)
+        parts = (POD,) if key.startswith("pods/") else (QUEUE, GROUP, AMOUNTS, SHARES)
         is_known = self._seen.get(key) is not None
         for entry in (Entry(what, key) for what in parts):
             if entry in self._desired:
@@ -156,14 +144,14 @@ class DesiredReports:
                     self._withdraw(entry)
 
     def _forget(self, key: str) -> None:
-        for what in (QUEUE, GROUP, AMOUNTS, POD):
+        for what in (QUEUE, GROUP, AMOUNTS, POD, SHARES):
             self._withdraw(Entry(what, key))
 
     def set_desired(self, what: int, key: str, desired: Any) -> None:
         """Set the desired status of a part of an object, until it is set again or withdrawn."""
         entry = Entry(what, key)
         with self._lock:
-            if self._desired.get(entry) != desired:
+            if self._desired.get(entry) != desired and (self._has_shares or what != SHARES):
                 self._desired[entry] = desired
                 self._compare(entry, is_news=True)
 
@@ -231,19 +219,12 @@ class DesiredReports:
         seen, desired = self._seen.get(entry.key), self._desired.get(entry)
         kind, _, name = entry.key.partition("/")
         if seen is not None and entry.what == POD:
-            return self._for_pod(seen, desired, name)
+            return for_pod(seen, desired, name, self._stamp())
         if seen is None or desired is None:
             return None
         if kind == "queues":
-            return self._for_queue(seen, desired, name)
+            return for_queue(seen, desired, name, self._stamp())
         return self._for_group(entry, seen, name)
-
-    def _for_queue(self, seen: Seen, desired: dict[str, Any], name: str) -> Write | None:
-        if matches(seen.status, desired):
-            return None
-        status = stamped(desired, seen.status, self._stamp())
-        path = f"/apis/{Queue.API_VERSION}/queues/{name}/status"
-        return Write(path, {"metadata": _version_of(seen), "status": status})
 
     def _for_group(self, entry: Entry, seen: Seen, name: str) -> Write | None:
         """Return the write of all that a pod group lacks, if the part asked about is included."""
@@ -252,23 +233,7 @@ class DesiredReports:
             return None
         namespace, _, name = name.partition("/")
         path = f"{_RUN_AI}/{namespace}/podgroups/{name}/status"
-        return Write(path, {"metadata": _version_of(seen), "status": status})
-
-    def _for_pod(self, seen: Seen, desired: tuple[str, str] | None, name: str) -> Write | None:
-        condition: dict[str, Any] = {"type": SCHEDULED, "lastTransitionTime": self._stamp()}
-        uid, message = desired or ("", "")
-        if seen.is_placed:
-            # The same condition that the server sets when a pod is bound.
-            condition |= {"status": "True", "reason": None, "message": None}
-            message = ""
-        elif uid != seen.uid or message == seen.status:
-            return None
-        else:
-            condition |= {"status": "False", "reason": UNSCHEDULABLE, "message": message}
-        namespace, _, name = name.partition("/")
-        meta = {"uid": seen.uid, **_version_of(seen)}
-        body = {"metadata": meta, "status": {"conditions": [condition]}}
-        return Write(f"{_CORE}/{namespace}/pods/{name}/status", body, STRATEGIC, message)
+        return Write(path, {"metadata": version_of(seen), "status": status})
 
     def _lacking(self, key: str, seen: Seen) -> dict[str, Any]:
         """Return the parts of a pod group's status that differ from the desired ones."""
@@ -356,7 +321,12 @@ class DesiredReports:
                 uid = write.body["metadata"]["uid"]
                 self._on_reported(entry.key.partition("/")[2], uid, write.message)
             self._box.settle(entry)  # the next write is a new one
-            if self._compose(entry) is None:
+            if self._is_dropped(entry):
+                self._has_shares = False
+                self._log.info("shares_not_kept", fix="apply the Queue of deploy/crds")
+                for it in [it for it in self._desired if it.what == SHARES]:
+                    self._withdraw(it)
+            elif self._compose(entry) is None:
                 self._settle(entry)
             else:
                 self._box.put(entry, now_s + SETTLED_S)
@@ -380,6 +350,14 @@ class DesiredReports:
             self._log_refusal(entry, write, answer)
             self._box.put(entry, now_s + _REFUSED_S)
 
+    def _is_dropped(self, entry: Entry) -> bool:
+        """Tell whether the server keeps no share of queues, as by KAI-Scheduler's definition."""
+        seen = self._seen.get(entry.key)
+        if entry.what != SHARES or seen is None:
+            return False
+        kept = seen.status or {}
+        return not any(kept.get(part) for part in self._desired.get(entry) or ())
+
     def _observe_answer(self, entry: Entry, answer: Answer) -> None:
         """Take in the object in the server's answer."""
         try:
@@ -389,7 +367,3 @@ class DesiredReports:
         seen = self._seen.get(entry.key)
         if seen is not None and seen.uid == obj.metadata.uid:  # else it is gone by now
             self._seen.observe(obj, is_answer=True)
-
-
-def _version_of(seen: Seen) -> dict[str, str]:
-    return {"resourceVersion": seen.version} if seen.version else {}

@@ -21,13 +21,15 @@ from kaisched.cluster.kubernetes.desired_reports import (
     GROUP,
     POD,
     QUEUE,
+    SHARES,
     DesiredReports,
-    Write,
 )
 from kaisched.cluster.kubernetes.group_amounts import GroupAmounts
 from kaisched.cluster.kubernetes.lone_pods import LonePods
 from kaisched.cluster.kubernetes.pods import Note
+from kaisched.cluster.kubernetes.queue_shares import QueueShares
 from kaisched.cluster.kubernetes.report_box import ReportBox
+from kaisched.cluster.kubernetes.report_writes import Write
 from kaisched.cluster.kubernetes.run_times import EndingJobs
 from kaisched.cluster.kubernetes.seen import SeenObjects, key_of
 from kaisched.cluster.kubernetes.statuses import QueueStatuses
@@ -95,7 +97,7 @@ class Reporter:
         self._pods: dict[str, list[str]] = {}
         """The pods of each job that have a desired status."""
         self._stuck, self._alone, self._ending = StuckPods(), LonePods(), EndingJobs()
-        self._amounts, self._statuses = GroupAmounts(), QueueStatuses()
+        self._amounts, self._statuses, self._shares = GroupAmounts(), QueueStatuses(), QueueShares()
         self._ripening: list[str] = []
         """New pod groups: their amounts are reported in the next round, with their pods."""
 
@@ -214,6 +216,9 @@ class Reporter:
         faults = self._store.declared.queue_faults()
         for name, desired in self._statuses.changed(snapshot, result.shares, faults):
             self._desired.set_desired(QUEUE, f"queues/{name}", desired)
+        if self._box.waiting < MOST_BEHIND:
+            for name, desired in self._shares.changed(snapshot, result):
+                self._desired.set_desired(SHARES, f"queues/{name}", desired)
 
     # -- events ----------------------------------------------------------------------------------
 

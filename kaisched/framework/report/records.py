@@ -73,6 +73,16 @@ class QueueShare:
         held = self.allocated
         return {name: max(0, asked - held.get(name, 0)) for name, asked in self.requested.items()}
 
+    @property
+    def saturation(self) -> float | None:
+        """The largest part of its fair share that it holds, of any resource but pod slots."""
+        parts = [
+            self.allocated[name] / fair
+            for name, fair in self.fair_share.items()
+            if fair > 0 and name != "pods"
+        ]
+        return max(parts) if parts else None
+
 
 class Records(Protocol):
     """The records of the jobs that stay pending, by name; each is made when it is read.

@@ -20,6 +20,9 @@ QUEUE = {
 STATUS = {
     "allocated": {"cpu": "4", "nvidia.com/gpu": "6500m"},
     "requested": {"cpu": "4", "nvidia.com/gpu": "12"},
+    "fairShare": {"cpu": "8", "nvidia.com/gpu": "8"},
+    "saturation": "81%",
+    "pendingJobs": 3,
     "conditions": [
         {"type": "Orphan", "status": "False", "reason": "ParentUsable"},
         {"type": "Ready", "status": "True", "reason": "Usable"},
@@ -40,3 +43,4 @@ def test_a_queue_shows_what_it_holds_and_asks_for_and_whether_it_is_usable():
     row = dict(zip(heads, table["rows"][0]["cells"], strict=True))
     shown = ("Name", "Parent", "GPU quota", "Allocated", "Requested", "Stop", "State")
     assert [row[it] for it in shown] == ["vision", "lab", 8, "6500m", "12", "Hold", "Usable"]
+    assert [row[it] for it in ("Fair share", "Saturation", "Pending")] == ["8", "81%", 3]

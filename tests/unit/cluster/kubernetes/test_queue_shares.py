@@ -1,0 +1,73 @@
+"""What queues say of their share: a few at a time, and to servers that keep it alone."""
+
+import pytest
+
+from kaisched.cluster.kubernetes.queue_shares import MOST_QUEUES, QueueShares, share_status
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.queues import QueueRow
+from kaisched.cluster.rowstore import RowStore
+from kaisched.engine.policy import default_policy
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
+from kaisched.framework.report.records import QueueShare
+from kaisched.units import MEBIBYTE
+from tests.laws.reported import QUEUES, Cluster
+
+
+def status(cluster, name):
+    return cluster.server.must("GET", f"{QUEUES}/{name}").get("status", {})
+
+
+@pytest.mark.proportion
+def test_a_queue_tells_its_fair_share_how_full_it_is_and_how_many_of_its_jobs_wait():
+    cluster = Cluster(nodes=1)
+    for name, queue, gpus in (("p", "a", 2), ("q", "b", 8), ("r", "b", 8)):
+        cluster.pod(name, queue, gpus)
+    cluster.pass_time(3.0)
+    told = {name: status(cluster, name) for name in ("a", "b")}
+    assert told["a"]["fairShare"]["nvidia.com/gpu"] == "2"
+    assert (told["a"]["saturation"], told["a"]["pendingJobs"]) == ("100%", 0)
+    assert told["b"]["fairShare"]["nvidia.com/gpu"] == "6"
+    assert told["b"]["pendingJobs"] == 2
+
+
+def test_only_a_few_queues_take_their_turn_in_each_round():
+    store, turns = RowStore(), QueueShares()
+    store.put_node(NodeRow("n0", {"cpu": 8000, "memory": 1 << 24, "gpu": 8000, "pods": 99}))
+    for number in range(2 * MOST_QUEUES + 5):
+        store.put_queue(QueueRow(f"q{number:02}"))
+    snapshot = store.snapshot()
+    result, _ = run_cycle(snapshot, None, default_policy(), 0.0, Memory())
+    rounds = [[name for name, _ in turns.changed(snapshot, result)] for _ in range(4)]
+    assert [len(names) for names in rounds] == [MOST_QUEUES, MOST_QUEUES, 5, 0]
+    assert sorted(name for names in rounds for name in names) == sorted(snapshot.queues.name)
+
+
+def test_a_share_without_an_end_is_said_to_have_none():
+    nothing = {"gpu": 0, "memory": 0}
+    share = QueueShare("a", None, {"gpu": -1, "memory": 2048 * MEBIBYTE}, nothing,
+                       nothing, nothing)  # fmt: skip
+    assert share_status(share, 3) == {
+        "fairShare": {"nvidia.com/gpu": "unlimited", "memory": "2048Mi"},
+        "saturation": "0%",
+        "pendingJobs": 3,
+    }
+
+
+def test_a_server_that_does_not_keep_shares_is_told_none():
+    """KAI-Scheduler's own definition of a queue has no such fields."""
+    cluster = Cluster(nodes=1)
+    ask, told = cluster.server.ask, []
+
+    def pruning(method, path, body=None, *how):
+        if method == "PATCH" and "fairShare" in body.get("status", {}):
+            told.append(path)
+            body = {**body, "status": {}}
+        return ask(method, path, body, *how)
+
+    cluster.server.ask = pruning
+    cluster.pod("p", "a", 2)
+    cluster.pass_time(20.0)
+    cluster.pod("q", "b", 2)
+    cluster.pass_time(20.0)
+    assert len(told) == 1
