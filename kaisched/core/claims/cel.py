@@ -13,6 +13,7 @@ from kaisched.core.claims.cel_functions import call, is_known
 from kaisched.core.claims.cel_tree import Node, tree_of
 from kaisched.core.claims.cel_values import compare, fields_of, is_equal
 from kaisched.core.claims.model import ClaimError, Device
+from kaisched.core.claims.profiles import Named, profile_of
 
 _Names = Mapping[str, Any]
 _MOST_PROFILES: Final = 100_000
@@ -42,7 +43,8 @@ class CelSelector:
         except ClaimError as error:
             self._tree = Node("const", value=False)
             self.fault = f"selector {text!r}: {error}"
-        self._named = sorted(named) if (named := _named(self._tree)) is not None else None
+        named = _named(self._tree)
+        self.named: Named = None if named is None else tuple(sorted(named))
 
     def matches(self, device: Device) -> bool:
         """Tell whether a device matches.
@@ -53,7 +55,7 @@ class CelSelector:
         """
         if self.fault:
             raise ClaimError(self.fault)
-        profile = _profile(device, self._named)
+        profile = profile_of(device, self.named)
         answer = self._answers.get(profile)
         if answer is None:
             if len(self._answers) >= _MOST_PROFILES:
@@ -76,25 +78,6 @@ class CelSelector:
         return (
             answer if isinstance(answer, bool) else f"selector {self.text!r} is not true or false"
         )
-
-
-def _profile(device: Device, named: list[tuple[str, str]] | None) -> tuple[Any, ...]:
-    """Return what an expression sees of a device; all of it if it does not name what it needs."""
-    start = device.driver, device.is_shared
-    if named is None:
-        capacities = ((name, it.value.nanos) for name, it in device.capacities.items())
-        return (*start, tuple(sorted(device.attributes.items())), tuple(sorted(capacities)))
-    return (*start, *(_field(device, kind, name) for kind, name in named))
-
-
-def _field(device: Device, kind: str, name: str) -> Any:
-    if kind == "attributes":
-        return device.attribute(name)
-    found = device.capacities.get(name)
-    if found is None:
-        domain, _, rest = name.partition("/")
-        found = device.capacities.get(rest) if domain == device.driver else None
-    return None if found is None else found.value.nanos
 
 
 # -- before evaluation ---------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kaisched.core.claims.model import Ask, Claim, Identity, Selector, Site, Taken
 from kaisched.core.claims.offer import Offer
+from kaisched.core.claims.profiles import Named
 from kaisched.core.claims.search import allocate, tolerates_all
 from kaisched.core.claims.table import Holdings, portions_of
 
@@ -36,16 +37,37 @@ def pods_with(
     return MOST
 
 
-def pods_by_counting(
-    offer: Offer,
-    site: Site,
-    claims: Sequence[Claim],
-    selectors: Mapping[str, Selector],
-    taken: Taken,
-) -> int | None:
-    """Return the same for a plain request by counting devices; None for any other."""
+def counted(
+    offer: Offer, claims: Sequence[Claim], selectors: Mapping[str, Selector]
+) -> Callable[[Site, Taken], int | None]:
+    """Return what answers the same for a plain request by counting devices; None for any other."""
     ask = _plain(claims)
-    return None if ask is None else _by_counting(offer, site, ask, selectors, taken)
+    of_class = None if ask is None else offer.classes.get(ask.class_name)
+    if ask is None or of_class is None:
+        return lambda _site, _taken: None
+    expressions = [*of_class.selectors, *(selectors[text] for text in ask.selectors)]
+    named, known, at_look = _named_by(expressions), offer.remembered(ask), offer.at_look(ask)
+    number = ask.count
+
+    def count(site: Site, taken: Taken) -> int | None:
+        devices = known.get(site.name, _UNKNOWN)
+        if devices is _UNKNOWN:
+            look = offer.look(site, named)
+            if look not in at_look:
+                at_look[look] = _places(offer, site, ask, expressions)
+            places, all_ = at_look[look], offer.identities(site)
+            if places is not None:
+                devices = all_ if len(places) == len(all_) else tuple([all_[it] for it in places])
+            else:
+                devices = None
+            known[site.name] = devices
+        if devices is None:
+            return None
+        if taken.devices:
+            return (len(devices) - len(taken.devices.intersection(devices))) // number
+        return len(devices) // number
+
+    return count
 
 
 def _plain(claims: Sequence[Claim]) -> Ask | None:
@@ -58,36 +80,30 @@ def _plain(claims: Sequence[Claim]) -> Ask | None:
     return ask if is_plain else None
 
 
-def _by_counting(
-    offer: Offer, site: Site, ask: Ask, selectors: Mapping[str, Selector], taken: Taken
-) -> int | None:
-    """Return the answer for a plain request; None if a device that matches is no plain one."""
-    matching = offer.remembered(ask)
-    devices = matching.get(site.name, _UNKNOWN)
-    if devices is _UNKNOWN:
-        devices = matching[site.name] = _matching(offer, site, ask, selectors)
-    if devices is None:
-        return None
-    return (len(devices) - len(taken.devices.intersection(devices))) // ask.count
-
-
 _UNKNOWN: Final[tuple[Identity, ...]] = (("", "", ""),)
 
 
-def _matching(
-    offer: Offer, site: Site, ask: Ask, selectors: Mapping[str, Selector]
-) -> tuple[Identity, ...] | None:
-    """Return the devices of a node that do for a request; None if one is no plain device."""
-    of_class = offer.classes.get(ask.class_name)
-    if of_class is None:
-        return None
-    expressions = [*of_class.selectors, *(selectors[text] for text in ask.selectors)]
-    found = []
+def _named_by(expressions: Sequence[Selector]) -> Named:
+    """Return the fields of a device that any of some expressions names."""
+    fields: set[tuple[str, str]] = set()
+    for each in expressions:
+        if each.named is None:
+            return None
+        fields.update(each.named)
+    return tuple(sorted(fields))
+
+
+def _places(
+    offer: Offer, site: Site, ask: Ask, expressions: Sequence[Selector]
+) -> tuple[int, ...] | None:
+    """Return which of the devices of a node do for a request; None if one is no plain device."""
+    found, place = [], -1
     for pool in offer.pools(site):
         for one, device in pool.devices:
+            place += 1
             if all(it.matches(device) for it in expressions):
                 if device.is_shared or device.counters or one.place is None:
                     return None
                 if tolerates_all(ask.tolerations, device):
-                    found.append(device.identity)
+                    found.append(place)
     return tuple(found)

@@ -160,6 +160,11 @@ class Selector(Protocol):
         """Why it cannot be evaluated for any device; empty if it can."""
         ...
 
+    @property
+    def named(self) -> tuple[tuple[str, str], ...] | None:
+        """The fields of a device that it names, which the answer rests on; None for all."""
+        ...
+
     def matches(self, device: Device) -> bool:
         """Tell whether a device matches.
 

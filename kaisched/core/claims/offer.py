@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from kaisched.core.claims.model import Ask, DeviceClass, Identity, Site, Slice
 from kaisched.core.claims.pools import Pool, pools_of
+from kaisched.core.claims.profiles import Named, profile_of
 
 _Key = tuple[str, str]
 """Driver and name of a pool."""
@@ -22,6 +24,10 @@ class Offer:
         self._anywhere: set[_Key] = set()
         self._pools: dict[str, tuple[Mapping[str, str], list[Pool]]] = {}
         self._remembered: dict[int, tuple[Ask, dict[str, tuple[Identity, ...] | None]]] = {}
+        self._identities: dict[str, tuple[Identity, ...]] = {}
+        self._looks: dict[Named, dict[str, int]] = {}
+        self._number_of_look: dict[tuple[Any, ...], int] = {}
+        self._at_look: dict[int, tuple[Ask, dict[int, tuple[int, ...] | None]]] = {}
         for one in slices:
             key = one.driver, one.pool
             self._slices.setdefault(key, []).append(one)
@@ -36,6 +42,47 @@ class Offer:
         if known is None:
             known = self._remembered[id(ask)] = ask, {}
         return known[1]
+
+    def at_look(self, ask: Ask) -> dict[int, tuple[int, ...] | None]:
+        """Return what is known of the devices that do for a request, by the look of a node.
+
+        They are told by their place among the devices of a node; it is there to be added to.
+        """
+        known = self._at_look.get(id(ask))
+        if known is None:
+            known = self._at_look[id(ask)] = ask, {}
+        return known[1]
+
+    def identities(self, site: Site) -> tuple[Identity, ...]:
+        """Return the devices of a node, in the order in which they are tried."""
+        known = self._identities.get(site.name)
+        if known is None:
+            pools = self.pools(site)
+            known = tuple(device.identity for pool in pools for _, device in pool.devices)
+            self._identities[site.name] = known
+        return known
+
+    def look(self, site: Site, named: Named) -> int:
+        """Return a number that nodes share whose devices differ in nothing that is named.
+
+        What else decides whether a device is one to be counted is part of it.
+        """
+        known = self._looks.setdefault(named, {})
+        number = known.get(site.name)
+        if number is None:
+            look = tuple(
+                (
+                    profile_of(device, named),
+                    bool(device.counters),
+                    one.place is None,
+                    device.taints,
+                )
+                for pool in self.pools(site)
+                for one, device in pool.devices
+            )
+            number = self._number_of_look.setdefault((named, look), len(self._number_of_look))
+            known[site.name] = number
+        return number
 
     @property
     def is_local(self) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kaisched.core.claims.counting import pods_by_counting, pods_with
+from kaisched.core.claims.counting import counted, pods_with
 from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, Claim, ClaimError, Site
 from kaisched.core.claims.pools import matches
 from kaisched.core.claims.search import allocate
@@ -119,8 +119,8 @@ class Devices:
             return
         codes = self.judged(shape, plan.filtered, capacity)
         plan.codes = codes if codes is not None and codes.any() else None
-        plan.cap_later = self.capped(shape, plan.cap, is_later=True)
-        plan.cap = self.capped(shape, plan.cap, is_later=False)
+        later = self.capped(shape, plan.cap, is_later=True) if self._apart else None
+        plan.cap, plan.cap_later = self.capped(shape, plan.cap, is_later=False), later
         plan.moves = self.moves
 
     # -- where there is room ---------------------------------------------------------------------
@@ -138,10 +138,11 @@ class Devices:
                     refused[refused == 0] = int(Refusal.DEVICES)
         if not self._open(uses):
             return refused
-        found = self._room(uses, np.flatnonzero(refused == 0))
+        found = self._room(uses, refused == 0)
         if uses in self._faults:
             refused[refused == 0] = int(Refusal.DEVICE_CLAIM)
-        _refuse(refused, (found.now <= 0) & (found.later > 0), Refusal.DEVICES_LEAVING)
+        if self._apart:
+            _refuse(refused, (found.now <= 0) & (found.later > 0), Refusal.DEVICES_LEAVING)
         _refuse(refused, found.now <= 0, Refusal.DEVICES)
         if any(it.key for it in self._open(uses)):
             # One device does for all of them.
@@ -204,22 +205,22 @@ class Devices:
         """Return why the claims of a shape cannot be allocated at all, or an empty text."""
         return self._faults.get(self._constraints[shape].claims, "")
 
-    def _room(self, uses: tuple[ClaimUse, ...], rows: RowVec) -> _Room:
+    def _room(self, uses: tuple[ClaimUse, ...], allowed: BoolVec) -> _Room:
         room = self._rooms.setdefault(uses, _Room(len(self._sites)))
         specs = self._specs(uses)
         offer, selectors = self._table.offer, self._table.selectors
         books = [(room.now, self._now)]
         if self._apart:
             books.append((room.later, self._later))
-        missing = rows[room.now[rows] == _UNKNOWN].tolist()
+        missing = (allowed & (room.now == _UNKNOWN)).nonzero()[0].tolist()
+        count = counted(offer, specs, selectors) if missing and offer.is_local else None
         try:
             for column, book in books:
                 # Devices that several nodes can use are counted for the first of them only.
                 mine = None if offer.is_local else book.copy()
                 for row in missing:
-                    site, number = self._sites[row], None
-                    if mine is None:
-                        number = pods_by_counting(offer, site, specs, selectors, book.taken)
+                    site = self._sites[row]
+                    number = None if count is None else count(site, book.taken)
                     if number is None:
                         number = pods_with(offer, site, specs, selectors, mine or book.copy())
                     column[row] = number

@@ -189,7 +189,7 @@ class Placement:
 
     def _judge(self, plan: ShapePlan) -> None:
         """Add what devices say to what the plugins have answered."""
-        plan.cap = None
+        plan.cap, plan.judged = None, len(self._capacity.touched)
         if self._ask.has_rooms:
             plan.cap = self._ask.node_room(self._session, plan.shape, self._rows)
         if self._devices is not None:
@@ -197,7 +197,7 @@ class Placement:
 
     def _refresh(self, plan: ShapePlan) -> None:
         """Judge anew if devices have changed hands since, or if there were moves with a bound."""
-        has_moved = plan.cap is not None and plan.seen < len(self._capacity.touched)
+        has_moved = plan.cap is not None and plan.judged < len(self._capacity.touched)
         if has_moved or (self._devices is not None and self._devices.are_newer(plan)):
             self._judge(plan)
             plan.mask = Mask()

@@ -33,6 +33,7 @@ class ShapePlan:
         "codes",
         "filtered",
         "fresh",
+        "judged",
         "mask",
         "moves",
         "score",
@@ -49,6 +50,8 @@ class ShapePlan:
         """``(N,)`` filter codes; None when every node is allowed."""
         self.filtered: CodeVec | None = None
         """The part of the codes that plugins have answered."""
+        self.judged = 0
+        """How many of the capacity's touched rows the bound has taken in."""
         self.moves = 0
         """How many moves of devices the codes include."""
         self.cap: IntVec | None = None
