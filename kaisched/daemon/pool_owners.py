@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import structlog
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.pools.marks import Mark, MarkedOwners
 from kaisched.cluster.pools.owners import Owners, SharedOwners
 from kaisched.errors import ClusterUnavailable
-from kaisched.objects.labels import pool_named
+from kaisched.objects.labels import pool_name, pool_named
 
 if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.client import Client
@@ -20,8 +21,15 @@ if TYPE_CHECKING:
     from kaisched.engine.shards import FoundShard
     from kaisched.objects.shard import ShardSpec
 
+_ABSENT: Final = 404
 LOST_AFTER: Final = 3
 """So many durations of its lease after the last renewal the jobs of a shard may be taken."""
+
+
+def shard_of_pool(others: Sequence[str]) -> dict[str, str]:
+    """Return the shard of each pool of other processes, given as ``POOL`` or ``POOL=SHARD``."""
+    named = (other.partition("=") for other in others)
+    return {pool_named(pool): shard or pool for pool, _, shard in named}
 
 
 class PoolOwners:
@@ -30,8 +38,7 @@ class PoolOwners:
     def __init__(self, found: Sequence[FoundShard], others: Sequence[str]) -> None:
         """Take the shards of this process, and pools of others, as ``POOL`` or ``POOL=SHARD``."""
         self._shared = SharedOwners()
-        named = (other.partition("=") for other in others)
-        self.shard_of_pool = {pool_named(pool): shard or pool for pool, _, shard in named}
+        self.shard_of_pool = shard_of_pool(others)
         ours = {
             it.shard.spec.partition_label_value: it.shard.spec.admits_all_projects for it in found
         }
@@ -77,6 +84,9 @@ class LostPools:
         self._duration_s = settings.leader_election.lease_duration
         self._seen: dict[str, tuple[object, float]] = {}
         """By pool, the lease as it was last seen, and since when it is so."""
+        self._unread: dict[str, str] = {}
+        """By pool, why its lease could not be read the last time."""
+        self._log: Any = structlog.get_logger()
         self._next_s = 0.0
         self._lost: frozenset[str] = frozenset()
 
@@ -97,15 +107,31 @@ class LostPools:
 
     def _note(self, pool: str, shard: str, now_s: float) -> None:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases/kaisched-{shard}"
+        lease: dict[str, Any] | None = None
         try:
             answer = self._client.call("GET", path)
-            lease = msgspec.json.decode(answer.data)["spec"] if answer.is_done else None
-        except (ClusterUnavailable, msgspec.DecodeError, KeyError):
+            if answer.is_done:
+                lease = msgspec.json.decode(answer.data)["spec"]
+            why = "" if answer.is_done or answer.code == _ABSENT else answer.text()
+        except (ClusterUnavailable, msgspec.DecodeError, KeyError) as error:
+            why = str(error)
+        self._tell(pool, shard, why)
+        if why:
             self._seen.pop(pool, None)  # what cannot be read is not lost
             return
         seen = (lease or {}).get("holderIdentity"), (lease or {}).get("renewTime")
         if pool not in self._seen or self._seen[pool][0] != seen:
             self._seen[pool] = (seen, now_s)
+
+    def _tell(self, pool: str, shard: str, why: str) -> None:
+        """Log that a lease cannot be read, once, and that it can be read again."""
+        before, self._unread[pool] = self._unread.get(pool, ""), why
+        there = {"pool": pool_name(pool), "lease": f"kaisched-{shard}"}
+        if why and not before:
+            effect = "jobs of that pool are not taken while its shard is gone"
+            self._log.warning("lease_not_readable", **there, err=why, effect=effect)
+        elif before and not why:
+            self._log.info("lease_readable", **there)
 
 
 def lose(pools: frozenset[str]) -> Callable[[StateStore], None]:

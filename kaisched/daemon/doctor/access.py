@@ -15,6 +15,7 @@ from kaisched.cluster.kubernetes.resources import (
 )
 from kaisched.cluster.kubernetes.rights import RIGHTS, to_watch
 from kaisched.daemon.doctor.finding import Finding, named
+from kaisched.daemon.pool_owners import shard_of_pool
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.labels import RESERVATION
 
@@ -47,6 +48,8 @@ def rights(visit: Visit) -> Iterator[Finding]:
         wanted.append("kueue")
     for role in wanted:
         yield _finding(visit, role, RIGHTS[role], _FIX.format(role))
+    if kubernetes.other_pools and not kubernetes.observe:
+        yield _of_pools(visit)
     of_plugins = [it for kind in visit.kinds for it in to_watch(kind) if it not in RIGHTS["read"]]
     if of_plugins:
         yield _finding(visit, "plugins", of_plugins, _FIX_PLUGINS)
@@ -62,6 +65,20 @@ def _finding(visit: Visit, role: str, rights: Iterable[Right], fix: str) -> Find
     if missing:
         return Finding(f"rights {role}", "fail", f"may not {named(missing)}", fix)
     return Finding(f"rights {role}", "ok", f"all {len(asked)} requests are allowed")
+
+
+def _of_pools(visit: Visit) -> Finding:
+    """Check that the leases of shards of other processes may be read: whether a pool is lost."""
+    right = next(it for it in RIGHTS["lease"] if it.verb == "get")
+    names = [
+        f"kaisched-{it}" for it in shard_of_pool(visit.settings.kubernetes.other_pools).values()
+    ]
+    missing = [name for name in names if not _may(visit, right, name, visit.namespace)]
+    if not missing:
+        return Finding("rights pools", "ok", f"all {len(names)} leases of other shards may be read")
+    text = f"may not get the leases {named(missing)}: jobs of a pool that is lost are not taken"
+    fix = f"let the account get these leases in namespace {visit.namespace}"
+    return Finding("rights pools", "warn", text, fix)
 
 
 def _is_there(visit: Visit, right: Right) -> bool:

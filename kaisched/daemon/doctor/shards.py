@@ -10,10 +10,11 @@ from kaisched.cluster.kubernetes.discovery import watched_kinds
 from kaisched.cluster.kubernetes.listing import list_cluster
 from kaisched.cluster.kubernetes.resources import NODES, SHARDS
 from kaisched.daemon.doctor.finding import Finding, failures, named
+from kaisched.daemon.pool_owners import shard_of_pool
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import shards_in
 from kaisched.errors import ClusterUnavailable, KaischedError
-from kaisched.objects.labels import NODE_POOL, node_pool_of, time_of
+from kaisched.objects.labels import NODE_POOL, node_pool_of, pool_name, time_of
 from kaisched.objects.shard import SchedulingShard
 from kaisched.units import UnitError
 
@@ -68,6 +69,18 @@ def leases(visit: Visit) -> Iterator[Finding]:
         return
     for one in visit.shards:
         yield _lease(visit, f"kaisched-{one.shard.name}")
+    for pool, shard in shard_of_pool(visit.settings.kubernetes.other_pools).items():
+        yield _lease_of_other(visit, pool_name(pool), f"kaisched-{shard}")
+
+
+def _lease_of_other(visit: Visit, pool: str, name: str) -> Finding:
+    """Say who leads the shard of a pool that another process serves, if we may know."""
+    try:
+        return _lease(visit, name)
+    except ClusterUnavailable as wrong:
+        text = f"{wrong}: jobs of node pool {pool} are not taken while no process serves it"
+        fix = f"let the account get leases/{name} in namespace {visit.namespace}"
+        return Finding(f"lease {name}", "warn", text, fix)
 
 
 def _lease(visit: Visit, name: str) -> Finding:

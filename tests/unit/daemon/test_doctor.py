@@ -319,6 +319,38 @@ def test_a_lease_that_is_not_there_is_told(server):
     ]
 
 
+OTHERS = {"kubernetes.otherPools": "fast,slow=rest"}
+
+
+def test_the_leases_of_other_pools_are_told_too(server):
+    lease(server)
+    lease(server, "kaisched-fast", age_s=100.0)
+    findings = found(server, **OTHERS)
+    (text,) = texts(findings, "lease kaisched-fast", "warn")
+    assert "has not renewed it" in text
+    assert texts(findings, "lease kaisched-rest", "warn") == ["there is none in namespace kaisched"]
+    assert of(findings, "rights pools", "ok")
+
+
+def test_a_lease_of_another_pool_that_may_not_be_read_is_told(healthy):
+    for name in ("kaisched-fast", "kaisched-rest"):
+        lease(healthy, name)
+    restricted(
+        healthy,
+        Rule(("list", "watch"), ("*",), ("*",)),
+        Rule(("get",), ("coordination.k8s.io",), ("leases",), names=("kaisched-default",)),
+        Rule(("get",), ("coordination.k8s.io",), ("leases",), names=("kaisched-fast",)),
+    )
+    findings = found(healthy, token="secret-token", **OTHERS)
+    assert texts(findings, "rights pools", "warn") == [
+        "may not get the leases kaisched-rest: jobs of a pool that is lost are not taken"
+    ]
+    (finding,) = of(findings, "lease kaisched-rest", "warn")
+    assert finding.text.endswith("jobs of node pool slow are not taken while no process serves it")
+    assert finding.fix == "let the account get leases/kaisched-rest in namespace kaisched"
+    assert of(findings, "lease kaisched-fast", "ok")
+
+
 # -- queues --------------------------------------------------------------------------------------
 
 
