@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MOST_TEXT: Final = 300
 _TRUE: Final = ("", "1", "true")
+_FALSE: Final = ("0", "false")
 
 
 class Query:
@@ -55,8 +56,17 @@ class Query:
         return number
 
     def flag(self, name: str) -> bool:
-        """Tell whether a flag is set: ``?name`` or ``?name=true``."""
-        return self._given.get(name, "false") in _TRUE
+        """Tell whether a flag is set: ``?name`` or ``?name=true``.
+
+        Raises:
+            ConfigError: it is neither set nor unset.
+
+        """
+        text = self._given.get(name, "false")
+        if text not in (*_TRUE, *_FALSE):
+            fix = "write true or false"
+            raise ConfigError("no such word", path=name, value=text, fix=fix)
+        return text in _TRUE
 
     def word(self, name: str, words: tuple[str, ...], usual: str = "") -> str:
         """Return one of some words.

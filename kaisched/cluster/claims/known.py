@@ -20,20 +20,12 @@ from kaisched.cluster.claims.offered import Offered
 from kaisched.cluster.claims.sent import PodId, SentClaim, SentClaims, Wanted
 from kaisched.cluster.claims.specs import Specs
 from kaisched.cluster.claims.writing import place_of, taken_portions, written
-from kaisched.core.claims.model import (
-    MOST_CONSUMERS,
-    Allocation,
-    ClaimError,
-)
+from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, ClaimError
 from kaisched.core.claims.table import ClaimTable, Held
 from kaisched.core.constraints import ClaimUse
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
-from kaisched.objects.resource_claims import (
-    ClaimAllocation,
-    ResourceClaim,
-    ResourceClaimTemplate,
-)
+from kaisched.objects.resource_claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
 from kaisched.objects.resource_slices import ResourceSlice
 from kaisched.units import CLAIMED_GPU
 
@@ -61,8 +53,9 @@ class _Waiting(Exception):  # noqa: N818 - a way out, and no error
 class DeviceClaims:
     """Slices, classes and claims, and the pods that use claims."""
 
-    def __init__(self) -> None:
-        """Know none, and allocate none."""
+    def __init__(self, job_of: Callable[[PodRow], str] = lambda _: "") -> None:
+        """Know none, and allocate none; ``job_of`` names the job of a pod."""
+        self._job_of = job_of
         self.reading = BY_OBJECTS
         self._has_objects = False
         self.offered = Offered()
@@ -339,15 +332,22 @@ class DeviceClaims:
             is_bound = bool(pod.node) or (sent is not None and (pod.key, pod.uid) in sent.pods)
             is_like_others = ref.is_own and (is_bound or held is None)
             gpus = 0
-            if self._payer(key, pod) == pod.key:
+            if self._pays(key, pod):
                 gpus = self.gpus.of(self._specs[spec]) if held is None else held.gpus
             yield ClaimUse(spec, "" if is_like_others else key), gpus
 
-    def _payer(self, key: str, pod: PodRow) -> str:
-        """Return the one pod with which the devices of a claim are counted."""
+    def _pays(self, key: str, pod: PodRow) -> bool:
+        """Tell whether the devices of a claim are counted with a pod.
+
+        That is the first that has a node. Before, any job may be the one that starts with them: so
+        they are counted with the first pod of each, or a job would start beyond its queue's limit.
+        """
         users = self._users.get(key, {}).values()
-        first = min(users, key=lambda it: (not it.node, it.created_s, it.key), default=pod)
-        return first.key
+        rivals = [it for it in users if it.node]
+        if not rivals:
+            job = self._job_of(pod)
+            rivals = [it for it in users if it.key == pod.key or self._job_of(it) == job]
+        return min(rivals, key=lambda it: (it.created_s, it.key), default=pod).key == pod.key
 
     def _check(self, pod: PodRow, claim: ResourceClaim, *, is_own: bool) -> None:
         meta, status = claim.metadata, claim.status

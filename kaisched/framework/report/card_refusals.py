@@ -53,9 +53,9 @@ def card_refusals(
     waits = whole >= demand.cards
     if waits.any():
         yield "gpu: a card is being vacated for such pods", _mask(left, rows[waits])
-    rows, is_open = rows[~waits], is_open[~waits]
+    rows, is_open, whole = rows[~waits], is_open[~waits], whole[~waits]
     if rows.size:
-        yield _part_text(session, rows, is_open, demand), _mask(left, rows)
+        yield _part_text(session, rows, is_open, whole, demand), _mask(left, rows)
 
 
 def _never(
@@ -81,13 +81,15 @@ def _whole_text(session: Session, rows: RowVec, asked: int, whole: IntVec) -> st
     return f"gpu short by at least {_count(asked - max(int(whole.max()), 0), 'whole GPU')}"
 
 
-def _part_text(session: Session, rows: RowVec, is_open: BoolVec, demand: DeviceDemand) -> str:
+def _part_text(
+    session: Session, rows: RowVec, is_open: BoolVec, whole: IntVec, demand: DeviceDemand
+) -> str:
     cards = session.capacity.cards
     assert cards is not None
     left, size = cards.left_now(rows), cards.table.size[rows]
     if demand.cards > 1:
         fits = left >= np.array([demand.take(int(it) // CARD) for it in size])[:, None]
-        most = int((fits & is_open).sum(axis=1).max())
+        most = int(((fits & is_open).sum(axis=1) + np.maximum(whole, 0)).max())
         return f"gpu: {_count(most, 'card')} with so much left, {demand.cards} asked"
     # A node's cards are equal, so the most is that of the fullest in both units.
     each = left.max(axis=1)

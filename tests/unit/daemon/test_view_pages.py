@@ -108,6 +108,7 @@ def test_who_has_the_document_gets_no_second_one(server):
         ("/api/v1/jobs/team/j9", 404, "there is no job or pod team/j9"),
         ("/api/v1/jobs?limit=0", 400, "no such number"),
         ("/api/v1/jobs?sort=later", 400, "no such word"),
+        ("/api/v1/jobs?messages=maybe", 400, "no such word"),
         ("/api/v1/jobs?queue=b", 404, "there is no queue b"),
         ("/api/v1/jobs?shard=x", 404, "there is no shard x"),
         ("/api/v1/jobs?at=0", 400, "no earlier cycle is kept"),

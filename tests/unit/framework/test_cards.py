@@ -170,6 +170,11 @@ def test_a_pod_of_several_cards_is_told_how_many_have_so_much_left():
         "NoRoom",
         ["gpu: 1 card with so much left, 2 asked"],
     )
+    # A GPU that nobody uses yet is such a card too.
+    assert told(filled(800, 800, gpus=3), constraints=share(500, 2)) == (
+        "NoRoom",
+        ["gpu: 1 card with so much left, 2 asked"],
+    )
 
 
 def test_what_no_empty_node_has_is_told_by_the_size_and_the_number_of_cards():

@@ -159,6 +159,24 @@ def test_claims_on_gpus_count_in_queues_and_are_reclaimed():
     }
 
 
+def test_whoever_starts_with_a_shared_claim_is_within_the_limit_of_its_queue():
+    world = World(b=1)
+    world.put("Queue", "a", spec={"resources": {"gpu": {"quota": 0, "limit": 0}}})
+    world.node("n1", "H100")
+    world.claim("shared")
+    world.put("PodGroup", "pg", "team", spec={"minMember": 2, "queue": "b"})
+    world.pod("p1", "a", claim="shared")
+    world.pod("p2", "a", claim="shared")
+    world.cycle()
+    assert world.nodes == {"p1": "", "p2": ""}
+    assert world.reason("p2")[0] == "OverLimit"
+    for name in ("g1", "g2"):  # a gang counts it once, and the others then use what it has
+        world.pod(name, "b", claim="shared", group="pg")
+    world.cycle()
+    world.cycle()
+    assert set(world.nodes.values()) == {"n1"}
+
+
 def test_a_gang_is_promised_devices_that_are_free_and_devices_that_are_being_freed():
     world = World(a=0, b=2)
     world.node("n1", "H100", "H100")
