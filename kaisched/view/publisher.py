@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kaisched.view.frames import Frames
+from kaisched.view.frames import Frame, Frames
 from kaisched.view.history import CycleTimes, Keeper
 from kaisched.view.inquiries import Inquiries
 from kaisched.view.live import following, view_of
@@ -42,7 +42,7 @@ class Publisher:
         return self._view
 
     @property
-    def frames(self) -> tuple[LiveView, ...]:
+    def frames(self) -> tuple[Frame, ...]:
         """Views of earlier cycles that are kept, the earliest first; none of a daemon."""
         return self._frames.kept
 

@@ -7,10 +7,13 @@ import pytest
 
 from kaisched.errors import ConfigError
 from kaisched.testing.builder import ClusterBuilder
-from kaisched.view.frames import Frames, view_at
+from kaisched.view import jobs, nodes, queues
+from kaisched.view.frames import Frame, Frames, view_at
+from kaisched.view.history import NO_HISTORY
 from kaisched.view.paging import Part
 from kaisched.view.publisher import Publisher
 from kaisched.view.reading import Reading
+from kaisched.view.sight import ALL
 from kaisched.view.trend import Trend, fairness_document
 
 
@@ -76,6 +79,20 @@ def test_frames_are_thinned_and_found_by_cycle(ran):
     assert view_at(frames.kept, 50, latest) is latest
     assert view_at(frames.kept, cycles[1] + 1, latest).cycle == cycles[1]
     assert view_at(frames.kept, 0, latest).cycle == 1
+
+
+def test_a_frame_shows_what_the_view_did(ran):
+    view = replace(published(ran, [0.0]).view, history=NO_HISTORY)
+    was, shown = (
+        (
+            queues.overview_document(reading),
+            queues.queues_document(reading),
+            nodes.nodes_document(reading, nodes.Wanted(), ALL),
+            *(jobs.job_document(reading, row, ALL, {}) for row in range(2)),
+        )
+        for reading in (Reading(view), Reading(Frame.of(view).view()))
+    )
+    assert shown == was
 
 
 def test_an_earlier_view_has_the_history_up_to_there(ran):
