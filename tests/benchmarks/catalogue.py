@@ -194,6 +194,20 @@ def _kai(title: str, function: str, most: float, **size: int) -> Row:
     return Row("KAI", title, function, size, _seconds(most), tiny=tiny)
 
 
+def _beside(
+    title: str,
+    nodes: int,
+    jobs: int,
+    pods: int = 1,
+    queues: int = 4,
+    running: int = 0,
+    only: str = "",
+) -> Row:
+    size = {"nodes": nodes, "jobs": jobs, "pods": pods, "queues": queues, "running": running}
+    tiny = {**size, "nodes": 5, "jobs": 8, "only": only}
+    return Row("KAI", title, "beside", {**size, "only": only}, _seconds(0.1), tiny=tiny)
+
+
 def _hostile(attack: str, title: str, scale: float = 1.0) -> Row:
     size = {"nodes": 200, "attack": attack, "scale": scale}
     tiny = {"nodes": 8, "attack": attack, "scale": 0.02}
@@ -340,6 +354,23 @@ ROWS: tuple[Row, ...] = (
     _kai("preempt on 50 nodes", "preempt", 0.1, nodes=50),
     _kai("consolidate on 50 nodes", "consolidation", 0.2, nodes=50, gangs=20),
     _kai("a cycle, 100 nodes, 500 jobs", "cycle", 0.06, nodes=100, jobs=500),
+    _beside("allocate, 50 nodes", 50, 200, only="allocate"),
+    _beside("allocate, 100 nodes", 100, 500, only="allocate"),
+    _beside("allocate, 20 queues", 50, 200, queues=20, only="allocate"),
+    _beside("allocate, gangs of 4", 50, 100, pods=4, only="allocate"),
+    _beside("reclaim, nothing waits", 50, 200, running=1, only="reclaim"),
+    _beside("preempt, there is room", 50, 200, running=2, only="preempt"),
+    _beside("consolidate, there is room", 50, 200, running=2, only="consolidate"),
+    _beside("cycle, 50 nodes", 50, 200, running=2),
+    _beside("cycle, 100 nodes", 100, 500, running=2),
+    *(
+        _kai(f"storm, {nodes} nodes", "storm", 0.5, nodes=nodes)
+        for nodes in (10, 50, 100, 200, 500)
+    ),
+    *(
+        _kai(f"refused, {nodes:,} nodes", "refused", 0.05, nodes=nodes, pods=10)
+        for nodes in (50, 100, 200, 500, 1_000)
+    ),
     _hostile("terms", "300 pods of 500 node terms"),
     _hostile("shapes", "5,000 shapes"),
     _hostile("whole", "5,000 shapes of whole nodes"),

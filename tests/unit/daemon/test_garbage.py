@@ -12,10 +12,9 @@ from kaisched.daemon import garbage
 @pytest.fixture
 def searched():
     """Search as a daemon does, until the test ends."""
-    before = gc.get_threshold()
     garbage.begin()
     yield
-    gc.set_threshold(*before)
+    garbage.end()
     gc.unfreeze()
 
 
@@ -26,6 +25,14 @@ def test_many_new_objects_are_excluded_from_the_next_searches():
     garbage.tend()
     assert gc.get_freeze_count() > frozen + len(kept) // 2
     assert len(gc.get_objects()) < len(kept) // 2
+
+
+@pytest.mark.usefixtures("searched")
+def test_what_one_turn_makes_is_never_searched_as_a_whole():
+    frozen = gc.get_freeze_count()
+    kept = [[] for _ in range(400_000)]
+    assert gc.get_freeze_count() > frozen + len(kept) // 2
+    assert len(gc.get_objects()) < len(kept) // 4
 
 
 @pytest.mark.usefixtures("searched")
