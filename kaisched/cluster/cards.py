@@ -14,7 +14,8 @@ import numpy as np
 
 from kaisched.cluster.sharing import CardState
 from kaisched.core.axis import GPU
-from kaisched.core.devices import CARD, CardTable, DeviceDemand, pack_order
+from kaisched.core.card_order import card_order
+from kaisched.core.devices import CARD, CardTable, DeviceDemand
 from kaisched.core.states import HOLDING_STATES, TaskState
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class _Filling:
         used, tasks = self.used[node].tolist(), self.tasks[node].tolist()
         size = int(self.size[node])
         left = [size - it if tasks[slot] else -1 for slot, it in enumerate(used)]
-        chosen, opened = pack_order(left, tasks, take, demand.cards)
+        chosen, opened = card_order(left, tasks, take, demand.cards)
         return (*chosen, *opened)
 
     def _slot(self, node: int, group: str) -> int:

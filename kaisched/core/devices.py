@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 CARD: Final = 1_000_000
 """Millionths: a fraction of a card is a whole number of them."""
 _THOUSANDTH: Final = CARD // 1000
-_MOST_PODS: Final = 1024
-"""No node takes more pods than this."""
 
 
 class DeviceDemand(NamedTuple):
@@ -71,6 +69,15 @@ class DeviceDemand(NamedTuple):
             if not part:
                 return 0
         return max((part + _THOUSANDTH // 2) // _THOUSANDTH, 1) * self.cards if part else 0
+
+
+class ShareSpread(NamedTuple):
+    """Over what shares are spread; else they are packed (rule V8)."""
+
+    nodes: bool = False
+    """Scores alone choose the node; else a node with an open card that fits comes first."""
+    cards: bool = False
+    """On its node a share opens a card if it can; else an open card that fits comes first."""
 
 
 class PromisedCards(NamedTuple):
@@ -143,41 +150,3 @@ def with_nodes_like(table: CardTable, like: int, milli_gpus: int, count: int) ->
         is_closed=np.pad(table.is_closed, wide),
         is_blind=np.pad(table.is_blind, pair),
     )
-
-
-def pack_order(
-    left: list[int], tasks: list[int], take: int, count: int
-) -> tuple[list[int], list[int]]:
-    """Choose open cards for a task and closed slots for the rest of its cards (rule V8).
-
-    ``left`` is what each open card has left, -1 for a card that may take nothing; ``tasks`` is 0
-    for a closed slot. Slots beyond the lists are closed.
-    """
-    fits = [(rest - take, tasks[slot], slot) for slot, rest in enumerate(left) if rest >= take]
-    chosen = [slot for _, _, slot in sorted(fits)[:count]]
-    closed = [slot for slot, number in enumerate(tasks) if not number]
-    closed += range(len(tasks), len(tasks) + count)
-    return chosen, closed[: count - len(chosen)]
-
-
-def pods_left(left: list[int], take: int) -> int:
-    """Return how many pods fit that take a share of one open card each."""
-    return sum([rest // take for rest in left if rest >= take])
-
-
-def pods_on_several(pools: list[list[int]], whole: int, size: int, take: int, cards: int) -> int:
-    """Return how many pods fit that take a share of several cards each, chosen as by ``take``."""
-    pods = 0
-    while pods < _MOST_PODS:
-        lacking = cards
-        for pool in pools:
-            fits = sorted((left, at) for at, left in enumerate(pool) if left >= take)[:lacking]
-            for _, at in fits:
-                pool[at] -= take
-            lacking -= len(fits)
-        if lacking > whole or (lacking and take > size):
-            return pods
-        whole -= lacking
-        pools[-1].extend([size - take] * lacking)
-        pods += 1
-    return pods

@@ -139,6 +139,9 @@ def _plugins(
     if spec.usage_db_config is not None and spec.usage_db_config.client_type:
         history = kai_names.TIME_BASED_FAIRSHARE
         wanted[history] = _Wanted(kai_names.OTHER_PRIORITIES[history])
+    spread = kai_names.GPU_SPREAD
+    if spec.placement_strategy.gpu == "spread" and spread in catalogue.by_name:
+        wanted[spread] = _Wanted(kai_names.OTHER_PRIORITIES[spread])
     for written, entry in spec.plugins.items():
         with errors.collecting():
             name = _plugin_name(written, file, catalogue, warnings)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from kaisched.core.refusals import Refusal
 from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.report.records import RUN, PluginFailure
-from kaisched.framework.session.shared_capacity import capacity_of
 
 if TYPE_CHECKING:
     from kaisched.framework.policy import Action
@@ -72,7 +71,7 @@ def start_over(session: Session) -> None:
     session.trying = _NOBODY
     for made in ("ledger", "placement"):
         session.__dict__.pop(made, None)
-    before, session.capacity = session.capacity.cards, capacity_of(session.snapshot)
+    before, session.capacity = session.capacity.cards, session.initial_capacity()
     for kept in (session.state, session.found, session.hints):
         kept.clear()
     session.has_kept_promises = False

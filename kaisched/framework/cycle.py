@@ -17,7 +17,6 @@ from kaisched.framework.report.records import RUN, CycleResult, CycleStats
 from kaisched.framework.report.result import Binds, Evictions, Nominations, Records, Shares
 from kaisched.framework.session.outcome import PUT_OFF, Outcome
 from kaisched.framework.session.session import Session
-from kaisched.framework.session.shared_capacity import capacity_of
 
 if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
@@ -68,7 +67,7 @@ def _forget(session: Session) -> None:
     session.outcome = Outcome(len(session.jobs.name))
     for moved in ("ledger", "placement"):
         session.__dict__.pop(moved, None)
-    session.capacity = capacity_of(session.snapshot)
+    session.capacity = session.initial_capacity()
 
 
 def _result(session: Session, abandoned: str) -> CycleResult:

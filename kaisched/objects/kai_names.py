@@ -51,7 +51,10 @@ DEFAULT_PLUGINS: Final = (
 TIME_BASED_FAIRSHARE: Final = "time-based-fairshare"
 """Part of proportion in KAI; both schedulers enable it if a shard names a usage store."""
 
-OTHER_PRIORITIES: Final = {TIME_BASED_FAIRSHARE: 1750}
+GPU_SPREAD: Final = "gpu-spread"
+"""KAI's ``gpuspread``; both schedulers enable it if a shard places GPUs by ``spread``."""
+
+OTHER_PRIORITIES: Final = {TIME_BASED_FAIRSHARE: 1750, GPU_SPREAD: 300}
 """Priorities of plugins that a shard enables and that are off by default; any other has 0."""
 
 DEFAULT_ACTIONS: Final = (
@@ -69,7 +72,10 @@ ACTIONS: Final = tuple(action.name for action in DEFAULT_ACTIONS)
 
 _KAI_ACTIONS: Final = {"consolidation": "consolidate", "stalegangeviction": "stalegang"}
 
-_PACKED: Final = "shares of a GPU are always packed, without a plugin"
+_PACKED: Final = "shares of a GPU are packed without a plugin, unless gpu-spread is enabled"
+_NODES_FIRST: Final = (
+    "nodes with a shared GPU that has room come first without a plugin, unless GPUs are spread"
+)
 _SEARCH: Final = "the search for victims is part of the actions"
 PLUGINS: Final = {
     "nodeplacement": Mapped("binpack"),
@@ -80,8 +86,8 @@ PLUGINS: Final = {
     "ray": Mapped(None, "taskorder handles the order of pods inside a job"),
     "nominatednode": Mapped(None, "a pod's nominated node is kept without a plugin"),
     "gpupack": Mapped(None, _PACKED),
-    "gpuspread": Mapped(None, _PACKED),
-    "gpusharingorder": Mapped(None, _PACKED),
+    "gpuspread": Mapped(GPU_SPREAD),
+    "gpusharingorder": Mapped(None, _NODES_FIRST),
     "dynamicresources": Mapped(
         None, "claims on devices need no plugin, but resourceClaims: true in the shard"
     ),

@@ -291,7 +291,10 @@ def test_a_plugin_folder_holds_what_the_index_says(plugin):
 
 @pytest.mark.proportion
 def test_the_architecture_names_every_question_how_answers_combine_and_who_answers():
-    opt_in = ("fair-sharing", "gpu-fragmentation", "time-based-fairshare", "workloads")
+    opt_in = (
+        *("fair-sharing", "gpu-fragmentation", "gpu-spread", "time-based-fairshare"),
+        "workloads",
+    )
     every = {"plugins": {name: {"enabled": True} for name in opt_in}}
     questions = policy_of(every).questions
     rows = {

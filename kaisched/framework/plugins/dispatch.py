@@ -173,9 +173,8 @@ class Questions:
         self.on_moves: Callable[[SessionView, RowVec, RowVec, int], list[Stale]] = self._asker(
             Plugin.on_moves
         )
-        self._honors_topology = any(
-            answer.owner.honors_topology for answer in self._answers["node_sets"]
-        )
+        self.spreads_shares = self._asker(Plugin.spreads_shares)
+        self._honors_topology = any(it.owner.honors_topology for it in self._answers["node_sets"])
         self.has_moves = bool(self._answers["on_moves"])
         self.has_rooms = bool(self._answers["node_room"])
         scores = self._answers["node_score"]

@@ -79,10 +79,21 @@ class Decisions:
 
     @question(Own(fails="It has no state, so that its other answers are likely to fail too."))
     def session_open(self, session: SessionView) -> object:
-        """Return this cycle's state of the plugin. Asked once, in plugin order, before all else.
+        """Return this cycle's state of the plugin.
 
-        It is read back as ``session.state[name]``. Cost: O(rows), no loop per node or task; put
-        what may not be needed behind a cached property.
+        Asked once, in plugin order, before all else but :meth:`spreads_shares`. It is read back as
+        ``session.state[name]``. Cost: O(rows), no loop per node or task; put what may not be needed
+        behind a cached property.
+        """
+
+    @question(AnyOf("level"))
+    def spreads_shares(self, session: SessionView, level: IntVec) -> BoolVec | None:
+        """Tell, ``(K,)``, over what shares of GPUs are spread: nodes (0), GPUs of a node (1).
+
+        Packed over nodes, a node with a shared GPU that has room comes before all scores; spread,
+        scores alone choose the node. Packed over GPUs, a share goes to the shared GPU with the
+        least left; spread, to a GPU that nobody has, then to the shared one with the most left.
+        Asked at most once a cycle, before :meth:`session_open`, where pods share GPUs.
         """
 
     @question(Own(fails="Nothing is remembered for it."))

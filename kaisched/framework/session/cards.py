@@ -13,34 +13,42 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kaisched.core.axis import GPU_UNIT
-from kaisched.core.devices import CARD, PromisedCards, pack_order, pods_left, pods_on_several
+from kaisched.core.card_order import card_order, pods_left, pods_on_several, promised_order
+from kaisched.core.devices import CARD, ShareSpread
 from kaisched.core.states import HOLDING_STATES, TaskState
 from kaisched.framework.session.card_columns import CardColumns
-from kaisched.framework.session.open_cards import OpenCards
+from kaisched.framework.session.open_cards import OpenCards, no_bonus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
     from kaisched.core.constraints import Constraints
-    from kaisched.core.devices import CardTable, DeviceDemand
+    from kaisched.core.devices import CardTable, DeviceDemand, PromisedCards
     from kaisched.core.snapshot import Snapshot
 
+    Opened = tuple[int, int] | None
     Scores = Callable[[RowVec, IntVec], FloatVec]
 
 _RELEASING: Final = int(TaskState.RELEASING)
 _PIPELINED: Final = int(TaskState.PIPELINED)
 _HOLDS: Final = HOLDING_STATES.tolist()
+PACKED: Final = ShareSpread()
 
 
 class Cards(CardColumns):
     """The cards as of now. Every change has an inverse, and nothing is a flag."""
 
     def __init__(
-        self, table: CardTable, constraints: Sequence[Constraints], request: Amounts
+        self,
+        table: CardTable,
+        constraints: Sequence[Constraints],
+        request: Amounts,
+        spread: ShareSpread = PACKED,
     ) -> None:
         """Begin with the cards of the snapshot."""
         super().__init__(table, constraints, request)
+        self.spread = spread
         self._open_cards: dict[tuple[int, bool], OpenCards] = {}
         self.chosen: dict[int, tuple[int, ...]] = {}
         """The slots of each task that was placed in this cycle."""
@@ -57,21 +65,24 @@ class Cards(CardColumns):
 
     # -- moves ---------------------------------------------------------------------------------
 
-    def take(self, task: int, node: int, shape: int, state: int) -> None:
-        """Count a task on its cards; a task that had none gets cards with room."""
+    def take(self, task: int, node: int, shape: int, state: int, whole: Opened = None) -> None:
+        """Count a task on its cards; a task that had none gets cards with room.
+
+        ``whole`` is how many GPUs of the node can be opened, now and later, if that comes first.
+        """
         demand = self.demand_of(shape)
         if demand is None:
             return
         if _HOLDS[state]:
             slots = self.table.slots_of_task.get(task)
             if slots is None:
-                slots = self._recalled[0].get(task) or self._choose(node, demand)
+                slots = self._recalled[0].get(task) or self._choose(node, demand, whole)
                 self.chosen[task] = slots
             self._hold(node, shape, slots, 1)
             if state == _RELEASING:
                 self._release(node, shape, slots, 1)
         elif state == _PIPELINED:
-            promised = self._recalled[1].get(task) or self._choose_next(node, demand)
+            promised = self._recalled[1].get(task) or self._choose_next(node, demand, whole)
             self.promised[task] = promised
             self._promise(promised, node, shape, 1)
 
@@ -137,27 +148,31 @@ class Cards(CardColumns):
             known = self._takes_of[shape, size] = take, size // take
         return known
 
-    def _choose(self, node: int, demand: DeviceDemand) -> tuple[int, ...]:
+    def _choose(self, node: int, demand: DeviceDemand, whole: Opened) -> tuple[int, ...]:
         left = self.left_on(node)
         if left is None:
             left = self.left_now(np.array([node]))[0].tolist()
-        take = demand.take(self._mib(node))
-        chosen, closed = pack_order(left, self._tasks[node].tolist(), take, demand.cards)
+        take, first = demand.take(self._mib(node)), None if whole is None else whole[0]
+        chosen, closed = card_order(left, self._tasks[node].tolist(), take, demand.cards, first)
         return (*chosen, *closed)
 
-    def _choose_next(self, node: int, demand: DeviceDemand) -> PromisedCards:
+    def _choose_next(self, node: int, demand: DeviceDemand, whole: Opened) -> PromisedCards:
         row, take = np.array([node]), demand.take(self._mib(node))
-        chosen, _ = pack_order(
-            self._left_later(row)[0].tolist(), self._tasks[node].tolist(), take, demand.cards
-        )
-        rest = demand.cards - len(chosen)
-        if not rest:
-            return PromisedCards(tuple(chosen))
-        left, tasks = self._left_next(row)[0].tolist(), self._next_tasks[node].tolist()
-        later, closed = pack_order(left, tasks, take, rest)
-        return PromisedCards(tuple(chosen), (*later, *closed))
+        left = self._left_later(row)[0].tolist(), self._left_next(row)[0].tolist()
+        tasks = self._tasks[node].tolist(), self._next_tasks[node].tolist()
+        return promised_order(left, tasks, take, demand.cards, None if whole is None else whole[1])
 
     # -- room ------------------------------------------------------------------------------------
+
+    def whole_for_shares(
+        self, rows: RowVec, idle: IntVec, releasing: IntVec
+    ) -> tuple[IntVec, IntVec]:
+        """``(K,)`` GPUs that shares may open, now and once all is released.
+
+        Cards that only reservation pods hold are open to shares already.
+        """
+        now, later = self.whole(rows, idle, releasing)
+        return now, later - self._unused(rows)
 
     def milli_left(self, rows: RowVec) -> Amounts:
         """``(K, G)`` thousandths left of each open card once all is released; 0 for the others."""
@@ -170,10 +185,11 @@ class Cards(CardColumns):
     def room_now(self, shape: int, rows: RowVec, idle: IntVec, releasing: IntVec) -> IntVec:
         """``(K,)`` pods of a shape that cards allow now on some nodes.
 
-        No card is opened while open cards are being vacated for such a pod: it waits for them.
+        No card is opened while open cards are being vacated for such a pod: it waits for them,
+        unless shares are spread over cards.
         """
         whole, _ = self.whole(rows, idle, releasing)
-        if self.demand_of(shape) is not None:
+        if self.demand_of(shape) is not None and not self.spread.cards:
             later = self.on_open_cards(shape, rows, is_later=True)
             whole = whole * (later <= self.on_open_cards(shape, rows, is_later=False))
         return self._room(shape, rows, np.maximum(whole, 0), (self.left_now(rows),))
@@ -198,9 +214,8 @@ class Cards(CardColumns):
 
     def room_later(self, shape: int, rows: RowVec, idle: IntVec, releasing: IntVec) -> IntVec:
         """``(K,)`` pods of a shape that cards allow once everything is released."""
-        _, whole = self.whole(rows, idle, releasing)
-        if self.demand_of(shape) is not None:
-            whole = whole - self._unused(rows)  # open to shares, so counted by what they have left
+        shares = self.demand_of(shape) is not None
+        _, whole = (self.whole_for_shares if shares else self.whole)(rows, idle, releasing)
         left = (self._left_later(rows), self._left_next(rows))
         return self._room(shape, rows, np.maximum(whole, 0), left)
 
@@ -233,7 +248,12 @@ class Cards(CardColumns):
         return demand is not None and demand.cards == 1
 
     def bonus(self, shape: int, *, is_later: bool) -> Scores:
-        """Return the bonus of nodes where a pod of a shape gets an open card, now or later."""
+        """Return the bonus of nodes where a pod of a shape gets an open card, now or later.
+
+        Without it where shares are spread over nodes, scores alone choose the node.
+        """
+        if self.spread.nodes:
+            return no_bonus
         return self.open_cards(shape, is_later=is_later).bonus()
 
     def open_cards(self, shape: int, *, is_later: bool) -> OpenCards:

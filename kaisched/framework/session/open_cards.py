@@ -21,6 +21,12 @@ ON_OPEN_CARD: Final = 10_000.0
 """What an open card with room adds to the score of a node: more than all that packs nodes."""
 
 
+def no_bonus(rows: RowVec, extra: IntVec) -> FloatVec:
+    """Return no bonus for any node."""
+    del extra
+    return np.zeros(len(rows))
+
+
 class Counting(Protocol):
     """The cards of a cycle, as far as they count pods."""
 

@@ -248,7 +248,8 @@ class Placement:
     def _choose(self, vacancy: Vacancy, count: int) -> RowVec:
         """Return a node row for each of some identical pods, which have room, by scores alone."""
         plan, room, total, _ = vacancy
-        if self._has_cards and (cards := self._capacity.cards_for(plan.shape)) is not None:
+        cards = self._capacity.cards_for(plan.shape) if self._has_cards else None
+        if cards is not None and not cards.spread.nodes:
             return choose_shares(self, cards, vacancy, count, self._capacity.touched)
         if total <= _SCARCE:
             open_rows: RowVec = room.nonzero()[0]

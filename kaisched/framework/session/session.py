@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kaisched.core.devices import ShareSpread
 from kaisched.core.lazy import lazy
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.invariants.sums import charges_of
@@ -95,8 +96,16 @@ class Session:
         self.failures: list[PluginFailure] = []
         self.gates: dict[str, Callable[..., CodeVec | None] | None] = {}
         self.found: dict[str, Any] = {}
-        self.capacity: Capacity = capacity_of(snapshot)
+        self.capacity: Capacity = self.initial_capacity()
         """What the nodes have room for, as of now."""
+
+    def initial_capacity(self) -> Capacity:
+        """Return what the nodes have room for before anything has moved."""
+        if self.nodes.cards is None:
+            return capacity_of(self.snapshot)
+        said = self.ask.spreads_shares(self, np.arange(2))
+        spread = ShareSpread() if said is None else ShareSpread(*said.tolist())
+        return capacity_of(self.snapshot, spread)
 
     @lazy
     def held(self) -> Amounts:

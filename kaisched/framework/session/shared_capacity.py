@@ -12,19 +12,19 @@ import numpy as np
 
 from kaisched.core.axis import GPU
 from kaisched.framework.session.capacity import Capacity
-from kaisched.framework.session.cards import Cards
+from kaisched.framework.session.cards import PACKED, Cards
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
-    from kaisched.core.devices import CardTable
+    from kaisched.core.devices import CardTable, ShareSpread
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.session.capacity import Holding
 
 
-def capacity_of(snapshot: Snapshot) -> Capacity:
+def capacity_of(snapshot: Snapshot, spread: ShareSpread = PACKED) -> Capacity:
     """Return the capacity of a snapshot's nodes, with cards if pods share them."""
     cards = snapshot.nodes.cards
-    return Capacity(snapshot) if cards is None else SharedCapacity(snapshot, cards)
+    return Capacity(snapshot) if cards is None else SharedCapacity(snapshot, cards, spread)
 
 
 class SharedCapacity(Capacity):
@@ -34,16 +34,17 @@ class SharedCapacity(Capacity):
 
     cards: Cards
 
-    def __init__(self, snapshot: Snapshot, cards: CardTable) -> None:
+    def __init__(self, snapshot: Snapshot, cards: CardTable, spread: ShareSpread) -> None:
         """Begin with the amounts and the cards of the snapshot."""
         super().__init__(snapshot)
-        self.cards = Cards(cards, snapshot.shapes.constraints, self._request)
+        self.cards = Cards(cards, snapshot.shapes.constraints, self._request, spread)
 
     # -- moves -------------------------------------------------------------------------------------
 
     def take(self, task: int, node: int, shape: int, state: int) -> None:
         """Count the room of a pod on its node, and on the cards it gets."""
-        self.cards.take(task, node, shape, state)
+        whole = self._whole_for_shares(node) if self.cards.spread.cards else None
+        self.cards.take(task, node, shape, state, whole)
         super().take(task, node, shape, state)
 
     def give_back(self, task: int, node: int, shape: int, state: int) -> None:
@@ -53,6 +54,10 @@ class SharedCapacity(Capacity):
 
     def take_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Do :meth:`take` for a pod on each of the nodes: all are placed, or all promised."""
+        if self.cards.spread.cards:  # which card is opened depends on the amounts before
+            for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
+                self.take(task, node, shape, state)
+            return
         for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
             self.cards.take(task, node, shape, state)
         super().take_all(tasks, nodes, shape, state)
@@ -145,6 +150,14 @@ class SharedCapacity(Capacity):
         row = np.array([node])
         amounts = self.idle[GPU].take(row), self.releasing[GPU].take(row)
         return max(int(self.cards.whole(row, *amounts)[1][0]), 0)
+
+    def _whole_for_shares(self, node: int) -> tuple[int, int]:
+        """Return the GPUs of a node that shares may open, now and once all is released."""
+        row = np.array([node])
+        now, later = self.cards.whole_for_shares(
+            row, self.idle[GPU].take(row), self.releasing[GPU].take(row)
+        )
+        return max(int(now[0]), 0), max(int(later[0]), 0)
 
     def _later(self, shape: int, rows: RowVec) -> IntVec:
         amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)

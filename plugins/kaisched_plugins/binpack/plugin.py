@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from kaisched import CPU, GPU, Amounts, FloatVec, IntVec, Plugin, RowVec, Session, hookimpl
+from kaisched import CPU, GPU, Amounts, BoolVec, FloatVec, IntVec, Plugin, RowVec, Session, hookimpl
 from kaisched_plugins.binpack.config import BinpackArguments
+
+_NODES = 0
+"""The level of ``spreads_shares`` that is nodes."""
 
 
 class Binpack(Plugin):
@@ -29,6 +32,11 @@ class Binpack(Plugin):
     def session_open(self, session: Session) -> object:
         """Return an empty state for the divisors, which are computed on first use."""
         return {}
+
+    @hookimpl
+    def spreads_shares(self, session: Session, level: IntVec) -> BoolVec | None:
+        """Answer that shares are spread over nodes if pods with GPUs are."""
+        return level == _NODES if self.arguments.gpu == "spread" else None
 
     @hookimpl
     def node_score(

@@ -440,3 +440,11 @@ def test_a_history_that_changes_the_weights_of_a_policy_that_lends_is_told(plugi
         " true if that is meant, else with enabled: false"
     )
     assert told == ([expected] if is_told else [])
+
+
+def test_gpus_that_are_spread_over_nodes_are_spread_over_the_gpus_of_a_node_too():
+    ours = installed("gpu-spread")
+    assert "gpu-spread" in names(built({"placementStrategy": {"gpu": "spread"}}, ours)[0])
+    assert "gpu-spread" not in names(built({"placementStrategy": {"cpu": "spread"}}, ours)[0])
+    nodes = {"placementStrategy": {"gpu": "spread"}, "plugins": {"gpuspread": {"enabled": False}}}
+    assert "gpu-spread" not in names(built(nodes, ours)[0])

@@ -8,6 +8,8 @@ import pytest
 from kaisched.actions.allocate import Allocate
 from kaisched.actions.reclaim import Reclaim
 from kaisched.cluster.queues import QueueRow
+from kaisched.core.constraints import Constraints
+from kaisched.core.devices import DeviceDemand
 from kaisched.core.states import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
@@ -36,7 +38,7 @@ def raises(**_):
 
 
 def rows_of(arguments):
-    for name in ("job", "queue", "task", "rows", "active"):
+    for name in ("job", "queue", "task", "rows", "active", "level"):
         if isinstance(arguments.get(name), np.ndarray):
             return len(arguments[name])
     return 1
@@ -58,7 +60,12 @@ NONSENSE = {
 }
 
 
-def world():
+PART = Task("part-0", {"gpu": 0}, Constraints(devices=DeviceDemand(500_000)))
+SHARES = {"spreads_shares": (Job("part", "r", (PART,), root=Group("default", 1)),)}
+"""Jobs without which a question is not asked."""
+
+
+def world(*more):
     """A world in which every question is asked, those about victims included.
 
     Queue o holds a node beyond its share, which a job of queue claims needs as a whole.
@@ -74,6 +81,7 @@ def world():
         job("b", "r"),
         Job("s", "q", tasks, root=parts),
         Job("m", "r", mixed, root=Group("default", 2)),
+        *more,
         job("huge", "r", gpu=3, pods=9, minimum=9),
         nodes=(4, 4, 8),
         queues=(
@@ -98,7 +106,7 @@ def test_nonsense_is_contained_and_named(question, nonsense):
     """The cycle ends with a result that can be read, and says which plugin failed at what."""
     answers = {**ALONG.get(question, {}), question: NONSENSE[nonsense](question)}
     rules = replace(with_default(plugin(**answers)), actions=(Allocate(), Reclaim()))
-    result = cycle(world(), rules)
+    result = cycle(world(*SHARES.get(question, ())), rules)
     result.encode()
     named = {(failure.plugin, failure.question) for failure in result.failures}
     assert ("fake", question) in named
