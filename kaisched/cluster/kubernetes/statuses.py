@@ -13,6 +13,7 @@ import numpy as np
 from kaisched.core.axis import Amounts, IntVec
 from kaisched.core.refusals import Refusal
 from kaisched.core.snapshot import Snapshot
+from kaisched.core.subscription import OverSubscription, over_subscribed
 from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.errors import ObjectError
@@ -26,7 +27,8 @@ FALSE: Final = "False"
 READY: Final = "Ready"
 ORPHAN: Final = "Orphan"
 OVER_QUOTA: Final = "OverQuota"
-"""Types of a queue's conditions; the last two are KAI-Scheduler's."""
+OVER_SUBSCRIBED: Final = "OverSubscribed"
+"""Types of a queue's conditions; ``Orphan`` and ``OverQuota`` are KAI-Scheduler's."""
 _UNITS: Final = {"cpu": ("cpu", "m"), "gpu": ("nvidia.com/gpu", "m")}
 _NOT_DIVIDED: Final = "pods"
 _PARENT: Final = "spec.parentQueue"
@@ -112,6 +114,9 @@ def queue_statuses(
 
     """
     firm, misplaced, queues = _firm(snapshot), _misplaced(snapshot), snapshot.queues
+    table = without_session(shares)
+    deserved = table.deserved if isinstance(table, ShareTable) else queues.deserved
+    promised = over_subscribed(queues, deserved, firm, snapshot.axis.names)
     names = snapshot.axis.names
     for share in shares if rows is None else (shares[row] for row in rows):
         row = queues.row_of_name.get(share.name)
@@ -128,6 +133,7 @@ def queue_statuses(
                         _ready(share, int(misplaced[row])),
                         _condition(ORPHAN, FALSE, "ParentUsable", ""),
                         _over_quota(share),
+                        _over_subscribed(promised.get(row)),
                     ],
                 },
             )
@@ -153,6 +159,7 @@ def _unused(fault: ObjectError, nothing: dict[str, str], below: list[str]) -> di
             _condition(READY, FALSE, reason, str(fault)),
             _condition(ORPHAN, TRUE if is_orphan else FALSE, reason, ""),
             _condition(OVER_QUOTA, FALSE, "WithinQuota", ""),
+            _over_subscribed(None),
         ],
     }
 
@@ -197,6 +204,12 @@ def _over_quota(share: QueueShare) -> dict[str, str]:
         return _condition(OVER_QUOTA, FALSE, "WithinQuota", "")
     return _condition(OVER_QUOTA, TRUE, "AboveQuota", f"it holds more {' and '.join(over)} than"
                       " its quota; the excess may be reclaimed")  # fmt: skip
+
+
+def _over_subscribed(found: OverSubscription | None) -> dict[str, str]:
+    if found is None:
+        return _condition(OVER_SUBSCRIBED, FALSE, "WithinQuota", "")
+    return _condition(OVER_SUBSCRIBED, TRUE, *found)
 
 
 def _condition(type_: str, status: str, reason: str, message: str) -> dict[str, str]:

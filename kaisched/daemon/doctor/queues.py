@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kaisched.cluster.kubernetes.resources import QUEUES
+from kaisched.cluster.kubernetes.statuses import OVER_SUBSCRIBED, TRUE
 from kaisched.daemon.doctor.finding import Finding, named
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.check import check_queues
@@ -47,6 +48,7 @@ def queues(visit: Visit) -> Iterator[Finding]:
         yield Finding("queues", "fail", f"{len(bad) - _MOST} more have faults")
     yield from _in_pools(visit, valid)
     yield from _meanings(raw)
+    yield from _over_subscribed(raw)
     if not bad and valid:
         yield Finding("queues", "ok", f"{len(valid)} queues make a forest")
 
@@ -84,6 +86,28 @@ def _meanings(raw: Iterable[dict[str, Any]]) -> Iterator[Finding]:
         if names:
             text = f"{key} is left out, which is {meaning}: {named(names)}"
             yield Finding("queues", "warn", text, f"write {fix} out")
+
+
+def _over_subscribed(raw: Iterable[dict[str, Any]]) -> Iterator[Finding]:
+    """Name the queues that promise more than their quota, as the daemon wrote into their status."""
+    told = [
+        f"{name}: {it.get('message', '')}"
+        for obj in raw
+        for name in [str(obj.get("metadata", {}).get("name", ""))]
+        for it in _conditions(obj)
+        if it.get("type") == OVER_SUBSCRIBED and it.get("status") == TRUE
+    ]
+    for text in sorted(told)[:_MOST]:
+        fix = "nothing is stopped; raise its quota, or lower those of the queues below"
+        yield Finding("queues", "warn", text, fix)
+    if len(told) > _MOST:
+        yield Finding("queues", "warn", f"{len(told) - _MOST} more promise more than their quota")
+
+
+def _conditions(obj: dict[str, Any]) -> list[dict[str, Any]]:
+    status = obj.get("status")
+    found = status.get("conditions") if isinstance(status, dict) else None
+    return [it for it in found or () if isinstance(it, dict)]
 
 
 def _raw(visit: Visit) -> list[dict[str, Any]]:

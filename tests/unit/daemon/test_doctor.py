@@ -367,6 +367,17 @@ def test_queues_that_mean_something_else_in_kai_are_named(healthy):
     )
 
 
+@pytest.mark.parametrize(("status", "is_told"), [("True", True), ("False", False)])
+def test_queues_that_promise_more_than_their_quota_are_named(healthy, status, is_told):
+    said = {"type": "OverSubscribed", "status": status, "message": "the quotas below add up"}
+    queue(healthy, "dept", resources={"quota": 4, "limit": -1, "overQuotaWeight": 1})
+    body = {"status": {"conditions": [said]}}
+    answer = client_of(healthy).call("PATCH", f"{RUN}/dept/status", body=body, content_type=MERGE)
+    assert answer.is_done
+    told = texts(found(healthy), "queues", "warn")
+    assert ("dept: the quotas below add up" in told) == is_told
+
+
 def test_queues_with_faults_are_named(healthy):
     queue(healthy, "orphan", parentQueue="nowhere")
     (fault,) = of(found(healthy), "queues", "fail")
