@@ -157,7 +157,10 @@ QUEUE_RULES: Final[Rules] = {
     },
     QueueFairSharing: {
         "weight": {
-            **_weight("A number of at least 0, or its text.", QUANTITY),
+            **_weight(
+                "A number of at least 0 or its text, or None, Low, Medium or High.",
+                f"^({'|'.join(WEIGHT_NAMES)})$|{QUANTITY}",
+            ),
             "maxLength": MAX_CHARS,
         },
         "enabled": says(

@@ -43,7 +43,7 @@ class QueueFairSharing(StrictWire, frozen=True, kw_only=True):
     """How much a queue counts among its siblings where the policy of the shard lends."""
 
     weight: int | float | str = 1
-    """A number of at least 0, or its text."""
+    """A number of at least 0, or its text, or None, Low, Medium, High for 0, 1, 2, 3."""
     enabled: bool = True
     """Read at a top-level queue, for its tree: False takes by quota and priority, not by share."""
 

@@ -105,7 +105,7 @@ def sharing_weight(queue: Queue) -> Fraction:
     """
     for fault in _sharing_faults(queue):
         raise _error(queue, fault)
-    weight = parse_quantity(queue.spec.fair_sharing.weight)
+    weight = parse_quantity(_number_of(queue.spec.fair_sharing.weight))
     return Fraction(weight.numerator, weight.denominator)
 
 
@@ -113,6 +113,13 @@ def weight_of(resource: QueueResource) -> float:
     """Return the over-quota weight as a number; callers have checked its name."""
     weight = resource.over_quota_weight
     return WEIGHT_NAMES[weight] if isinstance(weight, str) else float(weight)
+
+
+def _number_of(weight: float | str) -> int | float | str:
+    """Return a weight among siblings as a number or its text, by its name where it has one."""
+    if isinstance(weight, str) and weight in WEIGHT_NAMES:
+        return int(WEIGHT_NAMES[weight])
+    return weight
 
 
 def queue_faults(queue: Queue) -> Iterator[Fault]:
@@ -217,9 +224,9 @@ def amount_faults(path: Path, name: str, amounts: Mapping[str, float]) -> Iterat
 def _sharing_faults(queue: Queue) -> Iterator[Fault]:
     weight = queue.spec.fair_sharing.weight
     path: Path = ("spec", "fairSharing", "weight")
-    fix = 'write a number of at least 0, as 2 or "0.5"'
+    fix = f'write a number of at least 0, as 2 or "0.5", or one of {", ".join(WEIGHT_NAMES)}'
     try:
-        parsed = parse_quantity(weight)
+        parsed = parse_quantity(_number_of(weight))
     except UnitError as error:
         yield Fault(path, str(error), weight, fix)
         return

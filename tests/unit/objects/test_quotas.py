@@ -1,5 +1,7 @@
 """Quotas, limits and weights in base units."""
 
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from kaisched.objects.queue import (
     QueueResource,
     QueueSpec,
 )
-from kaisched.objects.quotas import ResourceShare, queue_faults, queue_shares
+from kaisched.objects.quotas import ResourceShare, queue_faults, queue_shares, sharing_weight
 from kaisched.objects.wire import ObjectMeta
 from kaisched.units import MEGABYTE, UNLIMITED
 
@@ -58,6 +60,28 @@ def test_minus_one_is_unlimited_for_both():
 def test_weights_have_names(written, weight):
     shares = queue_shares(queue(gpu=QueueResource(over_quota_weight=written)))
     assert shares["gpu"].weight == weight
+
+
+@pytest.mark.parametrize(
+    ("written", "weight"),
+    [("None", 0), ("Low", 1), ("Medium", 2), ("High", 3), ("0.5", Fraction(1, 2)), (2, 2)],
+)
+def test_weights_among_siblings_have_the_same_names(written, weight):
+    named = Queue(
+        metadata=ObjectMeta(name="q"),
+        spec=QueueSpec(fair_sharing=QueueFairSharing(weight=written)),
+    )
+    assert list(queue_faults(named)) == []
+    assert sharing_weight(named) == weight
+
+
+def test_a_name_that_is_no_weight_is_refused_with_those_there_are():
+    named = Queue(
+        metadata=ObjectMeta(name="q"),
+        spec=QueueSpec(fair_sharing=QueueFairSharing(weight="medium")),
+    )
+    (fault,) = queue_faults(named)
+    assert "None, Low, Medium, High" in fault.fix
 
 
 def test_a_bad_share_is_an_error_with_its_path():
