@@ -7,6 +7,7 @@ may move only a limited number of jobs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -216,31 +217,46 @@ class _Consolidation:
             movable = Movable(self._session, self._running, respects_budgets=respects_budgets)
             self._movable[respects_budgets] = movable
         chosen: list[Clearing] = []
-        jobs: set[int] = set()
         taken = set(avoided)
+        may_clear = partial(self._may_clear, demand, respects_budgets=respects_budgets)
         for shape, count in demand.shapes:
             future = self._search.future(shape)
             missing = count - future.total
             if missing <= 0:
                 continue
             prices = self._priced(shape, respects_budgets=respects_budgets)
+            first = len(chosen)
             for clearing in prices.cheapest_first(movable):
-                moved = jobs | {item.unit.job for item in clearing.items}
-                if clearing.node in taken or (self._most >= 0 and len(moved) > self._most):
+                if clearing.node in taken or not may_clear([*chosen, clearing]):
                     continue
-                if demand.claim.job in moved:
-                    continue  # the job's core would wait for its own elastic pods
-                if respects_budgets and not self._may_move([*chosen, clearing]):
-                    continue
-                jobs = moved
                 taken.add(clearing.node)
                 chosen.append(clearing)
                 missing -= 1
                 if not missing:
                     break
-            if missing:
-                return None
+            for _ in range(missing):
+                # Every node has been taken once: now one of them for a pod more.
+                deeper = [
+                    [*chosen[:at], more, *chosen[at + 1 :]]
+                    for at in range(first, len(chosen))
+                    if (more := prices.deeper(chosen[at], movable)) is not None
+                ]
+                deeper = [it for it in deeper if may_clear(it)]
+                if not deeper:
+                    return None
+                chosen = min(deeper, key=_cost)
         return chosen
+
+    def _may_clear(
+        self, demand: Demand, clearings: list[Clearing], *, respects_budgets: bool
+    ) -> bool:
+        """Tell whether some clearings may be made together for a claim."""
+        moved = {item.unit.job for clearing in clearings for item in clearing.items}
+        if self._most >= 0 and len(moved) > self._most:
+            return False
+        if demand.claim.job in moved:
+            return False  # the job's core would wait for its own elastic pods
+        return not respects_budgets or self._may_move(clearings)
 
     def _may_move(self, clearings: list[Clearing]) -> bool:
         """Tell whether disruption budgets allow all moves of clearings."""
@@ -309,6 +325,12 @@ class _Consolidation:
         if nodes is not None:
             statement.promise(tasks, nodes, shape)
         return nodes is not None
+
+
+def _cost(clearings: Iterable[Clearing]) -> tuple[int, int]:
+    """Return how many pods clearings move, and what these hold."""
+    pods, held = zip(*(clearing.cost for clearing in clearings), strict=True)
+    return sum(pods), sum(held)
 
 
 def _units(clearings: Iterable[Clearing]) -> list[Unit]:

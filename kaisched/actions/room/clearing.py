@@ -42,6 +42,7 @@ class Prices:
         self._future = future
         self._main = main
         self._known: dict[int, Clearing | None] = {}
+        """By node, the price of one more pod."""
         self._seen = len(session.capacity.touched)
 
     def cheapest_first(self, movable: Movable) -> Iterator[Clearing]:
@@ -73,6 +74,17 @@ class Prices:
         while priced:
             yield self._popped(priced)
 
+    def deeper(self, clearing: Clearing, movable: Movable) -> Clearing | None:
+        """Return the cheapest clearing of the same node for one pod more, or None.
+
+        Only for pods of whole GPUs, where pods share some: else a clearing makes room for one.
+        """
+        cards = self._session.capacity.cards
+        if cards is None or cards.demand_of(self._future.shape) is not None:
+            return None
+        node = clearing.node
+        return self._price(node, movable.on(node), clearing.pods + 1)
+
     def _popped(self, priced: list[tuple[tuple[int, int], int, int]]) -> Clearing:
         clearing = self._known[heapq.heappop(priced)[2]]
         assert clearing is not None
@@ -92,15 +104,16 @@ class Prices:
             self._known.pop(node, None)
         self._seen = len(touched)
 
-    def _price(self, node: int, items: list[Item]) -> Clearing | None:
-        """Return the cheapest set of pods whose leaving makes room for one more, or None."""
+    def _price(self, node: int, items: list[Item], more: int = 1) -> Clearing | None:
+        """Return the cheapest set of pods whose leaving makes room for so many more, or None."""
         future, main = self._future, self._main
         here = self._session.capacity.on(node)
         room = int(future.room[node])
-        missing = here.lack(future.asked, room + 1)
-        choices = choices_by_card(self._session, node, future.shape, room, items)
+        missing = here.lack(future.asked, room + more)
+        choices = choices_by_card(self._session, node, future.shape, room + more - 1, items)
         if choices is not None:
-            return self._cheapest(node, choices, items, missing)
+            found = self._cheapest(node, choices, items, missing)
+            return None if found is None else found._replace(pods=more)
         lacks = dict(missing)[main]
         # By amount that leaves the node: (cost, items).
         sets: dict[int, tuple[tuple[int, int], tuple[Item, ...]]] = {0: ((0, 0), ())}
@@ -117,7 +130,7 @@ class Prices:
         for _, total in sorted(enough):
             found = self._cheapest(node, (sets[total][1],), items, missing)
             if found is not None:
-                return found
+                return found._replace(pods=more)
         return None
 
     def _cheapest(

@@ -30,3 +30,5 @@ class Clearing(NamedTuple):
     """The highest place in the order of victims among the pods that move."""
     node: int
     items: tuple[Item, ...]
+    pods: int = 1
+    """For how many more pods it makes room."""

@@ -84,3 +84,35 @@ def test_a_share_that_must_not_move_holds_its_card():
     """)
     assert evicted == {"b1-0": "n0"}
     assert promised == {"w-0": "n0", "b1-0": "n0"}
+
+
+def test_two_cards_of_one_node_are_emptied_for_two_pods_of_a_gang():
+    evicted, promised = moves("""
+        queue q  deserved=8
+        node n0 | b1 b2 b3 b4
+        job b1 queue=q gpu=0.5
+        job b2 queue=q gpu=0.5
+        job b3 queue=q gpu=0.5
+        job b4 queue=q gpu=0.5
+        job w queue=q gpu=1 tasks=2
+    """)
+    assert len(evicted) == 2
+    assert promised == {"w-0": "n0", "w-1": "n0"} | evicted
+
+
+def test_a_gang_gets_two_cards_of_one_node_besides_one_of_another():
+    """The nodes n0 and n1 have a card each that can be emptied, and n0 another one."""
+    evicted, promised = moves("""
+        queue q  deserved=16
+        node n0 | b1 b2 b3 b4
+        node n1 | c1 c2
+        job b1 queue=q gpu=0.5
+        job b2 queue=q gpu=0.5
+        job b3 queue=q gpu=0.5
+        job b4 queue=q gpu=0.5
+        job c1 queue=q gpu=0.5
+        job c2 queue=q gpu=0.5
+        job w queue=q gpu=1 tasks=3
+    """)
+    assert len(evicted) == 3
+    assert promised.keys() == {"w-0", "w-1", "w-2"} | evicted.keys()
