@@ -72,13 +72,8 @@ def run_scenario(
 ) -> Run:
     """Run a scenario under a policy. Equal scenarios and policies give equal runs.
 
-    Args:
-        scenario: the scenario.
-        policy: that of its first shard.
-        progress: told the time after each cycle.
-        actions: those of its other shards; by default as they say.
-        is_checked: check each cycle for broken invariants.
-        shown: may wrap the cycle, to show what it finds.
+    ``policy`` is that of its first shard; ``actions`` are those of the others, by default as they
+    say. ``shown`` may wrap the cycle, to show what it finds.
 
     Raises:
         InvariantBroken: with ``is_checked``, a cycle broke an invariant.
@@ -87,30 +82,22 @@ def run_scenario(
     pace = scenario.pace
     workload = Workload(tuple(scenario.leaves), (), (), [], [], [], [], [], [])
     clusters = _clusters(scenario, workload)
-    tables = [cluster.queues for cluster in clusters]
-    history = None
-    if scenario.usage is not None:
-        history = VirtualHistory(scenario.usage, clusters[0].resources, tables[0])
-    sites = []
-    for at, shard in enumerate((scenario.shard, *scenario.others)):
-        if at:
-            policy, _ = build_policy(shard, scenario.shard_file, actions=actions)
+    history = _history(scenario, clusters[0])
+
+    def decide(policy: Policy) -> Decide:
         cycle = shown(PolicyCycle(policy, history))
-        decide = CheckedCycle(cycle) if is_checked else cycle
-        sites.append(_site(clusters[at], decide, shard))
+        return CheckedCycle(cycle) if is_checked else cycle
+
+    policies = [policy, *(_built(scenario, it, actions) for it in scenario.others)]
+    each = zip(clusters, policies, (scenario.shard, *scenario.others), strict=True)
+    sites = [_site(cluster, decide(policy), shard) for cluster, policy, shard in each]
     source = Drawn(workload, scenario.planned, scenario.backlogs, pace.step_s)
     record = Recorder(workload, clusters, history, pace)
+    ways = Ways(workload, sites, scenario.lists)
     replay = Replay(
-        workload,
-        sites[0].cluster,
-        sites[0].decide,
-        0,
-        pace,
-        source=source,
-        outages=scenario.outages,
-        watch=record,
-        ways=Ways(workload, sites, scenario.lists),
-    )
+        workload, clusters[0], sites[0].decide, 0, pace,
+        source=source, outages=scenario.outages, watch=record, ways=ways,
+    )  # fmt: skip
     tell = None if progress is None else (lambda tick: progress(tick * pace.step_s))
     replay.run(NEVER if scenario.is_drained else scenario.end_tick, tell)
     record.look(replay.last)
@@ -120,10 +107,20 @@ def run_scenario(
         groups=source.groups,
         replay=replay,
         record=record,
-        tables=tables,
+        tables=[cluster.queues for cluster in clusters],
         node_names=[name for cluster in clusters for name in cluster.node_names()],
         node_gpus=[gpus for cluster in clusters for gpus in cluster.node_gpus()],
     )
+
+
+def _history(scenario: Scenario, cluster: Cluster) -> VirtualHistory | None:
+    if scenario.usage is None:
+        return None
+    return VirtualHistory(scenario.usage, cluster.resources, cluster.queues)
+
+
+def _built(scenario: Scenario, shard: SchedulingShard, actions: Sequence[str] | None) -> Policy:
+    return build_policy(shard, scenario.shard_file, actions=actions)[0]
 
 
 def _clusters(scenario: Scenario, workload: Workload) -> list[Cluster]:

@@ -99,20 +99,19 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
     found.number(document.seed, "seed", most=MOST_SEED)
     step_s, end_s = _clock(document.time, found)
     work = _work(document, found, path.parent, step_s, end_s)
-    if work.pools.shards:
-        shard, shard_file = work.pools.shards[0], found.file
-    else:
-        shard, shard_file = _shard(document, found, path.parent)
+    of_pools = work.pools.shards
+    shard, shard_file = (
+        (of_pools[0], found.file) if of_pools else _shard(document, found, path.parent)
+    )
     usage = _usage(document, shard, found)
     checkpoint = checkpoint_ticks(document.checkpoint_every, found, step_s, "checkpointEvery")
     if document.time.drain and (work.backlogs or any(job.ticks == FOREVER for job in work.planned)):
         fix = "leave drain out: a backlog and jobs without an end never end"
         found.add("would never end", "time", "drain", value=True, fix=fix)
-    changes_with_time = usage is not None or _protects(shard, work.queues)
-    recheck = _recheck(document.time, found, step_s, is_wanted=changes_with_time)
-    origin_s = (
-        0.0 if usage is None else origin_of(usage.window, WEEK.index(document.time.starts_on))
-    )
+    is_timed = any(_protects(it, work.queues) for it in (shard, *of_pools))
+    recheck = _recheck(document.time, found, step_s, is_wanted=usage is not None or is_timed)
+    starts_on = WEEK.index(document.time.starts_on)
+    origin_s = 0.0 if usage is None else origin_of(usage.window, starts_on)
     found.stop_if_any()
     return Scenario(
         name=document.name or path.stem,

@@ -105,29 +105,18 @@ def lists_of(
         ]
         for it in pools.shards
     }
-    admitting = {
-        it.spec.partition_label_value for it in pools.shards if it.spec.admits_all_projects
-    }
     there: dict[tuple[str, str], str] = {}
     for pool in rows_of:
         for name in leaves:
             if queue := pools.projects.queue_in(pool, name):
                 there[pool, name] = queue
     for at, name, listed in wanted:
-        for pool in admitting.intersection(listed):
-            if (pool, name) not in there:
-                made = pools.projects.made_up(pool, name)
-                there[pool, name] = made[-1].name
-                for row in made:
-                    if all(row.name != it.name for it in rows):
-                        rows.append(replace(row, created_s=float(len(rows))))
-                        rows_of[pool].append(rows[-1])
+        _admit(pools, name, listed, there, rows, rows_of)
         if not any((pool, name) in there for pool in listed):
             names = ", ".join(map(labels.pool_name, listed))
             fix = "add a queue of its project in one of them, or admitsAllProjects to a shard"
-            found.add(
-                f"its project has no queue in {names}", "jobs", at, "queue", value=name, fix=fix
-            )
+            text = f"its project has no queue in {names}"
+            found.add(text, "jobs", at, "queue", value=name, fix=fix)
     leaves += sorted({name for name in there.values() if name not in leaves})
     at_of = {name: at for at, name in enumerate(leaves)}
     # A job may be in the queue of any pool of its project when it goes on.
@@ -137,6 +126,27 @@ def lists_of(
         for other in {name, *(there[it, name] for it in rows_of if (it, name) in there)}
     }
     return Lists(queue_in, rows_of)
+
+
+def _admit(
+    pools: Pools,
+    name: str,
+    listed: Sequence[str],
+    there: dict[tuple[str, str], str],
+    rows: list[QueueRow],
+    rows_of: Mapping[str, list[QueueRow]],
+) -> None:
+    """Make up the queues of a project in those pools of a list that admit all projects."""
+    for shard in pools.shards:
+        pool = shard.spec.partition_label_value
+        if not shard.spec.admits_all_projects or pool not in listed or (pool, name) in there:
+            continue
+        made = pools.projects.made_up(pool, name)
+        there[pool, name] = made[-1].name
+        for row in made:
+            if all(row.name != it.name for it in rows):
+                rows.append(replace(row, created_s=float(len(rows))))
+                rows_of[pool].append(rows[-1])
 
 
 def check_pools(
