@@ -11,6 +11,7 @@ from kaisched.engine.policy import build_policy
 from kaisched.framework.policy import Policy
 from kaisched.objects import SchedulingShard
 from kaisched.sim.cluster import Cluster
+from kaisched.sim.crossings import Crossings
 from kaisched.sim.grid import NEVER
 from kaisched.sim.history import VirtualHistory
 from kaisched.sim.pools import Site, Ways
@@ -99,7 +100,8 @@ def run_scenario(
         decide = CheckedCycle(cycle) if is_checked else cycle
         sites.append(_site(clusters[at], decide, shard))
     source = Drawn(workload, scenario.planned, scenario.backlogs, pace.step_s)
-    record = Recorder(workload, clusters, history, pace)
+    crossings = Crossings(scenario.levels, clusters[0].node_labels())
+    record = Recorder(workload, clusters, history, pace, crossings)
     replay = Replay(
         workload,
         sites[0].cluster,
@@ -130,7 +132,7 @@ def _clusters(scenario: Scenario, workload: Workload) -> list[Cluster]:
     """Return the cluster of each node pool; one where there are no pools."""
     origin_s = scenario.pace.origin_s
     if not scenario.others:
-        return [Cluster(workload, scenario.nodes, scenario.queues, origin_s)]
+        return [Cluster(workload, scenario.nodes, scenario.queues, origin_s, scenario.levels)]
     pools = [it.spec.partition_label_value for it in (scenario.shard, *scenario.others)]
     rows = scenario.lists.rows
     return [
