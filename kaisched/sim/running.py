@@ -73,13 +73,9 @@ def run_scenario(
 ) -> Run:
     """Run a scenario under a policy. Equal scenarios and policies give equal runs.
 
-    Args:
-        scenario: the scenario.
-        policy: that of its first shard.
-        progress: told the time after each cycle.
-        actions: those of its other shards; by default as they say.
-        is_checked: check each cycle for broken invariants.
-        shown: may wrap the cycle, to show what it finds.
+    ``policy`` is that of the first shard, ``actions`` are those of the others, by default as they
+    say. ``progress`` is told the time after each cycle, and ``shown`` may wrap a cycle, to show
+    what it finds. With ``is_checked`` each cycle is checked for broken invariants.
 
     Raises:
         InvariantBroken: with ``is_checked``, a cycle broke an invariant.
@@ -92,27 +88,17 @@ def run_scenario(
     history = None
     if scenario.usage is not None:
         history = VirtualHistory(scenario.usage, clusters[0].resources, tables[0])
-    sites = []
-    for at, shard in enumerate((scenario.shard, *scenario.others)):
-        if at:
-            policy, _ = build_policy(shard, scenario.shard_file, actions=actions)
-        cycle = shown(PolicyCycle(policy, history))
-        decide = CheckedCycle(cycle) if is_checked else cycle
-        sites.append(_site(clusters[at], decide, shard))
+    cycles: list[Decide] = [shown(PolicyCycle(policy, history))]
+    for shard in scenario.others:
+        other, _ = build_policy(shard, scenario.shard_file, actions=actions)
+        cycles.append(shown(PolicyCycle(other, history)))
+    if is_checked:
+        cycles = [CheckedCycle(cycle) for cycle in cycles]
+    sites = list(map(_site, clusters, cycles, (scenario.shard, *scenario.others)))
     source = Drawn(workload, scenario.planned, scenario.backlogs, pace.step_s)
     crossings = Crossings(scenario.levels, clusters[0].node_labels())
     record = Recorder(workload, clusters, history, pace, crossings)
-    replay = Replay(
-        workload,
-        sites[0].cluster,
-        sites[0].decide,
-        0,
-        pace,
-        source=source,
-        outages=scenario.outages,
-        watch=record,
-        ways=Ways(workload, sites, scenario.lists),
-    )
+    replay = _replay(scenario, workload, sites, source, record)
     tell = None if progress is None else (lambda tick: progress(tick * pace.step_s))
     replay.run(NEVER if scenario.is_drained else scenario.end_tick, tell)
     record.look(replay.last)
@@ -138,6 +124,26 @@ def _clusters(scenario: Scenario, workload: Workload) -> list[Cluster]:
     return [
         Cluster(workload, in_pool(scenario.nodes, pool), rows[pool], origin_s) for pool in pools
     ]
+
+
+def _replay(
+    scenario: Scenario,
+    workload: Workload,
+    sites: Sequence[Site],
+    source: Drawn,
+    record: Recorder,
+) -> Replay:
+    return Replay(
+        workload,
+        sites[0].cluster,
+        sites[0].decide,
+        0,
+        scenario.pace,
+        source=source,
+        outages=scenario.outages,
+        watch=record,
+        ways=Ways(workload, sites, scenario.lists),
+    )
 
 
 def _site(cluster: Cluster, decide: Decide, shard: SchedulingShard) -> Site:

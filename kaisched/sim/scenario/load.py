@@ -101,10 +101,8 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
     found.number(document.seed, "seed", most=MOST_SEED)
     step_s, end_s = _clock(document.time, found)
     work = _work(document, found, path.parent, step_s, end_s)
-    if work.pools.shards:
-        shard, shard_file = work.pools.shards[0], found.file
-    else:
-        shard, shard_file = _shard(document, found, path.parent)
+    first = [(shard, found.file) for shard in work.pools.shards[:1]]
+    shard, shard_file = first[0] if first else _shard(document, found, path.parent)
     usage = _usage(document, shard, found)
     checkpoint = checkpoint_ticks(document.checkpoint_every, found, step_s, "checkpointEvery")
     if document.time.drain and (work.backlogs or any(job.ticks == FOREVER for job in work.planned)):

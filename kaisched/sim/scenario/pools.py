@@ -99,12 +99,7 @@ def lists_of(
         found: takes the faults.
 
     """
-    rows_of = {
-        it.spec.partition_label_value: [
-            row for row in rows if pools.pool_of_queue[row.name] == it.spec.partition_label_value
-        ]
-        for it in pools.shards
-    }
+    rows_of = _rows_by_pool(pools, rows)
     admitting = {
         it.spec.partition_label_value for it in pools.shards if it.spec.admits_all_projects
     }
@@ -137,6 +132,12 @@ def lists_of(
         for other in {name, *(there[it, name] for it in rows_of if (it, name) in there)}
     }
     return Lists(queue_in, rows_of)
+
+
+def _rows_by_pool(pools: Pools, rows: Sequence[QueueRow]) -> dict[str, list[QueueRow]]:
+    """Return the queues of each pool of a shard."""
+    names = [it.spec.partition_label_value for it in pools.shards]
+    return {name: [row for row in rows if pools.pool_of_queue[row.name] == name] for name in names}
 
 
 def check_pools(
