@@ -20,12 +20,14 @@ from kaisched.core.axis import GPU, GPU_UNIT, Amounts, IntVec, RowVec
 from kaisched.core.constraints import Constraints, Requirement
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
-from kaisched.core.tables import DELAY, QueueTable
+from kaisched.core.tables import DELAY, QueueTable, SubGroup, TopologyLevel
 from kaisched.errors import InvariantBroken
 from kaisched.framework.report.records import CycleResult
 from kaisched.framework.report.result import Shares
 from kaisched.sim.workload import POD_CPU, POD_MEMORY, ClusterSize, PodKind, Workload
 
+TOPOLOGY: Final = "scenario"
+"""The name of the only topology."""
 NODE_PODS: Final = 110
 _NO_ROW: Final = -1
 _PREFIX: Final = "trace/job-"
@@ -41,16 +43,19 @@ class Cluster:
         nodes: Sequence[NodeRow],
         queues: Sequence[QueueRow],
         origin_s: float = 0.0,
+        levels: tuple[TopologyLevel, ...] = (),
     ) -> None:
         """Set up empty nodes and queues, which must include the queues of jobs that come here.
 
-        ``origin_s`` is the start of virtual time in seconds since 1970.
+        ``origin_s`` is the start of virtual time in seconds since 1970, ``levels`` are those of the
+        only topology.
         """
         self._work = workload
         self._origin_s = origin_s
         self._store = RowStore()
         self._nodes = {node.name: node for node in nodes}
         self._shape: dict[PodKind, int] = {}
+        self._store.nodes.put_topology(TOPOLOGY, levels)
         for node in nodes:
             self._store.put_node(node)
         for queue in queues:
@@ -89,6 +94,10 @@ class Cluster:
             tasks=[(f"{name}-{at}", self._shape_of(pod)) for at, pod in enumerate(kind.pods)],
             minimum=len(kind.pods),
         )
+        if kind.topology is not None:
+            first = int(self._store.jobs.first_podset.data[self._row[job]])
+            root = SubGroup("default", first, 0, topology=kind.topology)
+            self._store.jobs.set_structure(self._row[job], root)
         self._job_of_row.append(job)
         if eviction_delay_s:
             self._store.jobs.set_rare(self._row[job], DELAY, eviction_delay_s)
@@ -189,6 +198,10 @@ class Cluster:
     def total(self) -> Amounts:
         """Return the amounts ``(R,)`` that are divided now."""
         return self._store.nodes.total()
+
+    def node_labels(self) -> Sequence[Mapping[str, str]]:
+        """Return the labels of all nodes, in the order of :meth:`node_names`."""
+        return [self._nodes[name].labels for name in self.node_names()]
 
     def gpus_in_use(self) -> IntVec:
         """Return milli-GPUs ``(N,)`` in use on each node, in the order of :meth:`node_names`."""

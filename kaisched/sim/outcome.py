@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kaisched.core.axis import GPU, GPU_UNIT, FloatVec, IntVec
+from kaisched.sim.crossings import LevelOutcome
 from kaisched.sim.entitlement import entitled, wanted
 from kaisched.sim.recorder import NOT_YET
 from kaisched.sim.report import Failure, Waits, waits_of
@@ -78,6 +79,8 @@ class Outcome:
     """Time of the last end; None unless every job has ended."""
     queues: tuple[QueueOutcome, ...]
     plugin_failures: tuple[Failure, ...]
+    levels: tuple[LevelOutcome, ...] = ()
+    """Of the topology, if there is one."""
 
 
 def outcome_of(run: Run) -> Outcome:
@@ -116,6 +119,7 @@ def outcome_of(run: Run) -> Outcome:
         plugin_failures=tuple(
             Failure(*failure, times) for failure, times in sorted(replay.failures.items())
         ),
+        levels=run.record.crossings.outcome(),
     )
 
 

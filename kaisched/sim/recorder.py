@@ -10,6 +10,7 @@ import numpy as np
 from kaisched.core.axis import GPU, GPU_UNIT, FloatVec, IntVec
 from kaisched.framework.report.records import CycleResult
 from kaisched.sim.cluster import Cluster
+from kaisched.sim.crossings import Crossings
 from kaisched.sim.history import VirtualHistory
 from kaisched.sim.replay import Pace
 from kaisched.sim.series import Steps
@@ -42,6 +43,7 @@ class Recorder:
         clusters: Sequence[Cluster],
         usage: VirtualHistory | None,
         pace: Pace,
+        crossings: Crossings,
     ) -> None:
         """Start at tick 0, with nothing held; ``usage`` is fed by the first cluster."""
         queues = range(len(workload.queue_names))
@@ -49,6 +51,7 @@ class Recorder:
         self._clusters = clusters
         self._usage = usage
         self._pace = pace
+        self.crossings = crossings
         self.held = [Steps() for _ in queues]
         self.waiting = [Steps() for _ in queues]
         """GPUs of pending jobs."""
@@ -106,8 +109,10 @@ class Recorder:
         for steps, share in zip(self.fair_share, fair_share, strict=True):
             steps.set(tick, share / GPU_UNIT)
 
-    def after(self, result: CycleResult, tick: int) -> None:  # noqa: ARG002 - the cluster shows it
+    def after(self, result: CycleResult, tick: int) -> None:
         """Record what changed, and update the usage history."""
+        if len(result.bind_tasks):
+            self.crossings.start(self._clusters[0].jobs_of(result.bind_tasks), result.bind_nodes)
         self.look(tick)
 
     def look(self, tick: int) -> None:

@@ -11,6 +11,7 @@ from kaisched.engine.policy import build_policy
 from kaisched.framework.policy import Policy
 from kaisched.objects import SchedulingShard
 from kaisched.sim.cluster import Cluster
+from kaisched.sim.crossings import Crossings
 from kaisched.sim.grid import NEVER
 from kaisched.sim.history import VirtualHistory
 from kaisched.sim.pools import Site, Ways
@@ -72,8 +73,9 @@ def run_scenario(
 ) -> Run:
     """Run a scenario under a policy. Equal scenarios and policies give equal runs.
 
-    ``policy`` is that of its first shard; ``actions`` are those of the others, by default as they
-    say. ``shown`` may wrap the cycle, to show what it finds.
+    ``policy`` is that of the first shard, ``actions`` are those of the others, by default as they
+    say. ``progress`` is told the time after each cycle, and ``shown`` may wrap a cycle, to show
+    what it finds. With ``is_checked`` each cycle is checked for broken invariants.
 
     Raises:
         InvariantBroken: with ``is_checked``, a cycle broke an invariant.
@@ -92,12 +94,9 @@ def run_scenario(
     each = zip(clusters, policies, (scenario.shard, *scenario.others), strict=True)
     sites = [_site(cluster, decide(policy), shard) for cluster, policy, shard in each]
     source = Drawn(workload, scenario.planned, scenario.backlogs, pace.step_s)
-    record = Recorder(workload, clusters, history, pace)
-    ways = Ways(workload, sites, scenario.lists)
-    replay = Replay(
-        workload, clusters[0], sites[0].decide, 0, pace,
-        source=source, outages=scenario.outages, watch=record, ways=ways,
-    )  # fmt: skip
+    crossings = Crossings(scenario.levels, clusters[0].node_labels())
+    record = Recorder(workload, clusters, history, pace, crossings)
+    replay = _replay(scenario, workload, sites, source, record)
     tell = None if progress is None else (lambda tick: progress(tick * pace.step_s))
     replay.run(NEVER if scenario.is_drained else scenario.end_tick, tell)
     record.look(replay.last)
@@ -127,12 +126,32 @@ def _clusters(scenario: Scenario, workload: Workload) -> list[Cluster]:
     """Return the cluster of each node pool; one where there are no pools."""
     origin_s = scenario.pace.origin_s
     if not scenario.others:
-        return [Cluster(workload, scenario.nodes, scenario.queues, origin_s)]
+        return [Cluster(workload, scenario.nodes, scenario.queues, origin_s, scenario.levels)]
     pools = [it.spec.partition_label_value for it in (scenario.shard, *scenario.others)]
     rows = scenario.lists.rows
     return [
         Cluster(workload, in_pool(scenario.nodes, pool), rows[pool], origin_s) for pool in pools
     ]
+
+
+def _replay(
+    scenario: Scenario,
+    workload: Workload,
+    sites: Sequence[Site],
+    source: Drawn,
+    record: Recorder,
+) -> Replay:
+    return Replay(
+        workload,
+        sites[0].cluster,
+        sites[0].decide,
+        0,
+        scenario.pace,
+        source=source,
+        outages=scenario.outages,
+        watch=record,
+        ways=Ways(workload, sites, scenario.lists),
+    )
 
 
 def _site(cluster: Cluster, decide: Decide, shard: SchedulingShard) -> Site:

@@ -14,6 +14,7 @@ from typing import Final
 
 from kaisched.core.axis import GPU_UNIT
 from kaisched.core.devices import CARD, DeviceDemand
+from kaisched.core.tables import TopologyConstraint
 from kaisched.sim.grid import run_ticks, ticks_at
 from kaisched.sim.trace import Trace
 from kaisched.units import MEBIBYTE
@@ -86,6 +87,8 @@ class JobKind:
     """Work between two checkpoints; None for the replay's default."""
     pools: tuple[str, ...] = ()
     """Values of the label of its node pools, the first to be tried in front."""
+    topology: TopologyConstraint | None = None
+    """In which domains its pods are to be placed together."""
 
     @property
     def gpus(self) -> Gpus:

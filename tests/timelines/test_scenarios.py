@@ -37,6 +37,8 @@ OF_THE_MOMENT = (
     "shared-gpus",
     "pools-fallback",
     "pools-hpo",
+    "topology-on",
+    "topology-off",
 )
 """Scenarios of shares at each moment: without a usage history."""
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kaisched.core.axis import FloatVec
+from kaisched.sim.crossings import LevelOutcome
 from kaisched.sim.outcome import HOUR_S, Outcome, QueueOutcome
 from kaisched.sim.output.charts import HALF
 from kaisched.sim.output.files import Result
@@ -44,6 +45,7 @@ def comparison(results: Sequence[Result], names: Sequence[str]) -> list[str]:
         wrong_chart(results, names),
         evictions_chart(results, names),
         _lost_chart(results, names),
+        *levels_charts(outcomes, names),
     ]
     return [
         heading("Side by side"),
@@ -124,6 +126,39 @@ def _bars(
         amounts = {queue.name: amount(queue) for queue in outcome.queues}
         groups.append(Bars(name, [amounts.get(queue) for queue in queues], series))
     return groups
+
+
+def levels_charts(
+    outcomes: Sequence[Outcome],
+    names: Sequence[str],
+    *,
+    width: int = HALF,
+    height: int = 0,
+    is_named: bool = True,
+) -> list[Chart]:
+    """Draw how far gangs are spread over the domains of each level; none without a topology."""
+    levels = [level.level for level in outcomes[0].levels]
+    if not levels or any([it.level for it in each.levels] != levels for each in outcomes):
+        return []
+    amounts: tuple[tuple[str, Callable[[LevelOutcome], float]], ...] = (
+        ("Pairs of pods of a gang in two domains", lambda level: 100 * level.crossing),
+        ("Gangs in one domain", lambda level: 100 * level.together),
+    )
+    return [
+        bars_by_name(
+            title,
+            "%",
+            levels,
+            [
+                Bars(name, [amount(level) for level in outcome.levels], series)
+                for series, (name, outcome) in enumerate(zip(names, outcomes, strict=True))
+            ],
+            width=width,
+            height=height,
+            is_named=is_named,
+        )
+        for title, amount in amounts
+    ]
 
 
 def wrong_chart(

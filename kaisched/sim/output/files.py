@@ -160,9 +160,12 @@ def _unwritable(path: Path, error: OSError) -> ConfigError:
 def json_of(result: Result) -> str:
     """Format the sums and the timeline of a run; unrounded sums, keys in camelCase."""
     line = result.timeline
+    sums = camel(asdict(result.outcome))
+    if not result.outcome.levels:
+        del sums["levels"]
     answer = {
         "schemaVersion": SCHEMA,
-        **camel(asdict(result.outcome)),
+        **sums,
         "timeline": {
             "endSeconds": _short(line.end_s.tolist()),
             "capacityGpus": _short(line.capacity.tolist()),

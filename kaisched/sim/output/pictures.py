@@ -11,6 +11,7 @@ from kaisched.sim.output.compared import names_of
 from kaisched.sim.output.comparison import (
     beyond_chart,
     evictions_chart,
+    levels_charts,
     runs_legend,
     wrong_chart,
 )
@@ -59,4 +60,8 @@ def write_compared(results: Sequence[Result], folder: Path) -> Path:
     height = sum(chart.height for chart in over_time) + GAP
     beyond = beyond_chart(outcomes, names, width=_NARROW, height=height, is_named=False)
     text = picture("Runs compared", [[beyond], over_time], runs_legend(names))
+    levels = levels_charts(outcomes, names, width=_NARROW, is_named=False)
+    if levels:
+        drawn = picture("Gangs and the topology", [[it] for it in levels], runs_legend(names))
+        write_text(folder / "topology.svg", drawn)
     return write_text(folder / "comparison.svg", text)

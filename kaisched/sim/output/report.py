@@ -30,6 +30,7 @@ from kaisched.sim.output.page import (
     table,
 )
 from kaisched.sim.output.shown import shown_of
+from kaisched.sim.output.summary import level_sentence
 from kaisched.sim.table import NONE, short_duration
 from kaisched.units import format_duration
 
@@ -118,7 +119,8 @@ def _sums(outcome: Outcome) -> str:
         f"{outcome.utilisation:.1%} of the GPUs' time was used. Fairness error "
         f"{outcome.fairness_error:.1%} of the GPU-hours entitled, Jain's index {outcome.jain:.3f}. "
         f"{outcome.finished} jobs ended, {outcome.running} run, {outcome.pending} wait. "
-        f"{outcome.evictions} evictions{failed}; {outcome.lost_gpu_hours:,.1f} GPU-hours lost."
+        f"{outcome.evictions} evictions{failed}; {outcome.lost_gpu_hours:,.1f} GPU-hours lost. "
+        + " ".join(map(level_sentence, outcome.levels))
     )
 
 

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Final
 
+from kaisched.sim.crossings import LevelOutcome
 from kaisched.sim.outcome import Outcome, QueueOutcome
 from kaisched.sim.output.compared import differences_of, names_of
 from kaisched.sim.output.files import Result
@@ -110,4 +111,13 @@ def _sums(outcome: Outcome) -> list[str]:
             f"{outcome.jobs} jobs: {outcome.finished} ended, {outcome.running} run, "
             f"{outcome.pending} wait; {outcome.evictions} evictions{failed}."
         ),
+        *map(level_sentence, outcome.levels),
     ]
+
+
+def level_sentence(level: LevelOutcome) -> str:
+    """Say how far jobs of several pods are spread over the domains of a level."""
+    return (
+        f"{level.level}: {level.crossing:.1%} of pod pairs cross it; {level.in_one_domain} of "
+        f"{level.starts} gangs started in one, {level.domains:.2f} on average."
+    )

@@ -69,6 +69,13 @@ class NodeGroup(StrictWire, frozen=True, kw_only=True):
     """Folder whose ``nodes.csv`` lists the nodes; excludes all other keys."""
 
 
+class LevelLine(StrictWire, frozen=True, kw_only=True):
+    """A level of the topology: so many nodes, next to each other in the file, are in a domain."""
+
+    level: str
+    nodes: int
+
+
 class QueueLine(StrictWire, frozen=True, kw_only=True):
     """A queue in short form, with GPUs only. Keys are those of the Queue object."""
 
@@ -167,6 +174,8 @@ class JobGroup(StrictWire, frozen=True, kw_only=True):
     hours: Hours | None = None
     priority: int = 50
     preemptible: bool = True
+    required_level: str = ""
+    preferred_level: str = ""
     checkpoint_every: Duration | None = None
     """A duration, or ``never``; by default that of the scenario."""
 
@@ -215,6 +224,8 @@ class ScenarioDocument(StrictWire, frozen=True, kw_only=True):
     seed: int = 1
     time: Time
     nodes: list[NodeGroup]
+    topology: list[LevelLine] = []
+    """Levels of the only topology, the outermost first."""
     queues: list[dict[str, Any]] = []
     """Each in short form, or a whole Queue object."""
     queues_from: str = ""

@@ -27,6 +27,7 @@ from kaisched.sim.making import (
 from kaisched.sim.scenario.document import WEEK, JobGroup, RunTime
 from kaisched.sim.scenario.findings import Findings, Step
 from kaisched.sim.scenario.pools import Pools
+from kaisched.sim.scenario.topology import wish_of
 from kaisched.sim.source import Backlog
 from kaisched.sim.workload import JobKind, PodKind, pod_of
 from kaisched.units import UnitError, memory_units, milli_cpu
@@ -56,6 +57,8 @@ class Frame:
     """GPUs of the largest node."""
     chance: Chance
     pools: Pools
+    levels: Sequence[str] = ()
+    """The levels of the topology that jobs may ask for."""
 
 
 def jobs_of(groups: Sequence[JobGroup], frame: Frame) -> tuple[list[Job], list[Backlog]]:
@@ -125,6 +128,7 @@ def _sizes(group: JobGroup, frame: Frame, at: int) -> list[JobSize]:
         checkpoint = checkpoint_ticks(group.checkpoint_every, found, frame.step_s, *path)
     found.number(group.priority, "jobs", at, "priority", least=-INT32_MAX, most=INT32_MAX)
     pools = frame.pools.of_group(group, found, at)
+    wish = wish_of(group, frame.levels, found, at)
     sizes = []
     for (number, of, pods, share), where in zip(given, paths, strict=True):
         gpus, cards = _checked(number, of, found, where)
@@ -137,7 +141,7 @@ def _sizes(group: JobGroup, frame: Frame, at: int) -> list[JobSize]:
             warning = f"no node has {needed:g} GPUs, so these jobs wait for ever"
             found.warnings.append(f"{found.file}: {where_gpus}: {warning}")
         pod = _pod(group, pod_of(gpus, cards), found, at)
-        kind = JobKind((pod,) * count, group.priority, group.preemptible, checkpoint, pools)
+        kind = JobKind((pod,) * count, group.priority, group.preemptible, checkpoint, pools, wish)
         sizes.append(JobSize(kind, kind.gpus, share))
     return sizes
 

@@ -11,6 +11,7 @@ from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.pools.projects import Projects
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import GPU_UNIT
+from kaisched.core.tables import TopologyLevel
 from kaisched.engine.policy import default_shard
 from kaisched.engine.shards import read_shard
 from kaisched.errors import ConfigError, ObjectError
@@ -32,6 +33,7 @@ from kaisched.sim.scenario.nodes import Span, nodes_of, outages_of
 from kaisched.sim.scenario.pools import Pools, check_pools, lists_of, shards_of
 from kaisched.sim.scenario.queues import leaves_of, queues_in, queues_of
 from kaisched.sim.scenario.setup import Scenario
+from kaisched.sim.scenario.topology import labelled, levels_of
 from kaisched.sim.scenario.traced import jobs_of_traces, queues_of_traces, read_traces
 from kaisched.sim.source import Backlog
 from kaisched.usage.settings import UsageSettings, in_memory
@@ -122,6 +124,7 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
         pace=Pace(step_s, checkpoint, _sample_ticks(end_s, step_s), recheck, origin_s),
         nodes=[row for row, _ in work.nodes],
         outages=outages_of(work.nodes, step_s),
+        levels=work.levels,
         queues=work.queues,
         leaves=work.leaves,
         planned=work.planned,
@@ -142,6 +145,7 @@ class _Work:
     """Nodes, queues and jobs of a scenario."""
 
     nodes: list[tuple[NodeRow, list[Span]]]
+    levels: tuple[TopologyLevel, ...]
     queues: list[QueueRow]
     leaves: list[str]
     planned: list[Job]
@@ -154,7 +158,13 @@ def _work(
     document: ScenarioDocument, found: Findings, folder: Path, step_s: float, end_s: float
 ) -> _Work:
     chance = Chance(max(document.seed, 0))
+    levels = levels_of(document.topology, found)
+    if document.topology and document.shards:
+        fix = "leave out topology, or shards"
+        found.add("conflicts with shards", "topology", fix=fix)
     nodes = nodes_of(document.nodes, found, folder, chance, end_s)
+    if not found.errors:
+        nodes = labelled(nodes, document.topology)
     gpus = [row.allocatable.get("gpu", 0) // GPU_UNIT for row, _ in nodes]
     traced = read_traces(document.traces, found, folder)
     queues, objects = queues_of(document.queues, found)
@@ -178,6 +188,7 @@ def _work(
         most_gpus=max(gpus, default=0),
         chance=chance,
         pools=pools,
+        levels=[level.label for level in levels],
     )
     if not document.jobs and not document.traces:
         found.add("there are no jobs", "jobs", fix="write jobs, or traces")
@@ -189,7 +200,7 @@ def _work(
         groups = enumerate(document.jobs)
         wanted = [(at, it.queue, pools.of_group(it, found, at)) for at, it in groups]
         lists = lists_of(pools, queues, leaves, wanted, found)
-    return _Work(nodes, queues, leaves, planned, backlogs, pools, lists)
+    return _Work(nodes, levels, queues, leaves, planned, backlogs, pools, lists)
 
 
 def _pools(document: ScenarioDocument, queues: Sequence[Queue], found: Findings) -> Pools:

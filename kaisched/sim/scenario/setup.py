@@ -8,6 +8,7 @@ from typing import Any
 
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
+from kaisched.core.tables import TopologyLevel
 from kaisched.objects import SchedulingShard
 from kaisched.sim.making import Job
 from kaisched.sim.pools import Lists
@@ -29,6 +30,8 @@ class Scenario:
     pace: Pace
     nodes: Sequence[NodeRow]
     outages: Sequence[Outage]
+    levels: tuple[TopologyLevel, ...]
+    """Of its topology, the outermost first; none without one."""
     queues: Sequence[QueueRow]
     """All queues of the tree."""
     leaves: Sequence[str]

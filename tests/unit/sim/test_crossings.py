@@ -1,0 +1,78 @@
+"""How far the pods of jobs are spread over the domains of a scenario's topology."""
+
+import json
+
+import numpy as np
+
+from kaisched.core.tables import TopologyLevel
+from kaisched.sim.crossings import Crossings
+from kaisched.sim.output.files import json_of, result_of
+from kaisched.sim.output.pictures import write_compared
+from kaisched.sim.output.summary import summary_of
+from kaisched.sim.running import policy_of, run_scenario
+from kaisched.sim.scenario.load import read_scenario
+
+SCENARIO = """
+name: run {name}
+time: {{duration: 1h, step: 1m}}
+nodes: [{{count: 8, gpus: 1}}]
+topology: [{{level: block, nodes: 4}}, {{level: rack, nodes: 2}}]
+queues: [{{name: a}}]
+jobs:
+  - {{name: first, queue: a, arrivals: {{at: [1m]}}, duration: 30m}}
+  - {{name: gang, queue: a, arrivals: {{at: [2m]}}, pods: {pods}, duration: 5m, {wish}}}
+"""
+
+
+def ran(tmp_path, pods, wish, name="s"):
+    path = tmp_path / "s.yaml"
+    path.write_text(SCENARIO.format(pods=pods, wish=wish, name=name), encoding="utf-8")
+    scenario = read_scenario(path)
+    return result_of(run_scenario(scenario, policy_of(scenario)[0], is_checked=True))
+
+
+def test_pairs_of_pods_and_domains_are_counted_level_by_level():
+    """Three pods in two racks of one block: two of three pairs are in two racks."""
+    labels = [{"block": "b", "rack": rack} for rack in "xxyy"]
+    crossings = Crossings([TopologyLevel("block"), TopologyLevel("rack")], labels)
+    crossings.start([7, 3, 7, 7], np.array([0, 3, 2, 1]))
+    block, rack = crossings.outcome()
+    assert (block.starts, block.pairs, block.crossing_pairs, block.domains) == (1, 3, 0, 1.0)
+    assert (rack.crossing_pairs, rack.in_one_domain, rack.domains) == (2, 0, 2.0)
+    assert (block.crossing, block.together, rack.together) == (0, 1, 0)
+
+
+def test_jobs_of_a_scenario_are_placed_by_its_topology(tmp_path):
+    """The first job leaves rack 0 half full: a pair that asks for a rack has one of its own."""
+    blocks, racks = ran(tmp_path, 2, "requiredLevel: rack").outcome.levels
+    assert (blocks.in_one_domain, racks.in_one_domain, racks.starts) == (1, 1, 1)
+    _, racks = ran(tmp_path, 4, "preferredLevel: rack").outcome.levels
+    assert racks.domains == 2
+
+
+def test_a_gang_larger_than_any_domain_waits(tmp_path):
+    outcome = ran(tmp_path, 5, "requiredLevel: block").outcome
+    assert (outcome.pending, outcome.levels[0].starts) == (1, 0)
+
+
+def test_the_figures_are_in_tables_files_and_pictures(tmp_path):
+    result = ran(tmp_path, 4, "preferredLevel: rack", "on")
+    assert "rack: 66.7% of pod pairs cross it; 0 of 1 gangs started in one, 2.00 on average." in (
+        summary_of(result.outcome).splitlines()
+    )
+    first = json.loads(json_of(result))["levels"][1]
+    assert first["level"] == "rack"
+    assert first["crossingPairs"] == 4
+    write_compared([result, ran(tmp_path, 4, "priority: 50", "off")], tmp_path)
+    assert "Gangs in one domain" in (tmp_path / "topology.svg").read_text(encoding="utf-8")
+
+
+def test_without_a_topology_there_are_no_levels(tmp_path):
+    path = tmp_path / "s.yaml"
+    text = SCENARIO.format(pods=2, wish="priority: 50", name="s")
+    lines = [line for line in text.splitlines() if not line.startswith("topology")]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    scenario = read_scenario(path)
+    result = result_of(run_scenario(scenario, policy_of(scenario)[0]))
+    assert result.outcome.levels == ()
+    assert "levels" not in json.loads(json_of(result))
