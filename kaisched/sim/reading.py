@@ -88,14 +88,30 @@ def _is_odd(text: str) -> bool:
     return False
 
 
-def bundled_names() -> list[str]:
-    """Return the names of the traces that come with kaisched."""
-    return sorted(path.parent.name for path in BUNDLED.glob("*/vcs.csv"))
+def bundled_names(holding: str = "README.md") -> list[str]:
+    """Return the names of the traces that come with kaisched and have a file of that name."""
+    return sorted(path.parent.name for path in BUNDLED.glob(f"*/{holding}"))
+
+
+def place_of(written: str, folder: Path, holding: str = "README.md") -> Path:
+    """Return a bundled trace by its name, or a path relative to a folder.
+
+    Raises:
+        ConfigError: it is neither a path nor a bundled trace with a file named ``holding``.
+
+    """
+    if written in (known := bundled_names(holding)):
+        return BUNDLED / written
+    place = folder / written
+    if not place.exists():
+        fix = f"write a path, relative to the scenario; bundled are: {', '.join(known)}"
+        raise ConfigError("there is no such trace", value=written, fix=fix)
+    return place
 
 
 def find_trace(name: str) -> Path:
     """Return the folder of a trace: a path, or the name of a bundled one."""
-    if name in bundled_names():
+    if name in bundled_names("vcs.csv"):
         return BUNDLED / name
     folder = Path(name)
     if not folder.is_dir():
@@ -103,7 +119,7 @@ def find_trace(name: str) -> Path:
             "there is no such trace",
             value=name,
             fix="give a folder with jobs.csv.gz and vcs.csv, or the name of a bundled trace: "
-            + ", ".join(bundled_names()),
+            + ", ".join(bundled_names("vcs.csv")),
         )
     return folder
 

@@ -12,6 +12,7 @@ from kaisched.objects import labels
 from kaisched.sim.chance import Chance
 from kaisched.sim.cluster import node_amounts
 from kaisched.sim.grid import tick_at
+from kaisched.sim.reading import place_of
 from kaisched.sim.replay import Outage
 from kaisched.sim.scenario.document import NodeGroup
 from kaisched.sim.scenario.findings import Findings
@@ -93,7 +94,7 @@ def _traced(group: NodeGroup, found: Findings, folder: Path, at: int) -> list[No
         fix = "leave out count, gpus, cpu and memory: the trace has them"
         found.add("conflicts with trace", "nodes", at, fix=fix)
     try:
-        return read_nodes(folder / group.trace, group.name)
+        return read_nodes(place_of(group.trace, folder, "nodes.csv"), group.name)
     except ConfigError as error:
         found.add_error(error, "", "nodes", at, "trace")
         return []

@@ -14,7 +14,7 @@ from kaisched.core.axis import GPU_UNIT
 from kaisched.errors import ConfigError
 from kaisched.sim.grid import run_ticks
 from kaisched.sim.making import Job
-from kaisched.sim.reading import BUNDLED, bundled_names, read_trace
+from kaisched.sim.reading import place_of, read_trace
 from kaisched.sim.scenario.document import TraceLine
 from kaisched.sim.scenario.findings import Findings
 from kaisched.sim.scenario.jobs import Frame
@@ -44,7 +44,7 @@ def read_traces(lines: Sequence[TraceLine], found: Findings, folder: Path) -> li
             line.processors_per_gpu, "traces", at, "processorsPerGpu", least=1, most=MOST_PROCESSORS
         )
         try:
-            place = _place(line.path, folder)
+            place = place_of(line.path, folder)
             traced.append(Traced(line, place.name, _read(line, place)))
         except ConfigError as error:
             inside = bool(error.file)
@@ -117,17 +117,6 @@ def _stretch(line: TraceLine, found: Findings, at: int) -> tuple[float, float]:
             fix = "write an instant after begin"
             found.add("is not after begin", "traces", at, "end", value=line.end, fix=fix)
     return begin_s, end_s
-
-
-def _place(written: str, folder: Path) -> Path:
-    if written in bundled_names():
-        return BUNDLED / written
-    place = folder / written
-    if not place.exists():
-        known = ", ".join(bundled_names())
-        fix = f"write a path, relative to the scenario; bundled are: {known}"
-        raise ConfigError("there is no such trace", value=written, fix=fix)
-    return place
 
 
 def _read(line: TraceLine, place: Path) -> JobRows:

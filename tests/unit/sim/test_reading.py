@@ -1,9 +1,10 @@
 import gzip
+from pathlib import Path
 
 import pytest
 
 from kaisched.errors import ConfigError
-from kaisched.sim.reading import bundled_names, find_trace, read_trace
+from kaisched.sim.reading import bundled_names, find_trace, place_of, read_trace
 
 GOOD = "0,60,1,a\n"
 
@@ -26,9 +27,14 @@ def test_the_bundled_trace_is_whole():
 
 def test_bundled_traces_carry_their_licences():
     for name in bundled_names():
-        folder = find_trace(name)
+        folder = place_of(name, Path())
         assert (folder / "README.md").is_file()
         assert list(folder.glob("LICENSE*"))
+
+
+def test_a_bundled_trace_without_vcs_is_none_for_the_command_that_needs_them():
+    with pytest.raises(ConfigError, match=r"of a bundled trace: philly-2017$"):
+        find_trace("openb-2023")
 
 
 def test_rows_are_sorted_by_submission_and_ties_keep_their_order(write_trace):

@@ -306,3 +306,11 @@ def test_manifests_that_cannot_be_used_are_named(tmp_path, manifests, more, told
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, FROM_MANIFESTS + more)
     assert told in str(caught.value)
+
+
+def test_a_bundled_trace_is_found_by_its_name_with_its_nodes(scenario):
+    read = scenario(
+        nodes=[{"trace": "openb-2023"}], traces=[{"path": "openb-2023", "queue": "a"}], jobs=[]
+    )
+    assert len(read.nodes) == 1523
+    assert read.warnings == ("897 pods of openb-2023 never ran to an end and are left out",)
