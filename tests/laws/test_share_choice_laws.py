@@ -49,7 +49,7 @@ def look_at_all(session, shape):
     room = capacity.limited_now(shape, rows, room)
     score = session.ask.node_score(session, shape, rows, none)
     cards = capacity.cards_for(shape)
-    if cards is not None and not cards.spread.nodes:  # else scores alone choose
+    if cards is not None and not cards.spread.nodes:
         fits = cards.on_open_cards(shape, rows, is_later=False)
         score = score + ON_OPEN_CARD * (fits > 0)
     return room, int(np.where(room > 0, score, -1.0).argmax())
