@@ -134,6 +134,7 @@ def test_what_is_said_already_is_not_written_again_after_a_restart(cluster, serv
     cluster.wait_placed("g-0", "g-1")
     until(lambda: group(cluster, "g").get("resourcesStatus", {}).get("allocated") == amounts(2))
     until(lambda: queue(cluster, "a").get("allocated") == amounts(2))
+    until(lambda: all(queue(cluster, it).get("saturation") == "100%" for it in ("a", "root")))
     cluster.stop()
     server.log.clear()
     cluster.start().wait_leading()
