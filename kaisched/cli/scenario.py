@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from kaisched.sim.cluster import Decide
     from kaisched.sim.machines import Machines
     from kaisched.sim.output.files import Result
-    from kaisched.sim.replay import Decide
     from kaisched.sim.scenario.setup import Scenario
     from kaisched.sim.simulation import PolicyCycle
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kaisched.cli.scenario import Wish
     from kaisched.framework.policy import Policy
-    from kaisched.sim.replay import Decide
+    from kaisched.sim.cluster import Decide
     from kaisched.sim.report import Failure, Report
     from kaisched.sim.simulation import PolicyCycle, Stretch
     from kaisched.sim.workload import ClusterSize, QuotaMode

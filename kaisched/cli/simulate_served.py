@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kaisched.cli.scenario import Serving
-    from kaisched.sim.replay import Decide
+    from kaisched.sim.cluster import Decide
     from kaisched.sim.simulation import PolicyCycle
 
 

@@ -7,7 +7,7 @@ either.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -25,6 +25,9 @@ from kaisched.errors import InvariantBroken
 from kaisched.framework.report.records import CycleResult
 from kaisched.framework.report.result import Shares
 from kaisched.sim.workload import POD_CPU, POD_MEMORY, ClusterSize, PodKind, Workload
+
+Decide = Callable[[Snapshot, float], CycleResult]
+"""Cycle that decides on a snapshot of a cluster at an instant in seconds."""
 
 TOPOLOGY: Final = "scenario"
 """The name of the only topology."""

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.queues import QueueRow
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.report.records import CycleResult
-    from kaisched.sim.cluster import Cluster
-    from kaisched.sim.replay import Decide
+    from kaisched.sim.cluster import Cluster, Decide
     from kaisched.sim.workload import Workload
 
 

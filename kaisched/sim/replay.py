@@ -20,11 +20,10 @@ from typing import Final
 import numpy as np
 
 from kaisched.core.axis import RowVec
-from kaisched.core.snapshot import Snapshot
 from kaisched.errors import InvariantBroken, PluginError
 from kaisched.framework.report.records import CycleResult
 from kaisched.sim.arrivals import Listed, Source
-from kaisched.sim.cluster import Cluster
+from kaisched.sim.cluster import Cluster, Decide
 from kaisched.sim.events import EventHeap
 from kaisched.sim.grid import FOREVER, GRID_S, NEVER
 from kaisched.sim.pools import Lists, Site, Ways
@@ -41,8 +40,6 @@ STOP_TICKS: Final = 1
 _IDLE: Final = -1
 """End of a job that is not running."""
 
-Decide = Callable[[Snapshot, float], CycleResult]
-"""Cycle that decides on a snapshot at an instant in seconds."""
 Tell = Callable[[int], None]
 """Callback with the tick after each cycle."""
 

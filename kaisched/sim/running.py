@@ -10,13 +10,13 @@ from kaisched.core.tables import QueueTable
 from kaisched.engine.policy import build_policy
 from kaisched.framework.policy import Policy
 from kaisched.objects import SchedulingShard
-from kaisched.sim.cluster import Cluster
+from kaisched.sim.cluster import Cluster, Decide
 from kaisched.sim.crossings import Crossings
 from kaisched.sim.grid import NEVER
 from kaisched.sim.history import VirtualHistory
 from kaisched.sim.pools import Site, Ways
 from kaisched.sim.recorder import Recorder
-from kaisched.sim.replay import Decide, Replay
+from kaisched.sim.replay import Replay
 from kaisched.sim.scenario.pools import in_pool
 from kaisched.sim.scenario.setup import Scenario
 from kaisched.sim.simulation import CheckedCycle, PolicyCycle

@@ -17,9 +17,9 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.probe import NULL, Probe
 from kaisched.framework.policy import Policy
 from kaisched.framework.report.records import CycleResult
-from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
+from kaisched.sim.cluster import Cluster, Decide, equal_nodes, equal_queues
 from kaisched.sim.grid import GRID_S, NEVER, tick_at
-from kaisched.sim.replay import CHECKPOINT_TICKS, Decide, Pace, Replay
+from kaisched.sim.replay import CHECKPOINT_TICKS, Pace, Replay
 from kaisched.sim.report import Report, Setting, report_of
 from kaisched.sim.trace import Trace
 from kaisched.sim.workload import ClusterSize, QuotaMode, workload_of

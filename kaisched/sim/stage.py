@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.report.records import CycleResult
-    from kaisched.sim.replay import Decide
+    from kaisched.sim.cluster import Decide
     from kaisched.telemetry.stopwatch import Stopwatch
 
 _GLANCE_S: Final = 0.25

@@ -101,16 +101,14 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
     found.number(document.seed, "seed", most=MOST_SEED)
     step_s, end_s = _clock(document.time, found)
     work = _work(document, found, path.parent, step_s, end_s)
-    of_pools = work.pools.shards
-    shard, shard_file = (
-        (of_pools[0], found.file) if of_pools else _shard(document, found, path.parent)
-    )
+    first = [(shard, found.file) for shard in work.pools.shards[:1]]
+    shard, shard_file = first[0] if first else _shard(document, found, path.parent)
     usage = _usage(document, shard, found)
     checkpoint = checkpoint_ticks(document.checkpoint_every, found, step_s, "checkpointEvery")
     if document.time.drain and (work.backlogs or any(job.ticks == FOREVER for job in work.planned)):
         fix = "leave drain out: a backlog and jobs without an end never end"
         found.add("would never end", "time", "drain", value=True, fix=fix)
-    is_timed = any(_protects(it, work.queues) for it in (shard, *of_pools))
+    is_timed = any(_protects(it, work.queues) for it in (shard, *work.pools.shards))
     recheck = _recheck(document.time, found, step_s, is_wanted=usage is not None or is_timed)
     starts_on = WEEK.index(document.time.starts_on)
     origin_s = 0.0 if usage is None else origin_of(usage.window, starts_on)
