@@ -58,6 +58,8 @@ class EvictedForSomebody(Promise):
         """Job to when a pod of it was bound last."""
         self._places = {}
         """Job to (when, node, GPUs) of its last binds."""
+        self._ends = {}
+        """Node to (when, GPUs) of the last pods there that ended without being evicted."""
         self._changes = {}
         """(kind, key) to when it was last deleted, made, or changed by people."""
 
@@ -89,6 +91,9 @@ class EvictedForSomebody(Promise):
         was_held = before is not None and before.holds_room
         is_held = after is not None and after.holds_room
         eviction = self._open.get(before.uid) if before is not None else None
+        if was_held and not is_held and not before.is_evicted and before.node:
+            ends = self._ends.setdefault(before.node, deque(maxlen=_PLACES))
+            ends.append((event.at_s, before.gpus))
         if was_held and not is_held and eviction is not None:
             eviction.ended_s = event.at_s
         elif before is not None and after is None:
@@ -247,6 +252,8 @@ class EvictedForSomebody(Promise):
             return "its node changed"
         if self._has_changed("jobs", job, since_s) or self._has_changed("podgroups", job, since_s):
             return "its beneficiary changed"
+        if self._has_found_room(eviction, job):
+            return "as much came free there by itself, and its beneficiary was bound in that"
         queue = self._queue_of(job)
         full = self._full_queues(eviction, job)
         if self._bound_s.get(job, -1.0) >= since_s and full & set(self._path(queue)):
@@ -257,6 +264,15 @@ class EvictedForSomebody(Promise):
             found = cluster.queues.get(queue)
             queue = found.parent if found is not None else ""
         return ""
+
+    def _has_found_room(self, eviction, job):
+        """Tell whether pods that nobody evicted left the room there before its pod did."""
+        node, since_s = eviction.pod.node, eviction.sent_s
+        bound_s = [at_s for at_s, where, _ in self._places.get(job, ())
+                   if where == node and since_s <= at_s <= eviction.ended_s]  # fmt: skip
+        left = sum(gpus for at_s, gpus in self._ends.get(node, ())
+                   if bound_s and since_s <= at_s <= bound_s[-1])  # fmt: skip
+        return bool(bound_s) and left >= eviction.pod.gpus
 
     def _queue_of(self, job):
         group, pod = self.cluster.podgroups.get(job), self.cluster.pods.get(job)

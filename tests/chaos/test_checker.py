@@ -222,6 +222,22 @@ def test_p4_a_bind_before_the_victims_end_or_elsewhere_is_none_in_its_room():
     assert history.put(pod("d", "m")).until(1e6).breaches == [("P4", "pod t/v")]
 
 
+@pytest.mark.parametrize(("gpus", "found"), [(4, []), (3, [("P4", "pod t/v")])])
+def test_p4_room_that_came_free_by_itself_for_its_beneficiary_excuses_it(gpus, found):
+    other = pod("o", "n", gpus)
+    history = eviction().put(other, at_s=8.5).gone(other, at_s=9.0).put(pod("b", "n", 4), at_s=9.5)
+    assert history.gone(SENT, at_s=10.0).until(1e6).breaches == found
+
+
+@pytest.mark.parametrize(("who", "where"), [("c", "n"), ("b", "m")])
+def test_p4_room_that_came_free_for_others_or_elsewhere_excuses_nothing(who, where):
+    other = pod("o", where, 4)
+    history = (
+        eviction().put(other, at_s=8.5).gone(other, at_s=9.0).put(pod(who, where, 4), at_s=9.5)
+    )
+    assert history.gone(SENT, at_s=10.0).until(1e6).breaches == [("P4", "pod t/v")]
+
+
 def test_p4_a_victim_that_does_not_leave_is_waited_for():
     assert eviction().until(1e6).breaches == []
 
