@@ -28,7 +28,7 @@ ARCHITECTURE = DOCS / "explanation" / "architecture.md"
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in (
-        ROOT / "README.md",
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
         *DOCS.rglob("*.md"),
         *(ROOT / "config").rglob("*.md"),
         *(ROOT / "deploy").rglob("*.md"),
