@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kaisched.cluster.dependents import Dependents
 from kaisched.cluster.derived import queue_of
+from kaisched.cluster.pools.listed import Known, Listed
 from kaisched.cluster.pools.projects import Projects
 from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
@@ -27,21 +28,7 @@ if TYPE_CHECKING:
     from kaisched.objects.queue import Queue
     from kaisched.objects.wire import ObjectMeta
 
-_Known = tuple["PodRow", "Membership"]
 _GONE: Final = TaskState.GONE
-
-
-@dataclass(slots=True)
-class Listed:
-    """A job with a list of pools."""
-
-    pools: tuple[str, ...]
-    """Label values, the pool to try first in front."""
-    queue: str
-    """The queue that it names, of whatever pool."""
-    speaker: str
-    """The first of its pods by name, whose word counts where pods differ."""
-    pods: dict[str, _Known] = field(default_factory=dict)
 
 
 class PoolBook:
@@ -70,7 +57,7 @@ class PoolBook:
         """By pool, how often something there may have made room."""
         self._groups: dict[str, PodGroup] = {}
         self._job_of_pod: dict[str, str] = {}
-        self._others: dict[str, _Known] = {}
+        self._others: dict[str, Known] = {}
         """Pods of other pools without a list. They may get one: it may be read after them."""
         self._others_of: dict[str, set[str]] = {}
         """The same by job."""
@@ -174,8 +161,8 @@ class PoolBook:
             self.owners.join(member.job)
             self.owners.follow(member.job, listed.pods)
             self._new.add(member.job)  # its group may have been taken in as that of an earlier job
-        if pod.key <= listed.speaker:
-            listed.pools, listed.queue, listed.speaker = pools, queue, pod.key
+        if listed.hear(pod.key, pools, queue):
+            self._new.add(member.job)
         if before is None or _sign(before[0]) != _sign(pod):
             self._unsettled.add(member.job)
             self.owners.noted(member.job)
@@ -229,7 +216,7 @@ class PoolBook:
             self._note_left(key)
             self._strike(key)
 
-    def _find(self, key: str) -> _Known | None:
+    def _find(self, key: str) -> Known | None:
         if key in self._others:
             return self._others[key]
         job = self._job_of_pod.get(key)
@@ -259,6 +246,17 @@ class PoolBook:
             return None
         pools = self.projects.list_of(queue)
         return None if pools is None else (pools, queue)
+
+    def _hear_next(self, job: str, listed: Listed) -> None:
+        """Let the next pod speak for a job whose speaker is gone.
+
+        A shard that never saw that one has the word of the next, and shards must agree.
+        """
+        if listed.speaker not in listed.pods:
+            listed.speaker = min(listed.pods)
+            said = self._list_of(listed.pods[listed.speaker][1])
+            if said is not None and listed.hear(listed.speaker, *said):
+                self._new.add(job)
 
     def adjusted(self, job: str, spec: JobRow) -> JobRow:
         """Return a job as it is in this pool: with the queue of its project here."""
@@ -325,6 +323,7 @@ class PoolBook:
         elsewhere, unsettled = [], set()
         for job in sorted(self._unsettled):
             listed = self.jobs[job]
+            self._hear_next(job, listed)
             owner, home = self.owners.owner(job), self.home_of(listed)
             if home is not None and home not in self.owners.served:
                 home = None

@@ -14,7 +14,8 @@ from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.units import UNLIMITED, parse_duration
 
 if TYPE_CHECKING:
-    from kaisched.cluster.pools.book import Listed, PoolBook
+    from kaisched.cluster.pools.book import PoolBook
+    from kaisched.cluster.pools.listed import Listed
     from kaisched.cluster.store import StateStore
     from kaisched.core.axis import Amounts
     from kaisched.core.snapshot import Snapshot

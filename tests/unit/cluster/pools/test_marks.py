@@ -7,8 +7,10 @@ from kaisched.cluster.pools.marks import Mark, MarkedOwners
 from kaisched.cluster.pools.moving import hand_over
 from kaisched.cluster.store import StateStore
 from kaisched.objects import labels
+from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.wire import Condition
-from tests.unit.cluster.pools.worlds import listed, node_in, queue_in
+from tests.contract.clusters import make, pod
+from tests.unit.cluster.pools.worlds import LIST, listed, node_in, queue_in
 
 JOB = "ns/pg-x-x"
 
@@ -252,3 +254,32 @@ def test_nothing_is_kept_of_a_job_that_is_gone():
 
 def test_one_pool_alone_needs_no_marks():
     assert not MarkedOwners("one", {"one": True}, [].append).is_on
+
+
+def test_the_first_pod_that_is_left_speaks_for_a_job_whose_speaker_is_gone():
+    """A shard that has seen the earlier one agrees with shards that began after it."""
+    notes = {"pod-group-name": "g"}
+    gone = listed("g-0", "two", queue_name="a", annotations=notes)
+    left = listed("g-1", "one,two", queue_name="a", annotations=notes)
+    one, two = One("one", gone, left), One("two", gone, left)
+    one.store.remove_pod("ns/g-0")
+    two.store.remove_pod("ns/g-0")
+    assert (one.has("ns/g-1"), two.has("ns/g-1")) == (False, False)
+    assert [mark.pod for mark in one.marks] == ["ns/g-1"]
+    assert two.marks == []
+
+
+def test_a_list_that_is_edited_after_the_speaker_is_gone_counts():
+    notes = {"pod-group-name": "g"}
+    pods = [pod(f"g-{at}", "a", annotations=notes, uid=f"g-{at}") for at in range(2)]
+    one = One("one", group_g("two"), *pods)
+    one.store.remove_pod("ns/g-0")
+    assert not one.has("ns/g-1")
+    assert one.marks == []
+    one.see(group_g("one,two"))
+    one.has("ns/g-1")
+    assert [mark.pod for mark in one.marks] == ["ns/g-1"]
+
+
+def group_g(pools):
+    return make(PodGroup, "g", annotations={LIST: pools}, spec={"queue": "a", "minMember": 1})
