@@ -224,6 +224,7 @@ class Loop:
         published = self._collector.published.after(
             result, turn.duration_s, turn.end_s, self._watch.by_plugin()
         )
+        published = published.with_starts(turn.snapshot, result)
         left = left_of(turn.snapshot, self._policy, turn.end_s)
         left = left if left < 0 else max(left - len(result.evictions), 0)
         stuck = np.count_nonzero(turn.snapshot.tasks.state == int(TaskState.STUCK))

@@ -1,8 +1,9 @@
 """Prometheus metrics, where all of one scrape come from one published state.
 
 Labels are bounded: queue (the first 2,000, the rest summed as ``other``), resource, action, plugin,
-reason, outcome, node and card (of the first 2,000 shared GPUs), and those in adapter.py. Only
-metrics of usage history name every queue. No metric names a pod.
+reason, outcome, node and card (of the first 2,000 shared GPUs), topology and level (of the objects
+that the cluster has), and those in adapter.py. Only metrics of usage history name every queue.
+No metric names a pod.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from prometheus_client.registry import Collector
 from kaisched.framework.report.records import QueueShare
 from kaisched.telemetry import cards
 from kaisched.telemetry.adapter import ADAPTER
+from kaisched.telemetry.domains import Spreads
 from kaisched.telemetry.history import HISTORY, UNITS, history_families
 from kaisched.telemetry.published import BUCKETS_S, OTHER, Pairs, Published
 
@@ -221,11 +223,21 @@ _FIGURE: Final = Series(
 )
 
 
+_DOMAINS: Final = Series(
+    "kaisched_topology_domains",
+    "histogram",
+    "Starts of gangs with a constraint of a topology, by how many domains of a level their pods are"
+    " in; those on nodes without all labels of the topology count as in one domain more.",
+    ("topology", "level"),
+)
+
+
 METRICS: Final[tuple[Series, ...]] = (
     *_CYCLES,
     *_OBSERVED,
     *_share_series(),
     _FIGURE,
+    _DOMAINS,
     *(Series(name, "gauge", text, labels) for name, labels, text in HISTORY),
     *(Series(row.name, row.kind, row.help, row.labels) for row in ADAPTER),
 )
@@ -259,6 +271,7 @@ class CycleCollector(Collector):
             )
         yield from _queue_families(published.shares)
         yield _figures(published.shares)
+        yield _domains(published.domains)
         yield from history_families(published)
 
 
@@ -317,6 +330,13 @@ def _figures(shares: Sequence[QueueShare]) -> Metric:
     for queue in shares[:QUEUE_CAP]:
         for figure, number in queue.figures.items():
             family.add_metric([queue.name, figure], number)
+    return family
+
+
+def _domains(spreads: Spreads) -> Metric:
+    family = HistogramMetricFamily(_DOMAINS.name, _DOMAINS.help, labels=_DOMAINS.labels)
+    for labels, spread in spreads.items():
+        family.add_metric(labels, spread.buckets(), float(spread.total))
     return family
 
 

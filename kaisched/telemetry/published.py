@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kaisched.framework.report.result import without_session
 from kaisched.framework.report.share_table import ShareTable
+from kaisched.telemetry.domains import Spreads, with_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kaisched.core.axis import Amounts
+    from kaisched.core.snapshot import Snapshot
     from kaisched.core.tables import NodeTable
     from kaisched.core.usage import Usage
     from kaisched.framework.intents import Evict
@@ -83,6 +85,8 @@ class Published:
     observed_order: Mapping[str, float] = field(
         default_factory=lambda: dict.fromkeys(("same_order", "other_order"), 0)
     )
+    domains: Spreads = field(default_factory=dict)
+    """Starts of gangs with a topology constraint, by the domains that they use."""
     shares: Sequence[QueueShare] = ()
     capacity: Mapping[str, int] = field(default_factory=dict)
     """Divided amounts by resource in base units."""
@@ -114,6 +118,10 @@ class Published:
             usage_resources=resources,
             usage_queues=queues,
         )
+
+    def with_starts(self, snapshot: Snapshot, result: CycleResult) -> Published:
+        """Return the state with the domains that the gangs use which a cycle starts."""
+        return replace(self, domains=with_starts(self.domains, snapshot, result))
 
     def after(
         self,

@@ -34,6 +34,7 @@ PANELS = [
 QUEUE_EVICTIONS = "kaisched_queue_evictions_total"
 FIGURES = "kaisched_queue_figure_ratio"
 SHARED_USE = "kaisched_shared_gpu_used_ratio"
+DOMAINS = "kaisched_topology_domains"
 """Published by policies that have figures."""
 QUERIES = {
     **{rule.get("alert", rule.get("record")): rule["expr"] for rule in RULES},
@@ -166,10 +167,11 @@ def test_a_scrape_shows_the_names_and_labels_of_the_list(daemon):
     for sample in samples:
         assert set(sample.labels) == known[sample.name]
     unseen = known.keys() - RECORDED.keys() - {sample.name for sample in samples}
-    # No queue of the example has an extended resource, or loses a pod, no pod shares a GPU, and the
-    # default policy has no figures.
+    # No queue of the example has an extended resource, or loses a pod, no pod shares a GPU, and
+    # there is no topology; the default policy has no figures.
     left = {name for name in unseen if not name.endswith("_pieces")}
-    assert left == {FIGURES, QUEUE_EVICTIONS, SHARED_USE}
+    spreads = {DOMAINS + suffix for suffix in ("_bucket", "_sum", "_count")}
+    assert left == {FIGURES, QUEUE_EVICTIONS, SHARED_USE, *spreads}
 
 
 def filled_in(query):
@@ -193,7 +195,7 @@ def test_a_real_prometheus_scrapes_the_daemon_and_answers_every_query(prometheus
         name
         for name, query in asked.items()
         if name not in alerts
-        and not any(it in query for it in (FIGURES, QUEUE_EVICTIONS, SHARED_USE))
+        and not any(it in query for it in (FIGURES, QUEUE_EVICTIONS, SHARED_USE, DOMAINS))
         and not prometheus.query(query)
     ]
     assert empty == []

@@ -13,11 +13,13 @@ from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.states import TaskState
+from kaisched.core.tables import TopologyLevel
 from kaisched.core.usage import Usage, UsageState
 from kaisched.daemon.loop import MOST_PUT_OFF, Loop
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.cycle import run_cycle
+from kaisched.telemetry.domains import Spread
 from kaisched.telemetry.metrics import CycleCollector
 from kaisched.units import MEBIBYTE
 from tests.waiting import PATIENCE_S, until
@@ -65,12 +67,14 @@ def loop_on(cluster, clock=None, period_s=1.0):
 
 def test_a_turn_binds_and_is_published():
     cluster = StoreCluster(jobs=3)
+    cluster.store.nodes.put_topology("t", (TopologyLevel("rack"),))
     loop = loop_on(cluster)
     with capture_logs() as logs:
         loop.turn()
     assert cluster.applied == ["team/j0-0", "team/j1-0"]
     published = loop._collector.published
     assert (published.binds, dict(published.pending)) == (2, {"NoRoom": 1})
+    assert published.domains == {("t", "rack"): Spread()}, "a rate has a zero to rise from"
     assert [line["event"] for line in logs] == ["cycle_completed"]
     assert all(check.is_ok for check in loop.health.ready(0.0))
 
