@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kaisched.actions.room.future import Future
-    from kaisched.framework.session.capacity import NodeRoom
+    from kaisched.framework.session.capacity import Asked, NodeRoom
     from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.session import Session
 
@@ -39,7 +39,7 @@ class Need:
         self._node_of_task = session.ledger.node_of_task
         self.future = future
         self._rooms: dict[int, NodeRoom] = {}
-        self._requests: dict[int, list[int]] = {}
+        self._requests: dict[int, Asked] = {}
         self.count = count
         self.total = future.total
         self.room_at: dict[int, int] = {}
@@ -86,8 +86,7 @@ class Need:
             shape = int(shape_of_task[task])
             request = self._requests.get(shape)
             if request is None:
-                request = self._session.shapes.request[:, shape].tolist()
-                self._requests[shape] = request
+                request = self._requests[shape] = self._capacity.asked(shape)
             here.shift(request, sign)
             room = here.pods(self.future.asked)
             self.total += room - self.room_at[node]

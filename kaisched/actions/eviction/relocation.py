@@ -77,6 +77,8 @@ class Relocation:
         if session.ask.node_sets(session) is not None:  # of a gang's victims there may be thousands
             shapes = shapes_of(session, np.array(unit.tasks, np.int64))
             sets = node_sets(session, self._action, unit.job, self._ask(unit), shapes)
+        elif session.placement.nodes is None:
+            return self._moved(statement, unit, barred)
         for nodes in (None,) if sets is None else sets:
             with session.placement.within(nodes):
                 if self._moved(statement, unit, barred):
