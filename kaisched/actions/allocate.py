@@ -113,6 +113,8 @@ class _Allocation:
         self._fair_order: FairOrder = (StepwiseOrder if few else PredictedOrder)(
             session, action, candidates
         )
+        self._has_sets = ask.node_sets(session) is not None
+        """Whether any plugin may bind jobs to sets of nodes in this cycle."""
         self._promised = self._with_a_promise()
         """Candidates with a promise: their other pods must not start before the gang."""
         self._longest = 1 if session.is_careful else _LONGEST_RUN
@@ -134,7 +136,7 @@ class _Allocation:
             if item.code:
                 self._session.outcome.refusal[job] = item.code
                 fair_order.refused(item)
-            elif (sets := self._sets_of(item)) is not None:
+            elif self._has_sets and (sets := self._sets_of(item)) is not None:
                 self._take_within(item, sets)
             elif shape >= 0:
                 self._take_run(item, shape)
@@ -143,6 +145,10 @@ class _Allocation:
 
     def _sets_of(self, item: Pick) -> NodeSets | None:
         return sets_of(self._session, self._action, self._candidates, item.at)
+
+    def _is_bound(self, item: Pick) -> bool:
+        """Tell whether a job's pods may go to some sets of nodes only."""
+        return self._has_sets and self._sets_of(item) is not None
 
     def _take_within(self, item: Pick, sets: NodeSets) -> None:
         """Place the next batch of a job on the first set of nodes that has room for it."""
@@ -183,7 +189,7 @@ class _Allocation:
             if need == vacancy.total or len(run) == self._longest:
                 break
             last, item = item, fair_order.peek(len(run))
-            if item is not None and (self._comes_back(last) or self._sets_of(item) is not None):
+            if item is not None and (self._comes_back(last) or self._is_bound(item)):
                 break
         if not run:
             self._wait_or_refuse(first, shape)

@@ -75,7 +75,7 @@ def test_one_node_is_counted_as_all_of_them_are():
     here = at.capacity.on(0)
     assert (here.pods(asked), at.capacity.fits(LARGE, 0)) == (0, False)
     assert dict(here.lack(asked, 1))[GPU] == 1000
-    held = at.shapes.request[:, at.tasks.shape_of_task[RUNS]].tolist()
+    held = at.capacity.asked(int(at.tasks.shape_of_task[RUNS]))
     here.shift(held, 1)
     assert here.pods(asked) == 1
     here.shift(held, -1)
