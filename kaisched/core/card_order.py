@@ -60,13 +60,43 @@ def pods_left(left: list[int], take: int) -> int:
     return sum([rest // take for rest in left if rest >= take])
 
 
-def pods_on_several(pools: list[list[int]], whole: int, size: int, take: int, cards: int) -> int:
-    """Return how many pods fit that take a share of several cards each, chosen as by ``take``."""
+def place(
+    left: list[int], tasks: list[int], size: int, take: int, count: int, whole: int | None = None
+) -> int:
+    """Put a pod on the cards that :func:`card_order` chooses, and return how many it opens.
+
+    The lists are changed. ``size`` is what a new card has.
+    """
+    chosen, closed = card_order(left, tasks, take, count, whole)
+    for slot in chosen:
+        left[slot] -= take
+        tasks[slot] += 1
+    for slot in closed:
+        if slot == len(tasks):
+            left.append(size - take)
+            tasks.append(1)
+        else:
+            left[slot], tasks[slot] = size - take, 1
+    return len(closed)
+
+
+def pods_on_several(
+    pools: list[list[int]], whole: int, size: int, take: int, cards: int, *, is_spread: bool = False
+) -> int:
+    """Return how many pods fit that take a share of several cards each, chosen one by one.
+
+    Packed, the cards of the first pool come first, and each pod takes the least that is left;
+    spread, it opens cards as long as there are some, and takes the most that is left.
+    """
+    if is_spread:
+        pools = [[left for pool in pools for left in pool]]
     pods = 0
     while pods < _MOST_PODS:
-        lacking = cards
+        lacking, opens = cards, min(whole, cards) if is_spread else 0
         for pool in pools:
-            fits = sorted((left, at) for at, left in enumerate(pool) if left >= take)[:lacking]
+            fits = sorted(
+                (-left if is_spread else left, at) for at, left in enumerate(pool) if left >= take
+            )[: lacking - opens]
             for _, at in fits:
                 pool[at] -= take
             lacking -= len(fits)

@@ -4,7 +4,7 @@ from functools import cache
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kaisched.core.constraints import Constraints
@@ -55,6 +55,12 @@ def look_at_all(session, shape):
     return room, int(np.where(room > 0, score, -1.0).argmax())
 
 
+def free_gpus(session, shape, extra):
+    """Return whole GPUs, and thousandths left of shared ones, with more pods on each node."""
+    whole, left = session.gpus_free(shape, np.arange(len(extra)), extra)
+    return whole.tolist(), [sorted(it for it in row if it) for row in left.tolist()]
+
+
 def check_choices(seed, name, moves, nodes=6):
     """Move pods at random; each pod that could be placed next is asked about at once and slowly."""
     random = Random(seed)
@@ -73,7 +79,10 @@ def check_choices(seed, name, moves, nodes=6):
             assert session.placement.choose(vacancy, 1).tolist() == [node]
             chosen += 1
         if vacancy.total and waiting.size and random.random() < 0.8:
+            one_more = np.bincount([node], minlength=len(room))
+            ahead = free_gpus(session, shape, one_more)
             statement.place(waiting[:1], np.array([node]), shape)
+            assert free_gpus(session, shape, 0 * one_more) == ahead
         else:
             mark = statement.checkpoint()
             move(session, statement, random)
@@ -104,16 +113,21 @@ def check_batches(seed, name, nodes=6):
     if not tasks.size:
         return 0
     nodes = batch.placement.choose(vacancy, len(tasks))
+    extra = np.bincount(nodes, minlength=len(vacancy.room))
+    ahead = free_gpus(batch, shape, extra)
     batch.statement().place(tasks, nodes, shape)
     statement = single.statement()
     for task, node in zip(tasks, nodes.tolist(), strict=True):
         assert look_at_all(single, shape)[1] == node
         statement.allocate(int(task), node)
     assert state_of(batch) == state_of(single)
+    assert free_gpus(batch, shape, 0 * extra) == ahead
     return len(tasks)
 
 
 @settings(max_examples=20)
+@example(1032, "mix")  # pods with shares of two cards, of nodes whose cards differ in size
+@example(1003, "spreads")  # more fit where each pod opens cards than where they are packed
 @given(SEEDS, NAMES)
 def test_a_batch_of_shares_goes_where_looking_at_every_node_would_put_each(seed, name):
     check_batches(seed, name)

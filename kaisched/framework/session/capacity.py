@@ -185,6 +185,10 @@ class Capacity:
         """Return the cards for a shape with a share; None for any other shape."""
         return None
 
+    def cards_to_open(self, _node: int) -> int:
+        """Return how many cards of a node shares may open now."""
+        return 0
+
     def may_stay(self, _task: int, shape: int, node: int) -> bool:
         """Tell whether a pod that is being released could stay on its node, and on its cards."""
         return self.fits(shape, node)
@@ -219,9 +223,13 @@ class Capacity:
         free: IntVec = self.idle[resource].take(rows) + self.releasing[resource].take(rows)
         return free
 
-    def gpus_free(self, rows: RowVec) -> tuple[IntVec, Amounts]:
-        """Whole GPUs ``(K,)``, and thousandths left of shared ones ``(K, G)``: idle or released."""
-        whole = np.maximum(self.free_of(GPU, rows), 0) // GPU_UNIT
+    def gpus_free(self, shape: int, rows: RowVec, extra: IntVec) -> tuple[IntVec, Amounts]:
+        """Whole GPUs ``(K,)``, and thousandths left of shared ones ``(K, G)``: idle or released.
+
+        It is as if ``extra`` ``(K,)`` more pods of a shape were on the nodes already.
+        """
+        free = self.free_of(GPU, rows) - extra * self._request[GPU, shape]
+        whole = np.maximum(free, 0) // GPU_UNIT
         return whole, np.zeros((len(rows), 0), np.int64)
 
     def lack_of(self, resource: int, amount: int, pods: IntVec, rows: RowVec) -> IntVec:

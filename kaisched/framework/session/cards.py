@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kaisched.core.axis import GPU_UNIT
-from kaisched.core.card_order import card_order, pods_left, pods_on_several, promised_order
+from kaisched.core.card_order import card_order, place, pods_left, pods_on_several, promised_order
 from kaisched.core.devices import CARD, ShareSpread
 from kaisched.core.states import HOLDING_STATES, TaskState
 from kaisched.framework.session.card_columns import CardColumns
-from kaisched.framework.session.open_cards import OpenCards, no_bonus
+from kaisched.framework.session.cards_ahead import CardsAhead
+from kaisched.framework.session.open_cards import OpenCards
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
     from kaisched.core.constraints import Constraints
@@ -174,13 +175,30 @@ class Cards(CardColumns):
         now, later = self.whole(rows, idle, releasing)
         return now, later - self._unused(rows)
 
-    def milli_left(self, rows: RowVec) -> Amounts:
-        """``(K, G)`` thousandths left of each open card once all is released; 0 for the others."""
-        left = self._left_later(rows)
+    def free_with(
+        self, shape: int, rows: RowVec, extra: IntVec, idle: IntVec, releasing: IntVec
+    ) -> tuple[IntVec, Amounts]:
+        """``(K,)`` whole GPUs, ``(K, G)`` thousandths left of open cards, once all is released.
+
+        It is as if ``extra`` ``(K,)`` more pods of a shape were on the nodes already, on the cards
+        that they would get one by one.
+        """
+        demand = self.demand_of(shape)
+        if demand is None:
+            idle = idle - extra * self._request[shape]
+        left, (_, whole) = self._left_later(rows), self.whole(rows, idle, releasing)
+        if demand is not None and extra.any():
+            opens, _ = self.whole_for_shares(rows, idle, releasing)
+            size, take = self.table.size[rows], self._takes(demand, rows)
+            columns = self.left_now(rows), left, self._tasks[rows], self._used[rows]
+            ahead = CardsAhead(size, columns, (opens, whole), is_spread=self.spread.cards)
+            for step in range(int(extra.max())):
+                ahead.put(take, demand.cards, extra > step)
+            left, whole = ahead.left, ahead.whole
         if self.promised:
             left = np.hstack((left, self._left_next(rows)))
         milli: Amounts = np.maximum(left, 0) * GPU_UNIT // self.table.size[rows, None]
-        return milli
+        return np.maximum(whole, 0), milli
 
     def room_now(self, shape: int, rows: RowVec, idle: IntVec, releasing: IntVec) -> IntVec:
         """``(K,)`` pods of a shape that cards allow now on some nodes.
@@ -242,19 +260,37 @@ class Cards(CardColumns):
             return int(self.on_open_cards(shape, np.array([node]), is_later=is_later)[0])
         return pods_left(left, self.take_of(shape, node)[0]) if self.table.cards[node] else 0
 
-    def is_on_one(self, shape: int) -> bool:
-        """Tell whether a pod of a shape has a share of one card, not of several."""
+    def fills_open_cards(self, shape: int) -> bool:
+        """Tell whether pods of a shape fill one open card after the other before they open one.
+
+        Pods with shares of several cards may open one beside an open one.
+        """
         demand = self.demand_of(shape)
-        return demand is not None and demand.cards == 1
+        return demand is not None and demand.cards == 1 and not self.spread.cards
 
-    def bonus(self, shape: int, *, is_later: bool) -> Scores:
-        """Return the bonus of nodes where a pod of a shape gets an open card, now or later.
+    def next_fit(self, shape: int, node: int, opens: int) -> Iterator[bool]:
+        """Yield whether the next pod of a shape fits on open cards, then the one after it.
 
-        Without it where shares are spread over nodes, scores alone choose the node.
+        ``opens`` is how many cards of the node can be opened.
+        """
+        demand = self.demand_of(shape)
+        assert demand is not None
+        left: list[int] = self.left_now(np.array([node]))[0].tolist()
+        tasks: list[int] = self._tasks[node].tolist()
+        size, take = int(self.table.size[node]), self.take_of(shape, node)[0]
+        while True:
+            yield sum(rest >= take for rest in left) >= demand.cards
+            whole = opens if self.spread.cards else None
+            opens -= place(left, tasks, size, take, demand.cards, whole)
+
+    def is_on_open_later(self, shape: int) -> BoolVec:
+        """``(N,)`` nodes that come first: once all is released, a pod gets open cards there.
+
+        None does where shares are spread over nodes: scores alone choose the node.
         """
         if self.spread.nodes:
-            return no_bonus
-        return self.open_cards(shape, is_later=is_later).bonus()
+            return np.zeros(len(self.table.cards), np.bool_)
+        return self.open_cards(shape, is_later=True).up_to_date() > 0
 
     def open_cards(self, shape: int, *, is_later: bool) -> OpenCards:
         """Return the pods of a shape that fit on open cards, kept up with the moves."""
@@ -279,7 +315,12 @@ class Cards(CardColumns):
         can_share = self.table.cards[rows] > 0
         if demand.cards > 1:
             room = [
-                pods_on_several([it[at].tolist() for it in left], *numbers, demand.cards)
+                pods_on_several(
+                    [it[at].tolist() for it in left],
+                    *numbers,
+                    demand.cards,
+                    is_spread=self.spread.cards,
+                )
                 for at, numbers in enumerate(
                     zip(whole.tolist(), size.tolist(), take.tolist(), strict=True)
                 )

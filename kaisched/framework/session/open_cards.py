@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kaisched.core.axis import FloatVec, IntVec, RowVec
 
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
 ON_OPEN_CARD: Final = 10_000.0
 """What an open card with room adds to the score of a node: more than all that packs nodes."""
-
-
-def no_bonus(rows: RowVec, extra: IntVec) -> FloatVec:
-    """Return no bonus for any node."""
-    del extra
-    return np.zeros(len(rows))
 
 
 class Counting(Protocol):
@@ -42,6 +36,14 @@ class Counting(Protocol):
 
     def of_new_card(self, shape: int, rows: RowVec) -> IntVec:
         """``(K,)`` shares of a shape that fit on a card of each node that is whole."""
+        ...
+
+    def fills_open_cards(self, shape: int) -> bool:
+        """Tell whether pods of a shape fill one open card after the other before they open one."""
+        ...
+
+    def next_fit(self, shape: int, node: int, opens: int) -> Iterator[bool]:
+        """Yield whether the next pod of a shape fits on open cards, then the one after it."""
         ...
 
 
@@ -69,17 +71,42 @@ class OpenCards:
                 )
         return self._room
 
-    def bonus(self) -> Scores:
+    def bonus(self, opens: Callable[[int], int]) -> Scores:
         """Return the bonus of nodes where a pod of the shape gets an open card.
 
-        It is asked with so many more pods of the shape on each node, which fill cards one by one,
-        and only until the next move.
+        It is asked with so many more pods of the shape on each node, which get cards one by one,
+        and only until the next move. ``opens`` answers how many cards of a node can be opened.
         """
+        if not self._cards.fills_open_cards(self._shape):
+            return self._bonus_by_pod(opens)
         opened, per_card = self.up_to_date(), self._per_card
 
         def bonus(rows: RowVec, extra: IntVec) -> FloatVec:
             beyond = extra - opened[rows]
             fits = (beyond < 0) | (beyond % per_card[rows] > 0)
             return np.where(fits, ON_OPEN_CARD, 0.0)
+
+        return bonus
+
+    def _bonus_by_pod(self, opens: Callable[[int], int]) -> Scores:
+        """Return the bonus where pods open cards beside open ones: each pod is looked at."""
+        opened = self.up_to_date()
+        answers: dict[int, list[bool]] = {}
+        coming: dict[int, Iterator[bool]] = {}
+
+        def fits(row: int, extra: int) -> bool:
+            if not extra:
+                return bool(opened[row] > 0)
+            if row not in coming:
+                answers[row] = []
+                coming[row] = self._cards.next_fit(self._shape, row, opens(row))
+            known = answers[row]
+            while len(known) <= extra:
+                known.append(next(coming[row]))
+            return known[extra]
+
+        def bonus(rows: RowVec, extra: IntVec) -> FloatVec:
+            has = [fits(*it) for it in zip(rows.tolist(), extra.tolist(), strict=True)]
+            return np.where(has, ON_OPEN_CARD, 0.0)
 
         return bonus

@@ -18,6 +18,7 @@ import numpy as np
 from kaisched.core.refusals import PASSING, Refusal
 from kaisched.framework.plugins.dispatch import AskingSession
 from kaisched.framework.session.fill import fill_first, fill_level, fill_stepwise
+from kaisched.framework.session.open_cards import ON_OPEN_CARD
 from kaisched.framework.session.ordered_fill import choose_within
 from kaisched.framework.session.rooms import Rooms
 from kaisched.framework.session.shape_plan import Mask, ShapePlan, Vacancy
@@ -250,7 +251,7 @@ class Placement:
         plan, room, total, _ = vacancy
         cards = self._capacity.cards_for(plan.shape) if self._has_cards else None
         if cards is not None and not cards.spread.nodes:
-            return choose_shares(self, cards, vacancy, count, self._capacity.touched)
+            return choose_shares(self, self._capacity, cards, vacancy, count)
         if total <= _SCARCE:
             open_rows: RowVec = room.nonzero()[0]
             if open_rows.size == 1:  # no choice, no scores: the rule in a full cluster
@@ -272,7 +273,7 @@ class Placement:
         future = self.future(plan)
         score = np.where(future > 0, self.scores(plan), -1.0)
         if (cards := self._capacity.cards_for(shape)) is not None:
-            score += cards.bonus(shape, is_later=True)(self._rows, self._none) * (future > 0)
+            score += ON_OPEN_CARD * (cards.is_on_open_later(shape) & (future > 0))
         if barred:
             score[list(barred)] = -1.0
         if plan.codes is not None and ((room > 0) & (score >= 0)).any():

@@ -314,9 +314,9 @@ class Session:
         """``(K,)`` what is free of a resource on some nodes: idle, or being released by now."""
         return self.capacity.free_of(resource, rows)
 
-    def gpus_free(self, rows: RowVec) -> tuple[IntVec, Amounts]:
-        """``(K,)`` whole GPUs and ``(K, G)`` thousandths left of shared ones, as :meth:`free`."""
-        return self.capacity.gpus_free(rows)
+    def gpus_free(self, shape: int, rows: RowVec, extra: IntVec) -> tuple[IntVec, Amounts]:
+        """``(K,)`` whole GPUs and ``(K, G)`` thousandths left of shared ones, with more pods."""
+        return self.capacity.gpus_free(shape, rows, extra)
 
     def pending_count(self, job: int) -> int:
         """Pending tasks of one job, as of now."""

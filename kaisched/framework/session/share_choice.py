@@ -38,20 +38,31 @@ class Scoring(Protocol):
         ...
 
 
+class Opening(Protocol):
+    """The capacity, as far as it answers which cards can be opened."""
+
+    touched: list[int]
+    """Node rows in the order of their changes."""
+
+    def cards_to_open(self, node: int) -> int:
+        """Return how many cards of a node shares may open now."""
+        ...
+
+
 def choose_shares(
-    scoring: Scoring, cards: Cards, vacancy: Vacancy, count: int, touched: list[int]
+    scoring: Scoring, capacity: Opening, cards: Cards, vacancy: Vacancy, count: int
 ) -> RowVec:
     """Return a node row for each of some equal pods with shares, which have room."""
     plan, room, _, mask = vacancy
     if count == 1 and mask is not None:
-        return np.array([_choose_one(scoring, cards, vacancy, mask, touched)])
+        return np.array([_choose_one(scoring, cards, vacancy, mask, capacity.touched)])
     score, shape = scoring.scorer(plan.shape), plan.shape
     opened = cards.open_cards(shape, is_later=False)
     is_above = scoring.fills_first and scoring.highest_score < ON_OPEN_CARD
-    if is_above and cards.is_on_one(shape):
+    if is_above and cards.fills_open_cards(shape):
         fits = np.minimum(opened.up_to_date(), room)
         return _choose_by_counting(scoring.scores(plan), fits, room, count, score)
-    bonus = opened.bonus()
+    bonus = opened.bonus(capacity.cards_to_open)
     now = scoring.scores(plan) + bonus(np.arange(len(room)), np.zeros(len(room), np.int64))
     masked = np.where(room > 0, now, -1.0)
     return fill_stepwise(masked, room, count, lambda *at: score(*at) + bonus(*at))

@@ -108,11 +108,10 @@ class SharedCapacity(Capacity):
             return min(fits, by_card)
         return int(self.limited_now(shape, np.array([node]), np.array([fits]))[0])
 
-    def gpus_free(self, rows: RowVec) -> tuple[IntVec, Amounts]:
+    def gpus_free(self, shape: int, rows: RowVec, extra: IntVec) -> tuple[IntVec, Amounts]:
         """Whole GPUs ``(K,)``, and thousandths left of open cards ``(K, G)``: idle or released."""
         amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
-        _, whole = self.cards.whole(rows, *amounts)
-        return np.maximum(whole, 0), self.cards.milli_left(rows)
+        return self.cards.free_with(shape, rows, extra, *amounts)
 
     def is_by_card(self, shape: int) -> bool:
         """Tell whether cards bound the room of a shape, so that amounts are an upper bound."""
@@ -121,6 +120,10 @@ class SharedCapacity(Capacity):
     def cards_for(self, shape: int) -> Cards | None:
         """Return the cards for a shape with a share; None for any other shape."""
         return None if self.cards.demand_of(shape) is None else self.cards
+
+    def cards_to_open(self, node: int) -> int:
+        """Return how many cards of a node shares may open now."""
+        return self._whole_for_shares(node)[0]
 
     def fits(self, shape: int, node: int) -> bool:
         """Tell whether a pod fits on a node, and on its cards, once everything is released."""

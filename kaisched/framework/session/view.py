@@ -241,10 +241,12 @@ class SessionView(Protocol):
         """``(K,)`` what is free of a resource on some nodes: idle, or being released by now."""
         ...
 
-    def gpus_free(self, rows: RowVec) -> tuple[IntVec, Amounts]:
+    def gpus_free(self, shape: int, rows: RowVec, extra: IntVec) -> tuple[IntVec, Amounts]:
         """``(K,)`` whole GPUs and ``(K, G)`` thousandths left of each GPU that pods share.
 
-        As :meth:`free`: idle, or being released by now. A node with fewer shared ones has zeros.
+        As :meth:`free`: idle, or being released by now; less what ``extra`` ``(K,)`` more pods of a
+        shape would take, each on the GPUs that it would get. A node with fewer shared ones has
+        zeros.
         """
         ...
 

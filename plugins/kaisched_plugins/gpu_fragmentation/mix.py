@@ -32,25 +32,6 @@ class Room(NamedTuple):
     cpu: IntVec
     memory: IntVec
 
-    def after(self, kind: Kind, cpu: int, memory: int) -> Room:
-        """Return the room with one more pod on each node: on the fullest GPUs that it fits on."""
-        whole, left = self.whole, self.left
-        if kind.milli == CARD:
-            whole = whole - kind.cards
-        elif kind.cards:
-            rows = np.arange(len(whole))
-            left = np.hstack((left, np.zeros((len(whole), kind.cards), np.int64)))
-            taken = np.zeros(left.shape, np.bool_)
-            for new in range(left.shape[1] - kind.cards, left.shape[1]):
-                fits = np.where((left >= kind.milli) & ~taken, left, CARD + 1)
-                at = fits.argmin(axis=1)
-                opens = fits[rows, at] > CARD
-                at = np.where(opens, new, at)
-                left[rows, at] = np.where(opens, CARD, left[rows, at]) - kind.milli
-                taken[rows, at] = True
-                whole = whole - opens
-        return Room(np.maximum(whole, 0), left, self.cpu - cpu, self.memory - memory)
-
 
 MOST_USE: Final = 2 * CARD * _PARTS
 """No whole GPU is of more use: to any pod, and to the mix."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kaisched import CPU, GPU, MEMORY, FloatVec, IntVec, Plugin, RowVec, Session, hookimpl
-from kaisched_plugins.gpu_fragmentation.mix import CARD, MOST_USE, Mix, Room, kind_of
+from kaisched_plugins.gpu_fragmentation.mix import CARD, MOST_USE, Mix, Room
 
 
 class GpuFragmentation(Plugin):
@@ -34,15 +34,17 @@ class GpuFragmentation(Plugin):
             mix = state["mix"] = Mix(session)
         if mix.is_empty:
             return None
-        kind, request = kind_of(session, shape), session.shapes.request[:, shape]
-        whole, left = session.gpus_free(rows)
-        room = Room(whole, left, session.free(CPU, rows), session.free(MEMORY, rows))
-        lost = np.zeros(len(rows))
-        useful = mix.useful(room)
-        for more in range(int(extra.max(initial=0)) + 1):
-            room = room.after(kind, int(request[CPU]), int(request[MEMORY]))
-            before, useful = useful, mix.useful(room)
-            lost = np.where(extra == more, before - useful, lost)
+        before, after = (
+            mix.useful(_room_with(session, shape, rows, extra + more)) for more in (0, 1)
+        )
         largest = max(1, int(session.nodes.allocatable[GPU].max(initial=0)) // CARD)
-        score: FloatVec = np.clip(1.0 - lost / (largest * MOST_USE), 0.0, 1.0)
+        score: FloatVec = np.clip(1.0 - (before - after) / (largest * MOST_USE), 0.0, 1.0)
         return score
+
+
+def _room_with(session: Session, shape: int, rows: RowVec, extra: IntVec) -> Room:
+    """Return what is free on some nodes with so many more pods of a shape on them."""
+    request = session.shapes.request[:, shape]
+    whole, left = session.gpus_free(shape, rows, extra)
+    cpu, memory = (session.free(it, rows) - extra * request[it] for it in (CPU, MEMORY))
+    return Room(whole, left, cpu, memory)

@@ -1,11 +1,9 @@
 """GPU fragmentation: pods go where what stays free is of most use to the others."""
 
-import numpy as np
 import pytest
 
 from kaisched.testing import ClusterBuilder, check_plugin
 from kaisched_plugins.gpu_fragmentation import GpuFragmentation
-from kaisched_plugins.gpu_fragmentation.mix import CARD, Kind, Room
 
 SHARD = {"plugins": {"gpu-fragmentation": {"enabled": True}, "binpack": {"enabled": False}}}
 
@@ -50,27 +48,6 @@ def test_while_no_pod_asks_for_a_gpu_it_says_nothing():
     without = {"plugins": {"binpack": {"enabled": False}}}
     made = [team((4, 20), (0, 30)).job("z", queue="a", gpu=0) for _ in range(2)]
     assert made[0].run(shard=SHARD).placed == made[1].run(shard=without).placed == {"z-0": "n1"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "whole", "left"),
-    [
-        (Kind(CARD, 2), 1, [700, 400]),
-        (Kind(300, 1), 3, [700, 100]),
-        (Kind(600, 1), 3, [100, 400]),
-        (Kind(800, 1), 2, [700, 400, 200]),
-        (Kind(500, 2), 2, [200, 400, 500]),
-        (Kind(), 3, [700, 400]),
-    ],
-)
-def test_a_share_goes_to_the_fullest_gpus_that_it_fits_on(kind, whole, left):
-    room = Room(np.array([3]), np.array([[700, 400]]), np.array([5]), np.array([9])).after(
-        kind, 1, 2
-    )
-    kept = [it for it in room.left[0].tolist() if it]
-    assert (room.whole.tolist(), kept, room.cpu.tolist(), room.memory.tolist()) == (
-        [whole], left, [4], [7],
-    )  # fmt: skip
 
 
 def test_it_keeps_the_contract_of_plugins():
