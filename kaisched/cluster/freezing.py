@@ -1,4 +1,4 @@
-"""Freezes the rows of a store with what only some clusters have: budgets and claims on devices."""
+"""Freezes the rows of a store with what only some clusters have: budgets, claims, pools."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kaisched.cluster.claims.known import DeviceClaims
-    from kaisched.cluster.disruptions import Disruptions
+    from kaisched.cluster.facts import Facts
+    from kaisched.cluster.pools.book import PoolBook
     from kaisched.cluster.rowstore import RowStore
     from kaisched.core.snapshot import Snapshot
 
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
 class Freezer:
     """Makes snapshots; the same object while nothing happens."""
 
-    def __init__(self, rows: RowStore, budgets: Disruptions, claims: DeviceClaims) -> None:
+    def __init__(self, rows: RowStore, facts: Facts, claims: DeviceClaims, pools: PoolBook) -> None:
         """Take the parts of a store."""
-        self._rows, self._budgets, self._claims = rows, budgets, claims
+        self._rows, self._budgets = rows, facts.disruptions
+        self._claims, self._pools = claims, pools
         self._frozen: tuple[Snapshot, Snapshot] | None = None
         """The rows' last snapshot, and the same with the rest."""
 
@@ -25,7 +27,8 @@ class Freezer:
         """Freeze the present state."""
         rows, budgets = self._rows, self._budgets
         bare = rows.snapshot()
-        if not len(budgets) and not self._claims.has_pods:
+        overdrawn = self._pools.overdrafts.table(rows, self._pools.owners.served)
+        if not len(budgets) and not self._claims.has_pods and overdrawn is None:
             self._frozen = None
             return bare
         if self._frozen is None or self._frozen[0] is not bare:
@@ -35,5 +38,7 @@ class Freezer:
                 whole = replace(whole, disruption_budgets=table)
             if self._claims.has_pods:
                 whole = replace(whole, claims=self._claims.table(rows.row_of_task))
+            if overdrawn is not None:
+                whole = replace(whole, overdrawn=overdrawn)
             self._frozen = bare, whole
         return self._frozen[1]

@@ -149,6 +149,14 @@ class ShapeRows:
         for shape, constraints in enumerate(self.constraints.data[:size]):
             self._add_charge(shape, self.request.data[:, shape], constraints)
 
+    def charge_for(self, request: Mapping[str, int], constraints: Constraints) -> IntVec:
+        """``(R,)`` what a task of no shape here counts in its queue, of resources on the axis."""
+        on_axis = {name: amount for name, amount in request.items() if name in self._axis.position}
+        vector = self._axis.vector(on_axis)
+        if constraints.devices is not None and constraints.devices.has_cards:
+            vector[GPU] += constraints.devices.least_milli(self.card_mib[1])
+        return self._charge_of(vector, constraints)
+
     def _charge_of(self, request: IntVec, constraints: Constraints) -> IntVec:
         """``(R,)`` what a task counts in its queue that takes so much of its node."""
         charge = self._axis.charged(request)

@@ -91,7 +91,7 @@ class StateStore:
         self.past = Pasts(self.rows)
         self.declared = Declared()
         self._tasks = PodTasks(self.rows, self.facts, has_reservations)
-        self._freezer = Freezer(self.rows, self.facts.disruptions, self.device_claims)
+        self._freezer = Freezer(self.rows, self.facts, self.device_claims, self.pools)
 
     # -- nodes, queues, classes, owners ----------------------------------------------------------
 

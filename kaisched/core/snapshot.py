@@ -60,6 +60,9 @@ class Snapshot:
     evictions_s: tuple[float, ...] = ()
     """When pods were evicted by this shard, in the last hour before the newest of them."""
     disruption_budgets: DisruptionBudgets = NO_DISRUPTION_BUDGETS
+    overdrawn: Amounts | None = None
+    """``(R, Q)`` what the project of each leaf holds in other node pools beyond its quotas there;
+    None if no project does."""
     claims: ClaimTable | None = None
     """Devices and claims on them; None while no pod has a claim."""
 

@@ -16,6 +16,7 @@ SETTINGS: Final = (
     "minRuntime.reclaimMinRuntime",
     "placementStrategy.cpu",
     "placementStrategy.gpu",
+    "quotaScope",
     "usageDBConfig.usageParams.halfLifePeriod",
     "usageDBConfig.usageParams.tumblingWindowStartTime",
     "usageDBConfig.usageParams.windowSize",

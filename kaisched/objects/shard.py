@@ -89,6 +89,9 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     plugins: dict[str, PluginEntry] = {}
     actions: dict[str, ActionEntry] = {}
     over_quota_weights: Literal["equal", "quota"] | None = None
+    quota_scope: Literal["project", "pool"] | None = None
+    """Whether non-preemptible work must be within the sum of its project's quotas over all pools
+    too (``project``, also for None), or within the quota in its pool alone."""
     evictions_per_hour: int | None = None
     """Most pods evicted in any hour; 0 for no evictions, None for no bound."""
     owner_wait: str | int | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kaisched.cluster.dependents import Dependents
 from kaisched.cluster.derived import queue_of
+from kaisched.cluster.pools.elsewhere import Overdrafts
 from kaisched.cluster.pools.listed import Known, Listed
 from kaisched.cluster.pools.projects import Projects
 from kaisched.core.states import TaskState
@@ -50,6 +51,7 @@ class PoolBook:
         self.pool = ours.node_pool
         self._is_idle_first = False
         self.projects = Projects()
+        self.overdrafts = Overdrafts(self.projects, self.pool)
         self.jobs: dict[str, Listed] = {}
         self._impatient: set[str] = set()
         """Jobs that may evict here all the same."""
@@ -115,6 +117,8 @@ class PoolBook:
             return False
         before = self._groups.get(group.key)
         self._groups[group.key] = group
+        if group.spec.queue:
+            self.overdrafts.elsewhere.requeue(group.key, group.spec.queue)
         now = self._said((group.metadata,), group.spec.queue)
         return before is None or self._said((before.metadata,), before.spec.queue) != now
 
@@ -141,14 +145,21 @@ class PoolBook:
         said = self._list_of(member)
         if said is not None:
             self._enter(pod, member, *said)
-            return self.is_mine(member.job) and self.owners.admits(member.job, pod)
+            is_mine = self.is_mine(member.job)
+            self.overdrafts.count(pod, member.job, said[1], is_ours=is_mine)
+            return is_mine and self.owners.admits(member.job, pod)
         self._strike(pod.key)
         is_ours = self._ours.has(pod.meta)
+        self.overdrafts.count(pod, member.job, self._queue_of(member), is_ours=is_ours)
         if not is_ours and pod.state != _GONE:
             self._others[pod.key] = (pod, member)
             self._others_of.setdefault(member.job, set()).add(pod.key)
             self._dependents.watch(pod.key, None, member)
         return is_ours
+
+    def _queue_of(self, member: Membership) -> str:
+        group = self._groups.get(member.job) if member.is_declared else None
+        return (group.spec.queue if group is not None else "") or queue_of(member.metas)
 
     def _enter(self, pod: PodRow, member: Membership, pools: tuple[str, ...], queue: str) -> None:
         before = self._find(pod.key)
@@ -172,6 +183,7 @@ class PoolBook:
 
     def _strike(self, key: str) -> None:
         """Take a pod out of the book."""
+        self.overdrafts.elsewhere.drop(key)
         found = self._find(key)
         if found is None:
             return
@@ -295,17 +307,6 @@ class PoolBook:
             or (pool in served and self.projects.queue_in(pool, listed.queue) != "")
         ]
 
-    def home_of(self, listed: Listed) -> str | None:
-        """Return the pool with most bound pods of a job, or else of those that have succeeded."""
-        placed = [pod for pod, _ in listed.pods.values() if pod.node]
-        bound = [pod.node for pod in placed if pod.state != _GONE]
-        nodes = bound or [pod.node for pod in placed if pod.has_succeeded]
-        counts = Counter(self._pool_of_node[it] for it in nodes if it in self._pool_of_node)
-        if not counts:
-            return None
-        order = {pool: at for at, pool in enumerate(listed.pools)}
-        return min(counts, key=lambda it: (-counts[it], order.get(it, len(order)), it))
-
     def first_of(self, listed: Listed) -> str:
         """Return the pool in which a job begins."""
         served, lost = self.owners.served, self.owners.lost
@@ -324,7 +325,7 @@ class PoolBook:
         for job in sorted(self._unsettled):
             listed = self.jobs[job]
             self._hear_next(job, listed)
-            owner, home = self.owners.owner(job), self.home_of(listed)
+            owner, home = self.owners.owner(job), listed.home(self._pool_of_node)
             if home is not None and home not in self.owners.served:
                 home = None
             if owner == self.pool and home not in {None, self.pool}:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kaisched.core.states import TaskState
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kaisched.cluster.grouping import Membership
     from kaisched.cluster.translate import PodRow
 
@@ -32,3 +37,14 @@ class Listed:
         before = (self.pools, self.queue)
         self.pools, self.queue, self.speaker = pools, queue, pod
         return before != (pools, queue)
+
+    def home(self, pool_of_node: Mapping[str, str]) -> str | None:
+        """Return the pool with most bound pods of the job, or else of those that have succeeded."""
+        placed = [pod for pod, _ in self.pods.values() if pod.node]
+        bound = [pod.node for pod in placed if pod.state != TaskState.GONE]
+        nodes = bound or [pod.node for pod in placed if pod.has_succeeded]
+        counts = Counter(pool_of_node[it] for it in nodes if it in pool_of_node)
+        if not counts:
+            return None
+        order = {pool: at for at, pool in enumerate(self.pools)}
+        return min(counts, key=lambda it: (-counts[it], order.get(it, len(order)), it))

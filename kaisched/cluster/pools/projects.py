@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MADE_UP_WEIGHT: Final = 2.0
 """Weight beyond the quota of a queue that was made up: Medium."""
+MADE_UP_QUOTA: Final[Mapping[str, int]] = {"gpu": 0}
 _MOST_DEPTH: Final = 32
 
 
@@ -23,6 +24,8 @@ class Projects:
     def __init__(self) -> None:
         """Know none."""
         self._queues: dict[str, Queue] = {}
+        self.revision = 0
+        """Grows with every change."""
         self._of_project: dict[tuple[str, str], str] | None = None
         """By (project, pool) the first queue by name that has the label; None after a change."""
 
@@ -30,6 +33,7 @@ class Projects:
         """Note a queue; tell whether anything here depends on what has changed."""
         before = self._queues.get(queue.name)
         self._of_project = None
+        self.revision += 1
         self._queues[queue.name] = queue
         return before is None or (before.spec, before.metadata.labels) != (
             queue.spec,
@@ -39,6 +43,7 @@ class Projects:
     def drop(self, name: str) -> bool:
         """Forget a queue; tell whether it was known."""
         self._of_project = None
+        self.revision += 1
         return self._queues.pop(name, None) is not None
 
     def list_of(self, name: str) -> tuple[str, ...] | None:
@@ -66,6 +71,16 @@ class Projects:
                 return wanted
         return ""
 
+    def name_in(self, pool: str, name: str) -> str:
+        """Return the queue of a pool as :meth:`queue_in` does, or the name of one to make up."""
+        return self.queue_in(pool, name) or _in_pool(self._project(name), pool)
+
+    def queues_beside(self, pool: str, name: str) -> dict[str, Queue]:
+        """Return the queues of a queue's project in all pools but this one, by pool."""
+        pools = {labels.node_pool_of(queue.metadata) for queue in self._queues.values()} - {pool}
+        found = {other: self.queue_in(other, name) for other in sorted(pools)}
+        return {other: self._queues[there] for other, there in found.items() if there}
+
     def _labelled(self) -> dict[tuple[str, str], str]:
         if self._of_project is None:
             self._of_project = {}
@@ -82,13 +97,13 @@ class Projects:
         below: QueueRow | None = None
         for _ in range(_MOST_DEPTH):
             there = self.queue_in(pool, name)
-            here = there or _in_pool(self._project(name), pool)
+            here = self.name_in(pool, name)
             if below is not None:
                 path[-1] = replace(below, parent=here)
             queue = self._queues.get(name)
             if there:
                 break
-            below = QueueRow(here, quota=_NOTHING, weight=_MEDIUM, labels=_MARKED)
+            below = QueueRow(here, quota=MADE_UP_QUOTA, weight=_MEDIUM, labels=_MARKED)
             path.append(below)
             if queue is None or not queue.spec.parent_queue:
                 break
@@ -104,6 +119,5 @@ def _in_pool(project: str, pool: str) -> str:
     return f"{project}-{labels.pool_name(pool)}"
 
 
-_NOTHING: Final[Mapping[str, int]] = {"gpu": 0}
-_MEDIUM: Final[Mapping[str, float]] = dict.fromkeys(_NOTHING, MADE_UP_WEIGHT)
+_MEDIUM: Final[Mapping[str, float]] = dict.fromkeys(MADE_UP_QUOTA, MADE_UP_WEIGHT)
 _MARKED: Final[Mapping[str, str]] = {labels.MADE_UP: "true"}

@@ -277,6 +277,11 @@ class Session:
         return self.policy.over_quota_weights
 
     @property
+    def overdrawn(self) -> Amounts | None:
+        """``(R, Q)`` what projects hold in other node pools beyond their quotas there."""
+        return self.snapshot.overdrawn
+
+    @property
     def facts_before(self) -> Mapping[str, Any]:
         """What plugins and actions had to remember of the cycle before, by name."""
         return self.memory.facts

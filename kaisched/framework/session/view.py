@@ -124,6 +124,14 @@ class SessionView(Protocol):
         ...
 
     @property
+    def overdrawn(self) -> Amounts | None:
+        """``(R, Q)`` what projects hold in other node pools beyond their quotas there, at leaves.
+
+        None if no project does.
+        """
+        ...
+
+    @property
     def requested(self) -> Amounts:
         """``(R, Q)`` held plus pending, at every level, when the cycle began."""
         ...

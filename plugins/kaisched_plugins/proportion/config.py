@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from kaisched import Arguments, shard_setting
@@ -17,6 +19,12 @@ class ProportionArguments(Arguments):
         allow_inf_nan=False,
         description="Damps reclaim: a reclaimer counts as this much more saturated than it is, and "
         "a queue loses only what exceeds its share by this factor. Counted in thousandths.",
+    )
+    quota_scope: Literal["project", "pool"] = Field(
+        default="project",
+        description="What non-preemptible work must be within: the quota in its pool and the sum "
+        "of its project's quotas over all pools, or the quota in its pool alone.",
+        json_schema_extra=shard_setting("quotaScope"),
     )
     k_value: float = Field(
         default=1.0,

@@ -25,6 +25,7 @@ from kaisched import (
     shares,
     worth,
 )
+from kaisched_plugins.proportion.firm import firm_quotas
 from kaisched_plugins.proportion.reasons import UNDERSHOT
 
 _RECLAIM: Final = "reclaim"
@@ -57,15 +58,15 @@ class _Take:
         return f"{name} {format_amount(name, amount)}"
 
 
-def broken(moves: Moves) -> Iterator[str]:
+def broken(moves: Moves, quota_scope: str) -> Iterator[str]:
     """Yield a line for each rule that a result breaks."""
-    yield from _bounds(moves)
+    yield from _bounds(moves, quota_scope)
     wanted = {step.beneficiary for step in moves.result.steps if step.action == _RECLAIM}
     names = enumerate(moves.snapshot.jobs.name) if wanted else ()
     yield from _reclaims(moves, {name: row for row, name in names if name in wanted})
 
 
-def _bounds(moves: Moves) -> Iterator[str]:
+def _bounds(moves: Moves, quota_scope: str) -> Iterator[str]:
     """I7, I8: no queue grows over its limit, or non-preemptibly over its quota."""
     snapshot = moves.snapshot
     queues = snapshot.queues
@@ -78,7 +79,7 @@ def _bounds(moves: Moves) -> Iterator[str]:
             "quota",
             ~snapshot.jobs.is_preemptible,
             snapshot.allocated_non_preemptible,
-            queues.deserved,
+            firm_quotas(queues.deserved, snapshot.overdrawn, quota_scope),
         ),
     ):
         change = moves.by_queue(moves.placed, counts) - moves.by_queue(moves.gone, counts)

@@ -31,6 +31,7 @@ from kaisched_plugins.proportion import reasons, refusals
 from kaisched_plugins.proportion.config import ProportionArguments
 from kaisched_plugins.proportion.cures import cures
 from kaisched_plugins.proportion.division import divided
+from kaisched_plugins.proportion.firm import firm_quotas
 from kaisched_plugins.proportion.invariants import broken
 from kaisched_plugins.proportion.preempt import growth_codes
 from kaisched_plugins.proportion.reclaim import (
@@ -129,7 +130,7 @@ class Proportion(Plugin):
         if cycle.has_non_preemptible:
             is_preemptible = session.jobs.is_preemptible.take(job)
             if not is_preemptible.all():
-                deserved = session.queues.deserved.take(queue, axis=1)
+                deserved = self._firm(session).take(queue, axis=1)
                 over = quota_codes(deserved, held_non_preemptible, ask, is_preemptible)
                 codes = _first(codes, over)
         if action == _PREEMPT:
@@ -149,7 +150,7 @@ class Proportion(Plugin):
         self, session: Session, action: str, job: RowVec, ask: Amounts
     ) -> CodeVec | None:
         """Let queues reclaim up to their fair share, non-preemptible jobs up to quotas (R18)."""
-        codes = non_preemptible_codes(session, job, ask)
+        codes = non_preemptible_codes(session, self._firm(session), job, ask)
         if action != _RECLAIM:
             return codes
         return _first(codes, share_codes(session, job, ask))
@@ -178,7 +179,7 @@ class Proportion(Plugin):
     @hookimpl
     def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
         """Name the queue and the resource, and the amounts held, requested and allowed."""
-        return reasons.refused(session, job, code)
+        return reasons.refused(session, job, code, self._firm(session))
 
     @hookimpl
     def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:
@@ -200,7 +201,10 @@ class Proportion(Plugin):
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterator[str]:
         """Check limits and quotas, and which queues lost to reclaim, how much, in which order."""
-        return broken(moves)
+        return broken(moves, self.arguments.quota_scope)
+
+    def _firm(self, session: Session) -> Amounts:
+        return firm_quotas(session.queues.deserved, session.overdrawn, self.arguments.quota_scope)
 
     def _bounds(self, session: Session) -> Bounds:
         cycle: _Cycle = session.state[self.name]

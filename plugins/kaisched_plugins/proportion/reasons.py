@@ -32,14 +32,17 @@ _NAMED = 3
 # -- refusals ------------------------------------------------------------------------------------
 
 
-def refused(session: Session, job: int, code: int) -> Reason | None:
-    """Return a reason with the queue, the resource and the amounts of a refusal."""
+def refused(session: Session, job: int, code: int, firm: Amounts) -> Reason | None:
+    """Return a reason with the queue, the resource and the amounts of a refusal.
+
+    ``firm`` are the quotas for non-preemptible work.
+    """
     if code == refusals.OVER_FAIR_SHARE:
         return _over_fair_share(session, job)
     if code == refusals.OVER_LIMIT:
         return _over(session, job, session.queues.limit, "limit")
     if code == refusals.OVER_QUOTA:
-        return _over(session, job, session.queues.deserved, "quota")
+        return _over(session, job, firm, "quota")
     return None
 
 
@@ -60,10 +63,25 @@ def _over(session: Session, job: int, bound: Amounts, word: str) -> Reason | Non
                 f" {format_amount(what, most)}"
             )
             if word == "quota":
-                sentence += " for non-preemptible work"
+                sentence += f" for non-preemptible work{_left(session, row, resource, most)}"
             numbers = {"queue": queue, "resource": what, "held": has, "asked": asked, word: most}
             return Reason(sentence, numbers)
     return None
+
+
+def _left(session: Session, queue: int, resource: int, firm: int) -> str:
+    """Say what is left of a quota where the project holds too much in other node pools."""
+    quota = int(session.queues.deserved[resource, queue])
+    if quota == firm or session.overdrawn is None:
+        return ""
+    what = session.axis.names[resource]
+    written, over = (
+        format_amount(what, it) for it in (quota, int(session.overdrawn[resource, queue]))
+    )
+    return (
+        f", which is what is left of {written}: in other node pools its project holds {what}"
+        f" {over} more than its quotas there"
+    )
 
 
 def _over_fair_share(session: Session, job: int) -> Reason | None:

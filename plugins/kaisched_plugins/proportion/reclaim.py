@@ -133,8 +133,12 @@ def share_codes(session: Session, job: RowVec, ask: Amounts) -> CodeVec | None:
     return over * _OVER_FAIR_SHARE if np.count_nonzero(over) else None
 
 
-def non_preemptible_codes(session: Session, job: RowVec, ask: Amounts) -> CodeVec | None:
+def non_preemptible_codes(
+    session: Session, firm: Amounts, job: RowVec, ask: Amounts
+) -> CodeVec | None:
     """Return NON_PREEMPTIBLE_OVER_QUOTA ``(K,)`` where a job passes a quota on its path, or None.
+
+    ``firm`` are the quotas for such work, see :func:`firm_quotas`.
 
     The room that the quotas of a path leave is computed once for each queue.
     """
@@ -143,7 +147,7 @@ def non_preemptible_codes(session: Session, job: RowVec, ask: Amounts) -> CodeVe
         return None
     held = session.held_non_preemptible_now
     tree = session.queues.tree
-    room = session.queues.deserved - held
+    room = firm - held
     for rows in tree.levels[1:]:
         above = room.take(tree.parent_of_queue.take(rows), axis=1)
         room[:, rows] = np.minimum(room.take(rows, axis=1), above)

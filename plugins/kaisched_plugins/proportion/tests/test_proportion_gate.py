@@ -31,6 +31,7 @@ class Gate(SimpleNamespace):
             jobs=SimpleNamespace(is_preemptible=np.array([True, False])),
             hints={},
             state={},
+            overdrawn=None,
         )
 
     def ask(self, gpus, job=TRAIN, held=(0, 0), held_non_preemptible=(0, 0), cpu=0):

@@ -54,7 +54,7 @@ class World:
         self.policy, _ = build_policy(default_shard())
         self.moves = []
         """(Time, job, the pool it went to)."""
-        self.reasons = {}
+        self.reasons, self.messages = {}, {}
 
     def load(self, *objects):
         self.cluster.load(objects)
@@ -77,6 +77,7 @@ class World:
             self.memory[name] = turn.memory
             for record in turn.result.records:
                 self.reasons[record.pod_group, name] = record.reason
+                self.messages[record.pod_group, name] = record.message
             now_s = self.clock.now_s()
             moved = self.turns[name].after(turn.snapshot, turn.result, now_s)
             self.moves += [(now_s, job, to or "default") for job, to in moved]
