@@ -180,7 +180,7 @@ class _Allocation:
         need = 0
         item: Pick | None = first
         candidates = self._candidates
-        while item is not None and not item.code and candidates.shape[item.at] == shape:
+        while item is not None and not item.code:
             size = int(candidates.size[item.at])
             if need + size > vacancy.total or item.at in self._promised:
                 break
@@ -189,7 +189,9 @@ class _Allocation:
             if need == vacancy.total or len(run) == self._longest:
                 break
             last, item = item, fair_order.peek(len(run))
-            if item is not None and (self._comes_back(last) or self._is_bound(item)):
+            if item is None or candidates.shape[item.at] != shape:
+                break
+            if self._comes_back(last) or self._is_bound(item):
                 break
         if not run:
             self._wait_or_refuse(first, shape)

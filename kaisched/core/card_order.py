@@ -25,6 +25,8 @@ def card_order(
         if rest >= take
     ]
     chosen = [slot for _, _, slot in sorted(fits)[: count - min(whole or 0, count)]]
+    if len(chosen) == count:
+        return chosen, []
     closed = [slot for slot, number in enumerate(tasks) if not number]
     closed += range(len(tasks), len(tasks) + count)
     return chosen, closed[: count - len(chosen)]

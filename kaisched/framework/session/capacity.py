@@ -243,10 +243,11 @@ class Capacity:
 
     def pods_now(self, shape: int, node: int) -> int:
         """Return how many pods of a shape fit on a node now, and are not promised to others."""
-        least = HUGE
-        idle, releasing = self.idle[:, node].tolist(), self.releasing[:, node].tolist()
-        for at, amount in self.asked(shape):
-            least = min(least, (idle[at] + min(releasing[at], 0)) // amount)
+        free: list[int] = self.idle[:, node].tolist()
+        if self.has_releasing:
+            releasing = self.releasing[:, node].tolist()
+            free = [idle + min(more, 0) for idle, more in zip(free, releasing, strict=True)]
+        least = min([free[at] // amount for at, amount in self.asked(shape)], default=HUGE)
         return max(least, 0)
 
     def total(self) -> IntVec:

@@ -30,7 +30,10 @@ class CardColumns:
         """Begin with the cards of the snapshot."""
         self.table = table
         self._constraints = constraints
-        self._request: IntVec = request[GPU]
+        self._request: list[int] = request[GPU].tolist()
+        self._has_blind = bool(table.is_blind.any())
+        self._demands: dict[int, DeviceDemand | None] = {}
+        """What :meth:`demand_of` has answered."""
         self._used, self._leaving, self._tasks = (
             column.copy() for column in (table.used, table.leaving, table.tasks)
         )
@@ -53,12 +56,17 @@ class CardColumns:
 
     def counts_for(self, shape: int) -> bool:
         """Tell whether cards bound the room of a shape: it asks for GPUs, whole or in part."""
-        return bool(self._request[shape])
+        return self._request[shape] > 0
 
     def demand_of(self, shape: int) -> DeviceDemand | None:
         """Return what a shape asks of cards; None for a shape without a share."""
+        if shape in self._demands:
+            return self._demands[shape]
         demand = self._constraints[shape].devices
-        return demand if demand is not None and demand.has_cards else None
+        if demand is not None and not demand.has_cards:
+            demand = None
+        self._demands[shape] = demand
+        return demand
 
     def frozen(self) -> CardTable:
         """Return the cards as they are now, as a table without what was decided meanwhile."""
@@ -75,14 +83,15 @@ class CardColumns:
     # -- moves ---------------------------------------------------------------------------------
 
     def _hold(self, node: int, shape: int, slots: Iterable[int], sign: int) -> None:
-        demand = self._constraints[shape].devices
+        demand = self.demand_of(shape)
         assert demand is not None
         size = int(self.table.size[node])
         take = demand.take(size // CARD) * sign
         self._milli[node] += self._request[shape] * sign
         self.moved.append(node)
         for slot in slots:
-            self._widen(slot)
+            if slot >= self._used.shape[1]:
+                self._widen(slot)
             used = int(self._used[node, slot]) + take
             before = int(self._tasks[node, slot])
             after = before + sign
@@ -94,7 +103,7 @@ class CardColumns:
                 left[slot] = size - used if is_open else -1
 
     def _release(self, node: int, shape: int, slots: Iterable[int], sign: int) -> None:
-        demand = self._constraints[shape].devices
+        demand = self.demand_of(shape)
         assert demand is not None
         take = demand.take(self._mib(node)) * sign
         self._milli_leaving[node] += self._request[shape] * sign
@@ -103,7 +112,7 @@ class CardColumns:
             self._leaving[node, slot] += take
 
     def _promise(self, promised: PromisedCards, node: int, shape: int, sign: int) -> None:
-        demand = self._constraints[shape].devices
+        demand = self.demand_of(shape)
         assert demand is not None
         take = demand.take(self._mib(node)) * sign
         self._milli_leaving[node] -= self._request[shape] * sign

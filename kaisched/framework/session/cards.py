@@ -218,11 +218,11 @@ class Cards(CardColumns):
         if left is None or releasing < 0:
             return None
         whole = 0
-        if not self.table.is_blind[node]:
+        if not (self._has_blind and self.table.is_blind[node]):
             whole = max((idle + int(self._milli[node])) // GPU_UNIT - int(self._open[node]), 0)
         demand = self.demand_of(shape)
         if demand is None:
-            return whole * GPU_UNIT // int(self._request[shape])
+            return whole * GPU_UNIT // self._request[shape]
         if demand.cards > 1:
             return None
         if not self.table.cards[node]:
@@ -283,6 +283,13 @@ class Cards(CardColumns):
             whole = opens if self.spread.cards else None
             opens -= place(left, tasks, size, take, demand.cards, whole)
 
+    def has_open_card(self, shape: int, node: int) -> bool:
+        """Tell whether a pod of a shape fits on open cards of a node now."""
+        left, demand = self.left_on(node), self.demand_of(shape)
+        if left is None or demand is None or demand.cards > 1:
+            return self.on_open_cards_of(shape, node, is_later=False) > 0
+        return bool(left) and max(left) >= self.take_of(shape, node)[0]
+
     def is_on_open_later(self, shape: int) -> BoolVec:
         """``(N,)`` nodes that come first: once all is released, a pod gets open cards there.
 
@@ -310,7 +317,7 @@ class Cards(CardColumns):
     def _room(self, shape: int, rows: RowVec, whole: IntVec, left: tuple[Amounts, ...]) -> IntVec:
         demand = self.demand_of(shape)
         if demand is None:
-            return whole * GPU_UNIT // int(self._request[shape])
+            return whole * GPU_UNIT // self._request[shape]
         take, size = self._takes(demand, rows), self.table.size[rows]
         can_share = self.table.cards[rows] > 0
         if demand.cards > 1:

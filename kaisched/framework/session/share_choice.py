@@ -79,7 +79,7 @@ def _choose_one(
         highest = scoring.highest_score
         shares = mask.shares = ShareMask(values, opened, len(touched), highest=highest)
     elif shares.seen < len(touched):
-        shares.update(touched, room, partial(cards.on_open_cards_of, shape, is_later=False))
+        shares.update(touched, room, partial(cards.has_open_card, shape))
     return shares.best(scoring.scorer(shape))
 
 

@@ -44,7 +44,9 @@ class ShareMask:
         """Whether a node with an open card comes before all others, whatever plugins answer."""
         self.seen = seen
 
-    def update(self, touched: list[int], room: IntVec, on_open_cards: Callable[[int], int]) -> None:
+    def update(
+        self, touched: list[int], room: IntVec, has_open_card: Callable[[int], bool]
+    ) -> None:
         """Take in the moves since the last update; ``room`` ``(N,)`` is as of now."""
         opened, stale, values = self._opened, self._stale, self._values
         for row in set(touched[self.seen :]):
@@ -55,7 +57,7 @@ class ShareMask:
                 continue
             values[row] = 0.0
             stale.add(row)
-            if on_open_cards(row):
+            if has_open_card(row):
                 opened.add(row)
         self.seen = len(touched)
 

@@ -270,14 +270,17 @@ class Statement:
     def commit(self, action: str, beneficiary: int = -1, reason: Reason = "") -> None:
         """Keep the moves, for a job or for none (-1): they become the cycle's intents."""
         outcome, state = self._session.outcome, self._ledger.state
-        start = outcome.counts()
+        start = outcome.counts() if beneficiary >= 0 else None
         for entry in self._journal:
+            if isinstance(entry, _Batch):  # nearly all there is
+                outcome.bind(entry.tasks, entry.nodes)
+                continue
             for task, node in _evicted(entry):
                 if state[task] in _EVICTED:
                     outcome.evict(task, node, action, beneficiary, reason)
             self._keep(entry)
         self._journal.clear()
-        if beneficiary >= 0:
+        if start is not None:
             outcome.end_step(action, self._session.jobs.name[beneficiary], start)
         outcome.commit()
 
@@ -302,9 +305,7 @@ class Statement:
     def _keep(self, entry: _Entry) -> None:
         """Record in the outcome what an entry of the journal has placed."""
         outcome = self._session.outcome
-        if isinstance(entry, _Batch):
-            outcome.bind(entry.tasks, entry.nodes)
-        elif isinstance(entry, _Promise):
+        if isinstance(entry, _Promise):
             for task, node in zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True):
                 outcome.nominate(task, node)
         elif isinstance(entry, _Relocation):
