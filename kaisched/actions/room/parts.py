@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kaisched.actions.room.orders import by_size, in_orders
 from kaisched.framework.session.node_sets import shapes_of, subgroup_sets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kaisched.actions.room.orders import Place
     from kaisched.core.axis import RowVec
     from kaisched.core.tables import SubGroup
     from kaisched.framework.session.claims import NodeSet, NodeSets
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
 
-    Place = Callable[[Session, Statement, RowVec], bool]
-    """Places pods on the set of nodes that is tried now."""
+    Size = Callable[[RowVec], int]
+    """How large the pods of a subgroup are."""
 
 
 def has_parts(session: Session, job: int) -> bool:
@@ -27,23 +29,43 @@ def has_parts(session: Session, job: int) -> bool:
     return is_structured and session.ask.subgroup_sets(session) is not None
 
 
+class Budget:
+    """How many sets of nodes of subgroups may still be tried to place one batch."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    @property
+    def share(self) -> int:
+        """What one search may use: half of it, so that the next set of the job gets some too."""
+        return (self.left + 1) // 2
+
+
 def place_parts(
-    session: Session, statement: Statement, tasks: RowVec, place: Place, steps: int = 0
+    session: Session,
+    statement: Statement,
+    tasks: RowVec,
+    place: Place,
+    budget: Budget | None = None,
 ) -> bool:
     """Place pods of one job, those of each subgroup on the first of its sets that has room.
 
-    If a subgroup finds none, and ``steps`` are given, other choices are tried: subgroups with most
-    pods first, the next set of an earlier subgroup where a later one finds no place. At most so
-    many sets are tried.
+    If pods find none, and there is a budget, other choices are tried: pods of several shapes in
+    other orders, where the set of nodes says so; subgroups with most pods first, or with the
+    largest, and the next set of an earlier subgroup where a later one finds no place.
     """
     job = int(session.tasks.job_of_task[tasks[0]])
+    if budget is not None:
+        place = in_orders(place)
     if not has_parts(session, job):
         return place(session, statement, tasks)
     root, mark = session.jobs.structure[job], statement.checkpoint()
     if _Parts(session, statement, job, place).put_part(root, tasks):
         return True
     statement.rollback(mark)
-    return steps > 0 and _Search(session, statement, job, place, steps).find(root, tasks)
+    if budget is None:
+        return False
+    return _Search(session, statement, job, place, budget).find(root, tasks)
 
 
 def is_bound_in_parts(session: Session, job: int, tasks: RowVec) -> bool:
@@ -143,23 +165,31 @@ class _Search(_Parts):
     """Tries the choices of subgroups in turn, until all of them fit."""
 
     def __init__(
-        self, session: Session, statement: Statement, job: int, place: Place, steps: int
+        self, session: Session, statement: Statement, job: int, place: Place, budget: Budget
     ) -> None:
         super().__init__(session, statement, job, place)
-        self._steps = steps
+        self._budget = budget
+        self._steps = budget.share
+        self._size: Size = len
 
     def find(self, root: SubGroup, tasks: RowVec) -> bool:
-        """Place all pods; nothing is placed on failure."""
+        """Place all pods, subgroups in one order after the other; nothing is placed on failure."""
         around = self._session.placement.nodes
-        items = self._below(root, tasks, around)
-        if not items:  # there is nothing to choose
+        if not self._below(root, tasks, around):  # there is nothing to choose
             return False
         is_bound = self._sets(root, tasks) is not None
-        return self._rest([_Item(root, tasks, around)] if is_bound else items)
+        steps, is_found = self._steps, False
+        for size in (len, *by_size(self._session, tasks)):
+            self._size = size
+            items = [_Item(root, tasks, around)] if is_bound else self._below(root, tasks, around)
+            if is_found := self._rest(items):
+                break
+        self._budget.left -= steps - max(self._steps, 0)
+        return is_found
 
     def _below(self, group: SubGroup, tasks: RowVec, around: NodeSet | None) -> list[_Item]:
-        """Return the subgroups of a group, those with most pods first."""
-        parts = sorted(self._bound_parts(group, tasks), key=lambda part: -len(part[1]))
+        """Return the subgroups of a group, the largest first."""
+        parts = sorted(self._bound_parts(group, tasks), key=lambda part: -self._size(part[1]))
         return [_Item(child, some, around) for child, some in parts]
 
     def _rest(self, items: list[_Item]) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.room.parts import place_parts
+from kaisched.actions.room.parts import Budget, place_parts
 from kaisched.core.states import TaskState
 from kaisched.framework.session.pod_index import as_neighbours
 
@@ -31,8 +31,8 @@ def place_mixed(session: Session, statement: Statement, tasks: RowVec) -> bool:
     :func:`place_waiting`).
     """
     if session.capacity.has_releasing:
-        return place_waiting(session, statement, tasks, STEPS)
-    return place_now(session, statement, tasks, STEPS)
+        return place_waiting(session, statement, tasks, Budget(STEPS))
+    return place_now(session, statement, tasks, Budget(STEPS))
 
 
 def place_within(
@@ -51,32 +51,37 @@ def place_within(
     tries = [] if has_promises else [place_now]
     if session.capacity.has_releasing:
         tries.append(place_waiting)
+    budget = Budget(STEPS)
     for place in tries:
         for nodes in sets:
             mark = statement.checkpoint()
             with session.placement.within(nodes):
-                if place(session, statement, tasks, STEPS):
+                if place(session, statement, tasks, budget):
                     return True
             statement.rollback(mark)
     return False
 
 
-def place_now(session: Session, statement: Statement, tasks: RowVec, steps: int = 0) -> bool:
+def place_now(
+    session: Session, statement: Statement, tasks: RowVec, budget: Budget | None = None
+) -> bool:
     """Place ``tasks`` in their order on idle room; False when a task finds none.
 
-    ``steps`` bounds the search for the places of subgroups, see :func:`place_parts`.
+    With a budget other choices are tried too, see :func:`place_parts`.
     """
-    return place_parts(session, statement, tasks, _place_idle, steps)
+    return place_parts(session, statement, tasks, _place_idle, budget)
 
 
-def place_waiting(session: Session, statement: Statement, tasks: RowVec, steps: int = 0) -> bool:
+def place_waiting(
+    session: Session, statement: Statement, tasks: RowVec, budget: Budget | None = None
+) -> bool:
     """Place ``tasks`` one by one, on idle room or room being released; False when a task has none.
 
     When a pod set reaches its minimum only with promises, earlier ones of this cycle included, all
     of ``tasks`` become promises: a gang is never bound in part.
     """
     mark = statement.checkpoint()
-    if not place_parts(session, statement, tasks, _place_future, steps):
+    if not place_parts(session, statement, tasks, _place_future, budget):
         return False
     job = int(session.ledger.job_of_task[tasks[0]])
     if statement.has_allocated(mark) and leans_on_promises(session, job):

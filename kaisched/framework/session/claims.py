@@ -42,6 +42,9 @@ class NodeSet:
     peers: str = ""
     """Sets in a row with the same text are equally good: of those that evictions can free, the one
     with the cheapest evictions is taken. Empty: the set comes strictly before the next."""
+    reorders: bool = False
+    """Whether allocate tries pods of several shapes in other orders too, the largest first, where
+    they do not fit in their own order."""
 
     @cached_property
     def key(self) -> tuple[str, bytes, bytes, str]:
@@ -58,7 +61,9 @@ class NodeSet:
         label = f"{self.label}, {other.label}"
         most = None if bound is None else bound.most
         near = self.neighbours if other.neighbours is None else other.neighbours
-        return NodeSet(label, self.nodes & other.nodes, parts, order, most, near, peers)
+        reorders = self.reorders or other.reorders
+        nodes = self.nodes & other.nodes
+        return NodeSet(label, nodes, parts, order, most, near, peers, reorders)
 
 
 class LazyNodeSets(Sequence[NodeSet]):

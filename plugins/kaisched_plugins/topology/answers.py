@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final, NamedTuple
 
 import numpy as np
 
-from kaisched import BoolVec, LazyNodeSets, NodeSet, RowVec, Session, SubGroup
+from kaisched import NodeSet, Session, SubGroup
 from kaisched_plugins.topology import refusals
-from kaisched_plugins.topology.choosing import LAST, Chooser, Pins
+from kaisched_plugins.topology.choices import ALL, LABELLED, ONE, Choices, Stage
+from kaisched_plugins.topology.choosing import Chooser, Pins, Shapes
 from kaisched_plugins.topology.demands import (
     Demand,
     demand_of,
+    is_divided,
     nodes_held,
     nodes_promised,
     pods_of,
 )
+from kaisched_plugins.topology.few import sums_of
 from kaisched_plugins.topology.podsets.answers import Batch, everywhere, sets_within
 from kaisched_plugins.topology.podsets.filling import Style
 from kaisched_plugins.topology.podsets.plan import roles_of, workers_held
 
 _ALLOCATE = "allocate"
-_LABELLED, _ALL = -1, -2
-"""In place of a level: all nodes with all labels, and all nodes."""
 _WITHIN = ""
 """In place of an action, for a subgroup: its group has chosen, and counts room once released."""
-_ONE: Final = np.ones(1, np.bool_)
-"""In place of the domains of a level: one set."""
 
 Sets = Sequence[NodeSet] | int | None
 
@@ -70,16 +67,18 @@ class Answers:
             if action == _WITHIN and group is session.jobs.structure.get(job):
                 return None  # its pods are of many kinds: its level has been chosen
         around = session.node_set
+        is_uneven = action == _ALLOCATE and (len(shapes) > 1 or is_divided(group))
         key = (
             group.topology,
             action in (_ALLOCATE, _WITHIN),
+            is_uneven,
             tuple(shapes),
             None if around is None else around.key,
             pins.held.tobytes(),
             pins.promised.tobytes(),
         )
         if key not in self._known:
-            self._known[key] = _found(session, action, demand, shapes, pins)
+            self._known[key] = _found(session, action, demand, shapes, pins, is_uneven=is_uneven)
         return self._known[key]
 
     def _of_pod_set(self, session: Session, action: str, demand: Demand, batch: Batch) -> Sets:
@@ -102,55 +101,19 @@ class Answers:
         return self._known[key]
 
 
-class Stage(NamedTuple):
-    """Domains of one level that are tried one after the other, ordered when the first one is."""
-
-    by: Chooser
-    """Whose capacities say which domains, and in which order."""
-    level: int
-    """-1 for all labelled nodes together, -2 for all nodes."""
-    able: BoolVec
-    filler: Chooser
-    """Whose capacities say how a domain is filled."""
-
-
-class Choices(LazyNodeSets):
-    """The domains of some levels in the order in which they are tried."""
-
-    def __init__(self, stages: Sequence[Stage], nodes: int, *, are_peers: bool = False) -> None:
-        self._ends = np.cumsum([np.count_nonzero(stage.able) for stage in stages]).tolist()
-        super().__init__(self._ends[-1] if self._ends else 0)
-        self._stages = stages
-        self._nodes = nodes
-        self._are_peers = are_peers
-        self._ordered: dict[int, RowVec] = {}
-
-    def make(self, at: int) -> NodeSet:
-        """Make the set of nodes at a position."""
-        number = bisect_right(self._ends, at)
-        stage = self._stages[number]
-        if stage.level >= 0:
-            if number not in self._ordered:
-                self._ordered[number] = stage.by.ordered(stage.level, stage.able)
-            domain = int(self._ordered[number][at - self._ends[number]])  # counted from the end
-            return stage.filler.set_of(stage.level, domain, peers=self._are_peers)
-        members, order = stage.filler.tree.is_member, stage.filler.order(-1, 0)
-        if stage.level == _LABELLED:
-            return NodeSet("all labelled nodes", members, order=order)
-        order = np.where(members, 0, LAST) if order is None else order
-        return NodeSet("all nodes", np.ones(self._nodes, np.bool_), order=order)
-
-
 def _found(
-    session: Session, action: str, demand: Demand, shapes: Sequence[tuple[int, int]], pins: Pins
+    session: Session, action: str, demand: Demand, shapes: Shapes, pins: Pins, *, is_uneven: bool
 ) -> Sets:
     nodes = len(session.nodes)
     if action in (_ALLOCATE, _WITHIN):
-        choices = Choices(_for_room(demand, *_choosers(session, demand, shapes, pins)), nodes)
+        stages = _for_room(demand, *_choosers(session, demand, shapes, pins))
+        if is_uneven and not pins.held.size:
+            stages = [_with_few(session, demand, shapes, stage) for stage in stages]
+        choices = Choices(stages, nodes)
         return choices if len(choices) else refusals.NO_DOMAIN
     later = Chooser(demand, shapes, session.places_once_released, pins)
     if demand.required < 0:
-        return Choices([Stage(later, _ALL, _ONE, later)], nodes)
+        return Choices([Stage(later, ALL, ONE, later)], nodes)
     reach = Chooser(demand, shapes, session.places_once_evicted, pins)
     able = reach.able(demand.required)
     if not able.any():
@@ -159,7 +122,7 @@ def _found(
 
 
 def _choosers(
-    session: Session, demand: Demand, shapes: Sequence[tuple[int, int]], pins: Pins
+    session: Session, demand: Demand, shapes: Shapes, pins: Pins
 ) -> tuple[Chooser, Chooser]:
     """Return the choosers by idle room and by room once released: one where that is the same."""
     idle = {shape: session.places(shape) for shape, _ in shapes}
@@ -168,6 +131,13 @@ def _choosers(
     if all(np.array_equal(idle[shape], released[shape]) for shape in idle):
         return later, later
     return Chooser(demand, shapes, idle.__getitem__, pins), later
+
+
+def _with_few(session: Session, demand: Demand, shapes: Shapes, stage: Stage) -> Stage:
+    """Return a stage that tries few of the preferred domains before all inside one of its own."""
+    if stage.level == ALL or stage.level >= demand.preferred or not stage.able.any():
+        return stage
+    return stage._replace(sums=sums_of(session, stage.filler, shapes))
 
 
 def _for_room(demand: Demand, now: Chooser, later: Chooser) -> list[Stage]:
@@ -179,5 +149,5 @@ def _for_room(demand: Demand, now: Chooser, later: Chooser) -> list[Stage]:
         if later is not now:
             found.append(Stage(later, level, later.able(level) & ~idle, later))
     if demand.required < 0:
-        found += [Stage(now, _LABELLED, _ONE, now), Stage(later, _ALL, _ONE, later)]
+        found += [Stage(now, LABELLED, ONE, now), Stage(later, ALL, ONE, later)]
     return found

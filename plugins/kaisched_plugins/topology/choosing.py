@@ -16,7 +16,7 @@ from kaisched_plugins.topology.domains import Tree
 from kaisched_plugins.topology.least import Racks, fewest_racks
 
 Shapes = Sequence[tuple[int, int]]
-_MOST: Final = 1 << 20
+MOST_PODS: Final = 1 << 20
 """So many pods on one node are as good as any number."""
 LAST: Final = 1 << 40
 """The rank of nodes outside of all domains that are filled in order."""
@@ -40,6 +40,8 @@ class Chooser:
         """Count the capacity of every domain."""
         self._demand = demand
         self.tree = demand.tree
+        self.preferred = demand.preferred
+        self.room_of = room_of
         self.pods = sum(count for _, count in shapes)
         self.is_uniform = len(shapes) == 1
         self._pins = pins
@@ -90,17 +92,25 @@ class Chooser:
         lower = self._demand.preferred
         if lower <= level:
             return None
-        inside = self.tree.below(level, domain, lower)
-        capacity = self.capacity[lower]
-        is_held = np.isin(inside, self._domains(lower, self._pins.held))
-        first = fill_order(inside[is_held], capacity, self.pods)
-        left = max(0, self.pods - int(capacity[first].sum()))
-        ranked = np.concatenate((first, fill_order(inside[~is_held], capacity, left)))
+        ranked = self.ranked(level, domain)
         if not self._pins.held.size and (fixed := self._fewest(lower, ranked)) is not None:
             return fixed
-        rank = np.full(len(self.tree.parent[lower]) + 1, LAST)
+        return self._rank_of_node(lower, ranked)
+
+    def ranked(self, level: int, domain: int) -> RowVec:
+        """Return the preferred domains inside a domain in the order in which they are filled."""
+        inside = self.tree.below(level, domain, self.preferred)
+        capacity = self.capacity[self.preferred]
+        is_held = np.isin(inside, self._domains(self.preferred, self._pins.held))
+        first = fill_order(inside[is_held], capacity, self.pods)
+        left = max(0, self.pods - int(capacity[first].sum()))
+        return np.concatenate((first, fill_order(inside[~is_held], capacity, left)))
+
+    def _rank_of_node(self, level: int, ranked: RowVec) -> IntVec:
+        """``(N,)`` the place of each node's domain among some domains, for all others LAST."""
+        rank = np.full(len(self.tree.parent[level]) + 1, LAST)
         rank[ranked] = np.arange(len(ranked))
-        of_node: IntVec = rank[self.tree.domain_of_node[lower]]
+        of_node: IntVec = rank[self.tree.domain_of_node[level]]
         return of_node
 
     def _fewest(self, lower: int, ranked: RowVec) -> IntVec | None:
@@ -133,7 +143,16 @@ class Chooser:
             order=self.order(level, domain),
             neighbours=tree.domain_of_node[-1],
             peers=f"{self._demand.constraint.topology}/{level}" if peers else "",
+            reorders=not self.is_uniform,
         )
+
+    def set_of_few(self, domains: RowVec) -> NodeSet:
+        """Return the nodes of some preferred domains, to be filled in this order."""
+        tree, order = self.tree, self._rank_of_node(self.preferred, domains)
+        names = ", ".join(tree.name(self.preferred, it) for it in domains.tolist())
+        near = tree.domain_of_node[-1]
+        reorders = not self.is_uniform
+        return NodeSet(names, order < LAST, order=order, neighbours=near, reorders=reorders)
 
     def _domains(self, level: int, nodes: RowVec) -> RowVec:
         found = self.tree.domain_of_node[level][nodes]
@@ -158,7 +177,7 @@ def capacities(tree: Tree, shapes: Shapes, room_of: Callable[[int], IntVec]) -> 
     pods = sum(count for _, count in shapes)
     found: list[IntVec] | None = None
     for shape, count in shapes:
-        sums = tree.sums(np.minimum(room_of(shape), _MOST))
+        sums = tree.sums(np.minimum(room_of(shape), MOST_PODS))
         sums = sums if count == pods else [each * pods // count for each in sums]
         found = sums if found is None else list(map(np.minimum, found, sums))
     assert found is not None  # a batch has pods

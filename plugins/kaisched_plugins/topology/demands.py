@@ -51,13 +51,14 @@ def asking(session: Session) -> Asking:
     if known is None or known.structure is not structure:
         roots = [root for root in structure.values() if root.topology is not None]
         below = any(root.topology.is_pod_set for root in roots if root.topology is not None)
-        below = below or any(_is_below(root) for root in structure.values())
+        below = below or any(is_divided(root) for root in structure.values())
         known = session.hints[_HINT] = Asking(structure, below or bool(roots), below)
     return known
 
 
-def _is_below(group: SubGroup) -> bool:
-    return any(child.topology is not None or _is_below(child) for child in group.children)
+def is_divided(group: SubGroup) -> bool:
+    """Tell whether a subgroup below a group has a constraint of its own."""
+    return any(child.topology is not None or is_divided(child) for child in group.children)
 
 
 def demand_of(session: Session, constraint: TopologyConstraint) -> Demand | int | None:
