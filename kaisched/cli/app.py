@@ -75,6 +75,9 @@ COMMANDS: Final = {
     "doctor": Entry(
         "kaisched.cli.doctor", "Say what would keep the scheduler from its work in a cluster."
     ),
+    "init": Entry(
+        "kaisched.cli.init", "Make files of ours from what Run:ai or KAI-Scheduler exports."
+    ),
     "run": Entry("kaisched.cli.run", "Run the scheduler."),
     "config": Entry("kaisched.cli.config", "Show the settings in force and where each comes from."),
     "plugins": Entry("kaisched.cli.plugins", "List the installed plugins."),

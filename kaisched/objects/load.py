@@ -145,6 +145,28 @@ def _too_large(file: str, max_bytes: int) -> ObjectError:
 
 
 def _load_data(data: bytes, file: str, loaded: Loaded) -> None:
+    for value, source in _values(data, file, loaded.problems):
+        _take(value, source, (), loaded)
+
+
+def read_values(path: Path) -> Iterator[tuple[Any, Source]]:
+    """Yield the plain values of a file that need not be objects: YAML documents, or JSON.
+
+    Raises:
+        ObjectError: the file cannot be read, is too large, or has a text that is neither.
+
+    """
+    loaded = Loaded()
+    data = _read(path, MAX_BYTES, loaded)
+    found = [] if data is None else list(_values(data, str(path), loaded.problems))
+    if loaded.problems:
+        first, *others = loaded.problems
+        first.others = tuple(others)
+        raise first
+    yield from found
+
+
+def _values(data: bytes, file: str, problems: list[ObjectError]) -> Iterator[tuple[Any, Source]]:
     data = data.removeprefix(_BOM)
     is_json = file.endswith(".json")
     if is_json or data.lstrip()[:1] in (b"{", b"["):
@@ -152,20 +174,20 @@ def _load_data(data: bytes, file: str, loaded: Loaded) -> None:
             values = list(read_json(data.decode()))
         except (TextFault, UnicodeDecodeError) as error:
             if is_json:  # otherwise it may be YAML in its flow style
-                loaded.problems.append(_text_problem(error, Source(file)))
+                problems.append(_text_problem(error, Source(file)))
                 return
         else:
             for number, value in enumerate(values, 1):
-                _take(value, Source(file, number), (), loaded)
+                yield value, Source(file, number)
             return
     for number, (chunk, line) in enumerate(documents(data), 1):
         source = Source(file, number)
         try:
             value = read_yaml(chunk.decode(), line)
         except (TextFault, UnicodeDecodeError) as error:
-            loaded.problems.append(_text_problem(error, source))
+            problems.append(_text_problem(error, source))
         else:
-            _take(value, source, (), loaded)
+            yield value, source
 
 
 def documents(data: bytes) -> Iterator[tuple[bytes, int]]:

@@ -1,0 +1,1 @@
+"""Migration from other schedulers: their exported settings as files of ours."""
