@@ -125,11 +125,13 @@ class VictimList:
                 if unit is None or eviction.task in unit.tasks or (has_moved and unit.is_core):
                     gone.add(place)
         self._seen = len(evictions)
-        for place in gone:
-            at = int(self.places.searchsorted(place))
-            if at < len(self.places) and self.places[at] == place:
-                # The first of the list goes most often, and a slice costs nothing.
-                self.places = self.places[1:] if at == 0 else np.delete(self.places, at)
+        if len(gone) == 1 and len(self.places) and self.places[0] in gone:
+            self.places = self.places[1:]  # it goes most often, and a slice costs nothing
+        elif gone:
+            left = np.array(sorted(gone), np.int64)
+            at = self.places.searchsorted(left)
+            at, left = at[at < len(self.places)], left[at < len(self.places)]
+            self.places = np.delete(self.places, at[self.places[at] == left])
         self._forget_protected()
 
     def forget_first(self, count: int) -> None:
@@ -168,9 +170,10 @@ class VictimList:
         tasks = set(moved.nonzero()[0].tolist())
         jobs = session.tasks.job_of_task[moved]
         stays = np.ones(len(self.victims), np.bool_)
-        for place in np.isin(self.victims.job, jobs).nonzero()[0].tolist():
-            unit = self.victims.unit(place)
-            stays[place] = not unit.is_core and tasks.isdisjoint(unit.tasks)
+        of_moved = np.isin(self.victims.job, jobs)
+        stays[of_moved & self.victims.is_core] = False
+        for place in (of_moved & ~self.victims.is_core).nonzero()[0].tolist():
+            stays[place] = tasks.isdisjoint(self.victims.unit(place).tasks)
         self.places = self.places[stays[self.places]]
 
 
