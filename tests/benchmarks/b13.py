@@ -1,4 +1,4 @@
-"""B13: parts of GPUs by the ten thousand in one cycle, and one of them on an idle cluster."""
+"""B13: parts of GPUs, and claims on devices, by the ten thousand in one cycle."""
 
 from typing import Any, Final
 
@@ -8,7 +8,11 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import CARD, DeviceDemand
+from kaisched.engine.policy import default_policy
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
 from tests.benchmarks.harness import Daemon, Measured, Watch, add_nodes, expect
+from tests.claimed import make_claimed
 
 _QUEUE: Final = "team"
 _PARTS: Final = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -41,3 +45,21 @@ def shares(repeat: int, **size: Any) -> Measured:
     expect(len(result.bind_cards) == size["pods"], f"{len(result.bind_cards)} have a card")
     held = np.bincount(result.bind_nodes)
     return Measured(watch, {"most_on_a_node": int(held.max())})
+
+
+def claims(repeat: int, **size: Any) -> Measured:
+    """Place pods with a claim each in one cycle; nobody has asked about the devices before."""
+    policy, watch = default_policy(), Watch()
+    for _ in range(repeat):
+        snapshot = make_claimed(size["nodes"], size["pods"], size["profiles"])
+        result, _ = watch.time(lambda it=snapshot: run_cycle(it, None, policy, 1e6, Memory()))
+        expect(len(result.bind_tasks) == size["pods"], f"{len(result.bind_tasks)} bound")
+        devices = [
+            one.device.identity
+            for bind in result.binds
+            for grant in bind.claims
+            for one in grant.allocation.results
+        ]
+        expect(len(devices) == size["pods"], f"{len(devices)} devices are allocated")
+        expect(len(set(devices)) == len(devices), "a device was allocated twice")
+    return Measured(watch, {"profiles": size["profiles"]})

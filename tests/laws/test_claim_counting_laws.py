@@ -73,7 +73,10 @@ def check(seed):
     free, found = Holdings(), 0
     for _ in range(12):
         site, claim = Site(random.choice(nodes), {}), [random.choice(claims)]
-        number = counted(offer, claim, selectors)(site, free.taken)
+        count = counted(offer, claim, selectors)
+        number = count(site, free.taken)
+        if site.name not in offer.nodes_of(free.taken.devices):
+            assert count.on_untaken(site, offer.look(site, count.named)) == number
         assert number == pods_with(offer, site, claim, selectors, free.copy())
         found += number
         for device in offer.identities(site):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kaisched.core.claims.model import Ask, Claim, Identity, Selector, Site, Taken
@@ -37,37 +37,53 @@ def pods_with(
     return MOST
 
 
-def counted(
-    offer: Offer, claims: Sequence[Claim], selectors: Mapping[str, Selector]
-) -> Callable[[Site, Taken], int | None]:
-    """Return what answers the same for a plain request by counting devices; None for any other."""
-    ask = _plain(claims)
-    of_class = None if ask is None else offer.classes.get(ask.class_name)
-    if ask is None or of_class is None:
-        return lambda _site, _taken: None
-    expressions = [*of_class.selectors, *(selectors[text] for text in ask.selectors)]
-    named, known, at_look = _named_by(expressions), offer.remembered(ask), offer.at_look(ask)
-    number = ask.count
+class Counted:
+    """Counts pods with a plain request by counting devices; None for a node that needs a search."""
 
-    def count(site: Site, taken: Taken) -> int | None:
-        devices = known.get(site.name, _UNKNOWN)
+    def __init__(self, offer: Offer, ask: Ask, expressions: Sequence[Selector]) -> None:
+        """Use what is known already of the devices that do for the request."""
+        self._offer, self._ask, self._expressions = offer, ask, expressions
+        self._known, self._at_look = offer.remembered(ask), offer.at_look(ask)
+        self.named = _named_by(expressions)
+        """The fields of a device that decide whether it does."""
+
+    def __call__(self, site: Site, taken: Taken) -> int | None:
+        """Return how many pods find devices on a node, one after the other."""
+        devices = self._known.get(site.name, _UNKNOWN)
         if devices is _UNKNOWN:
-            look = offer.look(site, named)
-            if look not in at_look:
-                at_look[look] = _places(offer, site, ask, expressions)
-            places, all_ = at_look[look], offer.identities(site)
+            places = self._places(site, self._offer.look(site, self.named))
+            all_ = self._offer.identities(site)
             if places is not None:
                 devices = all_ if len(places) == len(all_) else tuple([all_[it] for it in places])
             else:
                 devices = None
-            known[site.name] = devices
+            self._known[site.name] = devices
         if devices is None:
             return None
         if taken.devices:
-            return (len(devices) - len(taken.devices.intersection(devices))) // number
-        return len(devices) // number
+            return (len(devices) - len(taken.devices.intersection(devices))) // self._ask.count
+        return len(devices) // self._ask.count
 
-    return count
+    def on_untaken(self, site: Site, look: int) -> int | None:
+        """Return how many pods find devices on any node of a look, if none of them is taken."""
+        places = self._places(site, look)
+        return None if places is None else len(places) // self._ask.count
+
+    def _places(self, site: Site, look: int) -> tuple[int, ...] | None:
+        if look not in self._at_look:
+            self._at_look[look] = _places(self._offer, site, self._ask, self._expressions)
+        return self._at_look[look]
+
+
+def counted(
+    offer: Offer, claims: Sequence[Claim], selectors: Mapping[str, Selector]
+) -> Counted | None:
+    """Return what counts devices for a plain request; None for any other."""
+    ask = _plain(claims)
+    of_class = None if ask is None else offer.classes.get(ask.class_name)
+    if ask is None or of_class is None:
+        return None
+    return Counted(offer, ask, [*of_class.selectors, *(selectors[it] for it in ask.selectors)])
 
 
 def _plain(claims: Sequence[Claim]) -> Ask | None:

@@ -28,6 +28,7 @@ class Offer:
         self._looks: dict[Named, dict[str, int]] = {}
         self._number_of_look: dict[tuple[Any, ...], int] = {}
         self._at_look: dict[int, tuple[Ask, dict[int, tuple[int, ...] | None]]] = {}
+        self._nodes_of_pool: dict[_Key, set[str]] = {}
         for one in slices:
             key = one.driver, one.pool
             self._slices.setdefault(key, []).append(one)
@@ -35,6 +36,7 @@ class Offer:
                 self._anywhere.add(key)
             elif one.devices and one.place is not None:
                 self._at.setdefault(one.place.node, set()).add(key)
+                self._nodes_of_pool.setdefault(key, set()).add(one.place.node)
 
     def remembered(self, ask: Ask) -> dict[str, tuple[Identity, ...] | None]:
         """Return what is known by node of the devices that do for a request, to be added to."""
@@ -83,6 +85,11 @@ class Offer:
             number = self._number_of_look.setdefault((named, look), len(self._number_of_look))
             known[site.name] = number
         return number
+
+    def nodes_of(self, devices: Iterable[Identity]) -> set[str]:
+        """Return the nodes whose pools have some of these devices, of pools that are local."""
+        pools = {(driver, pool) for driver, pool, _ in devices}
+        return {node for key in pools for node in self._nodes_of_pool.get(key, ())}
 
     @property
     def is_local(self) -> bool:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kaisched.core.claims.counting import counted, pods_with
-from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, Claim, ClaimError, Site
+from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, Claim, Site
 from kaisched.core.claims.pools import matches
 from kaisched.core.claims.search import allocate
 from kaisched.core.claims.table import ClaimTable, Held, Holdings, held_by
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.framework.session.capacity import room_of
+from kaisched.framework.session.device_rooms import UNKNOWN, DeviceRooms
 from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kaisched.core.constraints import ClaimUse
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.session.capacity import Capacity
+    from kaisched.framework.session.device_rooms import Room
     from kaisched.framework.session.shape_plan import ShapePlan
 
     StateVec: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int8]]
@@ -36,7 +37,6 @@ _ALLOCATED: Final = int(TaskState.ALLOCATED)
 _PIPELINED: Final = int(TaskState.PIPELINED)
 _RELEASING: Final = int(TaskState.RELEASING)
 _MANY: Final = 1 << 40
-_UNKNOWN: Final = -1
 _SOMEBODY: Final = -1
 """Stands for users of a claim that no task is known for."""
 
@@ -55,18 +55,6 @@ class _Choice(NamedTuple):
     users: set[int]
     is_now: bool
     """Else it is promised."""
-
-
-class _Room:
-    """How many pods with equal claims each node has devices for."""
-
-    __slots__ = ("later", "now")
-
-    def __init__(self, nodes: int) -> None:
-        self.now: IntVec = np.full(nodes, _UNKNOWN, np.int64)
-        """``(N,)``"""
-        self.later: IntVec = self.now.copy()
-        """``(N,)`` once leaving pods have left."""
 
 
 class Devices:
@@ -99,18 +87,17 @@ class Devices:
                 self._later.add(held.portions)
             else:
                 self._apart += 1
-        self._rooms: dict[tuple[ClaimUse, ...], _Room] = {}
-        self._faults: dict[tuple[ClaimUse, ...], str] = {}
+        self._rooms = DeviceRooms(table, self._sites)
         self._chosen: dict[str, _Choice] = {}
         """Claims that get devices in this cycle."""
-        self.moves = 0
-        """Moves of tasks with claims so far."""
+        self._moved: list[int] = []
+        """The node of each move of a task with claims, in order."""
         self.granted: dict[int, list[Grant]] = {}
         """By task, the claims that are allocated with it."""
 
     def are_newer(self, plan: ShapePlan) -> bool:
         """Tell whether devices have changed hands since a plan was judged that asks for some."""
-        return plan.moves != self.moves and bool(self._constraints[plan.shape].claims)
+        return plan.moves != len(self._moved) and bool(self._constraints[plan.shape].claims)
 
     def judge(self, plan: ShapePlan, capacity: Capacity) -> None:
         """Add to a plan what devices say, if its shape asks for some."""
@@ -121,7 +108,39 @@ class Devices:
         plan.codes = codes if codes is not None and codes.any() else None
         later = self.capped(shape, plan.cap, is_later=True) if self._apart else None
         plan.cap, plan.cap_later = self.capped(shape, plan.cap, is_later=False), later
-        plan.moves = self.moves
+        plan.moves = len(self._moved)
+
+    def judge_moved(self, plan: ShapePlan) -> bool:
+        """Judge a plan again where devices have changed hands; False where all nodes must be.
+
+        That is so unless its pods have claims of their own on devices of one node each, and the two
+        books are the same.
+        """
+        uses = self._constraints[plan.shape].claims
+        room = self._rooms.get(uses)
+        if room is None or self._apart or plan.cap_later is not None or plan.cap is None:
+            return False
+        if (
+            uses in self._rooms.faults
+            or any(it.key for it in uses)
+            or not self._table.offer.is_local
+        ):
+            return False
+        rows = np.array(sorted(set(self._moved[plan.moves :])), np.int64)
+        filtered = np.zeros(rows.size, np.int16) if plan.filtered is None else plan.filtered[rows]
+        self._count(uses, rows[(filtered == 0) & (room.now[rows] == UNKNOWN)].tolist())
+        if uses in self._rooms.faults:
+            return False
+        now = room.now[rows]
+        plan.cap[rows] = np.maximum(now, 0)
+        codes = np.where((filtered == 0) & (now <= 0), np.int16(Refusal.DEVICES), filtered)
+        if plan.codes is None and codes.any():
+            plan.codes = np.zeros(len(self._sites), np.int16)
+        if plan.codes is not None:
+            plan.codes[rows] = codes
+            plan.codes = plan.codes if plan.codes.any() else None
+        plan.moves = len(self._moved)
+        return True
 
     # -- where there is room ---------------------------------------------------------------------
 
@@ -139,7 +158,7 @@ class Devices:
         if not self._open(uses):
             return refused
         found = self._room(uses, refused == 0)
-        if uses in self._faults:
+        if uses in self._rooms.faults:
             refused[refused == 0] = int(Refusal.DEVICE_CLAIM)
         if self._apart:
             _refuse(refused, (found.now <= 0) & (found.later > 0), Refusal.DEVICES_LEAVING)
@@ -160,9 +179,9 @@ class Devices:
             of_claims = np.full(len(self._sites), max(min(left), 0), np.int64)
             cap = of_claims if cap is None else np.minimum(cap, of_claims)
         own = [it for it in self._open(uses) if not it.key]
-        if not own or uses not in self._rooms:
+        room = self._rooms.get(uses)
+        if not own or room is None:
             return cap
-        room = self._rooms[uses]
         most = np.maximum(room.later if is_later else room.now, 0)
         return most if cap is None else np.minimum(cap, most)
 
@@ -203,33 +222,16 @@ class Devices:
 
     def fault(self, shape: int) -> str:
         """Return why the claims of a shape cannot be allocated at all, or an empty text."""
-        return self._faults.get(self._constraints[shape].claims, "")
+        return self._rooms.faults.get(self._constraints[shape].claims, "")
 
-    def _room(self, uses: tuple[ClaimUse, ...], allowed: BoolVec) -> _Room:
-        room = self._rooms.setdefault(uses, _Room(len(self._sites)))
-        specs = self._specs(uses)
-        offer, selectors = self._table.offer, self._table.selectors
-        books = [(room.now, self._now)]
-        if self._apart:
-            books.append((room.later, self._later))
-        missing = (allowed & (room.now == _UNKNOWN)).nonzero()[0].tolist()
-        count = counted(offer, specs, selectors) if missing and offer.is_local else None
-        try:
-            for column, book in books:
-                # Devices that several nodes can use are counted for the first of them only.
-                mine = None if offer.is_local else book.copy()
-                for row in missing:
-                    site = self._sites[row]
-                    number = None if count is None else count(site, book.taken)
-                    if number is None:
-                        number = pods_with(offer, site, specs, selectors, mine or book.copy())
-                    column[row] = number
-            if not self._apart:
-                room.later[missing] = room.now[missing]
-            self._faults.pop(uses, None)
-        except ClaimError as error:
-            self._faults[uses] = str(error)
+    def _room(self, uses: tuple[ClaimUse, ...], allowed: BoolVec) -> Room:
+        room = self._rooms.made(uses)
+        self._count(uses, room.missing(allowed))
         return room
+
+    def _count(self, uses: tuple[ClaimUse, ...], missing: list[int]) -> None:
+        books = self._now, self._later if self._apart else None
+        self._rooms.count(uses, self._specs(uses), missing, books)
 
     def _open(self, uses: Iterable[ClaimUse]) -> list[ClaimUse]:
         """Return the claims that have no devices yet."""
@@ -275,18 +277,8 @@ class Devices:
             self._take_back(task)
         else:
             self._leave(task, keys)
-        self.moves += 1
-        self._forget(node)
-
-    def _forget(self, node: int) -> None:
-        """Count again where devices may have changed hands."""
-        if not self._table.offer.is_local:
-            self._rooms.clear()
-            return
-        for uses in [it for it in self._rooms if any(use.key for use in it)]:
-            del self._rooms[uses]
-        for room in self._rooms.values():
-            room.now[node] = room.later[node] = _UNKNOWN
+        self._moved.append(node)
+        self._rooms.forget(node)
 
     def _choose(self, task: int, keys: tuple[str, ...], node: int, *, is_now: bool) -> None:
         """Choose devices for the claims of a task that have none."""

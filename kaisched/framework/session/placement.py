@@ -17,10 +17,10 @@ import numpy as np
 
 from kaisched.core.refusals import PASSING, Refusal
 from kaisched.framework.plugins.dispatch import AskingSession
-from kaisched.framework.session.fill import fill_first, fill_level, fill_stepwise
 from kaisched.framework.session.open_cards import ON_OPEN_CARD
 from kaisched.framework.session.ordered_fill import choose_within
 from kaisched.framework.session.rooms import Rooms
+from kaisched.framework.session.score_choice import choose_by_score
 from kaisched.framework.session.shape_plan import Mask, ShapePlan, Vacancy
 from kaisched.framework.session.share_choice import choose_shares
 
@@ -40,8 +40,6 @@ _HINT = "rooms"
 _OUTSIDE = np.int16(Refusal.OUTSIDE_NODE_SET)
 _SCARCE = 64
 """With more room than this, no check is made whether all of it is on one node."""
-_LEVEL_CELLS = 400_000
-"""Above so many (node, extra pod) cells the table of scores is not built; an estimate, 3 MB."""
 
 
 class PlacingSession(AskingSession, Protocol):
@@ -189,19 +187,34 @@ class Placement:
         self._judge(plan)
 
     def _judge(self, plan: ShapePlan) -> None:
-        """Add what devices say to what the plugins have answered."""
-        plan.cap, plan.judged = None, len(self._capacity.touched)
-        if self._ask.has_rooms:
-            plan.cap = self._ask.node_room(self._session, plan.shape, self._rows)
+        """Add what bounds and devices say to what the plugins' filters have answered."""
+        self._judge_within(plan, self._bound(plan))
+
+    def _bound(self, plan: ShapePlan) -> IntVec | None:
+        """``(N,)`` the plugins' bound on pods of a shape; None without one."""
+        if not self._ask.has_rooms:
+            return None
+        return self._ask.node_room(self._session, plan.shape, self._rows)
+
+    def _judge_within(self, plan: ShapePlan, bound: IntVec | None) -> None:
+        plan.bound = plan.cap = bound
+        plan.judged = len(self._capacity.touched)
         if self._devices is not None:
             self._devices.judge(plan, self._capacity)
 
     def _refresh(self, plan: ShapePlan) -> None:
         """Judge anew if devices have changed hands since, or if there were moves with a bound."""
-        has_moved = plan.cap is not None and plan.judged < len(self._capacity.touched)
-        if has_moved or (self._devices is not None and self._devices.are_newer(plan)):
-            self._judge(plan)
-            plan.mask = Mask()
+        devices, touched = self._devices, len(self._capacity.touched)
+        has_moved = plan.cap is not None and plan.judged < touched
+        if not has_moved and (devices is None or not devices.are_newer(plan)):
+            return
+        bound = self._bound(plan)
+        is_unbound = bound is None and plan.bound is None
+        if is_unbound and devices is not None and devices.judge_moved(plan):
+            plan.judged = touched  # only nodes with a move: the mask is kept up with those
+            return
+        self._judge_within(plan, bound)
+        plan.mask = Mask()
 
     def vacancy(self, shape: int) -> Vacancy:
         """Return where pods of the shape fit now, by amounts, filters and plugins' bounds."""
@@ -259,10 +272,8 @@ class Placement:
         masked = self._masked(vacancy)
         if count == 1:
             return np.array([int(masked.argmax())])
-        chosen = fill_first(masked, room, count)
-        if self.fills_first or self._rises(vacancy, chosen):
-            return chosen
-        return self._choose_falling(plan, masked, room, count)
+        score = self.scorer(plan.shape)
+        return choose_by_score(masked, room, count, score, fills_first=self.fills_first)
 
     def best_future(self, shape: int, barred: Collection[int] = ()) -> tuple[int, bool] | None:
         """Return (node row, fits now) for one pod, counting room being released, or None.
@@ -365,33 +376,6 @@ class Placement:
             mask.seen = len(touched)
         return mask.values
 
-    def _rises(self, vacancy: Vacancy, chosen: RowVec) -> bool:
-        """Check that no node's score fell below its first while it was filled."""
-        rows, counts = np.unique(chosen, return_counts=True)
-        again = np.repeat(rows, counts - 1)
-        if not again.size:
-            return True
-        starts = np.repeat(np.cumsum(counts - 1) - (counts - 1), counts - 1)
-        extra = np.arange(again.size) - starts + 1
-        plan = vacancy.plan
-        later = self._ask.node_score(self._session, plan.shape, again, extra)
-        return bool((later >= self.scores(plan)[again]).all())
-
     def scorer(self, shape: int) -> Scores:
         """Return what scores nodes with so many more pods of the shape."""
         return partial(self._ask.node_score, self._session, shape)
-
-    def _choose_falling(
-        self, plan: ShapePlan, masked: FloatVec, room: IntVec, count: int
-    ) -> RowVec:
-        """Choose when scores may fall: from a table of all scores, or step by step."""
-        open_rows = np.flatnonzero(room > 0)
-        depth = int(min(count, room.max()))
-        score = self.scorer(plan.shape)
-        if open_rows.size * depth <= _LEVEL_CELLS:
-            levels = [masked[open_rows]]
-            levels += [score(open_rows, np.full(open_rows.size, it)) for it in range(1, depth)]
-            chosen = fill_level(np.stack(levels), open_rows, room[open_rows], count)
-            if chosen is not None:
-                return chosen
-        return fill_stepwise(masked, room, count, score)

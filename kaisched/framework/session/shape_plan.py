@@ -28,6 +28,7 @@ class ShapePlan:
     """What is known this cycle of one shape."""
 
     __slots__ = (
+        "bound",
         "cap",
         "cap_later",
         "codes",
@@ -54,6 +55,8 @@ class ShapePlan:
         """How many of the capacity's touched rows the bound has taken in."""
         self.moves = 0
         """How many moves of devices the codes include."""
+        self.bound: IntVec | None = None
+        """``(N,)`` bound by plugins; None for no bound."""
         self.cap: IntVec | None = None
         """``(N,)`` bound by plugins and devices; None for no bound."""
         self.cap_later: IntVec | None = None
