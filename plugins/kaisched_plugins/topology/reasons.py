@@ -10,13 +10,12 @@ import numpy as np
 
 from kaisched import Reason, Session, TopologyConstraint, batch_of
 from kaisched_plugins.topology import refusals
-from kaisched_plugins.topology.choosing import Chooser, Pins
+from kaisched_plugins.topology.choosing import Chooser
 from kaisched_plugins.topology.demands import (
     Demand,
     demand_of,
     name_of,
-    nodes_held,
-    nodes_promised,
+    pins_of,
     pods_of,
 )
 from kaisched_plugins.topology.podsets.filling import Style
@@ -42,7 +41,7 @@ def reason_of(session: Session, job: int, code: int, style: Style) -> Reason | N
         told = reason_of_pod_set(session, demand, tasks, root, shapes, style)
         if told is not None:
             return told
-    pins = Pins(nodes_held(session, tasks), nodes_promised(session, tasks))
+    pins = pins_of(session, tasks)
     return _short(Chooser(demand, shapes, session.places_once_released, pins), demand, pods)
 
 
