@@ -311,6 +311,11 @@ class Session:
         """``(N,)`` pods of a shape that fit once room being released is free."""
         return places.places_once_released(self, shape)
 
+    @property
+    def is_releasing(self) -> bool:
+        """Whether room is being released, as of now."""
+        return self.capacity.has_releasing
+
     def places_once_evicted(self, shape: int) -> IntVec:
         """``(N,)`` pods of a shape that would fit if no preemptible pod ran any more: a bound."""
         return places.places_once_evicted(self, self, shape)

@@ -245,6 +245,11 @@ class SessionView(Protocol):
         """``(N,)`` the same, if no preemptible pod ran any more: a bound that no eviction lifts."""
         ...
 
+    @property
+    def is_releasing(self) -> bool:
+        """Whether room is being released now: if not, places once released are the same as now."""
+        ...
+
     def free(self, resource: int, rows: RowVec) -> IntVec:
         """``(K,)`` what is free of a resource on some nodes: idle, or being released by now."""
         ...

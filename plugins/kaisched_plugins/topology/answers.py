@@ -9,13 +9,13 @@ import numpy as np
 from kaisched import NodeSet, Session, SubGroup
 from kaisched_plugins.topology import refusals
 from kaisched_plugins.topology.choices import ALL, LABELLED, ONE, Choices, Stage
-from kaisched_plugins.topology.choosing import Chooser, Pins, Shapes
+from kaisched_plugins.topology.choosing import Chooser, Shapes
 from kaisched_plugins.topology.demands import (
     Demand,
+    Pins,
     demand_of,
     is_divided,
-    nodes_held,
-    nodes_promised,
+    pins_of,
     pods_of,
 )
 from kaisched_plugins.topology.few import sums_of
@@ -56,7 +56,7 @@ class Answers:
         if not isinstance(demand, Demand):
             return demand
         tasks = pods_of(session, job, group)
-        pins = Pins(nodes_held(session, tasks), nodes_promised(session, tasks))
+        pins = pins_of(session, tasks)
         if group.topology.is_pod_set:
             roles = roles_of(session, tasks, group, shapes)
             if roles is not None and action in (_ALLOCATE, _WITHIN):
@@ -126,6 +126,9 @@ def _choosers(
 ) -> tuple[Chooser, Chooser]:
     """Return the choosers by idle room and by room once released: one where that is the same."""
     idle = {shape: session.places(shape) for shape, _ in shapes}
+    if not session.is_releasing:
+        now = Chooser(demand, shapes, idle.__getitem__, pins)
+        return now, now
     released = {shape: session.places_once_released(shape) for shape, _ in shapes}
     later = Chooser(demand, shapes, released.__getitem__, pins)
     if all(np.array_equal(idle[shape], released[shape]) for shape in idle):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -69,7 +69,7 @@ class Choices(LazyNodeSets):
             self._few[number] = steps = list(stage.steps(left))
             left -= sum(some is not None for _, some in steps)
             sizes.append(len(steps))
-        self._ends = np.cumsum(sizes).tolist()
+        self._ends = list(accumulate(sizes))
         super().__init__(self._ends[-1] if self._ends else 0)
 
     def make(self, at: int) -> NodeSet:

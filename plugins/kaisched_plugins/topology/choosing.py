@@ -6,12 +6,12 @@ Rules C1 to C4 and P1 to P4 of docs/explanation/topology.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from kaisched import BoolVec, IntVec, NodeSet, RowVec
-from kaisched_plugins.topology.demands import Demand
+from kaisched_plugins.topology.demands import Demand, Pins
 from kaisched_plugins.topology.domains import Tree
 from kaisched_plugins.topology.least import Racks, fewest_racks
 
@@ -20,15 +20,6 @@ MOST_PODS: Final = 1 << 20
 """So many pods on one node are as good as any number."""
 LAST: Final = 1 << 40
 """The rank of nodes outside of all domains that are filled in order."""
-
-
-class Pins(NamedTuple):
-    """The nodes that bind a choice."""
-
-    held: RowVec
-    """Where pods run under the same constraint."""
-    promised: RowVec
-    """Nodes that were promised to pods of the batch."""
 
 
 class Chooser:
@@ -136,15 +127,21 @@ class Chooser:
 
     def set_of(self, level: int, domain: int, *, peers: bool = False) -> NodeSet:
         """Return the nodes of a domain, to be filled in order."""
-        tree = self.tree
-        return NodeSet(
+        tree, order = self.tree, self.order(level, domain)
+        key = level, domain, peers, self.is_uniform
+        if order is None and key in tree.sets:
+            return tree.sets[key]
+        found = NodeSet(
             tree.name(level, domain),
             tree.mask(level, domain),
-            order=self.order(level, domain),
+            order=order,
             neighbours=tree.domain_of_node[-1],
             peers=f"{self._demand.constraint.topology}/{level}" if peers else "",
             reorders=not self.is_uniform,
         )
+        if order is None:
+            tree.sets[key] = found
+        return found
 
     def set_of_few(self, domains: RowVec) -> NodeSet:
         """Return the nodes of some preferred domains, to be filled in this order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from kaisched_plugins.topology.domains import Tree, tree_of
 _HINT = "topology.constraints"
 _PENDING = int(TaskState.PENDING)
 _PAIR = 2
+_NONE: Final = np.empty(0, np.int64)
 
 
 class Demand(NamedTuple):
@@ -33,6 +34,15 @@ class Demand(NamedTuple):
     preferred: int
     layers: tuple[tuple[int, int], ...] = ()
     """(level, pods) of slices, outermost first."""
+
+
+class Pins(NamedTuple):
+    """The nodes that bind a choice."""
+
+    held: RowVec
+    """Where pods run under the same constraint, pod by pod."""
+    promised: RowVec
+    """Nodes that earlier cycles promised to pods that still wait, pod by pod."""
 
 
 class Asking(NamedTuple):
@@ -118,15 +128,13 @@ def podsets_of(group: SubGroup) -> Iterator[int]:
         yield from podsets_of(child)
 
 
-def nodes_held(session: Session, tasks: RowVec) -> RowVec:
-    """Return the nodes on which pods run, or are to run after moves of this cycle, pod by pod."""
-    state, node = session.state_now[tasks], session.node_of_task_now[tasks]
-    held: RowVec = np.sort(node[ACTIVE_STATES[state] & (node >= 0)])
-    return held
-
-
-def nodes_promised(session: Session, tasks: RowVec) -> RowVec:
-    """Return the nodes that earlier cycles promised to pods that still wait, pod by pod."""
-    node = session.tasks.nominated_node[tasks]
-    promised: RowVec = np.sort(node[(session.state_now[tasks] == _PENDING) & (node >= 0)])
-    return promised
+def pins_of(session: Session, tasks: RowVec) -> Pins:
+    """Return where pods run, or are to run after moves of this cycle, and what was promised."""
+    state, promised = session.state_now[tasks], session.tasks.nominated_node[tasks]
+    waits = state == _PENDING
+    held = _NONE
+    if not waits.all():
+        node = session.node_of_task_now[tasks]
+        held = np.sort(node[ACTIVE_STATES[state] & (node >= 0)])
+    there = waits & (promised >= 0)
+    return Pins(held, np.sort(promised[there]) if there.any() else _NONE)

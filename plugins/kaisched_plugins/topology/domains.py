@@ -10,6 +10,7 @@ import numpy as np
 from kaisched import (
     BoolVec,
     IntVec,
+    NodeSet,
     NodeStatics,
     RowVec,
     Session,
@@ -45,6 +46,8 @@ class Tree:
         """By level, ``(D,)`` the domain of the level above; -1 at the outermost level."""
         self._names: list[list[str]] = []
         self._masks: dict[tuple[int, int], BoolVec] = {}
+        self.sets: dict[tuple[int, int, bool, bool], NodeSet] = {}
+        """Domains as sets of nodes without an order, by what else tells them apart."""
         above: dict[tuple[str, ...], int] = {}
         for depth in range(1, len(levels) + 1):
             known = sorted({path[:depth] for path in paths if path is not None})

@@ -10,13 +10,12 @@ import numpy as np
 
 from kaisched import Reason, Session, TopologyConstraint, batch_of
 from kaisched_plugins.topology import refusals
-from kaisched_plugins.topology.choosing import Chooser, Pins
+from kaisched_plugins.topology.choosing import Chooser
 from kaisched_plugins.topology.demands import (
     Demand,
     demand_of,
     name_of,
-    nodes_held,
-    nodes_promised,
+    pins_of,
     pods_of,
 )
 from kaisched_plugins.topology.podsets.filling import Style
@@ -34,16 +33,18 @@ def reason_of(session: Session, job: int, code: int, style: Style) -> Reason | N
     if code == refusals.WRONG_SLICES:
         return _wrong_slices(session, wish)
     demand = demand_of(session, wish)
-    if code != refusals.NO_DOMAIN or not isinstance(demand, Demand):
+    is_claim = code == refusals.OUT_OF_REACH
+    if (code != refusals.NO_DOMAIN and not is_claim) or not isinstance(demand, Demand):
         return None
     shapes, pods = batch_of(session, job)
     tasks = pods_of(session, job, root)
-    if wish.is_pod_set:
+    if wish.is_pod_set and not is_claim:
         told = reason_of_pod_set(session, demand, tasks, root, shapes, style)
         if told is not None:
             return told
-    pins = Pins(nodes_held(session, tasks), nodes_promised(session, tasks))
-    return _short(Chooser(demand, shapes, session.places_once_released, pins), demand, pods)
+    pins = pins_of(session, tasks)
+    room_of = session.places_once_evicted if is_claim else session.places_once_released
+    return _short(Chooser(demand, shapes, room_of, pins), demand, pods, is_claim=is_claim)
 
 
 def _unknown(session: Session, wish: TopologyConstraint) -> Reason:
@@ -81,8 +82,8 @@ def _wrong_slices(session: Session, wish: TopologyConstraint) -> Reason | None:
     return None
 
 
-def _short(chooser: Chooser, demand: Demand, pods: int) -> Reason:
-    """Name the domain that has most room, and how many pods it is short of."""
+def _short(chooser: Chooser, demand: Demand, pods: int, *, is_claim: bool) -> Reason | None:
+    """Name the domain that has most room, or would have it, and how many pods it is short of."""
     tree, level = demand.tree, demand.required
     allowed = chooser.allowed(level).nonzero()[0]
     word, some = tree.word(level), "its pod" if pods == 1 else f"its {pods} pods together"
@@ -92,14 +93,18 @@ def _short(chooser: Chooser, demand: Demand, pods: int) -> Reason:
     fit = int(min(chooser.capacity[level][best], pods))
     name, short = tree.name(level, best), f"{pods - fit} pod{'s' * (pods - fit != 1)}"
     numbers = {"pods": pods, "fit": fit, "domains": len(allowed), "best": name}
+    if fit == pods and is_claim:
+        return None  # there is room by now
     if fit == pods:
         told = f"{name} has room for {some} counted one by one, but not next to each other"
         return Reason(told, numbers)
     if len(allowed) < len(tree.parent[level]):
-        return Reason(
-            f"pods of it run in {name}, which has no room for {some}: short by {short}", numbers
-        )
-    return Reason(f"no {word} has room for {some}: best is {name}, short by {short}", numbers)
+        lacks = "cannot be freed" if is_claim else "has no room"
+        told = f"pods of it run in {name}, which {lacks} for {some}: short by {short}"
+    else:
+        has = "can be freed" if is_claim else "has room"
+        told = f"no {word} {has} for {some}: best is {name}, short by {short}"
+    return Reason(told, numbers)
 
 
 def _near(name: str, known: Iterable[str]) -> str:

@@ -10,8 +10,7 @@ import numpy as np
 
 from kaisched import NodeSet, RowVec, Session
 from kaisched_plugins.topology import refusals
-from kaisched_plugins.topology.choosing import Pins
-from kaisched_plugins.topology.demands import Demand
+from kaisched_plugins.topology.demands import Demand, Pins
 from kaisched_plugins.topology.podsets.filling import Share, Short, Style
 from kaisched_plugins.topology.podsets.plan import Plan, Roles
 

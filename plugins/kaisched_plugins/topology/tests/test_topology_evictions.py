@@ -127,23 +127,44 @@ def test_a_gang_that_moves_stays_in_one_rack():
 def test_the_reason_tells_what_would_not_give_way():
     done = ran(
         """
-        queue a  deserved=2
+        queue a  deserved=4
         queue v
         node A1 rack=A | v1 .
         node B1 rack=B | v2 .
-        node C1 rack=C | v3
+        node C1 rack=C | v3 v3
         job v3
         job v1 preemptible=no
         job v2 preemptible=no
-        job a1 tasks=2 required=rack
+        job a1 tasks=4 required=rack
     """,
         "reclaim",
     )
     (record,) = done.result.records
     assert record.message.startswith(
-        "no rack has room for its 2 pods together: best is rack A, short by 1 pod"
+        "no rack has room for its 4 pods together: best is rack A, short by 3 pods"
     )
-    assert "could enough preemptible work give way" in record.message
+    assert record.message.endswith(
+        "reclaim: no rack can be freed for its 4 pods together: best is rack C, short by 2 pods"
+    )
+
+
+def test_the_reason_names_the_rack_to_which_pods_that_run_are_bound():
+    done = ran(
+        """
+        queue a  deserved=3
+        queue v
+        node A1 rack=A | v1 a1
+        node B1 rack=B | v2 .
+        job v1 preemptible=no
+        job v2
+        job a1 tasks=2 min=1 preemptible=no required=rack
+    """,
+        "reclaim",
+    )
+    (record,) = done.result.records
+    assert record.message.endswith(
+        "reclaim: pods of it run in rack A, which cannot be freed for its pod: short by 1 pod"
+    )
 
 
 def test_an_elastic_pod_goes_along_with_the_core_of_its_job():
