@@ -9,7 +9,7 @@ then by name: their position is therefore also the last rule of every tie betwee
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,11 @@ Int32 = npt.NDArray[np.int32]
 Index = npt.NDArray[np.intp]
 Bool = npt.NDArray[np.bool_]
 
+PROJECTS = "projects"
+"""The fairness with which all leaf queues divide as siblings."""
 NO_QUEUE = -1
+LEFT_OUT = -2
+"""In place of the parent of a queue that is in no level: see :func:`without_inner`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +156,27 @@ def _paths(parent_of_queue: Int32, depth_of_queue: Int32) -> Int32:
         paths[:, step] = at
         at = np.where(at >= 0, parent_of_queue[at], np.int32(NO_QUEUE))
     return paths
+
+
+def without_inner(tree: QueueTree) -> QueueTree:
+    """Return the tree of a division in which all leaf queues are siblings.
+
+    Rows keep their numbers. Inner queues are in no level, and nobody's parent or child.
+    """
+    count = len(tree)
+    row = np.arange(count, dtype=np.int32)
+    flat = replace(
+        tree,
+        parent_of_queue=np.where(tree.is_leaf, np.int32(NO_QUEUE), np.int32(LEFT_OUT)),
+        depth_of_queue=np.zeros(count, np.int32),
+        end_of_queue=row + np.int32(1),
+        levels=(np.flatnonzero(tree.is_leaf),) if count else (),
+        path_of_leaf=row[:, None],
+    )
+    for array in (*vars(flat).values(), *flat.levels):
+        if isinstance(array, np.ndarray):
+            array.flags.writeable = False
+    return flat
 
 
 def roll_up(values: Int64, tree: QueueTree) -> Int64:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from kaisched.core.tree import PROJECTS
 from kaisched.engine.actions import ACTIONS
 from kaisched.errors import Collector, ConfigError, ObjectError, join_path
 from kaisched.framework.plugins.dispatch import workloads_of
@@ -89,6 +90,7 @@ def build_policy(
     chosen = _actions(spec, file, actions, errors)
     depth = _queue_depth(spec, file, errors)
     settings = _settings(spec, file, errors)
+    errors.errors += _at_odds_with_projects(spec, plugins, file)
     errors.stop_if_any()
     warnings.extend(_number_of_policies(plugins, catalogue))
     policy = Policy(
@@ -96,6 +98,7 @@ def build_policy(
         actions=chosen,
         queue_depth=depth,
         over_quota_weights=spec.over_quota_weights or "equal",
+        fairness=spec.fairness or "hierarchy",
         evictions_per_hour=-1 if spec.evictions_per_hour is None else spec.evictions_per_hour,
         workloads=workloads_of(plugins),
         **settings,
@@ -117,6 +120,22 @@ def _number_of_policies(plugins: Sequence[PluginSetting], catalogue: Catalogue) 
         yield (
             f"{where}: {' and '.join(enabled)} each divide the cluster among the queues; shares are"
             f" those of {enabled[0]}, and the rules of all of them apply; disable all but one"
+        )
+
+
+def _at_odds_with_projects(
+    spec: ShardSpec, plugins: Sequence[PluginSetting], file: str
+) -> Iterator[ConfigError]:
+    """Yield an error for each plugin that needs departments to divide where they do not."""
+    names = [it.plugin.name for it in plugins if it.plugin.lends]
+    names += [it.plugin.name for it in plugins if it.plugin.name == kai_names.TIME_BASED_FAIRSHARE]
+    for name in names if spec.fairness == PROJECTS else ():
+        yield ConfigError(
+            f"{name} divides down the tree of queues, so departments cannot be left out",
+            file=file,
+            path=join_path("spec", "fairness"),
+            value=PROJECTS,
+            fix=f"write hierarchy, or disable {name}",
         )
 
 

@@ -42,6 +42,8 @@ class Policy:
     """Action name to the most jobs of a leaf queue that it tries; absent for all."""
     over_quota_weights: str = "equal"
     """``equal``: each queue's own weight; ``quota``: weights follow the quotas."""
+    fairness: str = "hierarchy"
+    """``hierarchy``: shares go down the tree; ``projects``: all leaf queues are siblings."""
     staleness_grace_s: float = 60.0
     """How long a gang may run below its minimum if it sets no grace period; negative for ever."""
     stuck_after_s: float = 120.0

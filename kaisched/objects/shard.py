@@ -89,6 +89,9 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     plugins: dict[str, PluginEntry] = {}
     actions: dict[str, ActionEntry] = {}
     over_quota_weights: Literal["equal", "quota"] | None = None
+    fairness: Literal["hierarchy", "projects"] | None = None
+    """Whether departments divide the cluster first (``hierarchy``, also for None), or all leaf
+    queues are siblings."""
     quota_scope: Literal["project", "pool"] | None = None
     """Whether non-preemptible work must be within the sum of its project's quotas over all pools
     too (``project``, also for None), or within the quota in its pool alone."""

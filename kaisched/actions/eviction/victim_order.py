@@ -193,7 +193,7 @@ def _merged(session: Session, victims: Victims) -> RowVec | None:
     """
     if not len(victims):
         return None
-    tree = session.queues.tree
+    tree = session.fair_tree
     order = np.arange(len(victims))
     stream = victims.queue  # the queue, at the level reached, that a unit comes from
     depth = tree.depth_of_queue.take(stream)
@@ -237,7 +237,7 @@ def _merge(session: Session, victims: Victims, units: RowVec, stream: RowVec) ->
         at = np.arange(len(starts)).repeat(lengths) * len(units)
         rank = np.maximum.accumulate(rank + at) - at
     columns: list[Any] = [-stream, rank]
-    parents = session.queues.tree.parent_of_queue.take(stream)
+    parents = session.fair_tree.parent_of_queue.take(stream)
     if parents[0] >= 0:
         columns.append(parents)
     merged: RowVec = units[np.lexsort(columns)]

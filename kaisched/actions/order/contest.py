@@ -25,7 +25,7 @@ class _Level:
 
     def __init__(self, session: Session, rows: RowVec) -> None:
         """Start without heads."""
-        parent = session.queues.tree.parent_of_queue.take(rows)
+        parent = session.fair_tree.parent_of_queue.take(rows)
         same = parent[1:] == parent[:-1]  # the children of one queue are contiguous
         self.rows = rows
         self.parents: list[int] = parent.tolist()
@@ -50,7 +50,7 @@ class Contest:
         self._session, self._candidates = session, candidates
         self._leaves = leaves
         self._is_kept = session.ask.rests_on_sums(session)
-        tree = session.queues.tree
+        tree = session.fair_tree
         self._heads: RowVec = np.full(len(tree), -1)
         """``(Q,)`` the head of each queue as of now, -1 for none."""
         self._levels: list[_Level] = []

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kaisched.core.states import ACTIVE_STATES
+from kaisched.core.tree import PROJECTS, without_inner
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.tables import SubGroup
+    from kaisched.core.tree import QueueTree
     from kaisched.framework.report.records import CycleResult
 
 
@@ -23,6 +25,13 @@ class Moves:
 
     snapshot: Snapshot
     result: CycleResult
+    fairness: str = "hierarchy"
+
+    @cached_property
+    def fair_tree(self) -> QueueTree:
+        """The tree by which shares are divided and queues compared."""
+        tree = self.snapshot.queues.tree
+        return without_inner(tree) if self.fairness == PROJECTS else tree
 
     @cached_property
     def moved(self) -> RowVec:

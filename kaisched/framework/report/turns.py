@@ -135,7 +135,7 @@ class Turns:
         if line is None or job not in line.place:
             return None
         at = line.place[job]
-        levels = tuple(map(self._level, self._session.queues.tree.path(queue).tolist()))
+        levels = tuple(map(self._level, self._session.fair_tree.path(queue).tolist()))
         if at:
             ahead: Ahead | None = Ahead(line.rows[at - 1], queue, queue, line.because(at))
         else:
@@ -189,7 +189,7 @@ class Turns:
 
     def _level(self, queue: int) -> Level:
         order = self._order
-        line = order.queues[int(self._session.queues.tree.parent_of_queue[queue])]
+        line = order.queues[int(self._session.fair_tree.parent_of_queue[queue])]
         at = line.place[queue]
         ahead = None
         if at:
@@ -206,7 +206,7 @@ class Turns:
             return _Order({}, {}, {})
 
     def _compared(self) -> _Order:
-        tree = self._session.queues.tree
+        tree = self._session.fair_tree
         jobs = dict(self._jobs())
         head = {queue: line.rows[0] for queue, line in jobs.items()}
         queues: dict[int, _Line] = {}

@@ -16,6 +16,7 @@ import numpy as np
 from kaisched.core.devices import ShareSpread
 from kaisched.core.lazy import lazy
 from kaisched.core.states import ACTIVE_STATES
+from kaisched.core.tree import PROJECTS, without_inner
 from kaisched.framework.invariants.sums import charges_of
 from kaisched.framework.session import places
 from kaisched.framework.session.devices import Devices
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         ShapeTable,
         TaskTable,
     )
+    from kaisched.core.tree import QueueTree
     from kaisched.core.usage import Usage
     from kaisched.framework.memory import Memory
     from kaisched.framework.plugins.dispatch import Questions
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from kaisched.framework.session.capacity import Capacity
     from kaisched.framework.session.claims import NodeSet
     from kaisched.framework.session.view import Columns, Fold
+
+_FAIR_TREE = "session.fairTree"
 
 
 class Session:
@@ -275,6 +279,17 @@ class Session:
     def over_quota_weights(self) -> str:
         """How the shard gives over-quota weights."""
         return self.policy.over_quota_weights
+
+    @lazy
+    def fair_tree(self) -> QueueTree:
+        """The tree by which shares are divided and queues compared; it is kept by :attr:`hints`."""
+        tree = self.queues.tree
+        if self.policy.fairness != PROJECTS:
+            return tree
+        known: tuple[QueueTree, QueueTree] | None = self.hints.get(_FAIR_TREE)
+        if known is None or known[0] is not tree:
+            known = self.hints[_FAIR_TREE] = (tree, without_inner(tree))
+        return known[1]
 
     @property
     def overdrawn(self) -> Amounts | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ShapeTable,
         TaskTable,
     )
+    from kaisched.core.tree import QueueTree
     from kaisched.core.usage import Usage
     from kaisched.framework.session.claims import NodeSet
 
@@ -121,6 +122,15 @@ class SessionView(Protocol):
     @property
     def held_not_evictable(self) -> Amounts:
         """``(R, Q)`` what stays: non-preemptible jobs, and pods on nodes that are gone."""
+        ...
+
+    @property
+    def fair_tree(self) -> QueueTree:
+        """The tree by which shares are divided and queues compared.
+
+        That of :attr:`queues`; or with ``fairness: projects`` one in which all leaf queues are
+        siblings and inner queues are in no level.
+        """
         ...
 
     @property

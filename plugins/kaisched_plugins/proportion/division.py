@@ -76,6 +76,7 @@ def divided(session: Session) -> Amounts:
     requests = roll_up(np.minimum(session.requested_by_jobs, ceiling), queues.tree)
     if known is None:
         share = _divide(session, requests, asked)
+        _sum_up(session, share)
         if not is_own:
             return share
     else:
@@ -84,6 +85,7 @@ def divided(session: Session) -> Amounts:
         if not changed.size:
             return known.share
         share = _divide(session, requests, asked, (known.share, changed.tolist()))
+        _sum_up(session, share)
     enough = share + session.axis.unit[:, None]
     told = np.minimum(requests, enough)
     session.hints[_DIVISION] = _Division(queues, mode, total, ceiling, enough, told, share)
@@ -102,12 +104,22 @@ def _plan(session: Session, *, is_whole: bool = False) -> _Plan:
             queues,
             rank,
             fairshare.plan_levels(
-                queues.tree, queues.priority, rank, len(queues.deserved), is_whole=is_whole
+                session.fair_tree, queues.priority, rank, len(queues.deserved), is_whole=is_whole
             ),
             finite.max(axis=1, initial=0),
         )
         session.hints[key] = known
     return known
+
+
+def _sum_up(session: Session, share: Amounts) -> None:
+    """Give inner queues the sum of the shares below them, where only leaf queues divide."""
+    tree = session.queues.tree
+    if session.fair_tree is tree:
+        return
+    of_leaves = np.where(tree.is_leaf, np.minimum(share, UNLIMITED // max(len(tree), 1)), 0)
+    sums = np.minimum(roll_up(of_leaves, tree), UNLIMITED)
+    share[:, ~tree.is_leaf] = sums[:, ~tree.is_leaf]
 
 
 def _ceiling(session: Session) -> Amounts:
@@ -134,7 +146,7 @@ def _divide(
         rank=plan.rank,
     )
     return fairshare.fair_share(
-        queues.tree,
+        session.fair_tree,
         session.total,
         entitlements,
         session.axis.unit,

@@ -49,13 +49,13 @@ def in_quota(session: Session, bounds: Bounds, top: int) -> Covered:
     if covered is None:
         fixed = session.held_not_evictable
         columns = (bounds.deserved, bounds.share, fixed, session.queues.priority)
-        quota, _ = worth(session.queues.tree, session.axis.unit, columns, top)
+        quota, _ = worth(session.fair_tree, session.axis.unit, columns, top)
         covered = known[top] = _covered(session, quota, top)
     return covered
 
 
 def _covered(session: Session, quota: Amounts, top: int) -> Covered:
-    below = range(top, int(session.queues.tree.end_of_queue[top]))
+    below = range(top, int(session.fair_tree.end_of_queue[top]))
     room: Covered = {queue: quota[:, queue].tolist() for queue in below}
     for amounts in room.values():
         amounts[PODS] = UNLIMITED
@@ -93,7 +93,7 @@ def _fitting(amounts: Row, room: Row) -> int:
 
 def _running(session: Session, top: int) -> list[_Running]:
     """Return the jobs below a queue with running pods, the most important first."""
-    jobs, tree = session.jobs, session.queues.tree
+    jobs, tree = session.jobs, session.fair_tree
     is_below = (jobs.queue_of_job >= top) & (jobs.queue_of_job < int(tree.end_of_queue[top]))
     job = (is_below & (jobs.active > 0)).nonzero()[0]
     above = int(tree.depth_of_queue[top])

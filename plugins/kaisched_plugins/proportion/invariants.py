@@ -142,18 +142,18 @@ def _take(moves: Moves, share: Amounts, queue: int, step: Step) -> _Take:
     stays = stays + moves.by_queue(moves.stranded, snapshot.jobs.is_preemptible)
     fixed = roll_up(stays, table.tree)
     columns = (table.deserved, share, fixed, table.priority)
-    worths = worth(snapshot.queues.tree, snapshot.axis.unit, columns)
+    worths = worth(moves.fair_tree, snapshot.axis.unit, columns)
     return _Take(moves, share, *worths, queue, held, asked, lost, is_said)
 
 
 def _judge(take: _Take) -> Iterator[str]:
     """Judge one claim."""
-    table = take.moves.snapshot.queues
-    mine = table.tree.path(take.queue).tolist()
+    table, tree = take.moves.snapshot.queues, take.moves.fair_tree
+    mine = tree.path(take.queue).tolist()
     losers: set[int] = set()
     met: dict[int, int] = {}
-    for leaf in np.flatnonzero(table.tree.is_leaf & (take.lost > 0).any(axis=0)).tolist():
-        theirs = table.tree.path(leaf).tolist()
+    for leaf in np.flatnonzero(tree.is_leaf & (take.lost > 0).any(axis=0)).tolist():
+        theirs = tree.path(leaf).tolist()
         own = [queue for queue in theirs if queue not in mine]
         if not own:
             yield f"I9 queue {table.name[leaf]} reclaims from itself"

@@ -137,6 +137,10 @@ class Proportion(Plugin):
             codes = _first(codes, growth_codes(session, queue, held, ask))
         return codes
 
+    def rests_on_sums(self, session: Session) -> bool:
+        """Promise it while queues are compared level by level, which sums of children predict."""
+        return session.fair_tree is session.queues.tree
+
     def judges_in_runs(self, session: Session, action: str) -> bool:
         """Promise it: rules R18 to R22 and R32 only get stricter for a claim that asks for more.
 

@@ -22,5 +22,7 @@ def growth_codes(session: Session, queue: RowVec, held: Amounts, ask: Amounts) -
     unclaimed = total - due.compress(session.queues.tree.is_leaf, axis=1).sum(axis=1, keepdims=True)
     bound = due.take(queue, axis=1) + np.maximum(unclaimed, 0)
     bound[PODS] = UNLIMITED
+    if session.fair_tree is not session.queues.tree:
+        bound[:, ~session.queues.tree.is_leaf.take(queue)] = UNLIMITED  # nothing is due to them
     over = is_beyond(bound, held, ask)
     return None if over is None else over * _OVER_FAIR_SHARE

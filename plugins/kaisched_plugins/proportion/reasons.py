@@ -134,8 +134,8 @@ def _loser(session: Session, claim: Claim, queue: int, resource: int, held: Amou
     less than the sum of its quotas, a queue may lose though it holds no more than its own share.
     """
     standing = _standing(session, queue, resource, held)
-    path = session.queues.tree.path(queue).tolist()
-    shared = set(session.queues.tree.path(claim.queue).tolist())
+    path = session.fair_tree.path(queue).tolist()
+    shared = set(session.fair_tree.path(claim.queue).tolist())
     compared = next(at for at, row in enumerate([*path[1:], -1]) if row in shared or row < 0)
     counts = _counts(session, path[compared], resource)
     if compared:
@@ -152,7 +152,7 @@ def _counts(session: Session, queue: int, resource: int) -> str:
     if found is None:
         firm = session.held_not_evictable
         columns = queues.deserved, session.fair_share, firm, queues.priority
-        found = session.found[_WORTH] = worth(queues.tree, session.axis.unit, columns)
+        found = session.found[_WORTH] = worth(session.fair_tree, session.axis.unit, columns)
     counts = [int(amounts[resource, queue]) for amounts in reversed(found)]
     if counts == [int(amounts[resource, queue]) for amounts in told]:
         return ""
@@ -162,7 +162,7 @@ def _counts(session: Session, queue: int, resource: int) -> str:
 
 def _undershoot(session: Session, units: Sequence[Unit], held: Amounts) -> str:
     """Name a queue that is left below its quota, and the gang that was evicted as a whole."""
-    queues, tree = session.queues, session.queues.tree
+    queues, tree = session.queues, session.fair_tree
     paths = [tree.path(int(session.jobs.queue_of_job[unit.job])).tolist() for unit in units]
     for row in dict.fromkeys(row for path in paths for row in path):
         lost = [unit for unit, path in zip(units, paths, strict=True) if row in path]

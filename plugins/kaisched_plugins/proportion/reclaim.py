@@ -58,7 +58,7 @@ class Bounds:
         queues = session.queues
         self._fixed = session.held_not_evictable
         columns = (told, standing.fair_share, self._fixed, queues.priority)
-        self.deserved, share = worth(queues.tree, session.axis.unit, columns)
+        self.deserved, share = worth(session.fair_tree, session.axis.unit, columns)
         self._is_lowered = share is not standing.fair_share
         if not self._is_lowered:
             self.share: Amounts = standing.bounds[2 * resources : 3 * resources]
@@ -99,7 +99,7 @@ class Bounds:
         if met is None:
             if len(self._meetings) >= _MOST_MEETINGS:
                 self._meetings.clear()
-            tree = session.queues.tree
+            tree = session.fair_tree
             mine, theirs = tree.path(claim).tolist(), tree.path(leaf).tolist()
             while len(mine) > 1 and theirs and mine[-1] == theirs[-1]:
                 del mine[-1], theirs[-1]
@@ -181,13 +181,16 @@ def _passes(room: Amounts, queue: RowVec, ask: Amounts) -> BoolVec:
 def victim_codes(session: Session, bounds: Bounds, claim: Claim, job: RowVec) -> CodeVec | None:
     """Return NOT_OVER_SHARE ``(K,)`` for jobs of queues that need not lose room (R19), or None."""
     held = session.held_now
-    tree = session.queues.tree
+    tree = session.fair_tree
     gives = np.zeros(len(tree), np.bool_)
     above, begin, end = -1, 0, len(tree)
     for level, mine in zip(tree.levels, tree.path(claim.queue)[::-1].tolist(), strict=False):
         low, high = level.searchsorted((above + 1, end)).tolist()
         siblings = level[low:high]
         says = _give_way(bounds, held, claim, mine, siblings)
+        if len(tree.levels) == 1:
+            gives[siblings] = says
+            break
         # In preorder the subtrees of siblings fill all that is below their parent.
         gives[begin:end] = np.repeat(says, tree.end_of_queue.take(siblings) - siblings)
         above, begin, end = mine, mine + 1, int(tree.end_of_queue[mine])

@@ -14,7 +14,9 @@ from kaisched.framework.plugins.loader import Catalogue, Installed
 from kaisched.framework.shard_settings import SETTINGS
 from kaisched.objects import SchedulingShard, kai_names
 from kaisched.objects.decode import decode_object
-from kaisched.objects.shard import ShardSpec
+from kaisched.objects.shard import PluginEntry, ShardSpec
+from kaisched.objects.usage import UsageConfig
+from kaisched.objects.wire import ObjectMeta
 
 
 class ProportionArguments(Arguments):
@@ -448,3 +450,22 @@ def test_gpus_that_are_spread_over_nodes_are_spread_over_the_gpus_of_a_node_too(
     assert "gpu-spread" not in names(built({"placementStrategy": {"cpu": "spread"}}, ours)[0])
     nodes = {"placementStrategy": {"gpu": "spread"}, "plugins": {"gpuspread": {"enabled": False}}}
     assert "gpu-spread" not in names(built(nodes, ours)[0])
+
+
+@pytest.mark.parametrize(
+    ("spec", "names"),
+    [
+        ({"usage_db_config": UsageConfig(client_type="sqlite")}, ["time-based-fairshare"]),
+        ({"plugins": {"fair-sharing": PluginEntry(enabled=True)}}, ["fair-sharing"]),
+    ],
+)
+def test_departments_cannot_be_left_out_where_a_plugin_divides_by_them(spec, names):
+    shard = SchedulingShard(
+        metadata=ObjectMeta(name="s"), spec=ShardSpec(fairness="projects", **spec)
+    )
+    with pytest.raises(ConfigError) as found:
+        build_policy(shard, "shard.yaml")
+    text = str(found.value)
+    assert "spec.fairness" in text
+    assert "write hierarchy, or disable" in text
+    assert all(name in text for name in names)

@@ -66,6 +66,7 @@ class World:
             held_non_preemptible=(strict := columns(given, "strict", pods=9)),
             held_non_preemptible_now=strict,
             overdrawn=None,
+            fair_tree=self.tree,
             held_not_evictable=strict,
             axis=SimpleNamespace(unit=np.array([1, 1, 1000, 1])),
             total=np.array([100, 100, 100, 1]) * 1000,

@@ -55,6 +55,7 @@ class Cluster:
             requested_by_jobs=np.where(leaf, column + allocated + pending, 0),
             total=np.zeros(R, np.int64) + total,
             queues=self.queues,
+            fair_tree=self.queues.tree,
             over_quota_weights=mode,
             axis=SimpleNamespace(unit=UNIT),
             hints=self.hints,
