@@ -29,6 +29,7 @@ from kaisched.core.states import TaskState
 from kaisched.core.tables import DRAINED, HELD, OPEN, WORKLOADS, Sharing
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
+from kaisched.objects.extended_resources import ResourceAsk, resource_asks
 from kaisched.objects.gpu_nodes import can_share, card_mib_of
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
@@ -140,6 +141,10 @@ class PodRow:
     """Claims of storage: (name, whether it is made for this pod)."""
     device_claims: tuple[DeviceClaimRef, ...] = ()
     """Claims on devices, in its own order."""
+    extended: tuple[ResourceAsk, ...] = ()
+    """What its containers ask for of extended resources."""
+    asked: Mapping[str, int] | None = None
+    """Its request as it says itself, where a claim stands for a part of it."""
     is_unready: bool = False
     """It runs and says of itself that it is not ready; one that says nothing counts as ready."""
     stale_since_s: float = math.nan
@@ -197,6 +202,7 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
         has_succeeded=pod.status.phase == _SUCCEEDED,
         claims=claims_of(pod) if spec.volumes else (),
         device_claims=device_claims_of(pod) if spec.resource_claims else (),
+        extended=resource_asks(pod, ours.gpu_resources),
         is_unready=_is_unready(pod),
         stale_since_s=_stale_since_s(pod),
         mark=_mark(pod),

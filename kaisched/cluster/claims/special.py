@@ -1,0 +1,274 @@
+"""Claims that the scheduler makes itself: for extended resources that a class of devices backs.
+
+A pod with such resources has one claim for all of them. Until its pod is bound the claim exists
+here only, under a key that no object can have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kaisched.cluster.demands import DeviceClaimRef
+from kaisched.objects.extended_resources import IMPLICIT, ResourceAsk
+from kaisched.objects.resource_claims import (
+    DeviceClaim,
+    DeviceRequest,
+    ExactRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
+from kaisched.objects.resource_slices import DeviceClass
+from kaisched.objects.wire import ObjectMeta, OwnerReference
+
+if TYPE_CHECKING:
+    from kaisched.cluster.nodes import NodeRow
+    from kaisched.cluster.translate import PodRow
+
+NOTE: Final = "resource.kubernetes.io/extended-resource-claim"
+"""The annotation of such claims; its value is ``true``."""
+LABEL: Final = "extended-resources"
+_LONGEST: Final = 200
+
+
+class Mapped(NamedTuple):
+    """Which request of the claim a container gets for a resource."""
+
+    container: str
+    resource: str
+    request: str
+
+
+class Special(NamedTuple):
+    """What a claim for extended resources asks for."""
+
+    spec: ResourceClaimSpec
+    mappings: tuple[Mapped, ...]
+
+
+def special_of(asks: Iterable[ResourceAsk], classes: Mapping[str, str]) -> Special:
+    """Return the claim for what containers ask for.
+
+    Containers that stay have devices of their own. An init container that ends has those of the
+    containers after it, and the most that one of them lacks is asked for once.
+
+    Args:
+        asks: of one pod.
+        classes: by resource, the class that backs it; others are no part of the claim.
+
+    """
+    requests: dict[tuple[int, int], DeviceRequest] = {}
+    mappings: list[Mapped] = []
+    listed = list(asks)
+    for resource in sorted({it.resource for it in listed} & classes.keys()):
+        mine = [it for it in listed if it.resource == resource]
+        staying = [it for it in mine if not it.is_passing]
+        for ask in staying:
+            requests[ask.at, ask.index] = _request(ask, classes[resource], ask.number)
+            mappings.append(Mapped(ask.container, resource, _name(ask)))
+        extra = _most_lacking([it for it in mine if it.is_passing], staying)
+        if extra is not None:
+            ask, number = extra
+            requests[ask.at, ask.index] = _request(ask, classes[resource], number)
+        for ask in (it for it in mine if it.is_passing):
+            used, lack = _later(ask, staying)
+            if lack > 0 and extra is not None:
+                used = [*used, extra[0]]
+            mappings += [Mapped(ask.container, resource, _name(it)) for it in used]
+    devices = DeviceClaim(requests=[it for _, it in sorted(requests.items(), key=lambda it: it[0])])
+    return Special(ResourceClaimSpec(devices=devices), tuple(mappings))
+
+
+def _later(ask: ResourceAsk, staying: list[ResourceAsk]) -> tuple[list[ResourceAsk], int]:
+    """Return the later containers whose devices an init container has, and how many it lacks."""
+    used, lack = [], ask.number
+    for one in staying:
+        if one.at > ask.at and lack > 0:
+            used.append(one)
+            lack -= one.number
+    return used, lack
+
+
+def _most_lacking(
+    passing: list[ResourceAsk], staying: list[ResourceAsk]
+) -> tuple[ResourceAsk, int] | None:
+    lacking = [(it, _later(it, staying)[1]) for it in passing]
+    most = max(lacking, key=lambda it: it[1], default=None)
+    return most if most is not None and most[1] > 0 else None
+
+
+def _request(ask: ResourceAsk, class_name: str, number: int) -> DeviceRequest:
+    return DeviceRequest(
+        name=_name(ask), exactly=ExactRequest(device_class_name=class_name, count=number)
+    )
+
+
+def _name(ask: ResourceAsk) -> str:
+    return f"container-{ask.at}-request-{ask.index}"
+
+
+def is_special(claim: ResourceClaim) -> bool:
+    """Tell whether a scheduler has made a claim for extended resources."""
+    return claim.metadata.annotations.get(NOTE) == "true"
+
+
+def special_name(pod: str, uid: str) -> str:
+    """Return the name of the claim of a pod: one pod never has two."""
+    mark = hashlib.sha256(uid.encode()).hexdigest()[:8]
+    return f"{pod[:_LONGEST].rstrip('-.')}-{LABEL}-{mark}"
+
+
+class SpecialClaims:
+    """The claims of pods for extended resources, and the classes that back these."""
+
+    def __init__(self) -> None:
+        """Know none."""
+        self.pods: dict[str, PodRow] = {}
+        """Those that ask for extended resources."""
+        self.drafts: dict[str, tuple[ResourceClaim, Special]] = {}
+        """By key, claims that no server has."""
+        self._claims: dict[str, str] = {}
+        """By UID of the pod, the claim that a server has."""
+        self.suspects: dict[str, str] = {}
+        """By claim that a server has, the pod: it may have no node."""
+        self._backing: dict[str, tuple[str, float, str]] = {}
+        """By class: the resource it backs, when it was made, and its name."""
+        self._classes: dict[str, str] = {}
+        self._offered: set[str] = set()
+        """Resources that nodes offer without claims."""
+
+    # -- objects ---------------------------------------------------------------------------------
+
+    def put_class(self, one: DeviceClass, created_s: float) -> None:
+        """Take in a class that came or changed."""
+        self._backing.pop(one.name, None)
+        if one.spec.extended_resource_name:
+            self._backing[one.name] = (one.spec.extended_resource_name, created_s, one.name)
+        self._choose_classes()
+
+    def remove_class(self, name: str) -> None:
+        """Drop a class."""
+        self._backing.pop(name, None)
+        self._choose_classes()
+
+    def _choose_classes(self) -> None:
+        # Of several classes the newest backs the resource, then the first by name.
+        ranked = sorted(self._backing.values(), key=lambda it: (it[1], _reverse(it[2])))
+        self._classes = {resource: name for resource, _, name in ranked}
+
+    def put_claim(self, claim: ResourceClaim) -> list[str]:
+        """Take in a claim of a server; return the pod whose it is."""
+        found = []
+        for owner in claim.metadata.owner_references if is_special(claim) else ():
+            self._claims[owner.uid] = claim.name
+            self.suspects[claim.key] = f"{claim.metadata.namespace}/{owner.name}"
+            found.append(f"{claim.metadata.namespace}/{owner.name}")
+        return found
+
+    def remove_claim(self, claim: ResourceClaim) -> list[str]:
+        """Drop a claim of a server; return the pod whose it was."""
+        found = []
+        self.suspects.pop(claim.key, None)
+        for owner in claim.metadata.owner_references if is_special(claim) else ():
+            if self._claims.get(owner.uid) == claim.name:
+                del self._claims[owner.uid]
+            found.append(f"{claim.metadata.namespace}/{owner.name}")
+        return found
+
+    def count(self, nodes: Iterable[NodeRow]) -> list[str]:
+        """Note which resources nodes offer without claims; return the pods that it matters to."""
+        if not self.pods:
+            return []
+        asked = {it.counted_as for pod in self.pods.values() for it in set(pod.extended)}
+        offered: set[str] = set()
+        for node in nodes:
+            offered |= {it for it in asked - offered if node.allocatable.get(it, 0) > 0}
+        if offered == self._offered:
+            return []
+        self._offered = offered
+        return sorted(self.pods)
+
+    # -- pods ------------------------------------------------------------------------------------
+
+    def noted(self, pod: PodRow, is_sent: Callable[[str], bool]) -> PodRow:
+        """Return a pod with its claim in place of what it asks for of extended resources.
+
+        Args:
+            pod: as it says itself, or as it was returned before.
+            is_sent: whether an allocation is on its way into the claim by a key, for this pod.
+
+        """
+        refs = tuple(it for it in pod.device_claims if it.label != LABEL)
+        asked = pod.request if pod.asked is None else pod.asked
+        pod = replace(pod, device_claims=refs, request=asked, asked=None)
+        self.pods[pod.key] = pod
+        key = f"{pod.key}/{LABEL}"
+        classes = self._classes_of(pod)
+        name = ""
+        if not pod.node or is_sent(key):
+            if classes:
+                name = key.partition("/")[2]
+                self._draft(key, pod, classes)
+        else:
+            name = self._claims.get(pod.uid, "")
+        if pod.node and not is_sent(key):
+            self.drafts.pop(key, None)
+        if not name:
+            return pod
+        covered = {it.counted_as for it in pod.extended if it.resource in classes}
+        request = {it: amount for it, amount in asked.items() if it not in covered}
+        ref = DeviceClaimRef(LABEL, name, is_own=True)
+        return replace(pod, device_claims=(*refs, ref), request=request, asked=asked)
+
+    def _classes_of(self, pod: PodRow) -> dict[str, str]:
+        """Return the classes that back what a pod asks for."""
+        found = {}
+        for ask in pod.extended:
+            if ask.resource.startswith(IMPLICIT):
+                found[ask.resource] = ask.resource.removeprefix(IMPLICIT)
+            elif ask.resource in self._classes and (
+                pod.node or ask.counted_as not in self._offered
+            ):
+                found[ask.resource] = self._classes[ask.resource]
+        return found
+
+    def _draft(self, key: str, pod: PodRow, classes: Mapping[str, str]) -> None:
+        special = special_of(pod.extended, classes)
+        known = self.drafts.get(key)
+        if known is not None and known[1] == special and known[0].metadata.uid == pod.uid:
+            return
+        namespace, _, name = key.partition("/")
+        meta = ObjectMeta(
+            name=name,
+            namespace=namespace,
+            uid=pod.uid,
+            owner_references=[owner_of(pod.key, pod.uid)],
+        )
+        self.drafts[key] = (ResourceClaim(metadata=meta, spec=special.spec), special)
+
+    def forget(self, pod: str) -> None:
+        """Drop a pod; a claim that is on its way to a server is kept until that is over."""
+        self.pods.pop(pod, None)
+
+    def left_over(self, is_waiting: Callable[[PodRow], bool]) -> list[tuple[str, str]]:
+        """Return (claim, UID of its pod) that only a waiting pod has: a failed bind left it."""
+        found = []
+        for key, name in list(self.suspects.items()):
+            pod = self.pods.get(name)
+            if pod is None or pod.node:
+                del self.suspects[key]
+            elif is_waiting(pod):
+                found.append((key, pod.uid))
+        return found
+
+
+def owner_of(pod: str, uid: str) -> OwnerReference:
+    """Return the entry that makes a pod the owner of its claim."""
+    name = pod.partition("/")[2]
+    return OwnerReference(api_version="v1", kind="Pod", name=name, uid=uid, controller=True)
+
+
+def _reverse(name: str) -> tuple[int, ...]:
+    return (*(-ord(it) for it in name), 1)
