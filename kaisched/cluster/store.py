@@ -125,7 +125,7 @@ class StateStore:
         if not self.rows.nodes.is_known(name):
             return
         self.rows.remove_node(name)
-        self.device_claims.gpus.nodes.pop(name, None)
+        self.device_claims.gpus.forget_node(name)
         for pod in self.pods.of_others():
             if self.facts.node_of(pod) == name:
                 self._drop(pod.key)
@@ -229,7 +229,7 @@ class StateStore:
         facts.hear(pod)
         if pod.claims:
             pod = self._with_volumes(pod)
-        if pod.device_claims:
+        if pod.device_claims or pod.extended:
             pod, rivals = self.device_claims.noted(pod)
             self.look_again(rivals)
         self.pods.drop_stranger(pod.key)

@@ -40,14 +40,24 @@ class GpuClasses:
         self._uncounted: set[str] = set()
         self.nodes: dict[str, NodeRow] = {}
         """Nodes without these GPUs."""
+        self.version = 0
+        """Another whenever nodes offer other amounts."""
 
     def with_gpus(self, node: NodeRow) -> NodeRow:
         """Return a node with its GPUs for claims, and keep it to count them again."""
+        known = self.nodes.get(node.name)
+        if known is None or known.allocatable != node.allocatable:
+            self.version += 1
         self.nodes[node.name] = node
         number = self.of_node[node.name]
         if not number:
             return node
         return replace(node, allocatable={**node.allocatable, CLAIMED_GPU: number})
+
+    def forget_node(self, name: str) -> None:
+        """Drop a node."""
+        if self.nodes.pop(name, None) is not None:
+            self.version += 1
 
     def resized(self, before: Counter[str]) -> list[NodeRow]:
         """Return the nodes that have more GPUs for claims than before, or less."""

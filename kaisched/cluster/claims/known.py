@@ -8,25 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
+from kaisched.cluster.claims.checks import Waiting, check_use
 from kaisched.cluster.claims.gpus import GpuClasses
 from kaisched.cluster.claims.kinds import ClaimObject
 from kaisched.cluster.claims.leftovers import Leftover, Leftovers
 from kaisched.cluster.claims.offered import Offered
 from kaisched.cluster.claims.sent import PodId, SentClaim, SentClaims, Wanted
+from kaisched.cluster.claims.special import LABEL, SpecialClaims, draft_key
 from kaisched.cluster.claims.specs import Specs
+from kaisched.cluster.claims.tables import table_of
 from kaisched.cluster.claims.writing import place_of, taken_portions, written
-from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, ClaimError
+from kaisched.core.claims.model import Allocation, ClaimError
 from kaisched.core.claims.table import ClaimTable, Held
 from kaisched.core.constraints import ClaimUse
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.objects.resource_claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
-from kaisched.objects.resource_slices import ResourceSlice
+from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
 from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
@@ -46,10 +48,6 @@ _UNKNOWN: Final = "resourceClaims: no device classes, slices and claims are know
 _NOT_READ: Final = "resourceClaims: the shard does not set resourceClaims: true"
 
 
-class _Waiting(Exception):  # noqa: N818 - a way out, and no error
-    """A claim keeps its pod from every node."""
-
-
 class DeviceClaims:
     """Slices, classes and claims, and the pods that use claims."""
 
@@ -62,6 +60,7 @@ class DeviceClaims:
         self._specs = Specs(self.gpus.classes)
         self.sent = SentClaims()
         self.leftovers = Leftovers()
+        self.special = SpecialClaims()
         self._claims: dict[str, ResourceClaim] = {}
         self._held: dict[str, Held] = {}
         self._users: dict[str, dict[str, PodRow]] = {}
@@ -82,7 +81,7 @@ class DeviceClaims:
         if reading == self.reading:
             return []
         self.reading = reading
-        return sorted(self._keys_of_pod)
+        return self._pods
 
     # -- objects ---------------------------------------------------------------------------------
 
@@ -93,17 +92,20 @@ class DeviceClaims:
         was_read, self._has_objects = self._is_read, True
         match obj:
             case ResourceClaim():
+                owners = self.special.put_claim(obj)
                 self._note_sent(obj)
                 self._claims[obj.key] = obj
                 self._hold(obj)
-                return self.users_of(obj.key) if was_read else sorted(self._keys_of_pod)
+                return self.users_of(obj.key) + owners if was_read else self._pods
             case ResourceClaimTemplate():
                 return []
             case _:
                 self.offered.put(obj)
         if was_read and isinstance(obj, ResourceSlice):
             return []  # more or fewer devices change nothing about what pods ask for
-        return sorted(self._keys_of_pod)
+        if isinstance(obj, DeviceClass):
+            self.special.put_class(obj)
+        return self._pods
 
     def remove(self, obj: ClaimObject) -> list[str]:
         """Drop an object; return the pods that it may matter to."""
@@ -112,26 +114,38 @@ class DeviceClaims:
                 self._claims.pop(obj.key, None)
                 self._held.pop(obj.key, None)
                 self.sent.drop(obj.key)
-                return self.users_of(obj.key)
+                return self.users_of(obj.key) + self.special.remove_claim(obj)
             case ResourceClaimTemplate():
                 return []
             case _:
                 self.offered.remove(obj)
-        return [] if isinstance(obj, ResourceSlice) else sorted(self._keys_of_pod)
+        if isinstance(obj, DeviceClass):
+            self.special.remove_class(obj.name)
+        return [] if isinstance(obj, ResourceSlice) else self._pods
+
+    @property
+    def _pods(self) -> list[str]:
+        """The pods that use claims, or ask for what a class may back."""
+        return sorted(self._keys_of_pod.keys() | self.special.pods.keys())
 
     def settle(self) -> tuple[list[NodeRow], list[str]]:
-        """Count the GPUs that are offered now.
+        """Count what nodes offer now.
 
         Return the nodes that have more or less of them, and the pods that it may matter to.
         """
+        concerned = self.special.count(self.gpus) if self._is_read else []
         counted = self.offered.count()
         if counted is None:
-            return [], []
+            return [], concerned
         before, is_other = counted
-        return self.gpus.resized(before), sorted(self._keys_of_pod) if is_other else []
+        return self.gpus.resized(before), self._pods if is_other else concerned
 
     def _note_sent(self, claim: ResourceClaim) -> None:
         """Note that a claim shows an allocation, or is another than the one that got one."""
+        for key, uid in self.special.drafts_of(claim):
+            made = self.sent.get(key, uid)
+            if made is not None and claim.status.allocation is not None:
+                made.is_seen = True
         sent = self.sent.get(claim.key, claim.metadata.uid)
         if sent is None:
             self.sent.drop(claim.key)
@@ -151,8 +165,9 @@ class DeviceClaims:
         self._held[claim.key] = Held(taken_portions(allocation), place_of(allocation), gpus)
 
     def claim(self, key: str) -> ResourceClaim | None:
-        """Return a claim; None if there is no such claim."""
-        return self._claims.get(key)
+        """Return a claim, also one that no server has yet; None if there is no such claim."""
+        draft = self.special.drafts.get(key)
+        return self._claims.get(key) if draft is None else draft.claim
 
     def users_of(self, key: str) -> list[str]:
         """Return the pods that use a claim, by name."""
@@ -177,7 +192,7 @@ class DeviceClaims:
         """
         wanted = []
         for key in self._keys_of_pod.get(pod.key, ()):
-            claim = self._claims.get(key)
+            claim = self.claim(key)
             uid = "" if claim is None else claim.metadata.uid
             sent = self.sent.get(key, uid)
             if claim is not None and key in granted:
@@ -191,7 +206,8 @@ class DeviceClaims:
                 self._hold(claim)
             if sent is not None:
                 sent.pods.add((pod.key, pod.uid))
-                wanted.append(Wanted(key, uid, sent.allocation, is_new=True))
+                draft = self.special.drafts.get(key)
+                wanted.append(Wanted(key, uid, sent.allocation, is_new=True, draft=draft))
             else:
                 wanted.append(Wanted(key, uid, None if claim is None else claim.status.allocation))
         return wanted
@@ -206,16 +222,18 @@ class DeviceClaims:
         """
         before = [key for key, _ in self.sent.items()]
         doubtful = self.sent.settled(is_open, now_s)
+        over = self.special.settle(self.sent, doubtful)
         for key in before:
-            if key not in self.sent and key in self._claims:
-                self._hold(self._claims[key])
+            if key not in self.sent and (claim := self.claim(key)) is not None:
+                self._hold(claim)
+        self.special.drop(over)
         found = ((key, sent) for key, sent in self.sent.items() if key in doubtful)
         return [Wanted(key, sent.uid, None) for key, sent in found]
 
     def as_sent(self) -> Iterator[ResourceClaim]:
         """Yield the claims to which an allocation was sent that they do not show, with it."""
         for key, sent in self.sent.items():
-            claim = self._claims.get(key)
+            claim = self.special.as_made(key) or self._claims.get(key)
             if claim is not None and claim.status.allocation is None:
                 status = structs.replace(claim.status, allocation=sent.allocation)
                 yield structs.replace(claim, status=status)
@@ -246,7 +264,11 @@ class DeviceClaims:
 
         Return it with what its claims demand, and the others that it may matter to.
         """
-        rivals = self._note(pod)
+        if pod.extended and self.reading != OFF and pod.state != TaskState.GONE:
+            pod = self.special.noted(pod, is_sent=draft_key(pod.key, pod.uid) in self.sent)
+        if not pod.device_claims and pod.key not in self._keys_of_pod:
+            return pod, []
+        rivals = self._note(pod) if pod.device_claims else self._forget_uses(pod.key)
         return self._resolved(pod), rivals
 
     def _note(self, pod: PodRow) -> list[str]:
@@ -255,7 +277,7 @@ class DeviceClaims:
         keys = tuple(f"{pod.namespace}/{it.name}" for it in pod.device_claims if it.name)
         found = []
         if self._keys_of_pod.get(pod.key, keys) != keys:
-            found += self.forget(pod.key)
+            found += self._forget_uses(pod.key)
         self._keys_of_pod[pod.key] = keys
         for key in keys:
             if not pod.node and key in self._held:
@@ -269,6 +291,10 @@ class DeviceClaims:
 
     def forget(self, pod: str) -> list[str]:
         """Drop a pod; return the others that it may matter to."""
+        self.special.forget(pod, self.sent)
+        return self._forget_uses(pod)
+
+    def _forget_uses(self, pod: str) -> list[str]:
         found: list[str] = []
         for key in self._keys_of_pod.pop(pod, ()):
             users = self._users[key]
@@ -287,7 +313,7 @@ class DeviceClaims:
             found = list(self._demands(pod))
             uses = tuple(use for use, _ in found)
             gpus = sum(it for _, it in found)
-        except _Waiting as waiting:
+        except Waiting as waiting:
             wait = None if pod.node else (_CLAIM, str(waiting))
         request = {name: amount for name, amount in pod.request.items() if name != CLAIMED_GPU}
         if gpus:
@@ -309,24 +335,25 @@ class DeviceClaims:
     def _demands(self, pod: PodRow) -> Iterator[tuple[ClaimUse, int]]:
         """Yield the claims of a pod, and how many GPUs each counts as for this pod."""
         if self.reading not in {BY_OBJECTS, ON}:
-            raise _Waiting(self.reading)
+            raise Waiting(self.reading)
         for ref in pod.device_claims:
             if not ref.name:
                 if ref.is_needed:
-                    raise _Waiting(f"claim {ref.label} is not made from its template yet")
+                    raise Waiting(f"claim {ref.label} is not made from its template yet")
                 continue
             key = f"{pod.namespace}/{ref.name}"
-            claim = self._claims.get(key)
+            claim = self.claim(key)
             if claim is None:
-                raise _Waiting(f"claim {ref.name} does not exist")
+                raise Waiting(f"claim {ref.name} does not exist")
             if key in self.leftovers.clearing and not pod.node:
-                raise _Waiting(f"claim {ref.name} is on devices that are being given back")
-            self._check(pod, claim, is_own=ref.is_own)
+                raise Waiting(f"claim {ref.name} is on devices that are being given back")
+            check_use(pod, claim, is_own=ref.is_own)
             try:
                 is_allocated = claim.status.allocation is not None
                 spec = self._specs.number_of(claim, is_allocated=is_allocated)
             except ClaimError as error:
-                raise _Waiting(f"claim {claim.name}: {error}") from None
+                shown = "for extended resources" if ref.label == LABEL else claim.name
+                raise Waiting(f"claim {shown}: {error}") from None
             held = self._held.get(key)
             sent = self.sent.get(key, claim.metadata.uid)
             is_bound = bool(pod.node) or (sent is not None and (pod.key, pod.uid) in sent.pods)
@@ -349,18 +376,6 @@ class DeviceClaims:
             rivals = [it for it in users if it.key == pod.key or self._job_of(it) == job]
         return min(rivals, key=lambda it: (it.created_s, it.key), default=pod).key == pod.key
 
-    def _check(self, pod: PodRow, claim: ResourceClaim, *, is_own: bool) -> None:
-        meta, status = claim.metadata, claim.status
-        if is_own and all(it.uid != pod.uid for it in meta.owner_references):
-            raise _Waiting(f"claim {claim.name} is not the pod's own, as one of a template must be")
-        if pod.node:
-            return
-        if meta.deletion_timestamp and status.allocation is None:
-            raise _Waiting(f"claim {claim.name} is being deleted")
-        users = status.reserved_for
-        if len(users) >= MOST_CONSUMERS and all(it.uid != pod.uid for it in users):
-            raise _Waiting(f"claim {claim.name} is used by {len(users)} pods, which is the most")
-
     @property
     def has_pods(self) -> bool:
         """Whether there are pods whose claims are to be allocated."""
@@ -372,27 +387,12 @@ class DeviceClaims:
         """Return the claims of a snapshot; None while no pod uses claims."""
         if not self.has_pods:
             return None
-        rows = {pod: row_of_task(pod) for pod in self._keys_of_pod}
-        return ClaimTable(
-            offer=self.offered.offer,
-            specs=self._specs.all,
-            selectors=self._specs.selectors,
-            held=MappingProxyType(dict(self._held)),
-            consumers=MappingProxyType(
-                {
-                    key: len(it.status.reserved_for)
-                    for key, it in self._claims.items()
-                    if it.status.reserved_for
-                }
-            ),
-            claims_of_task=MappingProxyType(
-                {rows[pod]: keys for pod, keys in self._keys_of_pod.items() if rows[pod] >= 0}
-            ),
-            users=MappingProxyType(
-                {key: _rows(rows, self._users.get(key, ())) for key in self._held}
-            ),
+        return table_of(
+            self.offered.offer,
+            self._specs,
+            self._held,
+            {key: len(it.status.reserved_for) for key, it in self._claims.items()},
+            self._keys_of_pod,
+            self._users,
+            row_of_task,
         )
-
-
-def _rows(rows: dict[str, int], pods: Iterable[str]) -> tuple[int, ...]:
-    return tuple(row for pod in pods if (row := rows[pod]) >= 0)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kaisched.cluster.claims.special import Draft
 from kaisched.objects.resource_claims import ClaimAllocation
 
 PodId = tuple[str, str]
@@ -25,6 +26,8 @@ class Wanted(NamedTuple):
     allocation: ClaimAllocation | None
     is_new: bool = False
     """Whether the allocation is to be written; else the claim has it already."""
+    draft: Draft | None = None
+    """The claim that is to be made first."""
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ here only, under a key that no object can have.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,7 +24,8 @@ from kaisched.objects.resource_slices import DeviceClass
 from kaisched.objects.wire import ObjectMeta, OwnerReference
 
 if TYPE_CHECKING:
-    from kaisched.cluster.nodes import NodeRow
+    from kaisched.cluster.claims.gpus import GpuClasses
+    from kaisched.cluster.claims.sent import SentClaims
     from kaisched.cluster.translate import PodRow
 
 NOTE: Final = "resource.kubernetes.io/extended-resource-claim"
@@ -46,6 +47,13 @@ class Special(NamedTuple):
 
     spec: ResourceClaimSpec
     mappings: tuple[Mapped, ...]
+
+
+class Draft(NamedTuple):
+    """A claim that no server has yet."""
+
+    claim: ResourceClaim
+    special: Special
 
 
 def special_of(asks: Iterable[ResourceAsk], classes: Mapping[str, str]) -> Special:
@@ -127,25 +135,29 @@ class SpecialClaims:
         """Know none."""
         self.pods: dict[str, PodRow] = {}
         """Those that ask for extended resources."""
-        self.drafts: dict[str, tuple[ResourceClaim, Special]] = {}
+        self.drafts: dict[str, Draft] = {}
         """By key, claims that no server has."""
+        self.changed: set[str] = set()
+        """Pods whose draft has become a claim."""
         self._claims: dict[str, str] = {}
         """By UID of the pod, the claim that a server has."""
         self.suspects: dict[str, str] = {}
         """By claim that a server has, the pod: it may have no node."""
-        self._backing: dict[str, tuple[str, float, str]] = {}
+        self._backing: dict[str, tuple[str, str, str]] = {}
         """By class: the resource it backs, when it was made, and its name."""
         self._classes: dict[str, str] = {}
+        self._counted = -1
         self._offered: set[str] = set()
         """Resources that nodes offer without claims."""
 
     # -- objects ---------------------------------------------------------------------------------
 
-    def put_class(self, one: DeviceClass, created_s: float) -> None:
+    def put_class(self, one: DeviceClass) -> None:
         """Take in a class that came or changed."""
         self._backing.pop(one.name, None)
         if one.spec.extended_resource_name:
-            self._backing[one.name] = (one.spec.extended_resource_name, created_s, one.name)
+            made = one.metadata.creation_timestamp
+            self._backing[one.name] = (one.spec.extended_resource_name, made, one.name)
         self._choose_classes()
 
     def remove_class(self, name: str) -> None:
@@ -157,6 +169,7 @@ class SpecialClaims:
         # Of several classes the newest backs the resource, then the first by name.
         ranked = sorted(self._backing.values(), key=lambda it: (it[1], _reverse(it[2])))
         self._classes = {resource: name for resource, _, name in ranked}
+        self._counted = -1
 
     def put_claim(self, claim: ResourceClaim) -> list[str]:
         """Take in a claim of a server; return the pod whose it is."""
@@ -166,6 +179,18 @@ class SpecialClaims:
             self.suspects[claim.key] = f"{claim.metadata.namespace}/{owner.name}"
             found.append(f"{claim.metadata.namespace}/{owner.name}")
         return found
+
+    def drafts_of(self, claim: ResourceClaim) -> list[tuple[str, str]]:
+        """Return (key, UID) of what a claim of a server was before it was made."""
+        if not is_special(claim):
+            return []
+        namespace, owners = claim.metadata.namespace, claim.metadata.owner_references
+        return [(draft_key(f"{namespace}/{it.name}", it.uid), it.uid) for it in owners]
+
+    def as_made(self, key: str) -> ResourceClaim | None:
+        """Return a claim that was to be made, as a server would have it."""
+        draft = self.drafts.get(key)
+        return None if draft is None else made_claim(draft.claim)
 
     def remove_claim(self, claim: ResourceClaim) -> list[str]:
         """Drop a claim of a server; return the pod whose it was."""
@@ -177,14 +202,15 @@ class SpecialClaims:
             found.append(f"{claim.metadata.namespace}/{owner.name}")
         return found
 
-    def count(self, nodes: Iterable[NodeRow]) -> list[str]:
+    def count(self, gpus: GpuClasses) -> list[str]:
         """Note which resources nodes offer without claims; return the pods that it matters to."""
-        if not self.pods:
+        if not self._classes or self._counted == gpus.version:
             return []
-        asked = {it.counted_as for pod in self.pods.values() for it in set(pod.extended)}
+        self._counted = gpus.version
+        names = {"gpu", *self._classes}
         offered: set[str] = set()
-        for node in nodes:
-            offered |= {it for it in asked - offered if node.allocatable.get(it, 0) > 0}
+        for node in gpus.nodes.values():
+            offered |= {it for it in names - offered if node.allocatable.get(it, 0) > 0}
         if offered == self._offered:
             return []
         self._offered = offered
@@ -192,29 +218,27 @@ class SpecialClaims:
 
     # -- pods ------------------------------------------------------------------------------------
 
-    def noted(self, pod: PodRow, is_sent: Callable[[str], bool]) -> PodRow:
+    def noted(self, pod: PodRow, *, is_sent: bool) -> PodRow:
         """Return a pod with its claim in place of what it asks for of extended resources.
 
         Args:
             pod: as it says itself, or as it was returned before.
-            is_sent: whether an allocation is on its way into the claim by a key, for this pod.
+            is_sent: whether an allocation is on its way into its claim.
 
         """
         refs = tuple(it for it in pod.device_claims if it.label != LABEL)
         asked = pod.request if pod.asked is None else pod.asked
         pod = replace(pod, device_claims=refs, request=asked, asked=None)
         self.pods[pod.key] = pod
-        key = f"{pod.key}/{LABEL}"
+        key = draft_key(pod.key, pod.uid)
         classes = self._classes_of(pod)
         name = ""
-        if not pod.node or is_sent(key):
+        if not pod.node or is_sent:
             if classes:
                 name = key.partition("/")[2]
                 self._draft(key, pod, classes)
         else:
             name = self._claims.get(pod.uid, "")
-        if pod.node and not is_sent(key):
-            self.drafts.pop(key, None)
         if not name:
             return pod
         covered = {it.counted_as for it in pod.extended if it.resource in classes}
@@ -237,7 +261,7 @@ class SpecialClaims:
     def _draft(self, key: str, pod: PodRow, classes: Mapping[str, str]) -> None:
         special = special_of(pod.extended, classes)
         known = self.drafts.get(key)
-        if known is not None and known[1] == special and known[0].metadata.uid == pod.uid:
+        if known is not None and known.special == special and known.claim.metadata.uid == pod.uid:
             return
         namespace, _, name = key.partition("/")
         meta = ObjectMeta(
@@ -246,11 +270,41 @@ class SpecialClaims:
             uid=pod.uid,
             owner_references=[owner_of(pod.key, pod.uid)],
         )
-        self.drafts[key] = (ResourceClaim(metadata=meta, spec=special.spec), special)
+        self.drafts[key] = Draft(ResourceClaim(metadata=meta, spec=special.spec), special)
 
-    def forget(self, pod: str) -> None:
-        """Drop a pod; a claim that is on its way to a server is kept until that is over."""
-        self.pods.pop(pod, None)
+    def forget(self, pod: str, sent: Container[str]) -> None:
+        """Drop a pod; what is on its way to a server is kept until that is over."""
+        found = self.pods.pop(pod, None)
+        if found is not None and (key := draft_key(pod, found.uid)) not in sent:
+            self.drafts.pop(key, None)
+
+    def settle(self, sent: SentClaims, doubtful: list[str]) -> list[str]:
+        """Forget allocations of claims that were to be made, where their binds came to nothing.
+
+        Return the drafts that nothing is on its way for; none of them stays among the doubtful.
+        """
+        for key in [it for it in doubtful if it in self.drafts]:
+            doubtful.remove(key)
+            pod = self._pod_of(key)
+            if pod is None or not pod.node:
+                sent.drop(key)  # else it is kept until its claim is seen
+        return [key for key in self.drafts if key not in sent and self._is_done(key)]
+
+    def _is_done(self, key: str) -> bool:
+        pod = self._pod_of(key)
+        return pod is None or bool(pod.node)
+
+    def _pod_of(self, key: str) -> PodRow | None:
+        namespace, name, _, uid = key.split("/", 3)
+        pod = self.pods.get(f"{namespace}/{name}")
+        return pod if pod is not None and pod.uid == uid else None
+
+    def drop(self, drafts: list[str]) -> None:
+        """Drop drafts; their pods are to be looked at again."""
+        for key in drafts:
+            if self._pod_of(key) is not None:
+                self.changed.add("/".join(key.split("/", 2)[:2]))
+            del self.drafts[key]
 
     def left_over(self, is_waiting: Callable[[PodRow], bool]) -> list[tuple[str, str]]:
         """Return (claim, UID of its pod) that only a waiting pod has: a failed bind left it."""
@@ -262,6 +316,24 @@ class SpecialClaims:
             elif is_waiting(pod):
                 found.append((key, pod.uid))
         return found
+
+
+def made_claim(draft: ResourceClaim) -> ResourceClaim:
+    """Return a claim that no server has as it is to be made."""
+    meta = draft.metadata
+    pod, _, _ = meta.name.partition("/")
+    made = ObjectMeta(
+        name=special_name(pod, meta.uid),
+        namespace=meta.namespace,
+        annotations={NOTE: "true"},
+        owner_references=meta.owner_references,
+    )
+    return ResourceClaim(metadata=made, spec=draft.spec)
+
+
+def draft_key(pod: str, uid: str) -> str:
+    """Return the key of the draft of a pod's claim, which no object can have."""
+    return f"{pod}/{LABEL}/{uid}"
 
 
 def owner_of(pod: str, uid: str) -> OwnerReference:

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kaisched.cluster.claims.special import special_name
 from kaisched.cluster.claims.writing import written
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.store import StateStore
@@ -65,7 +66,8 @@ class EmbeddedClaims:
     def allocate(self, bind: Bind, pod: Pod) -> None:
         """Write what the claims of a pod get, and that it uses them."""
         for key, allocation in bind.claims:
-            claim = self._stores[0].device_claims.claim(key)
+            known = self._stores[0].device_claims
+            claim = known.special.as_made(key) or known.claim(key)
             if claim is not None:
                 given = written(allocation, _shares(key))
                 self._put(replace(claim, status=replace(claim.status, allocation=given)))
@@ -89,6 +91,9 @@ class EmbeddedClaims:
                 self._put(replace(claim, status=status))
 
     def _of(self, pod: Pod) -> Iterator[ResourceClaim]:
+        special = f"{pod.metadata.namespace}/{special_name(pod.name, pod.metadata.uid or pod.key)}"
+        if (claim := self._stores[0].device_claims.claim(special)) is not None:
+            yield claim
         made = {it.name: it.resource_claim_name for it in pod.status.resource_claim_statuses}
         for ref in pod.spec.resource_claims:
             name = ref.resource_claim_name or made.get(ref.name, "")

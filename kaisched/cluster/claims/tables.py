@@ -1,0 +1,54 @@
+"""Makes the table of claims that a snapshot has."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kaisched.core.claims.table import ClaimTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from kaisched.cluster.claims.specs import Specs
+    from kaisched.core.claims.offer import Offer
+    from kaisched.core.claims.table import Held
+
+
+def table_of(
+    offer: Offer,
+    specs: Specs,
+    held: Mapping[str, Held],
+    consumers: Mapping[str, int],
+    keys_of_pod: Mapping[str, tuple[str, ...]],
+    users: Mapping[str, Iterable[str]],
+    row_of_task: Callable[[str], int],
+) -> ClaimTable:
+    """Return the table.
+
+    Args:
+        offer: slices and classes.
+        specs: what claims ask for.
+        held: by claim, what it has.
+        consumers: by claim, how many pods may use it.
+        keys_of_pod: by pod, its claims.
+        users: by claim, its pods.
+        row_of_task: gives the row of a pod, or a negative number.
+
+    """
+    rows = {pod: row_of_task(pod) for pod in keys_of_pod}
+    return ClaimTable(
+        offer=offer,
+        specs=specs.all,
+        selectors=specs.selectors,
+        held=MappingProxyType(dict(held)),
+        consumers=MappingProxyType({key: number for key, number in consumers.items() if number}),
+        claims_of_task=MappingProxyType(
+            {rows[pod]: keys for pod, keys in keys_of_pod.items() if rows[pod] >= 0}
+        ),
+        users=MappingProxyType({key: _rows(rows, users.get(key, ())) for key in held}),
+    )
+
+
+def _rows(rows: dict[str, int], pods: Iterable[str]) -> tuple[int, ...]:
+    return tuple(row for pod in pods if (row := rows[pod]) >= 0)

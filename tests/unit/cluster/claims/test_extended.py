@@ -1,0 +1,100 @@
+"""Pods that ask for an extended resource which a device class backs get a claim made for them."""
+
+from tests.unit.cluster.claims.worlds import DRIVER, World
+
+GPU = "example.com/gpu"
+
+
+def backed(**quotas):
+    world = World(**quotas)
+    world.put(
+        "DeviceClass",
+        DRIVER,
+        spec={
+            "selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}],
+            "extendedResourceName": GPU,
+        },
+    )
+    return world
+
+
+def asking_pod(world, name, number=1, resource=GPU):
+    world.put(
+        "Pod",
+        name,
+        "team",
+        metadata={"labels": {"kai.scheduler/queue": "team"}},
+        spec={
+            "schedulerName": "kaisched",
+            "containers": [{"name": "c", "resources": {"limits": {resource: number}}}],
+        },
+    )
+
+
+def test_a_claim_is_made_for_an_extended_resource_and_goes_with_its_pod():
+    world = backed(team=4)
+    world.node("n1", "H100", "H100")
+    asking_pod(world, "a")
+    asking_pod(world, "b")
+    asking_pod(world, "c")
+    world.cycle()
+    world.cycle()
+    assert world.nodes == {"a": "n1", "b": "n1", "c": ""}
+    claims = list(world.claims())
+    assert [it.status.reserved_for[0].name for it in claims] == ["a", "b"]
+    given = [it.status.allocation.devices.results[0] for it in claims]
+    assert [it.device for it in given] == ["gpu-0", "gpu-1"]
+    assert {it.request for it in given} == {"container-0-request-0"}
+    world.delete("a")
+    world.cycle()
+    assert world.nodes == {"b": "n1", "c": "n1"}
+    assert len(list(world.claims())) == 2
+
+
+def test_the_class_can_be_named_in_the_resource():
+    world = World(team=4)
+    world.node("n1", "H100")
+    asking_pod(world, "a", resource=f"deviceclass.resource.kubernetes.io/{DRIVER}")
+    asking_pod(world, "b", resource="deviceclass.resource.kubernetes.io/none")
+    world.cycle()
+    assert world.nodes == {"a": "n1", "b": ""}
+    reason, message = world.reason("b")
+    assert reason == "DeviceClaim"
+    assert "claim for extended resources: device class none does not exist" in message
+
+
+def test_devices_count_as_gpus_in_the_limits_of_queues():
+    world = backed()
+    world.put("Queue", "team", spec={"resources": {"gpu": {"quota": 1, "limit": 1}}})
+    world.node("n1", "H100", "H100")
+    asking_pod(world, "a")
+    asking_pod(world, "b")
+    world.cycle()
+    world.cycle()
+    assert sorted(world.nodes.values()) == ["", "n1"]
+
+
+def test_a_class_that_comes_later_backs_pods_that_wait():
+    world = World(team=4)
+    world.node("n1", "H100")
+    asking_pod(world, "a")
+    world.cycle()
+    assert world.nodes == {"a": ""}
+    spec = {
+        "selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}],
+        "extendedResourceName": GPU,
+    }
+    world.put("DeviceClass", DRIVER, spec=spec)
+    world.cycle()
+    assert world.nodes == {"a": "n1"}
+
+
+def test_what_nodes_offer_by_a_plugin_is_not_claimed():
+    world = backed(team=4)
+    world.node("n1", "H100")
+    amounts = {"cpu": 64, "memory": "256Gi", "pods": 110, GPU: 1}
+    world.put("Node", "n2", status={"allocatable": amounts})
+    asking_pod(world, "a")
+    world.cycle()
+    assert world.nodes == {"a": "n2"}
+    assert list(world.claims()) == []
