@@ -22,7 +22,7 @@ class ResourceAsk(NamedTuple):
     """Position of the container: init containers come first."""
     is_passing: bool
     """An init container that ends before the next container starts."""
-    index: int
+    position: int
     """Position of the resource among the container's requests, sorted by name."""
     resource: str
     counted_as: str
@@ -54,7 +54,7 @@ def _of_container(
     resources = container.resources
     amounts = {**resources.limits, **resources.requests}
     found = []
-    for index, name in enumerate(sorted(amounts)):
+    for position, name in enumerate(sorted(amounts)):
         if not _is_extended(name):
             continue
         try:
@@ -64,7 +64,7 @@ def _of_container(
         if number > 0:
             counted_as = "gpu" if name in gpus else name
             found.append(
-                ResourceAsk(container.name, at, is_passing, index, name, counted_as, number)
+                ResourceAsk(container.name, at, is_passing, position, name, counted_as, number)
             )
     return found
 

@@ -14,7 +14,7 @@ _TEMPLATES: Final = ("resource.k8s.io", "resourceclaimtemplates")
 _PODS: Final = ("", "pods")
 _FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 _ENDED: Final = ("Succeeded", "Failed")
-_USES: Final = b'"resourceClaims"'
+_USES: Final = (b'"resourceClaims"', b'"extendedResourceClaimStatus"')
 
 
 class ClaimController:
@@ -35,7 +35,7 @@ class ClaimController:
             self._claims.add(record.key)
         elif collection.key == _TEMPLATES:
             self._pods |= self._unmade
-        elif collection.key == _PODS and _USES in record.body:
+        elif collection.key == _PODS and any(it in record.body for it in _USES):
             self._pods.add(record.key)
             for name, _ in claims_of(record.object()):
                 self._claims.add(f"{record.namespace}/{name}")

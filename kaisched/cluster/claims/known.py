@@ -6,19 +6,20 @@ devices, or that several pods name, is known by its key; the others by what they
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
 from kaisched.cluster.claims.checks import Waiting, check_use
+from kaisched.cluster.claims.drafts import LABEL, draft_key
 from kaisched.cluster.claims.gpus import GpuClasses
 from kaisched.cluster.claims.kinds import ClaimObject
 from kaisched.cluster.claims.leftovers import Leftover, Leftovers
 from kaisched.cluster.claims.offered import Offered
 from kaisched.cluster.claims.sent import PodId, SentClaim, SentClaims, Wanted
-from kaisched.cluster.claims.special import LABEL, SpecialClaims, draft_key
+from kaisched.cluster.claims.special import SpecialClaims
 from kaisched.cluster.claims.specs import Specs
 from kaisched.cluster.claims.tables import table_of
 from kaisched.cluster.claims.writing import place_of, taken_portions, written
@@ -341,6 +342,8 @@ class DeviceClaims:
                 if ref.is_needed:
                     raise Waiting(f"claim {ref.label} is not made from its template yet")
                 continue
+            if ref.label == LABEL and pod.key in self.special.clearing:
+                raise Waiting("an earlier claim for its extended resources is being given back")
             key = f"{pod.namespace}/{ref.name}"
             claim = self.claim(key)
             if claim is None:

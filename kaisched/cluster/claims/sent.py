@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kaisched.cluster.claims.special import Draft
+from kaisched.cluster.claims.drafts import Draft
 from kaisched.objects.resource_claims import ClaimAllocation
 
 PodId = tuple[str, str]

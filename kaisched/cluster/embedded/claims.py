@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kaisched.cluster.claims.special import special_name
+from kaisched.cluster.claims.drafts import special_name
 from kaisched.cluster.claims.writing import written
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.store import StateStore

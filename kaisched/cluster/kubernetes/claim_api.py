@@ -30,6 +30,10 @@ _NO_PATH: Final = "resourceclaims"
 Raw = dict[str, Any]
 
 
+class _ConflictError(PassingError):
+    """There is a claim by that name."""
+
+
 class ClaimGoneError(Exception):
     """The claim does not exist, or is another one by that name."""
 
@@ -41,6 +45,7 @@ class ClaimApi:
     writers: Writers
     key: str
     uid: str
+    """Empty for any claim by that name; only to read and to create."""
 
     def read(self) -> Raw:
         """Return the claim as it is.
@@ -52,9 +57,36 @@ class ClaimApi:
 
         """
         raw = self._checked("GET", "get", "", None)
-        if raw["metadata"].get("uid") != self.uid:
+        if self.uid and raw["metadata"].get("uid") != self.uid:
             raise ClaimGoneError
         return raw
+
+    def create(self, body: Raw) -> Raw | None:
+        """Make the claim; return it, None if there is one by its name.
+
+        Raises:
+            StepFailedError: the server does not accept it.
+            PassingError: the server asks for another try.
+            ClusterUnavailable: no answer; it may have been made.
+
+        """
+        try:
+            return self._checked("POST", "create", "", body)
+        except _ConflictError:
+            return None
+
+    def delete(self) -> None:
+        """Delete the claim; nothing happens if it is gone.
+
+        Raises:
+            PassingError: the server asks for another try.
+            ClusterUnavailable: no answer; it may have been done.
+
+        """
+        try:
+            self._checked("DELETE", "delete", "", {"preconditions": {"uid": self.uid}})
+        except ClaimGoneError:
+            return
 
     def mark(self, *, is_protected: bool) -> Raw:
         """Put on the annotations of the leader, and the finalizer; return the claim as it is then.
@@ -116,6 +148,8 @@ class ClaimApi:
         if is_passing(answer) or answer.code in {CONFLICT, FORBIDDEN}:
             if answer.code == CONFLICT and "UID" in answer.status().message:
                 raise ClaimGoneError
+            if method == "POST" and answer.code == CONFLICT:
+                raise _ConflictError(answer, f"claim {self.key}")
             raise PassingError(answer, f"claim {self.key}")
         if not answer.is_done:
             raise StepFailedError(f"claim {self.key}: {answer.text()}")
@@ -126,10 +160,13 @@ class ClaimApi:
         """Send a request in the version that is served, the newest first."""
         namespace, _, name = self.key.partition("/")
         kind = STRATEGIC if method == "PATCH" else "application/json"
-        path = f"namespaces/{namespace}/resourceclaims/{name}{part}"
+        path = f"namespaces/{namespace}/resourceclaims"
+        if method != "POST":
+            path += f"/{name}{part}"
         answer = Answer(GONE, b"")
         for version in (RESOURCE_API, RESOURCE_API_BEFORE):
-            said = body if body is None or method == "PATCH" else {**body, "apiVersion": version}
+            is_whole = body is not None and method in {"POST", "PUT"}
+            said = {**(body or {}), "apiVersion": version} if is_whole else body
             answer = self.writers.client.call(
                 method, f"/apis/{version}/{path}", body=said, content_type=kind
             )

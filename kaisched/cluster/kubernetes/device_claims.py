@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kaisched.clock import monotonic_s
+from kaisched.cluster.claims.drafts import made_claim
 from kaisched.cluster.claims.leftovers import Leftover
 from kaisched.cluster.claims.sent import PodId, Wanted
+from kaisched.cluster.kubernetes import special_claims
 from kaisched.cluster.kubernetes.bind_steps import BindStep, PassingError, StepFailedError
 from kaisched.cluster.kubernetes.claim_api import (
     ClaimApi,
@@ -83,7 +85,13 @@ class ClaimBackend:
         for it in left:
             store.rows.touch()
             store.look_again(claims.users_of(it.key))
+        changed, claims.special.changed = claims.special.changed, set()
+        store.look_again(sorted(changed))
+        unused = claims.special.left_over(is_waiting)
+        claims.special.clearing |= {pod.key for _, pod in unused}
+        store.look_again([pod.key for _, pod in unused])
         return [
+            *(_RemoveSpecial(writers, key, pod.key, pod.uid) for key, pod in unused),
             *(_ReadClaim(writers, it) for it in doubtful),
             *(_GiveBack(writers, it) for it in left),
         ]
@@ -116,9 +124,11 @@ class ClaimStep(BindStep):
         while self.settled < len(self.wanted):
             wanted = self.wanted[self.settled]
             try:
-                self._have(wanted, self._api(wanted))
+                self._have(wanted, self._made(wanted))
             except ClaimGoneError:
                 raise StepFailedError(f"claim {wanted.key} is gone") from None
+            if wanted.draft is not None:
+                special_claims.tell(self.writers, self.bind.pod, self.bind.uid, wanted.draft)
             self.settled += 1
         return self._until_ready()
 
@@ -132,13 +142,29 @@ class ClaimStep(BindStep):
         """Take the pod off all claims that were begun, and devices that nobody has then."""
         while self.settled >= 0:
             if self.settled < len(self.wanted):
-                wanted = self.wanted[self.settled]
-                ours = _raw(wanted.allocation) if wanted.is_new else None
-                give_back(self._api(wanted), frozenset({self.bind.uid}), ours)
+                self._give_back(self.wanted[self.settled])
             self.settled -= 1
         return None
 
+    def _give_back(self, wanted: Wanted) -> None:
+        if wanted.draft is not None:
+            key = made_claim(wanted.draft.claim).key
+            special_claims.remove(self.writers, key, self.bind.uid)
+            return
+        ours = _raw(wanted.allocation) if wanted.is_new else None
+        give_back(self._api(wanted), frozenset({self.bind.uid}), ours)
+
+    def _made(self, wanted: Wanted) -> ClaimApi:
+        """Return the claim, made if it is to be made."""
+        if wanted.draft is None:
+            return self._api(wanted)
+        if wanted.allocation is None:
+            raise StepFailedError("the claim for extended resources has no devices")
+        return special_claims.make(self.writers, self.bind.pod, self.bind.uid, wanted.draft)
+
     def _api(self, wanted: Wanted) -> ClaimApi:
+        if wanted.draft is not None:
+            return ClaimApi(self.writers, made_claim(wanted.draft.claim).key, "")
         return ClaimApi(self.writers, wanted.key, wanted.uid)
 
     def _have(self, wanted: Wanted, api: ClaimApi) -> None:
@@ -251,6 +277,44 @@ def _tell_read(
     store.device_claims.was_read(key, uid, allocation, monotonic_s())
     store.rows.touch()
     store.look_again(store.device_claims.users_of(key))
+
+
+@dataclass(slots=True)
+class _RemoveSpecial:
+    """The deletion of a claim for extended resources that only a waiting pod has."""
+
+    writers: Writers
+    key: str
+    pod: str
+    uid: str
+    """Of the pod."""
+
+    def send(self) -> float | None:
+        """Give the devices back and delete the claim; one that fails is tried after a cycle."""
+        try:
+            special_claims.remove(self.writers, self.key, self.uid)
+        except (PassingError, StepFailedError, ClusterUnavailable) as error:
+            self.drop(str(error))
+            return None
+        self.writers.counts.add("claim", DONE)
+        self.writers.log.info("claim_given_back", claim=self.key)
+        self._end()
+        return None
+
+    def drop(self, why: str) -> None:
+        """Leave it: it is found again after a cycle."""
+        self.writers.log.info("claim_not_given_back", claim=self.key, why=why)
+        self._end()
+
+    def _end(self) -> None:
+        pod = self.pod
+
+        def end(store: StateStore) -> None:
+            store.device_claims.special.clearing.discard(pod)
+            store.rows.touch()
+            store.look_again([pod])
+
+        self.writers.post(end)
 
 
 @dataclass(slots=True)

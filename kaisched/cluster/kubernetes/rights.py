@@ -73,6 +73,8 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "kueue": tuple(right for kind in KUEUE for right in to_watch(kind)),
     "claims": (
         *(right for kind in (*DEVICES, TAINT_RULES) for right in to_watch(kind)),
+        Right(_DEVICES, "resourceclaims", "create"),
+        Right(_DEVICES, "resourceclaims", "delete"),
         Right(_DEVICES, "resourceclaims", "get"),
         Right(_DEVICES, "resourceclaims", "patch"),
         Right(_DEVICES, "resourceclaims/status", "update"),

@@ -1,0 +1,137 @@
+"""Claims for extended resources on an API server: made, allocated, told to the pod, then bound."""
+
+import pytest
+
+from kaisched.cluster.kubernetes.claim_api import FINALIZER
+from kaisched_apiserver import Fault
+from tests.chaos.claim_parts import CLASS, RESOURCE
+from tests.unit.cluster.kubernetes.live_claims import CLAIMS, POD_PATH, LiveWorld, Shard
+
+GPU = "example.com/gpu"
+WRITES = (
+    {"verb": "create", "plural": "resourceclaims"},
+    {"verb": "patch", "plural": "resourceclaims"},
+    {"verb": "update", "plural": "resourceclaims", "subresource": "status"},
+    {"verb": "patch", "plural": "pods", "subresource": "status"},
+    {"verb": "create", "plural": "pods", "subresource": "binding"},
+)
+"""The writes of a bind with such a claim, in their order."""
+
+
+@pytest.fixture
+def world(client):
+    """A node with one device, and a class that backs a resource."""
+    world = LiveWorld(client)
+    world.node("n1", 1)
+    of_class = world.must("GET", f"{RESOURCE}/deviceclasses/{CLASS}")
+    of_class["spec"]["extendedResourceName"] = GPU
+    world.must("PUT", f"{RESOURCE}/deviceclasses/{CLASS}", of_class)
+    return world
+
+
+@pytest.fixture
+def shard(client, world):
+    return Shard(client)
+
+
+def asking_pod(world, name):
+    limits = {"limits": {GPU: "1"}, "requests": {GPU: "1"}}
+    body = {
+        "metadata": {"name": name, "labels": {"kai.scheduler/queue": "a"}},
+        "spec": {
+            "schedulerName": "kaisched",
+            "containers": [{"name": "main", "image": "none", "resources": limits}],
+        },
+    }
+    return world.must("POST", POD_PATH, body)
+
+
+def claims(world):
+    return world.must("GET", CLAIMS)["items"]
+
+
+def test_the_claim_is_made_allocated_and_told_before_the_bind(world, shard, server):
+    pod = asking_pod(world, "p")
+    server.log.clear()
+    assert shard.turn() == {"p": "n1"}
+    wanted = [(it["verb"], it["plural"], it.get("subresource", "")) for it in WRITES]
+    sent = [(it.verb, it.plural, it.subresource) for it in server.log]
+    assert [it for it in sent if it in wanted] == wanted
+    [claim] = claims(world)
+    meta = claim["metadata"]
+    assert meta["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true"
+    assert meta["finalizers"] == [FINALIZER]
+    assert meta["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"],
+         "controller": True}
+    ]  # fmt: skip
+    assert world.users(meta["name"]) == ["p"]
+    assert world.devices(meta["name"]) == ["n1/gpu-0"]
+    told = world.must("GET", f"{POD_PATH}/p")["status"]["extendedResourceClaimStatus"]
+    assert told == {
+        "resourceClaimName": meta["name"],
+        "requestMappings": [
+            {"containerName": "main", "resourceName": GPU, "requestName": "container-0-request-0"}
+        ],
+    }
+
+
+def test_devices_stay_taken_and_are_free_once_the_pod_is_gone(world, shard):
+    asking_pod(world, "p")
+    shard.turn()
+    asking_pod(world, "q")
+    assert shard.turn() == {}
+    shard.hear()
+    assert shard.decide() == {}
+    world.delete_pod("p")
+    world.parts.look()
+    for claim in claims(world):  # the claim controller lets it go
+        path = f"{CLAIMS}/{claim['metadata']['name']}"
+        freed = world.must("PUT", f"{path}/status", {**claim, "status": {}})
+        freed["metadata"]["finalizers"] = []
+        world.must("PUT", path, freed)
+    assert shard.turn() == {"q": "n1"}
+    assert len(claims(world)) == 1
+
+
+@pytest.mark.parametrize("effect", ["drop_before", "drop_after"])
+@pytest.mark.parametrize("write", WRITES, ids=["make", "mark", "allocate", "tell", "bind"])
+def test_a_lost_answer_of_any_write_makes_one_claim_and_binds(world, shard, server, write, effect):
+    asking_pod(world, "p")
+    server.faults.add(Fault(effect, **write))
+    shard.turn()
+    shard.send()
+    assert world.node_of("p") == "n1"
+    [claim] = claims(world)
+    assert world.devices(claim["metadata"]["name"]) == ["n1/gpu-0"]
+
+
+@pytest.mark.parametrize("write", WRITES[:-1], ids=["make", "mark", "allocate", "tell"])
+def test_a_refused_write_leaves_no_claim_and_the_device_free(world, shard, server, write):
+    asking_pod(world, "p")
+    server.faults.add(Fault("status", **write, code=422))
+    shard.turn()
+    shard.send()
+    assert world.node_of("p") == ""
+    assert claims(world) == []
+    shard.turn()
+    shard.turn()
+    assert world.node_of("p") == "n1"
+    assert len(claims(world)) == 1
+
+
+@pytest.mark.parametrize("write", WRITES[1:], ids=["mark", "allocate", "tell", "bind"])
+def test_another_leader_goes_on_from_any_point(world, client, server, write):
+    asking_pod(world, "p")
+    first = Shard(client, "first", 1)
+    server.faults.add(Fault("drop_before", **write, times=None))
+    first.hear()
+    first.decide()
+    first.send(most=1)
+    server.faults.clear()
+    then = Shard(client, "then", 2)
+    for _ in range(4):
+        then.turn()
+    assert world.node_of("p") == "n1"
+    [claim] = claims(world)
+    assert world.users(claim["metadata"]["name"]) == ["p"]
