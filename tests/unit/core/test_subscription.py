@@ -116,3 +116,23 @@ def share_rows(snapshot):
 
     none = dict.fromkeys(snapshot.axis.names, 0)
     return [QueueShare(name, None, none, none, none, none) for name in snapshot.queues.name]
+
+
+@pytest.mark.parametrize(
+    ("department", "first", "second", "told"),
+    [
+        (10, 7, 4, {"dept": "ChildrenAboveQuota"}),
+        (7, 4, 4, {"dept": "ChildrenAboveQuota"}),
+        (10, 4, 2, {"a": "BelowNonPreemptible"}),
+        (10, 6, 4, {}),
+        (10, 4, 3, {}),
+    ],
+)
+def test_changes_of_quotas_in_a_department_of_ten(department, first, second, told):
+    """Projects of 4 each; 3 GPUs of the second, ``a``, are held by work that stays."""
+    queues = [
+        ("dept", "", "{gpu: {quota: %d}}" % department),  # noqa: UP031
+        ("p1", "dept", "{gpu: {quota: %d}}" % first),  # noqa: UP031
+        ("a", "dept", "{gpu: {quota: %d}}" % second),  # noqa: UP031
+    ]
+    assert {name: it[0] for name, it in found(*queues, more=BUSY).items()} == told

@@ -257,6 +257,33 @@ def test_subgroups_in_written_order():
     assert len(grouped({"A": 9, "B": 9}, [4, 3, 2, 4, 3, 2]).placed) == 18
 
 
+def segments(minimum: list[int], racks: dict[str, int]):
+    """Run a gang of ten pods in segments of 4, 4 and 2, each in one rack; a rack is one node."""
+    builder = ClusterBuilder().topology("t", "rack").queue("a")
+    for rack, gpus in racks.items():
+        builder.node(rack, gpu=gpus, labels={"rack": rack})
+    wish = TopologyConstraint("t", "rack")
+    leaves = tuple(Group(f"s{at}", pods, topology=wish) for at, pods in enumerate(minimum))
+    podsets = [f"s{at // 4}" for at in range(10)]
+    builder.job("a1", queue="a", tasks=10, groups=Group("", None, leaves), podsets=podsets)
+    return builder.run("allocate")
+
+
+@pytest.mark.parametrize(
+    ("racks", "placed"),
+    [
+        ({"A": 4, "B": 6}, {"A": 4, "B": 6}),
+        ({"A": 4, "B": 4, "C": 1}, {"A": 4, "B": 4, "C": 1}),
+        ({"A": 4, "B": 3, "C": 9}, {"A": 4, "C": 4, "B": 2}),
+        ({"A": 4, "B": 3, "C": 3}, {}),
+    ],
+    ids=["all", "a part of the last", "the last in a third rack", "a segment in two racks"],
+)
+def test_segments_that_the_minimum_needs_are_whole_and_the_last_grows(racks, placed):
+    """Of ten pods eight are needed: two segments of four are, and pods of the last may follow."""
+    assert nodes_of(segments([4, 4, 0], racks)) == placed
+
+
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
