@@ -11,7 +11,7 @@ import numpy as np
 
 from kaisched import BoolVec, LazyNodeSets, NodeSet, RowVec
 from kaisched_plugins.topology.choosing import LAST, Chooser
-from kaisched_plugins.topology.few import MOST_TRIED, Sums, few_domains
+from kaisched_plugins.topology.few import Sums, few_domains, most_tried
 
 LABELLED, ALL = -1, -2
 """In place of a level: all nodes with all labels, and all nodes."""
@@ -44,10 +44,12 @@ class Stage(NamedTuple):
         """
         assert self.sums is not None
         for domain in self.ordered().tolist():
-            ranked = self.filler.ranked(self.level, domain)
-            for some in islice(few_domains(self.sums, ranked), most):
-                most -= 1
-                yield domain, some
+            if most > 0:
+                ranked = self.filler.ranked(self.level, domain)
+                for some in islice(few_domains(self.sums, ranked), most):
+                    most -= 1
+                    yield domain, some
+                most -= 1  # it takes time to look for choices, too
             yield domain, None
 
 
@@ -60,14 +62,14 @@ class Choices(LazyNodeSets):
         self._are_peers = are_peers
         self._ordered: dict[int, RowVec] = {}
         self._few: dict[int, list[tuple[int, RowVec | None]]] = {}
-        left = MOST_TRIED
+        left = most_tried(stages[0].by.pods) if stages else 0
         sizes: list[int] = []
         for number, stage in enumerate(stages):
             if stage.sums is None:
                 sizes.append(int(np.count_nonzero(stage.able)))
                 continue
             self._few[number] = steps = list(stage.steps(left))
-            left -= sum(some is not None for _, some in steps)
+            left = max(0, left - len(steps))
             sizes.append(len(steps))
         self._ends = list(accumulate(sizes))
         super().__init__(self._ends[-1] if self._ends else 0)

@@ -15,12 +15,14 @@ import numpy as np
 from kaisched import Amounts, IntVec, RowVec, Session
 from kaisched_plugins.topology.choosing import MOST_PODS, Chooser, Shapes
 
-_LOOKED_AT: Final = 512
+_LOOKED_AT: Final = 128
 """How many choices of so many domains are looked at."""
-_EACH: Final = 16
+_EACH: Final = 8
 """How many of them are tried in one domain around them."""
-MOST_TRIED: Final = 64
+_TRIED: Final = 16
 """How many are tried for one batch in all."""
+_PLACED: Final = 2048
+"""How many pods all these tries together place in vain, each in one order of the pods."""
 
 
 class Sums(NamedTuple):
@@ -57,6 +59,11 @@ def _kinds(each: Amounts, domain_of_node: RowVec, domains: int) -> RowVec:
     nodes = [ranked[:-1, start:end].tobytes() for start, end in pairwise(starts)]
     number = {some: at for at, some in enumerate(dict.fromkeys(nodes))}
     return np.array([number[some] for some in nodes])
+
+
+def most_tried(pods: int) -> int:
+    """Return how many choices are tried for a batch of so many pods."""
+    return min(_TRIED, _PLACED // pods)
 
 
 def few_domains(sums: Sums, ranked: RowVec) -> Iterator[RowVec]:

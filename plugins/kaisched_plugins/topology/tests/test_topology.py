@@ -7,6 +7,7 @@ import pytest
 from kaisched import TopologyConstraint
 from kaisched.testing import ClusterBuilder, draw
 from kaisched.testing.rows import Group
+from kaisched_plugins.topology.few import most_tried
 
 
 def after(text: str) -> Any:
@@ -251,6 +252,11 @@ def test_a_gang_of_subgroups_without_constraints_waits_beside_one_with_them():
     ran = builder.run("allocate")
     assert list(ran.placed) == ["a0-0"]
     assert sorted(ran.reasons) == ["a1", "a2"]
+
+
+@pytest.mark.parametrize(("pods", "tries"), [(2, 16), (128, 16), (512, 4), (5000, 0)])
+def test_large_gangs_are_tried_on_fewer_choices_of_few_racks(pods, tries):
+    assert most_tried(pods) == tries
 
 
 def test_subgroups_in_written_order():
