@@ -85,6 +85,11 @@ class SpecialClaims:
             found.append(f"{claim.metadata.namespace}/{owner.name}")
         return found
 
+    def drafted(self, key: str) -> ResourceClaim | None:
+        """Return a claim that no server has yet."""
+        draft = self.drafts.get(key)
+        return None if draft is None else draft.claim
+
     def drafts_of(self, claim: ResourceClaim) -> list[tuple[str, str]]:
         """Return (key, UID) of what a claim of a server was before it was made."""
         if not is_special(claim):
