@@ -183,7 +183,7 @@ class _Consolidation:
         """Return a plan on the set of nodes that is tried now, or the refusal."""
         session = self._session
         demand = self._search.demand(claim, tasks)
-        avoided: set[int] = set()
+        avoided = _Avoided()
         clearings: list[Clearing] | None = None
         for _ in range(TRIES):
             clearings = self._choose(demand, avoided, respects_budgets=self._respects_budgets)
@@ -196,10 +196,25 @@ class _Consolidation:
                 return stuck
             if not clearings:
                 break  # room is not what is missing: no other choice would help
-            avoided |= stuck
+            self._avoid(demand, avoided, clearings, stuck)
         return int(Refusal.SEARCH_BUDGET) if clearings else _NO_ROOM_EVEN_SO
 
-    def _nothing_to_clear(self, demand: Demand, avoided: set[int]) -> int:
+    def _avoid(
+        self, demand: Demand, avoided: _Avoided, clearings: list[Clearing], stuck: set[int]
+    ) -> None:
+        """Avoid what found no place: the nodes, or only the choice where a node has others."""
+        for clearing in clearings:
+            if clearing.node in stuck and any(
+                self._priced(shape, respects_budgets=self._respects_budgets).has_others(
+                    clearing, avoided.choices
+                )
+                for shape, _ in demand.shapes
+            ):
+                avoided.choices.append(clearing)
+                stuck = stuck - {clearing.node}
+        avoided.nodes.update(stuck)
+
+    def _nothing_to_clear(self, demand: Demand, avoided: _Avoided) -> int:
         """Return the refusal: disruption budgets if clearings without them would make room."""
         if (
             self._respects_budgets
@@ -209,7 +224,7 @@ class _Consolidation:
         return _NO_ROOM_EVEN_SO
 
     def _choose(
-        self, demand: Demand, avoided: set[int], *, respects_budgets: bool
+        self, demand: Demand, avoided: _Avoided, *, respects_budgets: bool
     ) -> list[Clearing] | None:
         """Return the cheapest clearings that make room for the whole claim, or None."""
         movable = self._movable.get(respects_budgets)
@@ -217,7 +232,7 @@ class _Consolidation:
             movable = Movable(self._session, self._running, respects_budgets=respects_budgets)
             self._movable[respects_budgets] = movable
         chosen: list[Clearing] = []
-        taken = set(avoided)
+        taken = set(avoided.nodes)
         may_clear = partial(self._may_clear, demand, respects_budgets=respects_budgets)
         for shape, count in demand.shapes:
             future = self._search.future(shape)
@@ -226,7 +241,7 @@ class _Consolidation:
                 continue
             prices = self._priced(shape, respects_budgets=respects_budgets)
             first = len(chosen)
-            for clearing in prices.cheapest_first(movable):
+            for clearing in prices.cheapest_first(movable, avoided.choices):
                 if clearing.node in taken or not may_clear([*chosen, clearing]):
                     continue
                 taken.add(clearing.node)
@@ -325,6 +340,15 @@ class _Consolidation:
         if nodes is not None:
             statement.promise(tasks, nodes, shape)
         return nodes is not None
+
+
+class _Avoided:
+    """What was tried for a claim and gives no room."""
+
+    def __init__(self) -> None:
+        self.nodes: set[int] = set()
+        self.choices: list[Clearing] = []
+        """On nodes where other pods may leave instead."""
 
 
 def _cost(clearings: Iterable[Clearing]) -> tuple[int, int]:

@@ -100,9 +100,15 @@ def _groups(items: list[Item], parts: list[Parts], kept: list[int]) -> list[_Gro
 
 
 def _emptied(groups: list[_Group], lack: int) -> tuple[Items, ...]:
-    """Return choices that empty enough whole GPUs, of each number the one with the fewest pods."""
+    """Return choices that empty enough whole GPUs.
+
+    For one GPU these are all there are: the pods of the cheapest may find no new place. For several
+    it is the one with the fewest pods, for each number of GPUs.
+    """
     if lack <= 0:
         return _NOTHING
+    if lack == 1:
+        return tuple(items for gpus, items in groups if gpus)
     best: dict[int, Items] = {0: ()}
     for gpus, items in groups:
         for number, chosen in list(best.items()):

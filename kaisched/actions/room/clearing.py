@@ -23,7 +23,7 @@ from kaisched.framework.session.job_order import ordered_jobs
 from kaisched.framework.session.units import units_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from kaisched.actions.room.future import Future
     from kaisched.core.axis import BoolVec, IntVec, RowVec
@@ -41,11 +41,13 @@ class Prices:
         self._session = session
         self._future = future
         self._main = main
-        self._known: dict[int, Clearing | None] = {}
-        """By node, the price of one more pod."""
+        self._known: dict[int, list[Clearing]] = {}
+        """By node, the choices of what makes room for one more pod, the cheapest first."""
         self._seen = len(session.capacity.touched)
 
-    def cheapest_first(self, movable: Movable) -> Iterator[Clearing]:
+    def cheapest_first(
+        self, movable: Movable, avoided: Collection[Clearing] = ()
+    ) -> Iterator[Clearing]:
         """Yield clearings for one more pod each, on different nodes, the cheapest first."""
         self._forget_touched()
         future, main = self._future, self._main
@@ -61,18 +63,23 @@ class Prices:
         fewest = -(-least // np.maximum(largest, 1)) if capacity.cards is None else least > 0
         order = np.lexsort((least, fewest))
         columns = (column[order].tolist() for column in (fewest, least, nodes))
-        priced: list[tuple[tuple[int, int], int, int]] = []
+        priced: list[tuple[tuple[int, int], int, int, Clearing]] = []
         for pods, amount, node in zip(*columns, strict=True):
             bound = (pods, amount), -1, node
-            while priced and priced[0] < bound:
-                yield self._popped(priced)
+            while priced and priced[0][:3] < bound:
+                yield heapq.heappop(priced)[3]
             if node not in self._known:
                 self._known[node] = self._price(node, movable.on(node))
-            known = self._known[node]
+            known = next((it for it in self._known[node] if it not in avoided), None)
             if known is not None:
-                heapq.heappush(priced, (known.cost, known.place, node))
+                heapq.heappush(priced, (known.cost, known.place, node, known))
         while priced:
-            yield self._popped(priced)
+            yield heapq.heappop(priced)[3]
+
+    def has_others(self, clearing: Clearing, avoided: Collection[Clearing]) -> bool:
+        """Tell whether other pods of the same node could leave instead."""
+        known = self._known.get(clearing.node, ())
+        return any(it != clearing and it not in avoided for it in known)
 
     def deeper(self, clearing: Clearing, movable: Movable) -> Clearing | None:
         """Return the cheapest clearing of the same node for one pod more, or None.
@@ -83,12 +90,7 @@ class Prices:
         if cards is None or cards.demand_of(self._future.shape) is not None:
             return None
         node = clearing.node
-        return self._price(node, movable.on(node), clearing.pods + 1)
-
-    def _popped(self, priced: list[tuple[tuple[int, int], int, int]]) -> Clearing:
-        clearing = self._known[heapq.heappop(priced)[2]]
-        assert clearing is not None
-        return clearing
+        return next(iter(self._price(node, movable.on(node), clearing.pods + 1)), None)
 
     def _could_hold_more(self, nodes: RowVec) -> BoolVec:
         """``(K,)`` whether one more pod would fit on a node if all its pods left."""
@@ -104,16 +106,18 @@ class Prices:
             self._known.pop(node, None)
         self._seen = len(touched)
 
-    def _price(self, node: int, items: list[Item], more: int = 1) -> Clearing | None:
-        """Return the cheapest set of pods whose leaving makes room for so many more, or None."""
+    def _price(self, node: int, items: list[Item], more: int = 1) -> list[Clearing]:
+        """Return sets of pods whose leaving makes room for so many more, the cheapest first.
+
+        Only where pods share GPUs is there more than one.
+        """
         future, main = self._future, self._main
         here = self._session.capacity.on(node)
         room = int(future.room[node])
         missing = here.lack(future.asked, room + more)
         choices = choices_by_card(self._session, node, future.shape, room + more - 1, items)
         if choices is not None:
-            found = self._cheapest(node, choices, items, missing)
-            return None if found is None else found._replace(pods=more)
+            return [it._replace(pods=more) for it in self._by_cost(node, choices, items, missing)]
         lacks = dict(missing)[main]
         # By amount that leaves the node: (cost, items).
         sets: dict[int, tuple[tuple[int, int], tuple[Item, ...]]] = {0: ((0, 0), ())}
@@ -128,19 +132,19 @@ class Prices:
                     sets[total + amount] = dearer, (*some, item)
         enough = [(cost, total) for total, (cost, _) in sets.items() if total >= lacks]
         for _, total in sorted(enough):
-            found = self._cheapest(node, (sets[total][1],), items, missing)
-            if found is not None:
-                return found._replace(pods=more)
-        return None
+            found = self._by_cost(node, (sets[total][1],), items, missing)
+            if found:
+                return [it._replace(pods=more) for it in found]
+        return []
 
-    def _cheapest(
+    def _by_cost(
         self,
         node: int,
         choices: Iterable[tuple[Item, ...]],
         items: list[Item],
         missing: list[tuple[int, int]],
-    ) -> Clearing | None:
-        """Return the cheapest of some choices, with what is missing besides; None without any."""
+    ) -> list[Clearing]:
+        """Return some choices, with what is missing besides, the cheapest first."""
         found = []
         for choice in choices:
             chosen = _completed(choice, items, missing)
@@ -148,7 +152,7 @@ class Prices:
                 pods_moved = sum(len(item.unit.tasks) for item in chosen)
                 cost = pods_moved, sum(item.moved[self._main] for item in chosen)
                 found.append(Clearing(cost, max(item.place for item in chosen), node, chosen))
-        return min(found, default=None)
+        return sorted(found)
 
 
 def _completed(

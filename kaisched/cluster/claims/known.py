@@ -166,9 +166,8 @@ class DeviceClaims:
         self._held[claim.key] = Held(taken_portions(allocation), place_of(allocation), gpus)
 
     def claim(self, key: str) -> ResourceClaim | None:
-        """Return a claim, also one that no server has yet; None if there is no such claim."""
-        draft = self.special.drafts.get(key)
-        return self._claims.get(key) if draft is None else draft.claim
+        """Return a claim, also one that no server has yet; None if there is none."""
+        return self.special.drafted(key) or self._claims.get(key)
 
     def users_of(self, key: str) -> list[str]:
         """Return the pods that use a claim, by name."""

@@ -85,6 +85,11 @@ class SpecialClaims:
             found.append(f"{claim.metadata.namespace}/{owner.name}")
         return found
 
+    def drafted(self, key: str) -> ResourceClaim | None:
+        """Return a claim that no server has yet."""
+        draft = self.drafts.get(key)
+        return None if draft is None else draft.claim
+
     def drafts_of(self, claim: ResourceClaim) -> list[tuple[str, str]]:
         """Return (key, UID) of what a claim of a server was before it was made."""
         if not is_special(claim):
@@ -146,7 +151,9 @@ class SpecialClaims:
             name = self._claims.get(pod.uid, "")
         if not name:
             return pod
-        covered = {it.counted_as for it in pod.extended if it.resource in classes}
+        # GPUs of several vendors are counted as one amount: it stays if any of them has no class.
+        covered = {it.counted_as for it in pod.extended}
+        covered -= {it.counted_as for it in pod.extended if it.resource not in classes}
         request = {it: amount for it, amount in asked.items() if it not in covered}
         ref = DeviceClaimRef(LABEL, name, is_own=True)
         return replace(pod, device_claims=(*refs, ref), request=request, asked=asked)
@@ -193,6 +200,7 @@ class SpecialClaims:
             pod = self._pod_of(key)
             if pod is None or not pod.node:
                 sent.drop(key)  # else it is kept until its claim is seen
+                self.changed |= set() if pod is None else {pod.key}
         return [key for key in self.drafts if key not in sent and self._is_done(key)]
 
     def _is_done(self, key: str) -> bool:

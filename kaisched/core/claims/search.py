@@ -65,6 +65,10 @@ def allocate(
     return Search(offer.pools(site), offer, site, claims, selectors, taken).run()
 
 
+MOST_EASY: Final = 2
+"""With so many requests a search without success may be long."""
+
+
 class Search:
     """One search; its state is what is chosen so far."""
 
@@ -108,7 +112,7 @@ class Search:
             total += least
         if total > MOST_DEVICES:
             raise ClaimError(f"{total} devices are more than a pod may ask for: {MOST_DEVICES}")
-        if not self._claim(0):
+        if self._is_short() or not self._claim(0):
             return None
         return [
             allocation_of(claim, options, results, self._classes, self._site)
@@ -133,6 +137,43 @@ class Search:
             and (taken := consumed_by(ask, device)) is not None
             and fits(taken, device, self._consumed_of(device))
         ]
+
+    def _is_short(self) -> bool:
+        """Tell whether plain requests together ask for more devices than do for any of them.
+
+        It would take the search very long to find this out, where many devices are equal.
+        """
+        plain = [
+            it.options[0]
+            for claim in self._claims
+            for it in claim.requests
+            if not it.is_choice and it.options[0].count > 0 and not it.options[0].is_admin
+        ]
+        if len(plain) < MOST_EASY:
+            return False
+        try:
+            asks = [(self._rows_for(ask), ask.count) for ask in plain]
+        except ClaimError:
+            return False  # the search says so if it comes to this
+        finally:
+            self._steps = 0
+        sets = {rows for rows, _ in asks}
+        sets.add(frozenset().union(*sets))
+        return any(
+            sum(count for rows, count in asks if rows <= each) > len(each)
+            and not any(self._rows[row][2].is_shared for row in each)
+            for each in sets
+        )
+
+    def _rows_for(self, ask: Ask) -> frozenset[int]:
+        """Return the devices that a request can have, none others being chosen."""
+        return frozenset(
+            row
+            for row, (_, _, device) in enumerate(self._rows)
+            if self._is_free(0, ask, device)
+            and self._is_match(ask, row)
+            and tolerates_all(ask.tolerations, device)
+        )
 
     def _number(self, ask: Ask) -> int:
         return len(self._all[id(ask)]) if ask.count == ALL else ask.count

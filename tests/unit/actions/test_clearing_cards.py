@@ -116,3 +116,21 @@ def test_a_gang_gets_two_cards_of_one_node_besides_one_of_another():
     """)
     assert len(evicted) == 3
     assert promised.keys() == {"w-0", "w-1", "w-2"} | evicted.keys()
+
+
+def test_a_dearer_choice_of_the_same_node_is_taken_where_the_cheapest_finds_no_place():
+    """0.6 fits nowhere else; the two shares of 0.3 beside it do."""
+    evicted, promised = moves("""
+        queue q  deserved=9
+        node n0 | b1 c1/c2
+        node n1 | d1 d2
+        job b1 queue=q gpu=0.6
+        job c1 queue=q gpu=0.3
+        job c2 queue=q gpu=0.3
+        job d1 queue=q gpu=0.7
+        job d2 queue=q gpu=0.7
+        job w queue=q gpu=1
+    """)
+    assert evicted == {"c1-0": "n0", "c2-0": "n0"}
+    assert promised["w-0"] == "n0"
+    assert promised.keys() == {"w-0", "c1-0", "c2-0"}

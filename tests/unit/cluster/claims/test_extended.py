@@ -98,3 +98,34 @@ def test_what_nodes_offer_by_a_plugin_is_not_claimed():
     world.cycle()
     assert world.nodes == {"a": "n2"}
     assert list(world.claims()) == []
+
+
+def test_gpus_of_a_vendor_without_a_class_are_not_dropped():
+    world = World(team=4)
+    world.node("n1", "H100")
+    selecting = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
+    spec = {"selectors": selecting, "extendedResourceName": "nvidia.com/gpu"}
+    world.put("DeviceClass", DRIVER, spec=spec)
+    limits = {"limits": {"nvidia.com/gpu": 1, "amd.com/gpu": 1}}
+    labels = {"kai.scheduler/queue": "team"}
+    spec = {"schedulerName": "kaisched", "containers": [{"name": "c", "resources": limits}]}
+    world.put("Pod", "a", "team", metadata={"labels": labels}, spec=spec)
+    asking_pod(world, "b", resource="nvidia.com/gpu")
+    world.cycle()
+    assert world.nodes == {"a": "", "b": "n1"}
+
+
+def test_containers_that_ask_for_more_together_than_there_is_wait_without_a_long_search():
+    world = World(team=40)
+    world.node("n1", *["A1"] * 16)
+    selecting = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
+    world.put("DeviceClass", "boards", spec={"selectors": selecting})
+    for name, containers in (("a", 6), ("b", 5)):
+        limits = {"limits": {"deviceclass.resource.kubernetes.io/boards": 3}}
+        listed = [{"name": f"c{at}", "resources": limits} for at in range(containers)]
+        labels = {"kai.scheduler/queue": "team"}
+        spec = {"schedulerName": "kaisched", "containers": listed}
+        world.put("Pod", name, "team", metadata={"labels": labels}, spec=spec)
+    world.cycle()
+    assert world.nodes == {"a": "", "b": "n1"}
+    assert "too few devices are free for its claims" in world.reason("a")[1]
