@@ -212,6 +212,7 @@ class KubernetesDaemon:
             barrier=self._catch_up,
             on_lost=self.fail,
             owners=owners,
+            shard_reports=self._shard_reports,
         )
 
     def _keeper_of(self, found: list[FoundShard]) -> LeaseKeeper | None:

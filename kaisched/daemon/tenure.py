@@ -50,12 +50,14 @@ if TYPE_CHECKING:
     from kaisched.cluster.pools.owners import Owners
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.pool_owners import PoolOwners
+    from kaisched.daemon.shard_reports import ShardReports
     from kaisched.engine.shards import FoundShard
     from kaisched.engine.turn import Turn
     from kaisched.framework.policy import Policy
     from kaisched.objects.shard import ShardSpec
     from kaisched.telemetry.adapter import Requests, Watch
     from kaisched.usage.feed import UsageFeed
+    from kaisched.usage.port import ServerHealth
 
 PATIENCE_S: Final = 2.0
 """How long writes under way may take when the process ends."""
@@ -76,6 +78,7 @@ class Tenure:
         barrier: Callable[[threading.Event], None],
         on_lost: Callable[[str], None],
         owners: PoolOwners,
+        shard_reports: ShardReports | None = None,
     ) -> None:
         """Make all parts; start nothing yet.
 
@@ -89,6 +92,7 @@ class Tenure:
             barrier: updates the state before a new leader's first decision.
             on_lost: called when the lead is lost.
             owners: which node pool each job with a list is in.
+            shard_reports: told whether the server of usage history answers; None if nobody is.
 
         Raises:
             KaischedError: the shard is wrong, or a plugin it enables is broken.
@@ -111,6 +115,7 @@ class Tenure:
         self._reporter = self._reporter_of(settings, client, found, clock)
         self._writers = self._writers_of(settings)
         self.recordings = Recordings(self.cluster, found.shard, settings.scheduler_names)
+        self._shard_reports = shard_reports
         self.loop, self._usage = self._loop(settings, self.policy, found, clock)
         self.cluster.wake, self.cluster.on_overthrown = self.loop.wake, on_lost
         self._thread = threading.Thread(target=self._lead, name=f"loop-{self.name}", daemon=True)
@@ -145,14 +150,21 @@ class Tenure:
     def _loop(
         self, settings: SchedulerConfiguration, policy: Policy, found: FoundShard, clock: Clock
     ) -> tuple[Loop, UsageFeed | None]:
-        usage, wait_s = usage_feed(found, clock)
+        usage, wait_s = usage_feed(found, clock, self._note_server)
         loop = Loop(
             self.cluster, self.cluster, policy, clock, self.collector,
             period_s=settings.schedule_period, usage_source=usage, usage_wait_s=wait_s,
-            shard=self.name, after=self._report, between=self._advise, recordings=self.recordings,
+            usage_server=(lambda: None) if usage is None else usage.server,
+            shard=self.name, after=self._report, between=self._advise,
+            recordings=self.recordings,
             view=self.view,
         )  # fmt: skip
         return loop, usage
+
+    def _note_server(self, server: ServerHealth) -> None:
+        """Tell of the server of usage history while we lead; a leader may see it otherwise."""
+        if self.is_leading and self._shard_reports is not None:
+            self._shard_reports.note_server(self.name, server)
 
     def _reporter_of(
         self, settings: SchedulerConfiguration, client: Client, found: FoundShard, clock: Clock

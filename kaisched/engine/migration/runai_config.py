@@ -55,7 +55,7 @@ _GLOBAL: Final[Reasons] = {
 }
 _CONFIG: Final[Reasons] = {
     "global": _GLOBAL,
-    "prometheus": "kaisched deploys no Prometheus: see docs/explanation/usage.md",
+    "prometheus": "kaisched deploys no Prometheus: see docs/how-to/bring-your-prometheus.md",
     "limitRange": "requests and limits that pods lack are given by a LimitRange of Kubernetes",
     "project-controller": "queues are written by hand or by your own tools; namespaces are not"
     " made for them",
