@@ -66,6 +66,9 @@ PATIENCE_S: Final = 2.0
 class Tenure:
     """Waits to lead one shard, then runs its loop until stopped or until the lease is lost."""
 
+    shard_reports: ShardReports | None = None
+    """Told whether the server of usage history answers; None while nobody is."""
+
     def __init__(
         self,
         settings: SchedulerConfiguration,
@@ -78,7 +81,6 @@ class Tenure:
         barrier: Callable[[threading.Event], None],
         on_lost: Callable[[str], None],
         owners: PoolOwners,
-        shard_reports: ShardReports | None = None,
     ) -> None:
         """Make all parts; start nothing yet.
 
@@ -92,7 +94,6 @@ class Tenure:
             barrier: updates the state before a new leader's first decision.
             on_lost: called when the lead is lost.
             owners: which node pool each job with a list is in.
-            shard_reports: told whether the server of usage history answers; None if nobody is.
 
         Raises:
             KaischedError: the shard is wrong, or a plugin it enables is broken.
@@ -115,7 +116,6 @@ class Tenure:
         self._reporter = self._reporter_of(settings, client, found, clock)
         self._writers = self._writers_of(settings)
         self.recordings = Recordings(self.cluster, found.shard, settings.scheduler_names)
-        self._shard_reports = shard_reports
         self.loop, self._usage = self._loop(settings, self.policy, found, clock)
         self.cluster.wake, self.cluster.on_overthrown = self.loop.wake, on_lost
         self._thread = threading.Thread(target=self._lead, name=f"loop-{self.name}", daemon=True)
@@ -163,8 +163,8 @@ class Tenure:
 
     def _note_server(self, server: ServerHealth) -> None:
         """Tell of the server of usage history while we lead; a leader may see it otherwise."""
-        if self.is_leading and self._shard_reports is not None:
-            self._shard_reports.note_server(self.name, server)
+        if self.is_leading and self.shard_reports is not None:
+            self.shard_reports.note_server(self.name, server)
 
     def _reporter_of(
         self, settings: SchedulerConfiguration, client: Client, found: FoundShard, clock: Clock
