@@ -55,7 +55,7 @@ HISTORY: Final = (
         "1 for the state of usage history: fresh, partial, stale or absent; all 0 without history.",
     ),
     (
-        "kaisched_usage_server_reachable",
+        "kaisched_usage_server_state",
         (),
         "1 if the Prometheus server of usage history answers, 0 if not; absent without one.",
     ),
@@ -88,7 +88,7 @@ def _add_usage(families: Mapping[str, GaugeMetricFamily], published: Published) 
         families["kaisched_usage_state"].add_metric([state.value], float(is_so))
     if published.usage_server is not None:
         reachable = float(published.usage_server)
-        families["kaisched_usage_server_reachable"].add_metric([], reachable)
+        families["kaisched_usage_server_state"].add_metric([], reachable)
     families["kaisched_usage_age_seconds"].add_metric([], usage.age_s if usage else math.inf)
     families["kaisched_usage_coverage_ratio"].add_metric([], usage.coverage if usage else 0.0)
     if usage is not None:

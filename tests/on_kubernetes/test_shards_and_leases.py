@@ -177,6 +177,6 @@ def test_a_server_of_usage_history_that_is_gone_has_a_condition(cluster, shards)
         lambda: [it.text for it in running.daemon.ready() if it.name == "usage-server"]
     ) == [why]
     text = generate_latest(registry_of(running.daemon.tenures[0].collector)).decode()
-    assert "kaisched_usage_server_reachable 0.0" in text
+    assert "kaisched_usage_server_state 0.0" in text
     cluster.pod("p", "a")
     cluster.wait_placed("p")
