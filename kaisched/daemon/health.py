@@ -33,6 +33,7 @@ class _Beat:
     error: str = ""
     failing_plugins: tuple[str, ...] = ()
     usage: str = ""
+    server: str = ""
     is_stopping: bool = False
 
 
@@ -53,12 +54,18 @@ class Health:
     ) -> None:
         """Note a successful cycle, the plugins that failed in it, and the state of its history."""
         cycles = self._beat.cycles + 1
-        self._beat = _Beat(now_s, cycles, failing_plugins=failing_plugins, usage=usage)
+        self._beat = _Beat(
+            now_s, cycles, failing_plugins=failing_plugins, usage=usage, server=self._beat.server
+        )
 
     def failed(self, now_s: float, error: str) -> None:
         """Note a cycle that raised or was abandoned."""
         beat = self._beat
         self._beat = replace(beat, last_s=now_s, failures=beat.failures + 1, error=error)
+
+    def note_server(self, message: str) -> None:
+        """Note what is known of the server of usage history."""
+        self._beat = replace(self._beat, server=message)
 
     def stopping(self) -> None:
         """Note that the process is about to end: no longer ready."""
@@ -87,6 +94,7 @@ class Health:
                 f"failed in the last cycle: {plugins}" if plugins else "no failures",
             ),
             Check("usage", True, beat.usage or "no history is kept"),
+            *([Check("usage-server", True, beat.server)] if beat.server else []),
             Check(
                 "shutdown", not beat.is_stopping, "stopping" if beat.is_stopping else "not asked"
             ),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kaisched.engine.turn import Turn, UsageSource
     from kaisched.framework.policy import Policy
     from kaisched.telemetry.metrics import CycleCollector
+    from kaisched.usage.port import ServerHealth
     from kaisched.view.publisher import Publisher
 
 _AWAITED: Final = "waiting for a first answer, and nothing is reclaimed meanwhile"
@@ -47,6 +48,9 @@ _BY_FAIR_SHARE: Final = "reclaim"
 class Loop:
     """Loop of one shard. ``wake`` and ``stop`` work from any thread, but not in signal handlers."""
 
+    _server: ServerHealth | None = None
+    """Whether the server of usage history answers, as of the last cycle."""
+
     def __init__(
         self,
         source: SnapshotSource,
@@ -58,6 +62,7 @@ class Loop:
         period_s: float,
         usage_source: UsageSource | None = None,
         usage_wait_s: float = 0.0,
+        usage_server: Callable[[], ServerHealth | None] = lambda: None,
         shard: str = "default",
         after: Callable[[Turn], None] = lambda _: None,
         between: Callable[[Turn], None] = lambda _: None,
@@ -66,18 +71,16 @@ class Loop:
     ) -> None:
         """Keep what a turn needs; do nothing yet.
 
-        ``after`` is called with each turn, ``between`` again when there is time. ``recordings`` may
-        ask for a recording of the next turn. ``view`` gets what each turn found.
+        ``after`` gets each turn, ``between`` gets it again when there is time, ``view`` what it
+        found. ``recordings`` may ask for a recording of the next turn.
         """
         self._source, self._sink = source, sink
         self._policy, self._clock = policy, clock
         self._collector, self._period_s = collector, period_s
-        self._after, self._between = after, between
+        self._after, self._between, self._usage_server = after, between, usage_server
         self._recordings, self._view = recordings, view
         self._usage_source, self._usage_wait_s = usage_source, usage_wait_s
-        self._policy_without_usage = replace(
-            policy, actions=tuple(it for it in policy.actions if it.name != _BY_FAIR_SHARE)
-        )
+        self._policy_without_usage = _without_reclaim(policy)
         self._usage_until_s: float | None = -1.0
         """Deadline for the first usage answer; negative before the wait begins, None after it."""
         self._usage_logged: tuple[str, ...] = ()
@@ -221,6 +224,7 @@ class Loop:
         else:
             failing = sorted({failure.plugin for failure in result.failures})
             self.health.succeeded(turn.end_s, tuple(failing), self._log_usage(turn.usage))
+        self._note_server()
         published = self._collector.published.after(
             result, turn.duration_s, turn.end_s, self._watch.by_plugin()
         )
@@ -233,7 +237,13 @@ class Loop:
         )
         axis, queues = turn.snapshot.axis.names, turn.snapshot.queues.name
         self._collector.publish(
-            published.with_history(axis, queues, turn.snapshot.total, turn.usage)
+            published.with_history(
+                axis,
+                queues,
+                turn.snapshot.total,
+                turn.usage,
+                server=None if self._server is None else self._server.is_reachable,
+            )
         )
 
     def _show(self, turn: Turn) -> None:
@@ -253,6 +263,17 @@ class Loop:
         except Exception as error:  # noqa: BLE001 - no cycle depends on who looks at it
             self._log.error("view_failed", cycle=self.cycles, exc_info=error)
 
+    def _note_server(self) -> None:
+        """Note whether the server of usage history answers; log changes."""
+        server = self._usage_server()
+        if server is None:
+            return
+        self.health.note_server(server.message)
+        if self._server is None or server.is_reachable != self._server.is_reachable:
+            log = self._log.info if server.is_reachable else self._log.warning
+            log("usage_server_changed", reachable=server.is_reachable, message=server.message)
+        self._server = server
+
     def _log_usage(self, usage: Usage | None) -> str:
         """Log changes of the usage history; return its state as text."""
         if usage is None:
@@ -271,3 +292,7 @@ class Loop:
             )
             self._usage_logged = parts
         return "; ".join(parts)
+
+
+def _without_reclaim(policy: Policy) -> Policy:
+    return replace(policy, actions=tuple(it for it in policy.actions if it.name != _BY_FAIR_SHARE))

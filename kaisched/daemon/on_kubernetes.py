@@ -202,17 +202,13 @@ class KubernetesDaemon:
         return Pace(idle_s=how.watch_idle, compare_s=how.compare_period)
 
     def _tenure(self, found: FoundShard, owners: PoolOwners) -> Tenure:
-        return Tenure(
-            self._settings,
-            self.client,
-            found,
-            self._clock,
-            keeper=self._keeper,
-            why_stale=self.why_stale,
-            barrier=self._catch_up,
-            on_lost=self.fail,
-            owners=owners,
-        )
+        tenure = Tenure(
+            self._settings, self.client, found, self._clock,
+            keeper=self._keeper, why_stale=self.why_stale, barrier=self._catch_up,
+            on_lost=self.fail, owners=owners,
+        )  # fmt: skip
+        tenure.shard_reports = self._shard_reports
+        return tenure
 
     def _keeper_of(self, found: list[FoundShard]) -> LeaseKeeper | None:
         """Start the keeper of the leases if this process needs any."""

@@ -193,6 +193,7 @@ def _embedded_loop(
         period_s=settings.schedule_period,
         usage_source=feed,
         usage_wait_s=wait_s,
+        usage_server=feed.server if feed is not None else lambda: None,
         shard=found.shard.name,
         recordings=recordings,
         between=lambda turn: advice.find(turn.result) if view is not None else None,

@@ -11,7 +11,7 @@ import structlog
 from kaisched.cluster.kubernetes.client import MERGE, Answer
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.pods import SERVER_FAULT, is_passing
-from kaisched.daemon.stored_shards import MOST_MESSAGE, STORED, desired_status, read
+from kaisched.daemon.stored_shards import MOST_MESSAGE, STORED, desired_status, is_told_wrong, read
 from kaisched.errors import ClusterUnavailable
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kaisched.clock import Clock
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.daemon.stored_shards import Reading, StoredShard
+    from kaisched.usage.port import ServerHealth
 
 _EVENTS: Final = "/apis/events.k8s.io/v1/namespaces/default/events"
 """Events of objects without a namespace are in this one."""
@@ -34,6 +35,8 @@ class ShardReports:
         """Begin without reports."""
         self._client, self._clock, self._identity = client, clock, identity
         self._due: dict[str, StoredShard] = {}
+        self._latest: dict[str, StoredShard] = {}
+        self._servers: dict[str, ServerHealth] = {}
         self._lock, self._wake, self._end = threading.Lock(), threading.Event(), threading.Event()
         self._log: Any = structlog.get_logger()
         self._thread = threading.Thread(target=self._run, name="shard-reports", daemon=True)
@@ -50,7 +53,15 @@ class ShardReports:
     def add(self, stored: StoredShard) -> None:
         """Report on a shard; from any thread."""
         with self._lock:
-            self._due[stored.name] = stored
+            self._due[stored.name] = self._latest[stored.name] = stored
+        self._wake.set()
+
+    def note_server(self, shard: str, server: ServerHealth) -> None:
+        """Report whether the server of a shard's usage history answers; from any thread."""
+        with self._lock:
+            self._servers[shard] = server
+            if shard in self._latest:
+                self._due[shard] = self._latest[shard]
         self._wake.set()
 
     def write(self, shards: Iterable[StoredShard]) -> None:
@@ -68,7 +79,8 @@ class ShardReports:
 
     def _write(self, stored: StoredShard) -> None:
         reading = read(stored)
-        desired = desired_status(stored, reading, self._now("%Y-%m-%dT%H:%M:%SZ"))
+        server = self._servers.get(stored.name)
+        desired = desired_status(stored, reading, self._now("%Y-%m-%dT%H:%M:%SZ"), server)
         if desired is None:
             return
         # The server refuses it if the shard has changed since; then there is a later report.
@@ -77,7 +89,7 @@ class ShardReports:
         answer = self._send("PATCH", f"{STORED.path}/{stored.name}/status", body, MERGE)
         if not answer.is_done:
             self._log.info("shard_status_refused", shard=stored.name, answer=answer.text())
-        elif reading.errors:
+        elif reading.errors and not is_told_wrong(stored, reading):
             self._send("POST", _EVENTS, self._event(stored, reading))
 
     def _send(

@@ -21,8 +21,12 @@ from kaisched.objects.wire import KubernetesObject
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kaisched.usage.port import ServerHealth
+
 USABLE: Final = "Usable"
 """The type of the condition."""
+SERVER: Final = "UsageServerReachable"
+"""The type of the condition about the server of usage history."""
 LAST_USABLE: Final = "lastUsableSpec"
 """The key of the status with the last usable spec."""
 MOST_MESSAGE: Final = 1024
@@ -91,31 +95,74 @@ def usable_among(
     return shards, wrong
 
 
-def desired_status(stored: StoredShard, reading: Reading, now: str) -> Mapping[str, Any] | None:
-    """Return the part of the status that is to be written; None if it is there."""
+def desired_status(
+    stored: StoredShard, reading: Reading, now: str, server: ServerHealth | None = None
+) -> Mapping[str, Any] | None:
+    """Return the part of the status that is to be written; None if it is there.
+
+    ``server`` says whether the server of usage history answers, if that is known.
+    """
     status = stored.status if isinstance(stored.status, dict) else {}
     listed = status.get("conditions")
     conditions = [it for it in listed if isinstance(it, dict)] if isinstance(listed, list) else []
-    others = [it for it in conditions if it.get("type") != USABLE]
-    before = next((it for it in conditions if it.get("type") == USABLE), {})
-    message = "; ".join(map(str, reading.errors))[:MOST_MESSAGE]
-    ours = {
+    desired = _with_condition(conditions, _usable_condition(reading), now)
+    if server is not None:
+        desired = _with_condition(desired, _server_condition(server), now)
+    elif reading.shard is not None and not _asks_server(reading.shard):
+        desired = [it for it in desired if it.get("type") != SERVER]
+    is_kept = bool(reading.errors) or status.get(LAST_USABLE) == stored.spec
+    if desired == conditions and is_kept:
+        return None
+    written: dict[str, Any] = {"conditions": desired}
+    if not reading.errors:
+        written[LAST_USABLE] = stored.spec
+    return written
+
+
+def is_told_wrong(stored: StoredShard, reading: Reading) -> bool:
+    """Tell whether the status says already what is wrong with a shard."""
+    status = stored.status if isinstance(stored.status, dict) else {}
+    listed = status.get("conditions")
+    ours = _usable_condition(reading)
+    return any(
+        isinstance(it, dict) and all(it.get(key) == value for key, value in ours.items())
+        for it in (listed if isinstance(listed, list) else ())
+    )
+
+
+def _usable_condition(reading: Reading) -> dict[str, str]:
+    return {
         "type": USABLE,
         "status": "False" if reading.errors else "True",
         "reason": "Wrong" if reading.errors else "Read",
-        "message": message,
+        "message": "; ".join(map(str, reading.errors))[:MOST_MESSAGE],
     }
-    is_same = all(before.get(key) == value for key, value in ours.items())
-    is_kept = bool(reading.errors) or status.get(LAST_USABLE) == stored.spec
-    if is_same and is_kept:
-        return None
+
+
+def _server_condition(server: ServerHealth) -> dict[str, str]:
+    return {
+        "type": SERVER,
+        "status": "True" if server.is_reachable else "False",
+        "reason": "Answers" if server.is_reachable else "NoAnswer",
+        "message": server.message[:MOST_MESSAGE],
+    }
+
+
+def _with_condition(
+    conditions: list[dict[str, Any]], ours: dict[str, str], now: str
+) -> list[dict[str, Any]]:
+    """Return the conditions with one that is changed or added; the same ones if it is there."""
+    before = next((it for it in conditions if it.get("type") == ours["type"]), {})
+    if all(before.get(key) == value for key, value in ours.items()):
+        return conditions
     since = before.get("lastTransitionTime") if before.get("status") == ours["status"] else None
-    desired: dict[str, Any] = {
-        "conditions": [*others, {**ours, "lastTransitionTime": since or now}]
-    }
-    if not reading.errors:
-        desired[LAST_USABLE] = stored.spec
-    return desired
+    others = [it for it in conditions if it.get("type") != ours["type"]]
+    return [*others, {**ours, "lastTransitionTime": since or now}]
+
+
+def _asks_server(shard: SchedulingShard) -> bool:
+    usage = shard.spec.usage_db_config
+    return usage is not None and usage.client_type == "prometheus"
 
 
 def _plain(stored: StoredShard, spec: object) -> dict[str, Any]:

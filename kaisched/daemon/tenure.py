@@ -50,12 +50,14 @@ if TYPE_CHECKING:
     from kaisched.cluster.pools.owners import Owners
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.pool_owners import PoolOwners
+    from kaisched.daemon.shard_reports import ShardReports
     from kaisched.engine.shards import FoundShard
     from kaisched.engine.turn import Turn
     from kaisched.framework.policy import Policy
     from kaisched.objects.shard import ShardSpec
     from kaisched.telemetry.adapter import Requests, Watch
     from kaisched.usage.feed import UsageFeed
+    from kaisched.usage.port import ServerHealth
 
 PATIENCE_S: Final = 2.0
 """How long writes under way may take when the process ends."""
@@ -63,6 +65,9 @@ PATIENCE_S: Final = 2.0
 
 class Tenure:
     """Waits to lead one shard, then runs its loop until stopped or until the lease is lost."""
+
+    shard_reports: ShardReports | None = None
+    """Told whether the server of usage history answers; None while nobody is."""
 
     def __init__(
         self,
@@ -145,14 +150,21 @@ class Tenure:
     def _loop(
         self, settings: SchedulerConfiguration, policy: Policy, found: FoundShard, clock: Clock
     ) -> tuple[Loop, UsageFeed | None]:
-        usage, wait_s = usage_feed(found, clock)
+        usage, wait_s = usage_feed(found, clock, self._note_server)
         loop = Loop(
             self.cluster, self.cluster, policy, clock, self.collector,
             period_s=settings.schedule_period, usage_source=usage, usage_wait_s=wait_s,
-            shard=self.name, after=self._report, between=self._advise, recordings=self.recordings,
+            usage_server=(lambda: None) if usage is None else usage.server,
+            shard=self.name, after=self._report, between=self._advise,
+            recordings=self.recordings,
             view=self.view,
         )  # fmt: skip
         return loop, usage
+
+    def _note_server(self, server: ServerHealth) -> None:
+        """Tell of the server of usage history while we lead; a leader may see it otherwise."""
+        if self.is_leading and self.shard_reports is not None:
+            self.shard_reports.note_server(self.name, server)
 
     def _reporter_of(
         self, settings: SchedulerConfiguration, client: Client, found: FoundShard, clock: Clock

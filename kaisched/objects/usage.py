@@ -50,6 +50,16 @@ class UsageParams(StrictWire, frozen=True, kw_only=True):
     extra_params: UsageExtraParams | None = None
 
 
+class UsageHealthProbe(StrictWire, frozen=True, kw_only=True):
+    """How often a Prometheus server is asked whether it answers, and when it counts as gone."""
+
+    interval: str | int | None = None
+    timeout: str | int | None = None
+    """Of each try."""
+    max_retries: int | None = None
+    """Tries after the first until the server counts as gone."""
+
+
 class UsageConfig(StrictWire, frozen=True, kw_only=True):
     """Store of the usage history."""
 
@@ -59,6 +69,7 @@ class UsageConfig(StrictWire, frozen=True, kw_only=True):
     usage_params: UsageParams = UsageParams()
     extra_params: UsageExtraParams | None = None
     """As in KAI's guide; KAI's code reads it from ``usageParams``."""
+    health_probe: UsageHealthProbe | None = None
 
     @property
     def extra(self) -> UsageExtraParams:

@@ -12,10 +12,17 @@ from kaisched.objects.cron import parse_cron
 from kaisched.objects.faults import Fault, Path, did_you_mean, duration_faults, unit_faults
 from kaisched.objects.labels import time_of
 from kaisched.objects.promql import check_expression, check_label_name, is_metric_name
-from kaisched.objects.usage import USAGE_STORES, UsageConfig, UsageExtraParams, UsageParams
+from kaisched.objects.usage import (
+    USAGE_STORES,
+    UsageConfig,
+    UsageExtraParams,
+    UsageHealthProbe,
+    UsageParams,
+)
 from kaisched.units import UnitError, parse_duration
 
 _PATH: Final[Path] = ("spec", "usageDBConfig")
+MOST_RETRIES: Final = 100
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _LEAST_S: Final = {"halfLifePeriod": 0, "windowSize": 1, "fetchInterval": 1, "waitTimeout": 0}
 
@@ -39,6 +46,25 @@ def usage_faults(usage: UsageConfig) -> Iterator[Fault]:
     if usage.extra != UsageExtraParams() and store != "prometheus":
         fix = "only clientType: prometheus reads it"
         yield Fault(path, "has no effect here", fix=fix, is_warning=True)
+    if usage.health_probe is not None:
+        yield from _probe_faults(usage.health_probe)
+        if store != "prometheus":
+            fix = "only clientType: prometheus reads it"
+            yield Fault((*_PATH, "healthProbe"), "has no effect here", fix=fix, is_warning=True)
+
+
+def _probe_faults(probe: UsageHealthProbe) -> Iterator[Fault]:
+    path: Path = (*_PATH, "healthProbe")
+    durations = {"interval": probe.interval, "timeout": probe.timeout}
+    yield from duration_faults({(*path, name): text for name, text in durations.items()})
+    for name, text in durations.items():
+        seconds = seconds_of(text)
+        if seconds is not None and seconds < 1:
+            yield Fault((*path, name), "shorter than a second", text, 'write "1s" or more')
+    retries = probe.max_retries
+    if retries is not None and not 0 <= retries <= MOST_RETRIES:
+        fix = f"write a number from 0 to {MOST_RETRIES}"
+        yield Fault((*path, "maxRetries"), "out of range", retries, fix)
 
 
 def _connection_faults(usage: UsageConfig) -> Iterator[Fault]:

@@ -16,7 +16,7 @@ from kaisched.core.usage import PARTS, UsageState
 from kaisched.units import MEMORY_UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kaisched.telemetry.published import Published
 
@@ -54,6 +54,11 @@ HISTORY: Final = (
         ("state",),
         "1 for the state of usage history: fresh, partial, stale or absent; all 0 without history.",
     ),
+    (
+        "kaisched_usage_server_state",
+        (),
+        "1 if the Prometheus server of usage history answers, 0 if not; absent without one.",
+    ),
 )
 """Name, labels and help of each metric."""
 
@@ -71,10 +76,19 @@ def history_families(published: Published) -> Iterator[Metric]:
         if resource in published.capacity:
             amount = published.capacity[resource]
             families[f"kaisched_capacity_{unit}"].add_metric([], amount * factor)
+    _add_usage(families, published)
+    yield from families.values()
+
+
+def _add_usage(families: Mapping[str, GaugeMetricFamily], published: Published) -> None:
+    """Add the state of usage history, and what queues used."""
     usage = published.usage
     for state in UsageState:
         is_so = usage is not None and usage.state is state
         families["kaisched_usage_state"].add_metric([state.value], float(is_so))
+    if published.usage_server is not None:
+        reachable = float(published.usage_server)
+        families["kaisched_usage_server_state"].add_metric([], reachable)
     families["kaisched_usage_age_seconds"].add_metric([], usage.age_s if usage else math.inf)
     families["kaisched_usage_coverage_ratio"].add_metric([], usage.coverage if usage else 0.0)
     if usage is not None:
@@ -83,4 +97,3 @@ def history_families(published: Published) -> Iterator[Metric]:
                 continue
             for queue, parts in zip(published.usage_queues, usage.parts[row].tolist(), strict=True):
                 families["kaisched_queue_usage_ratio"].add_metric([queue, resource], parts / PARTS)
-    yield from families.values()

@@ -94,6 +94,8 @@ class Published:
     """Usage history in the last cycle, with the names of its axes."""
     usage_resources: tuple[str, ...] = ()
     usage_queues: tuple[str, ...] = ()
+    usage_server: bool | None = None
+    """Whether the server of usage history answers; None without one, or before it is known."""
 
     def starting(self, actions: Iterable[str], plugins: Iterable[str]) -> Published:
         """Return the state with a zero for each counter, for a rate to rise from."""
@@ -109,6 +111,8 @@ class Published:
         queues: tuple[str, ...],
         total: Amounts,
         usage: Usage | None,
+        *,
+        server: bool | None = None,
     ) -> Published:
         """Return the state with the divided amounts ``(R,)`` and usage history of a cycle."""
         return replace(
@@ -117,6 +121,7 @@ class Published:
             usage=usage,
             usage_resources=resources,
             usage_queues=queues,
+            usage_server=server,
         )
 
     def with_starts(self, snapshot: Snapshot, result: CycleResult) -> Published:

@@ -8,9 +8,21 @@ from kaisched.usage.memory import MemoryStore
 from kaisched.usage.sqlite import SqliteStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kaisched.clock import Clock
-    from kaisched.usage.port import UsageStore
+    from kaisched.usage.port import ServerHealth, UsageStore
+    from kaisched.usage.prometheus.probe import HealthProbe
     from kaisched.usage.settings import UsageSettings
+
+
+def open_probe(settings: UsageSettings, tell: Callable[[ServerHealth], None]) -> HealthProbe | None:
+    """Start the probe of the server of these settings; None without a server."""
+    if settings.prometheus is None:
+        return None
+    from kaisched.usage.prometheus.probe import HealthProbe  # noqa: PLC0415 - as below
+
+    return HealthProbe(settings.prometheus, tell)
 
 
 def open_store(settings: UsageSettings, clock: Clock) -> UsageStore:

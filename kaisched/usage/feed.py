@@ -14,7 +14,8 @@ from kaisched.usage.port import sample_of
 if TYPE_CHECKING:
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
-    from kaisched.usage.port import UsageStore
+    from kaisched.usage.port import ServerHealth, UsageStore
+    from kaisched.usage.prometheus.probe import HealthProbe
 
 LEAST_COVERAGE: Final = 0.5
 """Least coverage for history to be used: evictions need evidence (rule U5)."""
@@ -28,9 +29,9 @@ class UsageFeed:
     again.
     """
 
-    def __init__(self, store: UsageStore, fetch_s: float) -> None:
+    def __init__(self, store: UsageStore, fetch_s: float, probe: HealthProbe | None = None) -> None:
         """Start without an answer until the first turn."""
-        self._store, self._fetch_s = store, fetch_s
+        self._store, self._fetch_s, self._probe = store, fetch_s, probe
         self._asked_s = -math.inf
         self._names: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         self._answer: Usage | None = None
@@ -61,8 +62,14 @@ class UsageFeed:
         """Tell whether the store has an answer, or none is to be expected."""
         return self._store.is_ready()
 
+    def server(self) -> ServerHealth | None:
+        """Tell whether the server of the store answers; None without one, or before it is known."""
+        return None if self._probe is None else self._probe.health()
+
     def close(self) -> None:
         """Close the store, which writes its remaining samples."""
+        if self._probe is not None:
+            self._probe.close()
         self._store.close()
 
 

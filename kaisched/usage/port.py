@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kaisched.core.tree import roll_up
 
@@ -30,6 +30,14 @@ class Sample:
     """``(R, Q)`` base units."""
     capacity: Amounts
     """``(R,)`` base units."""
+
+
+class ServerHealth(NamedTuple):
+    """Whether the server of a usage store answers."""
+
+    is_reachable: bool
+    message: str
+    """What it answers, or why it does not; without credentials."""
 
 
 class UsageStore(Protocol):

@@ -18,7 +18,7 @@ from kaisched.usage.window import WEEK_S, Window
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kaisched.objects.usage import UsageConfig, UsageExtraParams, UsageParams
+    from kaisched.objects.usage import UsageConfig, UsageHealthProbe, UsageParams
 
 StoreType = Literal["prometheus", "sqlite", "memory"]
 
@@ -29,6 +29,9 @@ QUERY_TIMEOUT_S: Final = 10.0
 RESOLUTION_S: Final = 60.0
 PROMETHEUS_URL: Final = "http://prometheus-operated.kai-scheduler.svc.cluster.local:9090"
 """Address of the server that KAI's operator runs."""
+PROBE_INTERVAL_S: Final = 30.0
+PROBE_TIMEOUT_S: Final = 10.0
+PROBE_RETRIES: Final = 5
 QUEUE_LABEL: Final = "queue_name"
 
 _ALLOCATION: Final = {
@@ -37,6 +40,15 @@ _ALLOCATION: Final = {
     "memory": "kai_queue_allocated_memory_bytes",
 }
 _CAPACITY: Final = {"gpu": "nvidia_com_gpu", "cpu": "cpu", "memory": "memory"}
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSettings:
+    """How a server is asked whether it answers."""
+
+    interval_s: float = PROBE_INTERVAL_S
+    timeout_s: float = PROBE_TIMEOUT_S
+    retries: int = PROBE_RETRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +65,7 @@ class PrometheusSettings:
     bearer_token_file: str = ""
     ca_file: str = ""
     is_insecure: bool = False
+    probe: ProbeSettings = field(default_factory=ProbeSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +114,7 @@ def read_usage(
         store,
         window_of(params),
         Path(connection) if connection else default_path(shard, environ),
-        _prometheus(config.extra, connection) if store == "prometheus" else None,
+        _prometheus(config, connection) if store == "prometheus" else None,
         fetch_s,
         max(STALENESS_S, fetch_s) if staleness_s is None else staleness_s,
         WAIT_S if wait_s is None else wait_s,
@@ -156,7 +169,18 @@ def window_of(params: UsageParams) -> Window:
     )
 
 
-def _prometheus(extra: UsageExtraParams, url: str) -> PrometheusSettings:
+def _probe(probe: UsageHealthProbe | None) -> ProbeSettings:
+    if probe is None:
+        return ProbeSettings()
+    return ProbeSettings(
+        seconds_of(probe.interval) or PROBE_INTERVAL_S,
+        seconds_of(probe.timeout) or PROBE_TIMEOUT_S,
+        PROBE_RETRIES if probe.max_retries is None else probe.max_retries,
+    )
+
+
+def _prometheus(config: UsageConfig, url: str) -> PrometheusSettings:
+    extra = config.extra
     said = metrics_of(extra)
     labels = [f"{name}={quoted(value)}" for name, value in sorted(extra.match_labels.items())]
     chosen = f"{{{','.join(labels)}}}" if labels else ""
@@ -178,4 +202,5 @@ def _prometheus(extra: UsageExtraParams, url: str) -> PrometheusSettings:
         extra.bearer_token_file,
         extra.ca_file,
         extra.insecure_skip_verify,
+        _probe(config.health_probe),
     )

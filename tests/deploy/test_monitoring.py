@@ -34,8 +34,10 @@ PANELS = [
 QUEUE_EVICTIONS = "kaisched_queue_evictions_total"
 FIGURES = "kaisched_queue_figure_ratio"
 SHARED_USE = "kaisched_shared_gpu_used_ratio"
+USAGE_SERVER = "kaisched_usage_server_state"
 DOMAINS = "kaisched_topology_domains"
-"""Published by policies that have figures."""
+NOT_HERE = (FIGURES, QUEUE_EVICTIONS, SHARED_USE, USAGE_SERVER, DOMAINS)
+"""Metrics of what the daemon of these tests has not."""
 QUERIES = {
     **{rule.get("alert", rule.get("record")): rule["expr"] for rule in RULES},
     **{
@@ -168,10 +170,10 @@ def test_a_scrape_shows_the_names_and_labels_of_the_list(daemon):
         assert set(sample.labels) == known[sample.name]
     unseen = known.keys() - RECORDED.keys() - {sample.name for sample in samples}
     # No queue of the example has an extended resource, or loses a pod, no pod shares a GPU, and
-    # there is no topology; the default policy has no figures.
+    # there is no topology; the default policy has no figures; no server has the usage history.
     left = {name for name in unseen if not name.endswith("_pieces")}
     spreads = {DOMAINS + suffix for suffix in ("_bucket", "_sum", "_count")}
-    assert left == {FIGURES, QUEUE_EVICTIONS, SHARED_USE, *spreads}
+    assert left == {FIGURES, QUEUE_EVICTIONS, SHARED_USE, USAGE_SERVER, *spreads}
 
 
 def filled_in(query):
@@ -195,7 +197,7 @@ def test_a_real_prometheus_scrapes_the_daemon_and_answers_every_query(prometheus
         name
         for name, query in asked.items()
         if name not in alerts
-        and not any(it in query for it in (FIGURES, QUEUE_EVICTIONS, SHARED_USE, DOMAINS))
+        and not any(it in query for it in NOT_HERE)
         and not prometheus.query(query)
     ]
     assert empty == []

@@ -3,8 +3,11 @@
 import time
 
 import pytest
+from prometheus_client import generate_latest
 
+from kaisched.telemetry.metrics import registry_of
 from kaisched_apiserver.faults import Fault
+from tests.contract.prometheus import free_port
 from tests.on_kubernetes.test_daemon import cluster
 from tests.waiting import until
 
@@ -146,3 +149,34 @@ def test_a_lease_we_may_not_have_is_named_with_the_fix(cluster, server, verb, wo
     assert words in line["fix"]
     server.faults.remove(fault)
     running.wait_leading()
+
+
+def test_a_server_of_usage_history_that_is_gone_has_a_condition(cluster, shards):
+    """Told once in the log, and by metric, probe and condition; work goes on."""
+    usage = {
+        "clientType": "prometheus",
+        "connectionString": f"http://127.0.0.1:{free_port()}",
+        "usageParams": {"waitTimeout": 0},
+        "healthProbe": {"interval": "1s", "timeout": "1s", "maxRetries": 0},
+    }
+    cluster.must("PATCH", f"{shards}/default", {"spec": {"usageDBConfig": usage}}, MERGE)
+    running = cluster.start().wait_leading()
+
+    def told():
+        status = cluster.must("GET", f"{shards}/default").get("status") or {}
+        return [
+            (it["status"], it["reason"], it["message"])
+            for it in status.get("conditions", ())
+            if it["type"] == "UsageServerReachable"
+        ]
+
+    why = "127.0.0.1 did not answer: Connection refused"
+    assert until(told) == [("False", "NoAnswer", why)]
+    until(lambda: said(cluster, "usage_server_changed"))
+    assert until(
+        lambda: [it.text for it in running.daemon.ready() if it.name == "usage-server"]
+    ) == [why]
+    text = generate_latest(registry_of(running.daemon.tenures[0].collector)).decode()
+    assert "kaisched_usage_server_state 0.0" in text
+    cluster.pod("p", "a")
+    cluster.wait_placed("p")

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kaisched.objects.usage import UsageConfig, UsageExtraParams, UsageParams
+from kaisched.objects.usage import UsageConfig, UsageExtraParams, UsageHealthProbe, UsageParams
 from kaisched.units import parse_duration
 from kaisched.usage import settings
 from kaisched.usage.settings import read_usage
@@ -14,7 +14,7 @@ from kaisched.usage.window import Window
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "usage-history.md").read_text(encoding="utf-8")
-KINDS = (UsageConfig, UsageParams, UsageExtraParams)
+KINDS = (UsageConfig, UsageParams, UsageExtraParams, UsageHealthProbe)
 
 
 def rows():
@@ -31,7 +31,7 @@ def test_every_key_is_listed(kind, listed):
 
 
 def test_the_defaults_are_those_of_the_code():
-    _, params, extra = rows()
+    _, params, extra, probe = rows()
     made = read_usage(UsageConfig(client_type="prometheus"), "default", environ={})
 
     def seconds(table, key):
@@ -47,6 +47,11 @@ def test_the_defaults_are_those_of_the_code():
     assert (asked.timeout_s, asked.resolution_s) == (
         seconds(extra, "usageQueryTimeout"),
         seconds(extra, "queryResolution"),
+    )
+    assert (asked.probe.interval_s, asked.probe.timeout_s, asked.probe.retries) == (
+        seconds(probe, "interval"),
+        seconds(probe, "timeout"),
+        int(probe["maxRetries"].strip("`")),
     )
     for resource in ("gpu", "cpu", "memory"):
         assert extra[f"{resource}AllocationMetric"] == f"`{asked.allocation[resource]}`"

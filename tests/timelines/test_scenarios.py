@@ -24,6 +24,10 @@ STORIES = (
     "guaranteed",
     "within-share",
     "budget",
+    "budget-reset",
+    "budget-granularity",
+    "budget-overcommitted",
+    "budget-late",
     "usage-pool",
 )
 TRACED = ("philly-32-now", "philly-32-over-time", "philly-64-now", "philly-64-over-time")

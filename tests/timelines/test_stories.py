@@ -4,6 +4,7 @@ Slices and budgets cycle by cycle are in ``test_spells.py``; here virtual time h
 checkpoints and minimum runtimes.
 """
 
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from kaisched.sim.outcome import outcome_of
+from kaisched.sim.recorder import NOT_YET
 from kaisched.sim.running import policy_of, run_scenario
 from kaisched.sim.scenario.load import read_raw, scenario_of
 
@@ -122,3 +124,44 @@ def test_a_month_of_budgets_is_met():
     assert parts == pytest.approx({"half": 0.5, "third": 0.3, "fifth": 0.2}, rel=0.05)
     assert outcome.evictions == 0
     assert outcome.utilisation > 0.99
+
+
+def started(run, begin, end):
+    """How many jobs each queue started from one day to another."""
+    work, day = run.workload, 86_400 / run.scenario.pace.step_s
+    return Counter(
+        work.queue_names[work.queue[job]]
+        for job, log in enumerate(run.record.jobs)
+        if log.started != NOT_YET and begin * day <= log.started < end * day
+    )
+
+
+def test_what_a_team_leaves_of_its_budget_is_not_carried_over_a_reset():
+    """Sixty jobs fit in each period of ten days."""
+    run = told("budget-reset")
+    assert started(run, 10, 20) == {"half": 30, "third": 18, "fifth": 12}
+    assert started(run, 20, 30) == {"half": 30, "third": 18, "fifth": 12}
+    # In the first, two teams use their budgets by turns in eight days; then nobody is stopped.
+    assert started(run, 0, 8) == {"half": 30, "third": 18}
+    assert started(run, 8, 10).total() == 12
+    assert outcome_of(run).evictions == 0
+
+
+def test_budgets_are_met_with_coarse_granularity_too():
+    run = told("budget-granularity")
+    for begin in (0, 10, 20):
+        assert started(run, begin, begin + 10) == {"half": 30, "third": 18, "fifth": 12}
+
+
+def test_overcommitted_budgets_are_cut_in_the_same_ratio():
+    outcome = outcome_of(told("budget-overcommitted"))
+    parts = {queue.name: queue.gpu_hours / outcome.gpu_hours for queue in outcome.queues}
+    assert parts == pytest.approx({"sixty": 1 / 2, "forty": 1 / 3, "twenty": 1 / 6}, rel=0.01)
+    assert outcome.evictions == 0
+
+
+def test_late_budgets_share_what_is_left():
+    run = told("budget-late")
+    assert started(run, 0, 20) == {"half": 120}
+    assert started(run, 20, 30) == {"third": 36, "fifth": 24}
+    assert outcome_of(run).evictions == 0

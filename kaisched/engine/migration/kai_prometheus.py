@@ -17,8 +17,6 @@ _REASONS: Final[Reasons] = {
     "storageSize": f"{_SERVER}; a history of the kind sqlite has usageVolume in the chart",
     "enablePersistentStorage": f"{_SERVER}; a history of the kind sqlite has usageVolume in the"
     " chart",
-    "externalPrometheusHealthProbe": "what is asked every fetchInterval says whether the server"
-    " answers: /readyz?verbose and kaisched_usage_state",
     "accountingLabelKey": "the ServiceMonitor of the chart has its own labels",
     "accountingLabelValue": "the ServiceMonitor of the chart has its own labels",
 }
@@ -37,6 +35,12 @@ def take_prometheus(part: Part, made: Migration) -> None:
         if (config := spec.get("usageDBConfig", {})).get("clientType") == "prometheus"
     ]
     _take_address(part, asking)
+    probe = part.part("externalPrometheusHealthProbe")
+    if asking:
+        _take_probe(probe, asking)
+        probe.rest({})
+    else:
+        probe.rest({"*": _NOBODY_ASKS})
     _take_interval(part, asking)
     _take_retention(part, asking)
     monitor = part.part("serviceMonitor")
@@ -61,9 +65,21 @@ def _take_address(part: Part, asking: list[dict[str, object]]) -> None:
     elif is_deployed:
         part.to_do(
             "the server of KAI-Scheduler's operator goes with the operator: keep it, or bring your"
-            " own, as docs/explanation/usage.md says",
+            " own, as docs/how-to/bring-your-prometheus.md says",
             "enabled",
         )
+
+
+def _take_probe(probe: Part, asking: list[dict[str, object]]) -> None:
+    """Take how often the server is asked whether it answers; the Config has seconds."""
+    taken: dict[str, object] = {
+        key: seconds for key in ("interval", "timeout") if (seconds := probe.seconds(key))
+    }
+    retries = probe.number("maxRetries")
+    if retries is not None:
+        taken["maxRetries"] = retries
+    for config in asking if taken else ():
+        config.setdefault("healthProbe", taken)
 
 
 def _take_interval(part: Part, asking: list[dict[str, object]]) -> None:

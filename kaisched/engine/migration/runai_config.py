@@ -14,12 +14,7 @@ _IN_SECONDS: Final = ("default-staleness-grace-period", "stuck-in-releasing-thre
 _SERVICE: Final = "kaisched is one Deployment: set its resources, replicas and image in the chart"
 _PLATFORM: Final = "it is about Run:ai's platform, not about scheduling"
 _GPUS: Final = "kaisched decides which pods share a GPU; it does not divide it while they run"
-_HIERARCHY: Final = (
-    "departments always take part in fairness, and a project keeps what its own quota covers"
-)
 _SCHEDULER: Final[Reasons] = {
-    "fullHierarchyFairness": _HIERARCHY,
-    "disable_department_fairness": _HIERARCHY,
     "resources": _SERVICE,
     "properties": _SERVICE,
     "replicas": _SERVICE,
@@ -55,7 +50,7 @@ _GLOBAL: Final[Reasons] = {
 }
 _CONFIG: Final[Reasons] = {
     "global": _GLOBAL,
-    "prometheus": "kaisched deploys no Prometheus: see docs/explanation/usage.md",
+    "prometheus": "kaisched deploys no Prometheus: see docs/how-to/bring-your-prometheus.md",
     "limitRange": "requests and limits that pods lack are given by a LimitRange of Kubernetes",
     "project-controller": "queues are written by hand or by your own tools; namespaces are not"
     " made for them",
@@ -83,10 +78,22 @@ def take_config(item: Item, made: Migration) -> None:
     config = item.part(made.told, inside="spec")
     scheduler = config.part("runai-scheduler")
     args = _args(scheduler.part("args"))
-    for spec in made.shards.values() if args else ():
-        spec["args"] = args
+    fairness = _fairness(scheduler)
+    for spec in made.shards.values():
+        for key, value in (("args", args), ("fairness", fairness)):
+            if value:
+                spec[key] = value
     scheduler.rest(_SCHEDULER)
     config.rest(_CONFIG)
+
+
+def _fairness(part: Part) -> str:
+    """Take both switches: departments take part in fairness unless one of them says otherwise."""
+    full = part.switch("fullHierarchyFairness")
+    is_disabled = part.switch("disable_department_fairness")
+    if full is None and is_disabled is None:
+        return ""
+    return "projects" if full is False or is_disabled else "hierarchy"
 
 
 def _args(part: Part) -> dict[str, Any]:

@@ -62,9 +62,12 @@ class BearerFile(AuthBase):
 class BoundedSession(requests.Session):
     """Session with one server, for use by one thread."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        """Start without a deadline, which :meth:`begin` sets."""
+    def __init__(
+        self, most_bytes: int = MOST_BYTES, *, deadline: str = "usageQueryTimeout"
+    ) -> None:
+        """Start without a deadline, which :meth:`begin` sets; ``deadline`` is its setting."""
         super().__init__()
+        self._deadline = deadline
         # Use neither .netrc nor the machine's proxy: we could not close a proxy's sockets.
         self.trust_env = False
         self.warnings: list[str] = []
@@ -88,7 +91,7 @@ class BoundedSession(requests.Session):
         left_s = self._end_s - time.monotonic()  # noqa: TID251 - as above
         host = urlsplit(request.url or "").hostname
         if left_s <= 0:
-            raise QueryError(f"{host} took longer than usageQueryTimeout", is_too_much=True)
+            raise QueryError(f"{host} took longer than {self._deadline}", is_too_much=True)
         options |= {"allow_redirects": False, "stream": True, "timeout": left_s}
         timer = threading.Timer(left_s, self._cut)
         timer.daemon = True
@@ -103,7 +106,7 @@ class BoundedSession(requests.Session):
             # The transport may raise anything; our clock tells whether time was the reason.
             is_late = time.monotonic() >= self._end_s - 0.01  # noqa: TID251 - as above
             why = (
-                "took longer than usageQueryTimeout"
+                f"took longer than {self._deadline}"
                 if is_late
                 else f"did not answer: {_root(error)}"
             )

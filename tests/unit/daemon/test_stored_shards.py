@@ -5,6 +5,8 @@ import pytest
 
 from kaisched.daemon.stored_shards import (
     LAST_USABLE,
+    SERVER,
+    USABLE,
     StoredShard,
     desired_status,
     last_usable,
@@ -12,6 +14,7 @@ from kaisched.daemon.stored_shards import (
     usable_among,
 )
 from kaisched.errors import KaischedError
+from kaisched.usage.port import ServerHealth
 
 GOOD = {"kValue": 0.5}
 WRONG = {"kValu": 1, "plugins": {"zzz": {}}}
@@ -51,6 +54,40 @@ def test_a_status_is_written_once_and_keeps_the_conditions_of_others():
     assert status_of(GOOD, wrong, "again")["conditions"][1]["status"] == "True"
     changed = status_of({"kValue": 2}, first, "later")
     assert changed["conditions"][1]["lastTransitionTime"] == "now"
+
+
+ASKING = {"usageDBConfig": {"clientType": "prometheus"}}
+
+
+def with_server(spec, status, health, now="now"):
+    each = stored(spec, status)
+    return desired_status(each, read(each), now, health)
+
+
+def test_the_server_of_usage_history_has_a_condition():
+    gone = ServerHealth(False, "no route")
+    first = with_server(ASKING, {"conditions": [OTHER]}, gone)
+    condition = first["conditions"][-1]
+    assert condition == {
+        "type": "UsageServerReachable",
+        "status": "False",
+        "reason": "NoAnswer",
+        "message": "no route",
+        "lastTransitionTime": "now",
+    }
+    assert with_server(ASKING, first, gone, "later") is None
+    # Before the next answer of a process that has just started, the condition stays.
+    assert with_server(ASKING, first, None, "later") is None
+    other = with_server(ASKING, first, ServerHealth(False, "no answer"), "later")
+    assert other["conditions"][-1]["lastTransitionTime"] == "now"
+    back = with_server(ASKING, other, ServerHealth(True, "answers"), "later")
+    assert back["conditions"][-1]["lastTransitionTime"] == "later"
+    assert [it["type"] for it in back["conditions"]] == ["Deployed", USABLE, SERVER]
+
+
+def test_a_shard_that_asks_no_server_loses_the_condition():
+    first = with_server(ASKING, None, ServerHealth(True, "answers"))
+    assert [it["type"] for it in with_server(GOOD, first, None)["conditions"]] == [USABLE]
 
 
 @pytest.mark.parametrize("status", [None, "odd", {}, {LAST_USABLE: WRONG}, {"conditions": 3}])

@@ -12,6 +12,7 @@ from tests.unit.engine.migrating import documents, maps_in, told_of
 PROMETHEUS = {
     "enabled": True,
     "externalPrometheusUrl": "http://prometheus.monitoring:9090",
+    "externalPrometheusHealthProbe": {"interval": 60, "maxRetries": 2},
     "retentionPeriod": "3d",
     "sampleInterval": "30s",
     "serviceMonitor": {"enabled": False, "interval": "15s"},
@@ -70,6 +71,7 @@ def test_shards_ask_the_external_prometheus_in_steps_of_its_samples(read):
     (shard,) = documents(read(CONFIG, SHARD), "shards")
     usage = shard["spec"]["usageDBConfig"]
     assert usage["connectionString"] == "http://prometheus.monitoring:9090"
+    assert usage["healthProbe"] == {"interval": "60s", "maxRetries": 2}
     assert usage["extraParams"] == {"queryResolution": "30s"}
 
 

@@ -131,14 +131,35 @@ def test_a_pool_is_a_shard_that_all_projects_may_use(read):
     shards = specs(read(EXPORT, CONFIG), "shards")
     args = {"default-staleness-grace-period": "90s"}
     assert shards == {
-        "default": {"partitionLabelValue": "", "admitsAllProjects": True, "args": args},
+        "default": {
+            "partitionLabelValue": "",
+            "admitsAllProjects": True,
+            "args": args,
+            "fairness": "projects",
+        },
         "h100": {
             "partitionLabelValue": "h100",
             "admitsAllProjects": True,
             "placementStrategy": {"gpu": "spread", "cpu": "binpack"},
             "args": args,
+            "fairness": "projects",
         },
     }
+
+
+@pytest.mark.parametrize(
+    ("full", "disabled", "fairness"),
+    [(True, False, "hierarchy"), (False, False, "projects"), (True, True, "projects"),
+     (None, True, "projects"), (None, None, None)],
+)  # fmt: skip
+def test_both_switches_of_departments_are_one_here(read, full, disabled, fairness):
+    config = copy.deepcopy(CONFIG)
+    config["spec"]["runai-scheduler"] |= {
+        "fullHierarchyFairness": full,
+        "disable_department_fairness": disabled,
+    }
+    (shard,) = documents(read(config), "shards")
+    assert shard["spec"].get("fairness") == fairness
 
 
 def test_a_pool_says_how_its_nodes_get_their_label(read):

@@ -19,6 +19,7 @@ from kaisched.framework.report.records import (
 )
 from kaisched.telemetry.adapter import AdapterCollector, AdapterState, Watch
 from kaisched.telemetry.durations import Durations
+from kaisched.telemetry.history import history_families
 from kaisched.telemetry.metrics import METRICS, QUEUE_CAP, CycleCollector, registry_of
 from kaisched.telemetry.published import BUCKETS_S, PAIR_CAP, Published
 from kaisched.units import MEBIBYTE
@@ -306,3 +307,13 @@ def test_what_the_cycle_knew_of_the_past_is_told():
 def test_the_first_scrape_works_before_the_first_cycle():
     values = scrape(Published())
     assert values["kaisched_last_cycle_timestamp_seconds"] == "0.0"
+
+
+@pytest.mark.parametrize(("server", "lines"), [(None, []), (True, ["1.0"]), (False, ["0.0"])])
+def test_whether_a_usage_server_answers_is_shown_where_there_is_one(server, lines):
+    total = np.array([1000])
+    published = Published().with_history(("gpu",), ("a",), total, None, server=server)
+    (family,) = (
+        it for it in history_families(published) if it.name == "kaisched_usage_server_state"
+    )
+    assert [str(sample.value) for sample in family.samples] == lines
