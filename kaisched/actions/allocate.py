@@ -118,6 +118,7 @@ class _Allocation:
         self._promised = self._with_a_promise()
         """Candidates with a promise: their other pods must not start before the gang."""
         self._longest = 1 if session.is_careful else _LONGEST_RUN
+        self._has_shares = session.capacity.cards is not None and not session.is_careful
 
     def _with_a_promise(self) -> set[int]:
         """Return the candidates with promises that were made or kept earlier in the cycle."""
@@ -139,7 +140,8 @@ class _Allocation:
             elif self._has_sets and (sets := self._sets_of(item)) is not None:
                 self._take_within(item, sets)
             elif shape >= 0:
-                self._take_run(item, shape)
+                if not (self._has_shares and self._take_shares(item)):
+                    self._take_run(item, shape)
             else:
                 self._take_mixed(item)
 
@@ -208,6 +210,42 @@ class _Allocation:
         self._go_on(run[-1])
         if need == vacancy.total and not session.capacity.has_releasing:
             self._drop_no_smaller(shape, 1)
+
+    def _take_shares(self, first: Pick) -> bool:
+        """Place the next candidates of one pod with a share each, in one statement.
+
+        Their shapes may differ: each gets the node that it would get by itself. Return False if
+        not even the first can be placed in this way.
+        """
+        session, fair_order, candidates = self._session, self._fair_order, self._candidates
+        placement, statement = session.placement, session.statement()
+        run: list[Pick] = []
+        item: Pick | None = first
+        while item is not None and not item.code and len(run) < self._longest:
+            at = item.at
+            shape = int(candidates.shape[at])
+            if shape < 0 or candidates.size[at] != 1 or at in self._promised:
+                break
+            if run and self._is_bound(item):
+                break
+            following = fair_order.peek(len(run) + 1)
+            if following is not None and candidates.shape[following.at] == shape:
+                break  # equal pods are placed together
+            if (node := placement.next_share(shape)) is None:
+                break
+            job = int(candidates.job[at])
+            session.trying = (job,)
+            statement.place(self._tasks_of(at), np.array([node]), shape)
+            run.append(item)
+            if session.ledger.job_pending[job]:
+                break
+            item = following
+        statement.commit(self._action)
+        for item in run:
+            fair_order.placed(item)
+        if run:
+            self._go_on(run[-1])
+        return bool(run)
 
     def _tasks(self, run: list[Pick]) -> RowVec:
         """Return the task rows of a run's batches, job after job."""

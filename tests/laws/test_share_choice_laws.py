@@ -4,11 +4,14 @@ from functools import cache
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kaisched.actions.allocate import _Allocation
 from kaisched.core.constraints import Constraints
 from kaisched.core.states import TaskState
+from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.capacity import divisors, pods_in
 from kaisched.framework.session.open_cards import ON_OPEN_CARD
@@ -70,6 +73,8 @@ def check_choices(seed, name, moves, nodes=6):
     for _ in range(moves):
         shape = random.randrange(session.shapes.request.shape[1])
         room, node = look_at_all(session, shape)
+        quick = session.placement.next_share(shape)
+        assert quick is None or (quick == node and room.sum() > 1)
         vacancy = session.placement.vacancy(shape)
         assert vacancy.room.tolist() == room.tolist()
         assert vacancy.total == room.sum()
@@ -131,3 +136,53 @@ def check_batches(seed, name, nodes=6):
 @given(SEEDS, NAMES)
 def test_a_batch_of_shares_goes_where_looking_at_every_node_would_put_each(seed, name):
     check_batches(seed, name)
+
+
+def decided(snapshot, name):
+    """Return all that two cycles decide, with every record."""
+    memory, told = Memory(), []
+    for number in range(2):
+        result, memory = run_cycle(snapshot, None, policy_named(name), 1000.0 + number, memory)
+        told.append([result.bind_tasks.tolist(), result.bind_nodes.tolist()])
+        told.append([result.nominate_tasks.tolist(), result.nominate_nodes.tolist()])
+        told.append([repr(it) for it in (*result.evictions, *result.records, *result.failures)])
+        told.append(sorted(result.bind_cards.items()))
+    return told
+
+
+def check_mixed_runs(seed, name, jobs=24):
+    """Place jobs of few shapes with and without runs; return how many pods were placed in runs."""
+    random = Random(seed)
+    store = make_shared(seed, jobs=4, pending=1, nodes=5)
+    shapes = [Constraints(devices=demand_of(random)) for _ in range(3)] + [Constraints()]
+    for number in range(jobs):
+        constraints = random.choice(shapes)
+        request = {"cpu": 100} if constraints.devices else {"cpu": 100, "gpu": 1000}
+        names = [f"m{number}-{at}" for at in range(random.choice((1, 1, 1, 2)))]
+        pods = [Task(it, request, constraints) for it in names]
+        root, queue = Group("default", random.randint(1, len(pods))), random.choice("ab")
+        add_job(store, Job(f"m{number}", queue, pods, created_s=float(number), root=root))
+    snapshot, placed = store.snapshot(), []
+
+    def counting(self, first, take=_Allocation._take_shares):
+        before = len(self._session.outcome.binds()[0])
+        taken = take(self, first)
+        placed.append(len(self._session.outcome.binds()[0]) - before)
+        return taken
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Allocation, "_take_shares", counting)
+        in_runs = decided(snapshot, name)
+        patch.setattr(_Allocation, "_take_shares", lambda *_: False)
+        assert decided(snapshot, name) == in_runs
+    return sum(placed)
+
+
+@settings(max_examples=8)
+@given(SEEDS, NAMES)
+def test_shares_of_several_shapes_in_a_run_get_what_they_would_get_one_by_one(seed, name):
+    check_mixed_runs(seed, name)
+
+
+def test_shares_of_several_shapes_make_runs():
+    assert check_mixed_runs(30, "packs") > 1

@@ -243,12 +243,21 @@ class Capacity:
 
     def pods_now(self, shape: int, node: int) -> int:
         """Return how many pods of a shape fit on a node now, and are not promised to others."""
+        free = self._unpromised_on(node)
+        least = min([free[at] // amount for at, amount in self.asked(shape)], default=HUGE)
+        return max(least, 0)
+
+    def has_amounts_now(self, shape: int, node: int) -> bool:
+        """Tell whether amounts suffice for a pod of a shape now, whatever cards say."""
+        free = self._unpromised_on(node)
+        return all(free[at] >= amount for at, amount in self.asked(shape))
+
+    def _unpromised_on(self, node: int) -> list[int]:
         free: list[int] = self.idle[:, node].tolist()
         if self.has_releasing:
             releasing = self.releasing[:, node].tolist()
             free = [idle + min(more, 0) for idle, more in zip(free, releasing, strict=True)]
-        least = min([free[at] // amount for at, amount in self.asked(shape)], default=HUGE)
-        return max(least, 0)
+        return free
 
     def total(self) -> IntVec:
         """``(R,)`` what is free on all nodes together.

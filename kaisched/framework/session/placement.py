@@ -22,7 +22,7 @@ from kaisched.framework.session.ordered_fill import choose_within
 from kaisched.framework.session.rooms import Rooms
 from kaisched.framework.session.score_choice import choose_by_score
 from kaisched.framework.session.shape_plan import Mask, ShapePlan, Vacancy
-from kaisched.framework.session.share_choice import choose_shares
+from kaisched.framework.session.share_choice import choose_shares, next_share
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -274,6 +274,16 @@ class Placement:
             return np.array([int(masked.argmax())])
         score = self.scorer(plan.shape)
         return choose_by_score(masked, room, count, score, fills_first=self.fills_first)
+
+    def next_share(self, shape: int) -> int | None:
+        """Return the node that :meth:`choose` would for one pod with a share, counting no room.
+
+        None if the kept mask does not tell, or may not: with the last room more ends than a choice.
+        """
+        plan = self._plans.get(shape) if self.nodes is None else None
+        if plan is None or plan.mask.shares is None or plan.cap is not None:
+            return None
+        return next_share(self, self._capacity, plan, plan.mask.shares)
 
     def best_future(self, shape: int, barred: Collection[int] = ()) -> tuple[int, bool] | None:
         """Return (node row, fits now) for one pod, counting room being released, or None.

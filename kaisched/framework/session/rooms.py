@@ -111,13 +111,14 @@ class Rooms:
             return
         self._seen[slot] = len(touched)
         room = self.room[slot]
-        if len(touched) == seen + 1 or (self._cards is not None and len(touched) <= seen + _FEW):
-            for node in set(touched[seen:]):
+        nodes = set(touched[seen:])
+        if len(nodes) <= (1 if self._cards is None else _FEW):
+            for node in nodes:
                 fits = capacity.pods_now(self._shapes[slot], node)
                 self.total[slot] += fits - room[node]
                 room[node] = fits
             return
-        rows = np.array(sorted(set(touched[seen:])), np.int64)
+        rows = np.array(sorted(nodes), np.int64)
         free = capacity.unpromised(rows)
         fresh = pods_in(free, self._divisor[:, slot, None], self._bonus[:, slot, None])
         fresh = capacity.limited_now(self._shapes[slot], rows, fresh)

@@ -6,7 +6,6 @@ rise as nodes fill, open cards are filled by counting, and then whole nodes.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -37,6 +36,10 @@ class Scoring(Protocol):
         """Return what scores nodes with so many more pods of the shape."""
         ...
 
+    def amounts_room(self, shape: int) -> IntVec:
+        """``(N,)`` pods of the shape that fit now, whatever plugins say."""
+        ...
+
 
 class Opening(Protocol):
     """The capacity, as far as it answers which cards can be opened."""
@@ -46,6 +49,14 @@ class Opening(Protocol):
 
     def cards_to_open(self, node: int) -> int:
         """Return how many cards of a node shares may open now."""
+        ...
+
+    def cards_for(self, shape: int) -> Cards | None:
+        """Return the cards for a shape with a share; None for any other shape."""
+        ...
+
+    def has_amounts_now(self, shape: int, node: int) -> bool:
+        """Tell whether amounts suffice for a pod of a shape now, whatever cards say."""
         ...
 
 
@@ -68,6 +79,24 @@ def choose_shares(
     return fill_stepwise(masked, room, count, lambda *at: score(*at) + bonus(*at))
 
 
+def next_share(
+    scoring: Scoring, capacity: Opening, plan: ShapePlan, shares: ShareMask
+) -> int | None:
+    """Return a node row for one pod with a share by its kept mask; None if it may be the last."""
+    shape, codes, cards = plan.shape, plan.codes, capacity.cards_for(plan.shape)
+
+    def look(row: int) -> tuple[bool, bool]:
+        if codes is not None and codes[row]:
+            return False, False
+        if cards is not None and cards.has_open_card(shape, row):  # then amounts alone decide
+            return capacity.has_amounts_now(shape, row), True
+        return bool(scoring.amounts_room(shape)[row] > 0), False
+
+    if shares.seen < len(capacity.touched):
+        shares.update(capacity.touched, look)
+    return shares.best(scoring.scorer(shape)) if shares.places > 1 else None
+
+
 def _choose_one(
     scoring: Scoring, cards: Cards, vacancy: Vacancy, mask: Mask, touched: list[int]
 ) -> int:
@@ -79,7 +108,7 @@ def _choose_one(
         highest = scoring.highest_score
         shares = mask.shares = ShareMask(values, opened, len(touched), highest=highest)
     elif shares.seen < len(touched):
-        shares.update(touched, room, partial(cards.has_open_card, shape))
+        shares.update(touched, lambda row: (bool(room[row] > 0), cards.has_open_card(shape, row)))
     return shares.best(scoring.scorer(shape))
 
 

@@ -15,14 +15,14 @@ from kaisched.framework.session.open_cards import ON_OPEN_CARD
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kaisched.core.axis import BoolVec, FloatVec, IntVec
+    from kaisched.core.axis import BoolVec, FloatVec
     from kaisched.framework.session.cards import Scores
 
 
 class ShareMask:
     """The scores of nodes with room for a share, kept up with the moves of the cycle."""
 
-    __slots__ = ("_is_above", "_opened", "_stale", "_values", "seen")
+    __slots__ = ("_is_above", "_opened", "_stale", "_values", "places", "seen")
 
     def __init__(
         self, values: FloatVec, opened: BoolVec, seen: int, *, highest: float = ON_OPEN_CARD
@@ -42,22 +42,28 @@ class ShareMask:
         """Nodes with room whose score is not that of now: it is below that of any open card."""
         self._is_above = highest < ON_OPEN_CARD
         """Whether a node with an open card comes before all others, whatever plugins answer."""
+        self.places = int(np.count_nonzero(values >= 0))
+        """How many nodes have room."""
         self.seen = seen
 
-    def update(
-        self, touched: list[int], room: IntVec, has_open_card: Callable[[int], bool]
-    ) -> None:
-        """Take in the moves since the last update; ``room`` ``(N,)`` is as of now."""
+    def update(self, touched: list[int], look: Callable[[int], tuple[bool, bool]]) -> None:
+        """Take in the moves since the last update.
+
+        ``look`` answers whether a node has room now, and whether it has an open card for the share.
+        """
         opened, stale, values = self._opened, self._stale, self._values
         for row in set(touched[self.seen :]):
             opened.discard(row)
-            if room[row] <= 0:
+            self.places -= int(values[row] >= 0)
+            has_room, has_open_card = look(row)
+            if not has_room:
                 values[row] = -1.0
                 stale.discard(row)
                 continue
+            self.places += 1
             values[row] = 0.0
             stale.add(row)
-            if has_open_card(row):
+            if has_open_card:
                 opened.add(row)
         self.seen = len(touched)
 
