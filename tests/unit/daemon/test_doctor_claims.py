@@ -38,7 +38,7 @@ def test_what_drivers_and_classes_offer_is_told_with_what_nodes_have_free(server
     assert texts(findings, f"class {DRIVER}", "ok") == [
         "free are 4 of 4 on gpu-node-2, 2 of 4 on gpu-node-1"
     ]
-    assert texts(findings, "rights claims", "ok") == ["all 12 requests are allowed"]
+    assert texts(findings, "rights claims", "ok") == ["all 14 requests are allowed"]
     assert of(findings, "claims") == []
 
 
