@@ -32,6 +32,7 @@ class PlainSession:
         self.jobs, self.podsets, self.tasks = snapshot.jobs, snapshot.podsets, snapshot.tasks
         self.shapes, self.label_sets = snapshot.shapes, snapshot.label_sets
         self.total, self.generation = snapshot.total, snapshot.generation
+        self.fair_tree, self.overdrawn = snapshot.queues.tree, snapshot.overdrawn
         self.over_quota_weights, self.facts_before = policy.over_quota_weights, {}
         self.hints, self.state, self.failures = {}, {}, []
         self.usage, self.fold, self.head_start = None, None, None
