@@ -24,6 +24,17 @@ class OverSubscription(NamedTuple):
     message: str
 
 
+def children_quota(queues: QueueTable, deserved: Amounts) -> Amounts:
+    """Return ``(R, Q)`` the sum of the limited quotas directly below each queue."""
+    parent = queues.tree.parent_of_queue
+    inner = parent >= 0
+    below = np.zeros_like(deserved)
+    counted = np.where(deserved < UNLIMITED, deserved, 0)
+    for at in range(len(deserved)):
+        np.add.at(below[at], parent[inner], counted[at, inner])
+    return below
+
+
 def over_subscribed(
     queues: QueueTable, deserved: Amounts, firm: Amounts, resources: Sequence[str]
 ) -> dict[int, OverSubscription]:
@@ -41,10 +52,8 @@ def over_subscribed(
     """
     parent = queues.tree.parent_of_queue
     inner = parent >= 0
-    below = np.zeros_like(deserved)
-    counted = np.where(deserved < UNLIMITED, deserved, 0)
+    below = children_quota(queues, deserved)
     for at, name in enumerate(resources):
-        np.add.at(below[at], parent[inner], counted[at, inner])
         if name == _GPU:
             boundless = parent[inner & (deserved[at] >= UNLIMITED)]
             below[at, boundless] = UNLIMITED

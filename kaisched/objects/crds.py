@@ -85,6 +85,7 @@ DEFINITIONS: Final[Mapping[type[KubernetesObject], Definition]] = {
         ),
         status={
             "childQueues": {"type": "array", "items": {"type": "string"}},
+            "childrenQuota": {"type": "object", "additionalProperties": {"type": "number"}},
             "allocated": _AMOUNTS,
             "allocatedNonPreemptible": _AMOUNTS,
             "requested": _AMOUNTS,

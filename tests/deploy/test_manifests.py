@@ -135,7 +135,7 @@ def test_a_volume_for_one_node_is_for_one_pod():
 
 def test_every_file_that_kustomize_has_is_in_the_chart():
     all_on = templated(
-        *("namespace.create=true", "queueUsePolicy.create=true"),
+        *("namespace.create=true", "queueUsePolicy.create=true", "quotaPolicy.create=true"),
         *("rbac.deletePods=true", "rbac.readKueue=true", "rbac.allocateClaims=true"),
         *("gpuSharing.create=true", "gpuEnvironment.create=true"),
         *("settings.view.enabled=true", "settings.view.bindAddress=0.0.0.0"),
@@ -268,6 +268,17 @@ def test_the_chart_lets_those_scrape_who_are_named():
     (network,) = of_kind(templated(where), "NetworkPolicy")
     wanted = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
     assert network["spec"]["ingress"][0]["from"] == wanted
+
+
+def test_the_policy_of_quotas_denies_or_warns():
+    name = "kaisched-own-quota"
+    for action in ("Deny", "Warn"):
+        objects = templated("quotaPolicy.create=true", f"quotaPolicy.action={action}")
+        bindings = of_kind(objects, "ValidatingAdmissionPolicyBinding")
+        (told,) = (it["spec"] for it in bindings if it["metadata"]["name"] == name)
+        assert told["validationActions"] == [action]
+        (fence,) = (it["spec"] for it in bindings if it["metadata"]["name"] == "kaisched-fence")
+        assert fence["validationActions"] == ["Deny"]
 
 
 def test_the_notes_say_that_queues_are_open_to_all():

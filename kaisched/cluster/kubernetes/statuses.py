@@ -13,7 +13,7 @@ import numpy as np
 from kaisched.core.axis import Amounts, IntVec
 from kaisched.core.refusals import Refusal
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.subscription import OverSubscription, over_subscribed
+from kaisched.core.subscription import OverSubscription, children_quota, over_subscribed
 from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.errors import ObjectError
@@ -31,6 +31,8 @@ OVER_SUBSCRIBED: Final = "OverSubscribed"
 """Types of a queue's conditions; ``Orphan`` and ``OverQuota`` are KAI-Scheduler's."""
 _UNITS: Final = {"cpu": ("cpu", "m"), "gpu": ("nvidia.com/gpu", "m")}
 _NOT_DIVIDED: Final = "pods"
+_WRITTEN: Final = {"gpu": 0.001, "memory": MEMORY_UNIT / 1e6}
+"""GPUs for thousandths, megabytes for units of memory."""
 _PARENT: Final = "spec.parentQueue"
 
 
@@ -117,7 +119,7 @@ def queue_statuses(
     table = without_session(shares)
     deserved = table.deserved if isinstance(table, ShareTable) else queues.deserved
     promised = over_subscribed(queues, deserved, firm, snapshot.axis.names)
-    names = snapshot.axis.names
+    names, sums = snapshot.axis.names, children_quota(queues, deserved)
     for share in shares if rows is None else (shares[row] for row in rows):
         row = queues.row_of_name.get(share.name)
         if row is not None:
@@ -129,6 +131,7 @@ def queue_statuses(
                     "allocatedNonPreemptible": quantities(held),
                     "requested": quantities(share.requested),
                     "childQueues": _below(queues, share.name),
+                    "childrenQuota": _written(names, sums[:, row].tolist()),
                     "conditions": [
                         _ready(share, int(misplaced[row])),
                         _condition(ORPHAN, FALSE, "ParentUsable", ""),
@@ -141,6 +144,16 @@ def queue_statuses(
         nothing = quantities(dict.fromkeys(names, 0))
         for name, fault in faults.items():
             yield name, _unused(fault, nothing, _below(queues, name))
+
+
+def _written(names: Sequence[str], amounts: Sequence[int]) -> dict[str, float]:
+    """Return quotas in the units in which queues write them, without pod slots."""
+    found = zip(names, amounts, strict=True)
+    return {
+        name: round(amount * _WRITTEN.get(name, 1), 6)
+        for name, amount in found
+        if name != _NOT_DIVIDED
+    }
 
 
 def _firm(snapshot: Snapshot) -> Amounts:
