@@ -80,7 +80,7 @@ def _amount(text: str) -> Schema:
 
 def _weight(text: str, pattern: str) -> Schema:
     """Return the part of the schema of a weight, which may be written as a text."""
-    return says(text, minimum=0, maximum=MAX_WEIGHT, pattern=pattern, **gap(0, MIN_WEIGHT))
+    return says(text, minimum=0, maximum=int(MAX_WEIGHT), pattern=pattern, **gap(0, MIN_WEIGHT))
 
 
 _RESOURCE_NAMES: Final = rules(
@@ -267,7 +267,7 @@ SHARD_RULES: Final[Rules] = {
         "pool_order": says("idleFirst: no evictions before a job was refused in all its pools."),
         "owner_wait": says("How long a pod waits for an owner that cannot be read yet."),
         "resource_claims": says("Whether claims on devices are read and allocated."),
-        "k_value": says("Strength of time-based fairness.", minimum=0, maximum=MAX_K),
+        "k_value": says("Strength of time-based fairness.", minimum=0, maximum=int(MAX_K)),
         "plugins": says("By name; a higher priority comes first.", maxProperties=128),
         "actions": says("By name; a higher priority comes first.", maxProperties=16, **_ACTIONS),
         "gpu_sharing": says("Lets pods share GPUs; without it, pods that ask for a share wait."),

@@ -7,6 +7,7 @@ computes the cost of a rule from these bounds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -31,7 +32,18 @@ _NOTHING: Final = (None, msgspec.NODEFAULT, "")
 
 def gap(below: float, above: float) -> Schema:
     """Return the part of a schema that refuses the numbers between two; texts pass."""
-    return {"anyOf": [{"maximum": below}, {"minimum": above}]}
+    return {"anyOf": [{"maximum": below}, at_least(above)]}
+
+
+def at_least(bound: float) -> Schema:
+    """Return the part of a schema that sets the least number, written with a point or whole.
+
+    Programs in Go write 1e-9 as 1e-09, and readers of YAML 1.1 take that as a text. "More than the
+    number just below 1e-9" is the same bound, and its many digits have a point in every form.
+    """
+    if float(bound).is_integer():
+        return {"minimum": int(bound)}
+    return {"minimum": math.nextafter(bound, -math.inf), "exclusiveMinimum": True}
 
 
 def duration_schema(*, may_be_negative: bool = False) -> Schema:

@@ -89,6 +89,8 @@ def _is_within(value, schema):
     if not isinstance(value, int | float) or isinstance(value, bool):
         return True
     low, high = schema.get("minimum", value), schema.get("maximum", value)
+    if schema.get("exclusiveMinimum") and value == low:
+        return False
     return math.isfinite(value) and low <= value <= high
 
 
@@ -103,7 +105,7 @@ def _has_known_alternatives(schema):
     any_of = schema.get("anyOf")
     if schema.get(EITHER):
         return any_of == [{"type": "integer"}, {"type": "string"}]
-    return all(each.keys() <= {"minimum", "maximum"} for each in any_of or ())
+    return all(each.keys() <= {"minimum", "exclusiveMinimum", "maximum"} for each in any_of or ())
 
 
 def misshapen(schema, path=""):

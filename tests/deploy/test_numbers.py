@@ -1,8 +1,10 @@
 """The schema of a Queue refuses the numbers that the scheduler refuses."""
 
 import json
+import math
 
 import pytest
+import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -76,3 +78,34 @@ def test_a_text_is_refused_by_both_but_for_its_range(field, text):
 @pytest.mark.parametrize("field", ["quota", "borrowingLimit"])
 def test_amounts_beyond_any_unit_are_refused_by_both(field):
     assert is_refused(field, 1e15) == (True, True)
+
+
+def numbers_in(value):
+    """Every number in the definitions, at any depth."""
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        return [number for part in parts for number in numbers_in(part)]
+    return [value] if isinstance(value, int | float) and not isinstance(value, bool) else []
+
+
+def test_numbers_stay_numbers_when_written_in_the_shortest_form():
+    """Kustomize writes 1e-09 and 1e+09 without a point, which readers of YAML 1.1 take as text."""
+    numbers = numbers_in(custom_resource_definitions())
+    assert any(isinstance(each, float) for each in numbers)
+    for number in numbers:
+        assert yaml.safe_load(repr(number)) == number
+        assert isinstance(number, int) or not number.is_integer()
+
+
+@pytest.mark.parametrize("field", ["weight", "overQuotaWeight"])
+@pytest.mark.parametrize(
+    ("number", "refused"),
+    [
+        (math.nextafter(1e-9, 0), True),
+        (1e-9, False),
+        (1e9, False),
+        (math.nextafter(1e9, 2e9), True),
+    ],
+)
+def test_both_refuse_from_the_next_number_beyond_a_bound(field, number, refused):
+    assert is_refused(field, number) == (refused, refused)
