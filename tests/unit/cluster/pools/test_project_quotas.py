@@ -10,6 +10,8 @@ from kaisched.objects.shard import GPU_RESOURCES
 from tests.contract.clusters import make, pod
 from tests.unit.cluster.pools.worlds import POOL, World, listed, node_in, queue_in
 
+pytestmark = pytest.mark.proportion
+
 
 def x18(*, held=10, quotas=(4, 4), is_project=True):
     """A100 with preemptible work of T beyond its quota, and room for it in H100."""
