@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -19,6 +20,8 @@ _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/nam
 DEFAULT_NAMESPACE: Final = "kaisched"
 TOKEN_S: Final = 60.0
 """Time after which a token is read from its file again."""
+_ASK_S: Final = 1.0
+"""Time after which the official client is asked for its token again, which takes 0.1 ms."""
 
 
 def _anonymous() -> str:
@@ -165,11 +168,19 @@ def _authorization(found: Any) -> Callable[[], str]:
 
     unreadable: Any = official.ConfigException
     lock = threading.Lock()  # renewing a token writes into the configuration
+    known, until_s = "", -math.inf
 
     def authorization() -> str:
+        nonlocal known, until_s
+        with lock:
+            now_s = monotonic_s()
+            if now_s >= until_s:
+                known, until_s = ask(), now_s + _ASK_S
+            return known
+
+    def ask() -> str:
         try:
-            with lock:
-                token = found.get_api_key_with_prefix("BearerToken", alias="authorization")
+            token = found.get_api_key_with_prefix("BearerToken", alias="authorization")
         except unreadable as wrong:
             raise ClusterUnavailable(f"the token cannot be read: {wrong}") from wrong
         if not token and found.username:

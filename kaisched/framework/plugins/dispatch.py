@@ -8,7 +8,7 @@ is named in the session's failures. The question declares what happens then, see
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -91,7 +91,7 @@ class Questions:
 
     def __init__(self, registry: Registry, probe: Probe = NULL) -> None:
         """Compile the answers of a shard's plugins."""
-        self._registry = registry
+        self._watched = lru_cache(maxsize=1)(partial(Questions, registry))  # a loop has one probe
         self._answers = {question: registry.answers(question, probe) for question in QUESTIONS}
         self._may_speak = {
             question: combine.promise.over(self._answers[question])
@@ -213,7 +213,7 @@ class Questions:
 
     def probed(self, probe: Probe) -> Questions:
         """Return the same questions, watched by ``probe``."""
-        return self if probe is NULL else Questions(self._registry, probe)
+        return self if probe is NULL else self._watched(probe)
 
     def answers(self, question: str) -> tuple[str, ...]:
         """Return the names of the plugins that answer a question, in order."""

@@ -19,6 +19,10 @@ class Probe(Protocol):
     An action is wrapped likewise, under its own name and the question ``run``.
     """
 
+    def __hash__(self) -> int:
+        """Return a hash: what is compiled for a probe is kept."""
+        ...
+
     def wrap(self, plugin: str, question: str, function: _F) -> _F:
         """Return a function that behaves as ``function`` and may note that it was called."""
         ...

@@ -12,6 +12,7 @@ from kubernetes.config import incluster_config
 from urllib3.exceptions import InsecureRequestWarning
 
 from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes import access
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.gate import Gate
@@ -234,7 +235,7 @@ def test_a_server_that_is_not_verified_is_no_warning_a_connection(tmp_path):
 
 @pytest.fixture
 def in_pod(tmp_path, monkeypatch):
-    """As if we ran in a pod, whose token is looked up for every request; return its file."""
+    """As if we ran in a pod, whose token is read whenever it is asked for; return its file."""
     for name in ("token", "ca.crt"):
         (tmp_path / name).write_text("first", encoding="utf-8")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
@@ -254,21 +255,26 @@ def in_pod(tmp_path, monkeypatch):
 
 
 @pytest.mark.fault("A18")
-def test_a18_a_renewed_token_is_used(in_pod):
-    access = find_access()
-    assert access.authorization() == "bearer first"
+def test_a18_a_renewed_token_is_used_within_a_second(in_pod, monkeypatch):
+    now_s = 100.0
+    monkeypatch.setattr(access, "monotonic_s", lambda: now_s)
+    found = find_access()
+    assert found.authorization() == "bearer first"
     in_pod.write_text("second", encoding="utf-8")
-    assert access.authorization() == "bearer second"
+    now_s += 0.9
+    assert found.authorization() == "bearer first", "asking for it takes a third of a write"
+    now_s += 0.2
+    assert found.authorization() == "bearer second"
 
 
 @pytest.mark.fault("A18")
 def test_a18_a_token_that_is_not_there_for_a_moment_is_no_end(in_pod):
-    access = find_access()
+    found = find_access()
     in_pod.write_text("", encoding="utf-8")
     with pytest.raises(ClusterUnavailable, match="the token cannot be read"):
-        access.authorization()
+        found.authorization()
     in_pod.write_text("third", encoding="utf-8")
-    assert access.authorization() == "bearer third"
+    assert found.authorization() == "bearer third"
 
 
 def test_amounts_are_written_as_quantities():
