@@ -9,7 +9,6 @@ holds for some minutes. Retrying an eviction that the API refused is not a loop.
 from __future__ import annotations
 
 from bisect import bisect_right
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -69,13 +68,7 @@ def _beneficiaries(session: Session) -> set[int]:
 
 
 def _mark(session: Session, job: int) -> int:
-    return _mark_of(session.jobs.name[job])
-
-
-@lru_cache(maxsize=1 << 16)
-def _mark_of(name: str) -> int:
-    """Return a hash of a job's name: those of all running jobs are asked for in every search."""
-    return crc32(name.encode())
+    return crc32(session.jobs.name[job].encode())
 
 
 def _state(session: Session) -> int:
@@ -86,9 +79,9 @@ def _state(session: Session) -> int:
     state: int | None = session.found.get(_STATE)
     if state is None:
         jobs, queues = session.jobs, session.queues
-        runs, names = (jobs.active > 0).nonzero()[0], jobs.name
+        runs = (jobs.active > 0).nonzero()[0]
         who = sum(
-            count * _mark_of(names[row])
+            count * _mark(session, row)
             for row, count in zip(runs.tolist(), jobs.active[runs].tolist(), strict=True)
         )
         of_queues = [session.requested, session.fair_share, queues.deserved, queues.limit]
