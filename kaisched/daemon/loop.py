@@ -15,7 +15,6 @@ from kaisched.clock import monotonic_s
 from kaisched.core.states import TaskState
 from kaisched.core.usage import UsageState
 from kaisched.daemon import garbage
-from kaisched.daemon.gap import Gap
 from kaisched.daemon.health import Health
 from kaisched.engine.turn import take_turn
 from kaisched.errors import KaischedError
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
     from kaisched.view.publisher import Publisher
 
 _AWAITED: Final = "waiting for a first answer, and nothing is reclaimed meanwhile"
+LEAST_GAP_S: Final = 0.05
+"""Events that follow each other faster than this share a cycle."""
 MOST_PUT_OFF: Final = 20
 """Most turns in a row that deferred work waits for."""
 _BY_FAIR_SHARE: Final = "reclaim"
@@ -113,16 +114,12 @@ class Loop:
     def run(self) -> None:
         """Take turns until stopped."""
         self._log.info("loop_started", period_s=self._period_s)
-        gap, is_pressed = Gap(), False
         while not self._end.is_set():
             self._news.clear()
-            begun_s = monotonic_s()
             turn = self.turn()
             garbage.tend()
             ended_s = monotonic_s()
-            gap_s = gap.after(ended_s - begun_s, is_pressed=is_pressed)
-            if not self._end.wait(min(gap_s, self._period_s)):
-                is_pressed = self._news.is_set()
+            if not self._end.wait(min(LEAST_GAP_S, self._period_s)):
                 self._run_deferred(turn)
                 self._rest(turn, ended_s + self._period_s)
         self.health.stopping()
