@@ -54,8 +54,9 @@ class Tenants:
     arrive: int
     life: int
     number: Iterator[int] = field(default_factory=count)
-    born: dict[int, int] = field(default_factory=dict)
-    ends: dict[int, int] = field(default_factory=dict)
+    born: dict[str, int] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
+    """By name: rows of jobs are good only until the store lays them out anew."""
     leaving: list[int] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)
     """Cycles from arrival to the bind: 1 for those of the next cycle."""
@@ -64,13 +65,13 @@ class Tenants:
         for task in self.leaving:  # what was evicted is made anew, and waits again
             self.store.set_state(task, TaskState.PENDING)
         self.leaving = []
-        for row in [row for row, end in self.ends.items() if end <= turn]:
-            self.store.remove_job(row)
-            del self.ends[row]
+        for name in [name for name, end in self.ends.items() if end <= turn]:
+            self.store.remove_job(self.store.jobs.row_of_name[name])
+            del self.ends[name]
         shape = self.store.intern_shape(ONE_GPU)
         for i in range(self.arrive):
             name = f"honest/job-{next(self.number):06}"
-            row = self.store.add_job(
+            self.store.add_job(
                 name,
                 "ab"[i % 2],
                 priority=50,
@@ -78,7 +79,7 @@ class Tenants:
                 created_s=1e5 + turn,
                 tasks=[(f"{name}-0", shape)],
             )
-            self.born[row] = turn
+            self.born[name] = turn
 
     def heed(self, result: CycleResult, turn: int) -> None:
         for task, node in zip(
@@ -88,11 +89,11 @@ class Tenants:
         self.leaving = result.evict_tasks.tolist()
         for task in self.leaving:
             self.store.evict(task)
-        job_of_task = self.store.tasks.job_of_task.data
-        for row in {int(job_of_task[task]) for task in result.bind_tasks.tolist()}:
-            if row in self.born:
-                self.waits.append(turn - self.born.pop(row) + 1)
-                self.ends[row] = turn + self.life
+        job_of_task, names = self.store.tasks.job_of_task.data, self.store.jobs.name.data
+        for name in {names[job_of_task[task]] for task in result.bind_tasks.tolist()}:
+            if name in self.born:
+                self.waits.append(turn - self.born.pop(name) + 1)
+                self.ends[name] = turn + self.life
 
 
 # -- attacks: each puts its objects into a store, all in one queue --------------------------------
