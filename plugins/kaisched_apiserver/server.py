@@ -196,13 +196,16 @@ class ApiServer:
         self.port = int(self._listener.sockets[0].getsockname()[1])
 
     async def _close(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            for each in listener.sockets:
+                self._loop.remove_reader(each.fileno())
+            # What was accepted just now is known in two turns: a listener that is closed loses it.
+            await _turns(2)
+            listener.close()
         for connection in list(self._connections):
             connection.drop()
-        # Cut connections say so in the next turn of the loop.
-        await asyncio.sleep(0)
+        await _turns(1)  # in which they say that they are cut
 
     def _connection(self) -> Connection:
         return Connection(self.api, self.faults, self.log, self._http_date, self._connections)
@@ -223,3 +226,9 @@ class ApiServer:
             if watch.asked.version <= version:
                 watch.bookmark(version)
         self._start_timers()
+
+
+async def _turns(count: int) -> None:
+    """Let the loop do what is due, so many times."""
+    for _ in range(count):
+        await asyncio.sleep(0)
