@@ -25,6 +25,7 @@ from kaisched.objects.pod import (
     PodSpec,
     SelectorRequirement,
 )
+from kaisched.objects.queue import NodeLabelRequirement
 from kaisched.objects.requests import legacy_mig_slices
 from kaisched.objects.wire import MOST_LABELS
 
@@ -165,7 +166,14 @@ def node_terms(selector: NodeSelector) -> tuple[NodeTerm, ...]:
     return tuple(sorted((term for term in terms if term[0] or term[1]), key=repr))
 
 
-def _requirements(expressions: Iterable[SelectorRequirement]) -> tuple[Requirement, ...]:
+def terms_of(terms: Iterable[Iterable[NodeLabelRequirement]]) -> tuple[NodeTerm, ...]:
+    """Return terms of a queue of which one must hold, in one canonical form."""
+    return tuple(sorted({(_requirements(term), ()) for term in terms}, key=repr))
+
+
+def _requirements(
+    expressions: Iterable[SelectorRequirement | NodeLabelRequirement],
+) -> tuple[Requirement, ...]:
     found = {
         Requirement(one.key, one.operator, tuple(sorted(set(one.values)))) for one in expressions
     }

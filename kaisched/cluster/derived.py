@@ -45,6 +45,7 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
         for meta in reversed(member.metas):
             declared = labels.preemptibility_of(meta) or declared
             labels.node_pools_of(meta)
+            labels.node_types_of(meta)
         podsets, tree = _structure(pod, member, pods)
         if len(podsets) == 1 and wish is None and not member.gang.pod_sets:
             wish = pod_set_in(member.metas)

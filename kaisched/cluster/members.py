@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kaisched.cluster.dependents import Dependents
 from kaisched.cluster.grouping import Grouper, Membership, Owner
 from kaisched.cluster.groups import Groups
+from kaisched.cluster.node_types import with_node_types
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.unsettled import Unsettled
 from kaisched.core.states import TaskState
@@ -95,7 +96,7 @@ class Members:
         """Note whether a pod has succeeded; return the pod, marked while it waits for its owner."""
         self._groups.note_success(pod, member)
         self._dependents.forget_done(pod.key)
-        return self.unsettled.marked(pod, member)
+        return with_node_types(self.unsettled.marked(pod, member), member)
 
     def join(
         self, pod: PodRow, member: Membership | None, before: Membership | None

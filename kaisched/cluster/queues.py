@@ -11,9 +11,19 @@ import numpy as np
 
 from kaisched.cluster.columns import Block
 from kaisched.cluster.queue_faults import broken_lines
+from kaisched.cluster.queue_terms import QueueTerms, own_affinity
 from kaisched.core.axis import Amounts, FloatVec, IntVec, ResourceAxis
+from kaisched.core.constraints import NodeTerm
 from kaisched.core.refusals import Refusal
-from kaisched.core.tables import NO_LIMIT_S, OPEN, SHARING, WORKLOADS, QueueTable, Sharing
+from kaisched.core.tables import (
+    NO_LIMIT_S,
+    OPEN,
+    SHARING,
+    WORKLOADS,
+    OwnAffinity,
+    QueueTable,
+    Sharing,
+)
 from kaisched.core.tree import QueueTree, build_tree
 from kaisched.units import UNLIMITED
 
@@ -39,6 +49,8 @@ class QueueRow:
     reclaim_min_runtime_s: float = UNSET_S
     max_run_time: tuple[tuple[int, bool, float], ...] = ()
     """(type of workload, whether preemptible, seconds)."""
+    node_affinity: tuple[tuple[int, tuple[NodeTerm, ...]], ...] = ()
+    """(type of workload, terms of which one must hold)."""
     stop: int = OPEN
     """OPEN, HELD or DRAINED, for it and all queues below."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -58,6 +70,7 @@ class QueueRows:
         self._left_out: dict[str, str] = {}
         self.is_laid_out = True
         self.table = self._tabulate(build_tree((), ()))
+        self.terms = QueueTerms()
         self._orphans: frozenset[str] = frozenset()
         self.is_any_stopped = False
         self.allocated = Block(len(axis), 0, is_hot=True)
@@ -154,6 +167,7 @@ class QueueRows:
             lending_limit=_amounts(rows, names, lambda queue: queue.lending_limit),
             sharing=tuple(queue.sharing for queue in rows),
             max_run_time_s=_run_times(rows, tree),
+            node_affinity=_affinity(rows),
             why_not=self._why_not(tree),
             labels=tuple(queue.labels for queue in rows),
             annotations=tuple(queue.annotations for queue in rows),
@@ -206,6 +220,13 @@ def _run_times(rows: list[QueueRow], tree: QueueTree) -> FloatVec | None:
             times[at] = min(times[at], seconds)
     times.setflags(write=False)
     return times
+
+
+def _affinity(rows: list[QueueRow]) -> tuple[OwnAffinity, ...] | None:
+    """Return what each queue itself demands of nodes; None if no queue does."""
+    if not any(queue.node_affinity for queue in rows):
+        return None
+    return tuple(own_affinity(queue.node_affinity) for queue in rows)
 
 
 def _amounts(

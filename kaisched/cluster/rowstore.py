@@ -321,6 +321,7 @@ class RowStore:
             self._lay_out_nodes()
         if not self.queues.is_laid_out:
             self._lay_out_queues()
+        self.queues.terms.apply(self)
         if self.shapes.with_cards and self.shapes.resize_cards(*self.nodes.card_sizes()):
             self.accounts.recount(self.axis)
             self.generation += 1

@@ -167,6 +167,10 @@ class ShapeRows:
             charge[GPU] += GPU_UNIT * demand.legacy_slices // self._axis.mig_slices_of_gpu
         return charge
 
+    def asked_by(self, shape: int) -> dict[str, int]:
+        """Return what a shape asks for, in base units by resource name, less pods."""
+        return dict(self._asked(self.request_of_shape[shape], self.constraints.data[shape]))
+
     def _asked(
         self, request: tuple[int, ...], constraints: Constraints
     ) -> tuple[tuple[str, int], ...]:

@@ -16,6 +16,7 @@ from kaisched.cluster.demands import (
     constraints_of,
     device_claims_of,
     has_pod_terms,
+    terms_of,
     unsupported_demand,
 )
 from kaisched.cluster.nodes import NodeRow
@@ -24,7 +25,7 @@ from kaisched.cluster.queue_flavors import flavored_quota, queue_flavors
 from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rows import LOWEST_PRIORITY
 from kaisched.cluster.stuck import Leaving
-from kaisched.core.constraints import Constraints, Taint
+from kaisched.core.constraints import Constraints, NodeTerm, Taint
 from kaisched.core.states import TaskState
 from kaisched.core.tables import DRAINED, HELD, OPEN, WORKLOADS, Sharing
 from kaisched.errors import ObjectError
@@ -34,7 +35,7 @@ from kaisched.objects.gpu_nodes import can_share, card_mib_of
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
-from kaisched.objects.queue import BY_USAGE, MaxRunTime, Queue
+from kaisched.objects.queue import BY_USAGE, MaxRunTime, Queue, QueueNodeAffinity
 from kaisched.objects.quotas import queue_lending, queue_shares, sharing_weight
 from kaisched.objects.requests import node_allocatable, pod_requests, unsupported
 from kaisched.objects.reservations import Reservation, reservation_of
@@ -91,6 +92,7 @@ def queue_row(queue: Queue) -> QueueRow:
         preempt_min_runtime_s=_runtime_s(spec.preempt_min_runtime),
         reclaim_min_runtime_s=_runtime_s(spec.reclaim_min_runtime),
         max_run_time=tuple(_run_times(spec.max_run_time)),
+        node_affinity=tuple(_affinities(spec.node_affinity)),
         stop=_STOPS[spec.stop_policy],
         labels=queue.metadata.labels,
         annotations=queue.metadata.annotations,
@@ -177,6 +179,7 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
     request: Mapping[str, int] = {}
     try:
         order_priority = labels.task_priority_of(meta)
+        labels.node_types_of(meta)
         request = pod_requests(pod, ours.gpu_resources)
         if ours.offers_shares and labels.is_reservation(meta):
             request = {name: amount for name, amount in request.items() if name != "gpu"}
@@ -303,6 +306,15 @@ def _run_times(entries: Sequence[MaxRunTime]) -> Iterator[tuple[int, bool, float
             yield WORKLOADS.index(name), True, seconds
             if entry.non_preemptible:
                 yield WORKLOADS.index(name), False, seconds
+
+
+def _affinities(
+    entries: Sequence[QueueNodeAffinity],
+) -> Iterator[tuple[int, tuple[NodeTerm, ...]]]:
+    for entry in entries:
+        terms = terms_of(term.match_expressions for term in entry.terms)
+        for name in entry.workloads or WORKLOADS:
+            yield WORKLOADS.index(name), terms
 
 
 def _runtime_s(text: str | int | None) -> float:

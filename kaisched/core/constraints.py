@@ -84,6 +84,10 @@ class Constraints:
     """Keys of the node selector that the flavor of the queue adds; the rest is the pod's own."""
     node_terms: tuple[NodeTerm, ...] | None = None
     """Required node affinity: any one term must hold; None for no requirement."""
+    node_types: tuple[str, ...] = ()
+    """Values of the label ``run.ai/type`` of which its job wants one; empty for any node."""
+    queue_terms: tuple[tuple[NodeTerm, ...], ...] = ()
+    """The node affinity of the queues of its job: of each entry one term must hold."""
     tolerations: tuple[Toleration, ...] = ()
     host_ports: tuple[tuple[str, str, int], ...] = ()
     """(protocol, host IP, port)."""

@@ -61,6 +61,8 @@ class Refusal(IntEnum):
     DEVICES_LEAVING = 70
     DEVICE_CLAIM = 71
     DEVICE_PLACE = 72
+    NODE_TYPE = 73
+    QUEUE_NODE_AFFINITY = 74
     # plugins
     PLUGIN = 90
     """A third-party policy refuses; the record names the plugin."""

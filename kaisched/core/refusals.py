@@ -249,6 +249,14 @@ TEXTS: Final[dict[int, RefusalText]] = {
     Refusal.NODE_AFFINITY: RefusalText(
         "NodeAffinity", "node affinity does not match", "Label the node, or require otherwise."
     ),
+    Refusal.NODE_TYPE: RefusalText(
+        "NodeType", "node is not of the type asked for", "Label the node, or ask for another type."
+    ),
+    Refusal.QUEUE_NODE_AFFINITY: RefusalText(
+        "QueueNodeAffinity",
+        "node affinity of the queue does not match",
+        "Label the node, or change nodeAffinity of the queue.",
+    ),
     Refusal.POD_AFFINITY: RefusalText(
         "PodAffinity", "pod affinity is not met", "Place the pods that it wants to be near."
     ),

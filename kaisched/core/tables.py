@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
-    from kaisched.core.constraints import Constraints, NodeStatics
+    from kaisched.core.constraints import Constraints, NodeStatics, NodeTerm
     from kaisched.core.devices import CardTable
     from kaisched.core.metadata import Metadata
     from kaisched.core.tree import QueueTree
@@ -93,6 +93,11 @@ class NodeTable:
 
 OPEN, HELD, DRAINED = range(3)
 """Values of ``stop_of_queue``: normal; nothing new starts; running jobs are evicted as well."""
+
+
+OwnAffinity: TypeAlias = "tuple[tuple[tuple[NodeTerm, ...], ...], ...]"
+"""What one queue demands of the nodes of training, interactive and inference jobs: of each entry
+one term must hold."""
 
 
 class FlavorQuota(NamedTuple):
@@ -175,6 +180,8 @@ class QueueTable:
     """``(2, 3, Q)`` how long a job may run, by whether it is preemptible and by type of workload:
     the shortest of the queue and the queues above it, NO_LIMIT_S for any time. None if no queue
     limits it."""
+    node_affinity: tuple[OwnAffinity, ...] | None = None
+    """What each queue itself demands of nodes; None if no queue does."""
     why_not: Mapping[str, str] = field(default_factory=dict)
     """Why declared queues are not in the table, by name."""
     labels: Sequence[Mapping[str, str]] = ()

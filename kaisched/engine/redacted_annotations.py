@@ -31,6 +31,9 @@ def without_names(alias: Aliases, old: dict[str, str]) -> dict[str, str]:
     if labels.NODE_POOLS in old:
         names = [name.strip() for name in old[labels.NODE_POOLS].split(",")]
         new[labels.NODE_POOLS] = ", ".join(pool(alias, name) for name in names)
+    if labels.NODE_TYPE in old:
+        types = [name.strip() for name in old[labels.NODE_TYPE].split(",")]
+        new[labels.NODE_TYPE] = ", ".join(alias("value", name) for name in types)
     if labels.INDEPENDENT_PODS in old:
         new[labels.INDEPENDENT_PODS] = str(old[labels.INDEPENDENT_PODS] == "true").lower()
     return new

@@ -51,7 +51,7 @@ class ObjectWalk:
         get their queue otherwise: the older label composes the queue's name of two others.
         """
         self._alias, self._queue_of_pod = alias, queue_of_pod
-        self._asked = {_HOSTNAME}
+        self._asked = {_HOSTNAME, "run.ai/type"}
         for obj in objects:
             _find_keys(obj.get("spec"), self._asked)
             _find_keys(obj.get("allowedTopologies"), self._asked)
@@ -165,6 +165,8 @@ class ObjectWalk:
             spec["parentQueue"] = self._alias("queue", spec["parentQueue"])
         if "nodePools" in spec:
             spec["nodePools"] = [pool(self._alias, name) for name in spec["nodePools"]]
+        if "nodeAffinity" in spec:
+            spec["nodeAffinity"] = self._constraint(spec["nodeAffinity"])
         if "flavors" in spec:
             spec["flavors"] = [
                 {

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kaisched.objects.crd_affinity import AFFINITY_RULES
+from kaisched.objects.crd_parts import LABEL_KEY, cel, rules, says
 from kaisched.objects.crd_schema import QUANTITY, Rules, Schema, duration_schema, gap
 from kaisched.objects.faults import INT32_MAX
 from kaisched.objects.kai_names import known_actions
@@ -40,26 +42,7 @@ from kaisched.units import MAX_CHARS, MAX_QUOTA
 
 _MAX_SUBGROUPS: Final = 10_000
 _MAX_EXPRESSION: Final = 4096
-_LABEL_KEY: Final = (
-    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
-    r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
-)
 _ANY_INT32: Final[Schema] = {"format": "int32", "minimum": -INT32_MAX, "maximum": INT32_MAX}
-
-
-def cel(rule: str, message: str) -> dict[str, str]:
-    """Return one rule of ``x-kubernetes-validations``."""
-    return {"rule": rule, "message": message}
-
-
-def rules(*each: dict[str, str]) -> Schema:
-    """Return the part of a schema that holds rules."""
-    return {"x-kubernetes-validations": list(each)}
-
-
-def says(text: str, **more: object) -> Schema:
-    """Return the part of a schema that describes a field, with more keys of the schema."""
-    return {"description": text, **more}
 
 
 def _count(least: int, text: str) -> Schema:
@@ -130,6 +113,11 @@ QUEUE_RULES: Final[Rules] = {
             maxItems=64,
             items={"type": "string", "minLength": 1, "maxLength": 63},
         ),
+        "node_affinity": says(
+            "Where jobs of this queue and of all below may be placed, by type of workload; every"
+            " entry that fits a job must hold. What runs already stays.",
+            maxItems=16,
+        ),
         "max_run_time": says(
             "How long jobs of this queue and of all below may run at a stretch, by type of"
             " workload; the shortest time that fits a job counts.",
@@ -145,6 +133,7 @@ QUEUE_RULES: Final[Rules] = {
         "time": says("A duration, longer than 0."),
         "non_preemptible": says("Whether it also holds for jobs that are not preemptible."),
     },
+    **AFFINITY_RULES,
     QueueResource: {
         "quota": _amount("What the queue deserves; -1 is unlimited."),
         "limit": _amount("What it may never exceed; -1 is unlimited."),
@@ -375,7 +364,7 @@ TOPOLOGY_RULES: Final[Rules] = {
             "Nodes with the same value of this label are together.",
             minLength=1,
             maxLength=316,
-            pattern=_LABEL_KEY,
+            pattern=LABEL_KEY,
         ),
         "alias": says("Another name of the level.", maxLength=316),
     },

@@ -8,14 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from kaisched.objects.crd_rules import (
-    GROUP_RULES,
-    QUEUE_RULES,
-    SHARD_RULES,
-    TOPOLOGY_RULES,
-    cel,
-    rules,
-)
+from kaisched.objects.crd_parts import cel, rules
+from kaisched.objects.crd_rules import GROUP_RULES, QUEUE_RULES, SHARD_RULES, TOPOLOGY_RULES
 from kaisched.objects.crd_schema import Rules, Schema, struct_schema
 from kaisched.objects.podgroup import PodGroup, PodGroupSpec
 from kaisched.objects.queue import Queue, QueueSpec

@@ -84,6 +84,8 @@ FLAVOR_KEYS: Final = "kaisched.io/flavor-keys"
 """The keys that a flavor of Kueue adds to the node selector of a pod, with commas."""
 NODE_POOLS: Final = "kaisched.io/node-pools"
 """Names of node pools with commas, the one to try first in front."""
+NODE_TYPE: Final = "kaisched.io/node-type"
+"""Types of nodes with commas, any of which will do: values of the nodes' label ``run.ai/type``."""
 INDEPENDENT_PODS: Final = "kaisched.io/independent-pods"
 """``"true"``: each pod of the workload is a job of its own."""
 QUEUE_PROJECT: Final = "kaisched.io/project"
@@ -181,6 +183,11 @@ def mark_of(text: str) -> tuple[str, int] | None:
 def node_pools_of(meta: ObjectMeta) -> tuple[str, ...] | None:
     """Return the node pools that a workload lists, as label values, in its order."""
     return _annotation(meta, NODE_POOLS, _pools)
+
+
+def node_types_of(meta: ObjectMeta) -> tuple[str, ...] | None:
+    """Return the types of nodes that a workload asks for, each once and in order."""
+    return _annotation(meta, NODE_TYPE, _types)
 
 
 def has_independent_pods(meta: ObjectMeta) -> bool:
@@ -361,6 +368,15 @@ def _pools(text: str) -> tuple[str, ...]:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UnitError(f"{twice[:40]!r} is listed twice", "keep one of the two")
     return tuple(pool_named(name) for name in names)
+
+
+def _types(text: str) -> tuple[str, ...]:
+    names = {name.strip() for name in text.split(",")}
+    for name in sorted(names):
+        if not name or not LABEL_VALUE.fullmatch(name):
+            fix = "write values of the nodes' label run.ai/type, such as v100,a100"
+            raise UnitError(f"{name[:40]!r} is no type of nodes", fix)
+    return tuple(sorted(names))
 
 
 def _preemptibility(text: str) -> str:

@@ -13,6 +13,7 @@ WithinPolicy = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority", "A
 """Whose work may go for work of another: by priority, or by priority and age."""
 WorkloadType = Literal["training", "interactive", "inference"]
 WORKLOAD_TYPES: Final[tuple[str, ...]] = get_args(WorkloadType)
+LabelOperator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 SearchPolicy = Literal["MayStopSearch", "TryNextFlavor"]
 FlavorPreference = Literal["BorrowingOverPreemption", "PreemptionOverBorrowing"]
 BorrowPolicy = Literal["Never", "LowerPriority"]
@@ -116,6 +117,30 @@ class MaxRunTime(StrictWire, frozen=True, kw_only=True):
     """Whether it also holds for jobs that are not preemptible."""
 
 
+class NodeLabelRequirement(StrictWire, frozen=True, kw_only=True):
+    """A requirement on one label of nodes."""
+
+    key: str
+    operator: LabelOperator
+    values: list[str] = []
+    """Of In and NotIn at least one, of Gt and Lt one whole number, of the others none."""
+
+
+class NodeAffinityTerm(StrictWire, frozen=True, kw_only=True):
+    """Requirements on labels of a node, all of which must hold."""
+
+    match_expressions: list[NodeLabelRequirement]
+
+
+class QueueNodeAffinity(StrictWire, frozen=True, kw_only=True):
+    """The nodes on which jobs of some types of workload may be placed."""
+
+    workloads: list[WorkloadType] = []
+    """Types of workload that it is about; empty for all."""
+    terms: list[NodeAffinityTerm]
+    """Of these at least one must hold."""
+
+
 class QueueSpec(StrictWire, frozen=True, kw_only=True):
     """A queue's place in the tree and its resources."""
 
@@ -135,6 +160,9 @@ class QueueSpec(StrictWire, frozen=True, kw_only=True):
     node_pools: list[str] = []
     """Pools for jobs that list none themselves, the first to be tried in front; if empty, those of
     the queue above count."""
+    node_affinity: list[QueueNodeAffinity] = []
+    """Where jobs of the queue and of all queues below may be placed: every entry that fits a job
+    must hold. What runs already stays where it is."""
     max_run_time: list[MaxRunTime] = []
     """How long jobs of the queue and of all queues below may run: the shortest time that fits a
     job counts."""

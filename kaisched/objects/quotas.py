@@ -28,6 +28,7 @@ from kaisched.objects.queue import (
     QueueResource,
     QueueSpec,
 )
+from kaisched.objects.queue_affinity import affinity_faults
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.units import (
     MAX_QUOTA,
@@ -141,6 +142,7 @@ def queue_faults(queue: Queue) -> Iterator[Fault]:
             "name another queue, or leave it out for a top-level queue",
         )
     yield from _pool_faults(spec.node_pools)
+    yield from affinity_faults(spec.node_affinity)
     yield from _run_time_faults(spec.max_run_time)
     yield from duration_faults(
         {

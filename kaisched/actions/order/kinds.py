@@ -116,7 +116,7 @@ def steps_of(asked: Constraints) -> int:
     """Return the steps of a shape: count its requirements on nodes and on other pods."""
     requirements = len(asked.node_selector) + len(asked.tolerations)
     values = 0
-    for terms in (asked.node_terms or (), *asked.volume_terms):
+    for terms in (asked.node_terms or (), *asked.volume_terms, *asked.queue_terms):
         more, listed = _size(terms)
         requirements += more
         values += listed

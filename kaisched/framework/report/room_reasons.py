@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from kaisched.core.refusals import Refusal, text_of
+from kaisched.framework.report.affinity_reasons import with_affinity
 from kaisched.framework.report.codes import MOST_SHAPES
 from kaisched.framework.report.node_refusals import node_refusals_of
 from kaisched.framework.session.capacity import room_of
@@ -47,7 +48,7 @@ def lack_of(session: Session, job: int, code: int) -> Lack:
     shapes, size = batch_of(session, job)
     sets = node_sets(session, _ALLOCATE, job, asked_of(session, job), shapes)
     if sets is None:
-        return _shared(session, shapes, size, code)
+        return with_affinity(session, job, shapes, _shared(session, shapes, size, code))
     if not sets:
         return _without_sets(session, job, sets.code)
     lacks = []
@@ -59,7 +60,8 @@ def lack_of(session: Session, job: int, code: int) -> Lack:
     if len(sets) > MOST_SETS:
         told.append(f"{len(sets) - MOST_SETS} more sets of nodes")
     numbers = {**lacks[best].numbers, NODE_SETS: [each.label for each in sets]}
-    return lacks[best]._replace(message="; ".join(told), numbers=numbers)
+    lack = lacks[best]._replace(message="; ".join(told), numbers=numbers)
+    return with_affinity(session, job, shapes, lack)
 
 
 def _without_sets(session: Session, job: int, code: int) -> Lack:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from kaisched.objects.queue import QueueNodeAffinity
 from kaisched.objects.wire import Amount, StrictWire
 
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -87,6 +88,8 @@ class QueueLine(StrictWire, frozen=True, kw_only=True):
     """Name that the queues of one project in several node pools share."""
     node_pools: list[str] = []
     """Node pools for its jobs that name none themselves, the first to be tried in front."""
+    node_affinity: list[QueueNodeAffinity] = []
+    """Where its jobs may be placed, by type of workload."""
     quota: int | float = 0
     limit: int | float = -1
     over_quota_weight: int | float | str = 1

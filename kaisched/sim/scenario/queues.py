@@ -117,6 +117,7 @@ def _short(line: dict[str, Any], found: Findings, at: int) -> Queue | None:
         ),
         spec=QueueSpec(
             node_pools=short.node_pools,
+            node_affinity=short.node_affinity,
             parent_queue=short.parent,
             resources={"gpu": resource},
             priority=short.priority,

@@ -25,7 +25,10 @@ from kaisched import (
 from kaisched_plugins.fair_sharing.flavors import Fungibility, Group
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
+Term: TypeAlias = tuple[tuple[Requirement, ...], tuple[Requirement, ...]]
+"""Requirements on labels of a node, and on its name."""
 _STOPS = "MayStopSearch"
+_NODE_TYPE = "run.ai/type"
 
 
 @dataclass(frozen=True)
@@ -240,10 +243,16 @@ def accepts(constraints: Constraints, labels: Labels) -> bool:
     known = dict(labels)
     if any(known.get(key, value) != value for key, value in constraints.node_selector):
         return False
-    if constraints.node_terms is None:
-        return True
-    terms = [[it for it in on_labels if it.key in known] for on_labels, _ in constraints.node_terms]
-    return any(all(_is_met(it, known[it.key]) for it in term) for term in terms)
+    if (types := constraints.node_types) and known.get(_NODE_TYPE, types[0]) not in types:
+        return False
+    own = () if constraints.node_terms is None else (constraints.node_terms,)
+    return all(_may_meet(terms, known) for terms in (*own, *constraints.queue_terms))
+
+
+def _may_meet(terms: Iterable[Term], known: Mapping[str, str]) -> bool:
+    """Tell whether one of some terms holds as far as the labels that are known say."""
+    named = [[it for it in on_labels if it.key in known] for on_labels, _ in terms]
+    return any(all(_is_met(it, known[it.key]) for it in term) for term in named)
 
 
 def _is_met(requirement: Requirement, value: str) -> bool:

@@ -16,6 +16,8 @@ _WAITING: Final = "fair-sharing.waiting"
 _CONSTRAINTS: Final = (
     "node_selector",
     "node_terms",
+    "node_types",
+    "queue_terms",
     "host_ports",
     "pod_affinity",
     "pod_anti_affinity",

@@ -63,7 +63,13 @@ class RememberedMasks:
 
     def _find(self, constraints: Constraints) -> _Answer:
         """Return the answer for a new constraints object; an equal object may have one already."""
-        key = (constraints.tolerations, constraints.node_selector, constraints.node_terms)
+        key = (
+            constraints.tolerations,
+            constraints.node_selector,
+            constraints.node_terms,
+            constraints.node_types,
+            constraints.queue_terms,
+        )
         known = self._by_value.get(key)
         if known is None:
             if self._cells > _CELLS:

@@ -28,6 +28,8 @@ _Term: TypeAlias = tuple[tuple[Requirement, ...], tuple[Requirement, ...]]
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _NAME_FIELD = "metadata.name"
+NODE_TYPE_LABEL = "run.ai/type"
+"""The label of nodes whose values are Run:ai's node types."""
 
 
 class StaticMasks:
@@ -75,6 +77,12 @@ class StaticMasks:
         if constraints.node_terms is not None:
             met = self._is_any_term_met(constraints.node_terms)
             _mark(codes, ~met, Refusal.NODE_AFFINITY)
+        if constraints.node_types:
+            typed = self._matches(Requirement(NODE_TYPE_LABEL, "In", constraints.node_types))
+            _mark(codes, ~typed, Refusal.NODE_TYPE)
+        for terms in constraints.queue_terms:
+            met = self._is_any_term_met(terms)
+            _mark(codes, ~met, Refusal.QUEUE_NODE_AFFINITY)
         codes.setflags(write=False)
         return codes if codes.any() else None
 

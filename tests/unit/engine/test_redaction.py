@@ -303,7 +303,7 @@ def test_one_name_has_one_alias_whatever_it_is_used_for():
 KNOWN = {
     QueueSpec: """displayName parentQueue resources priority preemptMinRuntime reclaimMinRuntime
         fairSharing preemption flavors flavorFungibility admissionScope stopPolicy nodePools
-        maxRunTime""",
+        maxRunTime nodeAffinity""",
     NodeSpec: "unschedulable taints",
     NodeStatus: "allocatable capacity conditions",
     DisruptionBudgetSpec: "selector unhealthyPodEvictionPolicy",
