@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from kaisched.cluster.columns import Block
 from kaisched.cluster.nodes import NodeRows
+from kaisched.cluster.queue_terms import Written
 from kaisched.cluster.queues import QueueRows
 from kaisched.cluster.rows import GONE, JobRows, PodSetRows, TaskRows
 from kaisched.cluster.shapes import ShapeRows
@@ -51,6 +52,11 @@ class Accounts:
         self.tasks = TaskRows()
         self.evictions_s: deque[float] = deque()
         """When pods were evicted, in the hour before the newest of them."""
+
+    def apply_terms(self, compactions: int) -> bool:
+        """Let pods ask for what their queues demand of nodes; return whether known ones changed."""
+        rows = Written(self.tasks, self.jobs, self.shapes, compactions)
+        return self.queues.terms.apply(self.queues.table, rows)
 
     # -- one task -----------------------------------------------------------------------------
 

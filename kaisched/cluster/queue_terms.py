@@ -8,7 +8,7 @@ its queues, and another one when the queues, the queue of its job or its type of
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,10 +17,21 @@ from kaisched.core.queue_affinity import Terms, terms_for
 from kaisched.core.tables import INTERACTIVE, TRAINING, WORKLOAD, WORKLOADS
 
 if TYPE_CHECKING:
-    from kaisched.cluster.rowstore import RowStore
+    from kaisched.cluster.rows import JobRows, TaskRows
+    from kaisched.cluster.shapes import ShapeRows
     from kaisched.core.axis import IntVec, RowVec
     from kaisched.core.constraints import NodeTerm
     from kaisched.core.tables import OwnAffinity, QueueTable
+
+
+class Written(NamedTuple):
+    """What is written anew: the rows of a store."""
+
+    tasks: TaskRows
+    jobs: JobRows
+    shapes: ShapeRows
+    compactions: int
+    """How often shapes have got other numbers."""
 
 
 class QueueTerms:
@@ -39,19 +50,26 @@ class QueueTerms:
         self._seen = 0
         """Tasks from this row on are in no snapshot."""
 
-    def apply(self, rows: RowStore) -> None:
-        """Give every living task of a job the terms of its queues."""
-        table = rows.queues.table
+    def apply(self, table: QueueTable, rows: Written) -> bool:
+        """Give every living task of a job the terms of its queues.
+
+        Returns:
+            Whether a task that was in a snapshot has another shape now.
+
+        """
         if table.node_affinity is None and not self._is_on:
-            return
+            return False
         if table is not self._table:
             self._read(table)
-        stale = self._stale(rows)
-        if len(stale):
-            self._rewrite(rows, stale)
-        self._seen = rows.tasks.size
+        wanted = self._wanted(rows)
+        stale = self._stale(rows, wanted)
+        seen, self._seen = self._seen, rows.tasks.size
         # Shapes with terms may be left where none is demanded any more, but no task has one.
         self._is_on = table.node_affinity is not None
+        if not len(stale):
+            return False
+        self._rewrite(rows, stale, wanted)
+        return bool(stale[0] < seen)
 
     def _read(self, table: QueueTable) -> None:
         of_queue: IntVec = np.zeros((len(WORKLOADS), len(table) + 1), np.int64)
@@ -68,32 +86,35 @@ class QueueTerms:
             self._terms.append(terms)
         return number
 
-    def _stale(self, rows: RowStore) -> RowVec:
-        """Return the rows of tasks whose shape has not the terms of their queues."""
-        tasks, jobs = rows.tasks, rows.jobs
+    def _wanted(self, rows: Written) -> IntVec:
+        """Return the number of the terms that hold for each job, by its row."""
+        jobs, count = rows.jobs, rows.jobs.size
+        said = jobs.rare.data[:count, WORKLOAD]
+        by_itself = np.where(jobs.is_preemptible.data[:count], TRAINING, INTERACTIVE)
+        workload = np.where(said < 0, by_itself, said).astype(np.int64)
+        wanted: IntVec = self._of_queue[workload, jobs.queue_of_job.data[:count]]
+        return wanted
+
+    def _stale(self, rows: Written, wanted: IntVec) -> RowVec:
+        """Return the rows of living tasks whose shape has other terms than their job wants."""
+        tasks = rows.tasks
         if self._compactions != rows.compactions:
             self._compactions, self._of_shape = rows.compactions, []
         shapes = rows.shapes.constraints.data
         fresh = shapes[len(self._of_shape) : len(rows.shapes)]
         self._of_shape += [self._intern(it.queue_terms) for it in fresh]
-        size, count = tasks.size, jobs.size
-        job = tasks.job_of_task.data[:size]
-        living = np.flatnonzero((job >= 0) & (tasks.state.data[:size] != GONE))
+        job = tasks.job_of_task.data[: tasks.size]
+        living = np.flatnonzero((job >= 0) & (tasks.state.data[: tasks.size] != GONE))
         if not len(living):
             return living
-        said = jobs.rare.data[:count, WORKLOAD]
-        by_itself = np.where(jobs.is_preemptible.data[:count], TRAINING, INTERACTIVE)
-        workload = np.where(said < 0, by_itself, said).astype(np.int64)
-        of_job = self._of_queue[workload, jobs.queue_of_job.data[:count]]
         has = np.array(self._of_shape, np.int64)[tasks.shape_of_task.data[living]]
-        stale: RowVec = living[of_job[job[living]] != has]
-        self._wanted = of_job
+        stale: RowVec = living[wanted[job[living]] != has]
         return stale
 
-    def _rewrite(self, rows: RowStore, stale: RowVec) -> None:
+    def _rewrite(self, rows: Written, stale: RowVec, wanted: IntVec) -> None:
+        """Give tasks the shapes that ask for the same under the terms of their jobs."""
         tasks, jobs = rows.tasks, rows.jobs
-        wanted = self._wanted[tasks.job_of_task.data[stale]]
-        pairs = np.stack((tasks.shape_of_task.data[stale], wanted))
+        pairs = np.stack((tasks.shape_of_task.data[stale], wanted[tasks.job_of_task.data[stale]]))
         kinds, at = np.unique(pairs, axis=1, return_inverse=True)
         made = [self._variant(rows, int(old), int(number)) for old, number in kinds.T.tolist()]
         tasks.shape_of_task.own()[stale] = np.array(made, np.int64)[at.reshape(-1)]
@@ -102,14 +123,14 @@ class QueueTerms:
         for job in np.unique(tasks.job_of_task.data[stale]).tolist():
             found = {int(shapes[row]) for row in jobs.tasks.data[job] if state[row] != GONE}
             shape_of_job[job] = found.pop() if len(found) == 1 else -1
-        if stale[0] < self._seen:
-            rows.generation += 1  # the shape of a row that others have seen is another one
 
-    def _variant(self, rows: RowStore, shape: int, number: int) -> int:
+    def _variant(self, rows: Written, shape: int, number: int) -> int:
         """Return the shape that asks for the same under other terms."""
         old = rows.shapes.constraints.data[shape]
         constraints = replace(old, queue_terms=self._terms[number])
-        return rows.shape_of(rows.shapes.asked_by(shape), constraints)
+        asked = rows.shapes.asked_by(shape)
+        found = rows.shapes.find(asked, constraints)
+        return found if found >= 0 else rows.shapes.add(asked, constraints)
 
 
 def own_affinity(entries: tuple[tuple[int, tuple[NodeTerm, ...]], ...]) -> OwnAffinity:

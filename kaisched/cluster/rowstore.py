@@ -321,10 +321,11 @@ class RowStore:
             self._lay_out_nodes()
         if not self.queues.is_laid_out:
             self._lay_out_queues()
-        self.queues.terms.apply(self)
+        is_other = self.accounts.apply_terms(self.compactions)
         if self.shapes.with_cards and self.shapes.resize_cards(*self.nodes.card_sizes()):
             self.accounts.recount(self.axis)
-            self.generation += 1
+            is_other = True
+        self.generation += is_other
 
     def _lay_out_nodes(self) -> None:
         before, tasks, size = self.nodes.name, self.tasks, self.tasks.size

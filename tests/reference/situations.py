@@ -101,6 +101,20 @@ SITUATIONS = {
                  {"key": "zone", "operator": "In", "values": ["b"]}]}]}}})),
         shown_in="nodes",
     ),
+    "NodeType": Situation(
+        "The pod asks for nodes of a type of which there are none.",
+        (m.node(labels={"run.ai/type": "a100"}), m.queue(),
+         m.pod(meta={"annotations": {"kaisched.io/node-type": "v100"}})),
+        shown_in="nodes",
+    ),
+    "QueueNodeAffinity": Situation(
+        "Training jobs of the queue may use no node of the type that there is.",
+        (m.node(labels={"run.ai/type": "a100"}),
+         m.queue(nodeAffinity=[{"workloads": ["training"], "terms": [{"matchExpressions": [
+             {"key": "run.ai/type", "operator": "In", "values": ["v100"]}]}]}]),
+         m.pod()),
+        shown_in="nodes",
+    ),
     "PodAffinity": Situation(
         "The pod wants to be where a pod of `app: cache` is, and there is none.",
         (m.node(labels={"kubernetes.io/hostname": "node-1"}), m.queue(),

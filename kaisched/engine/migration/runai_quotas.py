@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kaisched.engine.migration.parts import Part, Reasons, Told
 from kaisched.engine.migration.reading import Item
+from kaisched.engine.migration.runai_nodes import read_node_types
 from kaisched.objects.queue import WORKLOAD_TYPES
 from kaisched.objects.quotas import WEIGHT_NAMES
 
@@ -32,7 +33,6 @@ _RANKS: Final = {
 """Priority of a queue for each rank; who says nothing is at the middle."""
 _RECORD: Final = "it tells of the export, and is no rule"
 _ROLES: Final = "who may use a queue is said by roles: queueUsePolicy in the chart"
-_NODES: Final = "queues limit no node types: use node pools, or a node selector in the pods"
 _IDLE: Final = "whether a GPU is idle is not measured; maxRunTime limits run times"
 _UNIT: Final[Reasons] = {
     **dict.fromkeys(
@@ -47,12 +47,6 @@ _UNIT: Final[Reasons] = {
     "namespace": "the label kai.scheduler/queue of pods says which queue they are in",
     "requestedNamespace": "the label kai.scheduler/queue of pods says which queue they are in",
     "enforceRunaiScheduler": "pods say by schedulerName who schedules them",
-    "nodeTypes": _NODES,
-    "nodeAffinity": _NODES,
-    "nodeAffinityTrain": _NODES,
-    "nodeAffinityInteractive": _NODES,
-    "trainNodeAffinity": _NODES,
-    "interactiveNodeAffinity": _NODES,
     "interactiveJobMaxIdleDurationSecs": _IDLE,
     "trainingJobMaxIdleDurationSecs": _IDLE,
     "interactivePreemptibleJobMaxIdleDurationSecs": _IDLE,
@@ -95,6 +89,9 @@ def read_unit(item: Item, pools: dict[str, str], told: Told) -> Unit:
     listed = [pools.get(it, it) for it in part.texts("defaultNodePools")]
     if listed:
         unit.spec["nodePools"] = listed
+    types = read_node_types(part)
+    if types:
+        unit.spec["nodeAffinity"] = types
     times = _run_times(part)
     if times:
         unit.spec["maxRunTime"] = times

@@ -11,7 +11,7 @@ from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.core.tables import WORKLOADS
 
 if TYPE_CHECKING:
-    from kaisched.framework.report.room_reasons import Lack
+    from kaisched.framework.report.lack import Lack
     from kaisched.framework.session.session import Session
 
 _BY_QUEUE = TEXTS[Refusal.QUEUE_NODE_AFFINITY].name

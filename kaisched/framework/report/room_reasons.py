@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.report.affinity_reasons import with_affinity
 from kaisched.framework.report.codes import MOST_SHAPES
+from kaisched.framework.report.lack import Lack
 from kaisched.framework.report.node_refusals import node_refusals_of
 from kaisched.framework.session.capacity import room_of
 from kaisched.framework.session.next_batch import asked_of, batch_of
@@ -28,15 +29,6 @@ NODE_SETS: Final = "node_sets"
 """In the numbers of a record: the names of the sets of nodes on which plugins allow the job."""
 _ALLOCATE: Final = "allocate"
 _LACKS: Final = "lacks"
-
-
-class Lack(NamedTuple):
-    """The part of a record about room."""
-
-    code: int
-    message: str
-    numbers: dict[str, Any]
-    refused: tuple[NodeRefusal, ...]
 
 
 def lack_of(session: Session, job: int, code: int) -> Lack:

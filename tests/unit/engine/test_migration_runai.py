@@ -199,6 +199,53 @@ def test_objects_of_the_cluster_are_read_as_well(tmp_path):
     assert queues["d"]["resources"]["gpu"]["quota"] == 4
 
 
+@pytest.mark.parametrize(
+    "types",
+    [
+        {"nodeTypes": {"training": ["a100"], "workspace": ["v100", "a100"]}},
+        {"nodeAffinityTrain": ["a100"], "nodeAffinityInteractive": ["v100", "a100"]},
+        {"trainNodeAffinity": ["a100"], "interactiveNodeAffinity": ["v100", "a100"]},
+        {
+            "nodeAffinity": {
+                "train": {"affinityType": "only_selected",
+                          "selectedTypes": [{"id": "1", "name": "a100"}]},
+                "interactive": {"affinityType": "only_selected",
+                                "selectedTypes": [{"name": "v100"}, {"name": "a100"}]},
+            }
+        },
+    ],
+    ids=["now", "objects", "lists", "rules"],
+)  # fmt: skip
+def test_node_types_become_the_node_affinity_of_the_queues(read, types):
+    """In every pool, and in the words of every export."""
+    export = copy.deepcopy(EXPORT)
+    export["projects"][0] |= types
+    made = read(export)
+    queues = specs(made, "queues")
+
+    def only(workload, *names):
+        wanted = {"key": "run.ai/type", "operator": "In", "values": list(names)}
+        return {"workloads": [workload], "terms": [{"matchExpressions": [wanted]}]}
+
+    wanted = [only("training", "a100"), only("interactive", "a100", "v100")]
+    assert queues["vision"]["nodeAffinity"] == wanted
+    assert queues["vision-h100"]["nodeAffinity"] == wanted
+    assert "nodeAffinity" not in queues["research"]
+    assert made.files()
+
+
+def test_node_types_without_a_limit_are_none(read):
+    rule = {"affinityType": "no_limit", "selectedTypes": [{"name": "a100"}]}
+    export = {"projects": [{"name": "p", "nodeAffinity": {"train": rule}, "nodeTypes": {}}]}
+    assert "nodeAffinity" not in specs(read(export), "queues")["p"]
+
+
+def test_a_node_type_that_is_no_label_is_named_with_its_place(read):
+    made = read({"projects": [{"name": "p", "nodeTypes": {"training": ["a 100"]}}]})
+    with pytest.raises(KaischedError, match=r"nodeTypes\.training: no value of a label"):
+        made.files()
+
+
 def test_all_that_is_wrong_is_named_with_its_place_and_its_fix(read):
     resources = [{"gpu": {"deserved": -4, "overQuotaWeight": "Huge"}, "rank": "top"}]
     made = read({"projects": [{"name": "A b", "resources": resources}, 5], "departments": {}})
