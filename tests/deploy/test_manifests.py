@@ -281,6 +281,15 @@ def test_the_policy_of_quotas_denies_or_warns():
         assert fence["validationActions"] == ["Deny"]
 
 
+def test_the_policies_of_quotas_are_off_unless_they_are_asked_for():
+    """What the switch makes is there with it, and nothing of it without."""
+    names = {"kaisched-own-quota", "kaisched-parent-quota"}
+    for switch, wanted in (("true", names), ("false", set()), ("", set())):
+        objects = templated(*([f"quotaPolicy.create={switch}"] if switch else []))
+        policies = of_kind(objects, "ValidatingAdmissionPolicy")
+        assert {it["metadata"]["name"] for it in policies} & names == wanted
+
+
 def test_the_notes_say_that_queues_are_open_to_all():
     notes = (CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8")
     assert "if not .Values.queueUsePolicy.create" in notes

@@ -35,8 +35,9 @@ spec:
 ---"""
 
 
-def snapshot_of(*queues, more=""):
-    shard = SchedulingShard(metadata=ObjectMeta(name="s"), spec=ShardSpec())
+def snapshot_of(*queues, more="", pool=""):
+    spec = ShardSpec(partition_label_value=pool)
+    shard = SchedulingShard(metadata=ObjectMeta(name="s"), spec=spec)
     cluster = open_cluster(shard, ManualClock(1000.0))
     loaded = load_text("".join(QUEUE % each for each in queues) + more)
     assert loaded.problems == []
@@ -45,7 +46,10 @@ def snapshot_of(*queues, more=""):
 
 
 def found(*queues, more=""):
-    snapshot = snapshot_of(*queues, more=more)
+    return told_of(snapshot_of(*queues, more=more))
+
+
+def told_of(snapshot):
     firm = roll_up(snapshot.allocated_non_preemptible, snapshot.queues.tree)
     told = over_subscribed(snapshot.queues, snapshot.queues.deserved, firm, snapshot.axis.names)
     return {snapshot.queues.name[row]: tuple(it) for row, it in told.items()}
@@ -67,6 +71,33 @@ def test_children_may_have_all_of_the_quota_and_no_more():
 
 def test_an_unlimited_parent_allows_all():
     assert found(("root", "", "{gpu: {quota: -1}}"), ("a", "root", "{gpu: {quota: 99}}")) == {}
+
+
+IN_POOL = """
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: %s, labels: %s}
+spec: {parentQueue: "%s", resources: {%s: {quota: %d}}}
+---"""
+
+
+@pytest.mark.parametrize("resource", ["gpu", "cpu", "memory"])
+@pytest.mark.parametrize("pool", ["", "h100"])
+@pytest.mark.parametrize(("second", "is_told"), [(60, False), (61, True)])
+def test_it_is_told_of_each_resource_in_each_node_pool(resource, pool, second, is_told):
+    """A queue of another pool does not count, whatever its quota."""
+    label = "{kai.scheduler/node-pool: %s}"
+    own = label % pool if pool else "{}"
+    queues = [
+        ("root", own, "", resource, 100),
+        ("a", own, "root", resource, 40),
+        ("b", own, "root", resource, second),
+        ("c", label % "a100", "root", resource, 900),
+    ]
+    told = told_of(snapshot_of(more="".join(IN_POOL % each for each in queues), pool=pool))
+    assert {name: it[0] for name, it in told.items()} == (
+        {"root": "ChildrenAboveQuota"} if is_told else {}
+    )
 
 
 BOUNDLESS = (

@@ -116,6 +116,16 @@ def gang(world, name, size, pools, minimum=0):
         world.load(pod(f"{name}-{number}", "a", annotations={"pod-group-name": name}))
 
 
+def search(world, size, pools, **rest):
+    """A Job whose pods are trials, each independent of the others."""
+    notes = {"kaisched.io/independent-pods": "true"}
+    world.load(make(Job, "hpo", uid="hpo", annotations=notes, spec={"parallelism": size}))
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "hpo", "uid": "hpo"}
+    for number in range(size):
+        metadata = {"ownerReferences": [{**reference, "controller": True}]}
+        world.load(listed(f"t-{number}", pools, metadata=metadata, uid=f"t{number}", **rest))
+
+
 def test_a_gang_is_in_one_pool_and_independent_pods_are_in_several():
     """Worked example X19."""
     world = two(first=5, second=6)
@@ -124,13 +134,7 @@ def test_a_gang_is_in_one_pool_and_independent_pods_are_in_several():
     assert [world.node_of(f"g-{number}") for number in range(8)] == [""] * 8
     for number in range(8):
         world.delete(world.cluster.pod(f"ns/g-{number}"))
-    owner = make(Job, "hpo", uid="hpo", annotations={"kaisched.io/independent-pods": "true"},
-                 spec={"parallelism": 8})  # fmt: skip
-    world.load(owner)
-    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "hpo", "uid": "hpo"}
-    for number in range(8):
-        metadata = {"ownerReferences": [{**reference, "controller": True}]}
-        world.load(listed(f"t-{number}", "h100,a100", metadata=metadata, uid=f"t{number}"))
+    search(world, 8, "h100,a100")
     world.run_to(80)
     nodes = [world.node_of(f"t-{number}") for number in range(8)]
     assert (nodes.count("h0"), nodes.count("a0")) == (5, 3)
