@@ -8,6 +8,7 @@ from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.states import TaskState
+from kaisched.core.tables import INTERACTIVE
 from tests.laws.test_promise_laws import GPU, NOW_S, ROOM, decided
 
 SLOTS = 4
@@ -44,13 +45,14 @@ def add(store, shape, name, queue, pods=1, *, minimum=None, priority=50, created
     return int(store.jobs.first_task.data[row])
 
 
-def store_of(kinds, gangs, fillers, *, have_left, placed):
+def store_of(kinds, gangs, fillers, *, have_left, placed, run_time=()):
     """Load the cluster before or after what leaves has left; fillers on nodes run there."""
     store = RowStore()
     for at in range(len(kinds) // SLOTS):
         store.put_node(NodeRow(f"n{at}", ROOM))
     store.put_queue(QueueRow("big", quota={"gpu": 1_000 * len(kinds)}))
-    store.put_queue(QueueRow("small", created_s=1.0, quota={"gpu": 1_000 * len(kinds)}))
+    quota = {"gpu": 1_000 * len(kinds)}
+    store.put_queue(QueueRow("small", created_s=1.0, quota=quota, max_run_time=run_time))
     store.settle()
     shape = store.intern_shape(GPU)
 
@@ -83,12 +85,20 @@ fillers = st.lists(
 )
 
 
-@given(st.integers(0, 1 << 32), st.integers(1, 4), st.integers(1, 5), fillers)
-def test_what_fills_idle_room_leaves_every_promise_its_room(seed, nodes, gangs, wanted):
-    """Whether it is one pod, elastic or a gang, of lower or higher priority, older or due more."""
+run_times = st.sampled_from([(), ((INTERACTIVE, False, 60.0),)])
+
+
+@given(st.integers(0, 1 << 32), st.integers(1, 4), st.integers(1, 5), fillers, run_times)
+def test_what_fills_idle_room_leaves_every_promise_its_room(seed, nodes, gangs, wanted, run_time):
+    """Whether it is one pod, elastic or a gang, of lower or higher priority, older or due more.
+
+    Whether its run time is bounded makes no difference.
+    """
     kinds, found = cluster(seed, nodes, gangs)
     alone, _ = decided(store_of(kinds, found, (), have_left=False, placed={}))
-    first, _ = decided(store_of(kinds, found, wanted, have_left=False, placed={}))
+    first, _ = decided(
+        store_of(kinds, found, wanted, have_left=False, placed={}, run_time=run_time)
+    )
     assert of_gangs(first.binds) == of_gangs(alone.binds)
     assert of_gangs(first.nominations) == of_gangs(alone.nominations)
     filled = {bind.pod: bind.node for bind in first.binds if bind.pod.startswith("ns/fill")}
