@@ -132,6 +132,6 @@ def test_devices_that_were_given_count_anew_if_their_class_no_longer_counts():
     world.pod("a", "team", "one")
     world.cycle()
     assert counted(world, "a") == 1
-    takes = [{"counterSet": "card", "counters": {"memory": {"value": 1}}}]
-    world.node("n5", "H100", devices=[{"name": "part", "consumesCounters": takes}])
-    assert counted(world, "a") == 0  # of a class with partitions nobody knows how many GPUs it has
+    world.node("n5", "H100", nodeName="", allNodes=True)
+    # Devices that any node can use: nobody can say how many GPUs of the class a node has.
+    assert counted(world, "a") == 0
