@@ -8,25 +8,32 @@ GPUs they are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from kaisched.cluster.nodes import NodeRow
+from kaisched.core.claims.counting import Counted
 from kaisched.core.claims.model import (
     ALL,
+    MOST_RESULTS,
     Ask,
     Claim,
     ClaimError,
     Device,
     DeviceClass,
+    Selector,
     Site,
     Slice,
+    Taken,
 )
 from kaisched.core.claims.offer import Offer
-from kaisched.objects.resource_claims import ClaimAllocation, ResourceClaim
+from kaisched.objects.resource_claims import ALL_DEVICES, ClaimAllocation, ResourceClaim
 from kaisched.units import CLAIMED_GPU
 
 _GPU = "gpu"
+
+Selectors = Callable[[str], Selector]
+"""Gives the expression with a text."""
 
 
 class GpuClasses:
@@ -38,6 +45,11 @@ class GpuClasses:
         self.of_node: Counter[str] = Counter()
         """GPUs for claims, by node."""
         self._uncounted: set[str] = set()
+        self._offer = Offer((), self.classes)
+        self._nodes: list[str] = []
+        """Nodes with devices of their own."""
+        self._fewest: dict[Ask, tuple[int, Selectors]] = {}
+        """By request for all devices, as one for a single one, how many these are at least."""
         self.nodes: dict[str, NodeRow] = {}
         """Nodes without these GPUs."""
         self.version = 0
@@ -65,9 +77,9 @@ class GpuClasses:
         return [self.with_gpus(self.nodes[it]) for it in changed]
 
     def count(self, slices: Iterable[Slice]) -> bool:
-        """Count the GPUs of all nodes anew; return whether other classes count than before."""
+        """Count the GPUs of all nodes anew; return whether claims count for other numbers now."""
         listed = list(slices)
-        offer = Offer(listed, self.classes)
+        offer = self._offer = Offer(listed, self.classes)
         before, self._uncounted = self._uncounted, set()
         at: dict[str, list[Device]] = {}
         for node in {it.place.node for it in listed if it.place is not None and it.place.node}:
@@ -91,11 +103,12 @@ class GpuClasses:
             number = sum(any(is_in(it, device) for it in counted) for device in devices)
             if number:
                 self.of_node[node] = number
-        return self._uncounted != before
+        self._nodes = sorted(at)
+        return self._is_fewest_other() or self._uncounted != before
 
-    def of(self, claim: Claim) -> int:
-        """Return how many GPUs a claim asks for at least."""
-        return sum(min(map(self._of_ask, it.options)) for it in claim.requests)
+    def of(self, claim: Claim, selectors: Selectors) -> int:
+        """Return how many GPUs a claim asks for at least, on whatever node it gets them."""
+        return sum(min(self._of_ask(ask, selectors) for ask in it.options) for it in claim.requests)
 
     def of_results(self, claim: ResourceClaim, allocation: ClaimAllocation) -> int:
         """Return how many GPUs a claim has with an allocation."""
@@ -110,10 +123,37 @@ class GpuClasses:
             for it in allocation.devices.results
         )
 
-    def _of_ask(self, ask: Ask) -> int:
+    def _of_ask(self, ask: Ask, selectors: Selectors) -> int:
         if ask.is_admin or not self._counts(ask.class_name):
             return 0
-        return 1 if ask.count == ALL else ask.count
+        if ask.count != ALL:
+            return ask.count
+        key = Ask("", ask.class_name, ask.selectors, tolerations=ask.tolerations)
+        if key not in self._fewest:
+            self._fewest[key] = self._fewest_of(key, selectors), selectors
+        return self._fewest[key][0]
+
+    def _is_fewest_other(self) -> bool:
+        """Count anew what requests for all devices come to; return whether any has changed."""
+        before = self._fewest
+        self._fewest = {
+            key: (self._fewest_of(key, selectors), selectors)
+            for key, (_, selectors) in before.items()
+        }
+        return any(self._fewest[key][0] != number for key, (number, _) in before.items())
+
+    def _fewest_of(self, one: Ask, selectors: Selectors) -> int:
+        """Return how many devices do on the node with the fewest, of nodes with any; at least 1.
+
+        Nodes with more of them than a claim may have are left out, as they can serve no such claim.
+        """
+        of_class = self.classes.get(one.class_name)
+        if of_class is None:
+            return 1
+        expressions = [*of_class.selectors, *map(selectors, one.selectors)]
+        counted = Counted(self._offer, one, expressions)
+        numbers = (_number_at(counted, self._offer, it) for it in self._nodes)
+        return min((it for it in numbers if 0 < it <= MOST_RESULTS), default=1)
 
     def _counts(self, name: str) -> bool:
         return _GPU in name.lower() and name not in self._uncounted
@@ -125,3 +165,23 @@ def is_in(of_class: DeviceClass, device: Device) -> bool:
         return all(it.matches(device) for it in of_class.selectors)
     except ClaimError:
         return False
+
+
+def depends_on_node(claim: ResourceClaim) -> bool:
+    """Tell whether a claim may get more devices, or others, on one node than on another."""
+    return any(
+        it.exactly is None or it.exactly.allocation_mode == ALL_DEVICES
+        for it in claim.spec.devices.requests
+    )
+
+
+def _number_at(counted: Counted, offer: Offer, node: str) -> int:
+    """Return how many devices of a node do; 1 if that depends on what is taken, 0 for no answer."""
+    site = Site(node, {})
+    if any(it.fault for it in offer.pools(site)):
+        return 0
+    try:
+        number = counted(site, Taken())
+    except ClaimError:
+        return 0
+    return 1 if number is None else number

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from kaisched.cluster.claims.checks import Waiting, check_use
 from kaisched.cluster.claims.drafts import LABEL, draft_key
-from kaisched.cluster.claims.gpus import GpuClasses
+from kaisched.cluster.claims.gpus import GpuClasses, depends_on_node
 from kaisched.cluster.claims.kinds import ClaimObject
 from kaisched.cluster.claims.leftovers import Leftover, Leftovers
 from kaisched.cluster.claims.offered import Offered
@@ -139,6 +139,8 @@ class DeviceClaims:
         if counted is None:
             return [], concerned
         before, is_other = counted
+        for claim in self._claims.values() if is_other else ():
+            self._hold(claim)
         return self.gpus.resized(before), self._pods if is_other else concerned
 
     def _note_sent(self, claim: ResourceClaim) -> None:
@@ -204,6 +206,8 @@ class DeviceClaims:
                 sent = SentClaim(uid, written(granted[key], new_share))
                 self.sent.put(key, sent)
                 self._hold(claim)
+                if depends_on_node(claim):
+                    self.special.changed.update(self.users_of(key))
             if sent is not None:
                 sent.pods.add((pod.key, pod.uid))
                 draft = self.special.drafts.get(key)
@@ -227,8 +231,7 @@ class DeviceClaims:
             if key not in self.sent and (claim := self.claim(key)) is not None:
                 self._hold(claim)
         self.special.drop(over)
-        found = ((key, sent) for key, sent in self.sent.items() if key in doubtful)
-        return [Wanted(key, sent.uid, None) for key, sent in found]
+        return [Wanted(key, it.uid, None) for key, it in self.sent.items() if key in doubtful]
 
     def as_sent(self) -> Iterator[ResourceClaim]:
         """Yield the claims to which an allocation was sent that they do not show, with it."""
@@ -306,13 +309,13 @@ class DeviceClaims:
 
     def _resolved(self, pod: PodRow) -> PodRow:
         if not self._is_read:
-            return replace(pod, fault=pod.fault or self._why_not)
+            why_not = _NOT_READ if self.reading == OFF else _UNKNOWN
+            return replace(pod, fault=pod.fault or why_not)
         uses: tuple[ClaimUse, ...] = ()
         gpus, wait = 0, None
         try:
             found = list(self._demands(pod))
-            uses = tuple(use for use, _ in found)
-            gpus = sum(it for _, it in found)
+            uses, gpus = tuple(use for use, _ in found), sum(it for _, it in found)
         except Waiting as waiting:
             wait = None if pod.node else (_CLAIM, str(waiting))
         request = {name: amount for name, amount in pod.request.items() if name != CLAIMED_GPU}
@@ -327,10 +330,6 @@ class DeviceClaims:
             request=request,
             constraints=replace(pod.constraints, claims=uses, wait=wait or others),
         )
-
-    @property
-    def _why_not(self) -> str:
-        return _NOT_READ if self.reading == OFF else _UNKNOWN
 
     def _demands(self, pod: PodRow) -> Iterator[tuple[ClaimUse, int]]:
         """Yield the claims of a pod, and how many GPUs each counts as for this pod."""
@@ -362,7 +361,8 @@ class DeviceClaims:
             is_like_others = ref.is_own and (is_bound or held is None)
             gpus = 0
             if self._pays(key, pod):
-                gpus = self.gpus.of(self._specs[spec]) if held is None else held.gpus
+                asked = self._specs[spec]
+                gpus = self.gpus.of(asked, self._specs.selector) if held is None else held.gpus
             yield ClaimUse(spec, "" if is_like_others else key), gpus
 
     def _pays(self, key: str, pod: PodRow) -> bool:

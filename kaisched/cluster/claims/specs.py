@@ -35,6 +35,10 @@ class Specs:
         """The expressions, by text."""
         return MappingProxyType(dict(self._selectors))
 
+    def selector(self, text: str) -> CelSelector:
+        """Return the expression with a text."""
+        return self._selectors[text]
+
     def number_of(self, claim: ResourceClaim, *, is_allocated: bool) -> int:
         """Return the number of what a claim asks for; check what can be known beforehand.
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kaisched.cluster.kubernetes import binder
 from kaisched.cluster.kubernetes.claim_api import FINALIZER
 from kaisched_apiserver import Fault
 from tests.chaos.claim_parts import CLASS, RESOURCE
@@ -118,6 +119,35 @@ def test_a_refused_write_leaves_no_claim_and_the_device_free(world, shard, serve
     shard.turn()
     assert world.node_of("p") == "n1"
     assert len(claims(world)) == 1
+
+
+def test_a_refused_bind_binds_nothing_and_is_tried_again_with_the_same_claim(world, shard, server):
+    asking_pod(world, "p")
+    server.faults.add(Fault("status", **WRITES[-1], code=422))
+    shard.hear()
+    shard.decide()
+    server.log.clear()
+    shard.send(most=1)
+    assert world.node_of("p") == ""  # refused: the server has done nothing
+    [claim] = claims(world)
+    shard.send()  # the try after the pause
+    assert world.node_of("p") == "n1"
+    [after] = claims(world)
+    assert after["metadata"]["uid"] == claim["metadata"]["uid"]
+    assert [it.subresource for it in server.log].count("binding") == 2
+
+
+def test_a_bind_that_is_refused_again_and_again_leaves_no_claim(world, shard, server, monkeypatch):
+    asking_pod(world, "p")
+    refusal = server.faults.add(Fault("status", **WRITES[-1], code=422, times=None))
+    shard.hear()
+    shard.decide()
+    shard.send(most=1)
+    monkeypatch.setattr(binder, "DEADLINE_S", 0.0)
+    shard.send()
+    assert refusal.met >= 1
+    assert world.node_of("p") == ""
+    assert claims(world) == []  # given back, and deleted
 
 
 @pytest.mark.parametrize("write", WRITES[1:], ids=["mark", "allocate", "tell", "bind"])
