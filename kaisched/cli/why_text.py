@@ -39,6 +39,8 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"job {name} is pending: {pending['reason']}"
         if document["because"]:
             yield f"  {document['because']}"
+        elif not document.get("complete", True):
+            yield "  the numbers and the place are told between two cycles; none ended in time"
     yield from _pod_lines(document["pods"])
     for it in document["evictions"]:
         whom = f" for {it['beneficiary']}" if it["beneficiary"] else ""
@@ -48,6 +50,8 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"  {_queue_line(entry)}" for entry in document["queues"])
     if pending is not None:
         yield from _next_lines(pending["advice"], document["cure"])
+        if "complete" in document and not pending["advice"]:
+            yield "    in general: nothing that the scheduler tried for this job is at hand"
     elif gate is not None:
         yield f"  next: {gate.cure}"
 

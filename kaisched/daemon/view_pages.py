@@ -1,8 +1,8 @@
 """Pages of the live view under ``/api/v1``: versioned JSON with ETags; docs/reference/api.md.
 
 A page is made from the view of the last cycle, in a thread of the server. Pages share the
-interpreter with the loop; so they are made one at a time and may take a tenth of the time, and an
-answer that was made for a revision is kept for the next reader.
+interpreter with the loop; so they are made one at a time and with pauses, and an answer that was
+made for a revision is kept for the next reader.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
@@ -18,9 +17,9 @@ from urllib.parse import unquote
 import msgspec
 
 from kaisched import __version__
-from kaisched.clock import SystemClock, monotonic_s
 from kaisched.daemon.serving import Page, Source
 from kaisched.daemon.view_access import TooManyQueuesError
+from kaisched.daemon.view_pace import Pacer
 from kaisched.daemon.view_query import Query
 from kaisched.daemon.view_whatif import whatif_off
 from kaisched.errors import ABSENT, ClusterUnavailable, ConfigError, KaischedError
@@ -33,9 +32,8 @@ from kaisched.view.shown import SCHEMA, stamp
 from kaisched.view.sight import Sight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from kaisched.clock import Clock
     from kaisched.daemon.serving import Pages, Request
     from kaisched.daemon.view_access import Access
     from kaisched.daemon.view_whatif import Whatif
@@ -54,10 +52,9 @@ _BY_CYCLE: Final = ("overview", "cycles", "fairness", "frames")
 """Documents with the times of cycles, which change within a revision."""
 _NOTHING: Final[Mapping[str, Told]] = {}
 WAIT_S: Final = 2.0
-"""How long a reader waits for what only the loop can tell."""
-REST: Final = 9.0
-"""After a page the server rests so many times as long."""
-_MOST_REST_S: Final = 5.0
+"""How long the reader of a list waits for what only the loop can tell."""
+WAIT_FOR_ONE_S: Final = 0.5
+"""The same for one job: its reader is answered within a second, also while a long cycle runs."""
 MOST_KEPT: Final = 64
 _MOST_KEPT_BYTES: Final = 1 << 20
 """Longer answers are not kept."""
@@ -78,30 +75,6 @@ class _Asked(NamedTuple):
     """What the path names; empty for a list."""
     is_past: bool = False
     """Whether it is about an earlier cycle, of which the loop tells nothing any more."""
-
-
-class Pacer:
-    """Lets one page be made at a time, with pauses in between that leave the loop its time."""
-
-    def __init__(
-        self, clock: Clock | None = None, now_s: Callable[[], float] = monotonic_s
-    ) -> None:
-        """Start rested."""
-        self._clock, self._now_s = clock or SystemClock(), now_s
-        self._lock = threading.Lock()
-        self._until_s = 0.0
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait for a turn, and note how long it takes."""
-        with self._lock:
-            self._clock.sleep(self._until_s - self._now_s())
-            start_s = self._now_s()
-            try:
-                yield
-            finally:
-                end_s = self._now_s()
-                self._until_s = end_s + min(REST * (end_s - start_s), _MOST_REST_S)
 
 
 class ViewPages:
@@ -306,14 +279,15 @@ class ViewPages:
         The API server is asked in between: nobody else has to wait for its answers.
         """
         known: dict[str, bool] = {}
+        is_of_one = asked.name != ""
         while not asked.sight.sees_all:
             unknown: dict[str, None] = {}
-            with self._pacer.turn():
+            with self._pacer.turn(is_of_one=is_of_one):
                 made = make(_partly(known, unknown))
             if not unknown:
                 return made
             known.update((queue, asked.sight.sees(queue)) for queue in unknown)
-        with self._pacer.turn():
+        with self._pacer.turn(is_of_one=is_of_one):
             return make(asked.sight)
 
     def _jobs(self, asked: _Asked) -> dict[str, Any]:
@@ -338,7 +312,8 @@ class ViewPages:
         """Ask the loop about jobs; it remembers the last cycle only."""
         if asked.is_past:
             return _NOTHING
-        return asked.publisher.inquiries.ask(names, WAIT_S, with_turn=with_turn)
+        wait_s = WAIT_FOR_ONE_S if asked.name else WAIT_S
+        return asked.publisher.inquiries.ask(names, wait_s, with_turn=with_turn)
 
     def _row(self, asked: _Asked) -> int:
         """Return the row of the job that is asked for.
@@ -349,7 +324,7 @@ class ViewPages:
         """
         reading, sight = asked.reading, asked.sight
         hidden = ConfigError(f"there is no job or pod {asked.name}", fix="write NAMESPACE/NAME")
-        with self._pacer.turn():
+        with self._pacer.turn(is_of_one=True):
             try:
                 row = jobs.row_of_job(reading, asked.name)
             except ConfigError:

@@ -7,6 +7,7 @@ its time at most, and an inquiry is bounded in jobs.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from contextlib import suppress
@@ -27,7 +28,9 @@ MOST_JOBS: Final = 100
 MOST_WAITING: Final = 32
 """Inquiries that may wait; one more is answered at once, with nothing."""
 REST: Final = 19.0
-"""After an answer the loop rests so many times as long from answering."""
+"""After an answer the loop rests so many times as long from answering, on average."""
+AHEAD_S: Final = 0.5
+"""Answers may take so much at once, in seconds, where nobody has asked lately."""
 
 
 class Told(NamedTuple):
@@ -61,7 +64,7 @@ class Inquiries:
         """Called when an inquiry has come."""
         self._advice, self._now_s = advice, now_s
         self._waiting: deque[_Inquiry] = deque()
-        self._rests_until_s = 0.0
+        self._rests_until_s = -math.inf
         self._turns: tuple[CycleResult, Turns] | None = None
 
     def ask(
@@ -97,8 +100,8 @@ class Inquiries:
                 self._tell(inquiry, result)
         finally:
             inquiry.is_done.set()
-            now_s = self._now_s()
-            self._rests_until_s = now_s + REST * (now_s - start_s)
+            since_s = max(self._rests_until_s, start_s - REST * AHEAD_S)
+            self._rests_until_s = since_s + (1 + REST) * (self._now_s() - start_s)
 
     def forget(self) -> None:
         """Let go of the session of the last turn, before the next one begins."""

@@ -20,7 +20,8 @@ from kaisched.daemon.view_access import (
     ReviewedAccess,
     TooManyQueuesError,
 )
-from kaisched.daemon.view_pages import Pacer, ViewPages
+from kaisched.daemon.view_pace import AHEAD_S, Pacer
+from kaisched.daemon.view_pages import ViewPages
 from kaisched.daemon.view_server import ViewServer
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable, ConfigError
@@ -160,19 +161,43 @@ def test_readers_that_take_nothing_delay_no_cycle(server, turning):
         assert document(server, "/api/v1/overview")["cycle"] > before
 
 
-def test_pages_take_a_tenth_of_the_time():
-    now_s, slept = [0.0], []
-
+def pacer_of(now_s, slept):
     class Clock:
         def sleep(self, seconds):
             slept.append(max(seconds, 0.0))
             now_s[0] += max(seconds, 0.0)
 
-    pacer = Pacer(Clock(), lambda: now_s[0])
+    return Pacer(Clock(), lambda: now_s[0])
+
+
+def test_lists_take_a_tenth_of_the_time():
+    now_s, slept = [0.0], []
+    pacer = pacer_of(now_s, slept)
     for _ in range(3):
         with pacer.turn():
             now_s[0] += 0.1
     assert slept == pytest.approx([0.0, 0.9, 0.9])
+
+
+def test_the_page_of_one_job_does_not_wait_for_the_rest_of_lists():
+    now_s, slept = [0.0], []
+    pacer = pacer_of(now_s, slept)
+    with pacer.turn():
+        now_s[0] += 0.5
+    for _ in range(2):  # such as finding the job, and then its document
+        with pacer.turn(is_of_one=True):
+            now_s[0] += 0.1
+    assert slept == [0.0, 0.0, 0.0]
+
+
+def test_pages_of_one_job_take_a_twentieth_of_the_time_in_the_long_run():
+    now_s, slept = [0.0], []
+    pacer = pacer_of(now_s, slept)
+    for _ in range(200):
+        with pacer.turn(is_of_one=True):
+            now_s[0] += 0.1
+    assert slept[:5] == [0.0] * 5  # half a second of work at once
+    assert now_s[0] / 20 + AHEAD_S + 0.1 >= 200 * 0.1
 
 
 def test_a_view_that_fails_costs_no_cycle(monkeypatch):
