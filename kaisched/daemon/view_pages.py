@@ -28,7 +28,7 @@ from kaisched.view import jobs, nodes, past, queues, trend
 from kaisched.view.api import ENDPOINTS, PARAMETERS, openapi
 from kaisched.view.frames import frames_document, view_at
 from kaisched.view.paths import CHANGES, OPENAPI, ROOT, WHATIF
-from kaisched.view.projects import PoolQueues, Projects
+from kaisched.view.projects import projects_of
 from kaisched.view.reading import Reading
 from kaisched.view.shown import SCHEMA, stamp
 from kaisched.view.sight import Sight
@@ -123,9 +123,7 @@ class ViewPages:
         self._lock = threading.Lock()
         self._makers: dict[str, Callable[[_Asked], dict[str, Any]]] = {
             "overview": lambda it: queues.overview_document(it.reading),
-            "queues": lambda it: queues.queues_document(
-                it.reading, it.name or None, self._projects(it)
-            ),
+            "queues": self._queues,
             "nodes": lambda it: nodes.nodes_document(
                 it.reading, it.query.nodes(it.reading), it.sight
             ),
@@ -297,14 +295,10 @@ class ViewPages:
         views = [it.view for it in self._publishers()]
         return tuple((it.shard, it.revision) for it in views if it is not None)
 
-    def _projects(self, asked: _Asked) -> Projects | None:
-        """Return the projects of all node pools; None where there is one, and of what was."""
-        found = [(it.pool, it.view) for it in self._publishers() if it.view is not None]
-        if asked.is_past or len(found) == 1:
-            return None
-        return Projects(
-            PoolQueues(it.shard, pool, it.shares, it.snapshot.queues.labels) for pool, it in found
-        )
+    def _queues(self, asked: _Asked) -> dict[str, Any]:
+        """Return queues, with projects added up over node pools except of an earlier cycle."""
+        projects = None if asked.is_past else projects_of(self._publishers())
+        return queues.queues_document(asked.reading, asked.name or None, projects)
 
     # -- documents -------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ from kaisched.view.plan_document import queue_document
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from kaisched.view.publisher import Publisher
+
 _AMOUNTS: Final = ("fairShare", "allocated", "requested", "deserved")
 _LABEL, _NAME_WITH_POOL, _NAME = range(3)
 """By what a queue is that of its project in a pool: the first that there is counts."""
@@ -111,3 +113,13 @@ def _added(columns: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 def _amounts_of(document: Mapping[str, Any]) -> dict[str, Any]:
     return {key: document[key] for key in _AMOUNTS}
+
+
+def projects_of(publishers: Iterable[Publisher]) -> Projects | None:
+    """Return the projects of all shards whose views are there; None for those of one alone."""
+    found = [(it.pool, it.view) for it in publishers if it.view is not None]
+    if len(found) == 1:
+        return None
+    return Projects(
+        PoolQueues(it.shard, pool, it.shares, it.snapshot.queues.labels) for pool, it in found
+    )

@@ -8,23 +8,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
-Amounts: TypeAlias = Annotated[
-    dict[str, float | None],
-    Meta(
-        description="By resource: `gpu` in GPUs, `cpu` in cores, `memory` in bytes, others in"
-        " pieces; null is unlimited."
-    ),
-]
+from kaisched.view.schema_amounts import Amounts as Amounts
+from kaisched.view.schema_amounts import Doc as Doc
+from kaisched.view.schema_amounts import Project as Project
+
 Time: TypeAlias = Annotated[str, Meta(description="RFC 3339, in UTC.")]
 Counts: TypeAlias = Annotated[
     dict[str, int], Meta(description="Waiting jobs by reason, those of queues below included.")
 ]
-
-
-class Doc(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """A JSON object with exactly these fields."""
 
 
 class Document(Doc):
@@ -96,32 +89,6 @@ class Overview(Document):
     pending: Counts
     evictions: Annotated[int, Meta(description="Evictions that `/api/v1/evictions` lists.")]
     usage: Annotated[UsageState | None, Meta(description="Null without a usage history.")]
-
-
-class PoolPart(Doc):
-    """What a project has in one node pool."""
-
-    node_pool: Annotated[str, Meta(description="`default` for nodes without the label.")]
-    shard: str
-    queue: Annotated[str, Meta(description="Its queue there.")]
-    fair_share: Amounts
-    allocated: Amounts
-    requested: Amounts
-    deserved: Amounts
-
-
-class Project(Doc):
-    """Sums of a project over the node pools whose shards this process leads.
-
-    They are those of the last cycle of each shard. What is unlimited in one pool is in the sum.
-    """
-
-    name: str
-    fair_share: Amounts
-    allocated: Amounts
-    requested: Amounts
-    deserved: Amounts
-    pools: list[PoolPart]
 
 
 class Queue(Doc):
