@@ -10,9 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
-from kaisched.view.schema_amounts import Amounts as Amounts
-from kaisched.view.schema_amounts import Doc as Doc
-from kaisched.view.schema_amounts import Project as Project
+from kaisched.view.schema_amounts import Amounts, Doc, Project
 
 Time: TypeAlias = Annotated[str, Meta(description="RFC 3339, in UTC.")]
 Counts: TypeAlias = Annotated[
