@@ -297,8 +297,8 @@ class ViewPages:
 
     def _queues(self, asked: _Asked) -> dict[str, Any]:
         """Return queues, with projects added up over node pools except of an earlier cycle."""
-        projects = None if asked.is_past else projects_of(self._publishers())
-        return queues.queues_document(asked.reading, asked.name or None, projects)
+        views = [] if asked.is_past else [(it.pool, it.view) for it in self._publishers()]
+        return queues.queues_document(asked.reading, asked.name or None, projects_of(views))
 
     # -- documents -------------------------------------------------------------------------------
 

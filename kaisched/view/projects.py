@@ -14,7 +14,7 @@ from kaisched.view.plan_document import queue_document
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kaisched.view.publisher import Publisher
+    from kaisched.view.live import LiveView
 
 _AMOUNTS: Final = ("fairShare", "allocated", "requested", "deserved")
 _LABEL, _NAME_WITH_POOL, _NAME = range(3)
@@ -115,9 +115,9 @@ def _amounts_of(document: Mapping[str, Any]) -> dict[str, Any]:
     return {key: document[key] for key in _AMOUNTS}
 
 
-def projects_of(publishers: Iterable[Publisher]) -> Projects | None:
-    """Return the projects of all shards whose views are there; None for those of one alone."""
-    found = [(it.pool, it.view) for it in publishers if it.view is not None]
+def projects_of(views: Iterable[tuple[str, LiveView | None]]) -> Projects | None:
+    """Return the projects of the pools whose views are there; None for those of one alone."""
+    found = [(pool, view) for pool, view in views if view is not None]
     if len(found) == 1:
         return None
     return Projects(
