@@ -183,7 +183,8 @@ def _embedded_loop(
         closing.callback(feed.close)
     recordings = Recordings(cluster, found.shard, settings.scheduler_names)
     advice = StandingAdvice()
-    view = Publisher(found.shard.name, advice) if settings.view.enabled else None
+    pool = found.shard.spec.partition_label_value
+    view = Publisher(found.shard.name, advice, pool=pool) if settings.view.enabled else None
     loop = Loop(
         cluster,
         cluster,

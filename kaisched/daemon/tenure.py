@@ -109,7 +109,8 @@ class Tenure:
         self._is_observing, self._barrier = settings.kubernetes.observe, barrier
         self.comparison, self._advice = Comparison(), StandingAdvice()
         self._renew_s, self._end = settings.leader_election.renew_deadline, threading.Event()
-        self.view = Publisher(self.name, self._advice) if settings.view.enabled else None
+        pool = found.shard.spec.partition_label_value
+        self.view = Publisher(self.name, self._advice, pool=pool) if settings.view.enabled else None
         self._outbox, self._reports = _outbox(settings, self.gate), ReportBox(WEIGHTS)
         self.cluster = self._cluster(settings, client, found, clock, why_stale, owners)
         self._pool_turns = pool_turns(self.cluster.store, found.shard)

@@ -28,6 +28,7 @@ from kaisched.view import jobs, nodes, past, queues, trend
 from kaisched.view.api import ENDPOINTS, PARAMETERS, openapi
 from kaisched.view.frames import frames_document, view_at
 from kaisched.view.paths import CHANGES, OPENAPI, ROOT, WHATIF
+from kaisched.view.projects import PoolQueues, Projects
 from kaisched.view.reading import Reading
 from kaisched.view.shown import SCHEMA, stamp
 from kaisched.view.sight import Sight
@@ -122,7 +123,9 @@ class ViewPages:
         self._lock = threading.Lock()
         self._makers: dict[str, Callable[[_Asked], dict[str, Any]]] = {
             "overview": lambda it: queues.overview_document(it.reading),
-            "queues": lambda it: queues.queues_document(it.reading, it.name or None),
+            "queues": lambda it: queues.queues_document(
+                it.reading, it.name or None, self._projects(it)
+            ),
             "nodes": lambda it: nodes.nodes_document(
                 it.reading, it.query.nodes(it.reading), it.sight
             ),
@@ -212,7 +215,7 @@ class ViewPages:
             )
         latest, view = view, self._at(publisher, view, query)
         number = view.cycle if kind in _BY_CYCLE else view.revision
-        key = (request.path, str(request.query), view.shard, number)
+        key = (request.path, str(request.query), view.shard, number, self._others(kind))
         # What the loop tells may be missing once; who does not see all may soon see other things.
         is_told = kind == "jobs" and (bool(name) or query.flag("messages"))
         is_kept = sight.sees_all and not is_told
@@ -286,6 +289,22 @@ class ViewPages:
                 found = found.again(view)
             self._readings[publisher.shard] = found
         return found
+
+    def _others(self, kind: str) -> tuple[tuple[str, int], ...]:
+        """Return the revisions of all shards for a document that adds them up."""
+        if kind != "queues":
+            return ()
+        views = [it.view for it in self._publishers()]
+        return tuple((it.shard, it.revision) for it in views if it is not None)
+
+    def _projects(self, asked: _Asked) -> Projects | None:
+        """Return the projects of all node pools; None where there is one, and of what was."""
+        found = [(it.pool, it.view) for it in self._publishers() if it.view is not None]
+        if asked.is_past or len(found) == 1:
+            return None
+        return Projects(
+            PoolQueues(it.shard, pool, it.shares, it.snapshot.queues.labels) for pool, it in found
+        )
 
     # -- documents -------------------------------------------------------------------------------
 

@@ -98,6 +98,32 @@ class Overview(Document):
     usage: Annotated[UsageState | None, Meta(description="Null without a usage history.")]
 
 
+class PoolPart(Doc):
+    """What a project has in one node pool."""
+
+    node_pool: Annotated[str, Meta(description="`default` for nodes without the label.")]
+    shard: str
+    queue: Annotated[str, Meta(description="Its queue there.")]
+    fair_share: Amounts
+    allocated: Amounts
+    requested: Amounts
+    deserved: Amounts
+
+
+class Project(Doc):
+    """Sums of a project over the node pools whose shards this process leads.
+
+    They are those of the last cycle of each shard. What is unlimited in one pool is in the sum.
+    """
+
+    name: str
+    fair_share: Amounts
+    allocated: Amounts
+    requested: Amounts
+    deserved: Amounts
+    pools: list[PoolPart]
+
+
 class Queue(Doc):
     """A queue; its amounts contain those of the queues below it."""
 
@@ -123,6 +149,13 @@ class Queue(Doc):
     stop_policy: Literal["Hold", "HoldAndDrain"] | None
     running: Annotated[int, Meta(description="Jobs of it, or of queues below, with running pods.")]
     pending: Counts
+    project: Annotated[
+        Project | None,
+        Meta(
+            description="Its project over all node pools; null if that has queues in one pool only,"
+            " of an earlier cycle, and in the document of a job."
+        ),
+    ]
 
 
 class Queues(Document):
