@@ -80,7 +80,7 @@ def _print_projects(entries: Sequence[Mapping[str, Any]]) -> None:
     """Print what projects have over all node pools, and in each: a table for each resource."""
     projects = [found for entry in entries if (found := entry.get("project"))]
     lines = [
-        (project["name"], pool, share_of({"name": queue, "parent": None, **found}))
+        (project["name"], pool, share_of({**found, "name": queue, "parent": None}))
         for project in projects
         for pool, queue, found in (
             *((it["nodePool"], it["queue"], it) for it in project["pools"]),

@@ -90,13 +90,14 @@ def _project(queue: str, labels: Mapping[str, str], pool: str) -> tuple[str, int
 
 def _sum(project: str, shares: Sequence[QueueShare]) -> QueueShare:
     """Return the sums; what is unlimited in one pool is unlimited in all."""
-    columns = (
-        [share.fair_share for share in shares],
-        [share.allocated for share in shares],
-        [share.requested for share in shares],
-        [share.deserved for share in shares],
+    return QueueShare(
+        project,
+        None,
+        _added([share.fair_share for share in shares]),
+        _added([share.allocated for share in shares]),
+        _added([share.requested for share in shares]),
+        _added([share.deserved for share in shares]),
     )
-    return QueueShare(project, None, *map(_added, columns))
 
 
 def _added(columns: Sequence[Mapping[str, int]]) -> dict[str, int]:
