@@ -40,7 +40,7 @@ _ORDER: Final = (
     Column("BECAUSE"),
 )
 _PASSED_ON: Final = (Column("POD GROUP"), Column("TO NODE POOL"))
-_TITLES: Final = {
+TITLES: Final = {
     "fair_share": "FAIR SHARE",
     "allocated": "ALLOCATED",
     "requested": "REQUESTED",
@@ -82,8 +82,8 @@ def print_waiting(result: CycleResult, prefix: str = "", left: Container[str] = 
 
 def print_queues(shares: Sequence[QueueShare], prefix: str = "") -> None:
     """Print a table of queues for each resource that any of them uses."""
-    for resource in _resources(shares):
-        title = f"{prefix}{_queue_title(resource)}"
+    for resource in resources_of(shares):
+        title = f"{prefix}Queues: {unit_of(resource)}"
         print_table(title, _queue_columns(), list(_queues(shares, resource)))
 
 
@@ -132,7 +132,7 @@ def _promised(cards: PromisedCards) -> str:
     return ", ".join(words)
 
 
-def _resources(shares: Sequence[QueueShare]) -> list[str]:
+def resources_of(shares: Sequence[QueueShare]) -> list[str]:
     """Return the resources that some queue asks for, holds or has a quota of; GPUs always."""
     names = [name for name in (shares[0].requested if shares else ()) if name != "pods"]
     used = {
@@ -145,19 +145,25 @@ def _resources(shares: Sequence[QueueShare]) -> list[str]:
     return [*first, *(name for name in names if name in used and name != "gpu")]
 
 
-def _queue_title(resource: str) -> str:
+def unit_of(resource: str) -> str:
+    """Return what the title of a table calls a resource."""
     units = {"gpu": "GPUs", "cpu": "CPU cores", "memory": "memory"}
-    return f"Queues: {units.get(resource, resource)}"
+    return units.get(resource, resource)
 
 
 def _queue_columns() -> tuple[Column, ...]:
-    return (Column("QUEUE"), *(Column(title, is_number=True) for title in _TITLES.values()))
+    return (Column("QUEUE"), *(Column(title, is_number=True) for title in TITLES.values()))
 
 
 def _queues(shares: Sequence[QueueShare], resource: str) -> Iterator[tuple[str, ...]]:
     names = indented((share.name, share.parent) for share in shares)
     for name, share in zip(names, shares, strict=True):
-        yield (name, *(_cell(resource, getattr(share, key).get(resource, 0)) for key in _TITLES))
+        yield (name, *amounts_of(share, resource))
+
+
+def amounts_of(share: QueueShare, resource: str) -> tuple[str, ...]:
+    """Return the cells of a queue: fair share, allocated, requested and quota of a resource."""
+    return tuple(_cell(resource, getattr(share, key).get(resource, 0)) for key in TITLES)
 
 
 def _cell(resource: str, base: int) -> str:

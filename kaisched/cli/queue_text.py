@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from kaisched.cli.plan_tables import print_queues
+from kaisched.cli.plan_tables import TITLES, amounts_of, print_queues, resources_of, unit_of
 from kaisched.cli.printing import Column, print_table
 from kaisched.errors import ConfigError
 from kaisched.framework.report.turns import Turns
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 SCHEMA: Final = "kaisched.io/queues/v1"
 _AMOUNTS: Final = ("fairShare", "allocated", "requested", "deserved")
 _WAITING: Final = (Column("QUEUE"), Column("WAITING JOBS", is_number=True), Column("REASONS"))
+_POOLS: Final = (
+    Column("PROJECT"),
+    Column("NODE POOL"),
+    Column("QUEUE", may_go=True),
+    *(Column(title, is_number=True) for title in TITLES.values()),
+)
 _JOBS: Final = (
     Column("POSITION", is_number=True),
     Column("POD GROUP"),
@@ -66,7 +72,30 @@ def print_tables(document: Mapping[str, Any], *, with_jobs: bool) -> None:
     problems = [(entry["name"], entry["problem"]) for entry in entries if entry["problem"]]
     print_table("Problems", (Column("QUEUE"), Column("PROBLEM")), problems)
     if with_jobs:
+        _print_projects(entries)
         print_table("Jobs in order", _JOBS, [_job_row(job) for job in document["jobs"]])
+
+
+def _print_projects(entries: Sequence[Mapping[str, Any]]) -> None:
+    """Print what projects have over all node pools, and in each: a table for each resource."""
+    projects = [found for entry in entries if (found := entry.get("project"))]
+    lines = [
+        (project["name"], pool, share_of({**found, "name": queue, "parent": None}))
+        for project in projects
+        for pool, queue, found in (
+            *((it["nodePool"], it["queue"], it) for it in project["pools"]),
+            ("all", "", project),
+        )
+    ]
+    for resource in resources_of([share for _, _, share in lines]):
+        print_table(
+            f"Over node pools: {unit_of(resource)}",
+            _POOLS,
+            [
+                (project, pool, share.name, *amounts_of(share, resource))
+                for project, pool, share in lines
+            ],
+        )
 
 
 def _around(shares: Sequence[QueueShare], name: str | None) -> list[QueueShare]:

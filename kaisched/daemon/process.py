@@ -17,7 +17,7 @@ from kaisched.daemon.listening import USUAL, Server, Tls, serve
 from kaisched.daemon.loop import Loop
 from kaisched.daemon.metrics_access import MetricsAccess
 from kaisched.daemon.on_kubernetes import KubernetesDaemon
-from kaisched.daemon.policy import policy_of
+from kaisched.daemon.policy import policy_of, publisher_of
 from kaisched.daemon.recordings import WAIT_S, Recordings, recording_page
 from kaisched.daemon.serving import (
     Page,
@@ -38,7 +38,6 @@ from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.telemetry.adapter import AdapterCollector
 from kaisched.telemetry.logs import configure_logs
 from kaisched.telemetry.metrics import CycleCollector, registry_of
-from kaisched.view.publisher import Publisher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from kaisched.config.loading import LoadedSettings
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.health import Check
+    from kaisched.view.publisher import Publisher
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _SCRAPES_AT_A_TIME: Final = 4
@@ -183,7 +183,7 @@ def _embedded_loop(
         closing.callback(feed.close)
     recordings = Recordings(cluster, found.shard, settings.scheduler_names)
     advice = StandingAdvice()
-    view = Publisher(found.shard.name, advice) if settings.view.enabled else None
+    view = publisher_of(settings, found.shard, advice)
     loop = Loop(
         cluster,
         cluster,

@@ -27,7 +27,7 @@ from kaisched.cluster.state import Kept
 from kaisched.cluster.store import StateStore
 from kaisched.daemon.comparison import Comparison
 from kaisched.daemon.loop import Loop
-from kaisched.daemon.policy import policy_of
+from kaisched.daemon.policy import policy_of, publisher_of
 from kaisched.daemon.pool_owners import lose
 from kaisched.daemon.recordings import Recordings
 from kaisched.daemon.usage import usage_feed
@@ -36,7 +36,6 @@ from kaisched.objects.labels import pool_name
 from kaisched.telemetry.adapter import OUTBOXES, AdapterState
 from kaisched.telemetry.durations import Durations
 from kaisched.telemetry.metrics import CycleCollector
-from kaisched.view.publisher import Publisher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -109,7 +108,7 @@ class Tenure:
         self._is_observing, self._barrier = settings.kubernetes.observe, barrier
         self.comparison, self._advice = Comparison(), StandingAdvice()
         self._renew_s, self._end = settings.leader_election.renew_deadline, threading.Event()
-        self.view = Publisher(self.name, self._advice) if settings.view.enabled else None
+        self.view = publisher_of(settings, found.shard, self._advice)
         self._outbox, self._reports = _outbox(settings, self.gate), ReportBox(WEIGHTS)
         self.cluster = self._cluster(settings, client, found, clock, why_stale, owners)
         self._pool_turns = pool_turns(self.cluster.store, found.shard)

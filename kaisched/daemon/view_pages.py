@@ -27,6 +27,7 @@ from kaisched.view import jobs, nodes, past, queues, trend
 from kaisched.view.api import ENDPOINTS, PARAMETERS, openapi
 from kaisched.view.frames import frames_document, view_at
 from kaisched.view.paths import CHANGES, OPENAPI, ROOT, WHATIF
+from kaisched.view.projects import projects_of
 from kaisched.view.reading import Reading
 from kaisched.view.shown import SCHEMA, stamp
 from kaisched.view.sight import Sight
@@ -95,7 +96,7 @@ class ViewPages:
         self._lock = threading.Lock()
         self._makers: dict[str, Callable[[_Asked], dict[str, Any]]] = {
             "overview": lambda it: queues.overview_document(it.reading),
-            "queues": lambda it: queues.queues_document(it.reading, it.name or None),
+            "queues": self._queues,
             "nodes": lambda it: nodes.nodes_document(
                 it.reading, it.query.nodes(it.reading), it.sight
             ),
@@ -185,7 +186,7 @@ class ViewPages:
             )
         latest, view = view, self._at(publisher, view, query)
         number = view.cycle if kind in _BY_CYCLE else view.revision
-        key = (request.path, str(request.query), view.shard, number)
+        key = (request.path, str(request.query), view.shard, number, self._others(kind))
         # What the loop tells may be missing once; who does not see all may soon see other things.
         is_told = kind == "jobs" and (bool(name) or query.flag("messages"))
         is_kept = sight.sees_all and not is_told
@@ -259,6 +260,18 @@ class ViewPages:
                 found = found.again(view)
             self._readings[publisher.shard] = found
         return found
+
+    def _others(self, kind: str) -> tuple[tuple[str, int], ...]:
+        """Return the revisions of all shards for a document that adds them up."""
+        if kind != "queues":
+            return ()
+        views = [it.view for it in self._publishers()]
+        return tuple((it.shard, it.revision) for it in views if it is not None)
+
+    def _queues(self, asked: _Asked) -> dict[str, Any]:
+        """Return queues, with projects added up over node pools except of an earlier cycle."""
+        views = [] if asked.is_past else [(it.pool, it.view) for it in self._publishers()]
+        return queues.queues_document(asked.reading, asked.name or None, projects_of(views))
 
     # -- documents -------------------------------------------------------------------------------
 

@@ -27,10 +27,18 @@ class Publisher:
     """Publisher of one shard's view. ``take`` is for the loop's thread, the rest for any."""
 
     def __init__(
-        self, shard: str, advice: StandingAdvice | None = None, *, most_frames: int = 0
+        self,
+        shard: str,
+        advice: StandingAdvice | None = None,
+        *,
+        most_frames: int = 0,
+        pool: str = "",
     ) -> None:
-        """Start without a view, to keep so many earlier ones."""
-        self.shard = shard
+        """Start without a view, to keep so many earlier ones.
+
+        ``pool`` is the label value of the shard's node pool.
+        """
+        self.shard, self.pool = shard, pool
         self.inquiries = Inquiries(advice)
         self._view: LiveView | None = None
         self._keeper, self._trend = Keeper(), Trend()

@@ -20,19 +20,25 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import IntVec
     from kaisched.core.usage import Usage
+    from kaisched.view.projects import Projects
     from kaisched.view.reading import Reading
 
 _STOPS: Final = {HELD: "Hold", DRAINED: "HoldAndDrain"}
 
 
-def queues_document(reading: Reading, name: str | None = None) -> dict[str, Any]:
+def queues_document(
+    reading: Reading, name: str | None = None, projects: Projects | None = None
+) -> dict[str, Any]:
     """Return all queues, parents first; or one with those above and below it.
+
+    ``projects`` are those of all node pools.
 
     Raises:
         ConfigError: there is no such queue.
 
     """
-    return {**envelope(reading.view), "queues": queue_entries(reading, rows_around(reading, name))}
+    entries = queue_entries(reading, rows_around(reading, name), projects)
+    return {**envelope(reading.view), "queues": entries}
 
 
 def rows_around(reading: Reading, name: str | None) -> list[int]:
@@ -74,7 +80,9 @@ def row_of_queue(reading: Reading, name: str) -> int:
     return row
 
 
-def queue_entries(reading: Reading, rows: Iterable[int]) -> list[dict[str, Any]]:
+def queue_entries(
+    reading: Reading, rows: Iterable[int], projects: Projects | None = None
+) -> list[dict[str, Any]]:
     """Return an entry for each of these queues."""
     queues, shares, resources = reading.snapshot.queues, reading.view.shares, _resources(reading)
     jobs = _JobsOfQueues(reading)
@@ -89,6 +97,7 @@ def queue_entries(reading: Reading, rows: Iterable[int]) -> list[dict[str, Any]]
             "stopPolicy": _STOPS.get(int(queues.stop_of_queue[row])),
             "running": jobs.running(row),
             "pending": jobs.reasons(row),
+            "project": projects and projects.document(reading.view.shard, share.name),
         }
         for row in rows
         for share in (shares[row],)

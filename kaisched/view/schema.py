@@ -8,23 +8,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
-Amounts: TypeAlias = Annotated[
-    dict[str, float | None],
-    Meta(
-        description="By resource: `gpu` in GPUs, `cpu` in cores, `memory` in bytes, others in"
-        " pieces; null is unlimited."
-    ),
-]
+from kaisched.view.schema_amounts import Amounts, Doc, Project
+
 Time: TypeAlias = Annotated[str, Meta(description="RFC 3339, in UTC.")]
 Counts: TypeAlias = Annotated[
     dict[str, int], Meta(description="Waiting jobs by reason, those of queues below included.")
 ]
-
-
-class Doc(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """A JSON object with exactly these fields."""
 
 
 class Document(Doc):
@@ -123,6 +114,13 @@ class Queue(Doc):
     stop_policy: Literal["Hold", "HoldAndDrain"] | None
     running: Annotated[int, Meta(description="Jobs of it, or of queues below, with running pods.")]
     pending: Counts
+    project: Annotated[
+        Project | None,
+        Meta(
+            description="Its project over all node pools; null if that has queues in one pool only,"
+            " of an earlier cycle, and in the document of a job."
+        ),
+    ]
 
 
 class Queues(Document):

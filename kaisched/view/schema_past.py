@@ -6,7 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from kaisched.view.schema import Doc, Document, Listed, Time
+from kaisched.view.schema import Document, Listed, Time
+from kaisched.view.schema_amounts import Doc
 
 
 class Cycle(Doc):

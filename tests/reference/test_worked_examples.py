@@ -1,7 +1,7 @@
 """Worked examples of where work goes, X1 to X29: which test has each of them.
 
-Those with a result of their own are told in the test: X22 is the department's part, for there is no
-mode in which departments do not count; of X25, segments are written as subgroups of a pod group.
+X21 and X22 have a result for each value of `fairness`: `hierarchy` and `projects`. Of X25, segments
+are written as subgroups of a pod group.
 """
 
 import ast
@@ -18,6 +18,7 @@ POD_SETS = "plugins/kaisched_plugins/topology/tests/test_pod_sets.py"
 EVICTIONS = "plugins/kaisched_plugins/topology/tests/test_topology_evictions.py"
 FAILURES = "plugins/kaisched_plugins/topology/tests/test_topology_failures.py"
 LISTS = "tests/unit/cluster/pools/test_lists.py"
+SIBLINGS = "tests/scenarios/test_projects_may_divide_without_departments.py"
 DEPARTMENTS = "tests/scenarios/test_departments_share_by_their_quotas.py"
 
 EXAMPLES = {
@@ -42,6 +43,7 @@ EXAMPLES = {
     11: (
         FAILURES,
         "test_the_pod_of_a_failed_node_goes_to_free_room_of_the_rack_and_no_other_moves",
+        "test_after_the_grace_a_gang_whose_node_failed_goes_whole_and_starts_elsewhere",
     ),
     12: (EVICTIONS, "test_the_rack_is_cleared_in_which_least_is_lost"),
     13: (EVICTIONS, "test_consolidate_clears_one_rack_and_moves_the_newest"),
@@ -58,11 +60,17 @@ EXAMPLES = {
         "test_a_shard_may_look_at_its_own_pool_only",
     ),
     19: (LISTS, "test_a_gang_is_in_one_pool_and_independent_pods_are_in_several"),
-    20: (LISTS, "test_times_double_with_each_lap_and_a_change_makes_a_pool_due"),
-    21: (DEPARTMENTS, "test_surplus_is_divided_among_departments_before_their_projects"),
+    20: (
+        LISTS,
+        "test_stays_double_in_each_pool_lap_by_lap",
+        "test_times_double_with_each_lap_and_a_change_makes_a_pool_due",
+        "test_no_stay_is_longer_than_five_minutes",
+    ),
+    21: (SIBLINGS, "test_departments_divide_first", "test_projects_divide_as_siblings"),
     22: (
-        DEPARTMENTS,
-        "test_a_department_above_its_quota_gives_back_though_its_projects_are_within_theirs",
+        SIBLINGS,
+        "test_a_project_within_its_quota_loses_where_its_department_is_over_its_own",
+        "test_a_project_within_its_quota_loses_nothing_where_projects_divide",
     ),
     23: (DEPARTMENTS, "test_words_for_over_quota_priority_are_weights_of_none_to_three"),
     24: (

@@ -168,6 +168,16 @@ def test_times_double_with_each_lap_and_a_change_makes_a_pool_due():
     assert world.node_of("x") == "a0"
 
 
+def test_stays_double_in_each_pool_lap_by_lap():
+    """Worked example X20, without a change."""
+    world = two(first=1, second=1)
+    world.load(listed("h", "h100", 1), listed("b", "a100", 1), listed("x", "h100,a100", 1))
+    world.run_to(140)
+    assert [(at, to) for at, _, to in world.moves] == [
+        (10, "a100"), (20, "h100"), (40, "a100"), (60, "h100"), (100, "a100"), (140, "h100"),
+    ]  # fmt: skip
+
+
 def test_no_stay_is_longer_than_five_minutes():
     world = two(first=1, second=1)
     world.load(listed("h", "h100", 1), listed("b", "a100", 1), listed("x", "h100,a100", 1))

@@ -1,0 +1,120 @@
+"""What fails around node pools: labels that others write, and very many jobs that wait."""
+
+import pytest
+
+from kaisched.core.states import TaskState
+from tests.contract.clusters import pod
+from tests.unit.cluster.pools.test_lists import two
+from tests.unit.cluster.pools.worlds import POOL, World, listed, node_in, queue_in
+
+
+def labelled(pool, **rest):
+    """A pod with the label alone, and with the queue of its project there."""
+    return pod("x", {"h100": "a", "a100": "a-there"}[pool], labels={POOL: pool}, uid="x", **rest)
+
+
+def counts_in(world, name):
+    """Return the pools whose shards have a pod as one of a job of theirs."""
+    found = set()
+    for pool, port in world.ports.items():
+        tasks = port.snapshot().tasks
+        for row in (at for at, it in enumerate(tasks.name) if it == f"ns/{name}"):
+            if tasks.job_of_task[row] >= 0 and tasks.state[row] != TaskState.GONE:
+                found.add(pool)
+    return found
+
+
+def test_a_label_that_is_changed_by_hand_takes_a_waiting_job_along():
+    world = two(first=0)
+    world.load(labelled("h100"))
+    world.cycle()
+    assert (world.node_of("x"), counts_in(world, "x")) == ("", {"h100"})
+    world.load(labelled("a100"))
+    world.cycle()
+    assert (world.node_of("x"), counts_in(world, "x")) == ("a0", {"a100"})
+
+
+def test_a_label_that_is_changed_during_a_decision_leaves_one_owner(monkeypatch):
+    """The decision rests on what was: its bind ends, and the job is in the pool of its node."""
+    world = two()
+    world.load(labelled("h100"))
+    port = world.ports["h100"]
+    as_it_was = port.snapshot
+    changes = [labelled("a100")]
+
+    def snapshot():
+        found = as_it_was()
+        while changes:
+            world.load(changes.pop())
+        return found
+
+    monkeypatch.setattr(port, "snapshot", snapshot)
+    world.cycle("h100")
+    monkeypatch.undo()
+    assert world.node_of("x") == "h0"
+    for until_s in (1, 30):
+        world.run_to(until_s)
+        assert (world.node_of("x"), len(counts_in(world, "x"))) == ("h0", 1)
+    done = {it.what for it in world.cluster.history}
+    assert not done & {"evicted", "bind_failed"}
+
+
+def test_the_label_of_another_selector_counts_at_once_and_nothing_goes_to_and_fro():
+    """The job has the list of its queue; five seconds into its stay another selector moves it."""
+    world = World("h100", "a100")
+    for name, at, queue in (("h100", "h0", "a"), ("a100", "a0", "a-there")):
+        lists = {"nodePools": ["h100", "a100"], "project": "a"}
+        world.load(node_in(name, at, 1), queue_in(name, queue, 8, **lists))
+        world.load(pod(f"h-{name}", queue, labels={POOL: name}, uid=name))
+    world.cycle()
+    world.load(pod("x", "a", uid="x"))
+    world.run_to(5)
+    assert counts_in(world, "x") == {"h100"}
+    world.load(labelled("a100"))
+    world.run_to(6)
+    assert counts_in(world, "x") == {"a100"}
+    world.run_to(60)
+    assert (counts_in(world, "x"), world.moves) == ({"a100"}, [])
+
+
+POOLS = ("p0", "p1", "p2", "p3")
+
+
+def crowd(jobs):
+    """Full pools, and jobs that list them all."""
+    world = World(*POOLS)
+    for pool in POOLS:
+        world.load(node_in(pool, f"n-{pool}", 0), queue_in(pool, f"a-{pool}", 8, project="a"))
+        world.load(
+            node_in(pool, f"m-{pool}", 1), pod(f"h-{pool}", f"a-{pool}", labels={POOL: pool})
+        )
+    world.cycle()
+    world.load(*(listed(f"j{at:05}", ",".join(POOLS), queue_name="a-p0") for at in range(jobs)))
+    return world
+
+
+def test_moves_of_many_jobs_are_bounded_by_their_stays():
+    """Each lap takes as many moves as there are jobs and pools, and twice as long as the last."""
+    jobs = 40
+    world = crowd(jobs)
+    world.run_to(280, step_s=10)
+    laps = [(10, 40), (60, 120), (160, 280)]
+    first, second, third = (sum(a <= at <= b for at, _, _ in world.moves) for a, b in laps)
+    assert (first, second, third) == (jobs * 4, jobs * 4, jobs * 4)
+    assert len({job for _, job, _ in world.moves}) == jobs
+
+
+@pytest.mark.proportion
+def test_a_department_has_its_limit_in_each_pool():
+    world = World("h100", "a100")
+    limited = {"resources": {"gpu": {"quota": 2, "limit": 2}}}
+    for name, at in (("h100", "h0"), ("a100", "a0")):
+        world.load(
+            node_in(name, at, 8),
+            queue_in(name, f"dept-{name}", 2, **limited),
+            queue_in(name, f"a-{name}", 8, parent=f"dept-{name}", project="a"),
+        )
+    world.load(*(listed(f"x{at}", "h100,a100", queue_name="a-h100") for at in range(6)))
+    world.run_to(60)
+    nodes = [world.node_of(f"x{at}") for at in range(6)]
+    assert (nodes.count("h0"), nodes.count("a0"), nodes.count("")) == (2, 2, 2)
