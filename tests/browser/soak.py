@@ -159,7 +159,8 @@ def main():
         said = watch(browser, figures, wanted.minutes)
         if wanted.pictures is not None:
             views = [("fairness", 1440, "light"), ("overview", 1440, "dark")]
-            take(browser, wanted.pictures, views, prefix="played" if wanted.playground else "philly")
+            prefix = "played" if wanted.playground else "philly"
+            take(browser, wanted.pictures, views, prefix=prefix)
     print(f"the browser complained {len(said)} times")
     for text in said:
         print(text)

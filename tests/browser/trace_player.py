@@ -24,17 +24,22 @@ _PODS = f"/api/v1/namespaces/{SPACE}/pods"
 
 
 def read_jobs():
-    """Return (submitted after the begin, run time, GPUs, queue) of each job, seconds of the trace."""
+    """Return of each job when it was submitted and its run time in seconds, its GPUs, its queue."""
     with gzip.open(TRACE / "jobs.csv.gz", "rt") as file:
         rows = [
-            (float(it["submit_s"]) - BEGIN_S, float(it["duration_s"]), int(it["num_gpus"]), it["vc"])
-            for it in csv.DictReader(file)
+            (
+                float(job["submit_s"]) - BEGIN_S,
+                float(job["duration_s"]),
+                int(job["num_gpus"]),
+                job["vc"],
+            )
+            for job in csv.DictReader(file)
         ]
     return [it for it in rows if it[0] >= 0]
 
 
 def queues(gpus):
-    """Return the queues of the trace below one of all GPUs, with quotas as its nodes were divided."""
+    """Return the queues of the trace below one of all GPUs, with parts as its nodes had."""
     with (TRACE / "vcs.csv").open() as file:
         nodes = {it["vc"]: int(it["published_nodes"] or 0) for it in csv.DictReader(file)}
     part = gpus / sum(nodes.values())
