@@ -29,8 +29,9 @@ MOST_WAITING: Final = 32
 """Inquiries that may wait; one more is answered at once, with nothing."""
 REST: Final = 19.0
 """After an answer the loop rests so many times as long from answering, on average."""
-AHEAD_S: Final = 0.5
-"""Answers may take so much at once, in seconds, where nobody has asked lately."""
+AHEAD_S: Final = 0.1
+"""Answers may take so much at once, in seconds, where nobody has asked lately: a person is answered
+between two cycles, and the most that a flood can put a cycle off by is this and one answer."""
 
 
 class Told(NamedTuple):
