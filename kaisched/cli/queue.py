@@ -40,6 +40,9 @@ def ls(
     _show(place, None, output, is_watched=watch)
 
 
+command.command("tree", help="The same as `kaisched queue ls`.")(ls)
+
+
 @command.command("show")
 @options.reads_state(has_view=True)
 def show(

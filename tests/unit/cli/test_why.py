@@ -350,3 +350,7 @@ def test_a_namespace_may_be_an_option_as_of_kubectl(run, crowd):
     assert run("why", "a-1", "-n", "team", "-f", crowd) == run("why", "team/a-1", "-f", crowd)
     assert run("why", "a-1", "-n", "other", "-f", crowd)[0] == 2
     assert run("why", "a-1", "-f", crowd, "-o", "name")[1] == "pod/a-1\n"
+
+
+def test_the_tree_is_the_list_under_another_name(run, crowd):
+    assert run("queue", "tree", "-f", crowd) == run("queue", "ls", "-f", crowd)
