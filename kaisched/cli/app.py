@@ -222,10 +222,15 @@ def _error_line(error: Exception, line: Sequence[str], name: str) -> tuple[str, 
     # Raised by the parser of the line; the class has another home in each version of typer.
     if hasattr(error, "format_message"):
         message = error.format_message().rstrip(".")
-        return f"{message}; see {name} {_topic(line)}--help", USAGE
+        return f"{message}; see {name} {_topic(error, line)}--help", USAGE
     return f"this is a bug: {type(error).__name__}: {error}; --debug shows where", INTERNAL
 
 
-def _topic(line: Sequence[str]) -> str:
-    wanted = _wanted(line)
-    return f"{wanted} " if wanted in COMMANDS else ""
+def _topic(error: Exception, line: Sequence[str]) -> str:
+    """Return the words of the command that was misused, each with a space behind it."""
+    wanted, words = _wanted(line), list[str]()
+    at = getattr(error, "ctx", None)
+    while at is not None and at.parent is not None:
+        words.insert(0, f"{at.info_name} ")
+        at = at.parent
+    return "".join(words) or (f"{wanted} " if wanted in COMMANDS else "")

@@ -86,7 +86,7 @@ class Whatif:
 
         Raises:
             ConfigError: what is to be tried is none, or makes no difference.
-            ClusterUnavailable: another one is tried, or it takes too long.
+            ClusterUnavailable: another one is tried, it takes too long, or the worker failed.
 
         """
         wrong = [it for it in assignments if not _VALUE.fullmatch(it)]
@@ -122,6 +122,7 @@ class Whatif:
 
 
 def _tried(file: Path, target: str, assignments: Sequence[str]) -> bytes:
+    """Return what the worker says; a refusal names the parameter that is wrong."""
     line = [sys.executable, "-c", _WORKER, "whatif", "set", "--snapshot", str(file), "-o", "json"]
     try:
         done = subprocess.run(  # noqa: S603 - our own program, and words that were checked
@@ -132,11 +133,16 @@ def _tried(file: Path, target: str, assignments: Sequence[str]) -> bytes:
         raise ClusterUnavailable(f"the trial took over {_TRY_S:.0f} s", fix=fix) from None
     if done.stdout.strip():
         return done.stdout
-    told = done.stderr.decode("utf-8", "replace").strip().splitlines() or [
-        "it ended without a word"
-    ]
+    told = done.stderr.decode("utf-8", "replace").strip().splitlines() or [""]
     text = told[-1].removeprefix("kaisched: ").replace(f"{file}: ", "")
-    raise ConfigError(text, path="set", value=",".join(assignments), fix=_FIX)
+    if done.returncode != ConfigError.exit_code:
+        # The worker failed at something that was asked rightly.
+        why = text or f"it ended with {done.returncode}, without a word"
+        raise ClusterUnavailable(f"the trial failed: {why}", fix="use kaisched whatif set")
+    # What is refused says itself what to write instead.
+    is_target = text.startswith(f"{target}: ")
+    path = "target" if is_target else "set"
+    raise ConfigError(text.removeprefix(f"{target}: ") if is_target else text, path=path)
 
 
 def whatif_off() -> dict[str, Any]:

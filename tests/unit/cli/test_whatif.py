@@ -187,3 +187,19 @@ def test_two_pods_of_one_name_have_to_be_told_apart(run, shared):
     code, _, err = run("whatif", "remove", "pod/a-0", "-f", shared)
     assert (code, "write one of pod/other/a-0, pod/team/a-0" in err) == (2, True)
     assert run("whatif", "remove", "pod/other/a-0", "-f", shared)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        (["submit", "--gpus", "x"], "kaisched whatif submit --help"),
+        (["submit", "--nope"], "kaisched whatif submit --help"),
+        (["remove"], "kaisched whatif remove --help"),
+        (["set"], "kaisched whatif set --help"),
+        (["nope"], "kaisched whatif --help"),
+    ],
+)
+def test_a_wrong_line_names_the_help_of_its_own_command(run, line, wanted):
+    code, out, err = run("whatif", *line)
+    assert (code, out) == (2, "")
+    assert err.rstrip().endswith(f"; see {wanted}")

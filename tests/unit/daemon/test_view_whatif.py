@@ -100,3 +100,36 @@ def test_without_recordings_it_is_off():
     pages = ViewPages(list, LocalAccess()).pages
     page = pages["/api/v1/whatif"].make(Request({}, "", "localhost", "/api/v1/whatif"))
     assert json.loads(page.body)["enabled"] is False
+
+
+@pytest.mark.parametrize(
+    ("target", "values", "said"),
+    [
+        ("queue/visoin", ["gpu.limit=16"], r"^target: there is no Queue visoin"),
+        ("queue/vision", ["gpu.limit=12"], r"^set: gpu\.limit=12: makes no difference"),
+        ("queue/vision", ["gpu.limit=1.2.3"], r"^set: Queue vision: spec\.resources\.gpu\.limit"),
+        ("shard", ["kValue=-1"], r"^set: SchedulingShard default: spec\.kValue"),
+    ],
+)
+def test_a_refusal_names_the_parameter_that_is_wrong(shard, target, values, said):
+    with pytest.raises(ConfigError, match=said) as refused:
+        Whatif(lambda: [shard]).difference("", target, values)
+    assert "cycle.json" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (70, b"kaisched: this is a bug: KeyError: 1; --debug shows where\n"),
+        (-9, b""),
+        (1, b"Traceback (most recent call last):\nMemoryError\n"),
+    ],
+)
+def test_a_worker_that_fails_is_no_fault_of_who_asked(shard, monkeypatch, code, text):
+    def failed(line, **options):
+        del options
+        return subprocess.CompletedProcess(line, code, b"", text)
+
+    monkeypatch.setattr(view_whatif.subprocess, "run", failed)
+    with pytest.raises(ClusterUnavailable, match="the trial failed"):
+        Whatif(lambda: [shard]).difference("", "queue/vision", ["gpu.limit=16"])
