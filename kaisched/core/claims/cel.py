@@ -1,14 +1,17 @@
 """Evaluates the forms of the Common Expression Language (CEL) that selectors of devices use.
 
-What is not understood is refused by name before the first device is looked at. Each expression is
-evaluated once for all devices that are alike in the attributes and capacities that it names.
+What is not understood is left to the library for CEL, where it is installed, and otherwise refused
+by name before the first device is looked at. Each expression is evaluated once for all devices that
+are alike in the attributes and capacities that it names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
+from kaisched.core.claims import cel_library
 from kaisched.core.claims.cel_functions import call, is_known
 from kaisched.core.claims.cel_tree import Node, tree_of
 from kaisched.core.claims.cel_values import compare, fields_of, is_equal
@@ -37,14 +40,16 @@ class CelSelector:
         self._answers: dict[tuple[Any, ...], bool | str] = {}
         self.fault = ""
         """Why the expression cannot be evaluated for any device; empty if it can."""
+        self.named: Named = None
+        """The fields on which the answer depends; None for all."""
         try:
-            self._tree = tree_of(text)
-            _check(self._tree, frozenset({"device"}))
+            tree = tree_of(text)
+            named = _named(tree)
+            self.named = None if named is None else tuple(sorted(named))
+            _check(tree, frozenset({"device"}))
+            self._answer: cel_library.Answer = partial(_answer, tree)
         except ClaimError as error:
-            self._tree = Node("const", value=False)
-            self.fault = f"selector {text!r}: {error}"
-        named = _named(self._tree)
-        self.named: Named = None if named is None else tuple(sorted(named))
+            self._answer = self._by_library(str(error))
 
     def matches(self, device: Device) -> bool:
         """Tell whether a device matches.
@@ -65,6 +70,16 @@ class CelSelector:
             raise ClaimError(answer)
         return answer
 
+    def _by_library(self, why: str) -> cel_library.Answer:
+        """Compile what is not understood here, as ``why`` says, by the library."""
+        try:
+            answer = cel_library.expression(self.text)
+        except ClaimError as error:
+            answer, why = None, str(error)
+        if answer is None:
+            self.fault = f"selector {self.text!r}: {why}"
+        return answer or (lambda _: False)
+
     @property
     def profiles(self) -> int:
         """For how many kinds of devices the expression was evaluated."""
@@ -72,7 +87,7 @@ class CelSelector:
 
     def _evaluated(self, device: Device) -> bool | str:
         try:
-            answer = _value(self._tree, {"device": fields_of(device)})
+            answer = self._answer(device)
         except ClaimError as error:
             return f"selector {self.text!r}: {error}"
         return (
@@ -155,6 +170,10 @@ def _constant(node: Node) -> str | None:
 
 
 # -- evaluation ----------------------------------------------------------------------------------
+
+
+def _answer(tree: Node, device: Device) -> Any:
+    return _value(tree, {"device": fields_of(device)})
 
 
 def _value(node: Node, names: _Names) -> Any:

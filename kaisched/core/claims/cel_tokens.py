@@ -25,7 +25,7 @@ _PLAIN: Final = {
     "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
     "\\": "\\", "'": "'", '"': '"', "`": "`", "?": "?",
 }  # fmt: skip
-_MOST: Final = 10_240
+MOST_CHARACTERS: Final = 10_240
 """Characters of an expression, as in the API."""
 _OCTAL: Final = 4
 """Group of an octal escape."""
@@ -46,8 +46,8 @@ def tokens_of(expression: str) -> list[Token]:
         ClaimError: there is something else in it.
 
     """
-    if len(expression) > _MOST:
-        raise ClaimError(f"the expression is longer than {_MOST:,} characters")
+    if len(expression) > MOST_CHARACTERS:
+        raise ClaimError(f"the expression is longer than {MOST_CHARACTERS:,} characters")
     found = []
     at = 0
     while at < len(expression):

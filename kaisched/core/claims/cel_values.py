@@ -38,6 +38,12 @@ class Version(NamedTuple):
     rank: tuple[Any, ...]
     """Of what follows the numbers: a version without comes after all with one."""
 
+    def __str__(self) -> str:
+        """Return the version as it is written, without what does not count in comparisons."""
+        numbers, parts = ".".join(map(str, self.numbers)), self.rank[1:]
+        words = ".".join(str(it[1]) if it[0] == 0 else it[2] for it in parts[0]) if parts else ""
+        return f"{numbers}-{words}" if words else numbers
+
 
 def amount_of(text: str) -> Amount:
     """Read a quantity; raise a ClaimError for a text that is none."""

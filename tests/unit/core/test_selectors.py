@@ -2,6 +2,7 @@
 
 import pytest
 
+from kaisched.core.claims import cel_library
 from kaisched.core.claims.cel import CelSelector
 from kaisched.core.claims.cel_values import amount_of, version_of
 from kaisched.core.claims.model import Capacity, ClaimError, Device, Quantity, Value
@@ -22,40 +23,40 @@ A = 'device.attributes["d.io"]'
 M = 'device.capacity["d.io"].memory'
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ('device.driver == "d.io"', True),
-        ("device.driver in ['a', 'd.io']", True),
-        (f"{A}.model == 'H100' && {A}.index > 2", True),
-        (f"{A}['model'] != 'H100'", False),
-        (f"{A}.ok", True),
-        (f"!{A}.ok || {A}.index == 3", True),
-        ("device.attributes['x.org'].rack == 'r1'", True),
-        ("has(device.attributes['none.org'].rack)", False),
-        (f"has({A}.model)", True),
-        (f"'model' in {A}", True),
-        (f"{A}.index == 3.0", True),
-        (f"{A}.index == '3'", False),
-        (f"{A}.ok == 1", False),
-        (f"{A}.index % 2 == 1 && -{A}.index == -3 && {A}.index * 2 - 1 == 5", True),
-        (f"-7 / 2 == -3 && -7 % 2 == -1 && {A}.index >= 3", True),
-        (f"{A}.ok ? {A}.index == 3 : false", True),
-        (f"{A}.model.startsWith('H') && {A}.model.endsWith('0') && {A}.model.contains('10')", True),
-        (f"{A}.model.lowerAscii() == r'h100' && size({A}.model) == 4", True),
-        (f"{M}.isGreaterThan(quantity('40Gi')) && {M}.compareTo(quantity('80Gi')) == 0", True),
-        (f"{M}.isLessThan(quantity('85899345921'))", True),
-        (f"{A}.version.isLessThan(semver('1.2.3')) && {A}.version.major() == 1", True),
-        ("isSemver('1.2') || isQuantity('1Gi')", True),
-        (f"['A100', 'H100'].exists(it, it == {A}.model)", True),
-        (f"['A100', 'H100'].all(it, it == {A}.model)", False),
-        (f"cel.bind(a, {A}, a.model == 'H100' && a.ok)", True),
-        ("device.allowMultipleAllocations", False),
-        (f"{A}.none == 1 || true", True),
-        (f"{A}.none == 1 && false", False),
-        ("'\\x41\\u0042' == \"AB\" // a comment", True),
-    ],
-)
+UNDERSTOOD = [
+    ('device.driver == "d.io"', True),
+    ("device.driver in ['a', 'd.io']", True),
+    (f"{A}.model == 'H100' && {A}.index > 2", True),
+    (f"{A}['model'] != 'H100'", False),
+    (f"{A}.ok", True),
+    (f"!{A}.ok || {A}.index == 3", True),
+    ("device.attributes['x.org'].rack == 'r1'", True),
+    ("has(device.attributes['none.org'].rack)", False),
+    (f"has({A}.model)", True),
+    (f"'model' in {A}", True),
+    (f"{A}.index == 3.0", True),
+    (f"{A}.index == '3'", False),
+    (f"{A}.ok == 1", False),
+    (f"{A}.index % 2 == 1 && -{A}.index == -3 && {A}.index * 2 - 1 == 5", True),
+    (f"-7 / 2 == -3 && -7 % 2 == -1 && {A}.index >= 3", True),
+    (f"{A}.ok ? {A}.index == 3 : false", True),
+    (f"{A}.model.startsWith('H') && {A}.model.endsWith('0') && {A}.model.contains('10')", True),
+    (f"{A}.model.lowerAscii() == r'h100' && size({A}.model) == 4", True),
+    (f"{M}.isGreaterThan(quantity('40Gi')) && {M}.compareTo(quantity('80Gi')) == 0", True),
+    (f"{M}.isLessThan(quantity('85899345921'))", True),
+    (f"{A}.version.isLessThan(semver('1.2.3')) && {A}.version.major() == 1", True),
+    ("isSemver('1.2') || isQuantity('1Gi')", True),
+    (f"['A100', 'H100'].exists(it, it == {A}.model)", True),
+    (f"['A100', 'H100'].all(it, it == {A}.model)", False),
+    (f"cel.bind(a, {A}, a.model == 'H100' && a.ok)", True),
+    ("device.allowMultipleAllocations", False),
+    (f"{A}.none == 1 || true", True),
+    (f"{A}.none == 1 && false", False),
+    ("'\\x41\\u0042' == \"AB\" // a comment", True),
+]
+
+
+@pytest.mark.parametrize(("text", "answer"), UNDERSTOOD)
 def test_an_expression_means_what_cel_says(text, answer):
     assert CelSelector(text).matches(device(model="H100", index=3, ok=True)) is answer
 
@@ -84,7 +85,8 @@ def test_an_expression_means_what_cel_says(text, answer):
         ("[1].all(1)", "takes a variable and a condition"),
     ],
 )
-def test_what_cannot_be_evaluated_is_named(text, told):
+def test_what_cannot_be_evaluated_is_named(text, told, monkeypatch):
+    monkeypatch.setattr(cel_library, "library", lambda: None)
     with pytest.raises(ClaimError) as caught:
         CelSelector(text).matches(device(model="H100", index=3))
     assert told in str(caught.value)
