@@ -7,6 +7,7 @@ import pytest
 from msgspec import convert
 
 from kaisched.cluster.embedded import EmbeddedCluster
+from kaisched.core.claims import cel_library
 from kaisched.objects.resource_slices import DeviceClass
 from tests.unit.cluster.claims.worlds import DRIVER, World, asking
 
@@ -104,7 +105,8 @@ def test_a_pod_waits_whole_for_all_its_claims():
          "no such allocationMode: Half"),
     ],
 )  # fmt: skip
-def test_a_claim_that_cannot_be_allocated_says_why(spec, told):
+def test_a_claim_that_cannot_be_allocated_says_why(spec, told, monkeypatch):
+    monkeypatch.setattr(cel_library, "library", lambda: None)
     world = World(team=4)
     world.node("n1", "H100")
     world.put("ResourceClaim", "c", "team", spec=spec)
