@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
     Cost = tuple[int, int, int, float]
+    CostOf = Callable[[Session, Plan], Cost]
 
+_PREEMPT: Final = "preempt"
 MOST_PLANS: Final = 8
 """The number of equally good sets whose plans are compared."""
 MOST_TRIES: Final = 64
@@ -44,7 +46,8 @@ def serve(
 
     """
     sets = node_sets(session, claim.action, claim.job, claim.ask, shapes_of(session, tasks))
-    found = first_plan(session, sets, lambda nodes: plan(replace(claim, within=nodes)))
+    cost_of = _by_priority if claim.action == _PREEMPT else _by_loss
+    found = first_plan(session, sets, lambda nodes: plan(replace(claim, within=nodes)), cost_of)
     if isinstance(found, int):
         return found
     nodes, best = found
@@ -57,6 +60,7 @@ def first_plan(
     session: Session,
     sets: NodeSets | None,
     search: Callable[[NodeSet | None], Plan | int],
+    cost_of: CostOf,
 ) -> tuple[NodeSet | None, Plan] | int:
     """Return the first set that has a plan, with the plan, whose statement is open; or a refusal.
 
@@ -64,6 +68,7 @@ def first_plan(
         session: the session.
         sets: the sets of nodes to try, None for all nodes as the only one.
         search: returns the plan on a set, asked while the set is tried.
+        cost_of: returns what a plan disturbs, compared between equally good sets.
 
     """
     if sets is None:
@@ -71,7 +76,7 @@ def first_plan(
         return found if isinstance(found, int) else (None, found)
     codes: list[int] = []
     for peers in _peers(sets):
-        best = _best(session, peers, search, codes)
+        best = _best(session, peers, search, cost_of, codes)
         if best is not None:
             return best
     if codes:
@@ -89,6 +94,7 @@ def _best(
     session: Session,
     peers: list[NodeSet],
     search: Callable[[NodeSet | None], Plan | int],
+    cost_of: CostOf,
     codes: list[int],
 ) -> tuple[NodeSet, Plan] | None:
     """Return the set whose plan costs least; the first of several."""
@@ -101,7 +107,7 @@ def _best(
             continue
         if len(peers) == 1 or not plan.units:
             return nodes, plan
-        plans.append((_cost(session, plan), at))
+        plans.append((cost_of(session, plan), at))
         plan.statement.rollback()
         if len(plans) == MOST_PLANS:
             break
@@ -114,7 +120,17 @@ def _best(
     return nodes, again
 
 
-def _cost(session: Session, plan: Plan) -> Cost:
+def _by_priority(session: Session, plan: Plan) -> Cost:
+    """Return what a plan disturbs, the highest priority first.
+
+    Preemption is inside one queue, where priorities say who goes before whom; those of different
+    queues are set by different people.
+    """
+    gpus, jobs, priority, age = _by_loss(session, plan)
+    return priority, gpus, jobs, age
+
+
+def _by_loss(session: Session, plan: Plan) -> Cost:
     """Return what a plan disturbs: GPUs, jobs, the highest priority, the age of the newest job."""
     jobs = sorted({unit.job for unit in plan.units})
     tasks = [task for unit in plan.units for task in unit.tasks]

@@ -90,6 +90,22 @@ def test_preempt_clears_one_rack():
     assert set(done.promised.values()) == {"B1"}
 
 
+def test_preempt_takes_the_rack_of_lower_priorities_though_more_is_lost_there():
+    done = ran(
+        """
+        queue a  deserved=5
+        node A1 rack=A | a1 a1
+        node B1 rack=B | a2 a3 a3
+        job a1 tasks=2 priority=50
+        job a2 priority=20
+        job a3 tasks=2 priority=20
+        job a9 tasks=2 priority=90 required=rack
+    """,
+        "preempt",
+    )
+    assert set(done.evicted) == {"a3-0", "a3-1"}
+
+
 def test_consolidate_clears_one_rack_and_moves_the_newest():
     done = ran(
         """
