@@ -109,14 +109,20 @@ class ResourceAxis:
     def charged(self, amounts: Amounts) -> Amounts:
         """Return amounts ``(R, ...)`` as queues count them: MIG instances also as parts of GPUs.
 
-        GPUs by claim count as GPUs, or what they are counted among. The result is the argument
-        itself without either.
+        GPUs by claim count as GPUs, or among the pieces of the bridged resource and nowhere else.
+        The result is the argument itself where nothing of this is there.
         """
         part = self.gpu_part
-        if part is None or not (more := part @ amounts).any():
+        claimed = self.position.get(CLAIMED_GPU, -1) if self.bridged else -1
+        more = None if part is None else part @ amounts
+        has_more = more is not None and more.any()
+        if not has_more and (claimed < 0 or not amounts[claimed].any()):
             return amounts
         counted = amounts.copy()
-        counted[GPU] += more
+        if more is not None:
+            counted[GPU] += more
+        if claimed >= 0:
+            counted[claimed] = 0
         return counted
 
     def vector(self, amounts: dict[str, int]) -> Amounts:
