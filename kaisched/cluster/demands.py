@@ -138,6 +138,8 @@ class DeviceClaimRef(NamedTuple):
     is_own: bool
     """It is made from a template, for this pod alone."""
     is_needed: bool = True
+    unless_plugin: bool = False
+    """Needed only on nodes that do not offer by a device plugin what it is for."""
 
 
 def device_claims_of(pod: Pod) -> tuple[DeviceClaimRef, ...]:

@@ -25,10 +25,12 @@ class Freezer:
 
     def snapshot(self) -> Snapshot:
         """Freeze the present state."""
-        rows, budgets = self._rows, self._budgets
+        rows, budgets, claims = self._rows, self._budgets, self._claims
+        if rows.axis.bridged != claims.bridged:
+            rows.count_by(rows.axis.bridging(claims.bridged))
         bare = rows.snapshot()
         overdrawn = self._pools.overdrafts.table(rows, self._pools.owners.served)
-        if not len(budgets) and not self._claims.has_pods and overdrawn is None:
+        if not len(budgets) and not claims.has_table and overdrawn is None:
             self._frozen = None
             return bare
         if self._frozen is None or self._frozen[0] is not bare:
@@ -36,8 +38,8 @@ class Freezer:
             if len(budgets):
                 table = budgets.table(bare, rows.tasks.row_of_name, rows.compactions)
                 whole = replace(whole, disruption_budgets=table)
-            if self._claims.has_pods:
-                whole = replace(whole, claims=self._claims.table(rows.row_of_task))
+            if claims.has_table:
+                whole = replace(whole, claims=claims.table(rows.row_of_task))
             if overdrawn is not None:
                 whole = replace(whole, overdrawn=overdrawn)
             self._frozen = bare, whole

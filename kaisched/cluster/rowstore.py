@@ -83,10 +83,7 @@ class RowStore:
         self.revision += 1
         self.nodes.put(node)
         # Queues count these as GPUs or parts of them, whether or not a pod asks for them.
-        if new := [
-            it for it in node.allocatable if it not in self.axis.position and is_part_of_gpus(it)
-        ]:
-            self.widen_axis(new)
+        self.widen_axis(filter(is_part_of_gpus, node.allocatable))
 
     def remove_node(self, name: str) -> None:
         """Drop a node. Its tasks stay as they are, on no known node, until they are said to end."""
@@ -141,11 +138,13 @@ class RowStore:
 
     def widen_axis(self, names: Iterable[str]) -> None:
         """Count these resources too."""
-        missing = [name for name in names if name not in self.axis.position]
-        if not missing:
-            return
+        if missing := [name for name in names if name not in self.axis.position]:
+            self.count_by(self.axis.wider(missing))
+
+    def count_by(self, axis: ResourceAxis) -> None:
+        """Count by another axis, which has all resources of the present one."""
         self.settle()
-        old, self.axis = self.axis, self.axis.wider(missing)
+        old, self.axis = self.axis, axis
         self.shapes.spread(self.axis, spread_rows(old, self.axis))
         self.accounts.recount(self.axis)
         self.generation += 1
@@ -179,8 +178,7 @@ class RowStore:
 
         """
         if isinstance(queue, str):
-            queue_name = queue
-            queue, refusal = self.queues.find(queue)
+            queue_name, (queue, refusal) = queue, self.queues.find(queue)
         else:
             queue_name, refusal = self.queues.table.name[queue], Refusal.NONE
         jobs = self.jobs

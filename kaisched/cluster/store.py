@@ -87,7 +87,7 @@ class StateStore:
         )
         self.facts = Facts(stuck_after_s)
         self.volumes = Volumes()
-        self.device_claims = DeviceClaims(lambda pod: self.members.of(pod).job)
+        self.device_claims = DeviceClaims(lambda pod: self.members.of(pod).job, gpu_resources)
         self.past = Pasts(self.rows)
         self.declared = Declared()
         self._tasks = PodTasks(self.rows, self.facts, has_reservations)

@@ -6,7 +6,7 @@ four resources are always there, at fixed positions; extended resources follow, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -51,6 +51,9 @@ class ResourceAxis:
     names: tuple[str, ...] = field(default=FIXED)
     mig_slices_of_gpu: int = MIG_SLICES_OF_GPU
     """MIG slices that count as one GPU in the amounts of queues; KAI-Scheduler counts 1."""
+    bridged: str = ""
+    """The resource that some nodes offer by a device plugin and others by claims; its pieces are
+    GPUs, and GPUs by claim are counted among them. Empty where no resource is offered both ways."""
 
     @classmethod
     def of(
@@ -61,7 +64,13 @@ class ResourceAxis:
 
     def wider(self, names: Iterable[str]) -> ResourceAxis:
         """Return the axis that also counts these resources."""
-        return ResourceAxis.of((*self.names, *names), self.mig_slices_of_gpu)
+        return replace(self, names=ResourceAxis.of((*self.names, *names)).names)
+
+    def bridging(self, resource: str) -> ResourceAxis:
+        """Return the axis with another bridged resource; itself if it is the same."""
+        if resource == self.bridged:
+            return self
+        return replace(self.wider([resource] if resource else []), bridged=resource)
 
     def __len__(self) -> int:
         """Return R, the number of resources."""
@@ -89,8 +98,9 @@ class ResourceAxis:
         part = np.array(
             [GPU_UNIT * mig_slices(name) // self.mig_slices_of_gpu for name in self.names], np.int64
         )
-        if CLAIMED_GPU in self.position:
-            part[self.position[CLAIMED_GPU]] = GPU_UNIT
+        pieces = self.bridged or CLAIMED_GPU
+        if pieces in self.position and self.position[pieces] != GPU:
+            part[self.position[pieces]] = GPU_UNIT
         if not part.any():
             return None
         part.setflags(write=False)
@@ -99,13 +109,20 @@ class ResourceAxis:
     def charged(self, amounts: Amounts) -> Amounts:
         """Return amounts ``(R, ...)`` as queues count them: MIG instances also as parts of GPUs.
 
-        GPUs by claim count as GPUs. The result is the argument itself without either.
+        GPUs by claim count as GPUs, or among the pieces of the bridged resource and nowhere else.
+        The result is the argument itself where nothing of this is there.
         """
         part = self.gpu_part
-        if part is None or not (more := part @ amounts).any():
+        claimed = self.position.get(CLAIMED_GPU, -1) if self.bridged else -1
+        more = None if part is None else part @ amounts
+        has_more = more is not None and more.any()
+        if not has_more and (claimed < 0 or not amounts[claimed].any()):
             return amounts
         counted = amounts.copy()
-        counted[GPU] += more
+        if more is not None:
+            counted[GPU] += more
+        if claimed >= 0:
+            counted[claimed] = 0
         return counted
 
     def vector(self, amounts: dict[str, int]) -> Amounts:

@@ -73,6 +73,8 @@ class ClaimUse(NamedTuple):
     """Number of what it asks for, in the table of claims."""
     key: str = ""
     """Of a claim that others use too, or that has its devices; empty for one like others."""
+    unless_plugin: bool = False
+    """It is for a resource, and needed only on nodes that do not offer it by a device plugin."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ class Refusal(IntEnum):
     DEVICE_PLACE = 72
     NODE_TYPE = 73
     QUEUE_NODE_AFFINITY = 74
+    BY_CLAIM_ONLY = 75
     # plugins
     PLUGIN = 90
     """A third-party policy refuses; the record names the plugin."""

@@ -307,6 +307,11 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "the devices of its claim cannot be used there",
         "Nothing: the claim has its devices, and the node is out of their reach.",
     ),
+    Refusal.BY_CLAIM_ONLY: RefusalText(
+        "ByClaimOnly",
+        "what it asks for is given there by claims only",
+        "Ask for it by a claim, or by a resource that a DeviceClass backs.",
+    ),
     Refusal.POD_SLOTS: RefusalText(
         "PodSlots",
         "too many pods",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from kaisched.cluster.nodes import NodeRow
+from kaisched.core.axis import GPU_UNIT
 from kaisched.core.claims.counting import Counted
 from kaisched.core.claims.model import (
     ALL,
@@ -54,6 +55,12 @@ class GpuClasses:
         """Nodes without these GPUs."""
         self.version = 0
         """Another whenever nodes offer other amounts."""
+        self.counted = 0
+        """How often GPUs were counted: another whenever there may be other devices."""
+        self.bridged = ""
+        """The resource that other nodes offer by a device plugin: GPUs are pieces of it too."""
+        self._devices: dict[str, list[Device]] = {}
+        """By node, devices of its own."""
 
     def with_gpus(self, node: NodeRow) -> NodeRow:
         """Return a node with its GPUs for claims, and keep it to count them again."""
@@ -64,7 +71,20 @@ class GpuClasses:
         number = self.of_node[node.name]
         if not number:
             return node
-        return replace(node, allocatable={**node.allocatable, CLAIMED_GPU: number})
+        amounts = {**node.allocatable, CLAIMED_GPU: number}
+        if not self.bridged or node.allocatable.get(self.bridged, 0) > 0:
+            return replace(node, allocatable=amounts)
+        amounts[self.bridged] = pieces(self.bridged, number)
+        return replace(node, allocatable=amounts, can_share=self.bridged != _GPU and node.can_share)
+
+    def nodes_without(self, resource: str) -> list[str]:
+        """Return the nodes that do not offer a resource by a device plugin."""
+        return [name for name, it in self.nodes.items() if it.allocatable.get(resource, 0) <= 0]
+
+    def has_any(self, of_class: str, nodes: Iterable[str]) -> bool:
+        """Tell whether any of some nodes has a device of a class."""
+        found = self.classes[of_class]
+        return any(is_in(found, it) for node in nodes for it in self._devices.get(node, ()))
 
     def forget_node(self, name: str) -> None:
         """Drop a node."""
@@ -76,6 +96,11 @@ class GpuClasses:
         changed = [it for it in self.nodes if self.of_node[it] != before[it]]
         return [self.with_gpus(self.nodes[it]) for it in changed]
 
+    def bridge(self, resource: str) -> list[NodeRow]:
+        """Count GPUs as pieces of a resource too, or of none; return the nodes that have some."""
+        self.bridged = resource
+        return [self.with_gpus(it) for it in self.nodes.values() if self.of_node[it.name]]
+
     def count(self, slices: Iterable[Slice]) -> bool:
         """Count the GPUs of all nodes anew; return whether claims count for other numbers now."""
         listed = list(slices)
@@ -85,6 +110,8 @@ class GpuClasses:
         for node in {it.place.node for it in listed if it.place is not None and it.place.node}:
             pools = offer.pools(Site(node, {}))
             at[node] = [device for pool in pools for _, device in pool.devices]
+        self._devices = at
+        self.counted += 1
         elsewhere = [
             device
             for it in listed
@@ -98,7 +125,7 @@ class GpuClasses:
             if any(is_in(of_class, it) for it in (*elsewhere, *every)):
                 self._uncounted.add(name)
         self.of_node = Counter()
-        counted = [it for name, it in self.classes.items() if self._counts(name)]
+        counted = [it for name, it in self.classes.items() if self.counts(name)]
         for node, devices in at.items():
             number = sum(any(is_in(it, device) for it in counted) for device in devices)
             if number:
@@ -119,12 +146,12 @@ class GpuClasses:
             for one in request.first_available:
                 classes[f"{request.name}/{one.name}"] = one.device_class_name
         return sum(
-            not it.admin_access and self._counts(classes.get(it.request, ""))
+            not it.admin_access and self.counts(classes.get(it.request, ""))
             for it in allocation.devices.results
         )
 
     def _of_ask(self, ask: Ask, selectors: Selectors) -> int:
-        if ask.is_admin or not self._counts(ask.class_name):
+        if ask.is_admin or not self.counts(ask.class_name):
             return 0
         if ask.count != ALL:
             return ask.count
@@ -155,8 +182,14 @@ class GpuClasses:
         numbers = (_number_at(counted, self._offer, it) for it in self._nodes)
         return min((it for it in numbers if 0 < it <= MOST_RESULTS), default=1)
 
-    def _counts(self, name: str) -> bool:
+    def counts(self, name: str) -> bool:
+        """Tell whether devices of a class count as GPUs."""
         return _GPU in name.lower() and name not in self._uncounted
+
+
+def pieces(resource: str, gpus: int) -> int:
+    """Return so many GPUs in base units of a resource of which they are pieces."""
+    return gpus * GPU_UNIT if resource == _GPU else gpus
 
 
 def is_in(of_class: DeviceClass, device: Device) -> bool:

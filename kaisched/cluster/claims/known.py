@@ -6,31 +6,28 @@ devices, or that several pods name, is known by its key; the others by what they
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from kaisched.cluster.claims.checks import Waiting, check_use
-from kaisched.cluster.claims.drafts import LABEL, draft_key
+from kaisched.cluster.claims.bridging import bridge_over
+from kaisched.cluster.claims.drafts import draft_key
 from kaisched.cluster.claims.gpus import GpuClasses, depends_on_node
 from kaisched.cluster.claims.kinds import ClaimObject
 from kaisched.cluster.claims.leftovers import Leftover, Leftovers
 from kaisched.cluster.claims.offered import Offered
+from kaisched.cluster.claims.resolving import resolved
 from kaisched.cluster.claims.sent import PodId, SentClaim, SentClaims, Wanted
 from kaisched.cluster.claims.special import SpecialClaims
 from kaisched.cluster.claims.specs import Specs
 from kaisched.cluster.claims.tables import table_of
 from kaisched.cluster.claims.writing import place_of, taken_portions, written
-from kaisched.core.claims.model import Allocation, ClaimError
-from kaisched.core.claims.table import ClaimTable, Held
-from kaisched.core.constraints import ClaimUse
-from kaisched.core.refusals import Refusal
+from kaisched.core.claims.model import Allocation
+from kaisched.core.claims.table import Bridge, ClaimTable, Held
 from kaisched.core.states import TaskState
 from kaisched.objects.resource_claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
 from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
-from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,27 +41,33 @@ pods with claims wait for now."""
 
 READ_AGAIN_S: Final = 30.0
 """A claim that shows no allocation which a read has found is read again after so long."""
-_CLAIM: Final = int(Refusal.DEVICE_CLAIM)
-_UNKNOWN: Final = "resourceClaims: no device classes, slices and claims are known here"
-_NOT_READ: Final = "resourceClaims: the shard does not set resourceClaims: true"
 
 
 class DeviceClaims:
     """Slices, classes and claims, and the pods that use claims."""
 
-    def __init__(self, job_of: Callable[[PodRow], str] = lambda _: "") -> None:
-        """Know none, and allocate none; ``job_of`` names the job of a pod."""
-        self._job_of = job_of
+    def __init__(
+        self, job_of: Callable[[PodRow], str] = lambda _: "", gpu_resources: Sequence[str] = ()
+    ) -> None:
+        """Know none, and allocate none.
+
+        Args:
+            job_of: names the job of a pod.
+            gpu_resources: resource names that count as whole GPUs.
+
+        """
+        self.job_of = job_of
         self.reading = BY_OBJECTS
         self._has_objects = False
         self.offered = Offered()
-        self._specs = Specs(self.gpus.classes)
+        self.specs = Specs(self.gpus.classes)
         self.sent = SentClaims()
         self.leftovers = Leftovers()
-        self.special = SpecialClaims()
+        self.special = SpecialClaims(gpu_resources)
+        self._bridge: Bridge | None = None
         self._claims: dict[str, ResourceClaim] = {}
-        self._held: dict[str, Held] = {}
-        self._users: dict[str, dict[str, PodRow]] = {}
+        self.held: dict[str, Held] = {}
+        self.users: dict[str, dict[str, PodRow]] = {}
         self._keys_of_pod: dict[str, tuple[str, ...]] = {}
 
     @property
@@ -73,9 +76,19 @@ class DeviceClaims:
         return self.offered.gpus
 
     @property
-    def _is_read(self) -> bool:
+    def is_read(self) -> bool:
         """Whether anybody means to say which such objects there are."""
         return self._has_objects if self.reading == BY_OBJECTS else self.reading != OFF
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the shard says that no claims are allocated."""
+        return self.reading == OFF
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether claims are allocated, as far as anybody means to say which there are."""
+        return self.reading in {BY_OBJECTS, ON}
 
     def heed(self, reading: str) -> list[str]:
         """Set whether claims are allocated; return the pods that it may matter to."""
@@ -90,7 +103,7 @@ class DeviceClaims:
         """Take in an object that came or changed; return the pods that it may matter to."""
         if self.reading == OFF:
             return []
-        was_read, self._has_objects = self._is_read, True
+        was_read, self._has_objects = self.is_read, True
         match obj:
             case ResourceClaim():
                 owners = self.special.put_claim(obj)
@@ -113,7 +126,7 @@ class DeviceClaims:
         match obj:
             case ResourceClaim():
                 self._claims.pop(obj.key, None)
-                self._held.pop(obj.key, None)
+                self.held.pop(obj.key, None)
                 self.sent.drop(obj.key)
                 return self.users_of(obj.key) + self.special.remove_claim(obj)
             case ResourceClaimTemplate():
@@ -134,14 +147,26 @@ class DeviceClaims:
 
         Return the nodes that have more or less of them, and the pods that it may matter to.
         """
-        concerned = self.special.count(self.gpus) if self._is_read else []
         counted = self.offered.count()
-        if counted is None:
-            return [], concerned
-        before, is_other = counted
+        before, is_other = counted or (None, False)
         for claim in self._claims.values() if is_other else ():
             self._hold(claim)
-        return self.gpus.resized(before), self._pods if is_other else concerned
+        concerned = self.special.count(self.gpus) if self.is_read else []
+        nodes = [] if before is None else self.gpus.resized(before)
+        is_allocated, known = self.is_read and self.is_allocated, self.special.bridging
+        if self.special.look(self.gpus, is_allocated=is_allocated):
+            bridging = self.special.bridging
+            self._bridge = bridge_over(self.gpus, bridging)
+            is_other |= bridging != known
+            if bridging.resource != self.gpus.bridged:
+                gone = [it for it in nodes if not self.gpus.of_node[it.name]]
+                nodes = [*gone, *self.gpus.bridge(bridging.resource)]
+        return nodes, self._pods if is_other else concerned
+
+    @property
+    def bridged(self) -> str:
+        """The resource that some nodes offer by a device plugin and others by claims; or empty."""
+        return self.gpus.bridged
 
     def _note_sent(self, claim: ResourceClaim) -> None:
         """Note that a claim shows an allocation, or is another than the one that got one."""
@@ -161,11 +186,11 @@ class DeviceClaims:
         if allocation is None and sent is not None:
             allocation = sent.allocation
         if allocation is None:
-            self._held.pop(claim.key, None)
+            self.held.pop(claim.key, None)
             return
         self.leftovers.suspect(claim.key)
         gpus = self.gpus.of_results(claim, allocation)
-        self._held[claim.key] = Held(taken_portions(allocation), place_of(allocation), gpus)
+        self.held[claim.key] = Held(taken_portions(allocation), place_of(allocation), gpus)
 
     def claim(self, key: str) -> ResourceClaim | None:
         """Return a claim, also one that no server has yet; None if there is none."""
@@ -173,7 +198,7 @@ class DeviceClaims:
 
     def users_of(self, key: str) -> list[str]:
         """Return the pods that use a claim, by name."""
-        return sorted(self._users.get(key, ()))
+        return sorted(self.users.get(key, ()))
 
     def claims(self) -> list[ResourceClaim]:
         """Return all claims, by name."""
@@ -197,6 +222,10 @@ class DeviceClaims:
             claim = self.claim(key)
             uid = "" if claim is None else claim.metadata.uid
             sent = self.sent.get(key, uid)
+            if key not in granted and self._is_by_plugin(pod, key):
+                if sent is not None:
+                    wanted.append(Wanted(key, uid, None))  # nobody knows yet: decided again
+                continue
             if claim is not None and key in granted:
                 if sent is not None:
                     # Chosen as if nothing were on its way: the step refuses, and the pod is decided
@@ -215,6 +244,11 @@ class DeviceClaims:
             else:
                 wanted.append(Wanted(key, uid, None if claim is None else claim.status.allocation))
         return wanted
+
+    def _is_by_plugin(self, pod: PodRow, key: str) -> bool:
+        """Tell whether a claim is one that a pod does without on a node with a device plugin."""
+        name = key.partition("/")[2]
+        return any(it.name == name and it.unless_plugin for it in pod.device_claims)
 
     def settle_sent(self, is_open: Callable[[PodId], bool], now_s: float) -> list[Wanted]:
         """Forget what was sent and is seen; return the claims to be read, since nothing is known.
@@ -258,7 +292,7 @@ class DeviceClaims:
 
     def left_over(self, is_waiting: Callable[[PodRow], bool]) -> list[Leftover]:
         """Return claims whose devices only pods have that wait, after a cycle."""
-        return self.leftovers.found(self._claims, self._users, self.sent, is_waiting)
+        return self.leftovers.found(self._claims, self.users, self.sent, is_waiting)
 
     # -- pods ------------------------------------------------------------------------------------
 
@@ -272,7 +306,7 @@ class DeviceClaims:
         if not pod.device_claims and pod.key not in self._keys_of_pod:
             return pod, []
         rivals = self._note(pod) if pod.device_claims else self._forget_uses(pod.key)
-        return self._resolved(pod), rivals
+        return resolved(self, pod), rivals
 
     def _note(self, pod: PodRow) -> list[str]:
         if pod.state == TaskState.GONE:
@@ -283,9 +317,9 @@ class DeviceClaims:
             found += self._forget_uses(pod.key)
         self._keys_of_pod[pod.key] = keys
         for key in keys:
-            if not pod.node and key in self._held:
+            if not pod.node and key in self.held:
                 self.leftovers.suspect(key)
-            users = self._users.setdefault(key, {})
+            users = self.users.setdefault(key, {})
             old = users.get(pod.key)
             users[pod.key] = pod
             if old is None or old.node != pod.node:
@@ -300,101 +334,31 @@ class DeviceClaims:
     def _forget_uses(self, pod: str) -> list[str]:
         found: list[str] = []
         for key in self._keys_of_pod.pop(pod, ()):
-            users = self._users[key]
+            users = self.users[key]
             users.pop(pod, None)
             found += users
             if not users:
-                del self._users[key]
+                del self.users[key]
         return found
 
-    def _resolved(self, pod: PodRow) -> PodRow:
-        if not self._is_read:
-            why_not = _NOT_READ if self.reading == OFF else _UNKNOWN
-            return replace(pod, fault=pod.fault or why_not)
-        uses: tuple[ClaimUse, ...] = ()
-        gpus, wait = 0, None
-        try:
-            found = list(self._demands(pod))
-            uses, gpus = tuple(use for use, _ in found), sum(it for _, it in found)
-        except Waiting as waiting:
-            wait = None if pod.node else (_CLAIM, str(waiting))
-        request = {name: amount for name, amount in pod.request.items() if name != CLAIMED_GPU}
-        if gpus:
-            request[CLAIMED_GPU] = gpus
-        others = pod.constraints.wait
-        if others is not None and others[0] == _CLAIM:
-            others = None
-        return replace(
-            pod,
-            fault="" if pod.fault in {_NOT_READ, _UNKNOWN} else pod.fault,
-            request=request,
-            constraints=replace(pod.constraints, claims=uses, wait=wait or others),
-        )
-
-    def _demands(self, pod: PodRow) -> Iterator[tuple[ClaimUse, int]]:
-        """Yield the claims of a pod, and how many GPUs each counts as for this pod."""
-        if self.reading not in {BY_OBJECTS, ON}:
-            raise Waiting(self.reading)
-        for ref in pod.device_claims:
-            if not ref.name:
-                if ref.is_needed:
-                    raise Waiting(f"claim {ref.label} is not made from its template yet")
-                continue
-            if ref.label == LABEL and pod.key in self.special.clearing:
-                raise Waiting("an earlier claim for its extended resources is being given back")
-            key = f"{pod.namespace}/{ref.name}"
-            claim = self.claim(key)
-            if claim is None:
-                raise Waiting(f"claim {ref.name} does not exist")
-            if key in self.leftovers.clearing and not pod.node:
-                raise Waiting(f"claim {ref.name} is on devices that are being given back")
-            check_use(pod, claim, is_own=ref.is_own)
-            try:
-                is_allocated = claim.status.allocation is not None
-                spec = self._specs.number_of(claim, is_allocated=is_allocated)
-            except ClaimError as error:
-                shown = "for extended resources" if ref.label == LABEL else claim.name
-                raise Waiting(f"claim {shown}: {error}") from None
-            held = self._held.get(key)
-            sent = self.sent.get(key, claim.metadata.uid)
-            is_bound = bool(pod.node) or (sent is not None and (pod.key, pod.uid) in sent.pods)
-            is_like_others = ref.is_own and (is_bound or held is None)
-            gpus = 0
-            if self._pays(key, pod):
-                asked = self._specs[spec]
-                gpus = self.gpus.of(asked, self._specs.selector) if held is None else held.gpus
-            yield ClaimUse(spec, "" if is_like_others else key), gpus
-
-    def _pays(self, key: str, pod: PodRow) -> bool:
-        """Tell whether the devices of a claim are counted with a pod.
-
-        That is the first that has a node. Before, any job may be the one that starts with them: so
-        they are counted with the first pod of each, or a job would start beyond its queue's limit.
-        """
-        users = self._users.get(key, {}).values()
-        rivals = [it for it in users if it.node]
-        if not rivals:
-            job = self._job_of(pod)
-            rivals = [it for it in users if it.key == pod.key or self._job_of(it) == job]
-        return min(rivals, key=lambda it: (it.created_s, it.key), default=pod).key == pod.key
-
     @property
-    def has_pods(self) -> bool:
-        """Whether there are pods whose claims are to be allocated."""
-        return self._is_read and bool(self._keys_of_pod)
+    def has_table(self) -> bool:
+        """Whether snapshots need a table: pods use claims, or nodes differ in what claims give."""
+        return self.is_read and bool(self._keys_of_pod or self._bridge)
 
     # -- the table -------------------------------------------------------------------------------
 
     def table(self, row_of_task: Callable[[str], int]) -> ClaimTable | None:
         """Return the claims of a snapshot; None while no pod uses claims."""
-        if not self.has_pods:
+        if not self.has_table:
             return None
         return table_of(
             self.offered.offer,
-            self._specs,
-            self._held,
+            self.specs,
+            self.held,
             {key: len(it.status.reserved_for) for key, it in self._claims.items()},
             self._keys_of_pod,
-            self._users,
+            self.users,
             row_of_task,
+            self._bridge,
         )

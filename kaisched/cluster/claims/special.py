@@ -6,10 +6,11 @@ here only, under a key that no object can have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kaisched.cluster.claims.bridging import NONE, bridging_of, classes_of
 from kaisched.cluster.claims.drafts import (
     LABEL,
     Draft,
@@ -34,8 +35,11 @@ if TYPE_CHECKING:
 class SpecialClaims:
     """The claims of pods for extended resources, and the classes that back these."""
 
-    def __init__(self) -> None:
-        """Know none."""
+    def __init__(self, gpu_resources: Sequence[str] = ()) -> None:
+        """Know none; ``gpu_resources`` count as whole GPUs."""
+        self._gpu_resources = gpu_resources
+        self.bridging = NONE
+        """The resource that some nodes offer by a device plugin and others by claims."""
         self.pods: dict[str, PodRow] = {}
         """Those that ask for extended resources."""
         self.drafts: dict[str, Draft] = {}
@@ -54,6 +58,10 @@ class SpecialClaims:
         self._counted = -1
         self._offered: set[str] = set()
         """Resources that nodes offer without claims."""
+        self._kept: set[str] = set()
+        """Drafts of pods that have a node and no claim: they could get one elsewhere."""
+        self._looked_at: tuple[object, ...] = ()
+        """What there was when the bridged resource was looked for."""
 
     # -- objects ---------------------------------------------------------------------------------
 
@@ -126,6 +134,22 @@ class SpecialClaims:
         self._offered = offered
         return sorted(self.pods)
 
+    def look(self, gpus: GpuClasses, *, is_allocated: bool) -> bool:
+        """Look for a resource that is offered in both ways; return whether anything may be new.
+
+        Args:
+            gpus: what nodes offer.
+            is_allocated: whether claims are allocated at all.
+
+        """
+        seen = (gpus.version, gpus.counted, self._classes, is_allocated)
+        if seen == self._looked_at:
+            return False
+        self._looked_at, self.bridging = seen, NONE
+        if is_allocated and self._classes and gpus.of_node:
+            self.bridging = bridging_of(gpus, self._classes, self._gpu_resources)
+        return True
+
     # -- pods ------------------------------------------------------------------------------------
 
     def noted(self, pod: PodRow, *, is_sent: bool) -> PodRow:
@@ -141,22 +165,42 @@ class SpecialClaims:
         pod = replace(pod, device_claims=refs, request=asked, asked=None)
         self.pods[pod.key] = pod
         key = draft_key(pod.key, pod.uid)
-        classes = self._classes_of(pod)
-        name = ""
-        if not pod.node or is_sent:
-            if classes:
-                name = key.partition("/")[2]
-                self._draft(key, pod, classes)
-        else:
-            name = self._claims.get(pod.uid, "")
+        bridged = classes_of(pod.extended, self.bridging, self._classes)
+        classes = bridged or self._classes_of(pod)
+        made = self._claims.get(pod.uid, "")
+        name = made if pod.node and not is_sent else ""
+        is_kept = bool(bridged and pod.node and pod.is_ours and not is_sent and not made)
+        if classes and (not pod.node or is_sent or is_kept):
+            name = key.partition("/")[2]
+            self._draft(key, pod, classes)
+        self._keep(key, is_kept=is_kept)
         if not name:
             return pod
+        if bridged:
+            # What it holds counts as pieces of the resource, by whatever way its node gives them.
+            ref = DeviceClaimRef(LABEL, name, is_own=True, unless_plugin=True)
+            return replace(pod, device_claims=(*refs, ref), asked=asked)
         # GPUs of several vendors are counted as one amount: it stays if any of them has no class.
         covered = {it.counted_as for it in pod.extended}
         covered -= {it.counted_as for it in pod.extended if it.resource not in classes}
         request = {it: amount for it, amount in asked.items() if it not in covered}
         ref = DeviceClaimRef(LABEL, name, is_own=True)
         return replace(pod, device_claims=(*refs, ref), request=request, asked=asked)
+
+    def is_cleared(self, pod: PodRow, sent: SentClaims) -> bool:
+        """Tell whether a waiting pod has no claim of an earlier try, or could use it anywhere."""
+        if pod.key in self.clearing:
+            return False
+        is_open = bool(pod.node) or draft_key(pod.key, pod.uid) in sent
+        is_bridged = any(it.unless_plugin for it in pod.device_claims)
+        return is_open or not is_bridged or pod.uid not in self._claims
+
+    def _keep(self, key: str, *, is_kept: bool) -> None:
+        """Keep the draft of a pod that has a node, or drop one that was kept."""
+        if is_kept:
+            self._kept.add(key)
+        else:
+            self._kept.discard(key)
 
     def _classes_of(self, pod: PodRow) -> dict[str, str]:
         """Return the classes that back what a pod asks for."""
@@ -187,7 +231,11 @@ class SpecialClaims:
     def forget(self, pod: str, sent: SentClaims) -> None:
         """Drop a pod; what is on its way to a server is kept until that is over."""
         found = self.pods.pop(pod, None)
-        if found is not None and (key := draft_key(pod, found.uid)) not in sent:
+        if found is None:
+            return
+        key = draft_key(pod, found.uid)
+        self._kept.discard(key)
+        if key not in sent:
             self.drafts.pop(key, None)
 
     def settle(self, sent: SentClaims, doubtful: list[str]) -> list[str]:
@@ -205,7 +253,7 @@ class SpecialClaims:
 
     def _is_done(self, key: str) -> bool:
         pod = self._pod_of(key)
-        return pod is None or bool(pod.node)
+        return pod is None or (bool(pod.node) and key not in self._kept)
 
     def _pod_of(self, key: str) -> PodRow | None:
         namespace, name, _, uid = key.split("/", 3)

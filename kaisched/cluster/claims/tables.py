@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from kaisched.cluster.claims.specs import Specs
     from kaisched.core.claims.offer import Offer
-    from kaisched.core.claims.table import Held
+    from kaisched.core.claims.table import Bridge, Held
 
 
 def table_of(
@@ -23,6 +23,7 @@ def table_of(
     keys_of_pod: Mapping[str, tuple[str, ...]],
     users: Mapping[str, Iterable[str]],
     row_of_task: Callable[[str], int],
+    bridge: Bridge | None = None,
 ) -> ClaimTable:
     """Return the table.
 
@@ -34,6 +35,7 @@ def table_of(
         keys_of_pod: by pod, its claims.
         users: by claim, its pods.
         row_of_task: gives the row of a pod, or a negative number.
+        bridge: where a resource is offered by claims that other nodes offer by a plugin.
 
     """
     rows = {pod: row_of_task(pod) for pod in keys_of_pod}
@@ -47,6 +49,7 @@ def table_of(
             {rows[pod]: keys for pod, keys in keys_of_pod.items() if rows[pod] >= 0}
         ),
         users=MappingProxyType({key: _rows(rows, users.get(key, ())) for key in held}),
+        bridge=bridge,
     )
 
 

@@ -22,6 +22,15 @@ class Held(NamedTuple):
     gpus: int = 0
 
 
+class Bridge(NamedTuple):
+    """A resource that some nodes offer by a device plugin and others by claims."""
+
+    resource: str
+    """Its name on the axis."""
+    nodes: frozenset[str]
+    """Those that have devices and no plugin."""
+
+
 @record
 class ClaimTable:
     """Devices, and the claims on them."""
@@ -39,6 +48,8 @@ class ClaimTable:
     """The keys of the claims of a task, in its own order; tasks without claims are absent."""
     users: Mapping[str, tuple[int, ...]]
     """The tasks that use a claim which has devices."""
+    bridge: Bridge | None = None
+    """None where no resource is offered in both ways."""
 
 
 def portions_of(results: Sequence[Result]) -> tuple[Portion, ...]:

@@ -23,7 +23,7 @@ from kaisched.framework.report.room_reasons import NODE_SETS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kaisched.core.axis import Amounts
+    from kaisched.core.axis import Amounts, BoolVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.policy import Policy
     from kaisched.framework.report.records import CycleResult
@@ -154,6 +154,16 @@ def _gangs(moves: Moves) -> Iterator[str]:
                 yield f"I4 job {jobs.name[job]}: a subgroup that it needs does not run"
 
 
+def _by_claim(snapshot: Snapshot, shape: int) -> BoolVec:
+    """``(N,)`` nodes that give by claims only what pods without claims ask a plugin for."""
+    bridge = None if snapshot.claims is None else snapshot.claims.bridge
+    names, is_asked = snapshot.nodes.name, False
+    if bridge is not None:
+        is_asked = bool(snapshot.shapes.request[snapshot.axis.position[bridge.resource], shape])
+    nodes = bridge.nodes if bridge is not None and is_asked else ()
+    return np.array([it in nodes for it in names], np.bool_)
+
+
 def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
     """I21, I22: every waiting job has a record, and a job that waits for room has none."""
     jobs = snapshot.jobs
@@ -187,6 +197,7 @@ def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
             continue  # parts of several cards are no whole card
         if snapshot.shapes.constraints[shape] == Constraints():
             fits = (snapshot.shapes.request[:, [shape]] <= idle).all(axis=0) & is_plain
+            fits &= ~_by_claim(snapshot, shape)
             if fits.any():
                 node = nodes.name[int(fits.argmax())]
                 yield f"I21 job {jobs.name[job]} waits for room although node {node} has it"

@@ -7,6 +7,7 @@ is in the second only. Nothing of this exists in a cycle without claims.
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,7 +19,9 @@ from kaisched.core.claims.table import ClaimTable, Held, Holdings, held_by
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.framework.session.capacity import room_of
+from kaisched.framework.session.device_codes import leave_one, refuse
 from kaisched.framework.session.device_rooms import UNKNOWN, DeviceRooms
+from kaisched.framework.session.plugin_nodes import MANY, PluginNodes, can_do_without
 from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
 _ALLOCATED: Final = int(TaskState.ALLOCATED)
 _PIPELINED: Final = int(TaskState.PIPELINED)
 _RELEASING: Final = int(TaskState.RELEASING)
-_MANY: Final = 1 << 40
 _SOMEBODY: Final = -1
 """Stands for users of a claim that no task is known for."""
 
@@ -88,6 +90,10 @@ class Devices:
             else:
                 self._apart += 1
         self._rooms = DeviceRooms(table, self._sites)
+        self._plugin: PluginNodes | None = None
+        """Where a resource is offered by a device plugin that is offered by claims elsewhere."""
+        if table.bridge is not None:
+            self._plugin = PluginNodes(snapshot, table.bridge)
         self._chosen: dict[str, _Choice] = {}
         """Claims that get devices in this cycle."""
         self._moved: list[int] = []
@@ -102,6 +108,8 @@ class Devices:
     def judge(self, plan: ShapePlan, capacity: Capacity) -> None:
         """Add to a plan what devices say, if its shape asks for some."""
         shape = plan.shape
+        if self._plugin is not None:
+            plan.filtered = plan.codes = self._plugin.refused(shape, plan.filtered)
         if not self._constraints[shape].claims:
             return
         codes = self.judged(shape, plan.filtered, capacity)
@@ -117,7 +125,9 @@ class Devices:
         books are the same.
         """
         uses = self._constraints[plan.shape].claims
-        room = self._rooms.get(uses)
+        room, is_free = self._rooms.get(uses), can_do_without(uses)
+        if is_free and not all(it.unless_plugin for it in uses):
+            return False
         if room is None or self._apart or plan.cap_later is not None or plan.cap is None:
             return False
         if (
@@ -128,10 +138,13 @@ class Devices:
             return False
         rows = np.array(sorted(set(self._moved[plan.moves :])), np.int64)
         filtered = np.zeros(rows.size, np.int16) if plan.filtered is None else plan.filtered[rows]
-        self._count(uses, rows[(filtered == 0) & (room.now[rows] == UNKNOWN)].tolist())
+        is_claimed = filtered == 0
+        if is_free and self._plugin is not None:
+            is_claimed &= ~self._plugin.by_plugin[rows]
+        self._count(uses, rows[is_claimed & (room.now[rows] == UNKNOWN)].tolist())
         if uses in self._rooms.faults:
             return False
-        now = room.now[rows]
+        now = np.where(is_claimed | (filtered != 0), room.now[rows], MANY)
         plan.cap[rows] = np.maximum(now, 0)
         codes = np.where((filtered == 0) & (now <= 0), np.int16(Refusal.DEVICES), filtered)
         if plan.codes is None and codes.any():
@@ -150,26 +163,42 @@ class Devices:
         if not uses or self._constraints[shape].wait is not None:
             return codes
         refused = np.zeros(len(self._sites), np.int16) if codes is None else codes.copy()
+        plugin = self._plugin
+        if plugin is None or not can_do_without(uses):
+            self._refuse_by(uses, refused)
+        else:
+            without, with_ = plugin.split(refused)
+            self._refuse_by(uses, without)
+            self._refuse_by(_needed_always(uses), with_)
+            refused = plugin.joined(without, with_)
+        if any(it.key for it in self._open(uses)):
+            # One device does for all of them.
+            leave_one(refused, room_of(capacity.free(), self._request_beside_claims(shape)))
+        return refused
+
+    def _request_beside_claims(self, shape: int) -> IntVec:
+        request: IntVec = self._request[:, shape].copy()
+        if self._plugin is not None:
+            request[self._plugin.row] -= self._plugin.unit * request[self._gpus]
+        if self._gpus >= 0:
+            request[self._gpus] = 0
+        return request
+
+    def _refuse_by(self, uses: tuple[ClaimUse, ...], refused: CodeVec) -> None:
+        """Refuse nodes where claims cannot be had, of those that are not refused already."""
         for use in uses:
             if (held := self._held(use.key)) is not None:
-                _refuse(refused, ~self._reach(held), Refusal.DEVICE_PLACE)
+                refuse(refused, ~self._reach(held), Refusal.DEVICE_PLACE)
                 if self._is_given_away(use.key):
                     refused[refused == 0] = int(Refusal.DEVICES)
         if not self._open(uses):
-            return refused
+            return
         found = self._room(uses, refused == 0)
         if uses in self._rooms.faults:
             refused[refused == 0] = int(Refusal.DEVICE_CLAIM)
         if self._apart:
-            _refuse(refused, (found.now <= 0) & (found.later > 0), Refusal.DEVICES_LEAVING)
-        _refuse(refused, found.now <= 0, Refusal.DEVICES)
-        if any(it.key for it in self._open(uses)):
-            # One device does for all of them.
-            request = self._request[:, shape].copy()
-            if self._gpus >= 0:
-                request[self._gpus] = 0
-            _leave_one(refused, room_of(capacity.free(), request))
-        return refused
+            refuse(refused, (found.now <= 0) & (found.later > 0), Refusal.DEVICES_LEAVING)
+        refuse(refused, found.now <= 0, Refusal.DEVICES)
 
     def capped(self, shape: int, cap: IntVec | None, *, is_later: bool) -> IntVec | None:
         """Return a bound ``(N,)`` on pods of a shape, with that of devices: now, or later."""
@@ -178,12 +207,21 @@ class Devices:
         if left:
             of_claims = np.full(len(self._sites), max(min(left), 0), np.int64)
             cap = of_claims if cap is None else np.minimum(cap, of_claims)
+        most = self._most(uses, is_later=is_later)
+        if self._plugin is not None and can_do_without(uses):
+            always = self._most(_needed_always(uses), is_later=is_later)
+            most = self._plugin.bound(most, always)
+        if most is None:
+            return cap
+        return most if cap is None else np.minimum(cap, most)
+
+    def _most(self, uses: tuple[ClaimUse, ...], *, is_later: bool) -> IntVec | None:
+        """Return how many pods ``(N,)`` find devices for claims of their own; None for none."""
         own = [it for it in self._open(uses) if not it.key]
         room = self._rooms.get(uses)
         if not own or room is None:
-            return cap
-        most = np.maximum(room.later if is_later else room.now, 0)
-        return most if cap is None else np.minimum(cap, most)
+            return None
+        return np.maximum(room.later if is_later else room.now, 0)
 
     def _left(self, key: str) -> int:
         """Return how many more pods may use a claim."""
@@ -222,7 +260,8 @@ class Devices:
 
     def fault(self, shape: int) -> str:
         """Return why the claims of a shape cannot be allocated at all, or an empty text."""
-        return self._rooms.faults.get(self._constraints[shape].claims, "")
+        uses = self._constraints[shape].claims
+        return "" if can_do_without(uses) else self._rooms.faults.get(uses, "")
 
     def _room(self, uses: tuple[ClaimUse, ...], allowed: BoolVec) -> Room:
         room = self._rooms.made(uses)
@@ -285,10 +324,11 @@ class Devices:
         uses = self._constraints[int(self._shape_of_task[task])].claims
         if len(uses) != len(keys):
             return  # it waits for a claim
+        pairs = list(zip(keys, uses, strict=True))
+        if self._plugin is not None:
+            pairs = list(compress(pairs, self._plugin.needed_at(node, uses)))
         wanted = [
-            (key, self._table.specs[use.spec])
-            for key, use in zip(keys, uses, strict=True)
-            if self._held(use.key) is None
+            (key, self._table.specs[use.spec]) for key, use in pairs if self._held(use.key) is None
         ]
         book = self._now if is_now else self._later
         specs = [spec for _, spec in wanted]
@@ -308,7 +348,7 @@ class Devices:
             else:
                 self._apart += 1
             grants.append(Grant(key, allocation))
-        for key, use in zip(keys, uses, strict=True):
+        for key, use in pairs:
             if key in self._chosen:
                 self._chosen[key].users.add(task)
             elif use.key:
@@ -353,16 +393,5 @@ class Devices:
                 staying.add(task)
 
 
-def _refuse(refused: CodeVec, where: BoolVec, refusal: Refusal) -> None:
-    refused[where & (refused == 0)] = int(refusal)
-
-
-def _leave_one(refused: CodeVec, room: IntVec) -> None:
-    """Leave one node to pods that share a claim which has no devices yet: all go there."""
-    for code in (0, int(Refusal.DEVICES_LEAVING)):
-        found = np.flatnonzero(refused == code)
-        if found.size:
-            best = found[room[found].argmax()]
-            refused[np.isin(refused, (0, int(Refusal.DEVICES_LEAVING)))] = int(Refusal.DEVICES)
-            refused[best] = code
-            return
+def _needed_always(uses: tuple[ClaimUse, ...]) -> tuple[ClaimUse, ...]:
+    return tuple(it for it in uses if not it.unless_plugin)

@@ -50,7 +50,7 @@ class ShapePlan:
         self.codes: CodeVec | None = None
         """``(N,)`` filter codes; None when every node is allowed."""
         self.filtered: CodeVec | None = None
-        """The part of the codes that plugins have answered."""
+        """The part of the codes that no move of devices changes, as plugins have answered."""
         self.judged = 0
         """How many of the capacity's touched rows the bound has taken in."""
         self.moves = 0

@@ -1,0 +1,113 @@
+"""Says what the claims of a pod demand, or why it waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kaisched.cluster.claims.checks import Waiting, check_use
+from kaisched.cluster.claims.drafts import LABEL
+from kaisched.cluster.claims.gpus import pieces
+from kaisched.core.claims.model import ClaimError
+from kaisched.core.constraints import ClaimUse
+from kaisched.core.refusals import Refusal
+from kaisched.units import CLAIMED_GPU
+
+if TYPE_CHECKING:
+    from kaisched.cluster.claims.known import DeviceClaims
+    from kaisched.cluster.translate import PodRow
+
+_CLAIM: Final = int(Refusal.DEVICE_CLAIM)
+_UNKNOWN: Final = "resourceClaims: no device classes, slices and claims are known here"
+_NOT_READ: Final = "resourceClaims: the shard does not set resourceClaims: true"
+
+
+def resolved(claims: DeviceClaims, pod: PodRow) -> PodRow:
+    """Return a pod with what its claims demand, or with why it waits."""
+    if not claims.is_read:
+        why_not = _NOT_READ if claims.is_off else _UNKNOWN
+        return replace(pod, fault=pod.fault or why_not)
+    uses: tuple[ClaimUse, ...] = ()
+    gpus, wait = 0, None
+    try:
+        found = list(_demands(claims, pod))
+        uses, gpus = tuple(use for use, _ in found), sum(it for _, it in found)
+    except Waiting as waiting:
+        wait = None if pod.node else (_CLAIM, str(waiting))
+    request, asked = _with_gpus(claims, pod, gpus)
+    others = pod.constraints.wait
+    if others is not None and others[0] == _CLAIM:
+        others = None
+    return replace(
+        pod,
+        fault="" if pod.fault in {_NOT_READ, _UNKNOWN} else pod.fault,
+        request=request,
+        asked=asked,
+        constraints=replace(pod.constraints, claims=uses, wait=wait or others),
+    )
+
+
+def _with_gpus(
+    claims: DeviceClaims, pod: PodRow, gpus: int
+) -> tuple[dict[str, int], Mapping[str, int] | None]:
+    """Return a pod's request with its GPUs by claim, and the request as it says itself."""
+    own = pod.request if pod.extended or pod.asked is None else pod.asked
+    request = {name: amount for name, amount in own.items() if name != CLAIMED_GPU}
+    asked = pod.asked if pod.extended else None
+    if gpus and (bridged := claims.bridged):
+        # On nodes with devices these are pieces of the bridged resource, for all who want some.
+        asked = dict(request) if asked is None else asked
+        request[bridged] = request.get(bridged, 0) + pieces(bridged, gpus)
+    if gpus:
+        request[CLAIMED_GPU] = gpus
+    return request, asked
+
+
+def _demands(claims: DeviceClaims, pod: PodRow) -> Iterator[tuple[ClaimUse, int]]:
+    """Yield the claims of a pod, and how many GPUs each counts as for this pod."""
+    if not claims.is_allocated:
+        raise Waiting(claims.reading)
+    for ref in pod.device_claims:
+        if not ref.name:
+            if ref.is_needed:
+                raise Waiting(f"claim {ref.label} is not made from its template yet")
+            continue
+        if ref.label == LABEL and not claims.special.is_cleared(pod, claims.sent):
+            raise Waiting("an earlier claim for its extended resources is being given back")
+        key = f"{pod.namespace}/{ref.name}"
+        claim = claims.claim(key)
+        if claim is None:
+            raise Waiting(f"claim {ref.name} does not exist")
+        if key in claims.leftovers.clearing and not pod.node:
+            raise Waiting(f"claim {ref.name} is on devices that are being given back")
+        check_use(pod, claim, is_own=ref.is_own)
+        try:
+            is_allocated = claim.status.allocation is not None
+            spec = claims.specs.number_of(claim, is_allocated=is_allocated)
+        except ClaimError as error:
+            shown = "for extended resources" if ref.label == LABEL else claim.name
+            raise Waiting(f"claim {shown}: {error}") from None
+        held = claims.held.get(key)
+        sent = claims.sent.get(key, claim.metadata.uid)
+        is_bound = bool(pod.node) or (sent is not None and (pod.key, pod.uid) in sent.pods)
+        is_like_others = ref.is_own and (is_bound or held is None)
+        gpus = 0
+        if not ref.unless_plugin and _pays(claims, key, pod):
+            asked = claims.specs[spec]
+            gpus = claims.gpus.of(asked, claims.specs.selector) if held is None else held.gpus
+        yield ClaimUse(spec, "" if is_like_others else key, ref.unless_plugin), gpus
+
+
+def _pays(claims: DeviceClaims, key: str, pod: PodRow) -> bool:
+    """Tell whether the devices of a claim are counted with a pod.
+
+    That is the first that has a node. Before, any job may be the one that starts with them: so
+    they are counted with the first pod of each, or a job would start beyond its queue's limit.
+    """
+    users = claims.users.get(key, {}).values()
+    rivals = [it for it in users if it.node]
+    if not rivals:
+        job = claims.job_of(pod)
+        rivals = [it for it in users if it.key == pod.key or claims.job_of(it) == job]
+    return min(rivals, key=lambda it: (it.created_s, it.key), default=pod).key == pod.key
