@@ -25,6 +25,7 @@ _HOME = {
     "TopologyLevel": "kaisched.core.tables",
     "domain_paths": "kaisched.core.domains",
     "level_of": "kaisched.core.domains",
+    "levels_of": "kaisched.core.domains",
     "topology_of": "kaisched.core.domains",
     "unique_names": "kaisched.core.domains",
     "Constraints": "kaisched.core.constraints",
@@ -110,6 +111,7 @@ if TYPE_CHECKING:
     from kaisched.core.division import divide_level as divide_level
     from kaisched.core.domains import domain_paths as domain_paths
     from kaisched.core.domains import level_of as level_of
+    from kaisched.core.domains import levels_of as levels_of
     from kaisched.core.domains import topology_of as topology_of
     from kaisched.core.domains import unique_names as unique_names
     from kaisched.core.refusals import PluginRefusal as PluginRefusal

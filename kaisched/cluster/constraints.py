@@ -89,6 +89,20 @@ def _said(wish: PodSetTopology) -> int:
     return len(wish.slices)
 
 
+def around(tree: SubGroup | None, podset: str, node_label: str) -> SubGroup | None:
+    """Return a job's tree with all its pods on nodes with one value of a label.
+
+    A constraint that the root has already counts inside of it. ``podset`` names the only pod set of
+    a job without a tree; an empty label changes nothing.
+    """
+    if not node_label:
+        return tree
+    wish = TopologyConstraint("", node_label, is_label=True)
+    if tree is None or tree.topology is None:
+        return bound(tree, podset, wish)
+    return SubGroup("", -1, 1, (tree,), wish)
+
+
 def bound(
     tree: SubGroup | None, podset: str, constraint: TopologyConstraint | None
 ) -> SubGroup | None:

@@ -43,15 +43,20 @@ class ObjectWalk:
     """Walk over objects as plain values that replaces names and drops fields without effect."""
 
     def __init__(
-        self, alias: Aliases, objects: Iterable[dict[str, Any]], queue_of_pod: Mapping[str, str]
+        self,
+        alias: Aliases,
+        objects: Iterable[dict[str, Any]],
+        queue_of_pod: Mapping[str, str],
+        asked: Iterable[str] = (),
     ) -> None:
         """Collect the label keys that any object's selectors use: all other labels are dropped.
 
         ``queue_of_pod`` is the queue of each pod by ``namespace/name``. It is written on pods that
         get their queue otherwise: the older label composes the queue's name of two others.
+        ``asked`` are keys that workloads ask for, which are no objects here.
         """
         self._alias, self._queue_of_pod = alias, queue_of_pod
-        self._asked = {_HOSTNAME, "run.ai/type"}
+        self._asked = {_HOSTNAME, "run.ai/type", *asked}
         for obj in objects:
             _find_keys(obj.get("spec"), self._asked)
             _find_keys(obj.get("allowedTopologies"), self._asked)
@@ -107,6 +112,8 @@ class ObjectWalk:
         new = dict(gang)
         if "priorityClass" in gang:
             new["priorityClass"] = self._alias("class", gang["priorityClass"])
+        if "nodeLabel" in gang:
+            new["nodeLabel"] = self._alias("key", gang["nodeLabel"])
         if "unsupported" in gang:
             new["unsupported"] = "not offered"
         new["subGroups"] = [

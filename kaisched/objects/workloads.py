@@ -30,6 +30,8 @@ class Gang(StrictWire, frozen=True, kw_only=True):
     """Top-level subgroups needed; by default all of them."""
     pod_sets: dict[str, PodSetTopology] = {}
     """By top-level subgroup, where its pods are to be together by Kueue's annotations."""
+    node_label: str = ""
+    """Label of nodes: the pods are only on nodes with one and the same value of it."""
     is_leader_first: bool = False
     """Whether the first pod starts alone, since the others are created once it runs."""
     is_each: bool = False

@@ -145,8 +145,26 @@ def test_workloads_are_grouped_alike_without_their_names(workloads):
     assert '"minimum":9' in text
 
 
+def test_a_label_that_a_group_names_is_kept_under_another_name(workloads):
+    """No object asks for it, so the node would lose it, and the group its place."""
+    owners = [
+        replace(it, node_label="acme-rack") if it.kind == "PodGroup" else it
+        for it in workloads.owners
+    ]
+    objects = [
+        msgspec.Raw(bytes(it).replace(b'"name":"acme-node"',
+                    b'"name":"acme-node","labels":{"acme-rack":"acme-r1"}'))
+        for it in workloads.objects
+    ]  # fmt: skip
+    made = replace(workloads, owners=owners, objects=objects)
+    bare, warnings = redacted(made)
+    assert warnings == []
+    assert "acme" not in encoded(bare).decode()
+    assert len(replay(bare).result.binds) == len(replay(made).result.binds) == 7
+
+
 def test_what_a_workload_asks_in_vain_holds_no_name(workloads):
-    spec = {"schedulingConstraints": {"topology": [{"key": "acme-rack"}]}}
+    spec = {"schedulingConstraints": {"topology": [{"key": "acme-rack"}, {"key": "acme-zone"}]}}
     bad = owner("PodGroup", "acme-own", spec={"schedulingPolicy": {"basic": {}}, **spec})
     owners = [
         replace(it, unsupported=bad.gang.unsupported) if it.kind == "PodGroup" else it
