@@ -35,6 +35,7 @@ _HOME = {
     "Taint": "kaisched.core.constraints",
     "Toleration": "kaisched.core.constraints",
     "Gang": "kaisched.objects.workloads",
+    "Segments": "kaisched.objects.segments",
     "SubGroupSpec": "kaisched.objects.podgroup",
     "Workload": "kaisched.objects.workloads",
     "PluginRefusal": "kaisched.core.refusals",
@@ -156,6 +157,7 @@ if TYPE_CHECKING:
     from kaisched.framework.shard_settings import former_values as former_values
     from kaisched.framework.shard_settings import shard_setting as shard_setting
     from kaisched.objects.podgroup import SubGroupSpec as SubGroupSpec
+    from kaisched.objects.segments import Segments as Segments
     from kaisched.objects.workloads import Gang as Gang
     from kaisched.objects.workloads import Workload as Workload
     from kaisched.units import UNLIMITED as UNLIMITED

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
     from kaisched.engine.aliases import Aliases
 
-_INDEXES: Final = (labels.JOB_INDEX, labels.GROUP_INDEX)
+_INDEXES: Final = (
+    labels.JOB_INDEX,
+    labels.GROUP_INDEX,
+    labels.WORKER_INDEX,
+    labels.REPLICA_INDEX,
+)
 _PREEMPTIBILITY: Final = (labels.PREEMPTIBLE, labels.NON_PREEMPTIBLE)
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _USES: Final = {
@@ -117,9 +122,18 @@ class ObjectWalk:
         if "unsupported" in gang:
             new["unsupported"] = "not offered"
         new["subGroups"] = [
-            {**it, "name": self._part(it["name"]), "parent": self._part(it.get("parent", ""))}
+            {
+                **it,
+                "name": self._part(it["name"]),
+                "parent": self._part(it.get("parent", "")),
+                **self._topology(it),
+            }
             for it in gang.get("subGroups", [])
         ]
+        new["segments"] = {
+            self._part(name): {**it, **self._topology(it, "topology")}
+            for name, it in gang.get("segments", {}).items()
+        }
         new["podSets"] = {
             self._part(name): self._pod_set(wish) for name, wish in gang.get("podSets", {}).items()
         }
@@ -207,13 +221,12 @@ class ObjectWalk:
         ]
         return {"spec": spec}
 
-    def _topology(self, spec: dict[str, Any]) -> dict[str, Any]:
-        wish = spec.get("topologyConstraint")
+    def _topology(self, spec: dict[str, Any], at: str = "topologyConstraint") -> dict[str, Any]:
+        wish = spec.get(at)
         if not wish:
             return {}
         use = {"topology": "value"}
-        told = {key: self._alias(use.get(key, "key"), name) for key, name in wish.items()}
-        return {"topologyConstraint": told}
+        return {at: {key: self._alias(use.get(key, "key"), name) for key, name in wish.items()}}
 
     def _disruption_budget(self, obj: dict[str, Any]) -> dict[str, Any]:
         spec, status = dict(obj.get("spec", {})), dict(obj.get("status", {}))
