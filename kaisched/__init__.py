@@ -25,6 +25,7 @@ _HOME = {
     "TopologyLevel": "kaisched.core.tables",
     "domain_paths": "kaisched.core.domains",
     "level_of": "kaisched.core.domains",
+    "levels_of": "kaisched.core.domains",
     "topology_of": "kaisched.core.domains",
     "unique_names": "kaisched.core.domains",
     "Constraints": "kaisched.core.constraints",
@@ -34,6 +35,7 @@ _HOME = {
     "Taint": "kaisched.core.constraints",
     "Toleration": "kaisched.core.constraints",
     "Gang": "kaisched.objects.workloads",
+    "Segments": "kaisched.objects.segments",
     "SubGroupSpec": "kaisched.objects.podgroup",
     "Workload": "kaisched.objects.workloads",
     "PluginRefusal": "kaisched.core.refusals",
@@ -110,6 +112,7 @@ if TYPE_CHECKING:
     from kaisched.core.division import divide_level as divide_level
     from kaisched.core.domains import domain_paths as domain_paths
     from kaisched.core.domains import level_of as level_of
+    from kaisched.core.domains import levels_of as levels_of
     from kaisched.core.domains import topology_of as topology_of
     from kaisched.core.domains import unique_names as unique_names
     from kaisched.core.refusals import PluginRefusal as PluginRefusal
@@ -154,6 +157,7 @@ if TYPE_CHECKING:
     from kaisched.framework.shard_settings import former_values as former_values
     from kaisched.framework.shard_settings import shard_setting as shard_setting
     from kaisched.objects.podgroup import SubGroupSpec as SubGroupSpec
+    from kaisched.objects.segments import Segments as Segments
     from kaisched.objects.workloads import Gang as Gang
     from kaisched.objects.workloads import Workload as Workload
     from kaisched.units import UNLIMITED as UNLIMITED

@@ -89,15 +89,31 @@ def _said(wish: PodSetTopology) -> int:
     return len(wish.slices)
 
 
+def around(tree: SubGroup | None, podset: str, node_label: str) -> SubGroup | None:
+    """Return a job's tree with all its pods on nodes with one value of a label.
+
+    What the root asks for already counts inside of it. ``podset`` names the only pod set of a job
+    without a tree; an empty label changes nothing.
+    """
+    if not node_label:
+        return tree
+    if tree is not None and tree.topology is not None:
+        tree = SubGroup("", -1, 1, (tree,))
+    return bound(tree, podset, TopologyConstraint("", node_label, is_label=True))
+
+
 def bound(
     tree: SubGroup | None, podset: str, constraint: TopologyConstraint | None
 ) -> SubGroup | None:
     """Return a job's tree with the constraint of the whole job at its root.
 
-    ``podset`` names the only pod set of a job without a tree.
+    That of its only subgroup counts inside of it, but not what Kueue's annotations say. ``podset``
+    names the only pod set of a job without a tree.
     """
     if constraint is None:
         return tree
     if tree is None:
         return SubGroup(podset, 0, 0, topology=constraint)
+    if tree.topology is not None and not tree.topology.is_pod_set:
+        return SubGroup("", -1, 1, (tree,), constraint)
     return SubGroup(tree.name, tree.podset, tree.min_subgroup, tree.children, constraint)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from kaisched.cluster.constraints import bound, constraint_in, pod_set_in, with_pod_sets
+from kaisched.cluster.constraints import around, bound, constraint_in, pod_set_in, with_pod_sets
 from kaisched.cluster.grouping import Membership
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.structure import (
@@ -18,10 +19,14 @@ from kaisched.cluster.structure import (
 )
 from kaisched.cluster.translate import PodRow, created_s
 from kaisched.core.tables import SubGroup
-from kaisched.errors import ObjectError
+from kaisched.errors import ObjectError, join_path
 from kaisched.objects import labels
+from kaisched.objects.podgroup import SubGroupSpec
+from kaisched.objects.segments import parts_of, resized
 from kaisched.objects.topology_demands import required_of_workload
 from kaisched.objects.wire import ObjectMeta
+
+_NO_SIZE: Final = "leave it out"
 
 
 def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods: int) -> JobRow:
@@ -38,7 +43,7 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
     timing, workload = NO_TIMING, -1
     name, priority = _priority(pod, member, classes)
     podsets, tree = _whole(1), None
-    wish = constraint_in(member.metas)
+    wish = None
     try:
         timing = timing_of(member.metas)
         workload = workload_of(name, member.metas)
@@ -47,13 +52,16 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
             labels.node_pools_of(meta)
             labels.node_types_of(meta)
         podsets, tree = _structure(pod, member, pods)
-        if len(podsets) == 1 and wish is None and not member.gang.pod_sets:
+        # What a template asks for is about its own pods: only owners around it speak for all.
+        wish = constraint_in(member.metas[: member.outer] if _is_asking(tree) else member.metas)
+        if len(podsets) == 1 and wish is None and tree is None and not member.gang.pod_sets:
             wish = pod_set_in(member.metas)
     except ObjectError as error:
         fault = fault or str(error)
     tree = bound(tree, podsets[0][0], wish)
+    tree = around(tree, podsets[0][0], member.gang.node_label)
     owner = member.metas[-2] if len(member.metas) > 1 and not member.is_single else pod.meta
-    demands = map(required_of_workload, member.metas[:-1])
+    demands = () if member.gang.segments else map(required_of_workload, member.metas[:-1])
     return JobRow(
         queue=queue_of(member.metas),
         priority=priority,
@@ -84,14 +92,41 @@ def _structure(
     for meta in reversed(member.metas):
         minimum = labels.batch_min_member_of(meta) or minimum
     gang = member.gang
-    if minimum is None and gang.sub_groups:
-        podsets, tree = divided(gang.sub_groups, gang.min_sub_group)
-        return podsets, with_pod_sets(tree, podsets[0][0], gang.pod_sets)
+    if minimum is not None and gang.segments:
+        path = join_path("metadata", "annotations", labels.BATCH_MIN_MEMBER)
+        raise ObjectError("beside segments, which need all of their pods", path=path, fix=_NO_SIZE)
     if minimum is None and gang.is_leader_first and pods == 1:
         return _whole(1), None  # the others are made when it runs
+    if minimum is None and gang.sub_groups:
+        parts = _parts(pod, member)
+        podsets, tree = divided(parts, gang.min_sub_group)
+        return podsets, with_pod_sets(tree, podsets[0][0], gang.pod_sets)
     if minimum is None and member.rule.size_annotation:
         minimum = labels.size_of(pod.meta, member.rule.size_annotation)
     return _whole(gang.minimum if minimum is None else minimum), None
+
+
+def _parts(pod: PodRow, member: Membership) -> list[SubGroupSpec]:
+    """Return the subgroups of a job: segments are those of the size that its own pods name.
+
+    Raises:
+        ObjectError: the size makes no sense.
+
+    """
+    gang, key = member.gang, member.rule.size_annotation
+    pods = labels.size_of(pod.meta, key) if key else None
+    for name, segments in gang.segments.items():
+        if pods is not None and pods != segments.pods:
+            return parts_of(resized(segments, pods), name)
+    return gang.sub_groups
+
+
+def _is_asking(tree: SubGroup | None) -> bool:
+    """Tell whether a job or a subgroup of it has a constraint by the annotations of a template."""
+    if tree is None:
+        return False
+    wish = tree.topology
+    return (wish is not None and not wish.is_pod_set) or any(map(_is_asking, tree.children))
 
 
 def _whole(minimum: int) -> tuple[tuple[str, int], ...]:

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from msgspec import structs
+
 from kaisched.cluster.translate import PodRow
 from kaisched.errors import ObjectError
 from kaisched.objects import gang_api, labels
 from kaisched.objects.known_workloads import KNOWN
+from kaisched.objects.segments import segment_of
 from kaisched.objects.wire import ObjectMeta, OwnerReference
 from kaisched.objects.workloads import Gang, Table, Workload
 
@@ -63,6 +66,8 @@ class Membership:
     """Why it is in no valid group."""
     is_single: bool = False
     """The pod is a job of its own."""
+    outer: int = 0
+    """How many of the metadata are of the owner that the rule is about and of those around it."""
     missing: str = ""
     """The owner that may make it a gang and is not known yet; empty for none."""
 
@@ -146,7 +151,8 @@ class Grouper:
         if top is not None and any(map(labels.has_independent_pods, metas)):
             return _alone(pod, rule, metas, uids)
         if top is not None:
-            return _of_owner(pod, top, rule, metas, uids)
+            outer = sum(link.owner is not None for link in chain[chain.index(top) :])
+            return _of_owner(pod, top, rule, metas, uids, outer)
         app = pod.meta.labels.get(labels.SPARK_APP)
         if app:
             job = f"{pod.namespace}/pg-spark-app-{app}"
@@ -225,7 +231,12 @@ def _group_of(chain: list[_Link], table: Table) -> tuple[_Link | None, Workload]
 
 
 def _of_owner(
-    pod: PodRow, top: _Link, rule: Workload, metas: tuple[ObjectMeta, ...], uids: tuple[str, ...]
+    pod: PodRow,
+    top: _Link,
+    rule: Workload,
+    metas: tuple[ObjectMeta, ...],
+    uids: tuple[str, ...],
+    outer: int,
 ) -> Membership:
     reference, owner = top
     job = f"{pod.namespace}/pg-{reference.name}-{reference.uid or reference.kind.lower()}"
@@ -237,17 +248,38 @@ def _of_owner(
         except ObjectError as error:
             index, fault = None, str(error)
         job += f"-{pod.meta.name if index is None else index}"
-    said = [pod.meta.labels.get(key, "") for key in rule.subgroup_labels]
+    gang = _ONE if owner is None else owner.gang
     return Membership(
         job,
         is_declared=False,
         rule=rule,
         metas=metas,
         owner_uids=uids,
-        gang=_ONE if owner is None else owner.gang,
-        subgroup="/".join(said) if all(said) else "",
+        gang=gang,
+        subgroup=_subgroup(pod.meta, rule, gang),
         fault=fault,
+        outer=outer,
     )
+
+
+def _subgroup(meta: ObjectMeta, rule: Workload, gang: Gang) -> str:
+    """Return the subgroup of a pod by its labels, empty if they do not say it."""
+    said = [meta.labels.get(key, "") for key in rule.subgroup_labels]
+    name = "/".join(said) if all(said) else ""
+    if not gang.segments:
+        return name
+    name = name if rule.subgroup_labels else next(iter(gang.segments))
+    segments = gang.segments.get(name)
+    if segments is None:
+        return name
+    try:
+        index = labels.index_of(meta, rule.segment_label)
+        pods = labels.size_of(meta, rule.size_annotation) if rule.size_annotation else None
+    except ObjectError:
+        return ""
+    if index is None:
+        return ""
+    return segment_of(structs.replace(segments, pods=pods or segments.pods), name, index)
 
 
 def _alone(

@@ -250,7 +250,9 @@ class Groups:
             return first + at, ""
         known = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")  # noqa: PLR2004
         what = f"names subgroup {wanted!r}" if wanted else "names no subgroup"
-        keys = member.rule.subgroup_labels
+        keys = [*member.rule.subgroup_labels]
+        if member.gang.segments:
+            keys.append(member.rule.segment_label)
         return first, f"{what} ({', '.join(keys) or labels.SUBGROUP}), but its job has: {known}"
 
     def _pod_fault(self, group: Group, key: str, job: int) -> str:
@@ -286,7 +288,7 @@ class Groups:
 
 def _wanted_by(pod: PodRow, member: Membership) -> _Wanted:
     """Return what a pod says of its pod set: whether its workload's labels do, and the name."""
-    if member.rule.subgroup_labels:
+    if member.rule.subgroup_labels or member.gang.segments:
         return True, member.subgroup
     return False, labels.subgroup_of(pod.meta)
 

@@ -9,6 +9,7 @@ from kaisched.cluster.dependents import Dependents
 from kaisched.cluster.grouping import Grouper, Membership, Owner
 from kaisched.cluster.groups import Groups
 from kaisched.cluster.node_types import with_node_types
+from kaisched.cluster.pod_segments import with_segments
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.unsettled import Unsettled
 from kaisched.core.states import TaskState
@@ -96,7 +97,8 @@ class Members:
         """Note whether a pod has succeeded; return the pod, marked while it waits for its owner."""
         self._groups.note_success(pod, member)
         self._dependents.forget_done(pod.key)
-        return with_node_types(self.unsettled.marked(pod, member), member)
+        pod = with_segments(self.unsettled.marked(pod, member), member)
+        return with_node_types(pod, member)
 
     def join(
         self, pod: PodRow, member: Membership | None, before: Membership | None

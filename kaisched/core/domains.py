@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kaisched.core.tables import TopologyLevel
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kaisched.core.axis import IntVec, RowVec
-    from kaisched.core.tables import TopologyConstraint, TopologyLevel
+    from kaisched.core.tables import TopologyConstraint
 
 
 def domain_paths(
@@ -29,13 +31,25 @@ def topology_of(
     topologies: Mapping[str, Sequence[TopologyLevel]], constraint: TopologyConstraint
 ) -> str:
     """Return which of some topologies a constraint is about, empty for none."""
-    if constraint.topology or not constraint.is_pod_set:
+    if constraint.topology or not (constraint.is_pod_set or constraint.is_label):
         return constraint.topology
     wanted = {constraint.required, constraint.preferred, *dict(constraint.slices)} - {""}
     for name, levels in sorted(topologies.items()):
-        if wanted <= {key for level in levels for key in level}:
+        aliases = () if constraint.is_label else (level.alias for level in levels)
+        if wanted <= {level.label for level in levels}.union(aliases):
             return name
     return ""
+
+
+def levels_of(
+    topologies: Mapping[str, tuple[TopologyLevel, ...]], constraint: TopologyConstraint
+) -> tuple[TopologyLevel, ...]:
+    """Return the levels of the topology that a constraint is about, none if there is no such one.
+
+    A label of nodes that no topology has is a topology of one level: equal values are one domain.
+    """
+    levels = topologies.get(topology_of(topologies, constraint), ())
+    return levels or ((TopologyLevel(constraint.required),) if constraint.is_label else ())
 
 
 def level_of(levels: Sequence[TopologyLevel], name: str) -> int:

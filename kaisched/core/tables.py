@@ -52,6 +52,9 @@ class TopologyConstraint(NamedTuple):
     """(level, pods): so many pods go into one domain of the level, the outermost level first."""
     is_pod_set: bool = False
     """Whether each domain of the last level gets a number of pods, as Kueue has it."""
+    is_label: bool = False
+    """Whether ``required`` is a label of nodes: a level of the first topology that has it, or where
+    none has it the only level of one made up."""
 
     @property
     def is_condition(self) -> bool:

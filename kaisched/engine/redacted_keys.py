@@ -47,6 +47,8 @@ LABELS: Final = {
     labels.SUBGROUP: "subgroup",
     labels.TASK_PRIORITY: "value",
     labels.REPLICATED_JOB: "subgroup",
+    labels.REPLICA_TYPE: "subgroup",
+    labels.RAY_GROUP: "subgroup",
     labels.SPARK_APP: "job",
     labels.RAY_PRIORITY_CLASS: "class",
 }

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
     from kaisched.engine.aliases import Aliases
 
-_INDEXES: Final = (labels.JOB_INDEX, labels.GROUP_INDEX)
+_INDEXES: Final = (
+    labels.JOB_INDEX,
+    labels.GROUP_INDEX,
+    labels.WORKER_INDEX,
+    labels.REPLICA_INDEX,
+)
 _PREEMPTIBILITY: Final = (labels.PREEMPTIBLE, labels.NON_PREEMPTIBLE)
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _USES: Final = {
@@ -43,15 +48,20 @@ class ObjectWalk:
     """Walk over objects as plain values that replaces names and drops fields without effect."""
 
     def __init__(
-        self, alias: Aliases, objects: Iterable[dict[str, Any]], queue_of_pod: Mapping[str, str]
+        self,
+        alias: Aliases,
+        objects: Iterable[dict[str, Any]],
+        queue_of_pod: Mapping[str, str],
+        asked: Iterable[str] = (),
     ) -> None:
         """Collect the label keys that any object's selectors use: all other labels are dropped.
 
         ``queue_of_pod`` is the queue of each pod by ``namespace/name``. It is written on pods that
         get their queue otherwise: the older label composes the queue's name of two others.
+        ``asked`` are keys that workloads ask for, which are no objects here.
         """
         self._alias, self._queue_of_pod = alias, queue_of_pod
-        self._asked = {_HOSTNAME, "run.ai/type"}
+        self._asked = {_HOSTNAME, "run.ai/type", *asked}
         for obj in objects:
             _find_keys(obj.get("spec"), self._asked)
             _find_keys(obj.get("allowedTopologies"), self._asked)
@@ -107,12 +117,23 @@ class ObjectWalk:
         new = dict(gang)
         if "priorityClass" in gang:
             new["priorityClass"] = self._alias("class", gang["priorityClass"])
+        if "nodeLabel" in gang:
+            new["nodeLabel"] = self._alias("key", gang["nodeLabel"])
         if "unsupported" in gang:
             new["unsupported"] = "not offered"
         new["subGroups"] = [
-            {**it, "name": self._part(it["name"]), "parent": self._part(it.get("parent", ""))}
+            {
+                **it,
+                "name": self._part(it["name"]),
+                "parent": self._part(it.get("parent", "")),
+                **self._topology(it),
+            }
             for it in gang.get("subGroups", [])
         ]
+        new["segments"] = {
+            self._part(name): {**it, **self._topology(it, "topology")}
+            for name, it in gang.get("segments", {}).items()
+        }
         new["podSets"] = {
             self._part(name): self._pod_set(wish) for name, wish in gang.get("podSets", {}).items()
         }
@@ -200,13 +221,12 @@ class ObjectWalk:
         ]
         return {"spec": spec}
 
-    def _topology(self, spec: dict[str, Any]) -> dict[str, Any]:
-        wish = spec.get("topologyConstraint")
+    def _topology(self, spec: dict[str, Any], at: str = "topologyConstraint") -> dict[str, Any]:
+        wish = spec.get(at)
         if not wish:
             return {}
         use = {"topology": "value"}
-        told = {key: self._alias(use.get(key, "key"), name) for key, name in wish.items()}
-        return {"topologyConstraint": told}
+        return {at: {key: self._alias(use.get(key, "key"), name) for key, name in wish.items()}}
 
     def _disruption_budget(self, obj: dict[str, Any]) -> dict[str, Any]:
         spec, status = dict(obj.get("spec", {})), dict(obj.get("status", {}))

@@ -54,7 +54,8 @@ def redacted(recording: Recording, file: str = "") -> Redacted:
     kept = {*_OURS, *_OF_KUBERNETES, *BUILT_IN, DEFAULT_QUEUE, *recording.scheduler_names}
     aliases = Aliases(frozenset(kept))
     plain = [encode(obj) for obj in objects]
-    walk = ObjectWalk(aliases, plain, _queue_of_pod(before.snapshot))
+    asked = [owner.node_label for owner in recording.owners if owner.node_label]
+    walk = ObjectWalk(aliases, plain, _queue_of_pod(before.snapshot), asked)
     _renamed(recording, plain, walk, aliases)  # registers the names
     aliases.settle()
     bare = _renamed(recording, plain, walk, aliases)

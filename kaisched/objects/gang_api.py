@@ -16,7 +16,6 @@ from kaisched.objects.workloads import MOST, Gang, Workload
 
 GROUP: Final = "scheduling.k8s.io"
 KIND: Final = "PodGroup"
-_NO_TOPOLOGY: Final = "topology constraints of this API are not offered in this version"
 PLURAL: Final = "podgroups"
 VERSIONS: Final = ("v1beta1", "v1alpha3", "v1alpha2")
 """Supported versions, the preferred one first."""
@@ -38,10 +37,16 @@ def read(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
 def _gang(spec: Mapping[str, Any]) -> Gang:
     policy, cls = as_map(spec.get("schedulingPolicy")), spec.get("priorityClassName")
     priority_class = cls if isinstance(cls, str) else ""
+    label = next((str(it.get("key")) for it in _constraints(spec)), "")
     if "gang" not in policy:
-        return Gang(is_each=True, priority_class=priority_class)
+        # What keeps pods together is one job, even if each of them may start by itself.
+        return Gang(is_each=not label, priority_class=priority_class, node_label=label)
     minimum = sized(count(as_map(policy["gang"]).get("minCount"))).minimum
-    return Gang(minimum=minimum, priority_class=priority_class)
+    return Gang(minimum=minimum, priority_class=priority_class, node_label=label)
+
+
+def _constraints(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return as_maps(as_map(spec.get("schedulingConstraints")).get("topology"))
 
 
 def _unsupported(spec: Mapping[str, Any]) -> Gang | None:
@@ -53,9 +58,15 @@ def _unsupported(spec: Mapping[str, Any]) -> Gang | None:
     if "gang" in said and not count(minimum, 0) >= 1:
         fix = f"write how many pods must start together, from 1 to {MOST}"
         return _refused((*policy, "gang", "minCount"), "out of range", minimum, fix)
-    for at, it in enumerate(as_maps(as_map(spec.get("schedulingConstraints")).get("topology"))):
-        where: Path = ("spec", "schedulingConstraints", "topology", at, "key")
-        return _refused(where, _NO_TOPOLOGY, it.get("key"), "leave it out")
+    where: Path = ("spec", "schedulingConstraints", "topology")
+    wishes = _constraints(spec)
+    if len(wishes) > 1:
+        keys = ", ".join(str(it.get("key")) for it in wishes)
+        return _refused(where, "more than one constraint", keys, "keep one of them")
+    key = wishes[0].get("key") if wishes else "none"
+    if not isinstance(key, str) or not key:
+        fix = "write a label of nodes; its value will be the same for all pods"
+        return _refused((*where, 0, "key"), "no label of nodes", key, fix)
     parent = spec.get("parentCompositePodGroupName")
     if parent:
         where = ("spec", "parentCompositePodGroupName")

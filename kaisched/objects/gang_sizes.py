@@ -13,6 +13,7 @@ from kaisched.errors import ObjectError
 from kaisched.objects.group_faults import cycles
 from kaisched.objects.pod_sets import PodSetTopology, pod_set_of
 from kaisched.objects.podgroup import SubGroupSpec
+from kaisched.objects.template_topology import annotations_in, constraint_on
 from kaisched.objects.workloads import MOST, MOST_SUBGROUPS, Gang, Read
 
 EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
@@ -42,6 +43,12 @@ def _fault(gang: object) -> str:
         return f"no kaisched.Gang, but a {type(gang).__name__}"
     if not 1 <= gang.minimum <= MOST:
         return f"minimum {gang.minimum!r} is not from 1 to {MOST}"
+    if any(it.size < 1 for it in gang.segments.values()):
+        return "segments of no pods"
+    return _tree_fault(gang)
+
+
+def _tree_fault(gang: Gang) -> str:
     parent = {part.name: part.parent for part in gang.sub_groups}
     tops = sum(not it for it in parent.values())
     if len(parent) != len(gang.sub_groups) or len(parent) > 2 * MOST_SUBGROUPS:
@@ -80,7 +87,8 @@ def _stated(spec: Mapping[str, Any]) -> int:
     return count(policy.get("minAvailable"), 0)
 
 
-def _roles(specs: object) -> dict[str, int]:
+def roles_in(specs: object) -> dict[str, int]:
+    """Return how many pods each role of a Kubeflow job has."""
     return {role: count(as_map(it).get("replicas")) for role, it in as_map(specs).items()}
 
 
@@ -88,7 +96,7 @@ def kubeflow(key: str) -> Read:
     """Return a reader of a Kubeflow kind: the sum of replicas, or an elastic job's minimum."""
 
     def read(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
-        counts = _roles(spec.get(key))
+        counts = roles_in(spec.get(key))
         elastic = as_map(spec.get("elasticPolicy")).get("minReplicas")
         if elastic is not None:
             counts["Worker"] = count(elastic, counts.get("Worker", 1))
@@ -99,18 +107,36 @@ def kubeflow(key: str) -> Read:
 
 def mpi(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
     """Read an MPIJob: launcher and workers."""
-    counts = _roles(spec.get("mpiReplicaSpecs"))
+    counts = roles_in(spec.get("mpiReplicaSpecs"))
     if spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
         counts.pop("Launcher", None)  # it is created when the workers run
     return sized(_stated(spec) or sum(counts.values()))
 
 
-def ray(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
-    """Read a RayCluster: the head and the minimum of each group of workers."""
-    workers = [it for it in as_maps(spec.get("workerGroupSpecs")) if it.get("suspend") is not True]
-    return sized(
-        1 + sum(count(it.get("minReplicas"), 0) * count(it.get("numOfHosts")) for it in workers)
-    )
+HEAD = "headgroup"
+"""Name of the group of a RayCluster's head: the value of its label."""
+
+
+def ray(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
+    """Read a RayCluster: the head and the minimum of each group of workers.
+
+    Groups are subgroups if the annotations of a template ask for a level of a topology.
+    """
+    groups = [(HEAD, 1, as_map(spec.get("headGroupSpec")))]
+    for at, it in enumerate(as_maps(spec.get("workerGroupSpecs"))):
+        pods = count(it.get("minReplicas"), 0) * count(it.get("numOfHosts"))
+        name = str(it.get("groupName") or f"worker-group-{at}")
+        groups.append((name, 0 if it.get("suspend") is True else pods, it))
+    gang = sized(sum(pods for _, pods, _ in groups))
+    parts: list[SubGroupSpec] = []
+    for name, pods, it in groups:
+        try:
+            wish = constraint_on(annotations_in(it.get("template")), annotations)
+        except ObjectError as error:
+            return Gang(unsupported=f"template of group {name}: {error}")
+        parts.append(SubGroupSpec(name=name, min_member=pods, topology_constraint=wish))
+    is_asking = any(it.topology_constraint for it in parts)
+    return Gang(minimum=gang.minimum, sub_groups=parts) if is_asking else gang
 
 
 def leader_worker_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
@@ -122,9 +148,10 @@ def leader_worker_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -
     return Gang(minimum=gang.minimum, is_leader_first=is_leader_first)
 
 
-def job_set(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
+def job_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
     """Read a JobSet: a subgroup for each replicated job, with a subgroup for each of its jobs.
 
+    Each job has the constraint that the annotations of its template ask for.
     All replicated jobs are needed. If some are created after others, by an order or a dependency,
     one is enough: earlier ones may have ended when later ones are created.
     """
@@ -140,29 +167,26 @@ def job_set(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
         total += replicas * pods
         if len(parts) + replicas > MOST_SUBGROUPS or total > MOST:
             return Gang()
-        parts.append(SubGroupSpec(name=name))
-        parts += [
-            SubGroupSpec(name=f"{name}/{index}", parent=name, min_member=pods)
-            for index in range(replicas)
-        ]
+        template = as_map(replicated.get("template"))
+        of_pods = annotations_in(as_map(template.get("spec")).get("template"))
         try:
-            wish = pod_set_of(_pod_annotations(replicated), pods)
+            of_each = constraint_on({**of_pods, **annotations_in(template)}, annotations)
+            wish = pod_set_of(of_pods, pods) if of_each is None else None
         except ObjectError as error:
             return Gang(unsupported=f"replicated job {name}: {error}")
         if wish is not None:
             pod_sets[name] = wish
+        parts.append(SubGroupSpec(name=name))
+        parts += [
+            SubGroupSpec(
+                name=f"{name}/{index}", parent=name, min_member=pods, topology_constraint=of_each
+            )
+            for index in range(replicas)
+        ]
         tops += 1
         is_in_order = is_in_order or bool(replicated.get("dependsOn"))
     least = 1 if is_in_order and tops > 1 else None
     return Gang(sub_groups=parts, min_sub_group=least, pod_sets=pod_sets)
-
-
-def _pod_annotations(replicated: Mapping[str, Any]) -> dict[str, str]:
-    """Return the annotations of the pods of a replicated job."""
-    at: object = replicated
-    for key in ("template", "spec", "template", "metadata", "annotations"):
-        at = as_map(at).get(key)
-    return {str(key): str(value) for key, value in as_map(at).items()}
 
 
 def _pods_of_job(spec: Mapping[str, Any]) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from kaisched.objects import labels
-from kaisched.objects.gang_sizes import job_set, kubeflow, leader_worker_set, mpi, ray
+from kaisched.objects.gang_segments import leader_worker_set, pytorch
+from kaisched.objects.gang_sizes import job_set, kubeflow, mpi, ray
 from kaisched.objects.workloads import Workload, table_of
 
 INFERENCE: Final = "inference"
@@ -32,9 +33,17 @@ WORKLOADS: Final = (
         "LeaderWorkerSet",
         read=leader_worker_set,
         index_label=labels.GROUP_INDEX,
+        segment_label=labels.WORKER_INDEX,
         size_annotation=labels.GROUP_SIZE,
     ),
-    Workload("kubeflow.org/v1", "pytorchjobs", "PyTorchJob", read=kubeflow("pytorchReplicaSpecs")),
+    Workload(
+        "kubeflow.org/v1",
+        "pytorchjobs",
+        "PyTorchJob",
+        read=pytorch,
+        subgroup_labels=(labels.REPLICA_TYPE,),
+        segment_label=labels.REPLICA_INDEX,
+    ),
     Workload("kubeflow.org/v1", "tfjobs", "TFJob", read=kubeflow("tfReplicaSpecs")),
     Workload("kubeflow.org/v1", "xgboostjobs", "XGBoostJob", read=kubeflow("xgbReplicaSpecs")),
     Workload("kubeflow.org/v1", "jaxjobs", "JAXJob", read=kubeflow("jaxReplicaSpecs")),
@@ -43,7 +52,12 @@ WORKLOADS: Final = (
     ),
     Workload("trainer.kubeflow.org/v1alpha1", "trainjobs", "TrainJob", "through"),
     Workload(
-        "ray.io/v1", "rayclusters", "RayCluster", read=ray, priority_label=labels.RAY_PRIORITY_CLASS
+        "ray.io/v1",
+        "rayclusters",
+        "RayCluster",
+        read=ray,
+        priority_label=labels.RAY_PRIORITY_CLASS,
+        subgroup_labels=(labels.RAY_GROUP,),
     ),
     Workload("ray.io/v1", "rayjobs", "RayJob", "through"),
     Workload("ray.io/v1", "rayservices", "RayService", "through"),

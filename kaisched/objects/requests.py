@@ -15,7 +15,6 @@ from kaisched.objects.gpu_shares import share_of
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Container, Pod, Resources
 from kaisched.objects.shard import GPU_RESOURCES
-from kaisched.objects.topology_demands import required_of_workload
 from kaisched.objects.wire import Amount, Amounts
 from kaisched.units import MAX_AMOUNT, MIG_PREFIX, UnitError, base_units, mig_slices
 
@@ -90,8 +89,8 @@ def unsupported(
 ) -> str:
     """Return why the pod cannot be scheduled here at all, or an empty text.
 
-    Levels of a topology cannot be required. Pods may share GPUs only where what is decided about
-    shares can be carried out. Whether claims on devices are allocated is for the store to say.
+    Pods may share GPUs only where what is decided about shares can be carried out. Whether claims
+    on devices are allocated is for the store to say.
     """
     try:
         share = share_of(pod, gpu_resources)
@@ -102,9 +101,7 @@ def unsupported(
             "this shard does not share GPUs: set spec.gpuSharing of the shard, or ask for"
             f" {gpu_resources[0]}"
         )
-    if fault := _mig_fault(pod, gpu_resources):
-        return fault
-    return required_of_workload(pod.metadata)
+    return _mig_fault(pod, gpu_resources)
 
 
 def _mig_fault(pod: Pod, gpu_resources: Sequence[str]) -> str:

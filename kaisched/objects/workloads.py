@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from kaisched.objects.pod_sets import PodSetTopology
 from kaisched.objects.podgroup import SubGroupSpec
+from kaisched.objects.segments import Segments
 from kaisched.objects.wire import StrictWire
 
 Grouping = Literal["together", "each", "through"]
@@ -30,6 +31,11 @@ class Gang(StrictWire, frozen=True, kw_only=True):
     """Top-level subgroups needed; by default all of them."""
     pod_sets: dict[str, PodSetTopology] = {}
     """By top-level subgroup, where its pods are to be together by Kueue's annotations."""
+    segments: dict[str, Segments] = {}
+    """By subgroup, how its pods are divided by the row's ``segment_label``; ``sub_groups`` has the
+    parts."""
+    node_label: str = ""
+    """Label of nodes: the pods are only on nodes with one and the same value of it."""
     is_leader_first: bool = False
     """Whether the first pod starts alone, since the others are created once it runs."""
     is_each: bool = False
@@ -64,6 +70,8 @@ class Workload:
     """Label of the pods; each of its values is a job of its own."""
     subgroup_labels: tuple[str, ...] = ()
     """Labels of the pods whose values, joined by ``/``, name the pod's subgroup."""
+    segment_label: str = ""
+    """Label of the pods with their index, by which segments are counted."""
     size_annotation: str = ""
     """Annotation of the pods that says the minimum before ``read`` does."""
     other_versions: tuple[str, ...] = ()

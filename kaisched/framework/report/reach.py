@@ -8,11 +8,11 @@ room that no such gang can use.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kaisched.core.domains import Domains, domains_at, level_of, topology_of
+from kaisched.core.domains import Domains, domains_at, level_of, levels_of, topology_of
 from kaisched.framework.session.next_batch import batch_of
 from kaisched.units import format_amount
 
@@ -20,17 +20,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kaisched.core.axis import IntVec, RowVec
-    from kaisched.core.tables import SubGroup
+    from kaisched.core.tables import SubGroup, TopologyLevel
     from kaisched.framework.session.session import Session
 
 Shapes = tuple[tuple[int, int], ...]
 """(shape, pods) of a gang."""
+Levels: TypeAlias = "tuple[TopologyLevel, ...]"
+_Need: TypeAlias = tuple[str, int, Shapes, Levels]
+"""(topology, level, pods, levels)"""
 
 
 class Reach(NamedTuple):
     """How many gangs of one size fit in single domains of a level."""
 
     topology: str
+    """Its name; the label of nodes of which it was made up."""
     level: str
     """For people."""
     jobs: tuple[str, ...]
@@ -52,33 +56,32 @@ class Reach(NamedTuple):
 
 def reaches(session: Session, waiting: RowVec) -> Iterator[Reach]:
     """Yield a line for each size of gang, level and topology that waiting jobs require."""
-    asked: dict[tuple[str, int, Shapes], list[str]] = {}
+    asked: dict[_Need, list[str]] = {}
     for job in waiting.tolist():
         root = session.jobs.structure.get(job)
         if root is None:
             continue
-        for topology, level, shapes in _asked(session, job, root):
-            asked.setdefault((topology, level, shapes), []).append(session.jobs.name[job])
-    known: dict[tuple[str, int], Domains] = {}
-    for (topology, level, shapes), names in sorted(asked.items()):
-        if (topology, level) not in known:
-            levels = session.nodes.topologies[topology]
-            known[topology, level] = domains_at(levels, level, session.nodes.labels)
-        yield _reach(session, topology, known[topology, level], shapes, sorted(set(names)))
+        for one in _asked(session, job, root):
+            asked.setdefault(one, []).append(session.jobs.name[job])
+    known: dict[tuple[Levels, int], Domains] = {}
+    for (topology, level, shapes, levels), names in sorted(asked.items()):
+        if (levels, level) not in known:
+            known[levels, level] = domains_at(levels, level, session.nodes.labels)
+        yield _reach(session, topology, known[levels, level], shapes, sorted(set(names)))
 
 
-def _asked(session: Session, job: int, root: SubGroup) -> Iterator[tuple[str, int, Shapes]]:
+def _asked(session: Session, job: int, root: SubGroup) -> Iterator[_Need]:
     """Yield the required levels of a job and its subgroups, with the pods of its next batch."""
     for group in _groups(root):
         wish = group.topology
         if wish is None or not wish.required:
             continue
-        topology = topology_of(session.nodes.topologies, wish)
-        levels = session.nodes.topologies.get(topology, ())
+        topology = topology_of(session.nodes.topologies, wish) or wish.required
+        levels = levels_of(session.nodes.topologies, wish)
         level = level_of(levels, wish.required)
         shapes = _batch(session, job, root, group)
         if level >= 0 and shapes:
-            yield topology, level, shapes
+            yield topology, level, shapes, levels
 
 
 def _groups(group: SubGroup) -> Iterator[SubGroup]:

@@ -14,6 +14,7 @@ from kaisched import (
     SubGroup,
     TaskState,
     TopologyConstraint,
+    levels_of,
     topology_of,
 )
 from kaisched_plugins.topology import refusals
@@ -73,11 +74,12 @@ def is_divided(group: SubGroup) -> bool:
 
 def demand_of(session: Session, constraint: TopologyConstraint) -> Demand | int | None:
     """Return a constraint with its tree, the refusal of a required one, or None for no effect."""
-    tree = tree_of(session, name_of(session, constraint))
-    if tree is None:
+    found = levels_of(session.nodes.topologies, constraint)
+    if not found:
         if constraint.is_pod_set:
             return refusals.NO_LEVEL if constraint.is_condition else None
         return refusals.NO_TOPOLOGY if constraint.required else None
+    tree = tree_of(session, found)
     required, preferred = tree.level(constraint.required), tree.level(constraint.preferred)
     layers = tuple((tree.level(level), pods) for level, pods in constraint.slices)
     levels = [level for level, _ in layers]

@@ -21,13 +21,13 @@ from kaisched import (
 )
 
 _HINT = "topology.trees"
+_MOST_KEPT = 64
 
 
 class Kept(NamedTuple):
-    """A tree, with what it was made of."""
+    """A tree, with the nodes of which it was made."""
 
     statics: NodeStatics
-    levels: tuple[TopologyLevel, ...]
     tree: Tree
 
 
@@ -125,13 +125,12 @@ class Tree:
         return inside if level < 0 else inside[above == domain]
 
 
-def tree_of(session: Session, name: str) -> Tree | None:
-    """Return the tree of a topology, kept while no label changes; None if there is no such one."""
-    levels = session.nodes.topologies.get(name)
-    if levels is None:
-        return None
-    trees: dict[str, Kept] = session.hints.setdefault(_HINT, {})
-    kept, statics = trees.get(name), session.nodes.statics
-    if kept is None or kept.statics is not statics or kept.levels != levels:
-        kept = trees[name] = Kept(statics, levels, Tree(levels, statics.labels))
+def tree_of(session: Session, levels: tuple[TopologyLevel, ...]) -> Tree:
+    """Return the tree of some levels, kept while no label changes."""
+    trees: dict[tuple[TopologyLevel, ...], Kept] = session.hints.setdefault(_HINT, {})
+    kept, statics = trees.get(levels), session.nodes.statics
+    if kept is None or kept.statics is not statics:
+        if len(trees) >= _MOST_KEPT:
+            trees.clear()  # any pod may name a label of which a tree is made up
+        kept = trees[levels] = Kept(statics, Tree(levels, statics.labels))
     return kept.tree

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import numpy as np
 
-from kaisched import ACTIVE_STATES, BoolVec, Moves, RowVec, SubGroup, topology_of
+from kaisched import (
+    ACTIVE_STATES,
+    BoolVec,
+    Moves,
+    RowVec,
+    SubGroup,
+    TopologyLevel,
+    levels_of,
+    topology_of,
+)
 from kaisched_plugins.topology.demands import podsets_of, without_leader
 from kaisched_plugins.topology.domains import Tree
+
+Trees: TypeAlias = dict[tuple[TopologyLevel, ...], Tree]
 
 
 def broken(moves: Moves) -> Iterator[str]:
@@ -18,7 +30,7 @@ def broken(moves: Moves) -> Iterator[str]:
     if not bound:
         return
     before, after = _nodes(moves)
-    trees: dict[str, Tree] = {}
+    trees: Trees = {}
     for job, group in bound:
         yield from _broken(moves, trees, job, group, before, after)
 
@@ -43,7 +55,7 @@ def _nodes(moves: Moves) -> tuple[RowVec, RowVec]:
 
 def _broken(
     moves: Moves,
-    trees: dict[str, Tree],
+    trees: Trees,
     job: int,
     group: SubGroup,
     before: RowVec,
@@ -56,18 +68,18 @@ def _broken(
     if wish is None or not fresh.any():
         return
     name = f"topology {snapshot.jobs.name[job]}{f', {group.name}' if group.name else ''}"
-    topology = topology_of(snapshot.nodes.topologies, wish)
-    levels = snapshot.nodes.topologies.get(topology)
-    tree = None if levels is None else trees.get(topology)
-    if levels is not None and tree is None:
-        tree = trees[topology] = Tree(levels, snapshot.nodes.labels)
+    levels = levels_of(snapshot.nodes.topologies, wish)
+    tree = trees.get(levels)
+    if levels and tree is None:
+        tree = trees[levels] = Tree(levels, snapshot.nodes.labels)
     asked = [level for level in (wish.required, *dict(wish.slices)) if level]
     missing = [level for level in asked if tree is None or tree.level(level) < 0]
     if tree is None or missing:
         yield f"{name}: placed although level {missing[0]} of {wish.topology} does not exist"
         return
     if (tree.domain_of_node[-1][after[tasks[fresh]]] < 0).any():
-        yield f"{name}: placed on a node without all labels of {topology}"
+        topology = topology_of(snapshot.nodes.topologies, wish)
+        yield f"{name}: placed on a node without all labels of {topology or wish.required}"
         return
     if wish.required:
         domain = tree.domain_of_node[tree.level(wish.required)]

@@ -44,7 +44,8 @@ def reason_of(session: Session, job: int, code: int, style: Style) -> Reason | N
             return told
     pins = pins_of(session, tasks)
     room_of = session.places_once_evicted if is_claim else session.places_once_released
-    return _short(Chooser(demand, shapes, room_of, pins), demand, pods, is_claim=is_claim)
+    chooser = Chooser(demand, shapes, room_of, pins)
+    return _short(session, chooser, demand, pods, is_claim=is_claim)
 
 
 def _unknown(session: Session, wish: TopologyConstraint) -> Reason:
@@ -82,13 +83,23 @@ def _wrong_slices(session: Session, wish: TopologyConstraint) -> Reason | None:
     return None
 
 
-def _short(chooser: Chooser, demand: Demand, pods: int, *, is_claim: bool) -> Reason | None:
+def _no_node(session: Session, demand: Demand) -> str:
+    """Say that no node takes part in the topology of a constraint."""
+    name = name_of(session, demand.constraint)
+    if not name:
+        return f"no node has the label {demand.constraint.required}"
+    return f"no node has all labels of topology {name}"
+
+
+def _short(
+    session: Session, chooser: Chooser, demand: Demand, pods: int, *, is_claim: bool
+) -> Reason | None:
     """Name the domain that has most room, or would have it, and how many pods it is short of."""
     tree, level = demand.tree, demand.required
     allowed = chooser.allowed(level).nonzero()[0]
     word, some = tree.word(level), "its pod" if pods == 1 else f"its {pods} pods together"
     if not allowed.size:
-        return Reason(f"no node has all labels of topology {demand.constraint.topology}")
+        return Reason(_no_node(session, demand))
     best = int(allowed[np.argmax(chooser.capacity[level][allowed])])
     fit = int(min(chooser.capacity[level][best], pods))
     name, short = tree.name(level, best), f"{pods - fit} pod{'s' * (pods - fit != 1)}"

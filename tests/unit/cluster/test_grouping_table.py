@@ -511,11 +511,12 @@ def test_a_group_says_queue_and_priority_of_its_pods():
     assert (found["queue"], found["priority"], found["preemptible"]) == ("b", 100, False)
 
 
-def test_a_group_that_asks_for_a_topology_is_refused():
-    spec = {**GANG, "schedulingConstraints": {"topology": [{"key": "rack"}]}}
+def test_a_group_that_asks_for_two_labels_is_refused():
+    constraints = {"topology": [{"key": "rack"}, {"key": "zone"}]}
+    spec = {**GANG, "schedulingConstraints": constraints}
     store = store_of(owner("PodGroup", "g", spec=spec), named("p"))
     assert job(store)["refusal"] == Refusal.UNSUPPORTED
-    assert "spec.schedulingConstraints.topology[0].key" in store.problems()[0].text
+    assert "spec.schedulingConstraints.topology: more than one" in store.problems()[0].text
 
 
 def test_a_group_comes_before_the_workload_and_after_the_annotation():

@@ -425,8 +425,8 @@ def test_a_group_has_the_topology_constraint_that_it_names():
 REQUIRED = "kai.scheduler/topology-required-placement"
 SEGMENT = "kai.scheduler/segment-topology-required-placement"
 NOT_OFFERED = (
-    "topology constraints of segments are not offered in this version (value 'rack'); "
-    "leave it out, or name a preferred level"
+    "segments are formed only of workers of PyTorchJobs and of LeaderWorkerSets (value 'rack'); "
+    "leave it out, or list subgroups in a PodGroup"
 )
 
 

@@ -110,12 +110,45 @@ def of_spark():
     yield from (pod_of(f"acme-spark-{at}", labels=label) for at in range(2))
 
 
+SEGMENTS = {
+    labels_of.TOPOLOGY: "acme-dc",
+    labels_of.SEGMENT_SIZE: "2",
+    labels_of.SEGMENT_REQUIRED: "acme-rack",
+}
+
+
+def of_segments():
+    """A PyTorchJob in two segments, a group of a LeaderWorkerSet in two, and a RayCluster."""
+    template = {"metadata": {"annotations": SEGMENTS}}
+    spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": 4, "template": template}}}
+    top = owner("PyTorchJob", "acme-train", spec=spec)
+    yield top
+    for at in range(4):
+        labels = {labels_of.REPLICA_TYPE: "worker", labels_of.REPLICA_INDEX: str(at)}
+        yield pod_of(f"acme-train-{at}", top, labels=labels)
+    spec = {"leaderWorkerTemplate": {"size": 4, "workerTemplate": template}}
+    top = owner("LeaderWorkerSet", "acme-serve", spec=spec)
+    yield top
+    for at in range(4):
+        labels = {labels_of.GROUP_INDEX: "0", labels_of.WORKER_INDEX: str(at)}
+        yield pod_of(f"acme-serve-{at}", top, labels=labels)
+    wish = {labels_of.TOPOLOGY: "acme-dc", labels_of.TOPOLOGY_REQUIRED: "acme-rack"}
+    template = {"metadata": {"annotations": wish}}
+    top = owner("RayCluster", "acme-ray", spec={"headGroupSpec": {"template": template}})
+    yield from (top, pod_of("acme-ray-0", top, labels={labels_of.RAY_GROUP: "headgroup"}))
+
+
 @pytest.fixture
 def workloads():
     """A recording with workloads of every kind whose pods are known by labels or spec."""
+    return recorded(
+        [*of_job_set(), *of_leader_worker_set(), *of_kubernetes_own_group(), *of_spark()]
+    )
+
+
+def recorded(objects):
     store, kept = StateStore(), Kept()
     loaded = load_text(MANIFESTS)
-    objects = [*of_job_set(), *of_leader_worker_set(), *of_kubernetes_own_group(), *of_spark()]
     for obj in (*loaded.objects, *objects):
         upsert(store, obj)
         kept.put(obj)
@@ -145,8 +178,47 @@ def test_workloads_are_grouped_alike_without_their_names(workloads):
     assert '"minimum":9' in text
 
 
+def test_a_label_that_a_group_names_is_kept_under_another_name(workloads):
+    """No object asks for it, so the node would lose it, and the group its place."""
+    owners = [
+        replace(it, node_label="acme-rack") if it.kind == "PodGroup" else it
+        for it in workloads.owners
+    ]
+    objects = [
+        msgspec.Raw(bytes(it).replace(b'"name":"acme-node"',
+                    b'"name":"acme-node","labels":{"acme-rack":"acme-r1"}'))
+        for it in workloads.objects
+    ]  # fmt: skip
+    made = replace(workloads, owners=owners, objects=objects)
+    bare, warnings = redacted(made)
+    assert warnings == []
+    assert "acme" not in encoded(bare).decode()
+    assert len(replay(bare).result.binds) == len(replay(made).result.binds) == 7
+
+
+def test_segments_and_groups_with_levels_keep_their_places_without_their_names():
+    text = MANIFESTS.replace("{name: acme-node}", "{name: acme-node, labels: {acme-label: r1}}")
+    text = text.replace('gpu: "8"', 'gpu: "9"')
+    dc = """
+apiVersion: kai.scheduler/v1alpha1
+kind: Topology
+metadata: {name: acme-dc}
+spec: {levels: [{nodeLabel: acme-label, alias: acme-rack}]}
+"""
+    objects = [*load_text(dc).objects, *load_text(text).objects[:1], *of_segments()]
+    made = recorded(objects)
+    before = replay(made)
+    assert jobs_of(before) == [(1, 1, 0), (4, 2, 0), (4, 2, 0)]
+    assert len(before.result.binds) == 9
+    bare, warnings = redacted(made)
+    assert warnings == []
+    assert "acme" not in encoded(bare).decode()
+    assert jobs_of(replay(bare)) == jobs_of(before)
+    assert len(replay(bare).result.binds) == 9
+
+
 def test_what_a_workload_asks_in_vain_holds_no_name(workloads):
-    spec = {"schedulingConstraints": {"topology": [{"key": "acme-rack"}]}}
+    spec = {"schedulingConstraints": {"topology": [{"key": "acme-rack"}, {"key": "acme-zone"}]}}
     bad = owner("PodGroup", "acme-own", spec={"schedulingPolicy": {"basic": {}}, **spec})
     owners = [
         replace(it, unsupported=bad.gang.unsupported) if it.kind == "PodGroup" else it

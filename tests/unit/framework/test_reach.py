@@ -63,3 +63,11 @@ def test_wishes_and_unknown_names_are_left_out():
     for at, wish in enumerate((TopologyConstraint("t", "", "rack"), TopologyConstraint("u", "x"))):
         builder.job(f"a{at}", queue="a", tasks=2, topology=wish)
     assert told(builder) == []
+
+
+def test_a_label_that_no_topology_has_is_told_by_its_name():
+    wish = TopologyConstraint("", "block", is_label=True)
+    builder = ClusterBuilder().queue("a").node("n0", gpu=3, labels={"block": "b1"})
+    builder.node("n1", gpu=9).job("a1", queue="a", tasks=2, topology=wish)
+    (reach,) = told(builder)
+    assert (reach.topology, reach.level, reach.best) == ("block", "block", (("b1", 1),))

@@ -141,7 +141,8 @@ def test_when_the_workers_of_a_leader_are_made(spec, annotations, is_leader_firs
 
 POLICY = "spec.schedulingPolicy"
 COUNT = "write how many pods must start together, from 1 to 100000"
-TOPOLOGY = "spec.schedulingConstraints.topology[0].key: topology constraints of this API"
+TOPOLOGY = "spec.schedulingConstraints.topology"
+LABEL = "write a label of nodes; its value will be the same for all pods"
 PARENT = "spec.parentCompositePodGroupName: groups of groups"
 
 
@@ -159,10 +160,24 @@ PARENT = "spec.parentCompositePodGroupName: groups of groups"
         ),
         (
             {
-                "schedulingPolicy": {"basic": {}},
-                "schedulingConstraints": {"topology": [{"key": "rack"}]},
+                "schedulingPolicy": {"gang": {"minCount": 2}},
+                "schedulingConstraints": {"topology": [{"key": "rack"}, {"key": "zone"}]},
             },
-            f"{TOPOLOGY} are not offered in this version (value 'rack'); leave it out",
+            f"{TOPOLOGY}: more than one constraint (value 'rack, zone'); keep one of them",
+        ),
+        (
+            {
+                "schedulingPolicy": {"basic": {}},
+                "schedulingConstraints": {"topology": [{"key": ""}]},
+            },
+            f"{TOPOLOGY}[0].key: no label of nodes (value ''); {LABEL}",
+        ),
+        (
+            {
+                "schedulingPolicy": {"basic": {}},
+                "schedulingConstraints": {"topology": [{"level": "rack"}]},
+            },
+            f"{TOPOLOGY}[0].key: no label of nodes (value None); {LABEL}",
         ),
         (
             {"schedulingPolicy": {"basic": {}}, "parentCompositePodGroupName": "all"},
@@ -177,6 +192,26 @@ def test_what_a_group_of_kubernetes_may_not_ask_for(spec, text):
 def test_a_group_of_kubernetes_with_the_basic_policy_is_no_gang():
     spec = {"schedulingPolicy": {"basic": {}}, "priorityClassName": "build"}
     assert read("PodGroup", spec) == Gang(is_each=True, priority_class="build")
+
+
+@pytest.mark.parametrize(
+    ("policy", "gang"),
+    [
+        ({"gang": {"minCount": 3}}, Gang(minimum=3, node_label="rack")),
+        ({"basic": {}}, Gang(minimum=1, node_label="rack")),
+    ],
+)
+def test_a_constraint_of_kubernetes_makes_one_job_of_its_pods(policy, gang):
+    constraints = {"topology": [{"key": "rack"}]}
+    spec = {"schedulingPolicy": policy, "schedulingConstraints": constraints}
+    assert read("PodGroup", spec) == gang
+
+
+@pytest.mark.parametrize("topology", [[], None, "rack"])
+def test_a_group_of_kubernetes_without_a_constraint(topology):
+    constraints = {"topology": topology}
+    spec = {"schedulingPolicy": {"basic": {}}, "schedulingConstraints": constraints}
+    assert read("PodGroup", spec) == Gang(is_each=True)
 
 
 @pytest.mark.parametrize(
