@@ -182,6 +182,12 @@ class Groups:
         group = self._group.get(name)
         return group is not None and group.declared is not None
 
+    def is_silent(self, name: str) -> bool:
+        """Tell whether a job's PodGroup object wants no condition on pods that wait."""
+        group = self._group.get(name)
+        declared = None if group is None else group.declared
+        return declared is not None and not declared.spec.mark_unschedulable
+
     def faults(self) -> Mapping[str, Mapping[str, str]]:
         """Return what is wrong, by job and by pod; under an empty pod with the job as such."""
         return self._fault

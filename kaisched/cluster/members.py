@@ -158,6 +158,10 @@ class Members:
         """Tell whether a PodGroup object stands behind a job."""
         return self._groups.is_declared(job)
 
+    def is_silent(self, job: str) -> bool:
+        """Tell whether the pods of a job shall not be told that they wait, as its PodGroup says."""
+        return self._groups.is_silent(job)
+
     def stale_marks(self) -> Mapping[str, Mapping[str, float]]:
         """Return the start of staleness by job, and by the pod whose status has it."""
         return self._groups.stale_marks()

@@ -313,6 +313,7 @@ class Tenure:
             self.cluster.remember(turn.memory.facts)
             self._reporter.after(turn.snapshot, turn.result)
             for job, pool in self._pool_turns.after(turn.snapshot, turn.result, turn.end_s):
+                self._reporter.passed_on(job)
                 self._log.info("job_passed_on", job=job, pool=pool_name(pool))
             return
         for started in self.comparison.after(turn):

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import msgspec
-
 from kaisched.objects.wire import Condition, KubernetesObject, StrictWire, Wire
 
 
@@ -49,22 +47,12 @@ class PodGroupSpec(StrictWire, frozen=True, kw_only=True):
     """Negative: never evicted as stale."""
 
 
-class SchedulingCondition(Wire, frozen=True, kw_only=True):
-    """Why a node pool could not take the job."""
-
-    type: str = ""
-    node_pool: str = ""
-    reason: str = ""
-    message: str = ""
-    status: str = ""
-    transition_id: str = msgspec.field(default="", name="transitionID")
-
-
 class PodGroupStatus(Wire, frozen=True, kw_only=True):
     """Last report on the job."""
 
     conditions: list[Condition] = []
-    scheduling_conditions: list[SchedulingCondition] = []
+    scheduling_conditions: list[dict[str, Any]] = []
+    """Why node pools could not take the job, whole: entries of other pools are written back."""
     resources_status: Any = None
     """Conditions as stored, unchecked."""
 

@@ -16,6 +16,7 @@ from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import JSON, MERGE, STRATEGIC, Answer
 from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
 from kaisched.cluster.kubernetes.group_amounts import GroupAmounts
+from kaisched.cluster.kubernetes.group_conditions import why_waiting
 from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.statuses import matches, queue_statuses
@@ -243,10 +244,14 @@ class Cluster:
             said = group.get("status") or {}
             ours = [it for it in said.get("schedulingConditions", ())
                     if it.get("nodePool") == "default"]  # fmt: skip
+            for it in ours:
+                it.pop("lastTransitionTime")
+                if not it.pop("transitionID").isdecimal():
+                    yield f"group {job} has no number in {it}"
             expected = []
             if job in why:
                 message = self.reporter._message(why[job])
-                expected = [self.reporter._condition(why[job].reason, message)]
+                expected = [why_waiting("default", why[job].reason, message)]
             if ours != expected:
                 yield f"group {job} says {ours}, not {expected}"
             if job in amounts and not matches(said, amounts[job]):

@@ -19,6 +19,7 @@ import structlog
 from kaisched.cluster.kubernetes.client import JSON, Answer, Client
 from kaisched.cluster.kubernetes.counts import Counts
 from kaisched.cluster.kubernetes.failpoints import passing
+from kaisched.cluster.kubernetes.group_conditions import due_entries
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.pods import CONFLICT, GONE, SERVER_FAULT, is_passing
 from kaisched.cluster.kubernetes.report_box import Entry, ReportBox
@@ -239,12 +240,13 @@ class DesiredReports:
         """Return the parts of a pod group's status that differ from the desired ones."""
         current = seen.status or {}
         desired: dict[str, Any] = dict(self._desired.get(Entry(AMOUNTS, key)) or {})
-        ours = self._desired.get(Entry(GROUP, key))
-        if ours is not None:
-            pool, conditions = ours
-            theirs = [it for it in current.get(_CONDITIONS, ()) if it.get("nodePool", "") != pool]
-            desired[_CONDITIONS] = [*theirs, *conditions]
-        return {part: it for part, it in desired.items() if not matches(current, {part: it})}
+        lacking = {part: it for part, it in desired.items() if not matches(current, {part: it})}
+        word = self._desired.get(Entry(GROUP, key))
+        if word is not None:
+            entries = due_entries(current.get(_CONDITIONS, ()), word, self._stamp())
+            if entries is not None:
+                lacking[_CONDITIONS] = entries
+        return lacking
 
     # -- writing ---------------------------------------------------------------------------------
 

@@ -25,6 +25,13 @@ from kaisched.cluster.kubernetes.desired_reports import (
     DesiredReports,
 )
 from kaisched.cluster.kubernetes.group_amounts import GroupAmounts
+from kaisched.cluster.kubernetes.group_conditions import (
+    PoolWord,
+    is_told_of_running,
+    pool_of,
+    pools_known,
+    why_waiting,
+)
 from kaisched.cluster.kubernetes.lone_pods import LonePods
 from kaisched.cluster.kubernetes.pods import Note
 from kaisched.cluster.kubernetes.queue_shares import QueueShares
@@ -52,7 +59,6 @@ MOST_BEHIND: Final = 1000
 """While so many reports wait to be written, only jobs with a new reason get a message."""
 MOST_MESSAGE: Final = 1024
 CONTROLLER: Final = "kaisched"
-_UNSCHEDULABLE: Final = "UnschedulableOnNodePool"
 
 
 class Reporter:
@@ -141,20 +147,33 @@ class Reporter:
     def _jobs_that_wait(self, snapshot: Snapshot, result: CycleResult) -> None:
         records, names = result.records, snapshot.jobs.name
         for job in self._jobs.update(snapshot, records):
-            for key in self._pods.pop(job, ()):
-                self._desired.withdraw(POD, key)
-            self._group(job, [])
+            self._withdraw_pods(job)
+            self._group(job, None)
         for job in sorted(set(self._seen.with_condition) - self._jobs.names):
-            self._group(job, [])
+            self._group(job, None)
         with_old = self._box.waiting < MOST_BEHIND
+        tells_running = is_told_of_running(self._store, self._node_pool)
         for row in self._jobs.next_rows(MOST_RECORDS, with_old=with_old):
             record, job = records.record(row), names[row]
             message = self._message(record, self._advice.words(records.session, row, record))
             self._pods_of(job, message)
-            if self._store.members.is_declared(job):
-                self._group(job, [self._condition(record.reason, message)])
+            is_told = tells_running or not snapshot.jobs.active[row]
+            said = why_waiting(self._node_pool, record.reason, message) if is_told else None
+            self._group(job, said)
+
+    def passed_on(self, job: str) -> None:
+        """Say no more of a job that another node pool has from now on; what was said stays."""
+        self._withdraw_pods(job)
+        self._desired.withdraw(GROUP, f"podgroups/{job}")
+
+    def _withdraw_pods(self, job: str) -> None:
+        for key in self._pods.pop(job, ()):
+            self._desired.withdraw(POD, key)
 
     def _pods_of(self, job: str, message: str) -> None:
+        if self._store.members.is_silent(job):
+            self._withdraw_pods(job)
+            return
         pods = {f"pods/{key}": uid for key, uid in self._store.pending_pods(job)}
         for key in self._pods.get(job, ()):
             if key not in pods:
@@ -176,28 +195,30 @@ class Reporter:
 
     def _found_before(self, job: str, begin: str) -> str:
         """Return the advice in the current message of a job, if its reason is the same."""
-        pods = self._pods.get(job) or [f"pods/{key}" for key, _ in self._store.pending_pods(job)]
-        for pod in pods[:1]:
-            seen = self._seen.get(pod)
-            said = seen.status if seen is not None else None
-            if isinstance(said, str) and said.startswith(begin) and is_sentence(said[len(begin) :]):
-                return said[len(begin) :]
+        said = self._said_of(job)
+        if isinstance(said, str) and said.startswith(begin) and is_sentence(said[len(begin) :]):
+            return said[len(begin) :]
         return ""
 
-    def _condition(self, reason: str, message: str) -> dict[str, str]:
-        return {
-            "type": _UNSCHEDULABLE,
-            "nodePool": self._node_pool,
-            "reason": reason,
-            "message": message,
-            "status": "True",
-            "transitionID": "0",
-        }
+    def _said_of(self, job: str) -> object:
+        """Return the current message of a job: that of a pod, or of its group if pods say none."""
+        if self._store.members.is_silent(job):
+            seen = self._seen.get(f"podgroups/{job}")
+            entries = seen.status.get("schedulingConditions", ()) if seen is not None else ()
+            ours = [it.get("message") for it in entries if pool_of(it) == self._node_pool]
+            return ours[-1] if ours else None
+        pods = self._pods.get(job) or [f"pods/{key}" for key, _ in self._store.pending_pods(job)]
+        seen = self._seen.get(pods[0]) if pods else None
+        return None if seen is None else seen.status
 
-    def _group(self, job: str, ours: list[dict[str, str]]) -> None:
-        """Set the conditions of a pod group for our node pool; those of other pools are kept."""
+    def _group(self, job: str, said: dict[str, str] | None) -> None:
+        """Set what our node pool says of a job in its pod group; None if it waits no more."""
+        key = f"podgroups/{job}"
         if self._store.members.is_declared(job):
-            self._desired.set_desired(GROUP, f"podgroups/{job}", (self._node_pool, ours))
+            pools = pools_known(self._store, self._node_pool)
+            self._desired.set_desired(GROUP, key, PoolWord(self._node_pool, said, pools))
+        elif said is None:  # another pool has the job now
+            self._desired.withdraw(GROUP, key)
 
     # -- amounts ---------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from kaisched.cluster.kubernetes.group_conditions import pool_of, pools_known
 from kaisched.cluster.store import StateStore
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
@@ -54,7 +55,7 @@ class SeenObjects:
         self._store, self._node_pool = store, node_pool
         self._objects: dict[str, Seen] = {}
         self.with_condition: dict[str, None] = {}
-        """Pod groups with a condition that our nodes could not take them, by job."""
+        """Pod groups with a condition that nodes of a pool known to us could not take them."""
         self.fresh: dict[str, None] = {}
         """New pod groups, by job; the reporter takes them out."""
         self.wrongly_waiting: dict[str, None] = {}
@@ -92,7 +93,9 @@ class SeenObjects:
             if before is None:
                 self.fresh[obj.key] = None
             said = obj.status.scheduling_conditions
-            if any(it.node_pool == self._node_pool for it in said):
+            if said and not pools_known(self._store, self._node_pool).isdisjoint(
+                map(pool_of, said)
+            ):
                 self.with_condition[obj.key] = None
             else:
                 self.with_condition.pop(obj.key, None)
