@@ -92,7 +92,7 @@ class GpuClasses:
             for device in it.devices
         ]
         for name, of_class in self.classes.items():
-            if _GPU not in name.lower():
+            if not is_of_gpus(name):
                 continue
             every = (device for devices in at.values() for device in devices if device.counters)
             if any(is_in(of_class, it) for it in (*elsewhere, *every)):
@@ -156,7 +156,12 @@ class GpuClasses:
         return min((it for it in numbers if 0 < it <= MOST_RESULTS), default=1)
 
     def _counts(self, name: str) -> bool:
-        return _GPU in name.lower() and name not in self._uncounted
+        return is_of_gpus(name) and name not in self._uncounted
+
+
+def is_of_gpus(name: str) -> bool:
+    """Tell whether a class is one of GPUs, by its name."""
+    return _GPU in name.lower()
 
 
 def is_in(of_class: DeviceClass, device: Device) -> bool:
