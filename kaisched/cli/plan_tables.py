@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kaisched.cli.printing import Column, indented, print_table
 from kaisched.framework.advice.adviser import Adviser
+from kaisched.framework.report.granted import devices_for
 from kaisched.framework.report.turns import Turns
 from kaisched.units import format_amount
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from kaisched.framework.report.steps import Step
 
 _BINDS: Final = (Column("POD"), Column("NODE"))
-_ON_CARDS: Final = (*_BINDS, Column("CARDS"))
+_CARDS: Final = Column("CARDS")
+_DEVICES: Final = Column("DEVICES")
 _EVICTIONS: Final = (
     Column("POD"),
     Column("NODE", may_go=True),
@@ -105,23 +107,31 @@ def print_order(result: CycleResult, prefix: str = "") -> None:
 
 def _print_moves(prefix: str, result: CycleResult) -> None:
     bound = {task: ", ".join(map(str, slots)) for task, slots in result.bind_cards.items()}
-    _print_placed(f"{prefix}Binds", result.binds, bound)
+    _print_placed(f"{prefix}Binds", result, result.binds, bound)
     print_table(
         f"{prefix}Evictions",
         _EVICTIONS,
         [(it.pod, it.node, it.action, it.beneficiary, it.reason) for it in result.evictions],
     )
     promised = {task: _promised(cards) for task, cards in result.nominate_cards.items()}
-    _print_placed(f"{prefix}Nominations (room is being released)", result.nominations, promised)
+    title = f"{prefix}Nominations (room is being released)"
+    _print_placed(title, result, result.nominations, promised)
 
 
-def _print_placed(title: str, intents: Sequence[Bind | Nominate], cards: Mapping[int, str]) -> None:
-    """Print where pods go, with a column for the cards of shares if there are any."""
-    if not cards:
-        print_table(title, _BINDS, [(it.pod, it.node) for it in intents])
-        return
-    rows = [(it.pod, it.node, cards.get(it.task, "")) for it in intents]
-    print_table(title, _ON_CARDS, rows)
+def _print_placed(
+    title: str,
+    result: CycleResult,
+    intents: Sequence[Bind | Nominate],
+    cards: Mapping[int, str],
+) -> None:
+    """Print where pods go, with columns for cards of shares and devices of claims, if any."""
+    devices = {it.task: ", ".join(devices_for(result, it.task)) for it in intents}
+    columns, rows = list(_BINDS), [[it.pod, it.node] for it in intents]
+    for head, told in ((_CARDS, cards), (_DEVICES, devices)):
+        if any(told.values()):
+            columns.append(head)
+            rows = [[*row, told.get(it.task, "")] for row, it in zip(rows, intents, strict=True)]
+    print_table(title, columns, rows)
 
 
 def _promised(cards: PromisedCards) -> str:

@@ -7,7 +7,7 @@ either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -22,9 +22,12 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
 from kaisched.core.tables import DELAY, QueueTable, SubGroup, TopologyLevel
 from kaisched.errors import InvariantBroken
+from kaisched.framework.intents import Bind
 from kaisched.framework.report.records import CycleResult
 from kaisched.framework.report.result import Shares
+from kaisched.sim.devices import Devices
 from kaisched.sim.workload import POD_CPU, POD_MEMORY, ClusterSize, PodKind, Workload
+from kaisched.units import CLAIMED_GPU
 
 Decide = Callable[[Snapshot, float], CycleResult]
 """Cycle that decides on a snapshot of a cluster at an instant in seconds."""
@@ -47,12 +50,16 @@ class Cluster:
         queues: Sequence[QueueRow],
         origin_s: float = 0.0,
         levels: tuple[TopologyLevel, ...] = (),
+        devices: Devices | None = None,
     ) -> None:
         """Set up empty nodes and queues, which must include the queues of jobs that come here.
 
         ``origin_s`` is the start of virtual time in seconds since 1970, ``levels`` are those of the
-        only topology.
+        only topology, ``devices`` are what pods may claim.
         """
+        self.devices = devices
+        self._frozen: tuple[Snapshot, Snapshot] | None = None
+        """The last snapshot without claims, and the same with them."""
         self._work = workload
         self._origin_s = origin_s
         self._store = RowStore()
@@ -76,6 +83,10 @@ class Cluster:
         """Return the job that decisions name."""
         return int(name.removeprefix(_PREFIX))
 
+    def _pods_of(self, job: int) -> list[str]:
+        name = self.name_of(job)
+        return [f"{name}-{at}" for at in range(len(self._work.kind[job].pods))]
+
     def has_node(self, name: str) -> bool:
         """Tell whether a node is here."""
         return name in self._nodes
@@ -94,9 +105,11 @@ class Cluster:
             priority=kind.priority,
             is_preemptible=kind.is_preemptible,
             created_s=self._origin_s + work.submitted_s[job],
-            tasks=[(f"{name}-{at}", self._shape_of(pod)) for at, pod in enumerate(kind.pods)],
+            tasks=list(zip(self._pods_of(job), map(self._shape_of, kind.pods), strict=True)),
             minimum=len(kind.pods),
         )
+        if self.devices is not None and kind.pods[0].claim is not None:
+            self.devices.add(self._pods_of(job), job)
         if kind.topology is not None:
             first = int(self._store.jobs.first_podset.data[self._row[job]])
             root = SubGroup("default", first, 0, topology=kind.topology)
@@ -107,6 +120,8 @@ class Cluster:
 
     def remove(self, job: int) -> None:
         """Remove a job and free its room."""
+        if self.devices is not None:
+            self.devices.take_back(self._pods_of(job))
         self._store.remove_job(self._row[job])
         self._row[job] = _NO_ROW
 
@@ -121,12 +136,15 @@ class Cluster:
         nodes: RowVec,
         at_s: float,
         cards: Mapping[int, tuple[int, ...]] = _NO_CARDS,
+        claims: Iterable[Bind] = (),
     ) -> None:
         """Run pods on nodes; fail if a node would then hold more than its capacity.
 
-        ``cards`` has the cards of pods with parts of GPUs.
+        ``cards`` has the cards of pods with parts of GPUs, ``claims`` what claims of pods get.
         """
         self._store.cards.choose(cards)
+        if self.devices is not None:
+            self.devices.give(claims)
         self._store.place(tasks, nodes, TaskState.RUNNING, at_s)
         idle = self._store.nodes.idle
         for node in set(nodes.tolist()):
@@ -165,7 +183,14 @@ class Cluster:
         snapshot = self._store.snapshot()
         if self._compactions != self._store.compactions:
             self._renumber()
-        return snapshot
+        return snapshot if self.devices is None else self._with_claims(snapshot, self.devices)
+
+    def _with_claims(self, bare: Snapshot, devices: Devices) -> Snapshot:
+        """Return a snapshot with the claims of its pods; the same object while nothing happens."""
+        if self._frozen is None or self._frozen[0] is not bare:
+            claims = devices.table(self._store.row_of_task)
+            self._frozen = bare, bare if claims is None else replace(bare, claims=claims)
+        return self._frozen[1]
 
     def fair_shares(self, result: CycleResult) -> list[int]:
         """Return the fair share of each queue of the workload in thousandths of a GPU.
@@ -210,8 +235,9 @@ class Cluster:
         """Return milli-GPUs ``(N,)`` in use on each node, in the order of :meth:`node_names`."""
         nodes = self._store.nodes
         size = len(nodes)
-        used: IntVec = nodes.allocatable.data[GPU, :size] - nodes.idle.data[GPU, :size]
-        return used
+        used = nodes.allocatable.data[:, :size] - nodes.idle.data[:, :size]
+        in_use: IntVec = self._store.axis.charged(used)[GPU]
+        return in_use
 
     def node_names(self) -> tuple[str, ...]:
         """Return the names of all nodes, in order."""
@@ -221,14 +247,19 @@ class Cluster:
     def node_gpus(self) -> list[float]:
         """Return the GPUs of all nodes, failed ones too."""
         nodes = self._store.nodes
-        gpus: list[float] = (nodes.allocatable.data[GPU, : len(nodes)] / GPU_UNIT).tolist()
+        there = self._store.axis.charged(nodes.allocatable.data[:, : len(nodes)])
+        gpus: list[float] = (there[GPU] / GPU_UNIT).tolist()
         return gpus
 
     def _shape_of(self, pod: PodKind) -> int:
         shape = self._shape.get(pod)
         if shape is None:
             request = {"cpu": pod.cpu, "memory": pod.memory, "gpu": pod.gpu}
-            shape = self._shape[pod] = self._store.intern_shape(request, _constraints_of(pod))
+            limits = _constraints_of(pod)
+            if pod.claim is not None and self.devices is not None:
+                request[CLAIMED_GPU] = pod.claimed_gpus
+                limits = replace(limits, claims=(self.devices.use_of(pod.claim),))
+            shape = self._shape[pod] = self._store.intern_shape(request, limits)
         return shape
 
     def _renumber(self) -> None:
@@ -254,11 +285,16 @@ def equal_nodes(size: ClusterSize) -> list[NodeRow]:
     return [NodeRow(f"node-{node:05d}", row) for node in range(size.nodes)]
 
 
-def node_amounts(gpus: int, cpu: int | None = None, memory: int | None = None) -> dict[str, int]:
-    """Return a node's amounts; CPU and memory by default exceed what its GPUs' pods request."""
+def node_amounts(
+    gpus: int, cpu: int | None = None, memory: int | None = None, devices: int = 0
+) -> dict[str, int]:
+    """Return a node's amounts; CPU and memory by default exceed what its GPUs' pods request.
+
+    So they do what the pods request that claim its devices.
+    """
     return {
-        "cpu": 2 * POD_CPU * gpus if cpu is None else cpu,
-        "memory": 2 * POD_MEMORY * gpus if memory is None else memory,
+        "cpu": 2 * POD_CPU * (gpus + devices) if cpu is None else cpu,
+        "memory": 2 * POD_MEMORY * (gpus + devices) if memory is None else memory,
         "gpu": GPU_UNIT * gpus,
         "pods": NODE_PODS,
     }

@@ -11,6 +11,7 @@ from kaisched.core.axis import GPU, GPU_UNIT, FloatVec, IntVec
 from kaisched.framework.report.records import CycleResult
 from kaisched.sim.cluster import Cluster
 from kaisched.sim.crossings import Crossings
+from kaisched.sim.devices import DeviceLog
 from kaisched.sim.history import VirtualHistory
 from kaisched.sim.replay import Pace
 from kaisched.sim.series import Steps
@@ -63,6 +64,7 @@ class Recorder:
         self.stops: list[tuple[int, int, float, bool]] = []
         """(tick, queue, GPU ticks done twice, whether a node failed) of each job that stopped."""
         self.nodes = Occupancy(sum(len(cluster.node_names()) for cluster in clusters))
+        self.devices = DeviceLog(cluster.devices for cluster in clusters)
         self._held: list[Gpus] = [0] * len(queues)
         self._waiting: list[Gpus] = [0] * len(queues)
         self._changed: set[int] = set()
@@ -126,6 +128,7 @@ class Recorder:
         self.capacity.set(tick, sum(gpus) / GPU_UNIT)
         for steps, there in zip(self.capacity_of, gpus, strict=True):
             steps.set(tick, there / GPU_UNIT)
+        self.devices.look(tick)
         self.nodes.hold(tick, np.concatenate([it.gpus_in_use() for it in self._clusters]))
         if self._usage is not None:
             self._usage.hold(self._clusters[0].held(), totals[0], self._pace.now_s(tick))

@@ -309,7 +309,8 @@ class Replay:
             self._end[job] = end
             self._events.add(end, job)
             self._watch.start(job, tick)
-        cluster.place(result.bind_tasks, result.bind_nodes, now_s, result.bind_cards)
+        claims = () if cluster.devices is None else result.binds
+        cluster.place(result.bind_tasks, result.bind_nodes, now_s, result.bind_cards, claims)
 
     def _evict(self, cluster: Cluster, result: CycleResult, tick: int) -> None:
         """Stop evicted jobs; if a part of a job moves, the whole job stops, since it is a gang."""

@@ -126,12 +126,17 @@ def _clusters(scenario: Scenario, workload: Workload) -> list[Cluster]:
     """Return the cluster of each node pool; one where there are no pools."""
     origin_s = scenario.pace.origin_s
     if not scenario.others:
-        return [Cluster(workload, scenario.nodes, scenario.queues, origin_s, scenario.levels)]
+        devices = scenario.offered.of(scenario.nodes)
+        levels = scenario.levels
+        return [Cluster(workload, scenario.nodes, scenario.queues, origin_s, levels, devices)]
     pools = [it.spec.partition_label_value for it in (scenario.shard, *scenario.others)]
     rows = scenario.lists.rows
-    return [
-        Cluster(workload, in_pool(scenario.nodes, pool), rows[pool], origin_s) for pool in pools
-    ]
+    clusters = []
+    for pool in pools:
+        nodes = in_pool(scenario.nodes, pool)
+        devices = scenario.offered.of(nodes)
+        clusters.append(Cluster(workload, nodes, rows[pool], origin_s, devices=devices))
+    return clusters
 
 
 def _replay(

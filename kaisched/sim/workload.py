@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Final
 
 from kaisched.core.axis import GPU_UNIT
+from kaisched.core.claims.model import Claim
 from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.core.tables import TopologyConstraint
 from kaisched.sim.grid import run_ticks, ticks_at
@@ -70,10 +71,16 @@ class PodKind:
     devices: DeviceDemand | None = None
     """The part of a GPU, or of several, that it asks for instead of whole ones."""
 
+    claim: Claim | None = None
+    """What its own claim on devices asks for, instead of GPUs."""
+    claimed_gpus: int = 0
+    """GPUs that queues count the claim as."""
+
     @property
     def milli_gpus(self) -> int:
         """Return the thousandths of a GPU that it counts in its queue."""
-        return self.gpu + (self.devices.milli_gpus(0) if self.devices else 0)
+        claimed = GPU_UNIT * self.claimed_gpus
+        return self.gpu + claimed + (self.devices.milli_gpus(0) if self.devices else 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,23 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.framework.plugins.answers import CycleAbandonedError
+from kaisched.framework.report.granted import granted_to
 from kaisched.framework.report.result import without_session
 from kaisched.view.history import NO_HISTORY, History
 from kaisched.view.rows import Moves, Waiting
 
 if TYPE_CHECKING:
+    from kaisched.core.axis import RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
     from kaisched.framework.plugins.dispatch import NamedKey
     from kaisched.framework.report.records import CycleResult, PluginFailure, QueueShare
+    from kaisched.framework.session.devices import Devices
     from kaisched.framework.session.session import Session
 
 _ALLOCATE: Final = "allocate"
+_ROWS: Final = 5
+"""So many columns of moves, from the first on, are rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,7 @@ def view_of(
             result.nominate_tasks,
             result.nominate_nodes,
             dict(result.bind_cards),
+            {} if session.devices is None else _granted(session.devices, result.bind_tasks),
         ),
         {row: jobs.queue_name[row] for row in np.flatnonzero(jobs.queue_of_job < 0).tolist()},
         result.failures,
@@ -80,6 +86,11 @@ def view_of(
         time_s,
         since_s=time_s,
     )
+
+
+def _granted(devices: Devices, bound: RowVec) -> dict[int, tuple[str, ...]]:
+    """Return the devices that claims get with bound pods."""
+    return {task: granted_to(devices, task) for task in bound.tolist() if task in devices.granted}
 
 
 def _waiting(result: CycleResult, session: Session) -> Waiting:
@@ -109,7 +120,9 @@ def is_same(old: LiveView, new: LiveView) -> bool:
     return (
         np.array_equal(old.waiting.rows, new.waiting.rows)
         and np.array_equal(old.waiting.codes, new.waiting.codes)
-        and all(np.array_equal(*pair) for pair in zip(old.moves[:-1], new.moves[:-1], strict=True))
+        and all(
+            np.array_equal(*pair) for pair in zip(old.moves[:_ROWS], new.moves[:_ROWS], strict=True)
+        )
         and _have_same_shares(old, new)
     )
 

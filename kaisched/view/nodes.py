@@ -10,6 +10,7 @@ import numpy as np
 from kaisched.core.axis import GPU
 from kaisched.core.devices import CARD
 from kaisched.core.states import TaskState
+from kaisched.units import mig_slices
 from kaisched.view.paging import Part
 from kaisched.view.shown import by_name, envelope, gpus
 
@@ -60,16 +61,17 @@ def _node(reading: Reading, row: int, sight: Sight) -> dict[str, Any]:
     tasks = reading.tasks_on(row)
     request = snapshot.shapes.request[:, snapshot.tasks.shape_of_task[tasks]]
     idle = nodes.allocatable[:, row] - request.sum(axis=1)
-    total = int(nodes.allocatable[GPU, row])
+    total, free = (int(snapshot.axis.charged(it)[GPU]) for it in (nodes.allocatable[:, row], idle))
     return {
         "name": nodes.name[row],
         "ready": bool(nodes.statics.is_ready[row]),
         "schedulable": not bool(nodes.statics.is_unschedulable[row]),
         "allocatable": by_name(snapshot.axis.names, nodes.allocatable[:, row].tolist()),
         "free": by_name(snapshot.axis.names, np.maximum(idle, 0).tolist()),
-        "gpus": {"total": gpus(total), "free": gpus(max(int(idle[GPU]), 0))},
+        "gpus": {"total": gpus(total), "free": gpus(max(free, 0))},
         "holders": _holders(reading, tasks, sight),
         "cards": _cards(reading, row, tasks, sight),
+        "instances": _instances(reading, row, tasks, sight),
         "promised": _promised(reading, row, sight),
         "domains": _domains(reading, row),
     }
@@ -93,16 +95,53 @@ def _domains(reading: Reading, node: int) -> dict[str, str]:
 def _holders(reading: Reading, tasks: list[int], sight: Sight) -> list[dict[str, Any]]:
     """Return who holds room of a node, by job, in the order of their pods."""
     snapshot = reading.snapshot
+    held = snapshot.axis.charged(snapshot.shapes.request)[GPU]
     found: dict[tuple[int, bool], list[int]] = {}
     for task in tasks:
-        job, is_ending = int(snapshot.tasks.job_of_task[task]), int(reading.state[task]) in _ENDING
-        entry = found.setdefault((job, is_ending), [0, 0])
-        entry[0] += 1
-        entry[1] += int(snapshot.shapes.request[GPU, snapshot.tasks.shape_of_task[task]])
+        found.setdefault(_holder(reading, task), []).append(task)
     return [
-        {**_whose(reading, job, sight), "pods": pods, "gpus": gpus(gpu), "ending": is_ending}
-        for (job, is_ending), (pods, gpu) in found.items()
+        {
+            **_whose(reading, job, sight),
+            "pods": len(of),
+            "gpus": gpus(int(held[snapshot.tasks.shape_of_task[of]].sum())),
+            "devices": list(dict.fromkeys(it for task in of for it in reading.devices_of(task))),
+            "ending": is_ending,
+        }
+        for (job, is_ending), of in found.items()
     ]
+
+
+def _holder(reading: Reading, task: int) -> tuple[int, bool]:
+    """Return the job of a task, and whether the task is ending."""
+    job = int(reading.snapshot.tasks.job_of_task[task])
+    return job, int(reading.state[task]) in _ENDING
+
+
+def _instances(reading: Reading, node: int, tasks: list[int], sight: Sight) -> list[dict[str, Any]]:
+    """Return the MIG instances of a node by profile, and who has how many of them."""
+    snapshot, axis, found = reading.snapshot, reading.snapshot.axis, []
+    for name, row in axis.position.items():
+        total = int(snapshot.nodes.allocatable[row, node])
+        if not total or not mig_slices(name) or axis.gpu_part is None:
+            continue
+        held = Counter[tuple[int, bool]]()
+        for task in tasks:
+            number = int(snapshot.shapes.request[row, snapshot.tasks.shape_of_task[task]])
+            if number:
+                held[_holder(reading, task)] += number
+        found.append(
+            {
+                "resource": name,
+                "part": gpus(int(axis.gpu_part[row])),
+                "total": total,
+                "free": max(total - sum(held.values()), 0),
+                "holders": [
+                    {**_whose(reading, job, sight), "instances": number, "ending": is_ending}
+                    for (job, is_ending), number in held.items()
+                ],
+            }
+        )
+    return found
 
 
 def _cards(reading: Reading, node: int, tasks: list[int], sight: Sight) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.errors import ABSENT, ObjectError, show
 from kaisched.framework.advice.adviser import BUDGET, Adviser
+from kaisched.framework.report.granted import devices_for
 from kaisched.framework.report.records import QueueShare
 from kaisched.framework.report.turns import Turns
 from kaisched.units import MEMORY_UNIT, is_in_bytes
@@ -74,8 +75,10 @@ def cycle_document(result: CycleResult, budget: int = BUDGET) -> dict[str, Any]:
 
 
 def _placed(result: CycleResult, intent: Bind | Nominate) -> dict[str, Any]:
-    """Return where a pod goes, with its cards if it has a share."""
+    """Return where a pod goes, with its cards if it has a share, and devices that it gets."""
     placed: dict[str, Any] = {"pod": intent.pod, "node": intent.node}
+    if devices := devices_for(result, intent.task):
+        placed["devices"] = list(devices)
     if (slots := result.bind_cards.get(intent.task)) is not None:
         placed["cards"] = list(slots)
     if (told := result.nominate_cards.get(intent.task)) is not None:

@@ -13,6 +13,7 @@ from kaisched.core.axis import GPU
 from kaisched.core.lazy import lazy
 from kaisched.core.refusals import text_of
 from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.framework.report.granted import device_name
 from kaisched.framework.report.turns import in_order
 
 if TYPE_CHECKING:
@@ -110,6 +111,17 @@ class Reading:
         cards = self.snapshot.nodes.cards
         before = {} if cards is None else cards.slots_of_task
         return self.view.moves.bind_cards.get(task) or before.get(task, ())
+
+    def devices_of(self, task: int) -> tuple[str, ...]:
+        """Return the devices that the claims of a task have."""
+        claims = self.snapshot.claims
+        if claims is None:
+            return ()
+        keys = claims.claims_of_task.get(task, ())
+        before = [
+            device_name(it) for key in keys if key in claims.held for it, _ in claims.held[key][0]
+        ]
+        return (*before, *self.view.moves.bind_devices.get(task, ()))
 
     # -- jobs ------------------------------------------------------------------------------------
 

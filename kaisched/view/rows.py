@@ -36,3 +36,5 @@ class Moves(NamedTuple):
     nominate_nodes: RowVec
     bind_cards: Mapping[int, tuple[int, ...]]
     """The cards of bound pods with a share of GPUs, as slots of their nodes."""
+    bind_devices: Mapping[int, tuple[str, ...]]
+    """The devices that claims of bound pods get with them."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta
 
 from kaisched.view.schema_amounts import Amounts, Doc, Project
+from kaisched.view.schema_devices import Card, Instances
 
 Time: TypeAlias = Annotated[str, Meta(description="RFC 3339, in UTC.")]
 Counts: TypeAlias = Annotated[
@@ -277,28 +278,15 @@ class Whose(Doc):
 class Holder(Whose):
     """A job that holds room of a node."""
 
-    gpus: float
+    gpus: Annotated[float, Meta(description="Shares, claims and MIG instances included.")]
+    devices: Annotated[
+        list[str], Meta(description="`driver/pool/device` that its claims have, each once.")
+    ]
     ending: Annotated[bool, Meta(description="Whether its pods are being deleted.")]
 
 
-class Sharer(Doc):
-    """A pod that has a part of a GPU."""
-
-    pod_group: Annotated[str | None, Meta(description="Null for jobs that the reader may not see.")]
-    queue: str | None
-    part: Annotated[float, Meta(description="Of the GPU, 0 to 1.")]
-
-
-class Card(Doc):
-    """A GPU that pods share."""
-
-    slot: Annotated[int, Meta(description="A name for it on its node, not the index of hardware.")]
-    free: Annotated[float, Meta(description="The part of it that is left.")]
-    holders: list[Sharer]
-
-
 class NodeGpus(Doc):
-    """GPUs of a node."""
+    """GPUs of a node as queues count them: for pods, for claims, and MIG instances as parts."""
 
     total: float
     free: float
@@ -315,6 +303,7 @@ class Node(Doc):
     gpus: NodeGpus
     holders: list[Holder]
     cards: Annotated[list[Card], Meta(description="GPUs that pods share; they count in `gpus`.")]
+    instances: Annotated[list[Instances], Meta(description="MIG instances; they count in `gpus`.")]
     promised: Annotated[list[Whose], Meta(description="Who waits for room being released there.")]
     domains: Annotated[
         dict[str, str],

@@ -26,6 +26,7 @@ SECTIONS = {
         document.RunTime,
         document.Lognormal,
     ),
+    "Devices and claims": (document.DeviceLine, document.ClaimLine),
     "traces": (document.TraceLine,),
     "usage": (document.Usage,),
     "tune": (document.Tune,),
@@ -51,7 +52,9 @@ def test_no_other_key_is_told_at_the_head_of_a_row(title):
     assert told - keys == set()
 
 
-@pytest.mark.parametrize("title", ["time", "nodes", "queues", "jobs", "traces", "usage"])
+@pytest.mark.parametrize(
+    "title", ["time", "nodes", "queues", "jobs", "Devices and claims", "traces", "usage"]
+)
 def test_plain_defaults_are_those_of_the_code(title):
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| `([^`]*)` \|", section(title), re.MULTILINE)
     plain = {
@@ -79,5 +82,14 @@ def test_every_file_that_is_written_is_told():
         "timeline.csv",
         "cluster.csv",
         "jobs.csv",
+        "devices.csv",
     ):
         assert f"`{name}`" in told
+
+
+def test_the_example_of_claims_is_a_scenario(tmp_path):
+    text = re.search(r"```yaml\n(.*?)```", section("Devices and claims"), re.DOTALL)[1]
+    raw = {"time": {"duration": "4h"}, "queues": [{"name": "research"}], **yaml.safe_load(text)}
+    scenario = scenario_of(raw, tmp_path / "s.yaml")
+    assert not scenario.warnings
+    assert scenario.planned or scenario.backlogs

@@ -4,10 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from kaisched.cli.plan_tables import print_plan
 from kaisched.engine.planning import plan, read_plan_input
 from kaisched.framework.advice.advice import Kind
 from kaisched.framework.advice.adviser import Adviser
+from kaisched.framework.report.steps import Step
+from kaisched.view.live import view_of
+from kaisched.view.nodes import Wanted, nodes_document
+from kaisched.view.plan_document import cycle_document
+from kaisched.view.reading import Reading
+from kaisched.view.sight import ALL
 
+CLASS = "gpu.example.com"
 HERE = Path(__file__).parent
 
 
@@ -171,3 +179,31 @@ def test_rounds_go_on_when_a_job_waited_in_vain_for_evictions_in_its_first_flavo
     found = plan(read_plan_input([str(HERE / "flavor-in-vain.yaml"), str(shard)]), 5)
     assert binds(found) == {"d/x-0": "new", "d/x-1": "new"}
     assert [len(cycle.binds) for cycle in found.cycles] == [0, 2, 0]
+
+
+def test_a_plan_and_its_node_map_say_who_has_cards_instances_and_devices(capsys):
+    # n0 has 1 + 2 x 3/7 + 7 x 1/7 GPUs, and the half goes to the whole one; n2 has three devices.
+    (cycle,) = planned("mixed-gpus.yaml").cycles
+    document = cycle_document(cycle)
+    assert document["binds"] == [
+        {"pod": "default/claims", "node": "n2", "devices": [f"{CLASS}/n2/g0", f"{CLASS}/n2/g1"]},
+        {"pod": "default/half", "node": "n0", "cards": [0]},
+        {"pod": "default/mig", "node": "n0"},
+    ]
+    print_plan([Step("default", "default", cycle, {})])
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:5]]
+    assert rows[0] == ["default/claims", "n2", f"{CLASS}/n2/g0,", f"{CLASS}/n2/g1"]
+    assert rows[1:] == [["default/half", "n0", "0"], ["default/mig", "n0"]]
+    of = nodes_document(Reading(view_of(cycle)), Wanted(), ALL)["nodes"]
+    assert [it["gpus"] for it in of] == [
+        {"total": 2.85, "free": 1.922},
+        {"total": 2, "free": 2},
+        {"total": 3, "free": 1},
+    ]
+    assert [(it["queue"], it["gpus"], it["devices"]) for it in of[2]["holders"]] == [
+        ("q", 2, [f"{CLASS}/n2/g0", f"{CLASS}/n2/g1"])
+    ]
+    small, large = of[0]["instances"]
+    assert (small["part"], small["total"], small["free"], small["holders"]) == (0.142, 7, 7, [])
+    assert (large["part"], large["total"], large["free"]) == (0.428, 2, 1)
+    assert [(it["queue"], it["instances"]) for it in large["holders"]] == [("q", 1)]

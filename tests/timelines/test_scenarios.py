@@ -39,6 +39,7 @@ OF_THE_MOMENT = (
     "lending-late-team",
     "philly-64-lending",
     "shared-gpus",
+    "claims",
     "pools-fallback",
     "pools-hpo",
     "topology-on",

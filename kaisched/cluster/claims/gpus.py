@@ -119,7 +119,7 @@ class GpuClasses:
             for device in it.devices
         ]
         for name, of_class in self.classes.items():
-            if _GPU not in name.lower():
+            if not is_of_gpus(name):
                 continue
             every = (device for devices in at.values() for device in devices if device.counters)
             if any(is_in(of_class, it) for it in (*elsewhere, *every)):
@@ -184,7 +184,12 @@ class GpuClasses:
 
     def counts(self, name: str) -> bool:
         """Tell whether devices of a class count as GPUs."""
-        return _GPU in name.lower() and name not in self._uncounted
+        return is_of_gpus(name) and name not in self._uncounted
+
+
+def is_of_gpus(name: str) -> bool:
+    """Tell whether a class is one of GPUs, by its name."""
+    return _GPU in name.lower()
 
 
 def pieces(resource: str, gpus: int) -> int:

@@ -12,6 +12,7 @@ from tempfile import TemporaryFile
 from typing import Any, Final
 
 from kaisched.errors import ConfigError
+from kaisched.sim.devices import NOBODY, DeviceUse
 from kaisched.sim.outcome import HOUR_S, Outcome, outcome_of
 from kaisched.sim.recorder import NOT_YET, JobLog, Occupancy
 from kaisched.sim.running import Run
@@ -68,6 +69,7 @@ JOB_COLUMNS: Final = (
     "failures",
     "redone_gpu_hours",
 )
+DEVICE_COLUMNS: Final = ("node", "device", "class", "hours_in_use", "runs", "job", "queue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class Result:
     node_gpus: Sequence[float]
     outcome: Outcome
     timeline: Timeline
+    devices: Sequence[DeviceUse] = ()
 
 
 def result_of(run: Run) -> Result:
@@ -101,6 +104,7 @@ def result_of(run: Run) -> Result:
         node_gpus=run.node_gpus,
         outcome=outcome_of(run),
         timeline=timeline_of(run),
+        devices=run.record.devices.until(run.replay.last),
     )
 
 
@@ -118,6 +122,8 @@ def write_files(result: Result, folder: Path) -> list[Path]:
         "cluster.csv": _csv(CLUSTER_COLUMNS, _cluster_rows(result.timeline)),
         "jobs.csv": _csv(JOB_COLUMNS, _job_rows(result)),
     }
+    if result.devices:
+        texts["devices.csv"] = _csv(DEVICE_COLUMNS, _device_rows(result))
     return [write_text(folder / name, text) for name, text in texts.items()]
 
 
@@ -286,6 +292,16 @@ def _job_rows(result: Result) -> Iterable[Sequence[object]]:
             log.failures,
             f"{plain(log.redone * work.gpus[job]) * step_s / HOUR_S:.4f}",
         )
+
+
+def _device_rows(result: Result) -> Iterable[Sequence[object]]:
+    work, hours = result.workload, result.step_s / HOUR_S
+    for use in result.devices:
+        driver, pool, name = use.identity
+        has_it = use.job != NOBODY
+        queue = work.queue_names[work.queue[use.job]] if has_it else ""
+        job = use.job if has_it else ""
+        yield pool, name, driver, f"{use.ticks * hours:.4f}", use.runs, job, queue
 
 
 def _instant(tick: int, step_s: float) -> str:

@@ -18,6 +18,7 @@ from kaisched.objects.wire import Amount, StrictWire
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEK: tuple[Day, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 Duration = str | int
+Attribute = bool | int | str
 
 
 class Time(StrictWire, frozen=True, kw_only=True):
@@ -53,12 +54,23 @@ class Outage(StrictWire, frozen=True, kw_only=True):
     """Time of the return; never by default."""
 
 
+class DeviceLine(StrictWire, frozen=True, kw_only=True):
+    """Devices of each node of a group, which claims ask for, in place of GPUs."""
+
+    class_: str = msgspec.field(name="class")
+    count: int = 1
+    attributes: dict[str, Attribute | list[Attribute]] = {}
+    """One value for all devices, or a list with one for each."""
+    capacity: dict[str, Amount | list[Amount]] = {}
+
+
 class NodeGroup(StrictWire, frozen=True, kw_only=True):
     """Equal nodes, or the nodes of a trace."""
 
     name: str = "node"
     count: int = 1
     gpus: int = 0
+    devices: DeviceLine | None = None
     cpu: Amount | None = None
     memory: Amount | None = None
     labels: dict[str, str] = {}
@@ -131,6 +143,17 @@ class Size(StrictWire, frozen=True, kw_only=True):
     share: int | float = 1
 
 
+class ClaimLine(StrictWire, frozen=True, kw_only=True):
+    """Devices that each pod claims, in place of GPUs."""
+
+    class_: str = msgspec.field(name="class")
+    count: int = 1
+    selector: str = ""
+    """Expression of CEL that each of the devices must meet."""
+    same_attribute: str = ""
+    """Attribute of which all of them have the same value."""
+
+
 class Lognormal(StrictWire, frozen=True, kw_only=True):
     """Lognormal run times: many short and few long ones."""
 
@@ -169,6 +192,8 @@ class JobGroup(StrictWire, frozen=True, kw_only=True):
     """Whether each pod is a job of its own instead."""
     sizes: list[Size] = []
     """Alternative to gpus and pods."""
+    claim: ClaimLine | None = None
+    """Alternative to gpus."""
     cpu: Amount | None = None
     """Amounts of each pod."""
     memory: Amount | None = None

@@ -24,6 +24,7 @@ from kaisched.sim.making import (
     evenly,
     poisson,
 )
+from kaisched.sim.scenario.claims import Offered, claim_of, pod_with
 from kaisched.sim.scenario.document import WEEK, JobGroup, RunTime
 from kaisched.sim.scenario.findings import Findings, Step
 from kaisched.sim.scenario.pools import Pools
@@ -57,6 +58,8 @@ class Frame:
     """GPUs of the largest node."""
     chance: Chance
     pools: Pools
+    offered: Offered
+    """Devices for claims."""
     levels: Sequence[str] = ()
     """The levels of the topology that jobs may ask for."""
 
@@ -112,6 +115,7 @@ def _makings(group: JobGroup, name: str, frame: Frame, at: int) -> Makings:
 
 def _sizes(group: JobGroup, frame: Frame, at: int) -> list[JobSize]:
     found = frame.found
+    claim = claim_of(group, frame.offered, found, at)
     given = [(group.gpus, group.cards, group.pods, 1.0)]
     paths: list[tuple[Step, ...]] = [("jobs", at)]
     if group.sizes:
@@ -136,11 +140,11 @@ def _sizes(group: JobGroup, frame: Frame, at: int) -> list[JobSize]:
         found.number(share, *where, "share", least=1e-9)
         is_part = 0 < gpus < 1
         needed = cards if is_part else gpus
-        if frame.most_gpus < needed <= MOST_GPUS:
+        if group.claim is None and frame.most_gpus < needed <= MOST_GPUS:
             where_gpus = join_path(*where, "cards" if is_part else "gpus")
             warning = f"no node has {needed:g} GPUs, so these jobs wait for ever"
             found.warnings.append(f"{found.file}: {where_gpus}: {warning}")
-        pod = _pod(group, pod_of(gpus, cards), found, at)
+        pod = _pod(group, pod_of(gpus, cards) if claim is None else pod_with(claim), found, at)
         kind = JobKind((pod,) * count, group.priority, group.preemptible, checkpoint, pools, wish)
         sizes.append(JobSize(kind, kind.gpus, share))
     return sizes
@@ -289,6 +293,8 @@ def _backlog(group: JobGroup, makings: Makings, bodies: Bodies, frame: Frame, at
         fix = "leave it out: write pods: 1"
         found.add("conflicts with a backlog", "jobs", at, "independent", fix=fix)
     depth = int(frame.gpus // (min(size.gpus for size in makings.sizes) or 1)) + 1
+    if (claim := makings.sizes[0].kind.pods[0].claim) is not None:
+        depth = frame.offered.holds(claim) + 1
     if group.arrivals.backlog != ENDLESS:
         path = ("jobs", at, "arrivals", "backlog")
         depth = int(found.number(float(group.arrivals.backlog or 0), *path, least=1, most=1e6))

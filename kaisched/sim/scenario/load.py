@@ -25,6 +25,7 @@ from kaisched.sim.history import origin_of
 from kaisched.sim.making import Job
 from kaisched.sim.pools import Lists
 from kaisched.sim.replay import SAMPLE_TICKS, Pace
+from kaisched.sim.scenario.claims import Offered
 from kaisched.sim.scenario.document import WEEK, ScenarioDocument, Time
 from kaisched.sim.scenario.findings import Findings
 from kaisched.sim.scenario.jobs import Frame, checkpoint_ticks, jobs_of
@@ -36,6 +37,7 @@ from kaisched.sim.scenario.setup import Scenario
 from kaisched.sim.scenario.topology import labelled, levels_of
 from kaisched.sim.scenario.traced import jobs_of_traces, queues_of_traces, read_traces
 from kaisched.sim.source import Backlog
+from kaisched.units import CLAIMED_GPU
 from kaisched.usage.settings import UsageSettings, in_memory
 from kaisched.usage.window import Window
 
@@ -123,6 +125,7 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
         nodes=[row for row, _ in work.nodes],
         outages=outages_of(work.nodes, step_s),
         levels=work.levels,
+        offered=work.offered,
         queues=work.queues,
         leaves=work.leaves,
         planned=work.planned,
@@ -144,6 +147,7 @@ class _Work:
 
     nodes: list[tuple[NodeRow, list[Span]]]
     levels: tuple[TopologyLevel, ...]
+    offered: Offered
     queues: list[QueueRow]
     leaves: list[str]
     planned: list[Job]
@@ -160,10 +164,12 @@ def _work(
     if document.topology and document.shards:
         fix = "leave out topology, or shards"
         found.add("conflicts with shards", "topology", fix=fix)
-    nodes = nodes_of(document.nodes, found, folder, chance, end_s)
+    offered = Offered()
+    nodes = nodes_of(document.nodes, found, folder, chance, end_s, offered)
     if not found.errors:
         nodes = labelled(nodes, document.topology)
     gpus = [row.allocatable.get("gpu", 0) // GPU_UNIT for row, _ in nodes]
+    claimed = sum(row.allocatable.get(CLAIMED_GPU, 0) for row, _ in nodes)
     traced = read_traces(document.traces, found, folder)
     queues, objects = queues_of(document.queues, found)
     pools = _pools(document, objects, found)
@@ -182,7 +188,8 @@ def _work(
         step_s=step_s,
         end_s=end_s,
         first_day=WEEK.index(document.time.starts_on),
-        gpus=sum(gpus),
+        gpus=sum(gpus) + claimed,
+        offered=offered,
         most_gpus=max(gpus, default=0),
         chance=chance,
         pools=pools,
@@ -198,7 +205,7 @@ def _work(
         groups = enumerate(document.jobs)
         wanted = [(at, it.queue, pools.of_group(it, found, at)) for at, it in groups]
         lists = lists_of(pools, queues, leaves, wanted, found)
-    return _Work(nodes, levels, queues, leaves, planned, backlogs, pools, lists)
+    return _Work(nodes, levels, offered, queues, leaves, planned, backlogs, pools, lists)
 
 
 def _pools(document: ScenarioDocument, queues: Sequence[Queue], found: Findings) -> Pools:

@@ -14,6 +14,7 @@ from kaisched.sim.cluster import node_amounts
 from kaisched.sim.grid import tick_at
 from kaisched.sim.reading import place_of
 from kaisched.sim.replay import Outage
+from kaisched.sim.scenario.claims import Offered, device_count, with_devices
 from kaisched.sim.scenario.document import NodeGroup
 from kaisched.sim.scenario.findings import Findings
 from kaisched.sim.traces.openb import read_nodes
@@ -28,9 +29,14 @@ Span = tuple[float, float]
 
 
 def nodes_of(
-    groups: Sequence[NodeGroup], found: Findings, folder: Path, chance: Chance, horizon_s: float
+    groups: Sequence[NodeGroup],
+    found: Findings,
+    folder: Path,
+    chance: Chance,
+    horizon_s: float,
+    offered: Offered,
 ) -> list[tuple[NodeRow, list[Span]]]:
-    """Return every node with its outages."""
+    """Return every node with its outages; add its devices to ``offered``."""
     made: list[tuple[NodeRow, list[Span]]] = []
     names: set[str] = set()
     if not groups:
@@ -49,6 +55,7 @@ def nodes_of(
                 spans += _by_chance(group, row.name, found, at, chance, horizon_s)
             made.append((row, _merged(spans)))
         _check_outages(group, len(rows), found, at)
+        offered.add(group, pooled, found, at)
     return made
 
 
@@ -69,6 +76,7 @@ def outages_of(nodes: Sequence[tuple[NodeRow, list[Span]]], step_s: float) -> li
 def _equal(group: NodeGroup, found: Findings, at: int) -> list[NodeRow]:
     count = int(found.number(group.count, "nodes", at, "count", least=1, most=MOST_NODES))
     gpus = int(found.number(group.gpus, "nodes", at, "gpus", most=MOST_GPUS_OF_NODE))
+    devices = device_count(group.devices, found, at)
     cpu = memory = None
     for key, read in (("cpu", milli_cpu), ("memory", memory_units)):
         amount = getattr(group, key)
@@ -79,9 +87,10 @@ def _equal(group: NodeGroup, found: Findings, at: int) -> list[NodeRow]:
                 found.add(str(error), "nodes", at, key, fix=error.fix)
                 continue
             cpu, memory = (units, memory) if key == "cpu" else (cpu, units)
-    if not group.gpus and group.cpu is None:
+    if not group.gpus and group.devices is None and group.cpu is None:
         found.add("has neither GPUs nor cpu", "nodes", at, fix="write gpus: 8, or cpu: 64")
-    amounts = node_amounts(gpus, cpu, memory)
+    amounts = node_amounts(gpus, cpu, memory, devices)
+    amounts = with_devices(amounts, group.devices, devices)
     width = max(len(str(count - 1)), 1)
     return [
         NodeRow(f"{group.name}-{number:0{width}d}", amounts, labels=group.labels)

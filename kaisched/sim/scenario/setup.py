@@ -13,6 +13,7 @@ from kaisched.objects import SchedulingShard
 from kaisched.sim.making import Job
 from kaisched.sim.pools import Lists
 from kaisched.sim.replay import Outage, Pace
+from kaisched.sim.scenario.claims import Offered
 from kaisched.sim.scenario.document import Tune
 from kaisched.sim.source import Backlog
 from kaisched.usage.settings import UsageSettings
@@ -32,6 +33,8 @@ class Scenario:
     outages: Sequence[Outage]
     levels: tuple[TopologyLevel, ...]
     """Of its topology, the outermost first; none without one."""
+    offered: Offered
+    """Devices for claims."""
     queues: Sequence[QueueRow]
     """All queues of the tree."""
     leaves: Sequence[str]

@@ -1,4 +1,4 @@
-// Node map: each GPU a cell in the colour of its queue, shared GPUs in parts, nodes by domain.
+// Node map: each GPU a cell in the colour of its queue, shared GPUs in parts, MIG instances narrower, by domain.
 
 import { Colours } from "../colour.js";
 import { h } from "../dom.js";
@@ -14,7 +14,7 @@ const STEP = 14;
 export const nodes = {
   id: "nodes",
   title: "Nodes",
-  about: "Each GPU is a cell in the colour of the queue that holds it.",
+  about: "Each GPU is a cell in the colour of the queue that holds it, each MIG instance a narrower one.",
 
   async load(ctx) {
     const [found, queues] = await Promise.all([
@@ -113,7 +113,7 @@ function node(it, isNamed, ctx, colours) {
         : h("rect", { class: "no-gpu", width: CELL, height: CELL, rx: 2 })));
 }
 
-/** The GPUs of a node: whole ones by holder, those that are shared, and free ones. */
+/** The GPUs of a node: whole ones by holder, those that are shared, free ones, and its MIG instances. */
 export function cellsOf(it) {
   const parts = new Map();
   for (const card of it.cards) {
@@ -121,6 +121,20 @@ export function cellsOf(it) {
       const key = `${of.podGroup}|${of.queue}`;
       parts.set(key, (parts.get(key) || 0) + of.part);
     }
+  }
+  let whole = it.gpus.total;
+  const instances = [];
+  for (const of of it.instances) {
+    whole -= of.total * of.part;
+    for (const holder of of.holders) {
+      // What a job has of them is no cell of a GPU.
+      const key = `${holder.podGroup}|${holder.queue}`;
+      parts.set(key, (parts.get(key) || 0) + holder.instances * of.part);
+      for (let left = holder.instances; left > 0; left -= 1) {
+        instances.push({ part: of.part, queue: holder.queue, isEnding: holder.ending });
+      }
+    }
+    for (let left = of.free; left > 0; left -= 1) instances.push({ part: of.part, isFree: true });
   }
   const cells = [];
   for (const holder of it.holders) {
@@ -132,21 +146,22 @@ export function cellsOf(it) {
     }
   }
   for (const card of it.cards) cells.push({ parts: card.holders });
-  while (cells.length < Math.round(it.gpus.total)) cells.push({ isFree: true });
-  return cells;
+  while (cells.length < Math.round(whole)) cells.push({ isFree: true });
+  return cells.concat(instances);
 }
 
 function drawn(cell, x, y, colours) {
-  const box = { x, y, width: CELL, height: CELL, rx: 2 };
+  const width = cell.part ? Math.max(cell.part * CELL, 3) : CELL;
+  const box = { x, y, width, height: CELL, rx: 2 };
   if (cell.isFree) return h("rect", { ...box, class: "free" });
   if (!cell.parts) {
     return h("rect", { ...box, fill: colours.of(cell.queue), class: cell.isEnding ? "ending" : null });
   }
   let left = x;
   return h("g", {}, h("rect", { ...box, class: "free" }), cell.parts.map((it) => {
-    const width = Math.max(Math.min(it.part * CELL, x + CELL - left), 0);
-    left += width;
-    return h("rect", { x: left - width, y, width: Math.max(width - 0.6, 0.4), height: CELL,
+    const wide = Math.max(Math.min(it.part * CELL, x + CELL - left), 0);
+    left += wide;
+    return h("rect", { x: left - wide, y, width: Math.max(wide - 0.6, 0.4), height: CELL,
       fill: colours.of(it.queue) });
   }));
 }
@@ -155,8 +170,9 @@ function detail(it, colours, ctx) {
   const rows = it.holders.map((holder, at) => ({
     key: `${holder.podGroup}${at}`,
     cells: [jobLink(holder.podGroup), queueLink(holder.queue, colours), count(holder.pods), count(holder.gpus),
-      holder.ending ? badge("wait", "ending") : ""],
+      holder.devices.join(", "), holder.ending ? badge("wait", "ending") : ""],
   }));
+  const instances = it.instances.map((of) => `${of.total - of.free} of ${of.total} ${of.resource} held`);
   const free = Object.entries(it.free).filter(([name]) => name !== "pods")
     .map(([name, value]) => `${amount(value, name)} of ${amount(it.allocatable[name], name)} ${name}`);
   return h("aside", { class: "detail", "aria-label": it.name },
@@ -165,7 +181,8 @@ function detail(it, colours, ctx) {
       h("p", {}, badge(it.ready ? "good" : "bad", it.ready ? "ready" : "not ready"), " ",
         !it.schedulable && badge("wait", "unschedulable"), " ", h("span", { class: "muted" }, `free: ${free.join(", ")}`)),
       rows.length ? table("Who holds it", [{ title: "Job" }, { title: "Queue" }, { title: "Pods", number: true },
-        { title: "GPUs", number: true }, { title: "" }], rows) : empty("Nobody holds room here", ""),
+        { title: "GPUs", number: true }, { title: "Devices" }, { title: "" }], rows) : empty("Nobody holds room here", ""),
+      instances.length > 0 && h("p", { class: "muted" }, instances.join(", ")),
       it.promised.length > 0 && h("p", {}, "Promised to ",
         it.promised.map((of, at) => [at > 0 && ", ", jobLink(of.podGroup)]))));
 }
