@@ -208,6 +208,7 @@ class Tenure:
                 owners=self._owners_among(owners, shard.spec),
                 offers_shares=sharing is not None,
                 has_reservations=sharing is not None,
+                writes_lookups=sharing is not None and sharing.config_maps,
             ),
             why_stale=why_stale,
             is_observing=how.observe,
