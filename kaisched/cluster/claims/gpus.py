@@ -25,6 +25,7 @@ from kaisched.core.claims.model import (
     Site,
     Slice,
     Taken,
+    is_in,
 )
 from kaisched.core.claims.offer import Offer
 from kaisched.objects.resource_claims import ALL_DEVICES, ClaimAllocation, ResourceClaim
@@ -157,14 +158,6 @@ class GpuClasses:
 
     def _counts(self, name: str) -> bool:
         return _GPU in name.lower() and name not in self._uncounted
-
-
-def is_in(of_class: DeviceClass, device: Device) -> bool:
-    """Tell whether a device is in a class."""
-    try:
-        return all(it.matches(device) for it in of_class.selectors)
-    except ClaimError:
-        return False
 
 
 def depends_on_node(claim: ResourceClaim) -> bool:

@@ -63,7 +63,7 @@ class DeviceClaims:
         self.leftovers = Leftovers()
         self.special = SpecialClaims()
         self._claims: dict[str, ResourceClaim] = {}
-        self._held: dict[str, Held] = {}
+        self.held: dict[str, Held] = {}
         self._users: dict[str, dict[str, PodRow]] = {}
         self._keys_of_pod: dict[str, tuple[str, ...]] = {}
 
@@ -113,7 +113,7 @@ class DeviceClaims:
         match obj:
             case ResourceClaim():
                 self._claims.pop(obj.key, None)
-                self._held.pop(obj.key, None)
+                self.held.pop(obj.key, None)
                 self.sent.drop(obj.key)
                 return self.users_of(obj.key) + self.special.remove_claim(obj)
             case ResourceClaimTemplate():
@@ -161,11 +161,11 @@ class DeviceClaims:
         if allocation is None and sent is not None:
             allocation = sent.allocation
         if allocation is None:
-            self._held.pop(claim.key, None)
+            self.held.pop(claim.key, None)
             return
         self.leftovers.suspect(claim.key)
         gpus = self.gpus.of_results(claim, allocation)
-        self._held[claim.key] = Held(taken_portions(allocation), place_of(allocation), gpus)
+        self.held[claim.key] = Held(taken_portions(allocation), place_of(allocation), gpus)
 
     def claim(self, key: str) -> ResourceClaim | None:
         """Return a claim, also one that no server has yet; None if there is none."""
@@ -283,7 +283,7 @@ class DeviceClaims:
             found += self._forget_uses(pod.key)
         self._keys_of_pod[pod.key] = keys
         for key in keys:
-            if not pod.node and key in self._held:
+            if not pod.node and key in self.held:
                 self.leftovers.suspect(key)
             users = self._users.setdefault(key, {})
             old = users.get(pod.key)
@@ -355,7 +355,7 @@ class DeviceClaims:
             except ClaimError as error:
                 shown = "for extended resources" if ref.label == LABEL else claim.name
                 raise Waiting(f"claim {shown}: {error}") from None
-            held = self._held.get(key)
+            held = self.held.get(key)
             sent = self.sent.get(key, claim.metadata.uid)
             is_bound = bool(pod.node) or (sent is not None and (pod.key, pod.uid) in sent.pods)
             is_like_others = ref.is_own and (is_bound or held is None)
@@ -392,7 +392,7 @@ class DeviceClaims:
         return table_of(
             self.offered.offer,
             self._specs,
-            self._held,
+            self.held,
             {key: len(it.status.reserved_for) for key, it in self._claims.items()},
             self._keys_of_pod,
             self._users,
