@@ -89,6 +89,8 @@ class StoreState:
     """None where there is one pool."""
     has_reservations: bool = False
     """Whether reservation pods hold the GPUs that pods share."""
+    writes_lookups: bool = False
+    """Whether ConfigMaps are written in which pods look up their GPU."""
     claims: str = BY_OBJECTS
     """Whether claims on devices are allocated."""
 
@@ -131,12 +133,15 @@ class Kept:
         if not isinstance(obj, Pod) or obj.metadata.uid in {"", uid}:
             self._objects.pop((obj.KIND, obj.key), None)
 
-    def bare_state(self, *, has_volumes: bool = False, shares: bool = False) -> StoreState:
+    def bare_state(
+        self, *, has_volumes: bool = False, shares: bool = False, lookups: bool = False
+    ) -> StoreState:
         """Return what a store rests on that has just been told of these objects.
 
         Args:
             has_volumes: whether all kinds of storage could be read.
             shares: whether pods share GPUs, which reservation pods hold.
+            lookups: whether ConfigMaps are written in which such pods look up their GPU.
 
         """
         return StoreState(
@@ -145,6 +150,7 @@ class Kept:
             has_volumes=has_volumes,
             offers_shares=shares,
             has_reservations=shares,
+            writes_lookups=lookups,
         )
 
     def state_of(self, store: StateStore) -> StoreState:
@@ -163,6 +169,7 @@ class Kept:
             offers_shares=store.ours.offers_shares,
             pools=_pools(store.pools) if store.pools.is_on else None,
             has_reservations=store.ours.has_reservations,
+            writes_lookups=store.ours.writes_lookups,
             claims=store.device_claims.reading,
         )
 
@@ -209,6 +216,7 @@ def restored(
         offers_shares=state.offers_shares,
         owners=owners,
         has_reservations=state.has_reservations,
+        writes_lookups=state.writes_lookups,
     )
     store.device_claims.heed(state.claims)
     store.facts.stuck.restore(state.stuck)
@@ -221,15 +229,19 @@ def restored(
     if state.pools is not None and owners is not None:
         _own_again(store, state.pools, owners)
     for assumed in state.assumed:
-        if assumed.is_promise:
-            store.promise(assumed.pod, assumed.node)
-        elif assumed.is_leaving:
-            store.assume_evicted(assumed.pod)
-        else:
-            store.assume_bound(assumed.pod, assumed.node, assumed.cards)
+        _assume(store, assumed)
     store.facts.disruptions.restore(state.disrupted)
     store.past.restore(state.past, state.evictions_s)
     return store
+
+
+def _assume(store: StateStore, assumed: Assumed) -> None:
+    if assumed.is_promise:
+        store.promise(assumed.pod, assumed.node)
+    elif assumed.is_leaving:
+        store.assume_evicted(assumed.pod)
+    else:
+        store.assume_bound(assumed.pod, assumed.node, assumed.cards)
 
 
 def _own_again(store: StateStore, pools: PoolState, owners: FixedOwners) -> None:

@@ -61,6 +61,7 @@ class StateStore:
         offers_shares: bool = False,
         owners: Owners | None = None,
         has_reservations: bool = False,
+        writes_lookups: bool = False,
     ) -> None:
         """Make an empty store.
 
@@ -75,10 +76,11 @@ class StateStore:
             offers_shares: whether pods may share GPUs.
             owners: which node pool each job with a list is in; None where there is one pool.
             has_reservations: whether reservation pods hold the GPUs that pods share.
+            writes_lookups: whether ConfigMaps are written in which pods look up their GPU.
 
         """
         whose = frozenset(schedulers), node_pool, tuple(gpu_resources)
-        self.ours = Ours(*whose, offers_shares, has_reservations)
+        self.ours = Ours(*whose, offers_shares, has_reservations, writes_lookups)
         self.rows = RowStore(extended)
         self.pods = KnownPods()
         self.pools = PoolBook(self.ours, owners or SharedOwners().seat(node_pool))
@@ -331,10 +333,9 @@ class StateStore:
     def refute(self, key: str, sent: SentOf | None = None) -> None:
         """Take back what was assumed, or only what was ``sent`` by then: its object is right."""
         now = self.facts.sent.of(key)
-        sent = sent or now
-        if sent.evicted == now.evicted:
+        if (sent or now).evicted == now.evicted:
             self.refute_eviction(key)
-        if sent.bind == now.bind:
+        if (sent or now).bind == now.bind:
             self.refute_bind(key)
 
     def hold_back(self, key: str, now_s: float, uid: str = "") -> None:
@@ -352,8 +353,7 @@ class StateStore:
     def _reconsider(self, key: str) -> None:
         """Take in a pod again of which less is assumed; its claims may have changed since."""
         self.rows.touch()
-        pod = self.pods.pod(key) or self.pods.stranger(key)
-        if pod is not None:
+        if (pod := self.pods.pod(key) or self.pods.stranger(key)) is not None:
             self._take_in(pod)
 
     def let_go(self, now_s: float) -> None:
@@ -367,8 +367,7 @@ class StateStore:
     def find_stuck(self, now_s: float, wall_s: float) -> None:
         """Count no more on room of pods that do not end; ``wall_s`` is as objects are stamped."""
         for key in self.facts.stuck.turn(now_s, wall_s):
-            pod = self.pods.pod(key)
-            if pod is not None:
+            if (pod := self.pods.pod(key)) is not None:
                 self.rows.touch()
                 self._tasks.update(pod)
 

@@ -31,6 +31,7 @@ from kaisched.core.tables import DRAINED, HELD, OPEN, WORKLOADS, Sharing
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.extended_resources import ResourceAsk, resource_asks
+from kaisched.objects.gpu_lookups import lookup_of
 from kaisched.objects.gpu_nodes import can_share, card_mib_of
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
@@ -157,6 +158,8 @@ class PodRow:
     """The groups of the cards it shares, as far as its object says."""
     gpus: tuple[str, ...] = ()
     """The UUIDs of these cards' GPUs, likewise."""
+    lookup: str = ""
+    """Name of the ConfigMap in which it looks up its GPU; empty for nearly every pod."""
     reservation: Reservation | None = None
     """The shared GPU that it holds for other pods."""
     mark: tuple[str, int] | None = None
@@ -177,12 +180,15 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
     fault = fault or unsupported_demand(pod) or _lookup_fault(pod, ours)
     order_priority = None
     request: Mapping[str, int] = {}
+    lookup = ""
     try:
         order_priority = labels.task_priority_of(meta)
         labels.node_types_of(meta)
         request = pod_requests(pod, ours.gpu_resources)
         if ours.offers_shares and labels.is_reservation(meta):
             request = {name: amount for name, amount in request.items() if name != "gpu"}
+        if ours.writes_lookups and not spec.node_name:
+            lookup = lookup_of(pod)
     except ObjectError as error:
         fault = fault or str(error)
     return PodRow(
@@ -213,6 +219,7 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
         leaving=leaving_of(meta),
         cards=labels.gpu_groups_of(meta) if spec.node_name and ours.offers_shares else (),
         gpus=labels.gpus_of(meta) if spec.node_name and ours.has_reservations else (),
+        lookup=lookup,
         reservation=reservation_of(pod) if ours.has_reservations else None,
     )
 
@@ -220,12 +227,15 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
 def _lookup_fault(pod: Pod, ours: Ours) -> str:
     """Return why a waiting pod would never start: its containers need what nobody writes here."""
     notes = pod.metadata.annotations
-    if ours.has_reservations and not pod.spec.node_name and labels.GPU_CONFIG_MAP in notes:
-        return (
-            f"annotation {labels.GPU_CONFIG_MAP}: KAI-Scheduler's webhook lets the pod look up its"
-            " GPU in a ConfigMap, which is not written here; make the pod anew without the webhook"
-        )
-    return ""
+    if ours.writes_lookups or not ours.has_reservations or pod.spec.node_name:
+        return ""
+    if labels.GPU_CONFIG_MAP not in notes:
+        return ""
+    return (
+        f"annotation {labels.GPU_CONFIG_MAP}: KAI-Scheduler's webhook lets the pod look up its GPU"
+        " in a ConfigMap, which this shard does not write; set spec.gpuSharing.configMaps of the"
+        " shard, or make the pod anew without the webhook"
+    )
 
 
 def state_of(pod: Pod) -> TaskState:

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
     from kaisched.clock import Clock
     from kaisched.cluster.ports import IntentSink, SnapshotSource
+    from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
     from kaisched.daemon.recordings import Recordings
     from kaisched.engine.turn import Turn, UsageSource
     from kaisched.framework.policy import Policy
+    from kaisched.telemetry.claims import ClaimFigures
     from kaisched.telemetry.metrics import CycleCollector
     from kaisched.usage.port import ServerHealth
     from kaisched.view.publisher import Publisher
@@ -68,17 +70,19 @@ class Loop:
         between: Callable[[Turn], None] = lambda _: None,
         recordings: Recordings | None = None,
         view: Publisher | None = None,
+        claims: Callable[[Snapshot], ClaimFigures] | None = None,
     ) -> None:
         """Keep what a turn needs; do nothing yet.
 
         ``after`` gets each turn, ``between`` gets it again when there is time, ``view`` what it
-        found. ``recordings`` may ask for a recording of the next turn.
+        found. ``recordings`` may ask for a recording of the next turn. ``claims`` gives figures of
+        claims on devices, where there may be any.
         """
         self._source, self._sink = source, sink
         self._policy, self._clock = policy, clock
         self._collector, self._period_s = collector, period_s
         self._after, self._between, self._usage_server = after, between, usage_server
-        self._recordings, self._view = recordings, view
+        self._recordings, self._view, self._claims = recordings, view, claims
         self._usage_source, self._usage_wait_s = usage_source, usage_wait_s
         self._policy_without_usage = _without_reclaim(policy)
         self._usage_until_s: float | None = -1.0
@@ -232,8 +236,13 @@ class Loop:
         left = left_of(turn.snapshot, self._policy, turn.end_s)
         left = left if left < 0 else max(left - len(result.evictions), 0)
         stuck = np.count_nonzero(turn.snapshot.tasks.state == int(TaskState.STUCK))
+        claims = None if self._claims is None else self._claims(turn.snapshot)
         published = replace(
-            published, evictions_left=left, stuck=int(stuck), nodes=turn.snapshot.nodes
+            published,
+            evictions_left=left,
+            stuck=int(stuck),
+            nodes=turn.snapshot.nodes,
+            claims=claims,
         )
         axis, queues = turn.snapshot.axis.names, turn.snapshot.queues.name
         self._collector.publish(

@@ -97,11 +97,13 @@ def from_cluster(
     kept = Kept()
     for obj in listed.objects:
         kept.put(obj)
+    sharing = found.shard.spec.gpu_sharing
     made = record(
         "cluster",
         kept.bare_state(
             has_volumes=listed.kinds.issuperset(it.qualified for it in STORAGE),
-            shares=found.shard.spec.gpu_sharing is not None,
+            shares=sharing is not None,
+            lookups=sharing is not None and sharing.config_maps,
         ),
         found.shard,
         policy,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from kaisched.clock import monotonic_s
+from kaisched.cluster.claims.figures import figures_of
 from kaisched.cluster.claims.known import OFF, ON
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
@@ -150,6 +152,7 @@ class Tenure:
         self, settings: SchedulerConfiguration, policy: Policy, found: FoundShard, clock: Clock
     ) -> tuple[Loop, UsageFeed | None]:
         usage, wait_s = usage_feed(found, clock, self._note_server)
+        claims = partial(figures_of, self.cluster.store.device_claims)
         loop = Loop(
             self.cluster, self.cluster, policy, clock, self.collector,
             period_s=settings.schedule_period, usage_source=usage, usage_wait_s=wait_s,
@@ -157,6 +160,7 @@ class Tenure:
             shard=self.name, after=self._report, between=self._advise,
             recordings=self.recordings,
             view=self.view,
+            claims=claims if self.has_claims else None,
         )  # fmt: skip
         return loop, usage
 
@@ -208,6 +212,7 @@ class Tenure:
                 owners=self._owners_among(owners, shard.spec),
                 offers_shares=sharing is not None,
                 has_reservations=sharing is not None,
+                writes_lookups=sharing is not None and sharing.config_maps,
             ),
             why_stale=why_stale,
             is_observing=how.observe,

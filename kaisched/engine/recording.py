@@ -135,6 +135,8 @@ class Recording(StrictWire, frozen=True, kw_only=True):
     """None where there was one pool."""
     has_reservations: bool = msgspec.field(default=False, name="reservations")
     """Whether reservation pods held the GPUs that pods shared."""
+    writes_lookups: bool = msgspec.field(default=False, name="lookups")
+    """Whether ConfigMaps were written in which pods look up their GPU."""
     claims: str = ""
     """Whether claims on devices were allocated: empty if the objects say so, "on", "off", or why
     pods with claims waited."""
@@ -183,6 +185,7 @@ def record(
         offers_shares=state.offers_shares,
         pools=recorded_pools(state.pools),
         has_reservations=state.has_reservations,
+        writes_lookups=state.writes_lookups,
         claims=state.claims,
         usage=usage,
         facts=dict(facts or {}),

@@ -25,6 +25,7 @@ NUMBERS: Final = (
 NAMES: Final = {
     labels.POD_GROUP: "job",
     labels.GPU_FRACTION_CONTAINER: "container",
+    labels.GPU_CONFIG_MAP: "value",
     labels.FLAVOR_KEYS: "value",
     labels.TOPOLOGY: "value",
     labels.TOPOLOGY_REQUIRED: "key",

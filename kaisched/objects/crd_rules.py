@@ -282,6 +282,8 @@ SHARD_RULES: Final[Rules] = {
         "backend": says("reservation: a pod for each shared GPU takes it from the device plugin."),
         "image": says("Image of that pod.", maxLength=1024),
         "runtime_class": says("Runtime class of that pod.", maxLength=253),
+        "config_maps": says("Writes the ConfigMaps that KAI-Scheduler's webhook names on pods."),
+        "cdi_names": says("GPUs have names of CDI in these ConfigMaps."),
     },
     UsageConfig: {
         "": rules(

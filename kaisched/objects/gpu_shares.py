@@ -69,6 +69,11 @@ def share_of(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> Share | 
     return Share(0, _whole(pod, labels.GPU_MEMORY, memory or ""), count)
 
 
+def named_container(pod: Pod) -> str | None:
+    """Return the name of the container that has the share; None for the first."""
+    return _text(pod, labels.GPU_FRACTION_CONTAINER)
+
+
 def _text(pod: Pod, key: str) -> str | None:
     found = pod.metadata.annotations.get(key)
     return pod.metadata.labels.get(key) if found is None else found
@@ -85,7 +90,7 @@ def _check_rest(pod: Pod, key: str, gpu_resources: Sequence[str]) -> None:
     if pod.spec.resource_claims:
         what = "a share of a GPU does not go with resourceClaims"
         raise _fault(pod, key, what, "leave out one of them")
-    named = _text(pod, labels.GPU_FRACTION_CONTAINER)
+    named = named_container(pod)
     if named is not None and named not in {container.name for container in containers}:
         what = "the pod has no such container"
         raise _fault(pod, labels.GPU_FRACTION_CONTAINER, what, "name one of its containers")

@@ -72,6 +72,11 @@ class GpuSharing(StrictWire, frozen=True, kw_only=True):
     """Image of that pod: an agent that writes the UUID of its GPU on its own pod."""
     runtime_class: str = ""
     """Runtime class of that pod; empty for the nodes' default."""
+    config_maps: bool = False
+    """Whether the ConfigMaps are written in which pods look up their GPU that KAI-Scheduler's
+    webhook has changed; without it such pods wait."""
+    cdi_names: bool = False
+    """Whether these name GPUs as the device plugin does where it uses CDI."""
 
 
 class ShardSpec(StrictWire, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from kaisched.objects.faults import (
 )
 from kaisched.objects.kai_names import ACTIONS, map_action, map_plugin
 from kaisched.objects.labels import LABEL_VALUE
-from kaisched.objects.shard import SchedulingShard, SearchBudgets, ShardSpec
+from kaisched.objects.shard import GpuSharing, SchedulingShard, SearchBudgets, ShardSpec
 from kaisched.objects.shard_args import ARGS, args_faults
 from kaisched.objects.usage_faults import seconds_of, usage_faults
 
@@ -41,9 +41,8 @@ def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
         )
     yield from _k_faults(spec.k_value)
     yield from _gpu_faults(spec.gpu_resources)
-    if spec.gpu_sharing is not None and not spec.gpu_sharing.image:
-        fix = "name the image of the agent in reservation pods"
-        yield Fault(("spec", "gpuSharing", "image"), "missing", fix=fix)
+    if spec.gpu_sharing is not None:
+        yield from _sharing_faults(spec.gpu_sharing)
     yield from _plugin_faults(spec)
     yield from _action_faults(spec)
     yield from _eviction_faults(spec)
@@ -84,6 +83,16 @@ def _gpu_faults(names: list[str]) -> Iterator[Fault]:
             yield Fault((*path, at), "no extended resource name", name, fix)
         elif name in names[:at]:
             yield Fault((*path, at), "given twice", name, "keep one of the two")
+
+
+def _sharing_faults(sharing: GpuSharing) -> Iterator[Fault]:
+    path: Path = ("spec", "gpuSharing")
+    if not sharing.image:
+        fix = "name the image of the agent in reservation pods"
+        yield Fault((*path, "image"), "missing", fix=fix)
+    if sharing.cdi_names and not sharing.config_maps:
+        fix = "set configMaps: true, or drop it: it is about these ConfigMaps alone"
+        yield Fault((*path, "cdiNames"), _NO_EFFECT, fix=fix, is_warning=True)
 
 
 def _plugin_faults(spec: ShardSpec) -> Iterator[Fault]:

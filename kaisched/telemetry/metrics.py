@@ -1,9 +1,9 @@
 """Prometheus metrics, where all of one scrape come from one published state.
 
 Labels are bounded: queue (the first 2,000, the rest summed as ``other``), resource, action, plugin,
-reason, outcome, node and card (of the first 2,000 shared GPUs), topology and level (of the objects
-that the cluster has), and those in adapter.py. Only metrics of usage history name every queue.
-No metric names a pod.
+reason, outcome, node and card (of the first 2,000 shared GPUs), class (the first 200 device
+classes), topology and level (of the objects that the cluster has), and those in adapter.py. Only
+metrics of usage history name every queue. No metric names a pod.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from prometheus_client.registry import Collector
 from kaisched.framework.report.records import QueueShare
 from kaisched.telemetry import cards
 from kaisched.telemetry.adapter import ADAPTER
+from kaisched.telemetry.claims import ROWS as CLAIMS
+from kaisched.telemetry.claims import DeviceCounts, claim_families
 from kaisched.telemetry.domains import Spreads
 from kaisched.telemetry.history import HISTORY, UNITS, history_families
 from kaisched.telemetry.published import BUCKETS_S, OTHER, Pairs, Published
@@ -238,6 +240,7 @@ METRICS: Final[tuple[Series, ...]] = (
     *_share_series(),
     _FIGURE,
     _DOMAINS,
+    *(Series(name, "gauge", text, ("class",)) for name, text in CLAIMS),
     *(Series(name, "gauge", text, labels) for name, labels, text in HISTORY),
     *(Series(row.name, row.kind, row.help, row.labels) for row in ADAPTER),
 )
@@ -250,6 +253,7 @@ class CycleCollector(Collector):
     def __init__(self) -> None:
         """Start with the state before the first cycle."""
         self._published = Published()
+        self._devices = DeviceCounts()
 
     @property
     def published(self) -> Published:
@@ -272,6 +276,7 @@ class CycleCollector(Collector):
         yield from _queue_families(published.shares)
         yield _figures(published.shares)
         yield _domains(published.domains)
+        yield from claim_families(published.claims, published.nodes, self._devices)
         yield from history_families(published)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kaisched.core.usage import Usage
     from kaisched.framework.intents import Evict
     from kaisched.framework.report.records import CycleResult, QueueShare
+    from kaisched.telemetry.claims import ClaimFigures
 
 BUCKETS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """Upper bounds of the cycle duration histogram: half a decade apart, around the 1 s period."""
@@ -75,6 +76,8 @@ class Published:
     """Stuck pods, as of the last cycle."""
     nodes: NodeTable | None = None
     """The nodes that the last cycle saw, with the GPUs that pods share."""
+    claims: ClaimFigures | None = None
+    """Devices and claims on them, as of the last cycle; None where the shard allocates none."""
     observed_jobs: Mapping[str, float] = field(
         default_factory=lambda: dict.fromkeys(("same_time", "earlier", "not_yet"), 0)
     )

@@ -36,7 +36,8 @@ FIGURES = "kaisched_queue_figure_ratio"
 SHARED_USE = "kaisched_shared_gpu_used_ratio"
 USAGE_SERVER = "kaisched_usage_server_state"
 DOMAINS = "kaisched_topology_domains"
-NOT_HERE = (FIGURES, QUEUE_EVICTIONS, SHARED_USE, USAGE_SERVER, DOMAINS)
+CLASSES = tuple(it.name for it in METRICS if it.labels == ("class",))
+NOT_HERE = (FIGURES, QUEUE_EVICTIONS, SHARED_USE, USAGE_SERVER, DOMAINS, *CLASSES)
 """Metrics of what the daemon of these tests has not."""
 QUERIES = {
     **{rule.get("alert", rule.get("record")): rule["expr"] for rule in RULES},
@@ -169,11 +170,12 @@ def test_a_scrape_shows_the_names_and_labels_of_the_list(daemon):
     for sample in samples:
         assert set(sample.labels) == known[sample.name]
     unseen = known.keys() - RECORDED.keys() - {sample.name for sample in samples}
-    # No queue of the example has an extended resource, or loses a pod, no pod shares a GPU, and
-    # there is no topology; the default policy has no figures; no server has the usage history.
+    # No queue of the example has an extended resource, or loses a pod; no pod shares a GPU, and no
+    # claim is allocated; there is no topology; the default policy has no figures; no server has the
+    # usage history.
     left = {name for name in unseen if not name.endswith("_pieces")}
     spreads = {DOMAINS + suffix for suffix in ("_bucket", "_sum", "_count")}
-    assert left == {FIGURES, QUEUE_EVICTIONS, SHARED_USE, USAGE_SERVER, *spreads}
+    assert left == {FIGURES, QUEUE_EVICTIONS, SHARED_USE, USAGE_SERVER, *spreads, *CLASSES}
 
 
 def filled_in(query):

@@ -28,6 +28,8 @@ class Kubelet:
         self.plugin = DevicePlugin()
         self.saw = {}
         """Pod UID to what its containers saw when they started."""
+        self.waits = {}
+        """Pod UID to why its containers cannot be made."""
         self.tell = lambda pod, gpus: ",".join(gpus)
         """What the agent in a reservation pod tells of its GPUs; None for nothing, for now."""
         self.begins = lambda pod, gpus: None
@@ -92,6 +94,11 @@ class Kubelet:
                 notes = {"metadata": {"uid": meta["uid"], "annotations": {TOLD: told}}}
                 self._client.call("PATCH", path, body=notes, content_type=MERGE)
 
+    def _config_map(self, pod, name):
+        space = pod["metadata"]["namespace"]
+        answer = self._client.call("GET", f"/api/v1/namespaces/{space}/configmaps/{name}")
+        return msgspec.json.decode(answer.data).get("data", {}) if answer.is_done else None
+
     def _start(self, pod, node, path):
         uid = pod["metadata"]["uid"]
         gpus = self.plugin.admit(pod, node) if gpus_asked(pod) else ()
@@ -99,7 +106,11 @@ class Kubelet:
         if gpus is None:
             status = {"phase": "Failed", "reason": REFUSED}
         elif uid not in self.saw:
-            self.saw[uid] = visible(pod, gpus)
+            seen = visible(pod, gpus, lambda name: self._config_map(pod, name))
+            if seen is None:
+                self.waits[uid] = "CreateContainerConfigError"
+                return
+            self.saw[uid] = seen
             self.begins(pod, self.saw[uid])
         body = {"metadata": {"uid": uid}, "status": status}
         self._client.call("PATCH", f"{path}/status", body=body, content_type=STRATEGIC)

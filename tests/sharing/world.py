@@ -2,6 +2,7 @@
 
 import msgspec
 
+from kaisched.objects.labels import GPU_CONFIG_MAP as CONFIG_MAP
 from kaisched_apiserver.device_plugin import TOLD, VISIBLE
 from tests.sharing.kubelet import Kubelet
 from tests.waiting import until
@@ -18,11 +19,18 @@ _GPUS = "metadata.annotations['kaisched.io/gpu-uuids']"
 SEES = {"name": VISIBLE, "valueFrom": {"fieldRef": {"fieldPath": _GPUS}}}
 
 
+def _by_key(config_map, key, optional):
+    reference = {"name": config_map, "key": key, "optional": optional}
+    return {"name": key, "valueFrom": {"configMapKeyRef": reference}}
+
+
 class Shared:
     """A rig with a node of two GPUs that pods may share, and its kubelet."""
 
     def __init__(self, rig, folder):
         self.rig, self._folder = rig, folder
+        self.sharing = {}
+        """What the shard says of sharing besides the image."""
         rig.queue("a", 16)
         self.node("n0")
         rig.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
@@ -46,7 +54,8 @@ class Shared:
 
     def shard_file(self):
         path = self._folder / "shard.yaml"
-        path.write_bytes(msgspec.json.encode(SHARD))
+        sharing = {"gpuSharing": SHARD["spec"]["gpuSharing"] | self.sharing}
+        path.write_bytes(msgspec.json.encode(SHARD | {"spec": sharing}))
         return str(path)
 
     def share(self, name, part="0.5", cards=0, **spec):
@@ -54,6 +63,36 @@ class Shared:
         notes |= {"gpu-fraction-num-devices": str(cards)} if cards else {}
         container = {"name": "main", "image": "none", "env": [SEES]}
         self.rig.pod(name, "a", 0, annotations=notes, containers=[container], **spec)
+
+    def webhooked(self, name, part="0.5", cards=0, *, container="", init=False, **spec):
+        """Make a pod as KAI-Scheduler's webhook leaves it; return the name of its ConfigMap."""
+        notes = {"gpu-fraction": part} if "." in part else {"gpu-memory": part}
+        notes |= {"gpu-fraction-num-devices": str(cards)} if cards else {}
+        notes |= {"gpu-fraction-container-name": container} if container else {}
+        notes[CONFIG_MAP] = prefix = f"{name}-abc1234-shared-gpu"
+        config_map = f"{prefix}-i0" if init else f"{prefix}-1" if container else f"{prefix}-0"
+        keys = ((VISIBLE, False), ("RUNAI_NUM_OF_GPUS", False), ("GPU_PORTION", False))
+        env = [_by_key(config_map, *it) for it in (*keys, ("CUDA_DEVICE_MEMORY_LIMIT", True))]
+        environment = {"configMapRef": {"name": f"{config_map}-evar", "optional": False}}
+        changed = {"env": env, "envFrom": [environment]}
+        plain = {"name": "main", "image": "none"}
+        containers = [plain | changed]
+        if init:
+            spec["initContainers"] = [{"name": container, "image": "none"} | changed]
+            containers = [plain]
+        elif container:
+            containers = [plain, {"name": container, "image": "none"} | changed]
+        volume = {"name": f"{config_map}-vol", "configMap": {"name": config_map}}
+        spec |= {"containers": containers, "volumes": [volume]}
+        self.rig.pod(name, "a", 0, annotations=notes, **spec)
+        return config_map
+
+    def config_map(self, name):
+        return self.rig.must("GET", f"{self.config_maps}/{name}")
+
+    @property
+    def config_maps(self):
+        return f"/api/v1/namespaces/{self.rig.namespace}/configmaps"
 
     def reservations(self):
         """Name to reservation pod, of those that are not leaving."""

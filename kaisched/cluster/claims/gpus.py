@@ -26,6 +26,7 @@ from kaisched.core.claims.model import (
     Site,
     Slice,
     Taken,
+    is_in,
 )
 from kaisched.core.claims.offer import Offer
 from kaisched.objects.resource_claims import ALL_DEVICES, ClaimAllocation, ResourceClaim
@@ -195,14 +196,6 @@ def is_of_gpus(name: str) -> bool:
 def pieces(resource: str, gpus: int) -> int:
     """Return so many GPUs in base units of a resource of which they are pieces."""
     return gpus * GPU_UNIT if resource == _GPU else gpus
-
-
-def is_in(of_class: DeviceClass, device: Device) -> bool:
-    """Tell whether a device is in a class."""
-    try:
-        return all(it.matches(device) for it in of_class.selectors)
-    except ClaimError:
-        return False
 
 
 def depends_on_node(claim: ResourceClaim) -> bool:

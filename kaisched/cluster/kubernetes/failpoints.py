@@ -30,6 +30,8 @@ SHARING_POINTS: Final = (
     "release.after_delete",
 )
 """Those that are passed only where pods share GPUs."""
+LOOKUP_POINTS: Final = ("lookup.before_write", "lookup.after_write")
+"""Those that only pods pass which look up their GPU in a ConfigMap."""
 CLAIM_POINTS: Final = ("claim.before_patch", "claim.before_put", "claim.after_put")
 """Those that only pods with claims on devices pass."""
 _lock: Final = threading.Lock()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -124,7 +124,11 @@ class Writers:
 
 def later_leader(pod: Pod, term: Term) -> str:
     """Return the leader that has bound a pod in a later term than ours; empty if none has."""
-    said = pod.metadata.annotations
+    return later_writer(pod.metadata.annotations, term)
+
+
+def later_writer(said: Mapping[str, str], term: Term) -> str:
+    """Return the leader of a later term than ours that has annotated an object; empty for none."""
     holder, epoch = said.get(LEADER, ""), said.get(EPOCH, "")
     if not term.holder or holder == term.holder or not _EPOCH.fullmatch(epoch):
         return ""

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.bind_steps import PassingError, StepFailedError
 from kaisched.cluster.kubernetes.failpoints import passing
+from kaisched.cluster.kubernetes.lookup_maps import LookupMaps
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.pods import CONFLICT, GONE, is_passing, lacks_right, path_of
 from kaisched.cluster.kubernetes.reservations import Maker, ShareStep
 from kaisched.cluster.sharing import CardState
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects import labels
+from kaisched.objects.gpu_lookups import Told
 from kaisched.objects.reservations import Card, Reservation, Stage
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
@@ -57,7 +59,16 @@ class ReservationBackend:
             return None
         sharing = store.facts.sharing
         expected = [sharing.gpus_of(Card(bind.node, group)) for group in bind.cards]
-        return ShareStep(self._maker(writers), bind, expected, _portion(bind, store))
+        lookup = self._lookup(bind, writers, store)
+        return ShareStep(self._maker(writers), bind, expected, _portion(bind, store), lookup)
+
+    def _lookup(self, bind: Bind, writers: Writers, store: StateStore) -> LookupMaps | None:
+        """Return the ConfigMaps in which a pod looks up its cards; None for nearly every pod."""
+        pod, told = store.pods.pod(bind.pod), _told(bind, store)
+        if pod is None or told is None or not pod.lookup:
+            return None
+        cdi = self._sharing.cdi_names
+        return LookupMaps(writers, bind, pod.lookup, told, has_cdi_names=cdi)
 
     def _maker(self, writers: Writers) -> Maker:
         return Maker(writers, self._sharing, self._resource)
@@ -107,18 +118,35 @@ class ReservationBackend:
             works.append(RenewWork(self._maker(writers), card))
 
 
-def _portion(bind: Bind, store: StateStore) -> dict[str, str]:
-    """Return the annotations that say how much of each card a pod has."""
+def _told(bind: Bind, store: StateStore) -> Told | None:
+    """Return how much of each card a pod has, never more than it takes of it."""
     pod = store.pods.pod(bind.pod)
     demand = pod.constraints.devices if pod is not None else None
     if demand is None:
-        return {}
+        return None
     mib = store.rows.nodes.card_mib_of(bind.node)
+    if demand.memory_mib:
+        part = demand.memory_mib * 1_000_000 // mib if mib else 0
+        return Told(_decimal(part) if part else "", demand.memory_mib)
+    limit = demand.fraction * mib // 1_000_000 if mib else None
+    return Told(_decimal(demand.fraction), limit)
+
+
+def _decimal(millionths: int) -> str:
+    return f"{millionths / 1_000_000:.6f}".rstrip("0").rstrip(".")
+
+
+def _portion(bind: Bind, store: StateStore) -> dict[str, str]:
+    """Return the annotations that say how much of each card a pod has."""
+    pod, told = store.pods.pod(bind.pod), _told(bind, store)
+    if pod is None or told is None:
+        return {}
     found = {labels.RECEIVED_TYPE: "Fraction"}
-    if demand.fraction:
-        found[labels.GPU_PORTION] = f"{demand.fraction / 1_000_000:.6f}".rstrip("0")
-    if demand.memory_mib or mib:
-        found[labels.GPU_LIMIT] = str(demand.memory_mib or demand.fraction * mib // 1_000_000)
+    demand = pod.constraints.devices
+    if demand is not None and demand.fraction:
+        found[labels.GPU_PORTION] = told.portion
+    if told.limit_mib is not None:
+        found[labels.GPU_LIMIT] = str(told.limit_mib)
     return found
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kaisched.cluster.kubernetes.client import Answer
+    from kaisched.cluster.kubernetes.lookup_maps import LookupMaps
     from kaisched.cluster.kubernetes.pods import Writers
     from kaisched.framework.intents import Bind
     from kaisched.objects.shard import GpuSharing
@@ -174,7 +175,7 @@ class _Hold:
 class ShareStep(BindStep):
     """The reservation pods of the cards that a pod gets, and what its Binding says of them."""
 
-    __slots__ = ("_begun_s", "_holds", "_pause_s", "_portion")
+    __slots__ = ("_begun_s", "_holds", "_lookup", "_pause_s", "_portion")
 
     def __init__(
         self,
@@ -182,6 +183,7 @@ class ShareStep(BindStep):
         bind: Bind,
         expected: Sequence[frozenset[str]],
         portion: Mapping[str, str],
+        lookup: LookupMaps | None = None,
     ) -> None:
         """Begin with none of them found.
 
@@ -190,14 +192,16 @@ class ShareStep(BindStep):
             bind: the bind.
             expected: UUIDs that the users of each card have already.
             portion: annotations that say how much of each card the pod has.
+            lookup: the ConfigMaps that its containers read; None for nearly every pod.
 
         """
         cards = [Card(bind.node, group) for group in bind.cards]
         self._holds = [_Hold(maker, card, gpus) for card, gpus in zip(cards, expected, strict=True)]
         self._portion, self._begun_s, self._pause_s = portion, -1.0, _FIRST_S
+        self._lookup = lookup
 
     def settle(self) -> float | None:
-        """Find or make the reservation pods, and wait until they tell their GPUs."""
+        """Find or make the reservation pods, wait until they tell their GPUs, and tell the pod."""
         if self._begun_s < 0:
             self._begun_s = monotonic_s()
         for hold in self._holds:
@@ -207,6 +211,8 @@ class ShareStep(BindStep):
         if not waiting:
             if len({hold.gpu for hold in self._holds}) < len(self._holds):
                 raise StepFailedError("two of its reservation pods tell the same GPU")
+            if self._lookup is not None:
+                self._lookup.write([hold.gpu for hold in self._holds])
             return None
         if self.is_overdue:
             names = ", ".join(map(reservation_name, waiting))
@@ -216,7 +222,7 @@ class ShareStep(BindStep):
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the time for reservation pods is over."""
+        """Whether the time for reservation pods and ConfigMaps is over."""
         return self._begun_s >= 0 and monotonic_s() - self._begun_s > MOST_S
 
     def marks(self) -> Marks:

@@ -70,6 +70,7 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         Right("coordination.k8s.io", "leases", "update"),
     ),
     "sharing": (Right("", "pods", "create"), Right("", "pods", "delete")),
+    "lookups": tuple(Right("", "configmaps", verb) for verb in ("create", "get", "update")),
     "kueue": tuple(right for kind in KUEUE for right in to_watch(kind)),
     "claims": (
         *(right for kind in (*DEVICES, TAINT_RULES) for right in to_watch(kind)),
@@ -84,6 +85,7 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
 }
 """Rights by role: reading, authenticating scrapes, writing decisions, the lease in our own
 namespace by name, reservation pods in their namespace, which only ``gpuSharing`` of a
-shard needs, reading Kueue's queues, which only ``kueue: true`` needs, allocating claims on
+shard needs, the ConfigMaps in which pods look up their GPU, which only ``configMaps: true``
+there needs, reading Kueue's queues, which only ``kueue: true`` needs, allocating claims on
 devices, which only shards with ``resourceClaims: true`` need, and deleting pods, which only
 ``evictionMode: delete`` needs."""

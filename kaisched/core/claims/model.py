@@ -185,6 +185,14 @@ class DeviceClass:
     """Opaque settings, each as JSON."""
 
 
+def is_in(of_class: DeviceClass, device: Device) -> bool:
+    """Tell whether a device is in a class; it is not where an expression fails for it."""
+    try:
+        return all(it.matches(device) for it in of_class.selectors)
+    except ClaimError:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A request for devices, or one alternative of it."""

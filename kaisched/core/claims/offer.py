@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kaisched.core.claims.model import Ask, DeviceClass, Identity, Site, Slice
@@ -90,6 +90,11 @@ class Offer:
         """Return the nodes whose pools have some of these devices, of pools that are local."""
         pools = {(driver, pool) for driver, pool, _ in devices}
         return {node for key in pools for node in self._nodes_of_pool.get(key, ())}
+
+    @property
+    def slices(self) -> Mapping[_Key, Sequence[Slice]]:
+        """All slices, by driver and name of their pool."""
+        return self._slices
 
     @property
     def is_local(self) -> bool:

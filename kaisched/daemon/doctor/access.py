@@ -40,8 +40,9 @@ def rights(visit: Visit) -> Iterator[Finding]:
             wanted.append("lease")
         if kubernetes.eviction_mode == "delete":
             wanted.append("delete")
-        if any(one.shard.spec.gpu_sharing is not None for one in visit.shards):
-            wanted.append("sharing")
+        sharing = [it for one in visit.shards if (it := one.shard.spec.gpu_sharing) is not None]
+        wanted += ["sharing"] * bool(sharing)
+        wanted += ["lookups"] * any(it.config_maps for it in sharing)
     if any(one.shard.spec.resource_claims for one in visit.shards):
         wanted.append("claims")
     if kubernetes.kueue:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from kaisched.cluster.claims.gpus import is_in
 from kaisched.cluster.claims.offered import Offered
 from kaisched.cluster.claims.writing import taken_by
 from kaisched.cluster.kubernetes.listing import list_cluster
 from kaisched.cluster.kubernetes.resources import DEVICES, NODES, TAINT_RULES
-from kaisched.core.claims.model import Device, DeviceClass, Site
+from kaisched.core.claims.model import Device, DeviceClass, Site, is_in
 from kaisched.daemon.doctor.finding import Finding
 from kaisched.objects.node import Node
 from kaisched.objects.resource_claims import ResourceClaim

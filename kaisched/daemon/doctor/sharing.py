@@ -9,13 +9,20 @@ from kaisched.cluster.kubernetes.resources import NODES, PODS
 from kaisched.daemon.doctor.finding import Finding, named
 from kaisched.objects import Node, Pod
 from kaisched.objects.gpu_nodes import can_share, card_mib_of
-from kaisched.objects.labels import RESERVATION, gpu_groups_of, is_reservation, node_pool_of
+from kaisched.objects.labels import (
+    GPU_CONFIG_MAP,
+    RESERVATION,
+    gpu_groups_of,
+    is_reservation,
+    node_pool_of,
+)
 from kaisched.objects.reservations import Card, Stage, reservation_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kaisched.daemon.doctor.finding import Visit
+    from kaisched.objects.shard import SchedulingShard
 
 _CHECK: Final = "gpu sharing"
 _ENDED: Final = ("Succeeded", "Failed")
@@ -36,8 +43,9 @@ def gpu_sharing(visit: Visit) -> Iterator[Finding]:
             and node_pool_of(it.metadata) == shard.spec.partition_label_value
         ]
         found += _of_nodes(shard.name, nodes, shard.spec.gpu_resources)
-    pods = [it for it in listed if isinstance(it, Pod) and it.spec.node_name]
-    found += _of_pods(pods)
+    every = [it for it in listed if isinstance(it, Pod)]
+    pods = [it for it in every if it.spec.node_name]
+    found += [*_of_pods(pods), *_of_lookups(visit, sharing, every)]
     yield from found
     if not found:
         number = sum(is_reservation(pod.metadata) for pod in pods)
@@ -63,6 +71,29 @@ def _of_nodes(shard: str, nodes: Sequence[Node], resources: Sequence[str]) -> It
     if unknown:
         text = f"{len(unknown)} nodes do not say how much memory a GPU has: {named(unknown)}"
         fix = "run NVIDIA's GPU feature discovery, or set their label nvidia.com/gpu.memory in MiB"
+        yield Finding(_CHECK, "warn", text, fix)
+
+
+def _of_lookups(
+    visit: Visit, shards: Sequence[SchedulingShard], pods: Sequence[Pod]
+) -> Iterator[Finding]:
+    """Name the pods that wait in vain: they look up their GPU in a ConfigMap that nobody writes."""
+    silent = {
+        one.spec.partition_label_value
+        for one in shards
+        if one.spec.gpu_sharing is not None and not one.spec.gpu_sharing.config_maps
+    }
+    waiting = [
+        pod.key
+        for pod in pods
+        if GPU_CONFIG_MAP in pod.metadata.annotations
+        and not pod.spec.node_name
+        and pod.spec.scheduler_name in visit.settings.scheduler_names
+        and node_pool_of(pod.metadata) in silent
+    ]
+    if waiting:
+        text = f"{len(waiting)} pods wait that look up their GPU in a ConfigMap: {named(waiting)}"
+        fix = "set spec.gpuSharing.configMaps: true, or make them anew without KAI's webhook"
         yield Finding(_CHECK, "warn", text, fix)
 
 

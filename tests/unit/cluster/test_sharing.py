@@ -179,4 +179,18 @@ def test_a_waiting_pod_that_looks_up_its_gpu_in_a_config_map_is_not_started(stor
     store.upsert_pod(pod("a", "team", node="", phase="Pending", notes=notes))
     store.upsert_pod(pod("b", "team", notes=notes, runai_gpu_group="x"))
     assert store.pods.pod("team/a").fault.startswith(f"annotation {GPU_CONFIG_MAP}")
+    assert "set spec.gpuSharing.configMaps" in store.pods.pod("team/a").fault
     assert store.pods.pod("team/b").fault == ""
+
+
+def test_such_a_pod_is_started_where_config_maps_are_written():
+    store = StateStore(offers_shares=True, has_reservations=True, writes_lookups=True)
+    notes = {"gpu-fraction": "0.5", GPU_CONFIG_MAP: "a-x-shared-gpu"}
+    for name, wrong in (("a", ""), ("b", "/../")):
+        marked = notes | {GPU_CONFIG_MAP: f"{wrong}{name}"}
+        store.upsert_pod(pod(name, "team", node="", phase="Pending", notes=marked))
+    store.upsert_pod(pod("c", "team", notes=notes | {GPU_CONFIG_MAP: "/"}))
+    found = {name: store.pods.pod(f"team/{name}") for name in "abc"}
+    assert (found["a"].fault, found["a"].lookup) == ("", "a-0")
+    assert GPU_CONFIG_MAP in found["b"].fault
+    assert (found["c"].fault, found["c"].lookup) == ("", "")

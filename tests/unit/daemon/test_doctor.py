@@ -13,7 +13,7 @@ from kaisched.config.loading import load_settings
 from kaisched.daemon.doctor import examine as rounds
 from kaisched.daemon.doctor.examine import examine
 from kaisched.daemon.doctor.finding import Finding, Visit, named
-from kaisched.objects.labels import format_time
+from kaisched.objects.labels import GPU_CONFIG_MAP, format_time
 from kaisched_apiserver import ApiServer, Rule
 from kaisched_apiserver.furnish import (
     add_kai_kinds,
@@ -610,3 +610,27 @@ def test_reservation_pods_and_pods_without_them_are_named(healthy):
     ]
     shared_pod(healthy, "r", HELD, "gpu-node-1", labels=group | {"app": HELD})
     assert texts(found(healthy), "gpu sharing", "warn") == ["1 reservation pods tell no GPU yet: r"]
+
+
+def test_pods_are_named_that_look_up_their_gpu_where_nobody_writes_it(healthy):
+    shard(healthy, "default", **SHARES)
+    notes = {"gpu-fraction": "0.5", GPU_CONFIG_MAP: "a-x-shared-gpu"}
+    spec = {"schedulerName": "kaisched", "containers": [{"name": "main", "image": "none"}]}
+    for name, scheduler in (("a", "kaisched"), ("b", "another")):
+        meta = {"name": name, "annotations": notes}
+        body = {"metadata": meta, "spec": spec | {"schedulerName": scheduler}}
+        must(healthy, "POST", "/api/v1/namespaces/kaisched/pods", body)
+    (finding,) = of(found(healthy), "gpu sharing")
+    assert finding.text == "1 pods wait that look up their GPU in a ConfigMap: kaisched/a"
+    assert "configMaps: true" in finding.fix
+
+
+def test_the_right_to_write_config_maps_is_asked_for_where_a_shard_does(healthy):
+    sharing = {"gpuSharing": {"image": "agent", "configMaps": True}}
+    shard(healthy, "default", **sharing)
+    assert texts(found(healthy), "rights lookups", "ok") == ["all 3 requests are allowed"]
+    rules = [Rule(("get", "list", "watch", "create"), ("*",), ("*",))]
+    healthy.api.access.rules = {"scheduler": rules}
+    (finding,) = of(found(healthy, user="scheduler"), "rights lookups")
+    assert (finding.level, finding.text) == ("fail", "may not update configmaps")
+    assert "kaisched-lookups" in finding.fix

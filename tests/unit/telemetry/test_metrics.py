@@ -223,6 +223,7 @@ def test_what_is_served_is_what_is_listed():
             "queue", "queue_name", "resource", "action", "plugin", "reason", "outcome", "state",
             "kind", "write", "outbox", "method", "answer", "figure", "preemptor",
             "topology", "level",
+            "class",  # of so many device classes as CLASS_CAP, and other
             "node", "card",  # of so many shared GPUs as CARD_CAP, at most
         }  # fmt: skip
 
@@ -269,6 +270,7 @@ def test_the_adapter_shows_what_it_is_asked_and_zeros_for_the_rest():
 def test_names_follow_the_convention():
     units = (
         r"(seconds|jobs|pods|gpus|cpu_cores|memory_bytes|pieces|ratio|state|changes|writes|domains"
+        r"|devices|claims"
         r"|total)"
     )
     # The names of KAI-Scheduler's queue controller, so that history outlives a change of scheduler.
