@@ -66,7 +66,8 @@ def test_racks_of_a_topology_in_two_zones_are_two():
     store = store_of(*nodes, topology((ZONE, ""), (RACK, "rack")), group(), *members())
     binds, told, _ = cycle(store)
     assert binds == {}
-    assert told == ["no rack has room for its 2 pods together: best is rack z1/r1, short by 1 pod"]
+    least = "no rack could hold its 2 pods together even if nothing else ran"
+    assert told == [f"{least}: best is rack z1/r1, short by 1 pod"]
 
 
 def test_nodes_without_the_label_are_outside():
@@ -104,7 +105,8 @@ def test_a_label_that_changes_counts_from_then_on():
     binds, told, memory = cycle(store)
     word = f"{RACK} r1"
     assert binds == {}
-    assert told == [f"no {RACK} has room for its 2 pods together: best is {word}, short by 1 pod"]
+    least = f"no {RACK} could hold its 2 pods together even if nothing else ran"
+    assert told == [f"{least}: best is {word}, short by 1 pod"]
     upsert(store, labelled("b", 1, rack="r1"))
     binds, _, memory = cycle(store, memory)
     assert binds == {"p0": "a", "p1": "b"}
