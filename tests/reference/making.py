@@ -126,17 +126,18 @@ def storage_class(mode):
 DRIVER = "gpu.nvidia.com"
 
 
-def devices(count):
-    """A class of devices, and so many of them on the node."""
+def devices(count, node="node-1", backs=""):
+    """A class of devices, which may back a resource, and so many of them on a node."""
     selector = f'device.driver == "{DRIVER}"'
     offered = [{"name": f"gpu-{at}"} for at in range(count)]
-    pool = {"name": "node-1", "generation": 1, "resourceSliceCount": 1}
-    slice_ = {"driver": DRIVER, "nodeName": "node-1", "pool": pool, "devices": offered}
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    slice_ = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": offered}
     meta = {"metadata": {"name": DRIVER}}
     v1 = "resource.k8s.io/v1"
     spec = {"selectors": [{"cel": {"expression": selector}}]}
+    spec |= {"extendedResourceName": backs} if backs else {}
     yield {"apiVersion": v1, "kind": "DeviceClass", **meta, "spec": spec}
-    meta = {"metadata": {"name": "node-1-gpus"}}
+    meta = {"metadata": {"name": f"{node}-gpus"}}
     yield {"apiVersion": v1, "kind": "ResourceSlice", **meta, "spec": slice_}
 
 

@@ -400,6 +400,16 @@ SITUATIONS = {
         (m.node(gpus=0), *m.devices(1), m.queue(), m.resource_claim(2), m.with_claim()),
         shown_in="nodes",
     ),
+    "ByClaimOnly": Situation(
+        "One node has a device plugin and no GPU left, the other a driver, which gives whole"
+        " GPUs; the pod asks for half of one.",
+        (m.node(gpus=1), m.node("node-2", gpus=0), *m.devices(1, "node-2", "nvidia.com/gpu"),
+         m.queue(),
+         m.pod("other", at="node-1",
+             labels={"kai.scheduler/preemptibility": "non-preemptible"}),
+         m.pod(gpus=0, meta={"annotations": {"gpu-fraction": "0.5"}})),
+        shown_in="nodes",
+    ),
     "DeviceClaim": Situation(
         "The claim is on a class of devices that does not exist.",
         (m.node(gpus=0), *m.devices(1), m.queue(), m.resource_claim(1, "tpu.example.com"),

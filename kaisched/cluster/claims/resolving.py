@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kaisched.cluster.claims.checks import Waiting, check_use
 from kaisched.cluster.claims.drafts import LABEL
@@ -15,15 +15,65 @@ from kaisched.core.refusals import Refusal
 from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
-    from kaisched.cluster.claims.known import DeviceClaims
+    from collections.abc import Callable
+
+    from kaisched.cluster.claims.gpus import GpuClasses
+    from kaisched.cluster.claims.leftovers import Leftovers
+    from kaisched.cluster.claims.sent import SentClaims
+    from kaisched.cluster.claims.special import SpecialClaims
+    from kaisched.cluster.claims.specs import Specs
     from kaisched.cluster.translate import PodRow
+    from kaisched.core.claims.table import Held
+    from kaisched.objects.resource_claims import ResourceClaim
 
 _CLAIM: Final = int(Refusal.DEVICE_CLAIM)
 _UNKNOWN: Final = "resourceClaims: no device classes, slices and claims are known here"
 _NOT_READ: Final = "resourceClaims: the shard does not set resourceClaims: true"
 
 
-def resolved(claims: DeviceClaims, pod: PodRow) -> PodRow:
+class KnownClaims(Protocol):
+    """What is asked about claims."""
+
+    reading: str
+    special: SpecialClaims
+    leftovers: Leftovers
+    sent: SentClaims
+    specs: Specs
+    held: dict[str, Held]
+    users: dict[str, dict[str, PodRow]]
+    job_of: Callable[[PodRow], str]
+
+    @property
+    def gpus(self) -> GpuClasses:
+        """Which classes count as GPUs."""
+        ...
+
+    @property
+    def is_read(self) -> bool:
+        """Whether anybody means to say which objects there are."""
+        ...
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the shard says that no claims are allocated."""
+        ...
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether claims are allocated."""
+        ...
+
+    @property
+    def bridged(self) -> str:
+        """The resource that some nodes offer by a device plugin and others by claims."""
+        ...
+
+    def claim(self, key: str) -> ResourceClaim | None:
+        """Return a claim, also one that no server has yet."""
+        ...
+
+
+def resolved(claims: KnownClaims, pod: PodRow) -> PodRow:
     """Return a pod with what its claims demand, or with why it waits."""
     if not claims.is_read:
         why_not = _NOT_READ if claims.is_off else _UNKNOWN
@@ -49,7 +99,7 @@ def resolved(claims: DeviceClaims, pod: PodRow) -> PodRow:
 
 
 def _with_gpus(
-    claims: DeviceClaims, pod: PodRow, gpus: int
+    claims: KnownClaims, pod: PodRow, gpus: int
 ) -> tuple[dict[str, int], Mapping[str, int] | None]:
     """Return a pod's request with its GPUs by claim, and the request as it says itself."""
     own = pod.request if pod.extended or pod.asked is None else pod.asked
@@ -64,7 +114,7 @@ def _with_gpus(
     return request, asked
 
 
-def _demands(claims: DeviceClaims, pod: PodRow) -> Iterator[tuple[ClaimUse, int]]:
+def _demands(claims: KnownClaims, pod: PodRow) -> Iterator[tuple[ClaimUse, int]]:
     """Yield the claims of a pod, and how many GPUs each counts as for this pod."""
     if not claims.is_allocated:
         raise Waiting(claims.reading)
@@ -99,7 +149,7 @@ def _demands(claims: DeviceClaims, pod: PodRow) -> Iterator[tuple[ClaimUse, int]
         yield ClaimUse(spec, "" if is_like_others else key, ref.unless_plugin), gpus
 
 
-def _pays(claims: DeviceClaims, key: str, pod: PodRow) -> bool:
+def _pays(claims: KnownClaims, key: str, pod: PodRow) -> bool:
     """Tell whether the devices of a claim are counted with a pod.
 
     That is the first that has a node. Before, any job may be the one that starts with them: so
