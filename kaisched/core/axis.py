@@ -82,15 +82,16 @@ class ResourceAxis:
 
     @cached_property
     def gpu_part(self) -> IntVec | None:
-        """``(R,)`` thousandths of a GPU that a piece of each resource is; None for no piece.
+        """``(R,)`` thousandths of a GPU that a base unit of each resource is; None if all are 0.
 
-        Rounded down: the instances of one GPU never count as more than the GPU.
+        Rounded down: the instances of one GPU never count as more than the GPU. GPUs by claim are
+        counted in thousandths, as devices may be shared.
         """
         part = np.array(
             [GPU_UNIT * mig_slices(name) // self.mig_slices_of_gpu for name in self.names], np.int64
         )
         if CLAIMED_GPU in self.position:
-            part[self.position[CLAIMED_GPU]] = GPU_UNIT
+            part[self.position[CLAIMED_GPU]] = 1
         if not part.any():
             return None
         part.setflags(write=False)

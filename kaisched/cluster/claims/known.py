@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import structs
 
 from kaisched.cluster.claims.checks import Waiting, check_use
+from kaisched.cluster.claims.demands import demanding
 from kaisched.cluster.claims.drafts import LABEL, draft_key
 from kaisched.cluster.claims.gpus import GpuClasses, depends_on_node
 from kaisched.cluster.claims.kinds import ClaimObject
@@ -24,13 +25,12 @@ from kaisched.cluster.claims.specs import Specs
 from kaisched.cluster.claims.tables import table_of
 from kaisched.cluster.claims.writing import place_of, taken_portions, written
 from kaisched.core.claims.model import Allocation, ClaimError
+from kaisched.core.claims.parts import NO_GPUS, Gpus
 from kaisched.core.claims.table import ClaimTable, Held
 from kaisched.core.constraints import ClaimUse
-from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.objects.resource_claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
 from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
-from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,9 +44,9 @@ pods with claims wait for now."""
 
 READ_AGAIN_S: Final = 30.0
 """A claim that shows no allocation which a read has found is read again after so long."""
-_CLAIM: Final = int(Refusal.DEVICE_CLAIM)
 _UNKNOWN: Final = "resourceClaims: no device classes, slices and claims are known here"
 _NOT_READ: Final = "resourceClaims: the shard does not set resourceClaims: true"
+_WHY_NOT: Final = frozenset({_UNKNOWN, _NOT_READ})
 
 
 class DeviceClaims:
@@ -206,7 +206,7 @@ class DeviceClaims:
                 sent = SentClaim(uid, written(granted[key], new_share))
                 self.sent.put(key, sent)
                 self._hold(claim)
-                if depends_on_node(claim):
+                if depends_on_node(claim, sent.allocation):
                     self.special.changed.update(self.users_of(key))
             if sent is not None:
                 sent.pods.add((pod.key, pod.uid))
@@ -311,27 +311,14 @@ class DeviceClaims:
         if not self._is_read:
             why_not = _NOT_READ if self.reading == OFF else _UNKNOWN
             return replace(pod, fault=pod.fault or why_not)
-        uses: tuple[ClaimUse, ...] = ()
-        gpus, wait = 0, None
+        found: list[tuple[ClaimUse, Gpus]] = []
         try:
             found = list(self._demands(pod))
-            uses, gpus = tuple(use for use, _ in found), sum(it for _, it in found)
         except Waiting as waiting:
-            wait = None if pod.node else (_CLAIM, str(waiting))
-        request = {name: amount for name, amount in pod.request.items() if name != CLAIMED_GPU}
-        if gpus:
-            request[CLAIMED_GPU] = gpus
-        others = pod.constraints.wait
-        if others is not None and others[0] == _CLAIM:
-            others = None
-        return replace(
-            pod,
-            fault="" if pod.fault in {_NOT_READ, _UNKNOWN} else pod.fault,
-            request=request,
-            constraints=replace(pod.constraints, claims=uses, wait=wait or others),
-        )
+            return demanding(pod, (), None if pod.node else str(waiting), _WHY_NOT)
+        return demanding(pod, found, None, _WHY_NOT)
 
-    def _demands(self, pod: PodRow) -> Iterator[tuple[ClaimUse, int]]:
+    def _demands(self, pod: PodRow) -> Iterator[tuple[ClaimUse, Gpus]]:
         """Yield the claims of a pod, and how many GPUs each counts as for this pod."""
         if self.reading not in {BY_OBJECTS, ON}:
             raise Waiting(self.reading)
@@ -359,7 +346,7 @@ class DeviceClaims:
             sent = self.sent.get(key, claim.metadata.uid)
             is_bound = bool(pod.node) or (sent is not None and (pod.key, pod.uid) in sent.pods)
             is_like_others = ref.is_own and (is_bound or held is None)
-            gpus = 0
+            gpus = NO_GPUS
             if self._pays(key, pod):
                 asked = self._specs[spec]
                 gpus = self.gpus.of(asked, self._specs.selector) if held is None else held.gpus
