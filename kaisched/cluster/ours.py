@@ -28,6 +28,8 @@ class Ours:
     """Whether pods may share GPUs: whether what is decided about them can be carried out."""
     has_reservations: bool = False
     """Whether reservation pods hold shared GPUs, so that a card without one takes no shares."""
+    share_class: str = ""
+    """The class of devices of which shares of GPUs are claims; empty where they are none."""
 
     def has(self, meta: ObjectMeta) -> bool:
         """Tell whether an object is in the node pool."""

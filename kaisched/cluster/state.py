@@ -89,6 +89,8 @@ class StoreState:
     """None where there is one pool."""
     has_reservations: bool = False
     """Whether reservation pods hold the GPUs that pods share."""
+    share_class: str = ""
+    """The class of devices of which shares of GPUs are claims; empty where they are none."""
     claims: str = BY_OBJECTS
     """Whether claims on devices are allocated."""
 
@@ -163,6 +165,7 @@ class Kept:
             offers_shares=store.ours.offers_shares,
             pools=_pools(store.pools) if store.pools.is_on else None,
             has_reservations=store.ours.has_reservations,
+            share_class=store.ours.share_class,
             claims=store.device_claims.reading,
         )
 
@@ -209,6 +212,7 @@ def restored(
         offers_shares=state.offers_shares,
         owners=owners,
         has_reservations=state.has_reservations,
+        share_class=state.share_class,
     )
     store.device_claims.heed(state.claims)
     store.facts.stuck.restore(state.stuck)

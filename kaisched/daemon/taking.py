@@ -101,7 +101,7 @@ def from_cluster(
         "cluster",
         kept.bare_state(
             has_volumes=listed.kinds.issuperset(it.qualified for it in STORAGE),
-            shares=found.shard.spec.gpu_sharing is not None,
+            shares=found.shard.has_reservations,
         ),
         found.shard,
         policy,

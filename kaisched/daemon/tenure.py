@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kaisched.clock import Clock
+    from kaisched.cluster.kubernetes.bind_steps import BindBackend
     from kaisched.cluster.kubernetes.change import Change
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.cluster.kubernetes.lease_keeper import Candidacy, LeaseKeeper
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from kaisched.engine.shards import FoundShard
     from kaisched.engine.turn import Turn
     from kaisched.framework.policy import Policy
-    from kaisched.objects.shard import ShardSpec
+    from kaisched.objects.shard import SchedulingShard, ShardSpec
     from kaisched.telemetry.adapter import Requests, Watch
     from kaisched.usage.feed import UsageFeed
     from kaisched.usage.port import ServerHealth
@@ -192,7 +193,7 @@ class Tenure:
         owners: PoolOwners,
     ) -> KubernetesCluster:
         shard, how = found.shard, settings.kubernetes
-        sharing, gpus = shard.spec.gpu_sharing, shard.spec.gpu_resources
+        gpus = shard.spec.gpu_resources
         cluster = KubernetesCluster(
             client.hurried(_write_s(settings)),
             self.gate,
@@ -206,8 +207,9 @@ class Tenure:
                 stuck_after_s=self.policy.stuck_after_s,
                 owner_wait_s=self.policy.owner_wait_s,
                 owners=self._owners_among(owners, shard.spec),
-                offers_shares=sharing is not None,
-                has_reservations=sharing is not None,
+                offers_shares=shard.has_reservations,
+                has_reservations=shard.has_reservations,
+                share_class=shard.share_class,
             ),
             why_stale=why_stale,
             is_observing=how.observe,
@@ -215,10 +217,7 @@ class Tenure:
             shard=shard.name,
             note=self._note,
             kueue=KueueTranslator(gpus) if how.kueue else None,
-            backends=[
-                *([] if sharing is None else [ReservationBackend(sharing, gpus)]),
-                *([ClaimBackend()] if self.has_claims else []),
-            ],
+            backends=_backends(shard),
         )
         cluster.store.device_claims.heed(ON if self.has_claims else OFF)
         if settings.snapshots.enabled:
@@ -326,6 +325,16 @@ class Tenure:
                 observed_order=told["order"],
             )
         )
+
+
+def _backends(shard: SchedulingShard) -> list[BindBackend]:
+    """Make what takes steps before binds, as the shard says."""
+    spec, found = shard.spec, list[BindBackend]()
+    if spec.gpu_sharing is not None and shard.has_reservations:
+        found.append(ReservationBackend(spec.gpu_sharing, spec.gpu_resources))
+    if spec.resource_claims:
+        found.append(ClaimBackend())
+    return found
 
 
 def _log_of(shard: str, warnings: Iterable[str]) -> Any:

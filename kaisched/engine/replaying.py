@@ -144,6 +144,7 @@ def _store(
         offers_shares=recording.offers_shares,
         pools=_pools(recording.pools),
         has_reservations=recording.has_reservations,
+        share_class=shard.share_class,
         claims=recording.claims,
         past={job: JobPast(it.started_s, it.evicted_s) for job, it in recording.past.items()},
     )

@@ -20,6 +20,7 @@ from kaisched.cluster.claims.kinds import ClaimObject
 from kaisched.cluster.claims.leftovers import Leftover, Leftovers
 from kaisched.cluster.claims.offered import Offered
 from kaisched.cluster.claims.sent import PodId, SentClaim, SentClaims, Wanted
+from kaisched.cluster.claims.shares import ShareClaims
 from kaisched.cluster.claims.special import SpecialClaims
 from kaisched.cluster.claims.specs import Specs
 from kaisched.cluster.claims.tables import table_of
@@ -52,8 +53,13 @@ _WHY_NOT: Final = frozenset({_UNKNOWN, _NOT_READ})
 class DeviceClaims:
     """Slices, classes and claims, and the pods that use claims."""
 
-    def __init__(self, job_of: Callable[[PodRow], str] = lambda _: "") -> None:
-        """Know none, and allocate none; ``job_of`` names the job of a pod."""
+    def __init__(
+        self, job_of: Callable[[PodRow], str] = lambda _: "", share_class: str = ""
+    ) -> None:
+        """Know none, and allocate none; ``job_of`` names the job of a pod.
+
+        ``share_class`` is the class of devices of which shares of GPUs are claims.
+        """
         self._job_of = job_of
         self.reading = BY_OBJECTS
         self._has_objects = False
@@ -62,6 +68,7 @@ class DeviceClaims:
         self.sent = SentClaims()
         self.leftovers = Leftovers()
         self.special = SpecialClaims()
+        self.shares = ShareClaims(share_class, self.gpus.shared)
         self._claims: dict[str, ResourceClaim] = {}
         self._held: dict[str, Held] = {}
         self._users: dict[str, dict[str, PodRow]] = {}
@@ -99,7 +106,7 @@ class DeviceClaims:
                 self._hold(obj)
                 return self.users_of(obj.key) + owners if was_read else self._pods
             case ResourceClaimTemplate():
-                return []
+                return self.shares.put(obj)
             case _:
                 self.offered.put(obj)
         if was_read and isinstance(obj, ResourceSlice):
@@ -117,7 +124,7 @@ class DeviceClaims:
                 self.sent.drop(obj.key)
                 return self.users_of(obj.key) + self.special.remove_claim(obj)
             case ResourceClaimTemplate():
-                return []
+                return self.shares.remove(obj)
             case _:
                 self.offered.remove(obj)
         if isinstance(obj, DeviceClass):
@@ -269,6 +276,7 @@ class DeviceClaims:
         """
         if pod.extended and self.reading != OFF and pod.state != TaskState.GONE:
             pod = self.special.noted(pod, is_sent=draft_key(pod.key, pod.uid) in self.sent)
+        self.shares.note(pod)
         if not pod.device_claims and pod.key not in self._keys_of_pod:
             return pod, []
         rivals = self._note(pod) if pod.device_claims else self._forget_uses(pod.key)
@@ -295,6 +303,7 @@ class DeviceClaims:
     def forget(self, pod: str) -> list[str]:
         """Drop a pod; return the others that it may matter to."""
         self.special.forget(pod, self.sent)
+        self.shares.forget(pod)
         return self._forget_uses(pod)
 
     def _forget_uses(self, pod: str) -> list[str]:
@@ -325,7 +334,7 @@ class DeviceClaims:
         for ref in pod.device_claims:
             if not ref.name:
                 if ref.is_needed:
-                    raise Waiting(f"claim {ref.label} is not made from its template yet")
+                    raise Waiting(self.shares.why_unmade(pod, ref.label))
                 continue
             if ref.label == LABEL and pod.key in self.special.clearing:
                 raise Waiting("an earlier claim for its extended resources is being given back")
@@ -336,6 +345,7 @@ class DeviceClaims:
             if key in self.leftovers.clearing and not pod.node:
                 raise Waiting(f"claim {ref.name} is on devices that are being given back")
             check_use(pod, claim, is_own=ref.is_own)
+            self.shares.check(pod, ref.label, claim)
             try:
                 is_allocated = claim.status.allocation is not None
                 spec = self._specs.number_of(claim, is_allocated=is_allocated)

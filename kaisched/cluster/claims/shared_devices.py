@@ -7,7 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kaisched.core.claims.consumed import consumed_by, fits
-from kaisched.core.claims.model import Ask, ClaimError, Device, DeviceClass, Identity, Selector
+from kaisched.core.claims.model import (
+    NANOS,
+    Ask,
+    ClaimError,
+    Device,
+    DeviceClass,
+    Identity,
+    Selector,
+)
 from kaisched.core.claims.parts import WHOLE_GPU, Gpus, Measure, measure_of
 from kaisched.core.claims.profiles import profile_of
 
@@ -30,6 +38,7 @@ class SharedDevices:
         """Also of devices that are gone: their parts count as before until claims lose them."""
         self._alike: dict[Named, list[Device]] = {}
         self._asked: dict[Ask, tuple[Gpus, Selectors]] = {}
+        self._sizes: dict[tuple[str, str], frozenset[int]] = {}
 
     def count(
         self, classes: Mapping[str, DeviceClass], at_nodes: Iterable[Iterable[Device]]
@@ -45,8 +54,11 @@ class SharedDevices:
         self._measures.update((it.identity, measure_of(it)) for it in shared)
         asked = self._asked
         self._asked = {ask: (self._of_one(ask, it), it) for ask, (_, it) in asked.items()}
-        return self._measures != before or any(
-            self._asked[ask][0] != gpus for ask, (gpus, _) in asked.items()
+        sizes, self._sizes = self._sizes, {key: self._sizes_of(*key) for key in self._sizes}
+        return (
+            self._measures != before
+            or self._sizes != sizes
+            or any(self._asked[ask][0] != gpus for ask, (gpus, _) in asked.items())
         )
 
     def part(self, identity: Identity, consumed: Mapping[str, int]) -> Gpus:
@@ -63,9 +75,20 @@ class SharedDevices:
             self._asked[key] = self._of_one(key, selectors), selectors
         return self._asked[key][0]
 
-    def sizes(self, class_name: str) -> set[int]:
-        """Return how much memory the shared devices of a class have, in bytes."""
-        raise NotImplementedError
+    def sizes(self, class_name: str, capacity: str) -> frozenset[int]:
+        """Return how much of a capacity the shared devices of a class have, rounded down."""
+        key = class_name, capacity
+        if key not in self._sizes:
+            self._sizes[key] = self._sizes_of(*key)
+        return self._sizes[key]
+
+    def _sizes_of(self, class_name: str, capacity: str) -> frozenset[int]:
+        found = (
+            it.capacities[capacity].value.nanos // NANOS
+            for it in self._matching(class_name, ())
+            if it.is_shared and capacity in it.capacities
+        )
+        return frozenset(it for it in found if it > 0)
 
     def _of_one(self, ask: Ask, selectors: Selectors) -> Gpus:
         """Return the least of a node, and the most in a queue, that one device comes to."""

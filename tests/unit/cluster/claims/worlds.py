@@ -28,10 +28,10 @@ _VERSIONS = {
 class World:
     """An embedded cluster with a queue for each name, whose cycles are run by hand."""
 
-    def __init__(self, **quotas: int) -> None:
-        """Make queues with quotas of GPUs."""
+    def __init__(self, share_class: str = "", **quotas: int) -> None:
+        """Make queues with quotas of GPUs; of a class, shares are claims."""
         self.slices: dict[str, ResourceSlice] = {}
-        self.cluster = EmbeddedCluster(start_delay_s=0.0, grace_s=1.0)
+        self.cluster = EmbeddedCluster(start_delay_s=0.0, grace_s=1.0, share_class=share_class)
         for name, quota in quotas.items():
             self.put("Queue", name, spec={"resources": {"gpu": {"quota": quota}}})
         self.put("DeviceClass", DRIVER, spec=_selecting(f'device.driver == "{DRIVER}"'))
