@@ -21,6 +21,7 @@ from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.report_writers import ReportWriters
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.reservation_backend import ReservationBackend
+from kaisched.cluster.kubernetes.share_templates import ShareTemplates
 from kaisched.cluster.pools.marks import MarkedOwners
 from kaisched.cluster.pools.turns import pool_turns
 from kaisched.cluster.state import Kept
@@ -102,6 +103,7 @@ class Tenure:
         policy, said = policy_of(settings, found)
         self.name, self.policy, self.is_leading = found.shard.name, policy, False
         self.has_claims = found.shard.spec.resource_claims
+        self.has_share_claims = bool(found.shard.share_class)
         self.collector, self.renewals = CycleCollector(), Durations()
         self._candidacy = self._candidacy_with(keeper, on_lost)
         self.gate = Gate() if self._candidacy is None else self._candidacy.gate
@@ -329,11 +331,14 @@ class Tenure:
 
 def _backends(shard: SchedulingShard) -> list[BindBackend]:
     """Make what takes steps before binds, as the shard says."""
-    spec, found = shard.spec, list[BindBackend]()
+    spec = shard.spec
+    found: list[BindBackend] = []
     if spec.gpu_sharing is not None and shard.has_reservations:
         found.append(ReservationBackend(spec.gpu_sharing, spec.gpu_resources))
     if spec.resource_claims:
         found.append(ClaimBackend())
+    if shard.share_class:
+        found.append(ShareTemplates())
     return found
 
 

@@ -138,6 +138,7 @@ def test_every_file_that_kustomize_has_is_in_the_chart():
         *("namespace.create=true", "queueUsePolicy.create=true", "quotaPolicy.create=true"),
         *("rbac.deletePods=true", "rbac.readKueue=true", "rbac.allocateClaims=true"),
         *("gpuSharing.create=true", "gpuEnvironment.create=true"),
+        *("rbac.makeShareTemplates=true", "gpuClaims.create=true"),
         *("settings.view.enabled=true", "settings.view.bindAddress=0.0.0.0"),
     )
     assert by_key(all_on).keys() - {"ConfigMap kaisched/kaisched-dashboards"} == {
