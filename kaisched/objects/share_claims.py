@@ -29,6 +29,8 @@ CLAIM: Final = "gpu-share"
 """What a pod calls the claim that is its share."""
 PREFIX: Final = "kaisched-gpu-"
 """Begins the names of the templates of such claims."""
+REQUEST: Final = "gpu"
+"""The only request of such a claim."""
 MEMORY: Final = "memory"
 """The capacity of a device of which a share gets a part."""
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
@@ -39,6 +41,17 @@ _DIGITS: Final = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
 """The texts that may end the name of an object; the policy for new pods has the same expression."""
 _MIB: Final = 1 << 20
 _MILLIONTHS: Final = 1_000_000
+
+
+def is_ours(name: str) -> bool:
+    """Tell whether a claim or template is named so by a share alone, and by nobody."""
+    kind, _, rest = name.removeprefix(PREFIX).partition("-")
+    numbers = rest.split("-x")
+    return name == CLAIM or (
+        name.startswith(PREFIX)
+        and kind in ("fraction", "memory")
+        and all(_DIGITS.fullmatch(it) for it in numbers)
+    )
 
 
 class ShareClaim(NamedTuple):
@@ -114,7 +127,7 @@ def claim_spec(share: Share, class_name: str, device_bytes: int) -> ResourceClai
         capacity=CapacityRequirements(requests={MEMORY: f"{mib}Mi"}),
     )
     return ResourceClaimSpec(
-        devices=DeviceClaim(requests=[DeviceRequest(name="gpu", exactly=exactly)])
+        devices=DeviceClaim(requests=[DeviceRequest(name=REQUEST, exactly=exactly)])
     )
 
 
