@@ -31,7 +31,9 @@ MEGABYTE: Final = 10**6 // MEMORY_UNIT
 MIG_PREFIX: Final = "nvidia.com/mig-"
 """Begins the names of resources that are MIG instances of one profile each."""
 CLAIMED_GPU: Final = "gpu-by-claim"
-"""Resource under which GPUs are counted that drivers offer to claims, in pieces."""
+"""Resource under which GPUs are counted that drivers offer to claims, in thousandths."""
+IN_THOUSANDTHS: Final = frozenset({"cpu", "gpu", CLAIMED_GPU})
+"""Resources whose base unit is a thousandth of what people count."""
 MIG_SLICES_OF_GPU: Final = 7
 """Compute slices of a GPU: an instance is as many sevenths of it as it has slices."""
 
@@ -193,7 +195,7 @@ def base_units(resource: str, amount: Amount, round_up: bool = True) -> int:
 
 
 def is_part_of_gpus(resource: str) -> bool:
-    """Tell whether queues count pieces of a resource as GPUs or as parts of them."""
+    """Tell whether queues count amounts of a resource as GPUs or as parts of them."""
     return resource == CLAIMED_GPU or mig_slices(resource) > 0
 
 
@@ -215,7 +217,7 @@ def format_amount(resource: str, base: int) -> str:
     if base < 0:
         return "-" + format_amount(resource, -base)
     prefix = ">=" if base >= MAX_AMOUNT else ""
-    if resource in ("cpu", "gpu"):
+    if resource in IN_THOUSANDTHS:
         return prefix + _decimal(base, 1000)
     if not is_in_bytes(resource):
         return f"{prefix}{base}"

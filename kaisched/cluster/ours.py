@@ -30,6 +30,8 @@ class Ours:
     """Whether reservation pods hold shared GPUs, so that a card without one takes no shares."""
     writes_lookups: bool = False
     """Whether ConfigMaps are written in which pods look up their GPU."""
+    share_class: str = ""
+    """The class of devices of which shares of GPUs are claims; empty where they are none."""
 
     def has(self, meta: ObjectMeta) -> bool:
         """Tell whether an object is in the node pool."""

@@ -160,6 +160,9 @@ class ShapeRows:
     def _charge_of(self, request: IntVec, constraints: Constraints) -> IntVec:
         """``(R,)`` what a task counts in its queue that takes so much of its node."""
         charge = self._axis.charged(request)
+        if constraints.claimed_milli:
+            charge = charge.copy()
+            charge[GPU] += constraints.claimed_milli
         if (demand := constraints.devices) is not None:
             charge = charge.copy()
             least, most = self.card_mib

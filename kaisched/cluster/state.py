@@ -91,6 +91,8 @@ class StoreState:
     """Whether reservation pods hold the GPUs that pods share."""
     writes_lookups: bool = False
     """Whether ConfigMaps are written in which pods look up their GPU."""
+    share_class: str = ""
+    """The class of devices of which shares of GPUs are claims; empty where they are none."""
     claims: str = BY_OBJECTS
     """Whether claims on devices are allocated."""
 
@@ -170,6 +172,7 @@ class Kept:
             pools=_pools(store.pools) if store.pools.is_on else None,
             has_reservations=store.ours.has_reservations,
             writes_lookups=store.ours.writes_lookups,
+            share_class=store.ours.share_class,
             claims=store.device_claims.reading,
         )
 
@@ -217,6 +220,7 @@ def restored(
         owners=owners,
         has_reservations=state.has_reservations,
         writes_lookups=state.writes_lookups,
+        share_class=state.share_class,
     )
     store.device_claims.heed(state.claims)
     store.facts.stuck.restore(state.stuck)

@@ -62,6 +62,7 @@ class StateStore:
         owners: Owners | None = None,
         has_reservations: bool = False,
         writes_lookups: bool = False,
+        share_class: str = "",
     ) -> None:
         """Make an empty store.
 
@@ -73,14 +74,16 @@ class StateStore:
             workloads: how the pods of each kind are grouped.
             stuck_after_s: how long a pod that leaves is waited for; negative for ever.
             owner_wait_s: how long a pod waits for an unknown owner.
-            offers_shares: whether pods may share GPUs.
+            offers_shares: whether pods may share GPUs, as parts of cards.
             owners: which node pool each job with a list is in; None where there is one pool.
             has_reservations: whether reservation pods hold the GPUs that pods share.
             writes_lookups: whether ConfigMaps are written in which pods look up their GPU.
+            share_class: class of devices of which shares are claims, on no cards.
 
         """
         whose = frozenset(schedulers), node_pool, tuple(gpu_resources)
-        self.ours = Ours(*whose, offers_shares, has_reservations, writes_lookups)
+        has_cards = offers_shares and not share_class
+        self.ours = Ours(*whose, has_cards, has_reservations, writes_lookups, share_class)
         self.rows = RowStore(extended)
         self.pods = KnownPods()
         self.pools = PoolBook(self.ours, owners or SharedOwners().seat(node_pool))
@@ -89,7 +92,9 @@ class StateStore:
         )
         self.facts = Facts(stuck_after_s)
         self.volumes = Volumes()
-        self.device_claims = DeviceClaims(lambda pod: self.members.of(pod).job, gpu_resources)
+        self.device_claims = DeviceClaims(
+            lambda pod: self.members.of(pod).job, gpu_resources, share_class
+        )
         self.past = Pasts(self.rows)
         self.declared = Declared()
         self._tasks = PodTasks(self.rows, self.facts, has_reservations)
@@ -375,8 +380,7 @@ class StateStore:
 
     def node_of(self, key: str) -> str:
         """Return the node that a pod has, or that a bind was sent for; empty for none."""
-        pod = self.pods.pod(key)
-        return "" if pod is None else self.facts.node_of(pod)
+        return "" if (pod := self.pods.pod(key)) is None else self.facts.node_of(pod)
 
     def pending_pods(self, job: str) -> list[tuple[str, str]]:
         """Return (key, UID) of the pods of a job that wait for a node."""

@@ -40,6 +40,7 @@ from kaisched.objects.queue import BY_USAGE, MaxRunTime, Queue, QueueNodeAffinit
 from kaisched.objects.quotas import queue_lending, queue_shares, sharing_weight
 from kaisched.objects.requests import node_allocatable, pod_requests, unsupported
 from kaisched.objects.reservations import Reservation, reservation_of
+from kaisched.objects.share_claims import ShareClaim, share_claim_of
 from kaisched.objects.wire import Condition, ObjectMeta
 from kaisched.units import UnitError, parse_duration
 
@@ -144,6 +145,8 @@ class PodRow:
     """Claims of storage: (name, whether it is made for this pod)."""
     device_claims: tuple[DeviceClaimRef, ...] = ()
     """Claims on devices, in its own order."""
+    share: ShareClaim | None = None
+    """Its share of GPUs that is one of these."""
     extended: tuple[ResourceAsk, ...] = ()
     """What its containers ask for of extended resources."""
     asked: Mapping[str, int] | None = None
@@ -176,7 +179,11 @@ class PodRow:
 def pod_row(pod: Pod, ours: Ours) -> PodRow:
     """Return a pod's row; a pod that makes no sense asks for nothing and has a fault."""
     meta, spec = pod.metadata, pod.spec
-    fault = unsupported(pod, ours.gpu_resources, offers_shares=ours.offers_shares)
+    fault = unsupported(
+        pod, ours.gpu_resources,
+        offers_shares=ours.offers_shares, has_share_claims=bool(ours.share_class),
+    )  # fmt: skip
+    share = share_claim_of(pod, ours.gpu_resources) if ours.share_class and not fault else None
     fault = fault or unsupported_demand(pod) or _lookup_fault(pod, ours)
     order_priority = None
     request: Mapping[str, int] = {}
@@ -211,6 +218,7 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
         has_succeeded=pod.status.phase == _SUCCEEDED,
         claims=claims_of(pod) if spec.volumes else (),
         device_claims=device_claims_of(pod) if spec.resource_claims else (),
+        share=share,
         extended=resource_asks(pod, ours.gpu_resources),
         is_unready=_is_unready(pod),
         stale_since_s=_stale_since_s(pod),

@@ -91,16 +91,19 @@ class ResourceAxis:
 
     @cached_property
     def gpu_part(self) -> IntVec | None:
-        """``(R,)`` thousandths of a GPU that a piece of each resource is; None for no piece.
+        """``(R,)`` thousandths of a GPU that a base unit of each resource is; None if all are 0.
 
-        Rounded down: the instances of one GPU never count as more than the GPU.
+        Rounded down: the instances of one GPU never count as more than the GPU. GPUs by claim are
+        counted in thousandths, as devices may be shared.
         """
         part = np.array(
             [GPU_UNIT * mig_slices(name) // self.mig_slices_of_gpu for name in self.names], np.int64
         )
-        pieces = self.bridged or CLAIMED_GPU
-        if pieces in self.position and self.position[pieces] != GPU:
-            part[self.position[pieces]] = GPU_UNIT
+        if self.bridged:
+            if self.position.get(self.bridged, GPU) != GPU:
+                part[self.position[self.bridged]] = GPU_UNIT
+        elif CLAIMED_GPU in self.position:
+            part[self.position[CLAIMED_GPU]] = 1
         if not part.any():
             return None
         part.setflags(write=False)

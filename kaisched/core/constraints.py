@@ -103,6 +103,9 @@ class Constraints:
     """The task's own label set if it has pod terms (which may match its own gang), else -1."""
     claims: tuple[ClaimUse, ...] = ()
     """Its claims on devices, in its own order."""
+    claimed_milli: int = 0
+    """Thousandths of a GPU that these count in queues beyond what they take of their node: parts
+    of devices, which queues round to the nearest and nodes down."""
     devices: DeviceDemand | None = None
     """What it asks of GPUs besides amounts; None for nearly every pod."""
 

@@ -239,6 +239,7 @@ class KubernetesDaemon:
             is_deleting=self._settings.kubernetes.eviction_mode == "delete",
             has_kueue=self._settings.kubernetes.kueue,
             has_claims=any(it.has_claims for it in self.tenures),
+            has_share_claims=any(it.has_share_claims for it in self.tenures),
         )
         return tuple(
             Reflector(

@@ -97,13 +97,12 @@ def from_cluster(
     kept = Kept()
     for obj in listed.objects:
         kept.put(obj)
-    sharing = found.shard.spec.gpu_sharing
     made = record(
         "cluster",
         kept.bare_state(
             has_volumes=listed.kinds.issuperset(it.qualified for it in STORAGE),
-            shares=sharing is not None,
-            lookups=sharing is not None and sharing.config_maps,
+            shares=found.shard.has_reservations,
+            lookups=found.shard.writes_lookups,
         ),
         found.shard,
         policy,

@@ -23,6 +23,7 @@ from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.report_writers import ReportWriters
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.reservation_backend import ReservationBackend
+from kaisched.cluster.kubernetes.share_templates import ShareTemplates
 from kaisched.cluster.pools.marks import MarkedOwners
 from kaisched.cluster.pools.turns import pool_turns
 from kaisched.cluster.state import Kept
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kaisched.clock import Clock
+    from kaisched.cluster.kubernetes.bind_steps import BindBackend
     from kaisched.cluster.kubernetes.change import Change
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.cluster.kubernetes.lease_keeper import Candidacy, LeaseKeeper
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
     from kaisched.engine.shards import FoundShard
     from kaisched.engine.turn import Turn
     from kaisched.framework.policy import Policy
-    from kaisched.objects.shard import ShardSpec
+    from kaisched.objects.shard import SchedulingShard, ShardSpec
     from kaisched.telemetry.adapter import Requests, Watch
     from kaisched.usage.feed import UsageFeed
     from kaisched.usage.port import ServerHealth
@@ -103,6 +105,7 @@ class Tenure:
         policy, said = policy_of(settings, found)
         self.name, self.policy, self.is_leading = found.shard.name, policy, False
         self.has_claims = found.shard.spec.resource_claims
+        self.has_share_claims = bool(found.shard.share_class)
         self.collector, self.renewals = CycleCollector(), Durations()
         self._candidacy = self._candidacy_with(keeper, on_lost)
         self.gate = Gate() if self._candidacy is None else self._candidacy.gate
@@ -196,7 +199,7 @@ class Tenure:
         owners: PoolOwners,
     ) -> KubernetesCluster:
         shard, how = found.shard, settings.kubernetes
-        sharing, gpus = shard.spec.gpu_sharing, shard.spec.gpu_resources
+        gpus = shard.spec.gpu_resources
         cluster = KubernetesCluster(
             client.hurried(_write_s(settings)),
             self.gate,
@@ -210,9 +213,10 @@ class Tenure:
                 stuck_after_s=self.policy.stuck_after_s,
                 owner_wait_s=self.policy.owner_wait_s,
                 owners=self._owners_among(owners, shard.spec),
-                offers_shares=sharing is not None,
-                has_reservations=sharing is not None,
-                writes_lookups=sharing is not None and sharing.config_maps,
+                offers_shares=shard.has_reservations,
+                has_reservations=shard.has_reservations,
+                writes_lookups=shard.writes_lookups,
+                share_class=shard.share_class,
             ),
             why_stale=why_stale,
             is_observing=how.observe,
@@ -220,10 +224,7 @@ class Tenure:
             shard=shard.name,
             note=self._note,
             kueue=KueueTranslator(gpus) if how.kueue else None,
-            backends=[
-                *([] if sharing is None else [ReservationBackend(sharing, gpus)]),
-                *([ClaimBackend()] if self.has_claims else []),
-            ],
+            backends=_backends(shard),
         )
         cluster.store.device_claims.heed(ON if self.has_claims else OFF)
         if settings.snapshots.enabled:
@@ -332,6 +333,19 @@ class Tenure:
                 observed_order=told["order"],
             )
         )
+
+
+def _backends(shard: SchedulingShard) -> list[BindBackend]:
+    """Make what takes steps before binds, as the shard says."""
+    spec = shard.spec
+    found: list[BindBackend] = []
+    if spec.gpu_sharing is not None and shard.has_reservations:
+        found.append(ReservationBackend(spec.gpu_sharing, spec.gpu_resources))
+    if spec.resource_claims:
+        found.append(ClaimBackend())
+    if shard.share_class:
+        found.append(ShareTemplates())
+    return found
 
 
 def _log_of(shard: str, warnings: Iterable[str]) -> Any:

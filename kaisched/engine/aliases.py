@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from kaisched.objects.share_claims import is_ours
+
 USES: Final = (
     "queue",
     "pool",
@@ -81,4 +83,6 @@ class Aliases:
     def _stays(self, use: str, name: str) -> bool:
         if use in {"value", "subgroup"} and _NUMBER.fullmatch(name):
             return True  # compared as a number by Gt and Lt
+        if use == "claim" and is_ours(name):
+            return True  # it follows from the annotations of a pod, and is looked for by them
         return name in self._kept or (use == "key" and bool(_PUBLIC_KEY.fullmatch(name)))

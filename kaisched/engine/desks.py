@@ -66,6 +66,7 @@ class Desks:
                 "gpu_resources": spec.gpu_resources,
                 "workloads": policy.workloads,
                 "stuck_after_s": policy.stuck_after_s,
+                "share_class": shard.share_class,
                 "owners": owners.seat(
                     spec.partition_label_value,
                     admits_all=spec.admits_all_projects,

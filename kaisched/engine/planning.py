@@ -172,6 +172,7 @@ def open_cluster(
         gpu_resources=shard.spec.gpu_resources,
         workloads=workloads,
         stuck_after_s=stuck_after_s,
+        share_class=shard.share_class,
     )
 
 

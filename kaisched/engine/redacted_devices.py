@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from kaisched.objects.share_claims import REQUEST
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -58,9 +60,8 @@ class DeviceWalk:
         return f"{self._text(domain)}{slash}{rest}" if slash else name
 
     def class_name(self, name: str) -> str:
-        """Return the alias of a class, which tells as before whether it is one of GPUs."""
-        new = self._alias("class", name)
-        return f"{_GPU}-{new}" if _GPU in name.lower() and _GPU not in new else new
+        """Return the alias of a class."""
+        return class_alias(self._alias, name)
 
     def _expression(self, text: str) -> str:
         return _QUOTED.sub(
@@ -175,7 +176,9 @@ class DeviceWalk:
         return self._alias("uid", of.get("uid", ""))
 
     def _name(self, text: str) -> str:
-        """Return the alias of a request, or of an alternative of one."""
+        """Return the alias of a request, or of an alternative of one; ours is no name."""
+        if text == REQUEST:
+            return text
         return "/".join(self._alias("value", it) for it in text.split("/"))
 
     def _asked(self, spec: dict[str, Any]) -> dict[str, Any]:
@@ -233,3 +236,9 @@ class DeviceWalk:
         if "nodeSelector" in allocation:
             new["nodeSelector"] = self._constraint(allocation["nodeSelector"])
         return new
+
+
+def class_alias(alias: Aliases, name: str) -> str:
+    """Return the alias of a class, which tells as before whether it is one of GPUs."""
+    new = alias("class", name)
+    return f"{_GPU}-{new}" if _GPU in name.lower() and _GPU not in new else new

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from kaisched.cluster.priorities import BUILT_IN
 from kaisched.engine.aliases import Aliases
 from kaisched.engine.recording import RecordedAssumption, RecordedOwner, RecordedPast
+from kaisched.engine.redacted_devices import class_alias
 from kaisched.engine.redacted_objects import ObjectWalk
 from kaisched.engine.replaying import TIMES_BY_JOB, TURNS, objects_of, replay, sealed
 from kaisched.objects.decode import encode
@@ -124,7 +125,9 @@ def _shard(shard: dict[str, Any], alias: Aliases) -> dict[str, Any]:
     if spec.get("partitionLabelValue"):
         spec["partitionLabelValue"] = alias("pool", spec["partitionLabelValue"])
     if spec.get("gpuSharing"):
-        spec["gpuSharing"] = {"image": "agent"}
+        of_class = spec["gpuSharing"].get("deviceClass")
+        how = {"deviceClass": class_alias(alias, of_class)} if of_class else {"image": "agent"}
+        spec["gpuSharing"] = how
     return {**shard, "metadata": {"name": "shard"}, "spec": spec}
 
 

@@ -145,6 +145,7 @@ def _store(
         pools=_pools(recording.pools),
         has_reservations=recording.has_reservations,
         writes_lookups=recording.writes_lookups,
+        share_class=shard.share_class,
         claims=recording.claims,
         past={job: JobPast(it.started_s, it.evicted_s) for job, it in recording.past.items()},
     )

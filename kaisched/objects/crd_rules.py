@@ -13,6 +13,7 @@ from typing import Final
 from kaisched.objects.crd_affinity import AFFINITY_RULES
 from kaisched.objects.crd_parts import LABEL_KEY, cel, rules, says
 from kaisched.objects.crd_schema import QUANTITY, Rules, Schema, duration_schema, gap
+from kaisched.objects.crd_sharing import SHARING_RULES
 from kaisched.objects.faults import INT32_MAX
 from kaisched.objects.kai_names import known_actions
 from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
@@ -229,6 +230,14 @@ GROUP_RULES: Final[Rules] = {
 }
 SHARD_RULES: Final[Rules] = {
     ShardSpec: {
+        "": rules(
+            cel(
+                "!has(self.gpuSharing) || !has(self.gpuSharing.deviceClass)"
+                " || self.gpuSharing.deviceClass == ''"
+                " || (has(self.resourceClaims) && self.resourceClaims)",
+                "gpuSharing.deviceClass needs resourceClaims: true",
+            )
+        ),
         "partition_label_value": says(
             "Value of the node-pool label; empty for all that has no such label.",
             maxLength=63,
@@ -277,14 +286,7 @@ SHARD_RULES: Final[Rules] = {
         "arguments": says("Replaces the default arguments as a whole."),
     },
     ActionEntry: {"priority": _ANY_INT32},
-    GpuSharing: {
-        "": rules(cel("has(self.image) && self.image != ''", "name the image of the agent")),
-        "backend": says("reservation: a pod for each shared GPU takes it from the device plugin."),
-        "image": says("Image of that pod.", maxLength=1024),
-        "runtime_class": says("Runtime class of that pod.", maxLength=253),
-        "config_maps": says("Writes the ConfigMaps that KAI-Scheduler's webhook names on pods."),
-        "cdi_names": says("GPUs have names of CDI in these ConfigMaps."),
-    },
+    GpuSharing: SHARING_RULES,
     UsageConfig: {
         "": rules(
             cel(

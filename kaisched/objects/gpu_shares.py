@@ -38,15 +38,22 @@ class Share(NamedTuple):
     cards: int
 
 
-def share_of(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> Share | None:
+def share_of(
+    pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES, *, is_claim: bool = False
+) -> Share | None:
     """Return the part of a GPU that a pod asks for; None for nearly every pod.
+
+    Args:
+        pod: the pod.
+        gpu_resources: names that count as whole GPUs.
+        is_claim: whether the share is one of the pod's claims, which then may have others too.
 
     Raises:
         ObjectError: the annotations are invalid, or do not go together with others or with
             requests of the pod.
 
     """
-    fraction, memory, cards = (_text(pod, key) for key in _KEYS)
+    fraction, memory, cards = (asked_text(pod, key) for key in _KEYS)
     if fraction is None and memory is None:
         if cards is not None:
             raise _fault(
@@ -62,7 +69,7 @@ def share_of(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> Share | 
         what = f"memory and {labels.GPU_FRACTION} are two ways to say the same"
         raise _fault(pod, labels.GPU_MEMORY, what, "keep one of them")
     key = labels.GPU_MEMORY if fraction is None else labels.GPU_FRACTION
-    _check_rest(pod, key, gpu_resources)
+    _check_rest(pod, key, gpu_resources, is_claim=is_claim)
     count = 1 if cards is None else _whole(pod, labels.GPU_FRACTION_DEVICES, cards)
     if fraction is not None:
         return Share(_fraction(pod, fraction), 0, count)
@@ -71,15 +78,16 @@ def share_of(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> Share | 
 
 def named_container(pod: Pod) -> str | None:
     """Return the name of the container that has the share; None for the first."""
-    return _text(pod, labels.GPU_FRACTION_CONTAINER)
+    return asked_text(pod, labels.GPU_FRACTION_CONTAINER)
 
 
-def _text(pod: Pod, key: str) -> str | None:
+def asked_text(pod: Pod, key: str) -> str | None:
+    """Return what a pod says for a key: its annotation, or else its label."""
     found = pod.metadata.annotations.get(key)
     return pod.metadata.labels.get(key) if found is None else found
 
 
-def _check_rest(pod: Pod, key: str, gpu_resources: Sequence[str]) -> None:
+def _check_rest(pod: Pod, key: str, gpu_resources: Sequence[str], *, is_claim: bool) -> None:
     """Check that a pod with a share asks for no GPU in another way."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     for container in containers:
@@ -87,7 +95,7 @@ def _check_rest(pod: Pod, key: str, gpu_resources: Sequence[str]) -> None:
             if name in gpu_resources or name.startswith(MIG_PREFIX):
                 what = f"a share of a GPU does not go with {name} in container {container.name}"
                 raise _fault(pod, key, what, f"leave out {name}, or the share")
-    if pod.spec.resource_claims:
+    if pod.spec.resource_claims and not is_claim:
         what = "a share of a GPU does not go with resourceClaims"
         raise _fault(pod, key, what, "leave out one of them")
     named = named_container(pod)
@@ -116,4 +124,6 @@ def _whole(pod: Pod, key: str, text: str) -> int:
 
 def _fault(pod: Pod, key: str, what: str, fix: str) -> ObjectError:
     field = "annotations" if key in pod.metadata.annotations else "labels"
-    return ObjectError(what, path=join_path("metadata", field, key), value=_text(pod, key), fix=fix)
+    return ObjectError(
+        what, path=join_path("metadata", field, key), value=asked_text(pod, key), fix=fix
+    )

@@ -15,6 +15,7 @@ from kaisched.objects.gpu_shares import share_of
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Container, Pod, Resources
 from kaisched.objects.shard import GPU_RESOURCES
+from kaisched.objects.share_claims import claim_fault, share_claim_of
 from kaisched.objects.wire import Amount, Amounts
 from kaisched.units import MAX_AMOUNT, MIG_PREFIX, UnitError, base_units, mig_slices
 
@@ -85,18 +86,26 @@ def node_allocatable(node: Node, gpu_resources: Sequence[str] = GPU_RESOURCES) -
 
 
 def unsupported(
-    pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES, *, offers_shares: bool = False
+    pod: Pod,
+    gpu_resources: Sequence[str] = GPU_RESOURCES,
+    *,
+    offers_shares: bool = False,
+    has_share_claims: bool = False,
 ) -> str:
     """Return why the pod cannot be scheduled here at all, or an empty text.
 
-    Pods may share GPUs only where what is decided about shares can be carried out. Whether claims
-    on devices are allocated is for the store to say.
+    Pods may share GPUs only where what is decided about shares can be carried out: on cards
+    (``offers_shares``), or as claims (``has_share_claims``). Whether claims on devices are
+    allocated is for the store to say.
     """
     try:
-        share = share_of(pod, gpu_resources)
+        share = share_of(pod, gpu_resources, is_claim=has_share_claims)
+        wanted = share_claim_of(pod, gpu_resources) if share and has_share_claims else None
     except ObjectError as error:
         return str(error)
-    if share is not None and not offers_shares:
+    if wanted is not None and (fault := claim_fault(pod, wanted)):
+        return fault
+    if share is not None and wanted is None and not offers_shares:
         return (
             "this shard does not share GPUs: set spec.gpuSharing of the shard, or ask for"
             f" {gpu_resources[0]}"

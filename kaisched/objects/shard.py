@@ -66,8 +66,9 @@ class ActionEntry(StrictWire, frozen=True, kw_only=True):
 class GpuSharing(StrictWire, frozen=True, kw_only=True):
     """How a pod's share of a GPU reaches its containers."""
 
-    backend: Literal["reservation"] = "reservation"
-    """A pod for each shared GPU takes it from the device plugin, and tells which it got."""
+    backend: Literal["reservation", "claim"] | None = None
+    """``reservation``: a pod for each shared GPU takes it from the device plugin, and tells which
+    it got. ``claim``: a share is a claim on a part of a device. None for the one that is set up."""
     image: str = ""
     """Image of that pod: an agent that writes the UUID of its GPU on its own pod."""
     runtime_class: str = ""
@@ -77,6 +78,8 @@ class GpuSharing(StrictWire, frozen=True, kw_only=True):
     webhook has changed; without it such pods wait."""
     cdi_names: bool = False
     """Whether these name GPUs as the device plugin does where it uses CDI."""
+    device_class: str = ""
+    """Class of the devices of which claims may have parts."""
 
 
 class ShardSpec(StrictWire, frozen=True, kw_only=True):
@@ -127,3 +130,19 @@ class SchedulingShard(KubernetesObject, frozen=True, kw_only=True):
     IS_NAMESPACED: ClassVar[bool] = False
 
     spec: ShardSpec
+
+    @property
+    def share_class(self) -> str:
+        """The class of devices of which shares of GPUs are claims; empty where they are none."""
+        return "" if self.spec.gpu_sharing is None else self.spec.gpu_sharing.device_class
+
+    @property
+    def has_reservations(self) -> bool:
+        """Whether reservation pods hold the GPUs that pods share."""
+        return self.spec.gpu_sharing is not None and not self.share_class
+
+    @property
+    def writes_lookups(self) -> bool:
+        """Whether ConfigMaps are written in which pods look up their GPU."""
+        sharing = self.spec.gpu_sharing
+        return self.has_reservations and sharing is not None and sharing.config_maps

@@ -26,6 +26,7 @@ from kaisched.objects.usage_faults import seconds_of, usage_faults
 MAX_K: Final = 1e6
 _GENERATORS: Final = ("NodeLocalGreedy", "MultiNodeGang")
 _RESOURCE_NAME: Final = re.compile(r"[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-\w.]*", re.ASCII)
+_CLASS_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII)
 _NO_EFFECT: Final = "has no effect here"
 
 
@@ -42,7 +43,7 @@ def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
     yield from _k_faults(spec.k_value)
     yield from _gpu_faults(spec.gpu_resources)
     if spec.gpu_sharing is not None:
-        yield from _sharing_faults(spec.gpu_sharing)
+        yield from _sharing_faults(spec, spec.gpu_sharing)
     yield from _plugin_faults(spec)
     yield from _action_faults(spec)
     yield from _eviction_faults(spec)
@@ -85,14 +86,53 @@ def _gpu_faults(names: list[str]) -> Iterator[Fault]:
             yield Fault((*path, at), "given twice", name, "keep one of the two")
 
 
-def _sharing_faults(sharing: GpuSharing) -> Iterator[Fault]:
+def _sharing_faults(spec: ShardSpec, sharing: GpuSharing) -> Iterator[Fault]:
+    """Yield what is wrong with how GPUs are shared: there is one way for a shard."""
     path: Path = ("spec", "gpuSharing")
-    if not sharing.image:
-        fix = "name the image of the agent in reservation pods"
+    name = sharing.device_class
+    if not name and not sharing.image:
+        fix = "name the image of the agent in reservation pods, or a deviceClass of a DRA driver"
         yield Fault((*path, "image"), "missing", fix=fix)
-    if sharing.cdi_names and not sharing.config_maps:
-        fix = "set configMaps: true, or drop it: it is about these ConfigMaps alone"
-        yield Fault((*path, "cdiNames"), _NO_EFFECT, fix=fix, is_warning=True)
+        return
+    if name and sharing.image:
+        fix = "keep image where GPUs come from a device plugin, deviceClass for a DRA driver"
+        yield Fault((*path, "deviceClass"), "does not go with image", name, fix)
+        return
+    backend = "claim" if name else "reservation"
+    if sharing.backend not in (None, backend):
+        fix = f"write {backend}, or leave it out"
+        what = f"does not go with {'deviceClass' if name else 'image'}"
+        yield Fault((*path, "backend"), what, sharing.backend, fix)
+    if not name:
+        if sharing.cdi_names and not sharing.config_maps:
+            fix = "set configMaps: true, or drop it: it is about these ConfigMaps alone"
+            yield Fault((*path, "cdiNames"), _NO_EFFECT, fix=fix, is_warning=True)
+        return
+    yield from _share_claim_faults(spec, sharing)
+
+
+def _share_claim_faults(spec: ShardSpec, sharing: GpuSharing) -> Iterator[Fault]:
+    """Yield what is wrong where shares are claims."""
+    path: Path = ("spec", "gpuSharing")
+    name = sharing.device_class
+    if sharing.runtime_class:
+        fix = "drop it: there are no reservation pods"
+        yield Fault((*path, "runtimeClass"), "goes with image", sharing.runtime_class, fix)
+    if sharing.config_maps or sharing.cdi_names:
+        key = "configMaps" if sharing.config_maps else "cdiNames"
+        fix = "drop it: where a share is a claim, containers get their device by it"
+        yield Fault((*path, key), "goes with image", fix=fix)
+    if not _CLASS_NAME.fullmatch(name):
+        yield Fault(
+            (*path, "deviceClass"), "no name of a class", name, "write one such as gpu.nvidia.com"
+        )
+    elif "gpu" not in name:
+        fix = "classes of GPUs have gpu in their name: name one of these"
+        what = "shares of this class count in no queue"
+        yield Fault((*path, "deviceClass"), what, name, fix, is_warning=True)
+    if not spec.resource_claims:
+        fix = "set it to true: with deviceClass a share of a GPU is a claim"
+        yield Fault(("spec", "resourceClaims"), "not set", fix=fix)
 
 
 def _plugin_faults(spec: ShardSpec) -> Iterator[Fault]:

@@ -9,7 +9,7 @@ from kaisched.framework.advice.adviser import BUDGET, Adviser
 from kaisched.framework.report.granted import devices_for
 from kaisched.framework.report.records import QueueShare
 from kaisched.framework.report.turns import Turns
-from kaisched.units import MEMORY_UNIT, is_in_bytes
+from kaisched.units import IN_THOUSANDTHS, MEMORY_UNIT, is_in_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -141,7 +141,7 @@ def _amount(name: str, base: int) -> float | int | None:
         return None
     if is_in_bytes(name):
         return base * MEMORY_UNIT
-    if name in ("gpu", "cpu"):
+    if name in IN_THOUSANDTHS:
         return base // 1000 if base % 1000 == 0 else base / 1000
     return base
 
@@ -160,7 +160,7 @@ def _base(name: str, amount: float | None) -> int:
         return -1
     if is_in_bytes(name):
         return int(amount) // MEMORY_UNIT
-    return round(amount * 1000) if name in ("gpu", "cpu") else int(amount)
+    return round(amount * 1000) if name in IN_THOUSANDTHS else int(amount)
 
 
 def _problem(problem: ObjectError) -> dict[str, Any]:

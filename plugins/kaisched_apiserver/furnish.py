@@ -45,27 +45,32 @@ def add_nodes(server: ApiServer, count: int, gpus: int, *, has_claims: bool = Fa
 
 
 def add_shard(server: ApiServer, *, has_claims: bool) -> None:
-    """Add the shard: pods may share GPUs, and claims are allocated where there are any.
+    """Add the shard: pods may share GPUs, by reservation pods or, where there are claims, by these.
 
     Reservation pods run in a namespace of their own.
     """
     add_namespace(server, AGENT)
     spec: dict[str, Any] = {"gpuSharing": {"image": "playground/agent"}}
     if has_claims:
-        spec["resourceClaims"] = True
+        spec = {"gpuSharing": {"deviceClass": DRIVER}, "resourceClaims": True}
     shard: dict[str, object] = {"metadata": {"name": "default"}, "spec": spec}
     server.call(lambda: server.api.create("kai.scheduler", "schedulingshards", shard))
 
 
-def add_claims(server: ApiServer, count: int, gpus: int) -> None:
-    """Let a driver offer the GPUs of the nodes to claims."""
+def add_claims(server: ApiServer, count: int, gpus: int, *, can_share: bool = False) -> None:
+    """Let a driver offer the GPUs of the nodes to claims, several of which may have parts of one.
+
+    Without ``can_share`` a GPU belongs to one claim.
+    """
 
     def add() -> None:
         cel = {"expression": f'device.driver == "{DRIVER}"'}
         class_ = {"metadata": {"name": DRIVER}, "spec": {"selectors": [{"cel": cel}]}}
         server.api.create("resource.k8s.io", "deviceclasses", class_)
         for name in _names(count):
-            server.api.create("resource.k8s.io", "resourceslices", _slice(name, gpus))
+            server.api.create(
+                "resource.k8s.io", "resourceslices", _slice(name, gpus, can_share=can_share)
+            )
 
     server.call(add)
 
@@ -75,7 +80,13 @@ def _names(count: int) -> list[str]:
     return [f"gpu-node-{number:0{width}}" for number in range(1, count + 1)]
 
 
-def _slice(node: str, gpus: int) -> dict[str, Any]:
+def _slice(node: str, gpus: int, *, can_share: bool) -> dict[str, Any]:
+    memory: dict[str, Any] = {"value": "80Gi"}
+    more: dict[str, Any] = {}
+    if can_share:  # a claim that says nothing has the whole GPU
+        more["allowMultipleAllocations"] = True
+        bounds = {"min": "1Mi", "max": "80Gi", "step": "1Mi"}
+        memory["requestPolicy"] = {"default": "80Gi", "validRange": bounds}
     devices = [
         {
             "name": f"gpu-{number}",
@@ -85,7 +96,8 @@ def _slice(node: str, gpus: int) -> dict[str, Any]:
                 "productName": {"string": "NVIDIA H100 80GB HBM3"},
                 "resource.kubernetes.io/numaNode": {"int": number * 2 // max(gpus, 1)},
             },
-            "capacity": {"memory": {"value": "80Gi"}},
+            "capacity": {"memory": memory},
+            **more,
         }
         for number in range(gpus)
     ]

@@ -64,7 +64,7 @@ def playground(size: Size, *, port: int = 0) -> Iterator[ApiServer]:
         Kubelets(server, start_delay_s=size.start_delay_s)
         add_nodes(server, size.nodes, size.gpus_per_node, has_claims=size.has_claims)
         if size.has_claims:
-            add_claims(server, size.nodes, size.gpus_per_node)
+            add_claims(server, size.nodes, size.gpus_per_node, can_share=True)
         yield server
 
 

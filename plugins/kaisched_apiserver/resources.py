@@ -121,6 +121,8 @@ _BUILTIN: Final[dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]]] = 
         ("roles", "Role", "", ""),
     ),
     ("admissionregistration.k8s.io", "v1"): (
+        ("mutatingadmissionpolicies", "MutatingAdmissionPolicy", "", "cg"),
+        ("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", "", "c"),
         ("validatingadmissionpolicies", "ValidatingAdmissionPolicy", "", "csg"),
         ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", "", "c"),
     ),

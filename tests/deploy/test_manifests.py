@@ -139,6 +139,7 @@ def test_every_file_that_kustomize_has_is_in_the_chart():
         *("rbac.deletePods=true", "rbac.readKueue=true", "rbac.allocateClaims=true"),
         *("gpuSharing.create=true", "gpuEnvironment.create=true"),
         "gpuConfigMaps.create=true",
+        *("rbac.makeShareTemplates=true", "gpuClaims.create=true"),
         *("settings.view.enabled=true", "settings.view.bindAddress=0.0.0.0"),
     )
     assert by_key(all_on).keys() - {"ConfigMap kaisched/kaisched-dashboards"} == {

@@ -1,16 +1,18 @@
-"""Counts how many GPUs claims ask for, and how many each node has for them.
+"""Counts how many GPUs claims ask for, and how many each node has for them, in thousandths.
 
 A class is one of GPUs if its name contains ``gpu``, as KAI-Scheduler has it. It counts only while
 all its devices belong to one node each and share no counters: of others nobody can say how many
-GPUs they are.
+GPUs they are. Of a device that several claims share, a claim counts the part that it has.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
+from kaisched.cluster.claims.shared_devices import Selectors, SharedDevices
+from kaisched.cluster.claims.writing import consumed_in
 from kaisched.cluster.nodes import NodeRow
 from kaisched.core.axis import GPU_UNIT
 from kaisched.core.claims.counting import Counted
@@ -22,20 +24,17 @@ from kaisched.core.claims.model import (
     ClaimError,
     Device,
     DeviceClass,
-    Selector,
     Site,
     Slice,
     Taken,
     is_in,
 )
 from kaisched.core.claims.offer import Offer
+from kaisched.core.claims.parts import NO_GPUS, WHOLE_GPU, Gpus
 from kaisched.objects.resource_claims import ALL_DEVICES, ClaimAllocation, ResourceClaim
 from kaisched.units import CLAIMED_GPU
 
 _GPU = "gpu"
-
-Selectors = Callable[[str], Selector]
-"""Gives the expression with a text."""
 
 
 class GpuClasses:
@@ -45,11 +44,12 @@ class GpuClasses:
         """Know no class."""
         self.classes: dict[str, DeviceClass] = {}
         self.of_node: Counter[str] = Counter()
-        """GPUs for claims, by node."""
+        """Thousandths of GPUs for claims, by node."""
         self._uncounted: set[str] = set()
         self._offer = Offer((), self.classes)
         self._nodes: list[str] = []
         """Nodes with devices of their own."""
+        self.shared = SharedDevices()
         self._fewest: dict[Ask, tuple[int, Selectors]] = {}
         """By request for all devices, as one for a single one, how many these are at least."""
         self.nodes: dict[str, NodeRow] = {}
@@ -130,32 +130,49 @@ class GpuClasses:
         for node, devices in at.items():
             number = sum(any(is_in(it, device) for it in counted) for device in devices)
             if number:
-                self.of_node[node] = number
+                self.of_node[node] = WHOLE_GPU.of_node * number
         self._nodes = sorted(at)
-        return self._is_fewest_other() or self._uncounted != before
+        is_other = self.shared.count(self.classes, at.values())
+        return self._is_fewest_other() or self._uncounted != before or is_other
 
-    def of(self, claim: Claim, selectors: Selectors) -> int:
-        """Return how many GPUs a claim asks for at least, on whatever node it gets them."""
-        return sum(min(self._of_ask(ask, selectors) for ask in it.options) for it in claim.requests)
+    def of(self, claim: Claim, selectors: Selectors) -> Gpus:
+        """Return what a claim asks for before its node is chosen.
 
-    def of_results(self, claim: ResourceClaim, allocation: ClaimAllocation) -> int:
-        """Return how many GPUs a claim has with an allocation."""
+        Of its node it takes the least that it may get anywhere. In queues a part counts as that of
+        the smallest device that may give it.
+        """
+        total = NO_GPUS
+        for request in claim.requests:
+            options = [self._of_ask(ask, selectors) for ask in request.options]
+            of_node, in_queue = (min(of_all) for of_all in zip(*options, strict=True))
+            total = total.plus(Gpus(of_node, in_queue))
+        return total
+
+    def of_results(self, claim: ResourceClaim, allocation: ClaimAllocation) -> Gpus:
+        """Return what a claim has with an allocation."""
         classes = {}
         for request in claim.spec.devices.requests:
             if request.exactly is not None:
                 classes[request.name] = request.exactly.device_class_name
             for one in request.first_available:
                 classes[f"{request.name}/{one.name}"] = one.device_class_name
-        return sum(
-            not it.admin_access and self.counts(classes.get(it.request, ""))
-            for it in allocation.devices.results
-        )
+        total = NO_GPUS
+        for it in allocation.devices.results:
+            if not it.admin_access and self.counts(classes.get(it.request, "")):
+                consumed = consumed_in(it)
+                device = it.driver, it.pool, it.device
+                total = total.plus(
+                    WHOLE_GPU if consumed is None else self.shared.part(device, consumed)
+                )
+        return total
 
-    def _of_ask(self, ask: Ask, selectors: Selectors) -> int:
+    def _of_ask(self, ask: Ask, selectors: Selectors) -> Gpus:
         if ask.is_admin or not self.counts(ask.class_name):
-            return 0
-        if ask.count != ALL:
-            return ask.count
+            return NO_GPUS
+        each = self.shared.of_one(ask, selectors)
+        return each.times(self._fewest_for(ask, selectors) if ask.count == ALL else ask.count)
+
+    def _fewest_for(self, ask: Ask, selectors: Selectors) -> int:
         key = Ask("", ask.class_name, ask.selectors, tolerations=ask.tolerations)
         if key not in self._fewest:
             self._fewest[key] = self._fewest_of(key, selectors), selectors
@@ -194,13 +211,13 @@ def is_of_gpus(name: str) -> bool:
 
 
 def pieces(resource: str, gpus: int) -> int:
-    """Return so many GPUs in base units of a resource of which they are pieces."""
-    return gpus * GPU_UNIT if resource == _GPU else gpus
+    """Return thousandths of GPUs in base units of a resource of which GPUs are pieces."""
+    return gpus if resource == _GPU else gpus // GPU_UNIT
 
 
-def depends_on_node(claim: ResourceClaim) -> bool:
-    """Tell whether a claim may get more devices, or others, on one node than on another."""
-    return any(
+def depends_on_node(claim: ResourceClaim, allocation: ClaimAllocation) -> bool:
+    """Tell whether a claim might have got more devices, others, or other parts on another node."""
+    return any(it.share_id for it in allocation.devices.results) or any(
         it.exactly is None or it.exactly.allocation_mode == ALL_DEVICES
         for it in claim.spec.devices.requests
     )

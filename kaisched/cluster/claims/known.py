@@ -19,6 +19,7 @@ from kaisched.cluster.claims.leftovers import Leftover, Leftovers
 from kaisched.cluster.claims.offered import Offered
 from kaisched.cluster.claims.resolving import resolved
 from kaisched.cluster.claims.sent import PodId, SentClaim, SentClaims, Wanted
+from kaisched.cluster.claims.shares import ShareClaims
 from kaisched.cluster.claims.special import SpecialClaims
 from kaisched.cluster.claims.specs import Specs
 from kaisched.cluster.claims.tables import table_of
@@ -47,13 +48,17 @@ class DeviceClaims:
     """Slices, classes and claims, and the pods that use claims."""
 
     def __init__(
-        self, job_of: Callable[[PodRow], str] = lambda _: "", gpu_resources: Sequence[str] = ()
+        self,
+        job_of: Callable[[PodRow], str] = lambda _: "",
+        gpu_resources: Sequence[str] = (),
+        share_class: str = "",
     ) -> None:
         """Know none, and allocate none.
 
         Args:
             job_of: names the job of a pod.
             gpu_resources: resource names that count as whole GPUs.
+            share_class: the class of devices of which shares of GPUs are claims.
 
         """
         self.job_of = job_of
@@ -65,6 +70,7 @@ class DeviceClaims:
         self.leftovers = Leftovers()
         self.special = SpecialClaims(gpu_resources)
         self._bridge: Bridge | None = None
+        self.shares = ShareClaims(share_class, self.gpus.shared)
         self._claims: dict[str, ResourceClaim] = {}
         self.held: dict[str, Held] = {}
         self.users: dict[str, dict[str, PodRow]] = {}
@@ -112,7 +118,7 @@ class DeviceClaims:
                 self._hold(obj)
                 return self.users_of(obj.key) + owners if was_read else self._pods
             case ResourceClaimTemplate():
-                return []
+                return self.shares.put(obj)
             case _:
                 self.offered.put(obj)
         if was_read and isinstance(obj, ResourceSlice):
@@ -130,7 +136,7 @@ class DeviceClaims:
                 self.sent.drop(obj.key)
                 return self.users_of(obj.key) + self.special.remove_claim(obj)
             case ResourceClaimTemplate():
-                return []
+                return self.shares.remove(obj)
             case _:
                 self.offered.remove(obj)
         if isinstance(obj, DeviceClass):
@@ -235,7 +241,7 @@ class DeviceClaims:
                 sent = SentClaim(uid, written(granted[key], new_share))
                 self.sent.put(key, sent)
                 self._hold(claim)
-                if depends_on_node(claim):
+                if depends_on_node(claim, sent.allocation):
                     self.special.changed.update(self.users_of(key))
             if sent is not None:
                 sent.pods.add((pod.key, pod.uid))
@@ -303,6 +309,7 @@ class DeviceClaims:
         """
         if pod.extended and self.reading != OFF and pod.state != TaskState.GONE:
             pod = self.special.noted(pod, is_sent=draft_key(pod.key, pod.uid) in self.sent)
+        self.shares.note(pod)
         if not pod.device_claims and pod.key not in self._keys_of_pod:
             return pod, []
         rivals = self._note(pod) if pod.device_claims else self._forget_uses(pod.key)
@@ -329,6 +336,7 @@ class DeviceClaims:
     def forget(self, pod: str) -> list[str]:
         """Drop a pod; return the others that it may matter to."""
         self.special.forget(pod, self.sent)
+        self.shares.forget(pod)
         return self._forget_uses(pod)
 
     def _forget_uses(self, pod: str) -> list[str]:

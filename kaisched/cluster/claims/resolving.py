@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kaisched.cluster.claims.checks import Waiting, check_use
 from kaisched.cluster.claims.drafts import LABEL
 from kaisched.cluster.claims.gpus import pieces
+from kaisched.core.axis import GPU_UNIT
 from kaisched.core.claims.model import ClaimError
+from kaisched.core.claims.parts import NO_GPUS, Gpus
 from kaisched.core.constraints import ClaimUse
 from kaisched.core.refusals import Refusal
 from kaisched.units import CLAIMED_GPU
@@ -20,12 +22,14 @@ if TYPE_CHECKING:
     from kaisched.cluster.claims.gpus import GpuClasses
     from kaisched.cluster.claims.leftovers import Leftovers
     from kaisched.cluster.claims.sent import SentClaims
+    from kaisched.cluster.claims.shares import ShareClaims
     from kaisched.cluster.claims.special import SpecialClaims
     from kaisched.cluster.claims.specs import Specs
     from kaisched.cluster.translate import PodRow
     from kaisched.core.claims.table import Held
     from kaisched.objects.resource_claims import ResourceClaim
 
+_GPU: Final = "gpu"
 _CLAIM: Final = int(Refusal.DEVICE_CLAIM)
 _UNKNOWN: Final = "resourceClaims: no device classes, slices and claims are known here"
 _NOT_READ: Final = "resourceClaims: the shard does not set resourceClaims: true"
@@ -36,6 +40,7 @@ class KnownClaims(Protocol):
 
     reading: str
     special: SpecialClaims
+    shares: ShareClaims
     leftovers: Leftovers
     sent: SentClaims
     specs: Specs
@@ -78,50 +83,63 @@ def resolved(claims: KnownClaims, pod: PodRow) -> PodRow:
     if not claims.is_read:
         why_not = _NOT_READ if claims.is_off else _UNKNOWN
         return replace(pod, fault=pod.fault or why_not)
-    uses: tuple[ClaimUse, ...] = ()
-    gpus, wait = 0, None
+    found: list[tuple[ClaimUse, Gpus]] = []
+    wait = None
     try:
         found = list(_demands(claims, pod))
-        uses, gpus = tuple(use for use, _ in found), sum(it for _, it in found)
     except Waiting as waiting:
-        wait = None if pod.node else (_CLAIM, str(waiting))
-    request, asked = _with_gpus(claims, pod, gpus)
+        found, wait = [], None if pod.node else (_CLAIM, str(waiting))
+    gpus = NO_GPUS
+    for _, of_claim in found:
+        gpus = gpus.plus(of_claim)
+    request, asked, counted = _with_gpus(claims, pod, gpus.of_node)
     others = pod.constraints.wait
     if others is not None and others[0] == _CLAIM:
         others = None
+    constraints = replace(
+        pod.constraints,
+        claims=tuple(use for use, _ in found),
+        claimed_milli=gpus.in_queue - counted,
+        wait=wait or others,
+    )
     return replace(
         pod,
         fault="" if pod.fault in {_NOT_READ, _UNKNOWN} else pod.fault,
         request=request,
         asked=asked,
-        constraints=replace(pod.constraints, claims=uses, wait=wait or others),
+        constraints=constraints,
     )
 
 
 def _with_gpus(
     claims: KnownClaims, pod: PodRow, gpus: int
-) -> tuple[dict[str, int], Mapping[str, int] | None]:
-    """Return a pod's request with its GPUs by claim, and the request as it says itself."""
+) -> tuple[dict[str, int], Mapping[str, int] | None, int]:
+    """Return a pod's request with its GPUs by claim, and the request as it says itself.
+
+    The last is how many thousandths of a GPU these come to in a queue by the request alone.
+    """
     own = pod.request if pod.extended or pod.asked is None else pod.asked
     request = {name: amount for name, amount in own.items() if name != CLAIMED_GPU}
-    asked = pod.asked if pod.extended else None
+    asked, counted = pod.asked if pod.extended else None, gpus
     if gpus and (bridged := claims.bridged):
         # On nodes with devices these are pieces of the bridged resource, for all who want some.
         asked = dict(request) if asked is None else asked
-        request[bridged] = request.get(bridged, 0) + pieces(bridged, gpus)
+        more = pieces(bridged, gpus)
+        request[bridged] = request.get(bridged, 0) + more
+        counted = more if bridged == _GPU else more * GPU_UNIT
     if gpus:
         request[CLAIMED_GPU] = gpus
-    return request, asked
+    return request, asked, counted
 
 
-def _demands(claims: KnownClaims, pod: PodRow) -> Iterator[tuple[ClaimUse, int]]:
+def _demands(claims: KnownClaims, pod: PodRow) -> Iterator[tuple[ClaimUse, Gpus]]:
     """Yield the claims of a pod, and how many GPUs each counts as for this pod."""
     if not claims.is_allocated:
         raise Waiting(claims.reading)
     for ref in pod.device_claims:
         if not ref.name:
             if ref.is_needed:
-                raise Waiting(f"claim {ref.label} is not made from its template yet")
+                raise Waiting(claims.shares.why_unmade(pod, ref.label))
             continue
         if ref.label == LABEL and not claims.special.is_cleared(pod, claims.sent):
             raise Waiting("an earlier claim for its extended resources is being given back")
@@ -132,6 +150,7 @@ def _demands(claims: KnownClaims, pod: PodRow) -> Iterator[tuple[ClaimUse, int]]
         if key in claims.leftovers.clearing and not pod.node:
             raise Waiting(f"claim {ref.name} is on devices that are being given back")
         check_use(pod, claim, is_own=ref.is_own)
+        claims.shares.check(pod, ref.label, claim)
         try:
             is_allocated = claim.status.allocation is not None
             spec = claims.specs.number_of(claim, is_allocated=is_allocated)
@@ -142,7 +161,7 @@ def _demands(claims: KnownClaims, pod: PodRow) -> Iterator[tuple[ClaimUse, int]]
         sent = claims.sent.get(key, claim.metadata.uid)
         is_bound = bool(pod.node) or (sent is not None and (pod.key, pod.uid) in sent.pods)
         is_like_others = ref.is_own and (is_bound or held is None)
-        gpus = 0
+        gpus = NO_GPUS
         if not ref.unless_plugin and _pays(claims, key, pod):
             asked = claims.specs[spec]
             gpus = claims.gpus.of(asked, claims.specs.selector) if held is None else held.gpus

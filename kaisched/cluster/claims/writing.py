@@ -133,16 +133,19 @@ def taken_portions(allocation: ClaimAllocation) -> tuple[Portion, ...]:
     return tuple(
         (
             (it.driver, it.pool, it.device),
-            tuple(
-                (name, amount_of(str(amount)).nanos)
-                for name, amount in it.consumed_capacity.items()
-            )
-            if it.share_id
-            else None,
+            None if (consumed := consumed_in(it)) is None else tuple(consumed.items()),
         )
         for it in allocation.devices.results
         if not it.admin_access
     )
+
+
+def consumed_in(result: DeviceResult) -> dict[str, int] | None:
+    """Return what a claim has of a shared device, in billionths; None for a device of its own."""
+    if not result.share_id:
+        return None
+    amounts = result.consumed_capacity.items()
+    return {name: amount_of(str(amount)).nanos for name, amount in amounts}
 
 
 def taken_by(claims: Iterable[ResourceClaim]) -> model.Taken:

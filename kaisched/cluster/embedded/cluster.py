@@ -73,6 +73,7 @@ class EmbeddedCluster:
         is_recreating: bool = True,
         fails: Fails = never_fails,
         owners: Owners | None = None,
+        share_class: str = "",
     ) -> None:
         """Make an empty cluster.
 
@@ -88,13 +89,14 @@ class EmbeddedCluster:
             is_recreating: put a new pending pod in the place of one that was evicted or lost.
             fails: asked before each intent is carried out.
             owners: see there.
+            share_class: see there.
 
         """
         self.clock: Clock = ManualClock() if clock is None else clock
         self.store = StateStore(
             schedulers,
             node_pool=node_pool, gpu_resources=gpu_resources, workloads=workloads,
-            stuck_after_s=stuck_after_s, offers_shares=True, owners=owners,
+            stuck_after_s=stuck_after_s, offers_shares=True, owners=owners, share_class=share_class,
         )  # fmt: skip
         self.stores = [self.store]
         """All stores that hear of every change: one for each node pool that is decided about."""
@@ -196,7 +198,10 @@ class EmbeddedCluster:
         self._catch_up()
         now_s = self.clock.now_s()
         store.find_stuck(now_s, now_s)
-        return store.snapshot()
+        found, made = store.snapshot(), list(store.device_claims.shares.wanted())
+        for template in made:
+            self._load_one(template, now_s)
+        return store.snapshot() if made else found
 
     def state(self) -> StoreState:
         """Return what the last snapshot was made of."""

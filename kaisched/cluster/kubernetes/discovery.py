@@ -31,6 +31,7 @@ def watched_kinds(
     is_deleting: bool = False,
     has_kueue: bool = False,
     has_claims: bool = False,
+    has_share_claims: bool = False,
 ) -> tuple[Watched, ...]:
     """Return all kinds to watch for the shards of a process.
 
@@ -40,6 +41,7 @@ def watched_kinds(
         is_deleting: victims are deleted, not evicted, so that budgets do not count.
         has_kueue: Kueue's objects are read.
         has_claims: a shard allocates claims on devices.
+        has_share_claims: in a shard shares of GPUs are claims.
 
     Raises:
         ConfigError: two shards read one kind in different ways; an object is read once for all.
@@ -57,7 +59,13 @@ def watched_kinds(
                 )
     owners = [owner(row) for row in rows.values()]
     owners += [] if gangs is None else [owner(gangs)]
-    return kinds_with(owners, is_deleting=is_deleting, has_kueue=has_kueue, has_claims=has_claims)
+    return kinds_with(
+        owners,
+        is_deleting=is_deleting,
+        has_kueue=has_kueue,
+        has_claims=has_claims,
+        has_share_claims=has_share_claims,
+    )
 
 
 def _reading(row: Workload) -> tuple[object, ...]:

@@ -25,7 +25,7 @@ from kaisched.objects.owners import PartialObject, PriorityClass
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
-from kaisched.objects.resource_claims import ResourceClaim
+from kaisched.objects.resource_claims import ResourceClaim, ResourceClaimTemplate
 from kaisched.objects.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -230,6 +230,8 @@ if a shard allocates claims."""
 CLAIMS: Final = DEVICES[-1]
 TAINT_RULES: Final = _in_all_versions(DeviceTaintRule, "devicetaintrules")
 """Watched with them; many servers do not serve it, and then there are no rules."""
+SHARE_TEMPLATES: Final = _in_all_versions(ResourceClaimTemplate, "resourceclaimtemplates")
+"""Watched only if shares of GPUs are claims in a shard, which makes those that are missing."""
 
 TOPOLOGIES: Final = whole(Topology, "topologies")
 
@@ -240,6 +242,7 @@ def kinds_with(
     is_deleting: bool = False,
     has_kueue: bool = False,
     has_claims: bool = False,
+    has_share_claims: bool = False,
 ) -> tuple[Watched, ...]:
     """Return all kinds that are watched, with these kinds of workloads.
 
@@ -257,6 +260,7 @@ def kinds_with(
         *(() if is_deleting else (DISRUPTION_BUDGETS,)),
         *STORAGE,
         *((*DEVICES, TAINT_RULES) if has_claims else ()),
+        *((SHARE_TEMPLATES,) if has_share_claims else ()),
         PODS,
     )
 

@@ -13,6 +13,7 @@ from kaisched.cluster.kubernetes.resources import (
     GANG_GROUPS,
     KUEUE,
     SHARDS,
+    SHARE_TEMPLATES,
     TAINT_RULES,
 )
 
@@ -81,11 +82,15 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         Right(_DEVICES, "resourceclaims/status", "update"),
         Right(_DEVICES, "resourceclaims/binding", "update"),
     ),
+    "share-claims": (
+        *to_watch(SHARE_TEMPLATES),
+        Right(_DEVICES, "resourceclaimtemplates", "create"),
+    ),
     "delete": (Right("", "pods", "delete"),),
 }
 """Rights by role: reading, authenticating scrapes, writing decisions, the lease in our own
-namespace by name, reservation pods in their namespace, which only ``gpuSharing`` of a
-shard needs, the ConfigMaps in which pods look up their GPU, which only ``configMaps: true``
-there needs, reading Kueue's queues, which only ``kueue: true`` needs, allocating claims on
-devices, which only shards with ``resourceClaims: true`` need, and deleting pods, which only
-``evictionMode: delete`` needs."""
+namespace by name, reservation pods in their namespace, which only shards need that share GPUs of a
+device plugin, the ConfigMaps in which pods look up their GPU, which only ``configMaps: true`` there
+needs, reading Kueue's queues, which only ``kueue: true`` needs, allocating claims on devices, which
+only shards with ``resourceClaims: true`` need, making templates of claims, which only shards need
+where shares of GPUs are claims, and deleting pods, which only ``evictionMode: delete`` needs."""

@@ -20,7 +20,7 @@ from kaisched.errors import ObjectError
 from kaisched.framework.report.records import QueueShare
 from kaisched.framework.report.result import without_session
 from kaisched.framework.report.share_table import ShareTable
-from kaisched.units import MEBIBYTE, MEMORY_UNIT, is_in_bytes
+from kaisched.units import IN_THOUSANDTHS, MEBIBYTE, MEMORY_UNIT, is_in_bytes
 
 TRUE: Final = "True"
 FALSE: Final = "False"
@@ -29,7 +29,7 @@ ORPHAN: Final = "Orphan"
 OVER_QUOTA: Final = "OverQuota"
 OVER_SUBSCRIBED: Final = "OverSubscribed"
 """Types of a queue's conditions; ``Orphan`` and ``OverQuota`` are KAI-Scheduler's."""
-_UNITS: Final = {"cpu": ("cpu", "m"), "gpu": ("nvidia.com/gpu", "m")}
+_NAMES: Final = {"gpu": "nvidia.com/gpu"}
 _NOT_DIVIDED: Final = "pods"
 _WRITTEN: Final = {"gpu": 0.001, "memory": MEMORY_UNIT / 1e6}
 """GPUs for thousandths, megabytes for units of memory."""
@@ -43,7 +43,7 @@ def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
     """
     found = {}
     for name, amount in amounts.items():
-        shown, unit = _UNITS.get(name, (name, ""))
+        shown, unit = _NAMES.get(name, name), "m" if name in IN_THOUSANDTHS else ""
         if unit == "m" and amount % 1000 == 0:
             amount, unit = amount // 1000, ""  # noqa: PLW2901 - the same amount, shorter
         if is_in_bytes(name):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kaisched.core.claims.model import Allocation, Claim, Place, Result, Selector, Taken
 from kaisched.core.claims.offer import Offer
+from kaisched.core.claims.parts import NO_GPUS, Gpus
 from kaisched.core.record import record
 
 Portion = tuple[tuple[str, str, str], tuple[tuple[str, int], ...] | None]
@@ -19,7 +20,7 @@ class Held(NamedTuple):
     portions: tuple[Portion, ...]
     place: Place
     """The nodes where it can be used."""
-    gpus: int = 0
+    gpus: Gpus = NO_GPUS
 
 
 class Bridge(NamedTuple):

@@ -11,6 +11,7 @@ from kaisched.cluster.kubernetes.resources import (
     DEVICES,
     GANG_GROUPS,
     SHARDS,
+    SHARE_TEMPLATES,
     TAINT_RULES,
 )
 from kaisched.cluster.kubernetes.rights import RIGHTS, to_watch
@@ -33,27 +34,32 @@ _REVIEWS: Final = "/apis/authorization.k8s.io/v1"
 def rights(visit: Visit) -> Iterator[Finding]:
     """Check the requests of every role that the settings need; yield one finding for each role."""
     kubernetes = visit.settings.kubernetes
-    wanted = ["read", "review"] if visit.settings.metrics.is_authenticated else ["read"]
-    if not kubernetes.observe:
-        wanted.append("write")
-        if visit.settings.leader_election.enabled:
-            wanted.append("lease")
-        if kubernetes.eviction_mode == "delete":
-            wanted.append("delete")
-        sharing = [it for one in visit.shards if (it := one.shard.spec.gpu_sharing) is not None]
-        wanted += ["sharing"] * bool(sharing)
-        wanted += ["lookups"] * any(it.config_maps for it in sharing)
-    if any(one.shard.spec.resource_claims for one in visit.shards):
-        wanted.append("claims")
-    if kubernetes.kueue:
-        wanted.append("kueue")
-    for role in wanted:
+    for role in _roles(visit):
         yield _finding(visit, role, RIGHTS[role], _FIX.format(role))
     if kubernetes.other_pools and not kubernetes.observe:
         yield _of_pools(visit)
     of_plugins = [it for kind in visit.kinds for it in to_watch(kind) if it not in RIGHTS["read"]]
     if of_plugins:
         yield _finding(visit, "plugins", of_plugins, _FIX_PLUGINS)
+
+
+def _roles(visit: Visit) -> Iterator[str]:
+    """Yield the roles that settings and shards need, in order."""
+    kubernetes, shards = visit.settings.kubernetes, [one.shard for one in visit.shards]
+    is_writing = not kubernetes.observe
+    needed = {
+        "read": True,
+        "review": visit.settings.metrics.is_authenticated,
+        "write": is_writing,
+        "lease": is_writing and visit.settings.leader_election.enabled,
+        "delete": is_writing and kubernetes.eviction_mode == "delete",
+        "sharing": is_writing and any(it.has_reservations for it in shards),
+        "lookups": is_writing and any(it.writes_lookups for it in shards),
+        "claims": any(it.spec.resource_claims for it in shards),
+        "share-claims": any(it.share_class for it in shards),
+        "kueue": kubernetes.kueue,
+    }
+    yield from (role for role, is_needed in needed.items() if is_needed)
 
 
 def _finding(visit: Visit, role: str, rights: Iterable[Right], fix: str) -> Finding:
@@ -85,7 +91,7 @@ def _of_pools(visit: Visit) -> Finding:
 def _is_there(visit: Visit, right: Right) -> bool:
     """Tell whether a kind is served: rights to an absent kind are not needed."""
     plural, served = right.resource.partition("/")[0], visit.served
-    known = (*ALL, SHARDS, *GANG_GROUPS, *DEVICES, TAINT_RULES, *visit.kinds)
+    known = (*ALL, SHARDS, *GANG_GROUPS, *DEVICES, TAINT_RULES, SHARE_TEMPLATES, *visit.kinds)
     kinds = [it for it in known if it.qualified == f"{plural}.{right.group}".rstrip(".")]
     return not kinds or served is None or any(served.has(kind) for kind in kinds)
 

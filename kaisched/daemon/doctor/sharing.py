@@ -30,7 +30,7 @@ _ENDED: Final = ("Succeeded", "Failed")
 
 def gpu_sharing(visit: Visit) -> Iterator[Finding]:
     """Say what keeps pods from sharing GPUs; nothing where no shard lets them."""
-    sharing = [one.shard for one in visit.shards if one.shard.spec.gpu_sharing is not None]
+    sharing = [one.shard for one in visit.shards if one.shard.has_reservations]
     if not sharing:
         return
     listed = list_cluster(visit.client, [NODES, PODS]).objects

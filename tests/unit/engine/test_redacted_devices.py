@@ -10,6 +10,7 @@ from kaisched.engine.redaction import redacted
 from kaisched.engine.replaying import replay, sealed
 from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
+from tests.unit.cluster.claims.test_share_claims import share
 from tests.unit.cluster.claims.worlds import World
 
 DRIVER = "gpu.acme.com"
@@ -63,9 +64,9 @@ def world():
     return world
 
 
-def recorded(world):
+def recorded(world, **spec):
     world.cluster.snapshot()
-    shard, _ = decode_object({"metadata": {"name": "s"}, "spec": {}}, SchedulingShard)
+    shard, _ = decode_object({"metadata": {"name": "s"}, "spec": spec}, SchedulingShard)
     policy, _ = build_policy(shard)
     now_s = world.cluster.clock.now_s()
     made = record(
@@ -103,3 +104,23 @@ def test_settings_of_drivers_are_left_out(world):
     objects = [msgspec.json.decode(it) for it in redacted(recorded(world)).recording.objects]
     (template,) = [it for it in objects if it["kind"] == "ResourceClaimTemplate"]
     assert "config" not in template["spec"]["spec"]["devices"]
+
+
+def test_a_share_that_is_a_claim_stays_one():
+    """The name of its template says what it asks for, and no more."""
+    world = World(share_class="acme-gpu", **{"acme-team": 8})
+    selecting = {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]}
+    world.put("DeviceClass", "acme-gpu", spec=selecting)
+    memory = {"memory": {"value": "80Gi"}}
+    devices = [{"name": "acme-d", "allowMultipleAllocations": True, "capacity": memory}]
+    world.node("acme-n1", "acme", driver=DRIVER, devices=devices)
+    for name in ("acme-a", "acme-b", "acme-c"):
+        share(world, name, "acme-team")
+    sharing = {"gpuSharing": {"deviceClass": "acme-gpu"}, "resourceClaims": True}
+    recording = recorded(world, **sharing)
+    bare, warnings = redacted(recording)
+    assert warnings == []
+    assert "acme" not in encoded(bare).decode()
+    before, after = replay(recording).result, replay(bare).result
+    assert len(before.binds) == len(after.binds) == 2
+    assert encoded(redacted(bare).recording) == encoded(bare)

@@ -29,7 +29,7 @@ def ask_for_all(world, *names, model="", **more):
 def counted(world, name):
     """Return the GPUs by claim with which a pod counts."""
     world.cluster.snapshot()
-    return world.cluster.store.pods.pod(f"team/{name}").request.get(CLAIMED_GPU, 0)
+    return world.cluster.store.pods.pod(f"team/{name}").request.get(CLAIMED_GPU, 0) // 1000
 
 
 def test_on_equal_nodes_the_number_is_known_beforehand():

@@ -14,6 +14,7 @@ from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
 from kaisched.objects.kinds import type_of
 from kaisched.objects.resource_claims import ResourceClaim
+from kaisched.objects.resource_slices import ResourceSlice
 
 DRIVER = "gpu.nvidia.com"
 _VERSIONS = {
@@ -27,9 +28,10 @@ _VERSIONS = {
 class World:
     """An embedded cluster with a queue for each name, whose cycles are run by hand."""
 
-    def __init__(self, **quotas: int) -> None:
-        """Make queues with quotas of GPUs."""
-        self.cluster = EmbeddedCluster(start_delay_s=0.0, grace_s=1.0)
+    def __init__(self, share_class: str = "", **quotas: int) -> None:
+        """Make queues with quotas of GPUs; of a class, shares are claims."""
+        self.slices: dict[str, ResourceSlice] = {}
+        self.cluster = EmbeddedCluster(start_delay_s=0.0, grace_s=1.0, share_class=share_class)
         for name, quota in quotas.items():
             self.put("Queue", name, spec={"resources": {"gpu": {"quota": quota}}})
         self.put("DeviceClass", DRIVER, spec=_selecting(f'device.driver == "{DRIVER}"'))
@@ -45,6 +47,8 @@ class World:
         meta = {"name": name, **({"namespace": namespace} if namespace else {})}
         meta |= more.pop("metadata", {})
         obj, _ = decode_object({"metadata": meta, **more}, type_)
+        if isinstance(obj, ResourceSlice):
+            self.slices[name] = obj
         self.cluster.load([obj])
 
     def node(self, name: str, *models: str, **spec: Any) -> None:

@@ -282,6 +282,9 @@ def test_amounts_are_written_as_quantities():
     assert quantities(amounts) == {
         "cpu": "1500m", "memory": "1024Mi", "nvidia.com/gpu": "2500m", "x.io/y": "4",
     }  # fmt: skip
+    claimed = {"gpu": 2244, "gpu-by-claim": 2244}
+    assert quantities(claimed) == {"nvidia.com/gpu": "2244m", "gpu-by-claim": "2244m"}
+    assert quantities({"gpu-by-claim": 9000}) == {"gpu-by-claim": "9"}
     assert quantities({"gpu": 8000, "cpu": 0}) == {"nvidia.com/gpu": "8", "cpu": "0"}
     assert quantities({"memory": 1000 * MEGABYTE}) == {"memory": "1000000000"}
 
