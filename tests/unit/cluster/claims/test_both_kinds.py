@@ -328,7 +328,7 @@ def test_without_the_plugin_on_any_node_nothing_is_bridged():
     assert snapshot.axis.bridged == ""
     assert snapshot.claims.bridge is None
     row = snapshot.axis.position[CLAIMED_GPU]
-    assert snapshot.nodes.allocatable[[GPU, row], 0].tolist() == [0, 1]
+    assert snapshot.nodes.allocatable[[GPU, row], 0].tolist() == [0, 1000]
 
 
 def test_without_devices_nothing_is_bridged():
