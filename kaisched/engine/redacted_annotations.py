@@ -6,6 +6,7 @@ import re
 from json import dumps as to_text
 from typing import TYPE_CHECKING, Final
 
+from kaisched.cluster.claims.drafts import NOTE as SPECIAL_CLAIM
 from kaisched.engine.redacted_keys import NAMES, NUMBERS
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
@@ -22,6 +23,8 @@ def without_names(alias: Aliases, old: dict[str, str]) -> dict[str, str]:
     """Return annotations without names."""
     new = {key: alias(use, old[key]) for key, use in NAMES.items() if key in old}
     new |= {key: old[key] for key in NUMBERS if _PLAIN.fullmatch(old.get(key, ""))}
+    if old.get(SPECIAL_CLAIM) == "true":
+        new[SPECIAL_CLAIM] = "true"
     if labels.SKIP_GROUPING in old:
         new[labels.SKIP_GROUPING] = ""
     if old.get(labels.POD_SET_UNCONSTRAINED) in ("true", "false"):

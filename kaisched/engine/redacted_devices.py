@@ -133,9 +133,13 @@ class DeviceWalk:
 
     def of_class(self, obj: dict[str, Any]) -> dict[str, Any]:
         """Return a class without names."""
-        spec = obj.get("spec", {})
-        meta = {"name": self.class_name(obj["metadata"]["name"]), "uid": self._uid(obj["metadata"])}
-        return {"metadata": meta, "spec": {"selectors": self._selectors(spec.get("selectors", []))}}
+        spec, old = obj.get("spec", {}), obj["metadata"]
+        meta = {"name": self.class_name(old["name"]), "uid": self._uid(old)}
+        new: dict[str, Any] = {"selectors": self._selectors(spec.get("selectors", []))}
+        if "extendedResourceName" in spec:
+            new["extendedResourceName"] = spec["extendedResourceName"]  # as in requests of pods
+            meta |= {key: old[key] for key in ("creationTimestamp",) if key in old}  # newest first
+        return {"metadata": meta, "spec": new}
 
     def rule(self, obj: dict[str, Any]) -> dict[str, Any]:
         """Return a rule that taints devices without names."""

@@ -1,9 +1,11 @@
 """Clusters on the way from a device plugin to a driver decide as if all nodes had the plugin.
 
-Pods ask for GPUs as an extended resource. Whether a node gives them by its plugin or by claims must
-not matter to who runs where, who is evicted and what queues hold, for any history. Claims are there
-for the pods on nodes without the plugin, and for no others.
+Pods ask for GPUs as an extended resource. Whether a node gives them by its plugin or by claims, and
+when it changes, must not matter to who runs where, who is evicted and what queues hold, for any
+history. Claims are there for the pods on nodes without the plugin, and for no others.
 """
+
+from itertools import count
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,104 +21,124 @@ from tests.unit.cluster.claims.test_both_kinds import (
 )
 
 QUEUES = ("red", "blue", "green")
+EVENTS = st.one_of(
+    st.tuples(
+        st.just("pod"),
+        st.sampled_from(QUEUES),
+        st.integers(1, 3),
+        st.sampled_from(["train", "build"]),
+        st.integers(1, 3),
+    ),
+    st.tuples(st.just("end"), st.integers(0, 20)),
+)
+TURNS = st.tuples(st.just("turn"), st.integers(2, 4))
+QUOTAS = st.fixed_dictionaries({name: st.integers(0, 4) for name in QUEUES})
+NODES = st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=3, max_size=5)
 
 
-@st.composite
-def histories(draw):
+def histories(events):
     """Draw nodes as (GPUs, whether by claims), quotas, and what happens before each cycle."""
-    nodes = draw(st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=2, max_size=5))
-    quotas = {name: draw(st.integers(0, 4)) for name in QUEUES}
-    steps = draw(
-        st.lists(
-            st.lists(
-                st.one_of(
-                    st.tuples(
-                        st.just("pod"), st.sampled_from(QUEUES), st.integers(1, 3),
-                        st.sampled_from(["train", "build"]), st.integers(1, 3),
-                    ),
-                    st.tuples(st.just("end"), st.integers(0, 20)),
-                ),
-                max_size=4,
-            ),
-            min_size=2, max_size=5,
-        )
-    )  # fmt: skip
-    return nodes, quotas, steps
+    steps = st.lists(st.lists(events, max_size=4), min_size=2, max_size=5)
+    return st.tuples(NODES, QUOTAS, steps)
 
 
-def happen(world, step, serial, resource):
-    """Let pods come and go."""
-    for kind, *what in step:
-        if kind == "end":
-            placed = sorted(it for it, node in world.nodes.items() if node)
+class Run:
+    """A history of a cluster with nodes of both kinds, or of one in which all have the plugin."""
+
+    def __init__(self, nodes, quotas, resource, *, is_bridged):
+        self.world = backed(resource, **quotas)
+        self._resource, self._is_bridged = resource, is_bridged
+        self._nodes = [nodes[0][0], nodes[1][0], *(gpus for gpus, _ in nodes[2:])]
+        self._by_claim = [False, True, *(it for _, it in nodes[2:])]
+        self._serial = count()
+        for at in range(len(nodes)):
+            self._put(at)
+
+    def _put(self, at):
+        name, gpus = f"n{at}", self._nodes[at]
+        if self._by_claim[at] and self._is_bridged:
+            self.world.node(name, *["H100"] * gpus)
+            return
+        plugin_node(self.world, name, gpus, self._resource)
+        self.world.remove("ResourceSlice", f"{name}-gpus")
+
+    def happen(self, kind, *what):
+        """Let a job come, a pod end, or a node change."""
+        if kind == "pod":
+            self._add(*what)
+        elif kind == "turn" and what[0] < len(self._nodes):
+            self._by_claim[what[0]] ^= True
+            self._put(what[0])
+        elif kind == "end":
+            placed = sorted(it for it, node in self.world.nodes.items() if node)
             if placed:
-                world.delete(placed[what[0] % len(placed)])
-            continue
-        queue, gpus, priority, size = what
-        name = f"w{next(serial)}"
+                self.world.delete(placed[what[0] % len(placed)])
+
+    def _add(self, queue, gpus, priority, size):
+        world, name = self.world, f"w{next(self._serial)}"
         labels = {"kai.scheduler/queue": queue, "priorityClassName": priority}
         if size > 1:
             spec = {"minMember": size, "priorityClassName": priority, "queue": queue}
             world.put("PodGroup", name, "team", metadata={"labels": labels}, spec=spec)
         for at in range(size):
-            group = name if size > 1 else ""
-            asking_pod(
-                world, f"{name}-{at}", gpus, resource, queue=queue, group=group, labels=labels
-            )
+            of = {"queue": queue, "group": name if size > 1 else "", "labels": labels}
+            asking_pod(world, f"{name}-{at}", gpus, self._resource, **of)
 
-
-def run(nodes, quotas, steps, resource, *, is_bridged):
-    """Yield what is decided in each cycle, and what queues hold of what after it."""
-    world = backed(resource, **quotas)
-    for at, (gpus, by_claim) in enumerate(nodes):
-        if is_bridged and by_claim:
-            world.node(f"n{at}", *["H100"] * gpus)
-        else:
-            plugin_node(world, f"n{at}", gpus, resource)
-    claimed = {f"n{at}" for at, (_, by_claim) in enumerate(nodes) if is_bridged and by_claim}
-    serial = iter(range(1000))
-    for step in steps:
-        happen(world, step, serial, resource)
-        result = world.cycle()
-        with_claim = sorted(it for it, node in world.nodes.items() if node in claimed)
-        assert users(world) == with_claim
+    def cycle(self):
+        """Return what a cycle decides, and what queues hold then."""
+        result = self.world.cycle()
         devices = [
             (it.pool, it.device)
-            for claim in world.claims()
+            for claim in self.world.claims()
             for it in claim.status.allocation.devices.results
         ]
         assert len(devices) == len(set(devices))
-        snapshot = world.cluster.snapshot()
-        yield (
-            world.nodes,
-            [(it.pod, it.node) for it in result.binds],
-            [(it.pod, it.action) for it in result.evictions],
-            [(it.pod, it.node) for it in result.nominations],
-            [(it.pod_group.partition("-uid-")[0], it.reason) for it in result.records],
-            snapshot.total[GPU] if resource == NVIDIA else 0,
-            snapshot.allocated[GPU].tolist() if resource == NVIDIA else 0,
+        snapshot = self.world.cluster.snapshot()
+        is_gpu = self._resource == NVIDIA
+        return (
+            self.world.nodes,
+            sorted((it.pod, it.node) for it in result.binds),
+            sorted((it.pod, it.action) for it in result.evictions),
+            sorted((it.pod, it.node) for it in result.nominations),
+            sorted((it.pod_group.partition("-uid-")[0], it.reason) for it in result.records),
+            snapshot.total[GPU] if is_gpu else 0,
+            snapshot.allocated[GPU].tolist() if is_gpu else 0,
         )
 
+    def with_claims(self):
+        """Return the pods on nodes that give by claims now."""
+        nodes = {f"n{at}" for at, it in enumerate(self._by_claim) if it and self._is_bridged}
+        return sorted(it for it, node in self.world.nodes.items() if node in nodes)
 
-@settings(max_examples=25)
-@given(histories())
-def test_gpus_by_claim_are_decided_about_as_gpus_by_plugin(history):
+
+def check(history, resource=NVIDIA, *, are_fixed=True):
+    """Compare a history on both kinds of nodes with the same on nodes with the plugin only."""
     nodes, quotas, steps = history
-    nodes = [(nodes[0][0], False), (nodes[1][0], True), *nodes[2:]]
-    bridged = run(nodes, quotas, steps, NVIDIA, is_bridged=True)
-    for one, other in zip(
-        bridged, run(nodes, quotas, steps, NVIDIA, is_bridged=False), strict=True
-    ):
-        assert one == other
+    both = Run(nodes, quotas, resource, is_bridged=True)
+    plugin = Run(nodes, quotas, NVIDIA, is_bridged=False)
+    parts = 7 if resource == NVIDIA else 5
+    for step in steps:
+        for event in step:
+            both.happen(*event)
+            plugin.happen(*event)
+        assert both.cycle()[:parts] == plugin.cycle()[:parts]
+        if are_fixed:
+            assert users(both.world) == both.with_claims()
+
+
+@settings(max_examples=15)
+@given(histories(EVENTS))
+def test_gpus_by_claim_are_decided_about_as_gpus_by_plugin(history):
+    check(history)
 
 
 @settings(max_examples=10)
-@given(histories())
-def test_a_resource_that_only_the_class_makes_gpus_is_counted_as_gpus_are(history):
-    nodes, quotas, steps = history
-    nodes = [(nodes[0][0], False), (nodes[1][0], True), *nodes[2:]]
-    bridged = run(nodes, quotas, steps, OTHER, is_bridged=True)
-    for one, other in zip(
-        bridged, run(nodes, quotas, steps, NVIDIA, is_bridged=False), strict=True
-    ):
-        assert one[:5] == other[:5]
+@given(histories(EVENTS))
+def test_a_resource_that_only_its_class_says_is_gpus_is_decided_about_as_gpus_are(history):
+    check(history, OTHER)
+
+
+@settings(max_examples=25)
+@given(histories(st.one_of(EVENTS, EVENTS, TURNS)))
+def test_a_node_may_change_at_any_time_with_pods_on_it(history):
+    check(history, are_fixed=False)

@@ -283,14 +283,9 @@ def test_once_one_kind_is_left_all_is_as_without_the_other(kept):
     for name in "abcde":
         asking_pod(world, name)
     world.cycle()
-    node = next(
-        it
-        for key, it in world.cluster._objects.items()
-        if key == ("Node", "n2" if kept == "n1" else "n1")
-    )
     for name in [it for it, at in world.nodes.items() if at != kept]:
         world.delete(name)
-    world.cluster.delete(node)
+    world.remove("Node", "n2" if kept == "n1" else "n1")
     snapshot = world.cluster.snapshot()
     assert snapshot.total[GPU] == 3000
     assert snapshot.axis.bridged == ""

@@ -42,14 +42,17 @@ class World:
 
     def put(self, kind: str, name: str, namespace: str = "", **more: Any) -> None:
         """Create or change an object."""
-        type_ = type_of(_VERSIONS.get(kind, "resource.k8s.io/v1"), kind)
-        assert isinstance(type_, type)
         meta = {"name": name, **({"namespace": namespace} if namespace else {})}
         meta |= more.pop("metadata", {})
-        obj, _ = decode_object({"metadata": meta, **more}, type_)
+        obj, _ = decode_object({"metadata": meta, **more}, _type_of(kind))
         if isinstance(obj, ResourceSlice):
             self.slices[name] = obj
         self.cluster.load([obj])
+
+    def remove(self, kind: str, name: str) -> None:
+        """Delete an object that has no namespace, if it is there."""
+        obj, _ = decode_object({"metadata": {"name": name}}, _type_of(kind))
+        self.cluster.delete(obj)
 
     def node(self, name: str, *models: str, **spec: Any) -> None:
         """Add a node whose driver offers devices of these models."""
@@ -134,6 +137,12 @@ class World:
         found = next(it for it in self.claims() if it.name == claim)
         given = found.status.allocation
         return [f"{it.pool}/{it.device}" for it in (given.devices.results if given else ())]
+
+
+def _type_of(kind: str) -> type[Any]:
+    type_ = type_of(_VERSIONS.get(kind, "resource.k8s.io/v1"), kind)
+    assert isinstance(type_, type)
+    return type_
 
 
 def asking(count: int = 1, model: str = "", **more: Any) -> dict[str, Any]:
