@@ -96,6 +96,12 @@ class ResourceAxis:
         part.setflags(write=False)
         return part
 
+    def whole_gpus(self, amounts: Amounts) -> IntVec:
+        """Return thousandths of GPUs in amounts ``(R, ...)``: of device plugins, and by claim."""
+        by_claim = self.position.get(CLAIMED_GPU)
+        found: IntVec = amounts[GPU]
+        return found if by_claim is None else found + GPU_UNIT * amounts[by_claim]
+
     def charged(self, amounts: Amounts) -> Amounts:
         """Return amounts ``(R, ...)`` as queues count them: MIG instances also as parts of GPUs.
 

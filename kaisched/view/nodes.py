@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kaisched.core.axis import GPU
 from kaisched.core.devices import CARD
 from kaisched.core.states import TaskState
 from kaisched.view.paging import Part
@@ -60,14 +59,14 @@ def _node(reading: Reading, row: int, sight: Sight) -> dict[str, Any]:
     tasks = reading.tasks_on(row)
     request = snapshot.shapes.request[:, snapshot.tasks.shape_of_task[tasks]]
     idle = nodes.allocatable[:, row] - request.sum(axis=1)
-    total = int(nodes.allocatable[GPU, row])
+    total, free = (snapshot.axis.whole_gpus(it) for it in (nodes.allocatable[:, row], idle))
     return {
         "name": nodes.name[row],
         "ready": bool(nodes.statics.is_ready[row]),
         "schedulable": not bool(nodes.statics.is_unschedulable[row]),
         "allocatable": by_name(snapshot.axis.names, nodes.allocatable[:, row].tolist()),
         "free": by_name(snapshot.axis.names, np.maximum(idle, 0).tolist()),
-        "gpus": {"total": gpus(total), "free": gpus(max(int(idle[GPU]), 0))},
+        "gpus": {"total": gpus(int(total)), "free": gpus(max(int(free), 0))},
         "holders": _holders(reading, tasks, sight),
         "cards": _cards(reading, row, tasks, sight),
         "promised": _promised(reading, row, sight),
@@ -93,12 +92,13 @@ def _domains(reading: Reading, node: int) -> dict[str, str]:
 def _holders(reading: Reading, tasks: list[int], sight: Sight) -> list[dict[str, Any]]:
     """Return who holds room of a node, by job, in the order of their pods."""
     snapshot = reading.snapshot
+    gpus_of_shape = snapshot.axis.whole_gpus(snapshot.shapes.request)
     found: dict[tuple[int, bool], list[int]] = {}
     for task in tasks:
         job, is_ending = int(snapshot.tasks.job_of_task[task]), int(reading.state[task]) in _ENDING
         entry = found.setdefault((job, is_ending), [0, 0])
         entry[0] += 1
-        entry[1] += int(snapshot.shapes.request[GPU, snapshot.tasks.shape_of_task[task]])
+        entry[1] += int(gpus_of_shape[snapshot.tasks.shape_of_task[task]])
     return [
         {**_whose(reading, job, sight), "pods": pods, "gpus": gpus(gpu), "ending": is_ending}
         for (job, is_ending), (pods, gpu) in found.items()

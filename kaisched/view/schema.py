@@ -298,7 +298,7 @@ class Card(Doc):
 
 
 class NodeGpus(Doc):
-    """GPUs of a node."""
+    """GPUs of a node: those that a device plugin offers, and those for claims."""
 
     total: float
     free: float

@@ -45,14 +45,14 @@ def add_nodes(server: ApiServer, count: int, gpus: int, *, has_claims: bool = Fa
 
 
 def add_shard(server: ApiServer, *, has_claims: bool) -> None:
-    """Add the shard: pods may share GPUs, and claims are allocated where there are any.
+    """Add the shard: claims are allocated, or pods may share the GPUs of the device plugin.
 
     Reservation pods run in a namespace of their own.
     """
-    add_namespace(server, AGENT)
-    spec: dict[str, Any] = {"gpuSharing": {"image": "playground/agent"}}
-    if has_claims:
-        spec["resourceClaims"] = True
+    spec: dict[str, Any] = {"resourceClaims": True}
+    if not has_claims:
+        add_namespace(server, AGENT)
+        spec = {"gpuSharing": {"image": "playground/agent"}}
     shard: dict[str, object] = {"metadata": {"name": "default"}, "spec": spec}
     server.call(lambda: server.api.create("kai.scheduler", "schedulingshards", shard))
 

@@ -16,6 +16,7 @@ from kaisched.view.paging import Part
 from kaisched.view.publisher import Publisher
 from kaisched.view.reading import Reading
 from kaisched.view.sight import ALL, Sight
+from tests.unit.cluster.claims.worlds import World
 
 ONLY_A = Sight(sees_all=False, of_queue=lambda name: name == "a")
 
@@ -335,3 +336,21 @@ def test_a_job_that_waits_on_is_no_news_when_rows_have_moved(ran):
     other = waiting._replace(codes=waiting.codes + 1)
     kept = keeper.add(ran.snapshot, other, ran.result, times)
     assert len(kept.decisions[-1].waits) == len(waiting.rows)
+
+
+def test_gpus_by_claim_are_gpus_of_their_node_once_for_each_claim():
+    world = World(a=10)
+    world.node("n0", "h100", "h100", "h100")
+    world.template("two", 2)
+    world.claim("shared")
+    world.pod("p", "a", "two")
+    for name in ("q", "r"):
+        world.pod(name, "a", claim="shared")
+    world.cycle()
+    publisher = Publisher("default")
+    publisher.take(world.cycle(), cycle=1, time_s=1e9, duration_s=0.1)
+    reading = Reading(publisher.view)
+    (node,) = nodes.nodes_document(reading, nodes.Wanted(), ALL)["nodes"]
+    assert node["gpus"] == {"total": 3, "free": 0}
+    assert sorted(it["gpus"] for it in node["holders"]) == [0, 1, 2]
+    assert queues.overview_document(reading)["gpus"] == {"total": 3, "held": 3}
