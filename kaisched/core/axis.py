@@ -109,6 +109,13 @@ class ResourceAxis:
         part.setflags(write=False)
         return part
 
+    def whole_gpus(self, amounts: Amounts) -> IntVec:
+        """Return thousandths of GPUs in amounts ``(R, ...)``: of device plugins, and by claim."""
+        by_claim = self.position.get(CLAIMED_GPU)
+        found: IntVec = amounts[GPU]
+        is_counted = by_claim is None or self.bridged == self.names[GPU]
+        return found if is_counted else found + amounts[by_claim]
+
     def charged(self, amounts: Amounts) -> Amounts:
         """Return amounts ``(R, ...)`` as queues count them: MIG instances also as parts of GPUs.
 

@@ -93,12 +93,17 @@ def _domains(reading: Reading, node: int) -> dict[str, str]:
 
 
 def _holders(reading: Reading, tasks: list[int], sight: Sight) -> list[dict[str, Any]]:
-    """Return who holds room of a node, by job, in the order of their pods."""
+    """Return who holds room of a node, by job, in the order of their pods.
+
+    Reservation pods are left out: the pods that share their GPU hold it.
+    """
     snapshot = reading.snapshot
     held = snapshot.axis.charged(snapshot.shapes.request)[GPU]
     found: dict[tuple[int, bool], list[int]] = {}
     for task in tasks:
-        found.setdefault(_holder(reading, task), []).append(task)
+        demand = snapshot.shapes.constraints[int(snapshot.tasks.shape_of_task[task])].devices
+        if demand is None or not demand.is_reservation:
+            found.setdefault(_holder(reading, task), []).append(task)
     return [
         {
             **_whose(reading, job, sight),

@@ -49,10 +49,10 @@ def add_shard(server: ApiServer, *, has_claims: bool) -> None:
 
     Reservation pods run in a namespace of their own.
     """
-    add_namespace(server, AGENT)
-    spec: dict[str, Any] = {"gpuSharing": {"image": "playground/agent"}}
-    if has_claims:
-        spec = {"gpuSharing": {"deviceClass": DRIVER}, "resourceClaims": True}
+    spec: dict[str, Any] = {"gpuSharing": {"deviceClass": DRIVER}, "resourceClaims": True}
+    if not has_claims:
+        add_namespace(server, AGENT)
+        spec = {"gpuSharing": {"image": "playground/agent"}}
     shard: dict[str, object] = {"metadata": {"name": "default"}, "spec": spec}
     server.call(lambda: server.api.create("kai.scheduler", "schedulingshards", shard))
 

@@ -42,7 +42,7 @@ class Counted:
 
     def __init__(self, offer: Offer, ask: Ask, expressions: Sequence[Selector]) -> None:
         """Use what is known already of the devices that do for the request."""
-        self._offer, self._ask, self._expressions = offer, ask, expressions
+        self._offer, self.ask, self._expressions = offer, ask, expressions
         self._known, self._at_look = offer.remembered(ask), offer.at_look(ask)
         self.named = _named_by(expressions)
         """The fields of a device that decide whether it does."""
@@ -61,17 +61,23 @@ class Counted:
         if devices is None:
             return None
         if taken.devices:
-            return (len(devices) - len(taken.devices.intersection(devices))) // self._ask.count
-        return len(devices) // self._ask.count
+            return (len(devices) - len(taken.devices.intersection(devices))) // self.ask.count
+        return len(devices) // self.ask.count
+
+    def numbers(self, site: Site, taken: Taken) -> tuple[int, int] | None:
+        """Return how many devices of a node do, and how many of them are free."""
+        if self(site, taken) is None or (devices := self._known[site.name]) is None:
+            return None
+        return len(devices), len(devices) - len(taken.devices.intersection(devices))
 
     def on_untaken(self, site: Site, look: int) -> int | None:
         """Return how many pods find devices on any node of a look, if none of them is taken."""
         places = self._places(site, look)
-        return None if places is None else len(places) // self._ask.count
+        return None if places is None else len(places) // self.ask.count
 
     def _places(self, site: Site, look: int) -> tuple[int, ...] | None:
         if look not in self._at_look:
-            self._at_look[look] = _places(self._offer, site, self._ask, self._expressions)
+            self._at_look[look] = _places(self._offer, site, self.ask, self._expressions)
         return self._at_look[look]
 
 

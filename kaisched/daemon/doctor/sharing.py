@@ -58,7 +58,8 @@ def _of_nodes(shard: str, nodes: Sequence[Node], resources: Sequence[str]) -> It
     ours = [node for node in with_gpus if _offers(node, resources[:1])]
     if not ours:
         text = f"no node of shard {shard} offers {resources[0]}, which reservation pods ask for"
-        yield Finding(_CHECK, "warn", text, "list the resource first in spec.gpuResources")
+        fix = "list what the device plugin offers first in spec.gpuResources; GPUs that only claims"
+        yield Finding(_CHECK, "warn", text, f"{fix} can have are not shared")
     others = [node.name for node in with_gpus if node not in ours]
     if ours and others:
         text = f"{len(others)} nodes offer other GPUs than {resources[0]}: {named(others)}"

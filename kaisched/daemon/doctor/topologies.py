@@ -8,7 +8,6 @@ import numpy as np
 
 from kaisched.cluster.kubernetes.listing import list_cluster
 from kaisched.cluster.kubernetes.resources import TOPOLOGIES
-from kaisched.core.axis import GPU
 from kaisched.core.domains import domain_paths, domains_at
 from kaisched.daemon.doctor.finding import Finding, counted, named
 from kaisched.engine.planning import fill, open_cluster
@@ -93,7 +92,7 @@ def _free(
     if outside:
         text = f"{len(outside)} of {len(nodes)} nodes{where} lack a label of it: {named(outside)}"
         yield Finding(check, "warn", text, "label them; they are not used for a required level")
-    idle = np.maximum(session.capacity.idle[GPU], 0)
+    idle = np.maximum(session.axis.whole_gpus(session.capacity.idle), 0)
     idle *= nodes.statics.is_ready & ~nodes.statics.is_unschedulable
     for at in range(len(levels)):
         domains = domains_at(levels, at, nodes.labels)

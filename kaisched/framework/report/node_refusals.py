@@ -9,6 +9,7 @@ import numpy as np
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import TEXTS, Refusal, freeable_codes, text_of
 from kaisched.framework.report.card_refusals import TOGETHER, card_refusals
+from kaisched.framework.report.claim_refusals import claim_refusals
 from kaisched.framework.report.records import NodeRefusal
 from kaisched.units import format_amount
 
@@ -36,6 +37,9 @@ def node_refusals_of(
         refuses = ~allowed if nodes is None else ~allowed & nodes.nodes
         codes, counts = np.unique(plan.codes[refuses], return_counts=True)
         for out, count in zip(codes.tolist(), counts.tolist(), strict=True):
+            if out == Refusal.DEVICES:
+                refused += _of_claims(session, shape, refuses & (plan.codes == out))
+                continue
             text = text_of(out)
             refused.append(NodeRefusal(text.name, count, text.sentence))
     never = never_fits(session, shape)
@@ -80,6 +84,16 @@ def _of_cards(
         count = int(np.count_nonzero(lacking))
         yield NodeRefusal(TEXTS[Refusal.RESOURCES].name, count, text)
         short &= ~lacking
+
+
+def _of_claims(session: Session, shape: int, short: BoolVec) -> Iterator[NodeRefusal]:
+    """Count nodes by what their devices lack."""
+    text, left = TEXTS[Refusal.DEVICES], short.copy()
+    for detail, lacking in claim_refusals(session, shape, short):
+        yield NodeRefusal(text.name, int(np.count_nonzero(lacking)), detail)
+        left &= ~lacking
+    if left.any():
+        yield NodeRefusal(text.name, int(np.count_nonzero(left)), text.sentence)
 
 
 def _shortages(session: Session, shape: int, idle: Amounts, short: BoolVec) -> list[NodeRefusal]:

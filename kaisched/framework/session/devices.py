@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, Claim, Site
+from kaisched.core.claims.counting import counted
+from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, Ask, Claim, ClaimError, Site
 from kaisched.core.claims.pools import matches
 from kaisched.core.claims.search import allocate
 from kaisched.core.claims.table import ClaimTable, Held, Holdings, held_by
@@ -257,6 +258,30 @@ class Devices:
             )
             for identity, consumed in held.portions
         )
+
+    def open_claims(self, shape: int) -> list[tuple[ClaimUse, Claim]]:
+        """Return the claims of a shape that have no devices yet, with what they ask for."""
+        open_ = self._open(self._constraints[shape].claims)
+        return [(use, self._table.specs[use.spec]) for use in open_]
+
+    def numbers(self, shape: int, rows: list[int]) -> tuple[Ask, IntVec, IntVec] | None:
+        """Return the request of a shape, and on some nodes how many devices do, and are free.
+
+        None if it is more than one plain request, or devices are more than free or taken.
+        """
+        specs = self._specs(self._constraints[shape].claims)
+        count = counted(self._table.offer, specs, self._table.selectors)
+        if count is None or not self._table.offer.is_local:
+            return None
+        try:
+            found = [count.numbers(self._sites[row], self._now.taken) for row in rows]
+        except ClaimError:
+            return None
+        known = [it for it in found if it is not None]
+        if len(known) < len(rows):
+            return None
+        every, free = np.array(known, np.int64).T
+        return count.ask, every, free
 
     def fault(self, shape: int) -> str:
         """Return why the claims of a shape cannot be allocated at all, or an empty text."""

@@ -16,6 +16,7 @@ from kaisched.view.paging import Part
 from kaisched.view.publisher import Publisher
 from kaisched.view.reading import Reading
 from kaisched.view.sight import ALL, Sight
+from tests.unit.cluster.claims.worlds import World
 
 ONLY_A = Sight(sees_all=False, of_queue=lambda name: name == "a")
 
@@ -134,14 +135,17 @@ def test_nodes_say_who_holds_their_gpus(reading):
 def test_nodes_say_who_shares_a_gpu():
     half = Constraints(devices=DeviceDemand(500_000))
     third = Constraints(devices=DeviceDemand(300_000))
+    holds = Constraints(devices=DeviceDemand(is_reservation=True))
     ran = (
         ClusterBuilder().node("n0", gpu=2).queue("a", deserved=2)
         .job("old", queue="a", tasks=1, gpu=0, constraints=half, running={"n0": 1})
+        .job("reservation", queue="a", gpu=0, constraints=holds, running={"n0": 1})
         .job("new", queue="a", tasks=1, gpu=0, constraints=third).run()
     )  # fmt: skip
     (node,) = nodes.nodes_document(Reading(published(ran).view), nodes.Wanted(), ALL)["nodes"]
     msgspec.convert(node, schema.Node)
-    (card,) = node["cards"]
+    assert {it["podGroup"] for it in node["holders"]} == {"default/old", "default/new"}
+    card = next(it for it in node["cards"] if it["holders"])
     assert (card["slot"], card["free"]) == (0, 0.2)
     assert [(it["podGroup"], it["part"]) for it in card["holders"]] == [
         ("default/old", 0.5),
@@ -342,3 +346,21 @@ def test_a_job_that_waits_on_is_no_news_when_rows_have_moved(ran):
     other = waiting._replace(codes=waiting.codes + 1)
     kept = keeper.add(ran.snapshot, other, ran.result, times)
     assert len(kept.decisions[-1].waits) == len(waiting.rows)
+
+
+def test_gpus_by_claim_are_gpus_of_their_node_once_for_each_claim():
+    world = World(a=10)
+    world.node("n0", "h100", "h100", "h100")
+    world.template("two", 2)
+    world.claim("shared")
+    world.pod("p", "a", "two")
+    for name in ("q", "r"):
+        world.pod(name, "a", claim="shared")
+    world.cycle()
+    publisher = Publisher("default")
+    publisher.take(world.cycle(), cycle=1, time_s=1e9, duration_s=0.1)
+    reading = Reading(publisher.view)
+    (node,) = nodes.nodes_document(reading, nodes.Wanted(), ALL)["nodes"]
+    assert node["gpus"] == {"total": 3, "free": 0}
+    assert sorted(it["gpus"] for it in node["holders"]) == [0, 1, 2]
+    assert queues.overview_document(reading)["gpus"] == {"total": 3, "held": 3}
