@@ -130,9 +130,9 @@ class PoolBook:
             return self.is_mine(group.key)
         return self._ours.has(group.metadata)
 
-    def forget_group(self, key: str) -> None:
-        """Forget a pod group that is gone."""
-        self._groups.pop(key, None)
+    def forget_group(self, key: str) -> bool:
+        """Forget a pod group that is gone; tell whether its list of pools went with it."""
+        return self._groups.pop(key, None) is not None and key in self.jobs
 
     def group(self, job: str) -> PodGroup | None:
         """Return the pod group of a job; None without one."""

@@ -57,6 +57,12 @@ def note_queue(store: Store, queue: Queue) -> None:
         refresh(store)
 
 
+def forget_group(store: Store, key: str) -> None:
+    """Forget a pod group of any pool; if its pods had their list from it, look at them again."""
+    if store.pools.forget_group(key):
+        look_at_job(store, key)
+
+
 def look_at_job(store: Store, job: str) -> None:
     """Look at the pods of a job again, wherever they are known."""
     there = {pod.key for pod in store.members.pods_of(job)}
