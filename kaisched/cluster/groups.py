@@ -177,6 +177,10 @@ class Groups:
         group = self._group.get(name)
         return [] if group is None else [pod for pod, _ in group.member.values()]
 
+    def is_known(self, name: str) -> bool:
+        """Tell whether a job has pods or a PodGroup object."""
+        return name in self._group
+
     def is_declared(self, name: str) -> bool:
         """Tell whether a job has a PodGroup object."""
         group = self._group.get(name)

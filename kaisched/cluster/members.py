@@ -154,6 +154,10 @@ class Members:
         there = (TaskState.BOUND, TaskState.RUNNING)
         return sorted((it.key, it.uid) for it in self._groups.pods_of(job) if it.state in there)
 
+    def is_known(self, job: str) -> bool:
+        """Tell whether a job has pods or a PodGroup object here."""
+        return self._groups.is_known(job)
+
     def is_declared(self, job: str) -> bool:
         """Tell whether a PodGroup object stands behind a job."""
         return self._groups.is_declared(job)

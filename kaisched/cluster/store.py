@@ -20,7 +20,7 @@ from kaisched.cluster.ours import OUR_SCHEDULERS, Ours
 from kaisched.cluster.past import Pasts
 from kaisched.cluster.pod_tasks import PodTasks
 from kaisched.cluster.pools.book import PoolBook
-from kaisched.cluster.pools.moving import look_at_job, note_queue, refresh, settle
+from kaisched.cluster.pools.moving import forget_group, look_at_job, note_queue, refresh, settle
 from kaisched.cluster.pools.owners import Owners, SharedOwners
 from kaisched.cluster.problems import Problem, fault_of
 from kaisched.cluster.rowstore import RowStore
@@ -205,7 +205,7 @@ class StateStore:
 
     def remove_pod_group(self, key: str) -> None:
         """Drop a pod group."""
-        self.pools.forget_group(key)
+        forget_group(self, key)
         self._withdraw(key)
 
     def _withdraw(self, key: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from kaisched.errors import ObjectError, join_path
@@ -363,6 +364,7 @@ def _index(text: str) -> int:
     return number
 
 
+@lru_cache(1000)
 def _pools(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")]
     if wrong := next((name for name in names if not LABEL_VALUE.fullmatch(name)), None):

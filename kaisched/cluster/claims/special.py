@@ -162,7 +162,8 @@ class SpecialClaims:
         """
         refs = tuple(it for it in pod.device_claims if it.label != LABEL)
         asked = pod.request if pod.asked is None else pod.asked
-        pod = replace(pod, device_claims=refs, request=asked, asked=None)
+        if refs != pod.device_claims or pod.asked is not None:
+            pod = replace(pod, device_claims=refs, request=asked, asked=None)
         self.pods[pod.key] = pod
         key = draft_key(pod.key, pod.uid)
         bridged = classes_of(pod.extended, self.bridging, self._classes)

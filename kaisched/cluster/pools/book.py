@@ -12,6 +12,7 @@ from kaisched.cluster.dependents import Dependents
 from kaisched.cluster.derived import queue_of
 from kaisched.cluster.pools.elsewhere import Overdrafts
 from kaisched.cluster.pools.listed import Known, Listed
+from kaisched.cluster.pools.open_pools import OpenPools
 from kaisched.cluster.pools.projects import Projects
 from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
@@ -52,6 +53,7 @@ class PoolBook:
         self._is_idle_first = False
         self.projects = Projects()
         self.overdrafts = Overdrafts(self.projects, self.pool)
+        self._open = OpenPools(self.projects, owners)
         self.jobs: dict[str, Listed] = {}
         self._impatient: set[str] = set()
         """Jobs that may evict here all the same."""
@@ -130,9 +132,9 @@ class PoolBook:
             return self.is_mine(group.key)
         return self._ours.has(group.metadata)
 
-    def forget_group(self, key: str) -> None:
-        """Forget a pod group that is gone."""
-        self._groups.pop(key, None)
+    def forget_group(self, key: str) -> bool:
+        """Forget a pod group that is gone; tell whether its list of pools went with it."""
+        return self._groups.pop(key, None) is not None and key in self.jobs
 
     def group(self, job: str) -> PodGroup | None:
         """Return the pod group of a job; None without one."""
@@ -281,8 +283,10 @@ class PoolBook:
         timing = spec.timing
         if self._is_idle_first and job not in self._impatient:
             timing = replace(timing, preemption_delay_s=math.inf)
-        fault = spec.fault or self._fault(listed)
-        return replace(spec, queue=queue or spec.queue, timing=timing, fault=fault)
+        queue, fault = queue or spec.queue, spec.fault or self._fault(listed)
+        if (queue, timing, fault) == (spec.queue, spec.timing, spec.fault):
+            return spec
+        return replace(spec, queue=queue, timing=timing, fault=fault)
 
     def _fault(self, listed: Listed) -> str:
         if any(pool in self.owners.served for pool in listed.pools):
@@ -299,13 +303,7 @@ class PoolBook:
 
     def open_pools(self, listed: Listed) -> list[str]:
         """Return the pools of a list in which the job could be, in order."""
-        served = self.owners.served
-        return [
-            pool
-            for pool in listed.pools
-            if served.get(pool)
-            or (pool in served and self.projects.queue_in(pool, listed.queue) != "")
-        ]
+        return self._open.of(listed)
 
     def first_of(self, listed: Listed) -> str:
         """Return the pool in which a job begins."""

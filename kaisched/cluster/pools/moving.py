@@ -57,6 +57,12 @@ def note_queue(store: Store, queue: Queue) -> None:
         refresh(store)
 
 
+def forget_group(store: Store, key: str) -> None:
+    """Forget a pod group of any pool; if its pods had their list from it, look at them again."""
+    if store.pools.forget_group(key):
+        look_at_job(store, key)
+
+
 def look_at_job(store: Store, job: str) -> None:
     """Look at the pods of a job again, wherever they are known."""
     there = {pod.key for pod in store.members.pods_of(job)}
@@ -73,9 +79,13 @@ def refresh(store: Store) -> None:
 
 def _review(store: Store, job: str) -> None:
     """Take a job in or drop it, as its owner says."""
+    if not (store.members.is_known(job) or store.pools.is_mine(job)):
+        return  # it is another pool's, and nothing of it is here
     store.rows.touch()
     group = store.pools.group(job)
     if group is not None:
         store.upsert_pod_group(group)
+    is_new = not store.members.is_known(job)
     look_at_job(store, job)
-    store.members.refresh(job)
+    if not is_new or len(store.members.pods_of(job)) > 1:
+        store.members.refresh(job)  # a single pod has brought its new job in line

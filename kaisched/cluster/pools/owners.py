@@ -92,18 +92,16 @@ class SharedOwners:
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
         self._seats: dict[str, Seat] = {}
+        self.served: Mapping[str, bool] = {}
+        """The pools that have a seat, with whether each admits all projects."""
 
     def seat(
         self, pool: str, *, admits_all: bool = False, wake: Callable[[], None] = _nobody
     ) -> Seat:
         """Return the seat of the shard that serves a pool; ``wake`` starts its next cycle."""
-        seat = self._seats[pool] = Seat(self, pool, admits_all=admits_all, wake=wake)
+        seat = self._seats[pool] = Seat(self, pool, wake=wake)
+        self.served = {**self.served, pool: admits_all}
         return seat
-
-    @property
-    def served(self) -> dict[str, bool]:
-        """The pools that have a seat, with whether each admits all projects."""
-        return {pool: seat.admits_all for pool, seat in self._seats.items()}
 
     def owner(self, job: str) -> str | None:
         """Return the pool that owns a job."""
@@ -112,15 +110,18 @@ class SharedOwners:
             return None if entry is None else entry.pool
 
     def swap(self, job: str, before: str | None, after: str) -> bool:
-        """Let a pool own a job if another does as expected; tell whether it did."""
+        """Let a pool own a job if another does as expected; tell whether it did.
+
+        Only the new owner hears of it: the old one has dropped the job, and for all others it is
+        another pool's as before.
+        """
         with self._lock:
             entry = self._entries.get(job)
             if entry is None or entry.pool != before or after not in self._seats:
                 return False
             entry.pool = after
-            seats = [seat for pool, seat in self._seats.items() if pool in entry.known_by]
-            for seat in seats:
-                seat.inbox.add(job)
+            if after in entry.known_by:
+                self._seats[after].inbox.add(job)
         self._seats[after].wake()
         return True
 
@@ -169,12 +170,9 @@ class _Unmarked:
 class Seat(_Unmarked):
     """The part of one shard in the owners that a process shares."""
 
-    def __init__(
-        self, owners: SharedOwners, pool: str, *, admits_all: bool, wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, owners: SharedOwners, pool: str, *, wake: Callable[[], None]) -> None:
         """Sit down for a pool."""
-        self._owners, self._pool = owners, pool
-        self.admits_all, self.wake = admits_all, wake
+        self._owners, self._pool, self.wake = owners, pool, wake
         self.inbox: set[str] = set()
 
     @property

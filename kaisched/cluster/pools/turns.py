@@ -78,15 +78,23 @@ class PoolTurns:
         promised = {nomination.pod_group for nomination in result.nominations}
         for row, code in refused(snapshot, result):
             job = snapshot.jobs.name[row]
-            pool = self._next(job) if job in stays and job not in promised else None
-            if pool is None or self._may_evict_soon(snapshot, row, now_s):
+            if job not in stays or job in promised or not self._is_over(snapshot, row, code, now_s):
                 continue
-            there = book.open_pools(book.jobs[job])
-            if now_s >= stays.ends_s(job, there, is_hopeless=is_hopeless(snapshot, row, code)):
+            pool = self._next(job)
+            if pool is not None and not self._may_evict_soon(snapshot, row, now_s):
                 stays.end(job)
                 hand_over(self._store, job, pool)
                 moved.append((job, pool))
         return moved
+
+    def _is_over(self, snapshot: Snapshot, row: int, code: int, now_s: float) -> bool:
+        """Tell whether the stay of a refused job is over, the cheaper questions first."""
+        job, book = snapshot.jobs.name[row], self._store.pools
+        there = book.open_pools(book.jobs[job])
+        if now_s >= self._stays.ends_s(job, there):
+            return True
+        early_s = self._stays.ends_s(job, there, is_hopeless=True)
+        return now_s >= early_s and is_hopeless(snapshot, row, code)
 
     def next_end_s(self, now_s: float, jobs: Callable[[str], bool]) -> float | None:
         """Return when the next stay ends of jobs that may then be passed on; None for never.

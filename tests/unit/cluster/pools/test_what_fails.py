@@ -4,7 +4,7 @@ import pytest
 
 from kaisched.core.states import TaskState
 from tests.contract.clusters import pod
-from tests.unit.cluster.pools.test_lists import two
+from tests.unit.cluster.pools.test_lists import gang, two
 from tests.unit.cluster.pools.worlds import POOL, World, listed, node_in, queue_in
 
 
@@ -75,6 +75,23 @@ def test_the_label_of_another_selector_counts_at_once_and_nothing_goes_to_and_fr
     assert counts_in(world, "x") == {"a100"}
     world.run_to(60)
     assert (counts_in(world, "x"), world.moves) == ({"a100"}, [])
+
+
+def test_pods_lose_their_list_with_the_group_that_has_it():
+    """They are in the pool of their label then, and wait there for a group."""
+    world = World("h100", "default")
+    world.load(node_in("h100", "h0", 2), queue_in("h100", "a-h100", 2, project="a"))
+    world.load(node_in("default", "n0", 2), queue_in("default", "a", 2))
+    world.load(pod("block", "a-h100", 2, labels={POOL: "h100"}, uid="block"))
+    world.cycle()
+    gang(world, "g", 2, "h100,default")
+    world.run_to(1)
+    assert (counts_in(world, "g-0"), counts_in(world, "g-1")) == ({"h100"}, {"h100"})
+    world.delete(world.cluster._objects["PodGroup", "ns/g"])
+    world.run_to(30)
+    assert (counts_in(world, "g-0"), counts_in(world, "g-1")) == ({"default"}, {"default"})
+    assert not any(port.store.pools.jobs for port in world.ports.values())
+    assert (world.reasons["ns/g", "default"], world.moves) == ("InvalidPodGroup", [])
 
 
 POOLS = ("p0", "p1", "p2", "p3")

@@ -54,6 +54,8 @@ class World:
         self.policy, _ = build_policy(default_shard())
         self.moves = []
         """(Time, job, the pool it went to)."""
+        self.is_reading = True
+        """Whether why jobs wait is read after every turn: a daemon reads a few reasons only."""
         self.reasons, self.messages = {}, {}
 
     def load(self, *objects):
@@ -75,7 +77,7 @@ class World:
             port = self.ports[name]
             turn = take_turn(port, port, self.policy, None, self.clock, self.memory[name])
             self.memory[name] = turn.memory
-            for record in turn.result.records:
+            for record in turn.result.records if self.is_reading else ():
                 self.reasons[record.pod_group, name] = record.reason
                 self.messages[record.pod_group, name] = record.message
             now_s = self.clock.now_s()
