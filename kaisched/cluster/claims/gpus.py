@@ -1,8 +1,8 @@
 """Counts how many GPUs claims ask for, and how many each node has for them.
 
 A class is one of GPUs if its name contains ``gpu``, as KAI-Scheduler has it. It counts only while
-all its devices belong to one node each and share no counters: of others nobody can say how many
-GPUs they are.
+all its devices belong to one node and to one claim each, and share no counters: of others nobody
+can say how many GPUs they are.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class GpuClasses:
         for name, of_class in self.classes.items():
             if not is_of_gpus(name):
                 continue
-            every = (device for devices in at.values() for device in devices if device.counters)
-            if any(is_in(of_class, it) for it in (*elsewhere, *every)):
+            parts = (it for each in at.values() for it in each if it.counters or it.is_shared)
+            if any(is_in(of_class, it) for it in (*elsewhere, *parts)):
                 self._uncounted.add(name)
         self.of_node = Counter()
         counted = [it for name, it in self.classes.items() if self._counts(name)]

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, Claim, Site
+from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, Site
 from kaisched.core.claims.pools import matches
 from kaisched.core.claims.search import allocate
 from kaisched.core.claims.table import ClaimTable, Held, Holdings, held_by
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.framework.session.capacity import room_of
-from kaisched.framework.session.device_rooms import UNKNOWN, DeviceRooms
+from kaisched.framework.session.device_rooms import UNKNOWN, DeviceRooms, Wanted
 from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
@@ -157,18 +157,14 @@ class Devices:
                     refused[refused == 0] = int(Refusal.DEVICES)
         if not self._open(uses):
             return refused
-        found = self._room(uses, refused == 0)
+        found = self._room(uses, refused == 0, shape, capacity)
         if uses in self._rooms.faults:
             refused[refused == 0] = int(Refusal.DEVICE_CLAIM)
         if self._apart:
             _refuse(refused, (found.now <= 0) & (found.later > 0), Refusal.DEVICES_LEAVING)
         _refuse(refused, found.now <= 0, Refusal.DEVICES)
         if any(it.key for it in self._open(uses)):
-            # One device does for all of them.
-            request = self._request[:, shape].copy()
-            if self._gpus >= 0:
-                request[self._gpus] = 0
-            _leave_one(refused, room_of(capacity.free(), request))
+            self._leave_one(refused, shape, capacity, found)
         return refused
 
     def capped(self, shape: int, cap: IntVec | None, *, is_later: bool) -> IntVec | None:
@@ -224,21 +220,47 @@ class Devices:
         """Return why the claims of a shape cannot be allocated at all, or an empty text."""
         return self._rooms.faults.get(self._constraints[shape].claims, "")
 
-    def _room(self, uses: tuple[ClaimUse, ...], allowed: BoolVec) -> Room:
+    def _leave_one(self, refused: CodeVec, shape: int, capacity: Capacity, found: Room) -> None:
+        """Leave one node to pods that share a claim which has no devices yet: all go there."""
+        request = self._request[:, shape].copy()
+        if self._gpus >= 0:
+            request[self._gpus] = 0  # one device does for all of them
+        room = room_of(capacity.free(), request)
+        leaving = int(Refusal.DEVICES_LEAVING)
+        for code, devices in ((0, found.now), (leaving, found.later)):
+            rows = np.flatnonzero(refused == code)
+            if rows.size:
+                best = rows[np.minimum(room, devices)[rows].argmax()]
+                refused[np.isin(refused, (0, leaving))] = int(Refusal.DEVICES)
+                refused[best] = code
+                return
+
+    def _room(
+        self, uses: tuple[ClaimUse, ...], allowed: BoolVec, shape: int, capacity: Capacity
+    ) -> Room:
+        fits = None
+        if not self._table.offer.is_local:
+            self._rooms.drop(uses)
+            fits = capacity.room(shape)
         room = self._rooms.made(uses)
-        self._count(uses, room.missing(allowed))
+        self._count(uses, room.missing(allowed), fits)
         return room
 
-    def _count(self, uses: tuple[ClaimUse, ...], missing: list[int]) -> None:
+    def _count(
+        self, uses: tuple[ClaimUse, ...], missing: list[int], fits: IntVec | None = None
+    ) -> None:
         books = self._now, self._later if self._apart else None
-        self._rooms.count(uses, self._specs(uses), missing, books)
+        self._rooms.count(uses, self._wanted(uses), missing, books, fits)
 
     def _open(self, uses: Iterable[ClaimUse]) -> list[ClaimUse]:
         """Return the claims that have no devices yet."""
         return [it for it in uses if self._held(it.key) is None]
 
-    def _specs(self, uses: Iterable[ClaimUse]) -> list[Claim]:
-        return [self._table.specs[it.spec] for it in self._open(uses)]
+    def _wanted(self, uses: Iterable[ClaimUse]) -> Wanted:
+        open_, specs = self._open(uses), self._table.specs
+        first = [specs[it.spec] for it in open_]
+        further = [specs[it.spec] for it in open_ if not it.key]
+        return Wanted(first, None if len(further) == len(first) else further)
 
     def _held(self, key: str) -> Held | None:
         if not key:
@@ -355,14 +377,3 @@ class Devices:
 
 def _refuse(refused: CodeVec, where: BoolVec, refusal: Refusal) -> None:
     refused[where & (refused == 0)] = int(refusal)
-
-
-def _leave_one(refused: CodeVec, room: IntVec) -> None:
-    """Leave one node to pods that share a claim which has no devices yet: all go there."""
-    for code in (0, int(Refusal.DEVICES_LEAVING)):
-        found = np.flatnonzero(refused == code)
-        if found.size:
-            best = found[room[found].argmax()]
-            refused[np.isin(refused, (0, int(Refusal.DEVICES_LEAVING)))] = int(Refusal.DEVICES)
-            refused[best] = code
-            return
