@@ -106,6 +106,11 @@ class GpuClasses:
         self._nodes = sorted(at)
         return self._is_fewest_other() or self._uncounted != before
 
+    @property
+    def counted(self) -> frozenset[str]:
+        """The classes that count as GPUs."""
+        return frozenset(filter(self._counts, self.classes))
+
     def of(self, claim: Claim, selectors: Selectors) -> int:
         """Return how many GPUs a claim asks for at least, on whatever node it gets them."""
         return sum(min(self._of_ask(ask, selectors) for ask in it.options) for it in claim.requests)

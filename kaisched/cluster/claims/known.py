@@ -390,7 +390,7 @@ class DeviceClaims:
         if not self.has_pods:
             return None
         return table_of(
-            self.offered.offer,
+            self.offered,
             self._specs,
             self._held,
             {key: len(it.status.reserved_for) for key, it in self._claims.items()},

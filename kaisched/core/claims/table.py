@@ -39,6 +39,8 @@ class ClaimTable:
     """The keys of the claims of a task, in its own order; tasks without claims are absent."""
     users: Mapping[str, tuple[int, ...]]
     """The tasks that use a claim which has devices."""
+    gpu_classes: frozenset[str] = frozenset()
+    """The classes whose devices count as GPUs."""
 
 
 def portions_of(results: Sequence[Result]) -> tuple[Portion, ...]:
