@@ -167,6 +167,15 @@ class Devices:
             self._leave_one(refused, shape, capacity, found)
         return refused
 
+    def in_order(self, shape: int, rows: RowVec) -> RowVec:
+        """Return the nodes of equal pods in the order in which their devices were counted.
+
+        Where nodes have devices in common, what one gets decides what is left for the next.
+        """
+        if self._table.offer.is_local or not self._constraints[shape].claims:
+            return rows
+        return np.sort(rows)
+
     def capped(self, shape: int, cap: IntVec | None, *, is_later: bool) -> IntVec | None:
         """Return a bound ``(N,)`` on pods of a shape, with that of devices: now, or later."""
         uses = self._constraints[shape].claims

@@ -143,3 +143,25 @@ def test_a_gang_with_a_common_claim_and_own_ones_needs_the_common_device_once():
     assert places(world, 1) == ["n3", "n3"]
     given = [it for claim in world.claims() for it in world.devices(claim.name)]
     assert sorted(given) == ["n3/gpu-0", "n3/gpu-1", "n3/gpu-2"]
+
+
+def test_a_gang_gets_devices_of_a_pool_of_two_nodes_in_whatever_order_its_nodes_come():
+    """Only n2 has devices of its own; but links come first there too, and it is filled first."""
+    world = World(team=0)
+    plain_node(world, "n1", 9)
+    plain_node(world, "n2", 1)
+    world.put("DeviceClass", "net", spec={})
+    common = {"driver": "net.example.com", "pool": "links", "slices": 3}
+    counters = [{"name": "link", "counters": {"channels": {"value": "2"}}}]
+    takes = [{"counterSet": "link", "counters": {"channels": {"value": "1"}}}]
+    publish(world, "s0", allNodes=True, sharedCounters=counters, **common)
+    for at in (1, 2):
+        devices = [{"name": f"d{at}{it}", "consumesCounters": takes} for it in range(2)]
+        publish(world, f"s{at}", nodeName=f"n{at}", devices=devices, **common)
+    devices = [{"name": f"e{it}"} for it in range(2)]
+    publish(world, "own", driver="net.example.com", nodeName="n2", devices=devices)
+    ask(world, "two", of="net", count=2)
+    world.put("PodGroup", "pg", "team", spec={"minMember": 2, "queue": "team"})
+    for at in range(2):
+        world.pod(f"p{at}", "team", "two", group="pg")
+    assert places(world, 1) == ["n1", "n2"]
