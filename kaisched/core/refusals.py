@@ -252,6 +252,12 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "Set a minimum runtime; it is tried again when something changes.",
         is_freeable=True,
     ),
+    Refusal.DEVICES_OVER_SHARE: RefusalText(
+        "DevicesOverShare",
+        "its claims would get more GPUs than they count for, and than its queue may take",
+        "Let its claims ask for a fixed number of devices, or raise the quota of its queue.",
+        is_freeable=True,
+    ),
     Refusal.NODE_NOT_READY: RefusalText(
         "NodeNotReady", "node is not ready", "Bring the node back.", is_lasting=True
     ),

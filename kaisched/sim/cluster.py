@@ -257,7 +257,7 @@ class Cluster:
             request = {"cpu": pod.cpu, "memory": pod.memory, "gpu": pod.gpu}
             limits = _constraints_of(pod)
             if pod.claim is not None and self.devices is not None:
-                request[CLAIMED_GPU] = pod.claimed_gpus
+                request[CLAIMED_GPU] = GPU_UNIT * pod.claimed_gpus
                 limits = replace(limits, claims=(self.devices.use_of(pod.claim),))
             shape = self._shape[pod] = self._store.intern_shape(request, limits)
         return shape

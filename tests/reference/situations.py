@@ -425,7 +425,7 @@ ELSEWHERE = {
         "ActionFailed", "Plugin", "PluginFailed",
     ),
     "They need GPU instances, claims and devices of drivers, or sets of nodes.": (
-        "DevicePlace", "MigByAnnotation", "OutsideNodeSet",
+        "DevicePlace", "DevicesOverShare", "MigByAnnotation", "OutsideNodeSet",
     ),
     "They are named while victims are chosen among many jobs, where no other reason is closer.": (
         "EvictionsPreferred", "HigherShare", "OtherTree", "QuotaAlone", "SaturationOrder",

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from kaisched.actions.eviction.by_node import may_suffice, openings
+from kaisched.actions.eviction.device_counts import gets_too_much
 from kaisched.actions.eviction.need import Need, take_all
-from kaisched.actions.eviction.plan import Demand, Plan
+from kaisched.actions.eviction.plan import Demand, Plan, without
 from kaisched.actions.eviction.protected import PROTECTED
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.parts import has_parts
@@ -279,7 +280,7 @@ class Attempt:
         left = plan.units[::-1]
         size = max(1, len(left) // 2)
         while left and len(plan.units) > 1 and self._search.step():
-            rest = _without(plan.units, left[:size])
+            rest = without(plan.units, left[:size])
             if len(rest) == len(plan.units):
                 left = left[size:]
                 continue
@@ -303,11 +304,18 @@ class Attempt:
         session, demand = self._session, self.demand
         statement = session.statement()
         statement.evict_all(np.array([task for unit in units for task in unit.tasks], np.int64))
-        if self._gates_open() and self._put(statement):
+        if self._gates_open() and self._put(statement) and not self._gets_too_much():
             self._placed = units
             return Plan(statement, self._without_unused(statement, units), demand.claim.pass_number)
         statement.rollback()
         return None
+
+    def _gets_too_much(self) -> bool:
+        refused = gets_too_much(self._session, self.demand.claim, self.demand.tasks)
+        if refused:
+            code = int(Refusal.DEVICES_OVER_SHARE)
+            self._refused[code] = self._refused.get(code, 0) + 1
+        return refused
 
     def settle(self, units: UnitList) -> Plan | None:
         """Place the claim at the cost of some of these units; None when that fails."""
@@ -389,10 +397,3 @@ class Attempt:
                 cores.add(job)
             kept.append(unit)
         return kept[::-1]
-
-
-def _without(units: UnitList, some: UnitList) -> UnitList:
-    """Leave out units, except elastic pods of a core that goes: they go with it."""
-    gone = set(some)
-    cores = {unit.job for unit in units if unit.is_core and unit not in gone}
-    return [unit for unit in units if unit not in gone or unit.job in cores]

@@ -32,3 +32,10 @@ class Demand:
     tasks: RowVec
     shapes: list[tuple[int, int]]
     """(shape, pods)."""
+
+
+def without(units: list[Unit], some: list[Unit]) -> list[Unit]:
+    """Leave out units, except elastic pods of a core that goes: they go with it."""
+    gone = set(some)
+    cores = {unit.job for unit in units if unit.is_core and unit not in gone}
+    return [unit for unit in units if unit not in gone or unit.job in cores]

@@ -122,8 +122,8 @@ class GpuClasses:
         for name, of_class in self.classes.items():
             if not is_of_gpus(name):
                 continue
-            every = (device for devices in at.values() for device in devices if device.counters)
-            if any(is_in(of_class, it) for it in (*elsewhere, *every)):
+            parts = (it for each in at.values() for it in each if it.counters)
+            if any(is_in(of_class, it) for it in (*elsewhere, *parts)):
                 self._uncounted.add(name)
         self.of_node = Counter()
         counted = [it for name, it in self.classes.items() if self.counts(name)]
@@ -134,6 +134,11 @@ class GpuClasses:
         self._nodes = sorted(at)
         is_other = self.shared.count(self.classes, at.values())
         return self._is_fewest_other() or self._uncounted != before or is_other
+
+    @property
+    def counting(self) -> frozenset[str]:
+        """The classes that count as GPUs."""
+        return frozenset(filter(self.counts, self.classes))
 
     def of(self, claim: Claim, selectors: Selectors) -> Gpus:
         """Return what a claim asks for before its node is chosen.

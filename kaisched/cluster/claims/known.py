@@ -361,7 +361,7 @@ class DeviceClaims:
         if not self.has_table:
             return None
         return table_of(
-            self.offered.offer,
+            self.offered,
             self.specs,
             self.held,
             {key: len(it.status.reserved_for) for key, it in self._claims.items()},

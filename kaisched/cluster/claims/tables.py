@@ -10,13 +10,13 @@ from kaisched.core.claims.table import ClaimTable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from kaisched.cluster.claims.offered import Offered
     from kaisched.cluster.claims.specs import Specs
-    from kaisched.core.claims.offer import Offer
     from kaisched.core.claims.table import Bridge, Held
 
 
 def table_of(
-    offer: Offer,
+    offered: Offered,
     specs: Specs,
     held: Mapping[str, Held],
     consumers: Mapping[str, int],
@@ -28,7 +28,7 @@ def table_of(
     """Return the table.
 
     Args:
-        offer: slices and classes.
+        offered: slices and classes.
         specs: what claims ask for.
         held: by claim, what it has.
         consumers: by claim, how many pods may use it.
@@ -40,7 +40,7 @@ def table_of(
     """
     rows = {pod: row_of_task(pod) for pod in keys_of_pod}
     return ClaimTable(
-        offer=offer,
+        offer=offered.offer,
         specs=specs.all,
         selectors=specs.selectors,
         held=MappingProxyType(dict(held)),
@@ -50,6 +50,7 @@ def table_of(
         ),
         users=MappingProxyType({key: _rows(rows, users.get(key, ())) for key in held}),
         bridge=bridge,
+        gpu_classes=offered.gpus.counting,
     )
 
 

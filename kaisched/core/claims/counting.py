@@ -21,20 +21,26 @@ def pods_with(
     claims: Sequence[Claim],
     selectors: Mapping[str, Selector],
     free: Holdings,
+    most: int = MOST,
+    further: Sequence[Claim] | None = None,
 ) -> int:
-    """Take devices of a node for as many pods as find some; return how many these are.
+    """Take devices of a node for as many pods as find some, up to so many; return their number.
+
+    ``further`` is what all pods but the first need, by default the same.
 
     Raises:
         ClaimError: the claims cannot be allocated as things are.
 
     """
-    for number in range(MOST):
-        found = allocate(offer, site, claims, selectors, free.taken)
+    for number in range(most := min(most, MOST)):
+        if number and further is not None:
+            claims = further
+        found = allocate(offer, site, claims, selectors, free.taken) if claims else []
         if found is None:
             return number
         for it in found:
             free.add(portions_of(it.results))
-    return MOST
+    return most
 
 
 class Counted:

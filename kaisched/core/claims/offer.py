@@ -29,14 +29,21 @@ class Offer:
         self._number_of_look: dict[tuple[Any, ...], int] = {}
         self._at_look: dict[int, tuple[Ask, dict[int, tuple[int, ...] | None]]] = {}
         self._nodes_of_pool: dict[_Key, set[str]] = {}
+        self._with_counters: set[_Key] = set()
         for one in slices:
             key = one.driver, one.pool
             self._slices.setdefault(key, []).append(one)
+            if one.counters:
+                self._with_counters.add(key)
             if one.devices and (one.place is None or not one.place.node):
                 self._anywhere.add(key)
             elif one.devices and one.place is not None:
                 self._at.setdefault(one.place.node, set()).add(key)
                 self._nodes_of_pool.setdefault(key, set()).add(one.place.node)
+        self.is_local = not self._anywhere and all(
+            len(self._nodes_of_pool.get(key, ())) <= 1 for key in self._with_counters
+        )
+        """Whether what is taken on one node changes nothing on any other."""
 
     def remembered(self, ask: Ask) -> dict[str, tuple[Identity, ...] | None]:
         """Return what is known by node of the devices that do for a request, to be added to."""
@@ -96,14 +103,9 @@ class Offer:
         """All slices, by driver and name of their pool."""
         return self._slices
 
-    @property
-    def is_local(self) -> bool:
-        """Whether every device belongs to one node."""
-        return not self._anywhere
-
     def has_counters(self, driver: str, pool: str) -> bool:
         """Tell whether devices of a pool take from counters."""
-        return any(one.counters for one in self._slices.get((driver, pool), ()))
+        return (driver, pool) in self._with_counters
 
     def pools(self, site: Site) -> list[Pool]:
         """Return the pools of a node, in the order in which their devices are tried."""

@@ -51,6 +51,8 @@ class ClaimTable:
     """The tasks that use a claim which has devices."""
     bridge: Bridge | None = None
     """None where no resource is offered in both ways."""
+    gpu_classes: frozenset[str] = frozenset()
+    """The classes whose devices count as GPUs."""
 
 
 def portions_of(results: Sequence[Result]) -> tuple[Portion, ...]:

@@ -164,6 +164,12 @@ def _by_claim(snapshot: Snapshot, shape: int) -> BoolVec:
     return np.array([it in nodes for it in names], np.bool_)
 
 
+def _closes_nodes(constraints: Constraints) -> bool:
+    """Tell whether such pods close nodes with room to pods that say nothing themselves."""
+    devices = constraints.devices
+    return bool(constraints.pod_anti_affinity or (devices is not None and devices.legacy_slices))
+
+
 def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
     """I21, I22: every waiting job has a record, and a job that waits for room has none."""
     jobs = snapshot.jobs
@@ -185,8 +191,8 @@ def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
     statics = nodes.statics
     is_plain = statics.is_ready & ~statics.is_unschedulable & ~statics.has_pressure
     is_plain &= np.array([not taints for taints in statics.taints], np.bool_).reshape(len(nodes))
-    if any(each.pod_anti_affinity for each in snapshot.shapes.constraints):
-        return  # then a node with room may be closed to a pod that says nothing itself
+    if any(map(_closes_nodes, snapshot.shapes.constraints)):
+        return
     for job in waiting:
         shape = int(jobs.shape_of_job[job])
         is_single = jobs.podset_count[job] == 1 and jobs.pending[job] - bound[job] == 1

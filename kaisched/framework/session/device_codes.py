@@ -17,9 +17,12 @@ def refuse(refused: CodeVec, where: BoolVec, refusal: Refusal) -> None:
     refused[where & (refused == 0)] = int(refusal)
 
 
-def leave_one(refused: CodeVec, room: IntVec) -> None:
-    """Leave one node to pods that share a claim which has no devices yet: all go there."""
-    for code in (0, int(Refusal.DEVICES_LEAVING)):
+def leave_one(refused: CodeVec, now: IntVec, later: IntVec) -> None:
+    """Leave one node to pods that share a claim which has no devices yet: all go there.
+
+    That with most room for them now, or else later.
+    """
+    for code, room in ((0, now), (int(Refusal.DEVICES_LEAVING), later)):
         found = np.flatnonzero(refused == code)
         if found.size:
             best = found[room[found].argmax()]

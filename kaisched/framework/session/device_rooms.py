@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.core.claims.counting import counted, pods_with
+from kaisched.core.claims.counting import MOST, counted, pods_with
 from kaisched.core.claims.model import ClaimError
 
 if TYPE_CHECKING:
@@ -20,8 +20,19 @@ if TYPE_CHECKING:
     from kaisched.core.constraints import ClaimUse
 
 UNKNOWN: Final = -1
+_ANY: Final = 1 << 40
+"""As many pods as like to: they need one claim, which they share."""
 _MANY: Final = 64
 """So many nodes are counted by what their devices look like, not one by one."""
+
+
+class Wanted(NamedTuple):
+    """The claims of pods that have no devices yet."""
+
+    first: Sequence[Claim]
+    """Those of the first pod."""
+    further: Sequence[Claim] | None
+    """Those of each pod after it; None for the same. A claim that they share is had once."""
 
 
 class Room:
@@ -69,27 +80,36 @@ class DeviceRooms:
                 self._keyed.append(uses)
         return room
 
+    def drop(self, uses: tuple[ClaimUse, ...]) -> None:
+        """Forget the room for pods with such claims."""
+        self._rooms.pop(uses, None)
+        if uses in self._keyed:
+            self._keyed.remove(uses)
+
     def count(
         self,
         uses: tuple[ClaimUse, ...],
-        specs: Sequence[Claim],
+        wanted: Wanted,
         missing: list[int],
         books: tuple[Holdings, Holdings | None],
+        fits: IntVec | None = None,
     ) -> None:
         """Count on nodes where the number is not known, by what is taken now and later.
 
         The second book is None if it is the same as the first. ``specs`` are the claims without
-        devices.
+        devices, of the first pod. ``fits`` ``(N,)`` is how many pods have room on each node apart
+        from devices: it is needed where several nodes can use a device.
         """
         room, (now, later) = self.made(uses), books
-        is_plain = missing and self._table.offer.is_local
-        count = counted(self._table.offer, specs, self._table.selectors) if is_plain else None
+        table = self._table
+        is_plain = missing and table.offer.is_local and wanted.further is None
+        count = counted(table.offer, wanted.first, table.selectors) if is_plain else None
         try:
-            self._fill(room.now, missing, specs, now, count)
+            self._fill(room.now, missing, wanted, now, count, fits)
             if later is None:
                 room.later[missing] = room.now[missing]
             else:
-                self._fill(room.later, missing, specs, later, count)
+                self._fill(room.later, missing, wanted, later, count, fits)
             self.faults.pop(uses, None)
         except ClaimError as error:
             self.faults[uses] = str(error)
@@ -98,20 +118,30 @@ class DeviceRooms:
         self,
         column: IntVec,
         missing: list[int],
-        specs: Sequence[Claim],
+        wanted: Wanted,
         book: Holdings,
         count: Counted | None,
+        fits: IntVec | None,
     ) -> None:
         offer, selectors = self._table.offer, self._table.selectors
         if count is not None and len(missing) > _MANY:
             missing = self._fill_alike(column, missing, book, count)
-        # Devices that several nodes can use are counted for the first of them only.
-        mine = None if offer.is_local else book.copy()
+        # Devices that several nodes can use are counted for the first of them only, and for no more
+        # pods than have room there. A node without room keeps them from no other. Pods that share a
+        # claim go to one node: it may be any.
+        mine = None if offer.is_local or wanted.further is not None else book.copy()
         for row in missing:
             site = self._sites[row]
             number = None if count is None else count(site, book.taken)
             if number is None:
-                number = pods_with(offer, site, specs, selectors, mine or book.copy())
+                most = MOST if mine is None or fits is None else int(fits[row])
+                free = book.copy() if mine is None or not most else mine
+                if wanted.further == []:
+                    number = _ANY * pods_with(offer, site, wanted.first, selectors, free, 1)
+                else:
+                    number = pods_with(
+                        offer, site, wanted.first, selectors, free, most or MOST, wanted.further
+                    )
             column[row] = number
 
     def _fill_alike(

@@ -255,9 +255,14 @@ class Placement:
         """
         if vacancy.total < count:
             return None
+        rows: RowVec | None
         if self.nodes is None:
-            return self._choose(vacancy, count)
-        return choose_within(self.nodes, vacancy, count, self._choose)
+            rows = self._choose(vacancy, count)
+        else:
+            rows = choose_within(self.nodes, vacancy, count, self._choose)
+        if count == 1 or self._devices is None or rows is None:
+            return rows
+        return self._devices.in_order(vacancy.plan.shape, rows)
 
     def _choose(self, vacancy: Vacancy, count: int) -> RowVec:
         """Return a node row for each of some identical pods, which have room, by scores alone."""

@@ -34,7 +34,6 @@ class PluginNodes:
     def __init__(self, snapshot: Snapshot, bridge: Bridge) -> None:
         """Look at the nodes of a snapshot."""
         self.row = snapshot.axis.position[bridge.resource]
-        self.unit = GPU_UNIT if self.row == GPU else 1
         self._by_claim = np.array([it in bridge.nodes for it in snapshot.nodes.name], np.bool_)
         offered = snapshot.nodes.allocatable[self.row] > 0
         self.by_plugin: BoolVec = offered & ~self._by_claim
@@ -42,6 +41,10 @@ class PluginNodes:
         self._constraints = snapshot.shapes.constraints
         self._request = snapshot.shapes.request
         self._claimed = snapshot.axis.position[CLAIMED_GPU]
+
+    def pieces(self, claimed: int) -> int:
+        """Return thousandths of GPUs by claim in base units of the resource."""
+        return claimed if self.row == GPU else claimed // GPU_UNIT
 
     def needed_at(self, node: int, uses: Iterable[ClaimUse]) -> list[bool]:
         """Tell which of its claims a pod needs on a node."""
@@ -54,7 +57,7 @@ class PluginNodes:
         What it asks for by claims is counted among the pieces of the resource too.
         """
         request = self._request[:, shape]
-        if request[self.row] <= self.unit * request[self._claimed]:
+        if request[self.row] <= self.pieces(int(request[self._claimed])):
             return codes
         if can_do_without(self._constraints[shape].claims) or not self._by_claim.any():
             return codes

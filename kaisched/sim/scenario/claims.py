@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from kaisched.cluster.claims.gpus import is_of_gpus
 from kaisched.cluster.nodes import NodeRow
+from kaisched.core.axis import GPU_UNIT
 from kaisched.core.claims.cel import CelSelector
 from kaisched.core.claims.cel_values import amount_of
 from kaisched.core.claims.model import (
@@ -102,7 +103,7 @@ def with_devices(amounts: Mapping[str, int], line: DeviceLine | None, count: int
     """Return the amounts of a node with those of its devices that count as GPUs."""
     if line is None or not is_of_gpus(line.class_):
         return dict(amounts)
-    return {**amounts, CLAIMED_GPU: count}
+    return {**amounts, CLAIMED_GPU: GPU_UNIT * count}
 
 
 def claim_of(group: JobGroup, offered: Offered, found: Findings, at: int) -> Claim | None:

@@ -169,7 +169,7 @@ def _work(
     if not found.errors:
         nodes = labelled(nodes, document.topology)
     gpus = [row.allocatable.get("gpu", 0) // GPU_UNIT for row, _ in nodes]
-    claimed = sum(row.allocatable.get(CLAIMED_GPU, 0) for row, _ in nodes)
+    claimed = sum(row.allocatable.get(CLAIMED_GPU, 0) for row, _ in nodes) // GPU_UNIT
     traced = read_traces(document.traces, found, folder)
     queues, objects = queues_of(document.queues, found)
     pools = _pools(document, objects, found)

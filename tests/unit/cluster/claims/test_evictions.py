@@ -76,3 +76,45 @@ def test_devices_of_a_victim_that_stays_are_promised_to_nobody():
     world.pod("b1", "b", "choice")
     assert [len(it) for it in evicted(world, 3)] == [1, 0, 0]
     assert world.nodes["b1"] == "n1"
+
+
+def choosing(world, name, *counts):
+    """Add a template for the first of several numbers of devices that can be had."""
+    ways = [{"name": f"of-{it}", "deviceClassName": DRIVER, "count": it} for it in counts]
+    asked = {"devices": {"requests": [{"name": "gpu", "firstAvailable": ways}]}}
+    world.put("ResourceClaimTemplate", name, "team", spec={"spec": asked})
+
+
+def test_nobody_is_evicted_for_a_claim_that_then_has_more_than_its_share():
+    """Each would get both devices, and lose them to the other again, for ever."""
+    world = World(a=1, b=1)
+    world.node("n1", "H100", "H100")
+    choosing(world, "choice", 2, 1)
+    world.pod("a1", "a", "choice")
+    world.cycle()
+    assert len(world.devices("a1-choice")) == 2
+    world.pod("b1", "b", "choice")
+    assert evicted(world, 6) == [[]] * 6
+    assert world.reason("b1")[0] == "NoRoom"
+    assert "its claims would get more GPUs than they count for" in world.reason("b1")[1]
+    world.template("one")
+    world.pod("b2", "b", "one")
+    assert evicted(world, 2) == [["team/a1"], []]
+    world.cycle()
+    # a1 comes back with what is left for it
+    assert (world.nodes["a1"], world.nodes["b2"]) == ("n1", "n1")
+    assert len(world.devices("a1-choice")) == 1
+
+
+def test_a_claim_on_more_than_it_counts_for_may_be_cleared_within_the_share():
+    world = World(a=0, b=2)
+    world.node("n1", "H100", "H100")
+    world.template("one")
+    choosing(world, "choice", 2, 1)
+    world.pod("a1", "a", "one")
+    world.pod("a2", "a", "one")
+    world.cycle()
+    world.pod("b1", "b", "choice")
+    for _ in range(4):
+        world.cycle()
+    assert world.nodes["b1"] == "n1"

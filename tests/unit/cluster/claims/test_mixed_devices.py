@@ -147,3 +147,18 @@ def test_partitions_share_the_counters_of_their_card():
     world.put("ResourceSlice", "n1-b", spec=common | {"devices": devices})
     world.cycle()
     assert sorted(world.nodes.values()) == ["n1", "n1"]  # both halves together fill it
+
+
+def test_instances_of_a_node_where_some_were_taken_by_annotation_are_given_to_nobody():
+    """n1 has seven, but nobody knows which of them is taken."""
+    world = World(team=9)
+    plugin_node(world, "n1", **{MIG: 7})
+    plugin_node(world, "n2", **{MIG: 1})
+    old = {"annotations": {MIG: "1"}, "labels": {"kai.scheduler/queue": "team"}}
+    spec = {"schedulerName": "kaisched", "nodeName": "n1", "containers": [{"name": "c"}]}
+    world.put("Pod", "old", "team", metadata=old, spec=spec, status={"phase": "Running"})
+    for name in "ab":
+        sharing_pod(world, name, limits={MIG: 1})
+    world.cycle()
+    assert world.nodes == {"old": "n1", "a": "n2", "b": ""}
+    assert "by annotation" in world.reason("b")[1]
