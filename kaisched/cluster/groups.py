@@ -281,6 +281,7 @@ class Groups:
             refusal = Refusal.INVALID_GROUP if is_group_at_fault else Refusal.UNSUPPORTED
         else:
             self._fault.pop(name, None)
+        self._store.jobs.set_fault(job, next(iter(faults.values()), ""))
         self._store.refuse(job, refusal)
 
 

@@ -121,6 +121,8 @@ class JobRows(Table):
         self.structure: dict[int, SubGroup] = {}
         self._shown = MappingProxyType(self.structure)
         """The same for those who may not change it."""
+        self._faults: dict[int, str] = {}
+        self._shown_faults = MappingProxyType(self._faults)
         self.row_of_name: dict[str, int] = {}
         self._table: JobTable | None = None
 
@@ -154,6 +156,7 @@ class JobRows(Table):
         if not self.is_dead[row]:
             self.is_dead[row] = True
             self.dead += 1
+            self.set_fault(row, "")
             name = self.name.data[row]
             if self.row_of_name.get(name) == row:
                 del self.row_of_name[name]
@@ -187,6 +190,19 @@ class JobRows(Table):
     def _replace_structure(self, structure: dict[int, SubGroup]) -> None:
         self.structure, self._shown = structure, MappingProxyType(structure)
 
+    def set_fault(self, row: int, text: str) -> None:
+        """Say what is wrong with the objects of a job; nothing for an empty text."""
+        if self._faults.get(row, "") == text:
+            return
+        if self._table is not None and self._shown_faults is self._table.faults:
+            self._replace_faults(dict(self._faults))
+        self._faults[row] = text
+        if not text:
+            del self._faults[row]
+
+    def _replace_faults(self, faults: dict[int, str]) -> None:
+        self._faults, self._shown_faults = faults, MappingProxyType(faults)
+
     def keep(self, kept: RowVec, job_map: RowVec, podset_map: RowVec, task_map: RowVec) -> None:
         """Keep only these rows; each map has the new row of each old one, -1 for none."""
         rows, old_tasks = kept.tolist(), self.tasks.data
@@ -205,6 +221,8 @@ class JobRows(Table):
                 if job_map[job] >= 0
             }
         )
+        faults = ((int(job_map[job]), text) for job, text in self._faults.items())
+        self._replace_faults({job: text for job, text in faults if job >= 0})
         self.tasks.replace([_renumbered(old_tasks[row], task_map) for row in rows])
         first = [tasks[0] if tasks else -1 for tasks in self.tasks.data]
         self.first_task.data[: len(rows)] = first
@@ -219,6 +237,7 @@ class JobRows(Table):
             or table.tasks is not tasks
             or table.structure is not structure
             or table.metadata is not metadata
+            or table.faults is not self._shown_faults
         ):
             queue, priority, is_preemptible, created_s, refusal, first_task, *others = self._views
             first_podset, podset_count, shape, active, pending, last_start_s, *rest = others
@@ -243,6 +262,7 @@ class JobRows(Table):
                 tasks,
                 self.queue_name,
                 metadata,
+                self._shown_faults,
             )
         return table
 

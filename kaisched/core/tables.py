@@ -271,6 +271,8 @@ class JobTable:
     metadata: Sequence[Metadata] = ()
     """Labels and annotations of each job: those of its pod group; without one, those of the
     workload that its pods belong to, or of its only pod."""
+    faults: Mapping[int, str] = field(default_factory=dict)
+    """Job row to what is wrong with its objects, for jobs that are refused for it."""
 
     @property
     def labels(self) -> Sequence[Mapping[str, str]]:

@@ -90,11 +90,17 @@ def _domains(reading: Reading, node: int) -> dict[str, str]:
 
 
 def _holders(reading: Reading, tasks: list[int], sight: Sight) -> list[dict[str, Any]]:
-    """Return who holds room of a node, by job, in the order of their pods."""
+    """Return who holds room of a node, by job, in the order of their pods.
+
+    Reservation pods are left out: the pods that share their GPU hold it.
+    """
     snapshot = reading.snapshot
     gpus_of_shape = snapshot.axis.whole_gpus(snapshot.shapes.request)
     found: dict[tuple[int, bool], list[int]] = {}
     for task in tasks:
+        demand = snapshot.shapes.constraints[int(snapshot.tasks.shape_of_task[task])].devices
+        if demand is not None and demand.is_reservation:
+            continue
         job, is_ending = int(snapshot.tasks.job_of_task[task]), int(reading.state[task]) in _ENDING
         entry = found.setdefault((job, is_ending), [0, 0])
         entry[0] += 1

@@ -164,9 +164,8 @@ class Reporter:
             self._desired.set_desired(POD, key, (uid, message))
 
     def _message(self, record: DecisionRecord, advice: str | None = None) -> str:
-        """Return why a job waits, its fault, and what would help, if that is known."""
-        fault = self._store.members.fault_of(record.pod_group)
-        message = f"{record.message}: {fault}" if fault else record.message
+        """Return why a job waits, and what would help, if that is known."""
+        message = record.message
         before = self._found_before(record.pod_group, f"{message}; ")
         if advice is None or (before and is_same(advice, before)):
             advice = before

@@ -67,6 +67,12 @@ def _never(
     if apart.any():
         yield "gpu: no GPU of which pods may have parts", apart
     small: BoolVec = left & ~apart & (cards.of_new_card(shape, rows) == 0)
+    # A size that nobody knows stands in the table as one MiB.
+    unknown: BoolVec = small & (table.size == CARD)
+    if unknown.any():
+        yield "gpu: how much memory a card has is not known there", unknown
+        small &= ~unknown
+    left = left & ~unknown
     if small.any():
         yield f"gpu: cards have at most {int(table.size[small].max()) // CARD} MiB", small
     few: BoolVec = left & ~apart & ~small & (table.cards < demand.cards)

@@ -74,6 +74,8 @@ def _waiting_record(session: Session, job: int, abandoned: str) -> DecisionRecor
     if reason is not None:
         return _record(session, job, name, code, reason.sentence, dict(reason.numbers))
     sentence = queue_sentence(session, job, code) or text_of(code).sentence
+    if fault := session.jobs.faults.get(job):
+        sentence = f"{sentence}: {fault}"
     return _record(session, job, name, code, sentence)
 
 

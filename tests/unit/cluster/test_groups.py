@@ -524,3 +524,38 @@ def test_the_pods_of_a_workflow_stand_alone_and_share_its_queue():
     )  # fmt: skip
     assert sorted(jobs(store).values()) == [["p"], ["q"]]
     assert {job(store, name)["queue"] for name in jobs(store)} == {"b"}
+
+
+# -- what is wrong, as a snapshot has it ----------------------------------------------------------
+
+
+def faults(store):
+    snapshot = store.snapshot()
+    return {snapshot.jobs.name[job]: text for job, text in snapshot.jobs.faults.items()}
+
+
+def shared(name, part):
+    return pod(name, metadata={"annotations": {"gpu-fraction": part}})
+
+
+def test_a_snapshot_has_what_is_wrong_with_a_job_and_later_changes_do_not_reach_it():
+    store = store_of(shared("p", "1.5"), pod("q"))
+    before = store.snapshot()
+    (text,) = faults(store).values()
+    assert "does not go with nvidia.com/gpu" in text
+    upsert(store, shared("r", "2.5"))
+    assert sorted(faults(store).values()) == [text, text.replace("1.5", "2.5")]
+    remove(store, shared("p", "1.5"))
+    assert list(faults(store).values()) == [text.replace("1.5", "2.5")]
+    assert list(before.jobs.faults.values()) == [text]
+
+
+def test_what_is_wrong_stays_with_its_job_when_rows_are_renumbered():
+    store = store_of(*(pod(f"p{number}") for number in range(200)), shared("odd", "1.5"))
+    (name,) = faults(store)
+    for number in range(200):
+        remove(store, pod(f"p{number}"))
+    before = store.snapshot().generation
+    upsert(store, pod("more"))
+    assert list(faults(store)) == [name]
+    assert store.snapshot().generation >= before

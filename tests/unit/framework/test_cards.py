@@ -189,6 +189,14 @@ def test_what_no_empty_node_has_is_told_by_the_size_and_the_number_of_cards():
     )
 
 
+def test_cards_of_unknown_memory_are_not_said_to_be_small():
+    made = Cluster().queue("q", deserved=8).node("n0", gpu=2, card_mib=16_000).node("n1", gpu=2)
+    assert told(made, constraints=memory(20_000)) == (
+        "ExceedsAnyNode",
+        ["gpu: cards have at most 16000 MiB", "gpu: how much memory a card has is not known there"],
+    )
+
+
 def test_memory_is_told_in_the_unit_that_was_asked():
     made = Cluster().queue("q", deserved=8).node("n0", gpu=1, card_mib=16_000)
     made.job("a", queue="q", gpu=0, constraints=memory(10_000), running={"n0": 1})

@@ -128,14 +128,17 @@ def test_nodes_say_who_holds_their_gpus(reading):
 def test_nodes_say_who_shares_a_gpu():
     half = Constraints(devices=DeviceDemand(500_000))
     third = Constraints(devices=DeviceDemand(300_000))
+    holds = Constraints(devices=DeviceDemand(is_reservation=True))
     ran = (
         ClusterBuilder().node("n0", gpu=2).queue("a", deserved=2)
         .job("old", queue="a", tasks=1, gpu=0, constraints=half, running={"n0": 1})
+        .job("reservation", queue="a", gpu=0, constraints=holds, running={"n0": 1})
         .job("new", queue="a", tasks=1, gpu=0, constraints=third).run()
     )  # fmt: skip
     (node,) = nodes.nodes_document(Reading(published(ran).view), nodes.Wanted(), ALL)["nodes"]
     msgspec.convert(node, schema.Node)
-    (card,) = node["cards"]
+    assert {it["podGroup"] for it in node["holders"]} == {"default/old", "default/new"}
+    card = next(it for it in node["cards"] if it["holders"])
     assert (card["slot"], card["free"]) == (0, 0.2)
     assert [(it["podGroup"], it["part"]) for it in card["holders"]] == [
         ("default/old", 0.5),
