@@ -156,6 +156,7 @@ class JobRows(Table):
         if not self.is_dead[row]:
             self.is_dead[row] = True
             self.dead += 1
+            self.set_fault(row, "")
             name = self.name.data[row]
             if self.row_of_name.get(name) == row:
                 del self.row_of_name[name]

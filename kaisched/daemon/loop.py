@@ -75,8 +75,7 @@ class Loop:
         """Keep what a turn needs; do nothing yet.
 
         ``after`` gets each turn, ``between`` gets it again when there is time, ``view`` what it
-        found. ``recordings`` may ask for a recording of the next turn. ``claims`` gives figures of
-        claims on devices, where there may be any.
+        found. ``recordings`` may ask to record the next turn; ``claims`` has figures of claims.
         """
         self._source, self._sink = source, sink
         self._policy, self._clock = policy, clock

@@ -556,7 +556,7 @@ def test_a_snapshot_has_what_is_wrong_with_a_job_and_later_changes_do_not_reach_
     store = store_of(shared("p", "1.5"), pod("q"))
     before = store.snapshot()
     (text,) = faults(store).values()
-    assert "a fraction is above 0 and below 1" in text
+    assert "does not go with nvidia.com/gpu" in text
     upsert(store, shared("r", "2.5"))
     assert sorted(faults(store).values()) == [text, text.replace("1.5", "2.5")]
     remove(store, shared("p", "1.5"))
