@@ -225,15 +225,19 @@ def restored(
     if state.pools is not None and owners is not None:
         _own_again(store, state.pools, owners)
     for assumed in state.assumed:
-        if assumed.is_promise:
-            store.promise(assumed.pod, assumed.node)
-        elif assumed.is_leaving:
-            store.assume_evicted(assumed.pod)
-        else:
-            store.assume_bound(assumed.pod, assumed.node, assumed.cards)
+        _assume_again(store, assumed)
     store.facts.disruptions.restore(state.disrupted)
     store.past.restore(state.past, state.evictions_s)
     return store
+
+
+def _assume_again(store: StateStore, assumed: Assumed) -> None:
+    if assumed.is_promise:
+        store.promise(assumed.pod, assumed.node)
+    elif assumed.is_leaving:
+        store.assume_evicted(assumed.pod)
+    else:
+        store.assume_bound(assumed.pod, assumed.node, assumed.cards)
 
 
 def _own_again(store: StateStore, pools: PoolState, owners: FixedOwners) -> None:

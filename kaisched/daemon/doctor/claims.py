@@ -113,6 +113,7 @@ def _free(has: Iterable[tuple[str, tuple[int, int]]]) -> str:
 
 
 def _is_free(device: Device, taken: Taken) -> bool:
-    return device.identity not in taken.devices and not any(
+    is_taken = device.identity in taken.devices or device.identity in taken.consumed
+    return not is_taken and not any(
         it.effect in ("NoSchedule", "NoExecute") for it in device.taints
     )

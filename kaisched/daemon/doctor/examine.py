@@ -13,6 +13,7 @@ from kaisched.daemon.doctor import (
     queues,
     served,
     shards,
+    share_claims,
     sharing,
     topologies,
 )
@@ -36,6 +37,7 @@ CHECKS: Final[dict[str, Callable[[Visit], Iterator[Finding]]]] = {
     "nodes": shards.nodes,
     "gpu sharing": sharing.gpu_sharing,
     "claims": claims.claims,
+    "share claims": share_claims.share_claims,
     "queues": queues.queues,
     "topologies": topologies.topologies,
     "leaving pods": leaving.leaving_pods,
