@@ -103,7 +103,7 @@ class DeviceRooms:
         count: Counted | None,
     ) -> None:
         offer, selectors = self._table.offer, self._table.selectors
-        if count is not None and len(missing) > _MANY:
+        if count is not None and len(missing) > _MANY and not count.is_of_parts:
             missing = self._fill_alike(column, missing, book, count)
         # Devices that several nodes can use are counted for the first of them only.
         mine = None if offer.is_local else book.copy()
