@@ -196,7 +196,7 @@ class EmbeddedCluster:
         self._catch_up()
         now_s = self.clock.now_s()
         store.find_stuck(now_s, now_s)
-        found, made = store.snapshot(), list(store.device_claims.shares.wanted())
+        found, made = store.snapshot(), list(store.device_claims.shares.wanted(store.pods.is_ours))
         for template in made:
             self._load_one(template, now_s)
         return store.snapshot() if made else found
