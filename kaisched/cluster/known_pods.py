@@ -38,6 +38,10 @@ class KnownPods:
         """Return a pod with its membership; None if there is no such pod."""
         return self._pods.get(key)
 
+    def is_ours(self, key: str) -> bool:
+        """Tell whether a pod is one that is placed here."""
+        return (pod := self.pod(key)) is not None and pod.is_ours
+
     def pod(self, key: str) -> PodRow | None:
         """Return a pod; None if there is no such pod."""
         found = self._pods.get(key)

@@ -105,7 +105,6 @@ class Tenure:
         policy, said = policy_of(settings, found)
         self.name, self.policy, self.is_leading = found.shard.name, policy, False
         self.has_claims = found.shard.spec.resource_claims
-        self.has_share_claims = bool(found.shard.share_class)
         self.collector, self.renewals = CycleCollector(), Durations()
         self._candidacy = self._candidacy_with(keeper, on_lost)
         self.gate = Gate() if self._candidacy is None else self._candidacy.gate
@@ -135,6 +134,11 @@ class Tenure:
         marked = self.cluster.store.pools.owners
         assert isinstance(marked, MarkedOwners)
         self.cluster.put_mark(mark, marked.settled)
+
+    @property
+    def has_share_claims(self) -> bool:
+        """Whether shares of GPUs are claims in the shard."""
+        return bool(self.cluster.store.ours.share_class)
 
     def note_lost(self, pools: frozenset[str]) -> None:
         """Note the pools that nobody serves: their jobs may be taken."""

@@ -96,8 +96,8 @@ def claim_fault(pod: Pod, wanted: ShareClaim) -> str:
         return (
             f"{wanted.asked}: a share is a claim here, and the pod names none: make it anew with"
             f" resourceClaims: [{{name: {CLAIM}, resourceClaimTemplateName: {wanted.template}}}]"
-            f" and resources.claims: [{{name: {CLAIM}}}] in a container, or install the policy that"
-            " writes both (gpuClaims)"
+            f" and resources.claims: [{{name: {CLAIM}}}] in a container; the policy of gpuClaims"
+            " writes both into new pods"
         )
     if named.resource_claim_template_name != wanted.template:
         has = named.resource_claim_template_name or named.resource_claim_name

@@ -400,6 +400,69 @@ def test_a_pod_that_has_the_variable_or_no_share_is_left_alone(server):
     assert [it.get("env") for it in spec["containers"]] == [None, None]
 
 
+SHARE = "gpu-share"
+NIC = {"name": "nic", "resourceClaimTemplateName": "nic"}
+
+
+@pytest.mark.parametrize(
+    ("notes", "template"),
+    [
+        ({"gpu-fraction": "0.5"}, "kaisched-gpu-fraction-0.5"),
+        ({"gpu-memory": "20000"}, "kaisched-gpu-memory-20000"),
+        ({"gpu-memory": "20000", "gpu-fraction-num-devices": "2"}, "kaisched-gpu-memory-20000-x2"),
+    ],
+)
+@pytest.mark.parametrize("has_others", [False, True])
+def test_a_pod_with_a_share_gets_the_claim_that_it_is(server, notes, template, has_others):
+    made = shared_pod(None)
+    made["metadata"]["annotations"] = notes
+    if has_others:
+        made["spec"]["resourceClaims"] = [NIC]
+        made["spec"]["containers"][0]["resources"] = {"claims": [{"name": "nic"}]}
+    answer = until(lambda: (got := server.create(made, "?dryRun=All")).is_done and got)
+    spec = msgspec.json.decode(answer.data)["spec"]
+    claim = {"name": SHARE, "resourceClaimTemplateName": template}
+    assert spec["resourceClaims"] == [*([NIC] if has_others else []), claim]
+    given = [[it["name"] for it in each["resources"].get("claims", [])]
+             for each in spec["containers"]]  # fmt: skip
+    assert given == [["nic", SHARE] if has_others else [SHARE], []]
+
+
+def test_the_claim_goes_to_the_container_that_the_pod_names(server):
+    made = shared_pod(None)
+    made["metadata"]["annotations"]["gpu-fraction-container-name"] = "second"
+    made["spec"]["containers"][1]["resources"] = {"limits": {"cpu": "1"}}
+    spec = msgspec.json.decode(server.create(made, "?dryRun=All").data)["spec"]
+    given = [each["resources"].get("claims", []) for each in spec["containers"]]
+    assert given == [[], [{"name": SHARE}]]
+    assert spec["containers"][1]["resources"]["limits"] == {"cpu": "1"}
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        {},
+        {"gpu-fraction": ".5"},
+        {"gpu-fraction": "0.5", "gpu-memory": "5"},
+        {"gpu-memory": "2Gi"},
+        {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "-1"},
+    ],
+)
+def test_a_pod_whose_share_can_name_no_template_is_left_alone(server, notes):
+    made = shared_pod(None)
+    made["metadata"]["annotations"] = notes
+    spec = msgspec.json.decode(server.create(made, "?dryRun=All").data)["spec"]
+    assert "resourceClaims" not in spec
+
+
+def test_a_pod_that_names_its_claim_is_left_alone(server):
+    made = shared_pod(None)
+    mine = [{"name": SHARE, "resourceClaimTemplateName": "kaisched-gpu-fraction-0.5"}]
+    made["spec"]["resourceClaims"] = mine
+    spec = msgspec.json.decode(server.create(made, "?dryRun=All").data)["spec"]
+    assert spec["resourceClaims"] == mine
+
+
 def shared_pod(env):
     made = pod("shares", "default-queue")
     made["metadata"]["annotations"] = {"gpu-fraction": "0.5"}

@@ -234,7 +234,7 @@ def _number_at(counted: Counted, offer: Offer, node: str) -> int:
     if any(it.fault for it in offer.pools(site)):
         return 0
     try:
-        number = counted(site, Taken())
+        number = counted.whole(site, Taken())
     except ClaimError:
         return 0
     return 1 if number is None else number

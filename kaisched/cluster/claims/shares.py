@@ -15,7 +15,7 @@ from kaisched.core.states import TaskState
 from kaisched.objects.share_claims import CLAIM, MEMORY, PREFIX, claim_spec, template_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kaisched.cluster.claims.shared_devices import SharedDevices
     from kaisched.cluster.translate import PodRow
@@ -107,11 +107,16 @@ class ShareClaims:
         if _is_other(claim.spec, self._spec(share)):
             raise Waiting(f"{_foreign(share)}: delete it, and make the pod anew")
 
-    def wanted(self) -> Iterable[ResourceClaimTemplate]:
-        """Yield the templates that pods wait for and nobody has made, by name."""
+    def wanted(self, is_ours: Callable[[str], bool]) -> Iterable[ResourceClaimTemplate]:
+        """Yield the templates that pods wait for and nobody has made, by name.
+
+        Args:
+            is_ours: tells whether a pod is one that is placed here.
+
+        """
         for key in sorted(self._users.keys() - self._templates.keys()):
             for pod in self._users[key].values():
-                if pod.share is None or pod.node or not pod.is_ours or pod.fault:
+                if pod.share is None or pod.node or pod.fault or not is_ours(pod.key):
                     continue
                 if any(it.label == CLAIM and not it.name for it in pod.device_claims):
                     if not self._why_unknown(pod.share):

@@ -79,7 +79,7 @@ class EmbeddedCluster:
 
         Args:
             clock: a new ManualClock at 0 unless given.
-            schedulers: as for the store, like the next four, and owners.
+            schedulers: as for the store, like the next four and the last two.
             node_pool: see there.
             gpu_resources: see there.
             workloads: see there.
@@ -104,13 +104,11 @@ class EmbeddedCluster:
         """What happened, the oldest first; only the last 10,000 happenings are kept."""
         self.fails = fails
         self._start_delay_s, self._grace_s = start_delay_s, grace_s
-        self._is_recreating = is_recreating
-        self._kubelet = Kubelet()
+        self._is_recreating, self._kubelet = is_recreating, Kubelet()
         self._objects: dict[tuple[str, str], Manifest] = {}
         self._claims = EmbeddedClaims(self._objects, self.stores)
         self._pods: dict[str, Pod] = {}
-        self._to_recreate: set[str] = set()
-        self._made = 0
+        self._to_recreate, self._made = set[str](), 0
 
     # -- objects ---------------------------------------------------------------------------------
 
@@ -198,7 +196,7 @@ class EmbeddedCluster:
         self._catch_up()
         now_s = self.clock.now_s()
         store.find_stuck(now_s, now_s)
-        found, made = store.snapshot(), list(store.device_claims.shares.wanted())
+        found, made = store.snapshot(), list(store.device_claims.shares.wanted(store.pods.is_ours))
         for template in made:
             self._load_one(template, now_s)
         return store.snapshot() if made else found

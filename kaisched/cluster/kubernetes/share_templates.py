@@ -50,7 +50,7 @@ class ShareTemplates:
         """Make the templates that pods wait for."""
         del nominations
         now_s = monotonic_s()
-        wanted = {it.key: it for it in store.device_claims.shares.wanted()}
+        wanted = {it.key: it for it in store.device_claims.shares.wanted(store.pods.is_ours)}
         self._tried_s = {key: s for key, s in self._tried_s.items() if key in wanted}
         due = [key for key in wanted if self._tried_s.get(key, -AGAIN_S) + AGAIN_S <= now_s]
         self._tried_s.update(dict.fromkeys(due, now_s))

@@ -7,6 +7,7 @@ from typing import Final
 
 from kaisched.core.claims.model import Ask, Claim, Identity, Selector, Site, Taken
 from kaisched.core.claims.offer import Offer
+from kaisched.core.claims.part_counting import Parts
 from kaisched.core.claims.profiles import Named
 from kaisched.core.claims.search import allocate, tolerates_all
 from kaisched.core.claims.table import Holdings, portions_of
@@ -50,11 +51,22 @@ class Counted:
         """Use what is known already of the devices that do for the request."""
         self._offer, self.ask, self._expressions = offer, ask, expressions
         self._known, self._at_look = offer.remembered(ask), offer.at_look(ask)
+        self._parts = Parts(offer, ask, expressions)
         self.named = _named_by(expressions)
         """The fields of a device that decide whether it does."""
 
+    @property
+    def is_of_parts(self) -> bool:
+        """Whether capacities of devices count, so that nodes are counted one by one."""
+        return bool(self._ask.capacity)
+
     def __call__(self, site: Site, taken: Taken) -> int | None:
         """Return how many pods find devices on a node, one after the other."""
+        number = None if self.is_of_parts else self.whole(site, taken)
+        return self._parts(site, taken) if number is None else number
+
+    def whole(self, site: Site, taken: Taken) -> int | None:
+        """Do the same for a node all of whose devices belong to one claim each."""
         devices = self._known.get(site.name, _UNKNOWN)
         if devices is _UNKNOWN:
             places = self._places(site, self._offer.look(site, self.named))
@@ -104,7 +116,7 @@ def _plain(claims: Sequence[Claim]) -> Ask | None:
         return None
     options = claims[0].requests[0].options
     ask = options[0]
-    is_plain = len(options) == 1 and ask.count > 0 and not ask.is_admin and not ask.capacity
+    is_plain = len(options) == 1 and ask.count > 0 and not ask.is_admin
     return ask if is_plain else None
 
 

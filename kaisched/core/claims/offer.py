@@ -24,6 +24,7 @@ class Offer:
         self._anywhere: set[_Key] = set()
         self._pools: dict[str, tuple[Mapping[str, str], list[Pool]]] = {}
         self._remembered: dict[int, tuple[Ask, dict[str, tuple[Identity, ...] | None]]] = {}
+        self._parts: dict[int, tuple[Ask, dict[str, Any]]] = {}
         self._identities: dict[str, tuple[Identity, ...]] = {}
         self._looks: dict[Named, dict[str, int]] = {}
         self._number_of_look: dict[tuple[Any, ...], int] = {}
@@ -50,6 +51,13 @@ class Offer:
         known = self._remembered.get(id(ask))
         if known is None:
             known = self._remembered[id(ask)] = ask, {}
+        return known[1]
+
+    def remembered_parts(self, ask: Ask) -> dict[str, Any]:
+        """Return what is known by node of devices that give parts to a request, to be added to."""
+        known = self._parts.get(id(ask))
+        if known is None:
+            known = self._parts[id(ask)] = ask, {}
         return known[1]
 
     def at_look(self, ask: Ask) -> dict[int, tuple[int, ...] | None]:

@@ -52,6 +52,8 @@ class Measure(NamedTuple):
 
 def measure_of(device: Device) -> Measure:
     """Return the capacity that counts: memory, or else the first by name."""
-    names = (_MEMORY, f"{device.driver}/{_MEMORY}", *sorted(device.capacities))
-    name = next((it for it in names if it in device.capacities), "")
+    name = _MEMORY
+    if name not in device.capacities:
+        names = (f"{device.driver}/{_MEMORY}", *sorted(device.capacities))
+        name = next((it for it in names if it in device.capacities), "")
     return Measure(name, device.capacities[name].value.nanos if name else 0)

@@ -124,7 +124,7 @@ class DeviceRooms:
         fits: IntVec | None,
     ) -> None:
         offer, selectors = self._table.offer, self._table.selectors
-        if count is not None and len(missing) > _MANY:
+        if count is not None and len(missing) > _MANY and not count.is_of_parts:
             missing = self._fill_alike(column, missing, book, count)
         # Devices that several nodes can use are counted for the first of them only, and for no more
         # pods than have room there. A node without room keeps them from no other. Pods that share a

@@ -12,7 +12,10 @@ from tests.unit.cluster.claims.worlds import DRIVER, World, asking
 FRACTION, MEMORY, CARDS = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
 
 
-def share(world, name, queue="team", part="0.5", cards=0, *, is_named=True, group="", others=()):
+def share(
+    world, name, queue="team", part="0.5", cards=0, *, is_named=True, group="", others=(),
+    scheduler="kaisched", labels=(),
+):  # fmt: skip
     """Add a pod with a share, and with its claim as the policy of the API server writes it."""
     kind = "fraction" if "." in part else "memory"
     template = f"kaisched-gpu-{kind}-{part}" + (f"-x{cards}" if cards else "")
@@ -22,9 +25,9 @@ def share(world, name, queue="team", part="0.5", cards=0, *, is_named=True, grou
     named += [{"name": it, "resourceClaimTemplateName": it} for it in others]
     world.put(
         "Pod", name, "team",
-        metadata={"labels": {"kai.scheduler/queue": queue}, "annotations": notes},
+        metadata={"labels": {"kai.scheduler/queue": queue, **dict(labels)}, "annotations": notes},
         spec={
-            "schedulerName": "kaisched",
+            "schedulerName": scheduler,
             "containers": [{"name": "c", "resources": {"requests": {"cpu": 1}}}],
             "resourceClaims": named,
         },
@@ -177,6 +180,16 @@ def test_where_no_device_can_be_shared_the_pod_says_so():
     shared_node(world, "n2", 80)
     world.cycle()
     assert world.nodes == {"a": "n2", "b": "n2"}
+
+
+@pytest.mark.parametrize("whose", ["another scheduler's", "another pool's"])
+def test_no_template_is_made_for_pods_of_others(whose):
+    world = world_of([80])
+    more = {"labels": {"kai.scheduler/node-pool": "x"}} if whose == "another pool's" else {}
+    scheduler = "other" if whose == "another scheduler's" else "kaisched"
+    share(world, "a", scheduler=scheduler, **more)
+    world.cycle()
+    assert list(world.claims()) == []
 
 
 def with_memory(amount):
