@@ -134,7 +134,7 @@ def _with_gpus(
 
 def _demands(claims: KnownClaims, pod: PodRow) -> Iterator[tuple[ClaimUse, Gpus]]:
     """Yield the claims of a pod, and how many GPUs each counts as for this pod."""
-    if not claims.is_allocated:
+    if pod.device_claims and not claims.is_allocated:
         raise Waiting(claims.reading)
     for ref in pod.device_claims:
         if not ref.name:

@@ -336,3 +336,63 @@ def test_without_devices_nothing_is_bridged():
     assert (
         snapshot.nodes.allocatable[GPU].tolist() == snapshot.total[GPU : GPU + 1].tolist() == [1000]
     )
+
+
+def test_a_node_that_has_both_gives_each_gpu_once():
+    world = migrating(plugin=2, driver=1, team=8)
+    devices = [{"name": "gpu-0"}, {"name": "gpu-1"}]
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": "n1", "pool": pool, "devices": devices}
+    world.put("ResourceSlice", "n1-gpus", spec=spec)
+    assert world.cluster.snapshot().total[GPU] == 3000
+    world.template("two", 2)
+    world.pod("t", "team", "two")
+    world.cycle()
+    asking_pod(world, "a")
+    asking_pod(world, "b")
+    world.cycle()
+    assert world.nodes["t"] == "n1"
+    assert sorted([world.nodes["a"], world.nodes["b"]]) == ["", "n2"]
+
+
+def test_while_claims_cannot_be_read_pods_go_to_the_plugin():
+    world = migrating(plugin=1, driver=2, team=8)
+    store = world.cluster.store
+    asking_pod(world, "a")
+    world.cluster.snapshot()
+    store.look_again(store.device_claims.heed("deviceclasses: not readable"))
+    asking_pod(world, "b")
+    world.cycle()
+    assert sorted(world.nodes.values()) == ["", "n1"]
+    store.look_again(store.device_claims.heed("on"))
+    world.cycle()
+    assert sorted(world.nodes.values()) == ["n1", "n2"]
+
+
+def test_work_of_lower_priority_is_preempted_on_both_kinds():
+    world = migrating(plugin=1, driver=1, team=2)
+    asking_pod(world, "low0", labels={"priorityClassName": "train"})
+    asking_pod(world, "low1", labels={"priorityClassName": "train"})
+    world.cycle()
+    assert sorted(world.nodes.values()) == ["n1", "n2"]
+    asking_pod(world, "high0", labels={"priorityClassName": "build"})
+    asking_pod(world, "high1", labels={"priorityClassName": "build"})
+    for _ in range(4):
+        world.cycle()
+    assert sorted([world.nodes["high0"], world.nodes["high1"]]) == ["n1", "n2"]
+    assert users(world) == [it for it, node in world.nodes.items() if node == "n2"]
+
+
+def test_what_a_claim_counts_as_is_what_the_pod_asks_for():
+    # An init container that ends lets later ones have its devices: as amounts of pods are counted.
+    world = migrating(plugin=0, driver=4, team=8)
+    plugin_node(world, "n3", 1)
+    limits = [{"limits": {NVIDIA: number}} for number in (3, 1, 1)]
+    init, *rest = ({"name": f"c{at}", "resources": amounts} for at, amounts in enumerate(limits))
+    spec = {"schedulerName": "kaisched", "initContainers": [init], "containers": rest}
+    world.put("Pod", "a", "team", metadata={"labels": {"kai.scheduler/queue": "team"}}, spec=spec)
+    world.cycle()
+    assert world.nodes == {"a": "n2"}
+    [claim] = world.claims()
+    assert len(claim.status.allocation.devices.results) == 3
+    assert world.cluster.snapshot().allocated[GPU].tolist() == [3000]
