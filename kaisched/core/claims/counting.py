@@ -58,7 +58,7 @@ class Counted:
     @property
     def is_of_parts(self) -> bool:
         """Whether capacities of devices count, so that nodes are counted one by one."""
-        return bool(self._ask.capacity)
+        return bool(self.ask.capacity)
 
     def __call__(self, site: Site, taken: Taken) -> int | None:
         """Return how many pods find devices on a node, one after the other."""
