@@ -83,9 +83,11 @@ class Counted:
         return len(devices) // self.ask.count
 
     def numbers(self, site: Site, taken: Taken) -> tuple[int, int] | None:
-        """Return how many devices of a node do, and how many of them are free."""
-        if self(site, taken) is None or (devices := self._known[site.name]) is None:
+        """Return how many devices of a node do, and how many are free; None if claims share any."""
+        if self.is_of_parts or self.whole(site, taken) is None:
             return None
+        devices = self._known[site.name]
+        assert devices is not None  # or there was no number
         return len(devices), len(devices) - len(taken.devices.intersection(devices))
 
     def on_untaken(self, site: Site, look: int) -> int | None:
