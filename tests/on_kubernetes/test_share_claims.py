@@ -135,6 +135,16 @@ def test_a_lost_answer_loses_no_template_and_makes_none_twice(claimed, server, e
     claimed.wait_running(1)
 
 
+@pytest.mark.parametrize("code", [403, 429, 503])
+def test_a_template_that_the_server_refuses_is_made_a_little_later(claimed, server, code):
+    server.faults.add(Fault("status", plural=TEMPLATES, verb="create", code=code))
+    claimed.start()
+    claimed.share("a")
+    claimed.wait_running(1)
+    told = [it for it in claimed.rig.logs if it["event"] == "template_not_made"]
+    assert [it["log_level"] for it in told] == (["error"] if code == 403 else [])
+
+
 def test_nothing_is_made_where_shares_are_no_claims(claimed):
     claimed.rig.start().wait_leading()
     claimed.share("a")
