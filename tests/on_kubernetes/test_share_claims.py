@@ -1,13 +1,19 @@
 """Pods whose shares of GPUs are claims, end to end: templates, parts, and what goes wrong."""
 
+import signal
 from fractions import Fraction
 
 import pytest
 
 from kaisched.cluster.kubernetes import share_templates
+from kaisched.cluster.kubernetes.failpoints import CLAIM_POINTS
 from kaisched_apiserver import Fault
+from tests.on_kubernetes.looking import ALONE
+from tests.on_kubernetes.test_crashes import kubeconfig, start
 from tests.sharing.claimed import TEMPLATES, Claimed, is_running
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
+
+__all__ = ["kubeconfig", "start"]
 
 pytestmark = pytest.mark.slow
 HALF = "kaisched-gpu-fraction-0.5"
@@ -133,6 +139,27 @@ def test_a_lost_answer_loses_no_template_and_makes_none_twice(claimed, server, e
     claimed.start()
     claimed.share("a")
     claimed.wait_running(1)
+
+
+@pytest.mark.parametrize("code", [403, 429, 503])
+def test_a_template_that_the_server_refuses_is_made_a_little_later(claimed, server, code):
+    server.faults.add(Fault("status", plural=TEMPLATES, verb="create", code=code))
+    claimed.start()
+    claimed.share("a")
+    claimed.wait_running(1)
+    told = [it for it in claimed.rig.logs if it["event"] == "template_not_made"]
+    assert [it["log_level"] for it in told] == (["error"] if code == 403 else [])
+
+
+@pytest.mark.parametrize("point", [*CLAIM_POINTS, "bind.before_post", "bind.after_post:2"])
+def test_a_scheduler_killed_at_any_point_leaves_no_device_overfull(claimed, start, point):
+    process = start(KAISCHED_FAILPOINT=point, KAISCHED_SHARDS=claimed.shard_file())
+    for name in "abcd":
+        claimed.share(name)
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
+    claimed.start(**ALONE)
+    claimed.wait_running(4)
+    assert set(claimed.fullness().values()) == {1}
 
 
 def test_nothing_is_made_where_shares_are_no_claims(claimed):
