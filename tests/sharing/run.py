@@ -16,7 +16,7 @@ from tests.chaos.stage import BY_COMMAND, asking_of
 from tests.deploy.manifests import KUSTOMIZE, documents
 from tests.sharing.kubelet import Kubelet
 from tests.sharing.ledger import Ledger
-from tests.sharing.world import PODS, SEES
+from tests.sharing.world import CONFIG_MAP, PODS, SEES, by_webhook
 
 CARD_MIB = 80_000
 SPACE = "sharing"
@@ -57,14 +57,16 @@ class Run:
 
     def start(self):
         objects = shipped()
-        for file in sorted((KUSTOMIZE / "components" / "gpu-sharing").glob("*.yaml")):
+        folders = (KUSTOMIZE / "components" / it for it in ("gpu-sharing", "gpu-config-maps"))
+        for file in sorted(file for folder in folders for file in folder.glob("*.yaml")):
             found = documents(file.read_text(encoding="utf-8"))
             objects += [it for it in found if "kustomize" not in it["apiVersion"]]
         objects += [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}]
         objects += [_queue()]
         for obj in objects:
             if obj["kind"] == "SchedulingShard":
-                obj["spec"] = {"gpuSharing": {"image": "example.com/agent:1"}}
+                sharing = {"image": "example.com/agent:1", "configMaps": True}
+                obj["spec"] = {"gpuSharing": sharing}
             insist(lambda it=obj: self.asking.apply(it))
         for number in range(self._nodes):
             self._make_node(f"gpu-{number}")
@@ -149,6 +151,10 @@ class Run:
         whole = asked.get("whole")
         if whole:
             container["resources"] = {"limits": {"nvidia.com/gpu": whole}}
+        elif self._chance.random() < 0.5:
+            prefix, changed = by_webhook(f"pod-{self._made}")
+            container, asked = container | changed, asked | {CONFIG_MAP: prefix}
+            self.done["pods as KAI-Scheduler's webhook leaves them"] += 1
         place = {"nodeName": node, "schedulerName": "other"} if node else {}
         pod = {
             "metadata": {

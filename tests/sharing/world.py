@@ -19,6 +19,16 @@ _GPUS = "metadata.annotations['kaisched.io/gpu-uuids']"
 SEES = {"name": VISIBLE, "valueFrom": {"fieldRef": {"fieldPath": _GPUS}}}
 
 
+def by_webhook(name, place="0"):
+    """What KAI-Scheduler's webhook writes: the prefix on a pod, and parts of its container."""
+    prefix = f"{name}-abc1234-shared-gpu"
+    config_map = f"{prefix}-{place}"
+    keys = ((VISIBLE, False), ("RUNAI_NUM_OF_GPUS", False), ("GPU_PORTION", False))
+    env = [_by_key(config_map, *it) for it in (*keys, ("CUDA_DEVICE_MEMORY_LIMIT", True))]
+    environment = {"configMapRef": {"name": f"{config_map}-evar", "optional": False}}
+    return prefix, {"env": env, "envFrom": [environment]}
+
+
 def _by_key(config_map, key, optional):
     reference = {"name": config_map, "key": key, "optional": optional}
     return {"name": key, "valueFrom": {"configMapKeyRef": reference}}
@@ -69,12 +79,9 @@ class Shared:
         notes = {"gpu-fraction": part} if "." in part else {"gpu-memory": part}
         notes |= {"gpu-fraction-num-devices": str(cards)} if cards else {}
         notes |= {"gpu-fraction-container-name": container} if container else {}
-        notes[CONFIG_MAP] = prefix = f"{name}-abc1234-shared-gpu"
-        config_map = f"{prefix}-i0" if init else f"{prefix}-1" if container else f"{prefix}-0"
-        keys = ((VISIBLE, False), ("RUNAI_NUM_OF_GPUS", False), ("GPU_PORTION", False))
-        env = [_by_key(config_map, *it) for it in (*keys, ("CUDA_DEVICE_MEMORY_LIMIT", True))]
-        environment = {"configMapRef": {"name": f"{config_map}-evar", "optional": False}}
-        changed = {"env": env, "envFrom": [environment]}
+        place = "i0" if init else "1" if container else "0"
+        prefix, changed = by_webhook(name, place)
+        notes[CONFIG_MAP] = prefix
         plain = {"name": "main", "image": "none"}
         containers = [plain | changed]
         if init:
@@ -82,6 +89,7 @@ class Shared:
             containers = [plain]
         elif container:
             containers = [plain, {"name": container, "image": "none"} | changed]
+        config_map = f"{prefix}-{place}"
         volume = {"name": f"{config_map}-vol", "configMap": {"name": config_map}}
         spec |= {"containers": containers, "volumes": [volume]}
         self.rig.pod(name, "a", 0, annotations=notes, **spec)
