@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kaisched.cluster.constraints import around, bound, constraint_in, pod_set_in, with_pod_sets
+from kaisched.cluster.constraints import (
+    around,
+    bound,
+    constraint_in,
+    constraint_of,
+    pod_set_in,
+    with_pod_sets,
+)
 from kaisched.cluster.grouping import Membership
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.structure import (
@@ -53,7 +60,8 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
             labels.node_types_of(meta)
         podsets, tree = _structure(pod, member, pods)
         # What a template asks for is about its own pods: only owners around it speak for all.
-        wish = constraint_in(member.metas[: member.outer] if _is_asking(tree) else member.metas)
+        around_all = member.metas[: member.outer] if _is_asking(tree) else member.metas
+        wish = constraint_of(member.gang.topology_constraint) or constraint_in(around_all)
         if len(podsets) == 1 and wish is None and tree is None and not member.gang.pod_sets:
             wish = pod_set_in(member.metas)
     except ObjectError as error:

@@ -24,7 +24,7 @@ _MAX_CHAIN: Final = 10
 _POD: Final = Workload("v1", "pods", "Pod", "through")
 _ALONE: Final = Workload("v1", "pods", "Pod", "each")
 _SPARK: Final = Workload("v1", "pods", "Pod")
-_BY_NAME: Final = Workload("", gang_api.PLURAL, gang_api.KIND)
+_BY_NAME: Final = Workload(f"{gang_api.GROUP}/v1", gang_api.PLURAL, gang_api.KIND)
 _ONE: Final = Gang()
 
 
@@ -37,12 +37,6 @@ class Owner:
     meta: ObjectMeta
     gang: Gang = _ONE
     """As its spec says."""
-
-    @property
-    def key(self) -> str:
-        """What pods name it by that do not know its UID; empty where they must know it."""
-        is_named = (self.api_group, self.kind) == (gang_api.GROUP, gang_api.KIND)
-        return _group_key(self.meta.namespace, self.meta.name) if is_named else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +99,15 @@ class Grouper:
         """
         self._table = {**table, ("", "Pod"): _POD}
         self._pod_of = pod_of
+        self._by_label = [row for row in table.values() if row.name_label]
+        named = (_BY_NAME, *self._by_label)
+        self._named_kinds = {(row.api_group, row.kind) for row in named}
         self._owner: dict[str, Owner] = {}
         self._named: dict[str, Owner] = {}
 
     def put(self, owner: Owner) -> tuple[str, ...]:
         """Add or replace a workload; return how pods know it whose group that may change."""
-        uid, key = owner.meta.uid, owner.key
+        uid, key = owner.meta.uid, self._key(owner)
         if not uid or self._owner.get(uid) == owner:
             return ()
         self._owner[uid] = owner
@@ -123,7 +120,7 @@ class Grouper:
         owner = self._owner.pop(uid, None)
         if owner is None:
             return ()
-        key = owner.key
+        key = self._key(owner)
         if key and self._named.get(key) is owner:
             del self._named[key]
         return (uid, key) if key else (uid,)
@@ -136,7 +133,10 @@ class Grouper:
         chain, uids = self._chain(pod.meta)
         owners = [link.owner.meta for link in reversed(chain) if link.owner is not None]
         if pod.scheduling_group:
-            return self._named_group(pod, owners, uids)
+            return self._named_group(pod, owners, uids, _BY_NAME, pod.scheduling_group)
+        for rule in self._by_label:
+            if group := pod.meta.labels.get(rule.name_label):
+                return self._named_group(pod, owners, uids, rule, group)
         member = self._owned(pod, chain, (*owners, pod.meta), uids)
         last = chain[-1] if chain else None
         if last is None or last.owner is not None or last.key not in self._table:
@@ -159,36 +159,50 @@ class Grouper:
             return Membership(job, is_declared=False, rule=_SPARK, metas=metas, owner_uids=uids)
         return _alone(pod, rule, metas, uids)
 
+    def _key(self, owner: Owner) -> str:
+        """Return what pods name a workload by that do not know its UID; empty if they must."""
+        if (owner.api_group, owner.kind) not in self._named_kinds:
+            return ""
+        return _group_key(owner.api_group, owner.meta.namespace, owner.meta.name)
+
     def _named_group(
-        self, pod: PodRow, owners: list[ObjectMeta], uids: tuple[str, ...]
+        self,
+        pod: PodRow,
+        owners: list[ObjectMeta],
+        uids: tuple[str, ...],
+        rule: Workload,
+        name: str,
     ) -> Membership:
-        """Return the job of a pod that names a group of Kubernetes' own gang API."""
-        key = _group_key(pod.namespace, pod.scheduling_group)
+        """Return the job of a pod that names its group itself, one of Kubernetes' own gang API."""
+        key = _group_key(rule.api_group, pod.namespace, name)
         group, uids = self._named.get(key), (*uids, key)
         if group is None:
-            name = f"{pod.namespace}/{pod.scheduling_group}"
+            label = f"metadata.labels[{rule.name_label!r}]"
+            where = label if rule.name_label else "spec.schedulingGroup.podGroupName"
             fault = (
-                f"spec.schedulingGroup.podGroupName: {gang_api.KIND} {name} of {gang_api.GROUP}"
+                f"{where}: {rule.kind} {pod.namespace}/{name} of {rule.api_group}"
                 " does not exist, or is not read; make it, or see kaisched doctor"
             )
             return Membership(
-                f"{pod.namespace}/pg-{pod.scheduling_group}-{gang_api.GROUP}",
+                f"{pod.namespace}/pg-{name}-{rule.api_group}",
                 is_declared=False,
-                rule=_BY_NAME,
+                rule=rule,
                 metas=(*owners, pod.meta),
                 owner_uids=uids,
                 fault=fault,
             )
         metas = (group.meta, *owners, pod.meta)
         if group.gang.is_each:
-            return _alone(pod, _BY_NAME, metas, uids, group.gang)
+            return _alone(pod, rule, metas, uids, group.gang)
         return Membership(
             f"{pod.namespace}/pg-{group.meta.name}-{group.meta.uid}",
             is_declared=False,
-            rule=_BY_NAME,
+            rule=rule,
             metas=metas,
             owner_uids=uids,
             gang=group.gang,
+            subgroup=_subgroup(pod.meta, rule, group.gang),
+            outer=1,
         )
 
     def _chain(self, meta: ObjectMeta) -> tuple[list[_Link], tuple[str, ...]]:
@@ -295,8 +309,8 @@ def _alone(
     )
 
 
-def _group_key(namespace: str, name: str) -> str:
-    return f"{gang_api.GROUP} {namespace}/{name}"  # a space: no UID looks like it
+def _group_key(api_group: str, namespace: str, name: str) -> str:
+    return f"{api_group} {namespace}/{name}"  # a space: no UID looks like it
 
 
 def _is_meant(reference: OwnerReference, owner: Owner, namespace: str) -> bool:

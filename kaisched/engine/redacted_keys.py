@@ -50,6 +50,8 @@ LABELS: Final = {
     labels.REPLICATED_JOB: "subgroup",
     labels.REPLICA_TYPE: "subgroup",
     labels.RAY_GROUP: "subgroup",
+    labels.POD_GANG: "job",
+    labels.POD_CLIQUE: "subgroup",
     labels.SPARK_APP: "job",
     labels.RAY_PRIORITY_CLASS: "class",
 }

@@ -114,7 +114,7 @@ class ObjectWalk:
 
     def gang(self, gang: dict[str, Any]) -> dict[str, Any]:
         """Return a workload's gang without names."""
-        new = dict(gang)
+        new = {**gang, **self._topology(gang)}
         if "priorityClass" in gang:
             new["priorityClass"] = self._alias("class", gang["priorityClass"])
         if "nodeLabel" in gang:

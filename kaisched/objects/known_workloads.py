@@ -10,6 +10,7 @@ from typing import Final
 from kaisched.objects import labels
 from kaisched.objects.gang_segments import leader_worker_set, pytorch
 from kaisched.objects.gang_sizes import job_set, kubeflow, mpi, ray
+from kaisched.objects.grove import pod_gang
 from kaisched.objects.workloads import Workload, table_of
 
 INFERENCE: Final = "inference"
@@ -61,6 +62,14 @@ WORKLOADS: Final = (
     ),
     Workload("ray.io/v1", "rayjobs", "RayJob", "through"),
     Workload("ray.io/v1", "rayservices", "RayService", "through"),
+    Workload(
+        "scheduler.grove.io/v1alpha1",
+        "podgangs",
+        "PodGang",
+        read=pod_gang,
+        name_label=labels.POD_GANG,
+        subgroup_labels=(labels.POD_CLIQUE,),
+    ),
     Workload("argoproj.io/v1alpha1", "workflows", "Workflow", "through"),
     Workload("tekton.dev/v1", "taskruns", "TaskRun", "through"),
     Workload("tekton.dev/v1", "pipelineruns", "PipelineRun", "through"),

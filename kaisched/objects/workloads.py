@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from kaisched.objects.pod_sets import PodSetTopology
-from kaisched.objects.podgroup import SubGroupSpec
+from kaisched.objects.podgroup import SubGroupSpec, TopologyConstraint
 from kaisched.objects.segments import Segments
 from kaisched.objects.wire import StrictWire
 
@@ -31,6 +31,8 @@ class Gang(StrictWire, frozen=True, kw_only=True):
     """Top-level subgroups needed; by default all of them."""
     pod_sets: dict[str, PodSetTopology] = {}
     """By top-level subgroup, where its pods are to be together by Kueue's annotations."""
+    topology_constraint: TopologyConstraint | None = None
+    """Of all pods; by default what annotations of the owners say."""
     segments: dict[str, Segments] = {}
     """By subgroup, how its pods are divided by the row's ``segment_label``; ``sub_groups`` has the
     parts."""
@@ -70,6 +72,8 @@ class Workload:
     """Label of the pods; each of its values is a job of its own."""
     subgroup_labels: tuple[str, ...] = ()
     """Labels of the pods whose values, joined by ``/``, name the pod's subgroup."""
+    name_label: str = ""
+    """Label of the pods that names the object, in their namespace; then no owner counts."""
     segment_label: str = ""
     """Label of the pods with their index, by which segments are counted."""
     size_annotation: str = ""

@@ -5,7 +5,8 @@ from msgspec import convert
 
 from kaisched.objects import Job, Node, Pod, PodGroup, PriorityClass, Queue, ReplicaSet
 from kaisched.objects.owners import PartialObject
-from kaisched.objects.podgroup import SubGroupSpec
+from kaisched.objects.podgroup import SubGroupSpec, TopologyConstraint
+from kaisched.objects.segments import Segments, parts_of
 from kaisched.objects.wire import ObjectMeta
 from kaisched.objects.workloads import Gang
 
@@ -13,6 +14,13 @@ NODES = ("n0", "n1", "n2")
 QUEUES = ("a", "b", "c", "d")
 GROUPS = ("g0", "g1")
 PODS = tuple(f"p{number}" for number in range(6))
+SEGMENTS = Segments(
+    size=2,
+    pods=3,
+    minimum=3,
+    leader="inside",
+    topology=TopologyConstraint(topology="t", preferred_topology_level="zone"),
+)
 API_OF = {
     "Job": "batch/v1",
     "ReplicaSet": "apps/v1",
@@ -152,6 +160,7 @@ def pods(draw):
                 {"spark-app-selector": "app"},
                 {
                     "leaderworkerset.sigs.k8s.io/group-index": "0",
+                    "leaderworkerset.sigs.k8s.io/worker-index": "1",
                     "jobset.sigs.k8s.io/replicatedjob-name": "x",
                     "jobset.sigs.k8s.io/job-index": "1",
                 },
@@ -202,13 +211,14 @@ def workloads(draw):
         st.sampled_from(
             [
                 ("o2", "LeaderWorkerSet", API_OF["LeaderWorkerSet"], Gang(minimum=2),
-                 Gang(minimum=3, is_leader_first=True)),
+                 Gang(minimum=3, is_leader_first=True),
+                 Gang(minimum=3, segments={"w": SEGMENTS}, sub_groups=parts_of(SEGMENTS, "w"))),
                 ("o3", "JobSet", API_OF["JobSet"], Gang(),
                  Gang(sub_groups=[SubGroupSpec(name="x"),
                                   SubGroupSpec(name="x/0", min_member=1, parent="x"),
                                   SubGroupSpec(name="x/1", min_member=2, parent="x")])),
                 ("g0", "PodGroup", "scheduling.k8s.io/v1alpha2", Gang(minimum=2),
-                 Gang(is_each=True), Gang(unsupported="no")),
+                 Gang(is_each=True), Gang(unsupported="no"), Gang(minimum=2, node_label="zone")),
             ]
         )
     )  # fmt: skip

@@ -55,7 +55,7 @@ def drawn(seed, kind):
     return Case(rooms, tuple(pods), is_nested=False)
 
 
-def placed(case):
+def placed(case, wish=WISH, of_parts=IN_A_RACK):
     """Run allocate; return the racks of the pods."""
     builder = ClusterBuilder().topology("t", "zone", "rack").queue("a")
     for rack, rooms in case.rooms.items():
@@ -64,10 +64,10 @@ def placed(case):
     pods = [pod for part in case.parts for pod in part]
     nested = {}
     if case.is_nested:
-        leaves = [Group(f"g{at}", len(it), topology=IN_A_RACK) for at, it in enumerate(case.parts)]
+        leaves = [Group(f"g{at}", len(it), topology=of_parts) for at, it in enumerate(case.parts)]
         podsets = [f"g{at}" for at, part in enumerate(case.parts) for _ in part]
         nested = {"groups": Group("", None, tuple(leaves)), "podsets": podsets}
-    builder.job("a1", queue="a", tasks=len(pods), topology=WISH, **nested)
+    builder.job("a1", queue="a", tasks=len(pods), topology=wish, **nested)
     job = builder._jobs[-1]
     tasks = [
         replace(task, request={**task.request, "gpu": gpu * 1000, "cpu": cpu * 1000})

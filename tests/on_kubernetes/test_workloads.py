@@ -23,6 +23,8 @@ KINDS = {
     "JobSet": ("jobset.x-k8s.io", "v1alpha2", "jobsets"),
     "MPIJob": ("kubeflow.org", "v1", "mpijobs"),
     "PodGroup": ("scheduling.k8s.io", "v1alpha2", "podgroups"),
+    "PodGang": ("scheduler.grove.io", "v1alpha1", "podgangs"),
+    "PyTorchJob": ("kubeflow.org", "v1", "pytorchjobs"),
     "Widget": ("example.com", "v1", "widgets"),
 }
 WIDGET = {"apiVersion": "example.com/v1", "plural": "widgets", "kind": "Widget"}
@@ -226,6 +228,50 @@ def test_a_job_set_in_order_starts_with_its_first_jobs(cluster):
     cluster.wait_placed(*names)
 
 
+def test_the_pods_of_a_pod_gang_start_when_it_is_there_and_has_room(cluster):
+    serve(cluster, "PodGang")
+    cluster.start(**ALONE).wait_leading()
+    for clique, count in (("a", 1), ("b", 2)):
+        labels = {"grove.io/podgang": "g", "grove.io/podclique": clique}
+        for at in range(count):
+            pod(cluster, f"{clique}{at}", gpus=8, labels=labels)
+    until(lambda: "does not exist" in cluster.condition("a0").get("message", ""))
+    groups = [{"name": "a", "minReplicas": 1}, {"name": "b", "minReplicas": 2}]
+    make(cluster, "PodGang", "g", {"podgroups": groups})
+    assert nothing_starts(cluster, "a0", "b0", "b1")
+    cluster.node("n2")
+    cluster.wait_placed("a0", "b0", "b1")
+
+
+def test_workers_of_a_pytorch_job_are_in_racks_by_segments(cluster):
+    """Segments of two in one rack each; the other nodes are outside of all racks."""
+    serve(cluster, "PyTorchJob")
+    dc = {"metadata": {"name": "dc"}, "spec": {"levels": [{"nodeLabel": "example.com/rack"}]}}
+    body = {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", **dc}
+    cluster.must("POST", "/apis/kai.scheduler/v1alpha1/topologies", body)
+    for rack, gpus in (("r1", 3), ("r2", 2)):
+        cluster.node(rack, gpus, labels={"example.com/rack": rack})
+    notes = {
+        "kai.scheduler/topology": "dc",
+        "kai.scheduler/segment-size": "2",
+        "kai.scheduler/segment-topology-required-placement": "example.com/rack",
+    }
+    worker = {"replicas": 4, "template": {"metadata": {"annotations": notes}}}
+    job = make(cluster, "PyTorchJob", "t", {"pytorchReplicaSpecs": {"Worker": worker}})
+    for at in range(4):
+        labels = {
+            "training.kubeflow.org/replica-type": "worker",
+            "training.kubeflow.org/replica-index": str(at),
+        }
+        pod(cluster, f"w{at}", job, labels=labels, annotations=notes)
+    cluster.start(**ALONE).wait_leading()
+    cluster.wait_placed("w0", "w1", "w2", "w3")
+    placed = cluster.placed()
+    assert placed["w0"] == placed["w1"] != placed["w2"] == placed["w3"]
+    assert {placed["w0"], placed["w2"]} == {"r1", "r2"}
+    cluster.must("DELETE", "/apis/kai.scheduler/v1alpha1/topologies/dc")
+
+
 def test_a_spark_application_is_one_job(cluster):
     daemon = cluster.start(**ALONE).wait_leading()
     labels = {"spark-app-selector": "spark-7", "spark-role": "driver"}
@@ -292,6 +338,23 @@ def test_a_group_of_kubernetes_own_api_may_need_fewer_from_now_on(cluster, serve
     body = {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
     assert cluster.must("PATCH", path, body, MERGE)["metadata"]["uid"] == made["metadata"]["uid"]
     until(lambda: len(cluster.placed()) == 2)
+
+
+def test_a_group_of_kubernetes_own_api_stays_on_nodes_with_one_value_of_a_label(cluster):
+    serve(cluster, "PodGroup")
+    cluster.start(**ALONE).wait_leading()
+    spec = {
+        "schedulingPolicy": {"gang": {"minCount": 2}},
+        "schedulingConstraints": {"topology": [{"key": "example.com/rack"}]},
+    }
+    make(cluster, "PodGroup", "g", spec)
+    for at in range(2):
+        member(cluster, f"p{at}", "g")
+    until(lambda: "no node has the label" in cluster.condition("p0").get("message", ""))
+    for name in ("r1", "r2"):
+        cluster.node(name, labels={"example.com/rack": "r"})
+    cluster.wait_placed("p0", "p1")
+    assert set(cluster.placed().values()) == {"r1", "r2"}
 
 
 def test_without_the_api_nobody_asks_for_its_groups(cluster, server):

@@ -1,7 +1,6 @@
 """Worked examples of where work goes, X1 to X29: which test has each of them.
 
-X21 and X22 have a result for each value of `fairness`: `hierarchy` and `projects`. Of X25, segments
-are written as subgroups of a pod group.
+X21 and X22 have a result for each value of `fairness`: `hierarchy` and `projects`.
 """
 
 import ast
@@ -17,6 +16,8 @@ LAWS = "plugins/kaisched_plugins/topology/tests/test_topology_laws.py"
 POD_SETS = "plugins/kaisched_plugins/topology/tests/test_pod_sets.py"
 EVICTIONS = "plugins/kaisched_plugins/topology/tests/test_topology_evictions.py"
 FAILURES = "plugins/kaisched_plugins/topology/tests/test_topology_failures.py"
+WORKLOADS = "tests/unit/cluster/test_workload_topology.py"
+GANG_API = "tests/unit/cluster/test_gang_api_topology.py"
 LISTS = "tests/unit/cluster/pools/test_lists.py"
 SIBLINGS = "tests/scenarios/test_projects_may_divide_without_departments.py"
 DEPARTMENTS = "tests/scenarios/test_departments_share_by_their_quotas.py"
@@ -48,7 +49,11 @@ EXAMPLES = {
     12: (EVICTIONS, "test_the_rack_is_cleared_in_which_least_is_lost"),
     13: (EVICTIONS, "test_consolidate_clears_one_rack_and_moves_the_newest"),
     14: (TOPOLOGY, "test_neighbours_in_index_are_neighbours_in_the_network"),
-    15: (TOPOLOGY, "test_racks_of_one_name_in_two_zones_are_two_racks"),
+    15: (
+        GANG_API,
+        "test_equal_values_in_two_zones_are_one_domain_if_no_topology_has_the_label",
+        "test_racks_of_a_topology_in_two_zones_are_two",
+    ),
     16: (
         "tests/unit/framework/test_reach.py",
         "test_rooms_of_racks_are_rounded_down_to_whole_gangs",
@@ -77,8 +82,12 @@ EXAMPLES = {
         "tests/unit/core/test_subscription.py",
         "test_changes_of_quotas_in_a_department_of_ten",
     ),
-    25: (TOPOLOGY, "test_segments_that_the_minimum_needs_are_whole_and_the_last_grows"),
-    26: (POD_SETS, "test_slices_count_not_pods"),
+    25: (
+        "tests/unit/objects/test_segments.py",
+        "test_segments_that_the_minimum_reaches_into_are_needed_whole",
+        "test_an_elastic_pytorch_job_needs_whole_segments",
+    ),
+    26: (WORKLOADS, "test_racks_hold_whole_segments_only"),
     27: (POD_SETS, "test_layers_of_slices"),
     28: (TOPOLOGY, "test_the_scarcest_resource_counts"),
     29: (TOPOLOGY, "test_mixed_pods_go_where_all_of_them_fit_next_to_each_other"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def in_orders(place: Place) -> Place:
     """Return what places pods in their order, and in others where these do not fit so.
 
-    Only on sets of nodes that say it; the caller rolls back.
+    On all nodes, or on a set of nodes that says it; the caller rolls back.
     """
 
     def placed(session: Session, statement: Statement, tasks: RowVec) -> bool:
@@ -29,7 +29,10 @@ def in_orders(place: Place) -> Place:
         if place(session, statement, tasks):
             return True
         nodes = session.placement.nodes
-        if nodes is None or not nodes.reorders:
+        if nodes is not None and not nodes.reorders:
+            return False
+        statement.rollback(mark)
+        if nodes is None and not _are_counted(session, tasks):
             return False
         for some in _orders(session, tasks):
             statement.rollback(mark)
@@ -38,6 +41,16 @@ def in_orders(place: Place) -> Place:
         return False
 
     return placed
+
+
+def _are_counted(session: Session, tasks: RowVec) -> bool:
+    """Tell whether there is room for the pods kind by kind: if not, no order of them would do."""
+    placement = session.placement
+    has_releasing = session.capacity.has_releasing
+    room_of = placement.future_vacancy if has_releasing else placement.vacancy
+    shapes, counts = np.unique(session.tasks.shape_of_task[tasks], return_counts=True)
+    pairs = zip(shapes.tolist(), counts.tolist(), strict=True)
+    return len(shapes) > 1 and all(room_of(shape).total >= count for shape, count in pairs)
 
 
 def by_size(session: Session, tasks: RowVec) -> Iterator[Callable[[RowVec], int]]:

@@ -269,6 +269,17 @@ TABLE = {
         {"g": ["p", "q"]},
         2,
     ),
+    "PodGang": Row(
+        [
+            owner("PodGang", "g", spec={"podgroups": [{"name": "c", "minReplicas": 2}]}),
+            *(
+                owned(name, labels={"grove.io/podgang": "g", "grove.io/podclique": "c"})
+                for name in "pq"
+            ),
+        ],
+        {"pg-g-uid-g": ["p", "q"]},
+        podsets=[("c", 2)],
+    ),
     "PodGroup": Row(
         [owner("PodGroup", "g", spec=GANG), named("p"), named("q")],
         {"pg-g-uid-g": ["p", "q"]},

@@ -1,6 +1,8 @@
 """KAI-Scheduler's topology annotations of workloads and templates, from YAML to the nodes."""
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kaisched import TopologyConstraint
 from kaisched.cluster.events import remove, upsert
@@ -8,6 +10,7 @@ from kaisched.core.refusals import Refusal
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.load import load_text
 from kaisched.objects.load_workloads import workloads_among
+from kaisched.objects.wire import OwnerReference
 from tests.contract.clusters import group, node
 from tests.unit.cluster.test_gang_api_topology import cycle
 from tests.unit.cluster.test_grouping_table import (
@@ -363,3 +366,97 @@ def test_a_worker_of_another_kind_that_requires_a_level_for_segments_is_refused(
     assert job(store)["refusal"] == Refusal.UNSUPPORTED
     (problem,) = store.problems()
     assert "segments are formed only of workers of PyTorchJobs" in problem.text
+
+
+# -- Grove --------------------------------------------------------------------------------------
+
+
+PODGANG = """
+apiVersion: scheduler.grove.io/v1alpha1
+kind: PodGang
+metadata:
+  name: serve-0
+  namespace: ns
+  uid: uid-serve-0
+  labels: {kai.scheduler/queue: b}
+  annotations: {grove.io/topology-name: dc}
+spec:
+  priorityClassName: train
+  topologyConstraint: {packConstraint: {required: zone}}
+  topologyConstraintGroupConfigs:
+    - name: serve-0-model
+      podGroupNames: [serve-0-prefill, serve-0-decode]
+      topologyConstraint: {packConstraint: {required: rack}}
+  podgroups:
+    - name: serve-0-router
+      minReplicas: 1
+    - name: serve-0-prefill
+      minReplicas: 2
+      topologyConstraint: {packConstraint: {required: host}}
+    - name: serve-0-decode
+      minReplicas: 2
+"""
+
+
+def of_grove():
+    """The pods of a gang; they are owned by PodCliques, which nobody reads."""
+    reference = {
+        "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "name": "c", "uid": "uid-c",
+        "controller": True,
+    }  # fmt: skip
+    for name, count in (("router", 1), ("prefill", 2), ("decode", 2)):
+        labels = {"grove.io/podgang": "serve-0", "grove.io/podclique": f"serve-0-{name}"}
+        for at in range(count):
+            pod = owned(f"{name}-{at}", labels=labels)
+            yield replace(pod, metadata=replace(
+                pod.metadata, owner_references=[msgspec.convert(reference, OwnerReference)]
+            ))  # fmt: skip
+
+
+def test_the_pods_of_a_pod_gang_are_one_job_with_levels_at_three_heights():
+    store = store_of(*racks(a=3, b=4, c=1), read(PODGANG), *of_grove())
+    found = job(store)
+    assert (found["queue"], found["priority"], found["refusal"]) == ("b", 50, Refusal.NONE)
+    assert sorted(found["podsets"]) == [
+        ("serve-0-decode", 2, 2), ("serve-0-prefill", 2, 2), ("serve-0-router", 1, 1),
+    ]  # fmt: skip
+    assert constraints(store) == {
+        "": TopologyConstraint("dc", "zone"),
+        "serve-0-model": IN_A_RACK,
+        "serve-0-prefill": TopologyConstraint("dc", "host"),
+    }
+    remove(store, node("n0"))
+    binds, _, _ = cycle(store)
+    assert len(binds) == 5
+    assert by_node(binds, "prefill") == by_node(binds, "decode") == {"b": 2}
+
+
+def test_pods_of_a_gang_wait_until_it_is_there():
+    store = store_of(*of_grove())
+    (name,) = {it.name for it in store.problems()}
+    assert name == "ns/pg-serve-0-scheduler.grove.io"
+    assert store.problems()[0].text == (
+        "metadata.labels['grove.io/podgang']: PodGang ns/serve-0 of scheduler.grove.io does not"
+        " exist, or is not read; make it, or see kaisched doctor"
+    )
+    upsert(store, read(PODGANG))
+    assert len(job(store, "ns/pg-serve-0-uid-serve-0")["podsets"]) == 3
+    assert store.problems() == []
+    remove(store, read(PODGANG))
+    assert len(store.problems()) == 1
+
+
+def test_a_pod_of_no_group_of_its_gang_is_refused():
+    (first, *_) = of_grove()
+    first.metadata.labels["grove.io/podclique"] = "other"
+    store = store_of(read(PODGANG), first)
+    assert job(store)["refusal"] == Refusal.INVALID_GROUP
+    assert "names subgroup 'other' (grove.io/podclique)" in store.problems()[0].text
+
+
+def test_a_pod_group_that_a_pod_names_comes_before_its_gang():
+    (first, *_) = of_grove()
+    first.metadata.annotations["pod-group-name"] = "g"
+    store = store_of(read(PODGANG), group("g", minMember=1), first)
+    assert job(store)["refusal"] == Refusal.NONE
+    assert job(store)["queue"] == "a"

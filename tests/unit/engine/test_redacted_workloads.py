@@ -16,6 +16,7 @@ from kaisched.engine.replaying import replay, sealed
 from kaisched.objects import Pod, gang_api
 from kaisched.objects import labels as labels_of
 from kaisched.objects.gang_sizes import gang_of
+from kaisched.objects.grove import pod_gang
 from kaisched.objects.known_workloads import WORKLOADS
 from kaisched.objects.load import load_text
 from kaisched.objects.owners import PartialObject
@@ -136,6 +137,15 @@ def of_segments():
     template = {"metadata": {"annotations": wish}}
     top = owner("RayCluster", "acme-ray", spec={"headGroupSpec": {"template": template}})
     yield from (top, pod_of("acme-ray-0", top, labels={labels_of.RAY_GROUP: "headgroup"}))
+    packed = {"topologyConstraint": {"packConstraint": {"required": "acme-rack"}}}
+    groups = [{"name": "acme-a", "minReplicas": 1, **packed}, {"name": "acme-b", "minReplicas": 1}]
+    row = owner("PodGang", "acme-gang")
+    notes = {labels_of.TOPOLOGY: "acme-dc"}
+    gang = gang_of(pod_gang, {"podgroups": groups, **packed}, notes)
+    yield replace(row, gang=gang)
+    for group in ("acme-a", "acme-b"):
+        labels = {labels_of.POD_GANG: "acme-gang", labels_of.POD_CLIQUE: group}
+        yield pod_of(f"{group}-0", labels=labels)
 
 
 @pytest.fixture
@@ -198,7 +208,7 @@ def test_a_label_that_a_group_names_is_kept_under_another_name(workloads):
 
 def test_segments_and_groups_with_levels_keep_their_places_without_their_names():
     text = MANIFESTS.replace("{name: acme-node}", "{name: acme-node, labels: {acme-label: r1}}")
-    text = text.replace('gpu: "8"', 'gpu: "9"')
+    text = text.replace('gpu: "8"', 'gpu: "11"')
     dc = """
 apiVersion: kai.scheduler/v1alpha1
 kind: Topology
@@ -208,13 +218,13 @@ spec: {levels: [{nodeLabel: acme-label, alias: acme-rack}]}
     objects = [*load_text(dc).objects, *load_text(text).objects[:1], *of_segments()]
     made = recorded(objects)
     before = replay(made)
-    assert jobs_of(before) == [(1, 1, 0), (4, 2, 0), (4, 2, 0)]
-    assert len(before.result.binds) == 9
+    assert jobs_of(before) == [(1, 1, 0), (2, 2, 0), (4, 2, 0), (4, 2, 0)]
+    assert len(before.result.binds) == 11
     bare, warnings = redacted(made)
     assert warnings == []
     assert "acme" not in encoded(bare).decode()
     assert jobs_of(replay(bare)) == jobs_of(before)
-    assert len(replay(bare).result.binds) == 9
+    assert len(replay(bare).result.binds) == 11
 
 
 def test_what_a_workload_asks_in_vain_holds_no_name(workloads):

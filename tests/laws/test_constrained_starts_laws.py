@@ -1,0 +1,62 @@
+"""A constraint makes no gang start that would not start without it."""
+
+from dataclasses import replace
+
+import pytest
+
+from kaisched.actions.room import placing
+from kaisched.testing import ClusterBuilder
+from tests.laws.constrained_starts import KINDS, counted, tried
+
+DRAWN = 24
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_starts_with_a_constraint_starts_without_it(kind):
+    starts, only, fit, _ = counted(kind, range(2000, 2000 + DRAWN))
+    assert fit >= starts > DRAWN / 2
+    assert only == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        ("mixed", 42),
+        ("mixed", 159),
+        ("mixed", 190),
+        ("mixed", 626),
+        ("nested", 358),
+        ("nested", 544),
+        ("nested", 824),
+        ("mixed in one zone", 167),
+        ("nested in one zone", 7),
+    ],
+)
+def test_gangs_that_fit_in_another_order_than_their_own_start_without_a_constraint(kind, seed):
+    assert tried(seed, kind).without
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("nested in one zone", 326)])
+def test_what_is_missed_without_a_constraint_fits_all_the_same(kind, seed):
+    """Which choices are tried decides: none of them would be wrong."""
+    found = tried(seed, kind)
+    assert (found.without, found.fits) == (False, True)
+
+
+@pytest.mark.parametrize(("taken", "tries"), [(0, 2), (3, 1)])
+def test_other_orders_are_tried_only_where_each_kind_of_pods_has_room(taken, tries, monkeypatch):
+    """Four pods of a GPU and a core, and two of two cores: enough in sum, and yet they fit not."""
+    calls = []
+    place = placing._place_idle
+    monkeypatch.setattr(placing, "_place_idle", lambda *args: calls.append(1) or place(*args))
+    builder = ClusterBuilder().queue("a").node("n0", gpu=4, cpu=5 + taken)
+    for at in range(3):
+        builder.node(f"m{at}", gpu=0, cpu=1)
+    if taken:
+        builder.job("a0", queue="a", gpu=0, cpu=taken + 2)  # leaves three cores
+    builder.job("a1", queue="a", tasks=6, gpu=1, cpu=1)
+    job = builder._jobs[-1]
+    wide = [replace(it, request={**it.request, "gpu": 0, "cpu": 2000}) for it in job.tasks[4:]]
+    builder._jobs[-1] = replace(job, tasks=[*job.tasks[:4], *wide])
+    assert sorted(builder.run("allocate").placed) == (["a0-0"] if taken else [])
+    assert len(calls) == tries
