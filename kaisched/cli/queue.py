@@ -125,7 +125,14 @@ def _show(place: source.Place, name: str | None, output: str, *, is_watched: boo
         out.show(live, lambda: live.queues(name), printer, output, is_watched=is_watched)
         return
     source.check_watch(is_watched=is_watched)
-    cycle = source.cycle_of(place)
+    if name is not None and source.are_files_alone(place):
+        from kaisched.cli.pool_cycles import cycles_with  # noqa: PLC0415 - not for the help
+
+        found = cycles_with(place, name)
+        cycle, document = found.cycle, found.document(name)
+    else:
+        cycle = source.cycle_of(place)
+        document = queue_text.document(cycle.result, name)
     cycle.warn()
-    printer.print(queue_text.document(cycle.result, name), output)
+    printer.print(document, output)
     cycle.end()

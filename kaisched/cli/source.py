@@ -164,10 +164,20 @@ def cycle_of(place: Place) -> Cycle:
         KaischedError: the state cannot be read, or its shard is wrong.
 
     """
+    _check(place)
+    return with_failures(_cycle(place))
+
+
+def are_files_alone(place: Place) -> bool:
+    """Tell whether manifests are read, with all shards among them."""
+    others = (place.snapshot, place.daemon, place.shard)
+    return bool(place.files) and not any(others)
+
+
+def with_failures(cycle: Cycle) -> Cycle:
+    """Return a cycle with the failures of plugins and actions among its problems."""
     from kaisched.engine.planning import failures_of  # noqa: PLC0415 - not for the help
 
-    _check(place)
-    cycle = _cycle(place)
     result, warnings, problems = cycle.result, cycle.warnings, cycle.problems
     failures = failures_of([result])
     warnings = [text for text in warnings if text not in failures]

@@ -68,6 +68,8 @@ class QueueRows:
         self._axis = axis
         self._queue: dict[str, QueueRow] = {}
         self._left_out: dict[str, str] = {}
+        self._told: Mapping[str, str] = {}
+        """What jobs hear that name a queue which is not ours."""
         self.is_laid_out = True
         self.table = self._tabulate(build_tree((), ()))
         self.terms = QueueTerms()
@@ -97,6 +99,13 @@ class QueueRows:
         """Note why there is no row of a queue that was declared."""
         self._left_out[name] = fault
         self.is_laid_out = False
+
+    def tell(self, why_not: Mapping[str, str]) -> bool:
+        """Note what jobs hear that name queues which are not ours; tell whether that is news."""
+        if why_not == self._told:
+            return False
+        self._told, self.is_laid_out = why_not, False
+        return True
 
     def lay_out(self) -> bool:
         """Build the table anew; return whether rows changed their meaning, or who is stopped.
@@ -189,13 +198,13 @@ class QueueRows:
 
     def _why_not(self, tree: QueueTree) -> Mapping[str, str]:
         """Say of each queue that was declared and is not in the tree what is wrong with it."""
-        if len(tree) == len(self._queue) and not self._left_out:
+        if len(tree) == len(self._queue) and not self._left_out and not self._told:
             return MappingProxyType({})
         orphans = self._queue.keys() - set(tree.names)
         parent = {name: queue.parent for name, queue in self._queue.items()}
         broken = broken_lines(sorted(orphans), parent, self._left_out)
         faults = {name: f"queue {name} is left out: {it}" for name, it in self._left_out.items()}
-        return MappingProxyType(broken | faults)
+        return MappingProxyType({**self._told, **broken, **faults})
 
 
 def _stops(rows: list[QueueRow], tree: QueueTree) -> IntVec:

@@ -103,6 +103,10 @@ class Desks:
             self._moves.update(step.passed_on.keys())
         return steps, is_settled
 
+    def cycles(self) -> list[Step]:
+        """Let each shard have a turn after which no job is passed on."""
+        return [self._turn(desk, is_passing=False)[0] for desk in self._desks]
+
     def next_end_s(self) -> float | None:
         """Return when the next job may go on to another pool that did not refuse it as all is."""
         now_s = self.cluster.clock.now_s()
@@ -117,14 +121,15 @@ class Desks:
         laps = 2 if book.is_idle_first else 1
         return self._moves[job] < laps * len(book.jobs[job].pools)
 
-    def _turn(self, desk: _Desk) -> tuple[Step, bool]:
+    def _turn(self, desk: _Desk, *, is_passing: bool = True) -> tuple[Step, bool]:
         port, clock = desk.port, self.cluster.clock
         turn: Turn = take_turn(port, port, desk.policy, None, clock, desk.memory)
         is_idle = not turn.has_intents and _noted(turn.memory) == _noted(desk.memory)
         desk.memory = turn.memory
         # Read at once: results are computed from the state that their cycle left.
         len(turn.result.records), len(turn.result.shares)
-        moved = desk.turns.after(turn.snapshot, turn.result, clock.now_s())
+        now_s = clock.now_s()
+        moved = desk.turns.after(turn.snapshot, turn.result, now_s) if is_passing else []
         return step_of(desk.shard, turn.result, moved), is_idle
 
 

@@ -11,10 +11,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from kaisched.clock import ManualClock
+from kaisched.cluster.pools.agreement import different_lists
 from kaisched.config.loading import settings_errors
 from kaisched.config.settings import KIND as SETTINGS_KIND
 from kaisched.core.refusals import TEXTS, Refusal
-from kaisched.engine.planning import PlanInput, complete, planned_cluster, read_manifests
+from kaisched.engine.desks import Desks
+from kaisched.engine.planning import (
+    OUR_NAMES,
+    PlanInput,
+    complete,
+    fill,
+    planned_cluster,
+    read_manifests,
+)
 from kaisched.engine.policy import build_policy, default_policy, default_shard
 from kaisched.engine.quota_sums import quota_sums
 from kaisched.engine.shards import read_shard, shard_errors, shared_pools
@@ -34,7 +44,7 @@ from kaisched.objects.wire import ObjectMeta
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kaisched.cluster.embedded import EmbeddedCluster
+    from kaisched.cluster.store import StateStore
     from kaisched.core.snapshot import Snapshot
     from kaisched.engine.shards import FoundShard
     from kaisched.framework.policy import Policy
@@ -45,6 +55,7 @@ RULES: Final = {
     "object": "An object has a fault and is not used.",
     "without-effect": "A value is accepted and has no effect, or not the one that was meant.",
     "queue-tree": "A queue has no parents up to a root, or is in a cycle.",
+    "pool-lists": "Queues of one project list different node pools.",
     "quota-sum": "Quotas below a queue add up to more than it has, or than the cluster has.",
     "unknown-queue": "A job names a queue that cannot take it.",
     "shard": "A SchedulingShard has an error in its policy.",
@@ -85,6 +96,7 @@ def lint(files: Sequence[str], shard_file: Path | None = None) -> list[Finding]:
             if not it.path.startswith("status.")  # which manifests do not have yet
         ),
         *_queue_tree(loaded),
+        *_pool_lists(loaded),
         *_shards(loaded, given),
     ]
     _use_all_that_have_a_form(loaded)
@@ -136,9 +148,31 @@ def _together(loaded: Loaded, given: SchedulingShard | None) -> Iterator[Finding
     lends = any(setting.plugin.lends for setting in policy.plugins)
     for error in quota_sums(snapshot, loaded, is_lent=lends):
         yield _of_object("quota-sum", error, is_error=False)
-    if len(snapshot.queues.name) or snapshot.queues.why_not:
-        for error in (*_jobs(cluster, snapshot, loaded), *_owners(workloads, snapshot, loaded)):
+    pools = [(cluster.store, snapshot)] if given is not None else _in_pools(loaded)
+    pools = pools or [(cluster.store, snapshot)]
+    snapshots = [each for _, each in pools]
+    if any(len(each.queues.name) or each.queues.why_not for each in snapshots):
+        jobs = (error for store, each in pools for error in _jobs(store, each, loaded))
+        for error in (*jobs, *_owners(workloads, snapshots, loaded)):
             yield _of_object("unknown-queue", error)
+
+
+def _in_pools(loaded: Loaded) -> list[tuple[StateStore, Snapshot]]:
+    """Return the stores of the shards among the manifests, if there are several without errors."""
+    pairs: list[tuple[SchedulingShard, Policy]] = []
+    for shard in loaded.of(SchedulingShard):
+        try:
+            pairs.append((shard, build_policy(shard)[0]))
+        except KaischedError:
+            return []  # reported
+    if len(pairs) < 2 or next(shared_pools([(shard, "") for shard, _ in pairs]), None):  # noqa: PLR2004
+        return []
+    desks = Desks(pairs, ManualClock(), OUR_NAMES)
+    fill(desks.cluster, loaded)
+    stores = desks.cluster.stores
+    for store in stores:
+        desks.cluster.snapshot_of(store)  # by then each job has an owner
+    return [(store, desks.cluster.snapshot_of(store)) for store in stores]
 
 
 def _policy_for(loaded: Loaded, given: SchedulingShard | None) -> tuple[SchedulingShard, Policy]:
@@ -162,6 +196,23 @@ def _queue_tree(loaded: Loaded) -> Iterator[Finding]:
     yield from (_of_object("queue-tree", it) for it in problems if it.name not in bad)
 
 
+def _pool_lists(loaded: Loaded) -> Iterator[Finding]:
+    """Yield the queues whose lists of node pools differ from another of their project."""
+    for found in different_lists(loaded.of(Queue)):
+        name = found.queues[-1]
+        source = loaded.sources.get((Queue.KIND, name), Source())
+        error = ObjectError(
+            found.text,
+            file=source.file,
+            document=source.document,
+            kind=Queue.KIND,
+            name=name,
+            path="spec.nodePools",
+            fix=found.fix,
+        )
+        yield _of_object("pool-lists", error, is_error=False)
+
+
 def _shards(loaded: Loaded, given: FoundShard | None) -> Iterator[Finding]:
     for text in given.warnings if given is not None else ():
         yield Finding("without-effect", ConfigError(text), is_error=False)
@@ -180,21 +231,21 @@ def _shards(loaded: Loaded, given: FoundShard | None) -> Iterator[Finding]:
     yield from (Finding("shard", error) for error in shared_pools(shards))
 
 
-def _jobs(cluster: EmbeddedCluster, snapshot: Snapshot, loaded: Loaded) -> Iterator[ObjectError]:
+def _jobs(store: StateStore, snapshot: Snapshot, loaded: Loaded) -> Iterator[ObjectError]:
     """Yield the jobs whose queue cannot take them, at their pod group or at their pods."""
     jobs = snapshot.jobs
     for row in np.flatnonzero(np.isin(jobs.refusal, [int(it) for it in _ABOUT_QUEUES])).tolist():
         name, queue = jobs.name[row], jobs.queue_name[row]
         refusal = int(jobs.refusal[row])
         group = (PodGroup.KIND, name)
-        pods = [(Pod.KIND, key) for key, _ in cluster.store.pending_pods(name)]
+        pods = [(Pod.KIND, key) for key, _ in store.pending_pods(name)]
         for kind, key in [group] if group in loaded.sources else pods:
             source = loaded.sources.get((kind, key), Source())
             yield _queue_error(refusal, queue, snapshot, (kind, key), source)
 
 
 def _owners(
-    objects: Iterable[Manifest], snapshot: Snapshot, loaded: Loaded
+    objects: Iterable[Manifest], snapshots: Sequence[Snapshot], loaded: Loaded
 ) -> Iterator[ObjectError]:
     """Yield the workloads whose label, or that of their pods, names a queue that does not exist."""
     source_of_other = {(it.kind, it.name): it.source for it in loaded.others}
@@ -210,9 +261,9 @@ def _owners(
         other = source_of_other.get((kind, obj.metadata.name), Source())
         source = loaded.sources.get((kind, name), other)
         for queue in dict.fromkeys(filter(None, map(queue_of, metas))):
-            if queue not in snapshot.queues.row_of_name:
+            if not any(queue in each.queues.row_of_name for each in snapshots):
                 missing = int(Refusal.QUEUE_MISSING)
-                yield _queue_error(missing, queue, snapshot, (kind, name), source)
+                yield _queue_error(missing, queue, snapshots[0], (kind, name), source)
 
 
 def _queue_error(
@@ -223,8 +274,10 @@ def _queue_error(
     near = did_you_mean(queue, list(snapshot.queues.name))
     is_near = refusal == Refusal.QUEUE_MISSING and near.endswith("?")
     cure = text.cure[:1].lower() + text.cure[1:].removesuffix(".")
+    said = f"{text.sentence}: {why}" if why else text.sentence
+    is_elsewhere = why.startswith(f"queue {queue} is in node pool ")
     return ObjectError(
-        f"{text.sentence}: {why}" if why else text.sentence,
+        why if is_elsewhere else said,
         file=source.file,
         document=source.document,
         kind=where[0],

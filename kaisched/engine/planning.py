@@ -234,10 +234,8 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
     if jobs are passed on to it.
     """
     clock = ManualClock(_newest_s(what.loaded.objects))
-    desks = Desks([(what.shard, what.policy), *what.others], clock, OUR_NAMES)
+    desks, planned = _opened(what, clock)
     cluster = desks.cluster
-    problems = fill(cluster, what.loaded)
-    planned = Plan(problems=problems, warnings=[*what.warnings, *_nothing_to_do(cluster)])
     for _ in range(rounds):
         steps, is_settled = desks.round()
         planned.steps.extend(steps)
@@ -252,6 +250,22 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
         if it.what in ("bind_failed", "eviction_failed")
     )
     return planned
+
+
+def cycles_in_pools(what: PlanInput) -> Plan:
+    """Let each shard have its next cycle, and pass no job on: each is in one pool."""
+    desks, planned = _opened(what, ManualClock(_newest_s(what.loaded.objects)))
+    planned.steps.extend(desks.cycles())
+    planned.warnings.extend(failures_of(planned.cycles))
+    return planned
+
+
+def _opened(what: PlanInput, clock: ManualClock) -> tuple[Desks, Plan]:
+    """Return the shards with the objects, and the plan that begins."""
+    desks = Desks([(what.shard, what.policy), *what.others], clock, OUR_NAMES)
+    problems = fill(desks.cluster, what.loaded)
+    warnings = [*what.warnings, *_nothing_to_do(desks.cluster)]
+    return desks, Plan(problems=problems, warnings=warnings)
 
 
 def failures_of(cycles: Iterable[CycleResult]) -> list[str]:

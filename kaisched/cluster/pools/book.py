@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kaisched.cluster.dependents import Dependents
 from kaisched.cluster.derived import queue_of
 from kaisched.cluster.pools.elsewhere import Overdrafts
+from kaisched.cluster.pools.guests import Guests
 from kaisched.cluster.pools.listed import Known, Listed
 from kaisched.cluster.pools.open_pools import OpenPools
 from kaisched.cluster.pools.projects import Projects
@@ -37,7 +38,7 @@ class PoolBook:
     """What a shard knows of pools: their nodes and queues, jobs with lists, and other pods.
 
     It hears of every object of the cluster, also of those of other pools. It is written by the
-    thread that owns the store. While there is no other pool it knows nothing and costs nothing.
+    thread that owns the store. While there is no other pool it knows queues only.
     """
 
     def __init__(self, ours: Ours, owners: Owners) -> None:
@@ -54,6 +55,7 @@ class PoolBook:
         self.projects = Projects()
         self.overdrafts = Overdrafts(self.projects, self.pool)
         self._open = OpenPools(self.projects, owners)
+        self.guests = Guests(self.projects, owners, self.pool)
         self.jobs: dict[str, Listed] = {}
         self._impatient: set[str] = set()
         """Jobs that may evict here all the same."""
@@ -94,7 +96,7 @@ class PoolBook:
 
     def note_queue(self, queue: Queue) -> bool:
         """Note a queue that came or changed; tell whether jobs must be looked at again."""
-        if not self.is_on or not self.projects.put(queue):
+        if not self.projects.put(queue) or not self.is_on:
             return False
         self.changes[labels.node_pool_of(queue.metadata)] += 1
         return True
@@ -107,9 +109,11 @@ class PoolBook:
         """Return the queues to make up for jobs of ours whose project has none here."""
         if not self.owners.served.get(self.pool):
             return []
+        guests = self.guests.made_up()
         names = {it.queue for job, it in self.jobs.items() if self.is_mine(job)}
         lacking = [name for name in sorted(names) if not self.projects.queue_in(self.pool, name)]
-        return [row for name in lacking for row in self.projects.made_up(self.pool, name)]
+        rows = (row for name in lacking for row in self.projects.made_up(self.pool, name))
+        return [*rows, *guests]
 
     # -- pods and groups -------------------------------------------------------------------------
 
@@ -276,14 +280,13 @@ class PoolBook:
         """Return a job as it is in this pool: with the queue of its project here."""
         listed = self.jobs.get(job)
         if listed is None:
-            return spec
-        queue = self.projects.queue_in(self.pool, spec.queue)
-        if not queue and self.owners.served.get(self.pool):
-            queue = self.projects.made_up(self.pool, spec.queue)[-1].name
+            queue = self.guests.queue_for(job, spec.queue)
+            return spec if queue == spec.queue else replace(spec, queue=queue)
+        queue = self.guests.queue_for_listed(job, spec.queue)
         timing = spec.timing
         if self._is_idle_first and job not in self._impatient:
             timing = replace(timing, preemption_delay_s=math.inf)
-        queue, fault = queue or spec.queue, spec.fault or self._fault(listed)
+        fault = spec.fault or self._fault(listed)
         if (queue, timing, fault) == (spec.queue, spec.timing, spec.fault):
             return spec
         return replace(spec, queue=queue, timing=timing, fault=fault)

@@ -32,13 +32,18 @@ class Store(Protocol):
 def settle(store: Store) -> None:
     """Bring a store in line with who owns jobs, before a snapshot of it."""
     book = store.pools
-    if not book.is_on:
-        return
-    book.owners.begin()
-    for job, pool in book.settle():
-        hand_over(store, job, pool)
-    for job in book.news():
-        _review(store, job)
+    if book.is_on:
+        book.owners.begin()
+        for job, pool in book.settle():
+            hand_over(store, job, pool)
+        for job in book.news():
+            _review(store, job)
+    for job in book.guests.review(store.members.is_known):
+        store.rows.touch()
+        store.members.refresh(job)
+    why_not = book.guests.why_not()
+    if why_not is not None and store.rows.queues.tell(why_not):
+        store.rows.touch()
     for queue in book.missing_queues():
         store.rows.touch()
         store.rows.put_queue(queue)

@@ -57,12 +57,17 @@ class Projects:
             name = queue.spec.parent_queue
         return None
 
+    def pool_of(self, name: str) -> str | None:
+        """Return the pool of a queue; None for one that does not exist."""
+        queue = self._queues.get(name)
+        return None if queue is None else labels.node_pool_of(queue.metadata)
+
     def queue_in(self, pool: str, name: str) -> str:
         """Return the queue of a pool for jobs that name a queue of any pool; empty for none."""
         named = self._queues.get(name)
         if named is not None and labels.node_pool_of(named.metadata) == pool:
             return name
-        project = self._project(name)
+        project = self.project_of(name)
         if found := self._labelled().get((project, pool)):
             return found
         for wanted in (_in_pool(project, pool), project):
@@ -73,7 +78,7 @@ class Projects:
 
     def name_in(self, pool: str, name: str) -> str:
         """Return the queue of a pool as :meth:`queue_in` does, or the name of one to make up."""
-        return self.queue_in(pool, name) or _in_pool(self._project(name), pool)
+        return self.queue_in(pool, name) or _in_pool(self.project_of(name), pool)
 
     def queues_beside(self, pool: str, name: str) -> dict[str, Queue]:
         """Return the queues of a queue's project in all pools but this one, by pool."""
@@ -110,9 +115,13 @@ class Projects:
             name = queue.spec.parent_queue
         return path[::-1]
 
-    def _project(self, name: str) -> str:
+    def project_of(self, name: str) -> str:
+        """Return the project of a queue: its label, or its name without that of its pool."""
         queue = self._queues.get(name)
-        return name if queue is None else queue.metadata.labels.get(labels.QUEUE_PROJECT, name)
+        if queue is None:
+            return name
+        pool = labels.pool_name(labels.node_pool_of(queue.metadata))
+        return queue.metadata.labels.get(labels.QUEUE_PROJECT) or name.removesuffix(f"-{pool}")
 
 
 def _in_pool(project: str, pool: str) -> str:

@@ -90,8 +90,9 @@ class PoolTurns:
     def _is_over(self, snapshot: Snapshot, row: int, code: int, now_s: float) -> bool:
         """Tell whether the stay of a refused job is over, the cheaper questions first."""
         job, book = snapshot.jobs.name[row], self._store.pools
-        there = book.open_pools(book.jobs[job])
-        if now_s >= self._stays.ends_s(job, there):
+        listed = book.jobs[job]
+        there = book.open_pools(listed)
+        if book.pool not in listed.pools or now_s >= self._stays.ends_s(job, there):
             return True
         early_s = self._stays.ends_s(job, there, is_hopeless=True)
         return now_s >= early_s and is_hopeless(snapshot, row, code)

@@ -8,11 +8,12 @@ import msgspec
 
 from kaisched.cluster.kubernetes.resources import QUEUES
 from kaisched.cluster.kubernetes.statuses import OVER_SUBSCRIBED, TRUE
+from kaisched.cluster.pools.agreement import different_lists, lacking_queues
 from kaisched.daemon.doctor.finding import Finding, named
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.check import check_queues
 from kaisched.objects.decode import BadObject, decode_object
-from kaisched.objects.labels import DEFAULT_QUEUE, NODE_POOL, node_pool_of
+from kaisched.objects.labels import DEFAULT_QUEUE, NODE_POOL, QUEUE_PROJECT, node_pool_of
 from kaisched.objects.queue import Queue
 
 if TYPE_CHECKING:
@@ -68,9 +69,24 @@ def _in_pools(visit: Visit, valid: list[Queue]) -> Iterator[Finding]:
     if strays:
         text = f"in no shard's pool, so without a share: {named(strays)}"
         yield Finding("queues", "warn", text, f"set their label {NODE_POOL}, or drop it")
+    yield from _lists(visit, valid)
     if DEFAULT_QUEUE not in {queue.name for queue in valid}:
         text = f"no queue {DEFAULT_QUEUE}: pods without the label of a queue are refused"
         yield Finding("queues", "warn", text, "make it, or label every pod")
+
+
+def _lists(visit: Visit, valid: list[Queue]) -> Iterator[Finding]:
+    """Name projects whose lists of node pools do not go with their queues."""
+    for it in different_lists(valid):
+        yield Finding("queues", "warn", it.text, it.fix)
+    specs = [one.shard.spec for one in visit.shards]
+    served = {it.partition_label_value: it.admits_all_projects for it in specs}
+    lacking = lacking_queues(valid, served)
+    if lacking:
+        pairs = [f"{project} in {pool}" for project, pool in lacking]
+        text = f"no queue in a node pool of their list, which is passed over: {named(pairs)}"
+        fix = f"make one with the label {QUEUE_PROJECT}, or set admitsAllProjects in the shard"
+        yield Finding("queues", "warn", text, fix)
 
 
 def _meanings(raw: Iterable[dict[str, Any]]) -> Iterator[Finding]:

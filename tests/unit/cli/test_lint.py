@@ -211,3 +211,43 @@ def test_a_place_is_the_longest_part_of_a_path_that_is_there():
     assert line_of(data, 2, "x[0].gone") == 5
     assert line_of(data, 2, "") == 4
     assert line_of(b"a: [", 1, "a") == 0
+
+
+IN_POOL = """
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: %s, labels: {kai.scheduler/node-pool: "%s", kaisched.io/project: t}}
+spec: {resources: {gpu: {quota: 4}}, nodePools: [%s]}
+---"""
+OF_POOL = """
+apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: %s}
+spec: {partitionLabelValue: "%s"}
+---"""
+IN_BOTH = OF_POOL % ("x", "x") + OF_POOL % ("y", "y") + NODE % "n0"
+
+
+def test_queues_of_one_project_with_different_lists_are_told(lint):
+    same = IN_BOTH + IN_POOL % ("a", "x", "x, y") + IN_POOL % ("b", "y", "x, y")
+    assert lint(same) == (0, [])
+    text = "queues of project t list different node pools: a (x, y), b (y)"
+    code, found = lint(IN_BOTH + IN_POOL % ("a", "x", "x, y") + IN_POOL % ("b", "y", "y"))
+    assert (code, [it[:5] for it in found]) == (
+        0, [("warning", "pool-lists", "b", "spec.nodePools", text)],
+    )  # fmt: skip
+
+
+def test_with_several_shards_a_job_is_looked_for_in_all_pools_of_its_list(lint):
+    queues = IN_POOL % ("a", "x", "y, x") + IN_POOL % ("b", "y", "y, x")
+    assert lint(IN_BOTH + queues + POD % ("p", "a", "kaisched", 1)) == (0, [])
+    labelled = (POD % ("p", "c", "kaisched", 1)).replace(
+        "labels: {", "labels: {kai.scheduler/node-pool: y, "
+    )
+    other = (IN_POOL % ("c", "x", "x")).replace("project: t", "project: u")
+    code, found = lint(IN_BOTH + queues + other + labelled)
+    assert (code, [it[:3] for it in found]) == (1, [("error", "unknown-queue", "team/p")])
+    assert found[0][4] == (
+        "queue c is in node pool x; project u has no queue in node pool y, which would have the"
+        " labels kai.scheduler/node-pool: y and kaisched.io/project: u"
+    )

@@ -43,3 +43,75 @@ def test_the_table_has_each_pool_and_the_sum(run, server):
 def test_the_list_has_no_sums(run, server):
     code, out, _ = run("queue", "ls", "--server", server)
     assert (code, "Over node pools" in out) == (0, False)
+
+
+SHARD = """
+apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: %s}
+spec: {partitionLabelValue: "%s"}
+---"""
+IN_POOL = """
+apiVersion: v1
+kind: Node
+metadata: {name: n-%(pool)s, labels: {kai.scheduler/node-pool: "%(pool)s"}}
+status: {allocatable: {cpu: "64", memory: 512Gi, nvidia.com/gpu: "8", pods: "110"}}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: t-%(pool)s, labels: {kai.scheduler/node-pool: "%(pool)s"}}
+spec: {resources: {gpu: {quota: 4}}}
+---"""
+LISTED = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: %s
+  namespace: team
+  labels: {kai.scheduler/queue: t-x}
+  annotations: {kaisched.io/node-pools: "x, y"}
+spec:
+  schedulerName: kaisched
+  containers: [{name: main, resources: {limits: {nvidia.com/gpu: "%s"}}}]
+---"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two pools; a job that starts in the first, and one that is too big for either."""
+    file = tmp_path / "pools.yaml"
+    pools = "".join(IN_POOL % {"pool": pool} for pool in "xy")
+    shards = SHARD % ("of-x", "x") + SHARD % ("of-y", "y")
+    file.write_text(shards + pools + LISTED % ("a", 3) + LISTED % ("b", 9), encoding="utf-8")
+    return file
+
+
+def test_files_with_several_shards_have_the_sums_too(run, files):
+    code, out, _ = run("queue", "show", "t-y", "-f", files)
+    assert code == 0
+    table = out[out.index("Over node pools: GPUs") :].partition("\n\n")[0]
+    assert [line.split() for line in table.splitlines()[2:]] == [
+        ["t", "x", "t-x", "8", "3", "12", "4"],
+        ["t", "y", "t-y", "0", "0", "0", "4"],
+        ["t", "all", "8", "3", "12", "8"],
+    ], table
+    found = json.loads(run("queue", "show", "t-x", "-f", files, "-o", "json")[1])
+    assert [it["name"] for it in found["queues"]] == ["t-x"]
+    assert found["queues"][0]["project"]["deserved"]["gpu"] == 8
+
+
+def test_the_queue_says_which_shard_is_meant(run, files):
+    code, _, err = run("queue", "show", "t-y", "-f", files, "--shard-name", "of-x")
+    assert (code, "there is no queue t-y" in err) == (2, True)
+    code, _, err = run("queue", "show", "t-z", "-f", files)
+    assert (code, "there is no queue t-z" in err) == (2, True)
+    code, _, err = run("queue", "show", "t-y", "-f", files, "--shard-name", "of-z")
+    assert (code, "--shard-name: no such shard (value 'of-z'); known: of-x, of-y" in err) == (
+        2,
+        True,
+    )
+
+
+def test_files_with_one_shard_have_none(run, manifests):
+    code, out, _ = run("queue", "show", "a", "-f", manifests, "-o", "json")
+    assert (code, "project" in json.loads(out)["queues"][0]) == (0, False)
