@@ -131,3 +131,36 @@ def test_who_is_evicted_for_a_whole_card_stays_only_if_the_card_is_not_promised(
     }
     made = world(["a10/a15> a10/a17"], jobs).after("allocate", "preempt")
     assert nodes_of(made) == ["a10>/a15>/>a19/>a17 a10>/a17>/>b"]
+
+
+def test_a_part_that_finds_no_room_on_a_card_being_vacated_opens_another():
+    jobs = halves("a1", "a2") | {"b1": "queue=a gpu=0.5", "b2": "queue=a gpu=0.5"}
+    assert nodes_of(world(["a1/a2> ."], jobs).after("allocate")) == ["a1/a2>/>b1 +b2"]
+    gang = halves("a1", "a2") | {"b": "queue=a gpu=0.5 tasks=2"}
+    assert nodes_of(world(["a1/a2> ."], gang).after("allocate")) == ["a1/a2>/>b >b"]
+
+
+def test_parts_for_two_cards_take_one_pod_of_each():
+    jobs = {"a1": "gpu=0.6", "a2": "gpu=0.4", "a3": "gpu=0.6", "a4": "gpu=0.4"}
+    made = world(["a1/a2 a3/a4"], jobs | {"b": "queue=a gpu=0.4 cards=2 priority=90"})
+    assert nodes_of(made.after("preempt")) == ["a1/a2>/>b a3/a4>/>b"]
+
+
+def test_nobody_goes_for_a_whole_card_whose_other_part_has_to_stay():
+    """Of each card one pod is more important, or of the claiming queue itself."""
+    jobs = {
+        it: f"gpu=0.5 priority={at}"
+        for it, at in zip(("a1", "a2", "a4", "a3"), (60, 40) * 2, strict=True)
+    }
+    made = world(["a1/a2 a3/a4"], jobs | {"b": "queue=a priority=50"})
+    assert nodes_of(made.after()) == ["a1/a2 a3/a4"]
+    own = halves("a1", "a2", "b1", "b2", b3="gpu=1")
+    made = world(["a1/b1 a2/b2"], own, "queue a deserved=0\nqueue b deserved=2")
+    assert nodes_of(made.after()) == ["a1/b1 a2/b2"]
+
+
+def test_a_whole_card_is_taken_from_the_elastic_pods_of_one_job():
+    queues = "queue a deserved=1\nqueue b deserved=1"
+    jobs = {"a1": "gpu=0.5 tasks=4 min=1", "b1": "gpu=1"}
+    made = world(["a1/a1 a1/a1"], jobs, queues).after("reclaim")
+    assert nodes_of(made) == ["a1/a1 a1>/a1>/>b1"]

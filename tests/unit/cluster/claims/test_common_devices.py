@@ -165,3 +165,38 @@ def test_a_gang_gets_devices_of_a_pool_of_two_nodes_in_whatever_order_its_nodes_
     for at in range(2):
         world.pod(f"p{at}", "team", "two", group="pg")
     assert places(world, 1) == ["n1", "n2"]
+
+
+def test_amounts_of_a_shared_device_are_rounded_up_to_those_that_it_gives():
+    """Three of a device that gives one, two, four or eight are four: two claims have eight."""
+    world = World(team=0)
+    plain_node(world, "n1", 9)
+    policy = {"default": "1", "validValues": ["1", "2", "4", "8"]}
+    units = {"units": {"value": "10", "requestPolicy": policy}}
+    device = {"name": "d0", "allowMultipleAllocations": True, "capacity": units}
+    publish(world, "n1", nodeName="n1", devices=[device])
+    ask(world, "three", capacity={"requests": {"units": "3"}})
+    pods(world, "three", "a", "b", "c")
+    assert places(world) == ["", "n1", "n1"]
+    given = [it.status.allocation for it in world.claims() if it.status.allocation]
+    assert [it.devices.results[0].consumed_capacity for it in given] == [{"units": "4"}] * 2
+
+
+def test_a_pool_that_is_being_updated_gives_no_devices_and_takes_none_back():
+    world = World(team=0)
+    plain_node(world, "n1", 9)
+    ask(world, "one")
+    one, other = (
+        {"pool": "n1", "nodeName": "n1", "devices": [{"name": it}]} for it in ("d0", "d1")
+    )
+    publish(world, "s0", slices=2, **one)
+    pods(world, "one", "a")
+    assert places(world, 1) == [""]  # one of two slices is there
+    publish(world, "s1", slices=2, **other)
+    assert places(world, 1) == ["n1"]
+    publish(world, "s0", slices=2, generation=2, **one)
+    pods(world, "one", "b")
+    assert places(world, 1) == ["", "n1"]
+    publish(world, "s1", slices=2, generation=2, **other)
+    assert places(world, 1) == ["n1", "n1"]
+    assert sorted(world.devices("a-one") + world.devices("b-one")) == ["n1/d0", "n1/d1"]

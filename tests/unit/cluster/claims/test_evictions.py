@@ -118,3 +118,17 @@ def test_a_claim_on_more_than_it_counts_for_may_be_cleared_within_the_share():
     for _ in range(4):
         world.cycle()
     assert world.nodes["b1"] == "n1"
+
+
+def test_reclaim_takes_devices_that_go_together():
+    """Of four single devices the two of one half of the node, not the two youngest."""
+    world = World(a=0, b=2)
+    world.node("n1", "x", "y", "x", "y")
+    world.template("one")
+    for at in range(4):
+        world.pod(f"a{at}", "a", "one")
+        world.cycle()
+    world.template("two", 2, constraints=[{"matchAttribute": f"{DRIVER}/model"}])
+    world.pod("b1", "b", "two")
+    assert evicted(world, 3) == [["team/a1", "team/a3"], [], []]
+    assert world.devices("b1-two") == ["n1/gpu-1", "n1/gpu-3"]
