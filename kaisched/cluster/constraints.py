@@ -94,10 +94,13 @@ def bound(
 ) -> SubGroup | None:
     """Return a job's tree with the constraint of the whole job at its root.
 
-    ``podset`` names the only pod set of a job without a tree.
+    ``podset`` names the only pod set of a job without a tree. The tree of a job with one pod set
+    may have a constraint of its own, which holds inside.
     """
     if constraint is None:
         return tree
     if tree is None:
         return SubGroup(podset, 0, 0, topology=constraint)
+    if tree.topology is not None:
+        return SubGroup("", -1, 1, (tree,), constraint)
     return SubGroup(tree.name, tree.podset, tree.min_subgroup, tree.children, constraint)

@@ -90,5 +90,8 @@ class RefusalText:
     is_passing: bool = False
     """True when it keeps a pod from a node only until a leaving pod is gone: room there may be
     promised to it."""
+    is_lasting: bool = False
+    """True when neither the end nor the start of other work could lift it: a job with a list of
+    node pools goes on at once, and a node refused for it is out even if nothing runs."""
     plugin: str = ""
     """The plugin whose reason it is; empty for the host's."""

@@ -23,6 +23,7 @@ __all__ = [
     "code_named",
     "freeable_codes",
     "highest_code",
+    "lasting_codes",
     "text_of",
 ]
 
@@ -46,6 +47,7 @@ class PluginRefusal(int):
         tried: tuple[str, ...] = (),
         is_retried: bool = False,
         is_weak: bool = False,
+        is_lasting: bool = False,
     ) -> Self:
         """Declare a new reason and number it.
 
@@ -57,10 +59,13 @@ class PluginRefusal(int):
             tried: the kinds of change that the plugin's ``proposals`` may name for it.
             is_retried: a victim that it spares may be taken in the next pass of the search.
             is_weak: any other reason to spare victims is more informative.
+            is_lasting: neither the end nor the start of other work could lift it.
 
         """
         made = super().__new__(cls, FIRST_OF_PLUGINS + len(_OF_PLUGINS))
-        made.text = RefusalText(name, sentence, cure, is_freeable, tried, is_retried, is_weak)
+        made.text = RefusalText(
+            name, sentence, cure, is_freeable, tried, is_retried, is_weak, is_lasting=is_lasting
+        )
         _OF_PLUGINS.append(made)
         return made
 
@@ -107,20 +112,28 @@ def freeable_codes() -> list[int]:
     return [int(code) for code, text in TEXTS.items() if text.is_freeable] + own
 
 
+def lasting_codes() -> list[int]:
+    """Return the codes that no other work could lift, including those of loaded plugins."""
+    own = [int(each) for each in _OF_PLUGINS if each.text.is_lasting]
+    return [int(code) for code, text in TEXTS.items() if text.is_lasting] + own
+
+
 _ROOM: Final = ("time", "nodes", "end", "minimum", "selector", "tolerations")
 TEXTS: Final[dict[int, RefusalText]] = {
     Refusal.QUEUE_MISSING: RefusalText(
         "QueueDoesNotExist",
         "its queue does not exist",
         "Create or correct the queue, or name one that exists.",
+        is_lasting=True,
     ),
     Refusal.QUEUE_ORPHAN: RefusalText(
         "QueueOrphan",
         "its queue has no parents up to a root",
         "Create or correct the parent, or break the cycle: the record says which.",
+        is_lasting=True,
     ),
     Refusal.QUEUE_NOT_LEAF: RefusalText(
-        "QueueNotLeaf", "its queue has children", "Name a queue without children."
+        "QueueNotLeaf", "its queue has children", "Name a queue without children.", is_lasting=True
     ),
     Refusal.INVALID_GROUP: RefusalText(
         "InvalidPodGroup",
@@ -140,6 +153,7 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "Unsupported",
         "it asks for something not offered",
         "Leave out what is not offered; the record says what.",
+        is_lasting=True,
     ),
     Refusal.BACKOFF: RefusalText(
         "Backoff",
@@ -174,12 +188,14 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "a pod is larger than every node",
         "Ask for less in one pod, or add larger nodes.",
         tried=("nodes",),
+        is_lasting=True,
     ),
     Refusal.NO_NODE_ALLOWED: RefusalText(
         "NoNodeAllowed",
         "no node may take its pods",
         "Relax selectors and affinity, tolerate the taints, or label nodes as is asked for.",
         tried=("selector", "tolerations"),
+        is_lasting=True,
     ),
     Refusal.NO_ROOM: RefusalText(
         "NoRoom",
@@ -237,25 +253,37 @@ TEXTS: Final[dict[int, RefusalText]] = {
         is_freeable=True,
     ),
     Refusal.NODE_NOT_READY: RefusalText(
-        "NodeNotReady", "node is not ready", "Bring the node back."
+        "NodeNotReady", "node is not ready", "Bring the node back.", is_lasting=True
     ),
     Refusal.NODE_UNSCHEDULABLE: RefusalText(
-        "NodeUnschedulable", "node is cordoned", "Uncordon the node."
+        "NodeUnschedulable", "node is cordoned", "Uncordon the node.", is_lasting=True
     ),
-    Refusal.TAINT: RefusalText("Taint", "untolerated taint", "Tolerate the taint."),
+    Refusal.TAINT: RefusalText(
+        "Taint", "untolerated taint", "Tolerate the taint.", is_lasting=True
+    ),
     Refusal.NODE_SELECTOR: RefusalText(
-        "NodeSelector", "node selector does not match", "Label the node, or select otherwise."
+        "NodeSelector",
+        "node selector does not match",
+        "Label the node, or select otherwise.",
+        is_lasting=True,
     ),
     Refusal.NODE_AFFINITY: RefusalText(
-        "NodeAffinity", "node affinity does not match", "Label the node, or require otherwise."
+        "NodeAffinity",
+        "node affinity does not match",
+        "Label the node, or require otherwise.",
+        is_lasting=True,
     ),
     Refusal.NODE_TYPE: RefusalText(
-        "NodeType", "node is not of the type asked for", "Label the node, or ask for another type."
+        "NodeType",
+        "node is not of the type asked for",
+        "Label the node, or ask for another type.",
+        is_lasting=True,
     ),
     Refusal.QUEUE_NODE_AFFINITY: RefusalText(
         "QueueNodeAffinity",
         "node affinity of the queue does not match",
         "Label the node, or change nodeAffinity of the queue.",
+        is_lasting=True,
     ),
     Refusal.POD_AFFINITY: RefusalText(
         "PodAffinity", "pod affinity is not met", "Place the pods that it wants to be near."

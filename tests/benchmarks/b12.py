@@ -107,7 +107,7 @@ def refuse(repeat: int, nodes: int, pods: int) -> Measured:
     def check(daemon: Daemon, result: CycleResult) -> None:
         expect(result.bind_tasks.size == 0, f"{result.bind_tasks.size} pods of the gang bound")
         said = [record.reason for record in result.records]
-        expect(said == ["NoDomainHasRoom"], f"the records say {said}")
+        expect(said == ["NoDomainIsLargeEnough"], f"the records say {said}")
         del daemon
 
     return run(repeat, make_store(nodes), pods, check)

@@ -3,6 +3,10 @@
 AGES = "2026-01-05T08:00:00Z"
 
 
+STAYS = {"kai.scheduler/preemptibility": "non-preemptible"}
+"""Labels of a pod that must not be evicted."""
+
+
 def node(name="node-1", gpus=8, pods=110, labels=None, spec=None, conditions=None, **more):
     amounts = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": str(gpus), "pods": str(pods)}
     status = {"allocatable": {**amounts, **more}}

@@ -103,7 +103,9 @@ def refusals_page():
         "The reasons why a job, a pod or a node is refused: reasons of the host, which hold under",
         "any policy, and reasons that plugins declare. A decision record has one of them, with its",
         "numbers and the plugin whose reason it is. *Freeable* says whether room that other jobs",
-        "give back could cure it: only then do the evicting actions search for victims.",
+        "give back could cure it: only then do the evicting actions search for victims. *Lasting*",
+        "says that neither the end nor the start of other work lifts it: a job with a list of",
+        "[node pools](../explanation/node-pools.md) goes on at once.",
         "",
         "A plan tries changes for each waiting job: the same cycle runs once more on a copy with",
         "one thing changed, and the record says whether the job would then start or be promised",
@@ -144,14 +146,18 @@ def own_refusals():
 def table(texts):
     """Return rows of refusals."""
     return [
-        "| reason | meaning | freeable | what cures it | tried |",
-        "|---|---|---|---|---|",
+        "| reason | meaning | freeable | lasting | what cures it | tried |",
+        "|---|---|---|---|---|---|",
         *(
-            f"| `{text.name}` | {text.sentence} | {'yes' if text.is_freeable else ''} | {text.cure}"
-            f" | {', '.join(f'`{kind}`' for kind in text.tried)} |"
+            f"| `{text.name}` | {text.sentence} | {yes(text.is_freeable)} | {yes(text.is_lasting)}"
+            f" | {text.cure} | {', '.join(f'`{kind}`' for kind in text.tried)} |"
             for text in texts
         ),
     ]
+
+
+def yes(is_so):
+    return "yes" if is_so else ""
 
 
 PAGES = {"hooks": hooks_page, "refusals": refusals_page}

@@ -9,7 +9,7 @@ import numpy as np
 
 from kaisched.cluster.pools.moving import hand_over
 from kaisched.cluster.pools.stays import DWELL_S, Stays
-from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal
+from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal, text_of
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.units import UNLIMITED, parse_duration
 
@@ -41,18 +41,6 @@ _STAYS: Final = frozenset(
         Refusal.OWNER_NOT_READ,
     }
 )
-_HOPELESS: Final = frozenset(
-    {
-        Refusal.QUEUE_MISSING,
-        Refusal.QUEUE_ORPHAN,
-        Refusal.QUEUE_NOT_LEAF,
-        Refusal.EXCEEDS_ANY_NODE,
-        Refusal.NO_NODE_ALLOWED,
-        # Shards differ in what they offer: sharing GPUs, claims on devices.
-        Refusal.UNSUPPORTED,
-    }
-)
-"""What no end of other work lifts: a job does not wait for it on its first stay."""
 
 
 class PoolTurns:
@@ -172,7 +160,7 @@ def refused(snapshot: Snapshot, result: CycleResult) -> Iterator[tuple[int, int]
 
 def is_hopeless(snapshot: Snapshot, row: int, code: int) -> bool:
     """Tell whether no end of other work could let a job start in this pool."""
-    if code in _HOPELESS:
+    if text_of(code).is_lasting:
         return True
     asked = _least(snapshot, row)
     if np.any(asked > snapshot.total):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kaisched.core.refusals import FIRST_OF_PLUGINS, TEXTS, Refusal, text_of
+from kaisched.core.refusals import FIRST_OF_PLUGINS, TEXTS, Refusal, code_named, text_of
 from kaisched.framework.report.codes import has_room, runs_allocate
 from kaisched.framework.report.eviction_refusals import eviction_refusals_of, in_words
 from kaisched.framework.report.queue_reasons import queue_sentence
@@ -26,8 +26,6 @@ _ROOM: Final = (Refusal.NO_ROOM, Refusal.GANG_NO_ROOM)
 _HELPLESS: Final = frozenset(
     TEXTS[code].name
     for code in (
-        Refusal.EXCEEDS_ANY_NODE,
-        Refusal.NO_NODE_ALLOWED,
         Refusal.WAITING_FOR_RELEASE,
         Refusal.VOLUME_CLAIM,
         Refusal.VOLUME_UNBOUND,
@@ -35,7 +33,7 @@ _HELPLESS: Final = frozenset(
         Refusal.OWNER_NOT_READ,
     )
 )
-"""Reasons that evicting other jobs cannot cure."""
+"""Reasons that evicting other jobs cannot cure, beside those that last."""
 _ALLOCATE: Final = "allocate"
 _NO_ACTION: Final = "no action of this cycle tried it"
 
@@ -44,6 +42,8 @@ def record_of(session: Session, job: int, abandoned: str = "") -> DecisionRecord
     """Return the decision record of one pending job."""
     record = _waiting_record(session, job, abandoned)
     if abandoned or not session.outcome.claims or record.reason in _HELPLESS:
+        return record
+    if text_of(code_named(record.reason, record.plugin)).is_lasting:
         return record
     refusals = eviction_refusals_of(session, job)
     if not refusals:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, IntVec, RowVec
     from kaisched.framework.session.session import Session
 
+_LONE: Final = "batches.lone_parts"
+_NONE: Final[RowVec] = np.zeros(0, np.int64)
+
 
 def measure(session: Session, job: RowVec) -> tuple[RowVec, IntVec, dict[int, RowVec]]:
     """Return shapes, sizes and, for jobs that are not simple, task rows of the next batches."""
@@ -23,6 +26,8 @@ def measure(session: Session, job: RowVec) -> tuple[RowVec, IntVec, dict[int, Ro
         return shape, np.zeros(0, np.int64), {}
     simple = jobs.podset_count[job] == 1
     flat = simple & (shape >= 0)
+    if (lone := _lone_parts(session)).size:
+        flat &= ~np.isin(job, lone)
     if np.count_nonzero(flat) == len(flat):
         return shape, session.ask.batch_size(session, job), {}
     size = np.zeros(len(job), np.int64)
@@ -39,6 +44,18 @@ def measure(session: Session, job: RowVec) -> tuple[RowVec, IntVec, dict[int, Ro
             batches[row] = pending_tasks(session, row)[:1] if batch is None else batch
         size[at] = len(batches[row])
     return shape, size, batches
+
+
+def _lone_parts(session: Session) -> RowVec:
+    """Return the jobs whose only pod set has sets of nodes of its own: it is placed as a part."""
+    if session.ask.subgroup_sets(session) is None:
+        return _NONE
+    found: RowVec | None = session.found.get(_LONE)
+    if found is None:
+        count, trees = session.jobs.podset_count, session.jobs.structure.items()
+        rows = [job for job, root in trees if root.children and count[job] == 1]
+        found = session.found[_LONE] = np.array(rows, np.int64)
+    return found
 
 
 def asks_of(

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from kaisched.core.refusals import freeable_codes
+from kaisched.core.refusals import freeable_codes, lasting_codes
 from kaisched.core.states import ACTIVE_STATES
-from kaisched.framework.session.capacity import Capacity, Holding
+from kaisched.framework.session.capacity import Capacity, Holding, room_of
 
 if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, IntVec
@@ -51,6 +51,17 @@ def places_once_evicted(session: Placing, view: SessionView, shape: int) -> IntV
     if plan.codes is not None:
         allowed = (plan.codes == 0) | np.isin(plan.codes, freeable_codes())
     return session.capacity.room(shape, allowed, _evictable(view))
+
+
+def places_when_empty(session: Placing, view: SessionView, shape: int) -> IntVec:
+    """``(N,)`` pods of a shape that would fit by amounts if nothing ran at all: a bound.
+
+    It must never be too low: who is above it is not tried until nodes change. So cards, devices and
+    bounds of plugins are left out, and a node is out only for a reason that no other work lifts.
+    """
+    codes = session.placement.plan(shape).codes
+    allowed = None if codes is None else ~np.isin(codes, lasting_codes())
+    return room_of(view.nodes.allocatable, view.shapes.request[:, shape], allowed)
 
 
 def _evictable(session: SessionView) -> Holding:

@@ -335,6 +335,10 @@ class Session:
         """``(N,)`` pods of a shape that would fit if no preemptible pod ran any more: a bound."""
         return places.places_once_evicted(self, self, shape)
 
+    def places_when_empty(self, shape: int) -> IntVec:
+        """``(N,)`` pods of a shape that would fit by amounts if nothing ran at all: a bound."""
+        return places.places_when_empty(self, self, shape)
+
     def free(self, resource: int, rows: RowVec) -> IntVec:
         """``(K,)`` what is free of a resource on some nodes: idle, or being released by now."""
         return self.capacity.free_of(resource, rows)

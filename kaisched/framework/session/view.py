@@ -255,6 +255,13 @@ class SessionView(Protocol):
         """``(N,)`` the same, if no preemptible pod ran any more: a bound that no eviction lifts."""
         ...
 
+    def places_when_empty(self, shape: int) -> IntVec:
+        """``(N,)`` a bound that no end of other work lifts: amounts of nodes on which nothing runs.
+
+        Nodes refused for a reason that lasts (``is_lasting``), such as a label, have none.
+        """
+        ...
+
     @property
     def is_releasing(self) -> bool:
         """Whether room is being released now: if not, places once released are the same as now."""

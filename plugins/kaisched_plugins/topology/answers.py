@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kaisched import NodeSet, Session, SubGroup
+from kaisched import NodeSet, RowVec, Session, SubGroup
 from kaisched_plugins.topology import refusals
 from kaisched_plugins.topology.choices import ALL, LABELLED, ONE, Choices, Stage
 from kaisched_plugins.topology.choosing import Chooser, Shapes
@@ -19,6 +19,7 @@ from kaisched_plugins.topology.demands import (
     pods_of,
 )
 from kaisched_plugins.topology.few import sums_of
+from kaisched_plugins.topology.limits import Limits
 from kaisched_plugins.topology.podsets.answers import Batch, everywhere, sets_within
 from kaisched_plugins.topology.podsets.filling import Style
 from kaisched_plugins.topology.podsets.plan import roles_of, workers_held
@@ -26,6 +27,9 @@ from kaisched_plugins.topology.podsets.plan import roles_of, workers_held
 _ALLOCATE = "allocate"
 _WITHIN = ""
 """In place of an action, for a subgroup: its group has chosen, and counts room once released."""
+
+_FOR_ROOM = (refusals.NO_DOMAIN, refusals.OUT_OF_REACH)
+"""What may turn out to be for good."""
 
 Sets = Sequence[NodeSet] | int | None
 
@@ -38,6 +42,7 @@ class Answers:
         self._style = style
         self._moves = -1
         self._known: dict[tuple[object, ...], Sets] = {}
+        self.limits = Limits()
 
     def sets(
         self,
@@ -57,6 +62,28 @@ class Answers:
             return demand
         tasks = pods_of(session, job, group)
         pins = pins_of(session, tasks)
+        is_bounded = action != _WITHIN and not pins.held.size
+        if is_bounded and self.limits.is_known(demand, shapes):
+            return refusals.TOO_LARGE  # before anything is counted or searched for it
+        found = self._counted(session, action, job, group, demand, shapes, tasks, pins)
+        is_full = isinstance(found, int) and found in _FOR_ROOM
+        if is_full and is_bounded and self.limits.is_too_large(session, demand, shapes):
+            return refusals.TOO_LARGE
+        return found
+
+    def _counted(
+        self,
+        session: Session,
+        action: str,
+        job: int,
+        group: SubGroup,
+        demand: Demand,
+        shapes: Shapes,
+        tasks: RowVec,
+        pins: Pins,
+    ) -> Sets:
+        """Return the sets of nodes with room for a batch as of now, or that could be given room."""
+        assert group.topology is not None
         if group.topology.is_pod_set:
             roles = roles_of(session, tasks, group, shapes)
             if roles is not None and action in (_ALLOCATE, _WITHIN):

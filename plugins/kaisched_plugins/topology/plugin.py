@@ -60,9 +60,14 @@ class Topology(Plugin):
     ) -> Sequence[NodeSet] | int | None:
         """Return the domains with room for the batch, in the order of the job's constraint."""
         root = session.jobs.structure.get(job)
-        if root is None or root.topology is None:
+        if root is None:
             return None
-        return self._answers(session).sets(session, action, job, root, shapes)
+        answers = self._answers(session)
+        if root.children and answers.limits.part(session, job, root) is not None:
+            return refusals.TOO_LARGE
+        if root.topology is None:
+            return None
+        return answers.sets(session, action, job, root, shapes)
 
     @hookimpl
     def subgroup_sets(
@@ -81,7 +86,7 @@ class Topology(Plugin):
     @hookimpl
     def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
         """Name what is missing: a topology, a level, or room in the domain that has most."""
-        return reason_of(session, job, code, self._style)
+        return reason_of(session, job, code, self._style, self._answers(session).limits)
 
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterable[str]:

@@ -5,33 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 
-from kaisched import Reason, Session, TopologyConstraint, batch_of
+from kaisched import Reason, RowVec, Session, SubGroup, TopologyConstraint, batch_of
 from kaisched_plugins.topology import refusals
-from kaisched_plugins.topology.choosing import Chooser
+from kaisched_plugins.topology.choosing import Chooser, Shapes
 from kaisched_plugins.topology.demands import (
     Demand,
+    Pins,
     demand_of,
     name_of,
     pins_of,
     pods_of,
 )
+from kaisched_plugins.topology.limits import Limits
 from kaisched_plugins.topology.podsets.filling import Style
-from kaisched_plugins.topology.podsets.reasons import reason_of_pod_set
+from kaisched_plugins.topology.podsets.reasons import COULD_HOLD, HAS_ROOM, reason_of_pod_set
+
+_NO_NODES: Final[RowVec] = np.empty(0, np.int64)
+_COUNTED: Final = {
+    int(refusals.NO_DOMAIN): HAS_ROOM,
+    int(refusals.OUT_OF_REACH): "can be freed for {}",
+    int(refusals.TOO_LARGE): COULD_HOLD,
+}
+"""What no domain does, by refusal."""
 
 
-def reason_of(session: Session, job: int, code: int, style: Style) -> Reason | None:
+def reason_of(session: Session, job: int, code: int, style: Style, limits: Limits) -> Reason | None:
     """Return why a job is refused; None where the sentence of the refusal says it all."""
     root = session.jobs.structure.get(job)
-    wish = None if root is None else root.topology
-    if root is None or wish is None:
+    if root is None:
+        return None
+    if code == refusals.TOO_LARGE:
+        return _too_large(session, job, root, style, limits)
+    if root.topology is None:
         return None
     if code in (refusals.NO_TOPOLOGY, refusals.NO_LEVEL):
-        return _unknown(session, wish)
+        return _unknown(session, root.topology)
     if code == refusals.WRONG_SLICES:
-        return _wrong_slices(session, wish)
+        return _wrong_slices(session, root.topology)
+    return _full(session, job, root, root.topology, code, style)
+
+
+def _full(
+    session: Session, job: int, root: SubGroup, wish: TopologyConstraint, code: int, style: Style
+) -> Reason | None:
+    """Name the domain that has most room for a job, or where most could be freed."""
     demand = demand_of(session, wish)
     is_claim = code == refusals.OUT_OF_REACH
     if (code != refusals.NO_DOMAIN and not is_claim) or not isinstance(demand, Demand):
@@ -44,7 +65,48 @@ def reason_of(session: Session, job: int, code: int, style: Style) -> Reason | N
             return told
     pins = pins_of(session, tasks)
     room_of = session.places_once_evicted if is_claim else session.places_once_released
-    return _short(Chooser(demand, shapes, room_of, pins), demand, pods, is_claim=is_claim)
+    return _short(Chooser(demand, shapes, room_of, pins), demand, pods, code)
+
+
+def _too_large(
+    session: Session, job: int, root: SubGroup, style: Style, limits: Limits
+) -> Reason | None:
+    """Name the domain that could hold most pods of a job or subgroup, and what is down in it."""
+    part = limits.part(session, job, root)
+    if part is None:
+        demand = None if root.topology is None else demand_of(session, root.topology)
+        shapes: Shapes = batch_of(session, job)[0]
+    else:
+        demand, shapes = part.demand, part.shapes
+    if not isinstance(demand, Demand):
+        return None
+    pods = sum(count for _, count in shapes)
+    empty = Chooser(demand, shapes, session.places_when_empty, Pins(_NO_NODES, _NO_NODES))
+    told = None
+    if demand.constraint.is_pod_set:
+        group = root if part is None else part.group
+        tasks = pods_of(session, job, group)
+        told = reason_of_pod_set(session, demand, tasks, group, shapes, style, is_empty=True)
+        now = reason_of_pod_set(session, demand, tasks, group, shapes, style)
+        if told is not None and now is not None:
+            told = Reason(told.sentence, {**told.numbers, "fit_now": now.numbers.get("fit")})
+    told = told or _short(empty, demand, pods, int(refusals.TOO_LARGE))
+    if told is None:
+        return None
+    who = "" if part is None else f"subgroup {part.group.name}: "
+    return Reason(who + told.sentence + _down(session, empty, demand.required), told.numbers)
+
+
+def _down(session: Session, chooser: Chooser, level: int) -> str:
+    """Say how many nodes of the domain with most room cannot be used now."""
+    capacity = chooser.capacity[level]
+    if not capacity.size:
+        return ""
+    statics = session.nodes.statics
+    inside = chooser.tree.mask(level, int(capacity.argmax()))
+    down = int((inside & (~statics.is_ready | statics.is_unschedulable)).sum())
+    are = "node of it is" if down == 1 else "nodes of it are"
+    return f"; {down} {are} down or cordoned" if down else ""
 
 
 def _unknown(session: Session, wish: TopologyConstraint) -> Reason:
@@ -82,7 +144,7 @@ def _wrong_slices(session: Session, wish: TopologyConstraint) -> Reason | None:
     return None
 
 
-def _short(chooser: Chooser, demand: Demand, pods: int, *, is_claim: bool) -> Reason | None:
+def _short(chooser: Chooser, demand: Demand, pods: int, code: int) -> Reason | None:
     """Name the domain that has most room, or would have it, and how many pods it is short of."""
     tree, level = demand.tree, demand.required
     allowed = chooser.allowed(level).nonzero()[0]
@@ -93,17 +155,16 @@ def _short(chooser: Chooser, demand: Demand, pods: int, *, is_claim: bool) -> Re
     fit = int(min(chooser.capacity[level][best], pods))
     name, short = tree.name(level, best), f"{pods - fit} pod{'s' * (pods - fit != 1)}"
     numbers = {"pods": pods, "fit": fit, "domains": len(allowed), "best": name}
-    if fit == pods and is_claim:
+    if fit == pods and code != refusals.NO_DOMAIN:
         return None  # there is room by now
     if fit == pods:
         told = f"{name} has room for {some} counted one by one, but not next to each other"
         return Reason(told, numbers)
     if len(allowed) < len(tree.parent[level]):
-        lacks = "cannot be freed" if is_claim else "has no room"
+        lacks = "has no room" if code == refusals.NO_DOMAIN else "cannot be freed"
         told = f"pods of it run in {name}, which {lacks} for {some}: short by {short}"
     else:
-        has = "can be freed" if is_claim else "has room"
-        told = f"no {word} {has} for {some}: best is {name}, short by {short}"
+        told = f"no {word} {_COUNTED[code].format(some)}: best is {name}, short by {short}"
     return Reason(told, numbers)
 
 

@@ -10,17 +10,20 @@ NO_TOPOLOGY: Final = PluginRefusal(
     "NoSuchTopology",
     "the topology that it requires a level of does not exist",
     cure="Create the `Topology`, or name one that exists.",
+    is_lasting=True,
 )
 NO_LEVEL: Final = PluginRefusal(
     "NoSuchTopologyLevel",
     "the topology has no level of the name that it requires",
     cure="Name a node label or an alias of one of the topology's levels.",
+    is_lasting=True,
 )
 WRONG_SLICES: Final = PluginRefusal(
     "UnusableSlices",
     "slices of its pods cannot be placed as its annotations say",
     cure="Name levels of slices from the outermost in, none outside of the level of the pods, and"
     " give pods of one pod set equal requests.",
+    is_lasting=True,
 )
 NO_DOMAIN: Final = PluginRefusal(
     "NoDomainHasRoom",
@@ -34,4 +37,10 @@ OUT_OF_REACH: Final = PluginRefusal(
     cure="Wait, ask for fewer pods, or require a wider level.",
     is_freeable=True,
 )
-ALL: Final = (NO_TOPOLOGY, NO_LEVEL, WRONG_SLICES, NO_DOMAIN, OUT_OF_REACH)
+TOO_LARGE: Final = PluginRefusal(
+    "NoDomainIsLargeEnough",
+    "no domain of the level that it requires could hold its pods together, even if nothing ran",
+    cure="Ask for fewer pods, require a wider level, or add nodes to a domain.",
+    is_lasting=True,
+)
+ALL: Final = (NO_TOPOLOGY, NO_LEVEL, WRONG_SLICES, NO_DOMAIN, OUT_OF_REACH, TOO_LARGE)

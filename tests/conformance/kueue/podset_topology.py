@@ -27,6 +27,7 @@ _WORDS: Final = {
     "NoSuchTopologyLevel": ("unknown_level", "unknown_slice_level"),
     "UnusableSlices": ("slice_level_above_podset_level",),
     "NoDomainHasRoom": ("no_fit", "no_fit_layers", "no_domain_at_level"),
+    "NoDomainIsLargeEnough": ("no_fit", "no_fit_layers", "no_domain_at_level"),
     "NoRoom": ("no_fit",),
     "GangNoRoom": ("no_fit",),
     "NoNodeAllowed": ("no_fit",),
@@ -210,6 +211,7 @@ class _Run:
         if wanted["class"] not in _WORDS.get(record.reason, ()):
             return f"expected {wanted['class']}, got {record.reason}: {record.message}"
         numbers = {"wanted": record.numbers.get("pods"), **record.numbers}
+        numbers["fit"] = numbers.get("fit_now", numbers.get("fit"))
         got = {key: numbers.get(key) for key in ("fit", "wanted") if key in wanted}
         if "layers" in wanted:
             levels = self._case["levels"]

@@ -422,6 +422,20 @@ def test_a_group_has_the_topology_constraint_that_it_names():
     assert not store.problems()
 
 
+def test_the_constraint_of_the_only_subgroup_holds_inside_that_of_the_job():
+    part = {"name": "x", "minMember": 1, "topologyConstraint": level("rack")}
+    store = store_of(group("g", subGroups=[part], topologyConstraint=level("zone")))
+    upsert(store, member("p", "x"))
+    (root,) = store.snapshot().jobs.structure.values()
+    (inner,) = root.children
+    assert (root.topology[:2], inner.topology[:2]) == (("t", "zone"), ("t", "rack"))
+    assert (root.podset, inner.podset) == (-1, 0)
+
+
+def level(name):
+    return {"topology": "t", "requiredTopologyLevel": name}
+
+
 REQUIRED = "kai.scheduler/topology-required-placement"
 SEGMENT = "kai.scheduler/segment-topology-required-placement"
 NOT_OFFERED = (

@@ -71,8 +71,10 @@ class Plan:
         roles: Roles,
         room_of: Callable[[int], IntVec],
         style: Style,
+        *,
+        is_empty: bool = False,
     ) -> None:
-        """Count the room on each node."""
+        """Count the room on each node, now or, where ``room_of`` says so, if nothing ran."""
         self._demand = demand
         self._tree = demand.tree
         self._roles = roles
@@ -80,7 +82,8 @@ class Plan:
         self._room = np.minimum(room_of(roles.shape), _MOST)
         self._beside = None
         if roles.leader >= 0:
-            self._beside = _beside(session, roles, self._room, room_of(roles.leader))
+            leads = room_of(roles.leader)
+            self._beside = _beside(session, roles, self._room, leads, is_empty=is_empty)
 
     def shares(self, held: RowVec) -> list[Share] | Short:
         """Return what each domain of the last level gets, given where pods run already."""
@@ -158,12 +161,15 @@ class Plan:
         self._room = room
 
 
-def _beside(session: Session, roles: Roles, room: IntVec, leads: IntVec) -> IntVec:
+def _beside(
+    session: Session, roles: Roles, room: IntVec, leads: IntVec, *, is_empty: bool
+) -> IntVec:
     """``(N,)`` how many workers fit beside the leader; -1 where that does not fit."""
     request = session.shapes.request
     rows = np.arange(len(room))
     left = room
     for resource in np.flatnonzero(request[:, roles.shape]).tolist():
-        free = session.free(resource, rows) - request[resource, roles.leader]
+        free = session.nodes.allocatable[resource] if is_empty else session.free(resource, rows)
+        free = free - request[resource, roles.leader]
         left = np.minimum(left, free // request[resource, roles.shape])
     return np.where(leads > 0, np.maximum(left, 0), -1)

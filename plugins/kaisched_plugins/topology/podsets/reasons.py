@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kaisched import Reason, RowVec, Session, SubGroup
 from kaisched_plugins.topology.demands import Demand
 from kaisched_plugins.topology.podsets.filling import Short, Style
 from kaisched_plugins.topology.podsets.plan import Plan, Roles, Shapes, roles_of, workers_held
+
+HAS_ROOM: Final = "has room for {}"
+COULD_HOLD: Final = "could hold {} even if nothing else ran"
 
 
 def reason_of_pod_set(
@@ -15,8 +20,10 @@ def reason_of_pod_set(
     group: SubGroup,
     shapes: Shapes,
     style: Style,
+    *,
+    is_empty: bool = False,
 ) -> Reason | None:
-    """Say how much fits in the best domain; None for pods of many kinds."""
+    """Say how much fits in the best domain, or would if nothing ran; None for several kinds."""
     roles = roles_of(session, tasks, group, shapes)
     if roles is None:
         return None
@@ -24,14 +31,15 @@ def reason_of_pod_set(
     if not len(tree.parent[-1]):
         return Reason(f"no node has all labels of topology {name}".rstrip())
     held = workers_held(session, tasks, group)
-    plan = Plan(session, demand, roles, session.places_once_released, style)
+    room_of = session.places_when_empty if is_empty else session.places_once_released
+    plan = Plan(session, demand, roles, room_of, style, is_empty=is_empty)
     short = plan.shares(held)
     if not isinstance(short, Short):
         return None
-    return _told(demand, roles, short)
+    return _told(demand, roles, short, COULD_HOLD if is_empty else HAS_ROOM)
 
 
-def _told(demand: Demand, roles: Roles, short: Short) -> Reason:
+def _told(demand: Demand, roles: Roles, short: Short, has: str) -> Reason:
     """Return the sentence about what is missing."""
     tree = demand.tree
     size = demand.layers[0][1] if demand.layers and not short.is_part else 1
@@ -60,7 +68,7 @@ def _told(demand: Demand, roles: Roles, short: Short) -> Reason:
     if short.is_part:
         return Reason(f"pods of it run in {best}, which has no room for {some}: {missing}", numbers)
     word = tree.word(short.level)
-    return Reason(f"no {word} has room for {some}: best is {best}, {missing}", numbers)
+    return Reason(f"no {word} {has.format(some)}: best is {best}, {missing}", numbers)
 
 
 def _word(size: int, count: int) -> str:

@@ -58,7 +58,7 @@ def test_racks_of_one_name_in_two_zones_are_two_racks():
     nodes = racks({"r1": [1]}, "z1") + "node s1 zone=z2 rack=r1 | .\n"
     ran = after(f"queue a\n{nodes}job a1 tasks=2 required=rack")
     assert ran.placed == {}
-    assert ran.reasons == {"a1": "NoDomainHasRoom"}
+    assert ran.reasons == {"a1": "NoDomainIsLargeEnough"}
 
 
 def test_taints_and_other_filters_count():
@@ -180,7 +180,8 @@ def test_the_reason_says_what_is_missing(constraint, reason, message):
         .topology("t", rack="example.com/rack")
         .queue("a")
         .node("A1", gpu=2, labels={"example.com/rack": "A"})
-        .node("B1", gpu=3, labels={"example.com/rack": "B"})
+        .node("B1", gpu=4, labels={"example.com/rack": "B"})
+        .job("v1", queue="a", running={"B1": 1})
         .job("a1", queue="a", tasks=4, topology=constraint)
         .run("allocate")
     )
@@ -339,3 +340,12 @@ def test_without_an_index_each_pods_go_as_nodes_are_chosen(second):
     tasks = [replace(first, labels={INDEX: "0"}), replace(other, labels={INDEX: second})]
     builder._jobs[-1] = replace(job, tasks=tasks[::-1])
     assert builder.run("allocate").placed == {"a1-0": "n0", "a1-1": "n1"}
+
+
+def test_the_only_subgroup_of_a_job_has_its_own_constraint():
+    builder = ClusterBuilder().topology("t", "rack").queue("a")
+    for name, gpus in (("A1", 1), ("B1", 2), ("C1", 3)):
+        builder.node(name, gpu=gpus, labels={"rack": name[0]})
+    leaf = Group("default", 3, topology=TopologyConstraint("t", "rack"))
+    ran = builder.job("a1", queue="a", tasks=3, groups=Group("all", 1, (leaf,))).run("allocate")
+    assert nodes_of(ran) == {"C1": 3}

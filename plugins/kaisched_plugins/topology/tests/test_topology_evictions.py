@@ -131,10 +131,11 @@ def test_the_reason_tells_what_would_not_give_way():
         queue v
         node A1 rack=A | v1 .
         node B1 rack=B | v2 .
-        node C1 rack=C | v3 v3
-        job v3
+        node C1 rack=C | v3 v3 v4 v4
+        job v3 tasks=2
         job v1 preemptible=no
         job v2 preemptible=no
+        job v4 tasks=2 preemptible=no
         job a1 tasks=4 required=rack
     """,
         "reclaim",

@@ -5,11 +5,12 @@ import itertools
 import pytest
 
 from kaisched.cluster.state import Kept, restored
-from kaisched.objects import Job
+from kaisched.objects import Job, Topology
 from kaisched.objects.labels import format_time
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.shard import GPU_RESOURCES
-from tests.contract.clusters import make, pod
+from kaisched.objects.topology import TopologyLevel, TopologySpec
+from tests.contract.clusters import make, node, pod
 from tests.oracles.accounts import content
 from tests.unit.cluster.pools.worlds import LIST, POOL, World, listed, node_in, queue_in
 
@@ -66,6 +67,25 @@ def test_what_can_never_start_in_a_pool_does_not_wait_there():
     assert world.reasons[job_of(world, "x"), "h100"] == "ExceedsAnyNode"
 
 
+def test_a_gang_that_is_larger_than_every_rack_does_not_wait_for_one():
+    """L13: no end of other work would do; a full rack is worth waiting for."""
+    world = World("h100", "a100")
+    level = TopologyLevel(node_label="rack")
+    world.load(make(Topology, "dc", spec=TopologySpec(levels=(level,))))
+    for pool, racks in (("h100", "AB"), ("a100", "CC")):
+        world.load(queue_in(pool, "a" if pool == "h100" else "a-there", 8, project="team"))
+        for at, rack in enumerate(racks):
+            labels = {POOL: pool, "rack": rack}
+            world.load(node(f"{pool}-{at}", 2, labels=labels))
+    for name, size in (("large", 4), ("first", 2), ("second", 2), ("waits", 2)):
+        within = {"topology": "dc", "requiredTopologyLevel": "rack"}
+        gang(world, name, size, "h100,a100", topologyConstraint=within)
+    world.cycle()
+    assert [move[:2] for move in world.moves] == [(0.0, "ns/large")]
+    assert world.reasons["ns/large", "h100"] == "NoDomainIsLargeEnough"
+    assert {world.node_of(f"large-{at}") for at in range(4)} == {"a100-0", "a100-1"}
+
+
 def test_what_a_pool_does_not_offer_may_be_had_in_the_next():
     world = two(without_shares=("a100",))
     half = {"gpu-fraction": "0.5"}
@@ -109,8 +129,8 @@ def test_a_list_that_comes_with_the_queue_later_counts_too():
     assert world.node_of("x") == "h0"
 
 
-def gang(world, name, size, pools, minimum=0):
-    spec = {"queue": "a", "minMember": minimum or size}
+def gang(world, name, size, pools, minimum=0, **rest):
+    spec = {"queue": "a", "minMember": minimum or size, **rest}
     world.load(make(PodGroup, name, annotations={LIST: pools}, spec=spec))
     for number in range(size):
         world.load(pod(f"{name}-{number}", "a", annotations={"pod-group-name": name}))

@@ -1,0 +1,181 @@
+"""Gangs that no domain of their required level could ever hold (C7)."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kaisched import TopologyConstraint
+from kaisched.actions.consolidate import _Consolidation
+from kaisched.actions.eviction.evicting import Evicting
+from kaisched.testing import ClusterBuilder, draw
+from kaisched.testing.rows import Group
+
+RACK = TopologyConstraint("t", "rack")
+NONE = "no rack could hold its 4 pods together even if nothing else ran:"
+TOO_LARGE, FULL = "NoDomainIsLargeEnough", "NoDomainHasRoom"
+
+
+def racks(*sizes: tuple[str, int], **options: Any) -> ClusterBuilder:
+    """Build nodes A1, A2, B1 and so on with so many GPUs each, in the racks A and B."""
+    builder = ClusterBuilder().topology("t", "rack").queue("a", deserved=8).queue("v")
+    for name, gpus in sizes:
+        builder.node(name, gpu=gpus, labels={"rack": name[0]}, **options)
+    return builder
+
+
+def told(builder: ClusterBuilder, *actions: str) -> tuple[str, str]:
+    """Return the reason of the only job that waits, and the sentence."""
+    (record,) = builder.run("allocate", *actions).result.records
+    return record.reason, record.message
+
+
+def test_a_gang_that_is_larger_than_every_rack_is_told_the_bound_and_no_victim_is_searched():
+    world: Any = draw("""
+        queue a  deserved=9
+        queue v
+        node A1 rack=A | v1 v1 .
+        node B1 rack=B | v2 v2
+        job v1 tasks=2
+        job v2 tasks=2
+        job a1 tasks=5 required=rack
+    """)
+    done = world.after("allocate", "reclaim", "preempt", "consolidate").ran
+    (record,) = done.result.records
+    assert done.evicted == {}
+    assert record.reason == TOO_LARGE
+    assert record.message == (
+        "no rack could hold its 5 pods together even if nothing else ran:"
+        " best is rack A, short by 2 pods"
+    )
+    assert record.numbers == {"pods": 5, "fit": 3, "domains": 2, "best": "rack A"}
+
+
+def test_what_other_work_holds_is_no_bound():
+    """Whoever could start once all others have ended is told of the room that there is now."""
+    builder = racks(("A1", 4), ("B1", 2)).job("v1", queue="v", tasks=4, running={"A1": 4})
+    builder.job("a1", queue="a", tasks=4, topology=RACK)
+    assert told(builder)[0] == FULL
+
+
+@pytest.mark.parametrize(("pods", "tried"), [(5, 0), (4, 1)])
+@pytest.mark.parametrize("is_part", [False, True])
+@pytest.mark.parametrize(
+    ("action", "where"),
+    [("reclaim", Evicting), ("preempt", Evicting), ("consolidate", _Consolidation)],
+)
+def test_no_victims_are_searched_for_a_gang_that_is_too_large(
+    action, where, is_part, pods, tried, monkeypatch
+):
+    searched = []
+    real = where._plan
+
+    def plan(*asked: Any) -> Any:
+        searched.append(asked)
+        return real(*asked)
+
+    monkeypatch.setattr(where, "_plan", plan)
+    builder = racks(("A1", 4), ("B1", 2), ("C1", 2))
+    builder.job("v1", queue="v", tasks=2, min_tasks=1, running={"A1": 2}, priority=40)
+    builder.job("v2", queue="a", tasks=1, running={"A1": 1}, priority=40)
+    constraint: dict[str, Any] = {"topology": RACK}
+    if is_part:
+        constraint = {"groups": Group("all", 1, (Group("default", pods, topology=RACK),))}
+    builder.job("a1", queue="a", tasks=pods, priority=60, **constraint)
+    builder.run("allocate", action)
+    assert len(searched) == tried
+
+
+def test_a_node_that_joins_or_gets_its_label_cures_it():
+    def world(*sizes: tuple[str, int]) -> ClusterBuilder:
+        return racks(*sizes).job("a1", queue="a", tasks=5, topology=RACK)
+
+    first = world(("A1", 4), ("B1", 2)).run("allocate")
+    assert first.reasons == {"a1": TOO_LARGE}
+    after = world(("A1", 4), ("A2", 1), ("B1", 2)).run("allocate", memory=first.memory)
+    assert len(after.placed) == 5
+
+
+def test_a_cordoned_node_does_not_count_until_it_is_back_and_the_sentence_says_so():
+    builder = racks(("A1", 2), ("B1", 1))
+    builder.node("A2", gpu=2, labels={"rack": "A"}, is_unschedulable=True)
+    builder.job("a1", queue="a", tasks=4, topology=RACK)
+    assert told(builder) == (
+        TOO_LARGE,
+        f"{NONE} best is rack A, short by 2 pods; 1 node of it is down or cordoned",
+    )
+
+
+def test_labels_that_a_job_selects_count_and_pods_of_others_do_not():
+    builder = racks(("A1", 4), ("A2", 4))
+    builder.job("a1", queue="a", tasks=5, on=["A1"], topology=RACK)
+    assert told(builder)[0] == TOO_LARGE
+
+
+@pytest.mark.parametrize(("gpu", "pods", "reason"), [(0.5, 5, TOO_LARGE), (0.6, 3, FULL)])
+def test_parts_of_gpus_are_bounded_by_amounts(gpu, pods, reason):
+    """Two GPUs hold two shares of 0.6; by amounts there would be three: an upper bound."""
+    builder = racks(("A1", 2)).job("a1", queue="a", tasks=pods, gpu=gpu, topology=RACK)
+    assert told(builder)[0] == reason
+
+
+def test_what_runs_already_binds_the_rest_and_is_told_as_ever():
+    builder = racks(("A1", 2), ("B1", 8))
+    builder.job("a1", queue="a", tasks=4, min_tasks=1, running={"A1": 2}, topology=RACK)
+    assert told(builder) == (
+        FULL, "pods of it run in rack A, which has no room for its pod: short by 1 pod"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("needed", [2, 1])
+def test_a_subgroup_that_has_to_start_counts_too(needed):
+    """Rack A holds three: the workers are four, and the job needs them or may do without."""
+    builder = racks(("A1", 3))
+    parts = (Group("head", 1), Group("workers", 4, topology=RACK))
+    builder.job(
+        "a1", queue="a", tasks=5, groups=Group("all", needed, parts),
+        podsets=["head", *["workers"] * 4], running={"A1": 1} if needed == 1 else None,
+    )  # fmt: skip
+    said, message = told(builder)
+    assert (said == TOO_LARGE) == (needed == 2)
+    if needed == 2:
+        assert message == f"subgroup workers: {NONE} best is rack A, short by 1 pod"
+
+
+def crowded(seed: int, only: str = "") -> ClusterBuilder:
+    """Build nodes with running pods, and gangs, some with parts, that wait; or one gang alone."""
+    rng = Random(seed)
+    builder = ClusterBuilder().topology("t", "zone", "rack").queue("v").queue("a", deserved=8)
+    nodes = [f"n{at}" for at in range(rng.randint(2, 5))]
+    for name in nodes:
+        place = {"zone": f"z{rng.randint(1, 2)}", "rack": f"r{rng.randint(1, 2)}"}
+        builder.node(name, gpu=rng.randint(1, 4), labels=place if rng.random() < 0.9 else {})
+        cpu = rng.choice([1, 900])
+        if not only:
+            builder.job(f"v-{name}", queue="v", gpu=0, cpu=cpu, running={name: 1})
+    for number in range(rng.randint(2, 5)):
+        pods, wish = rng.randint(1, 9), TopologyConstraint("t", rng.choice(["zone", "rack"]))
+        size: dict[str, Any] = {"gpu": rng.choice([0.3, 0.5, 1, 2]), "cpu": rng.choice([1, 300])}
+        on = rng.choice([(), (), rng.sample(nodes, 2)])
+        parts: dict[str, Any] = {"topology": wish}
+        if rng.random() < 0.4:
+            few = rng.randint(0, 1)
+            leaves = (Group("x", few), Group("y", rng.randint(1, pods), topology=wish))
+            names = ["x"] * few + ["y"] * pods
+            parts = {"groups": Group("", rng.choice([None, 1]), leaves), "podsets": names}
+            pods = len(names)
+        if only in ("", f"j{number}"):
+            builder.job(f"j{number}", queue="a", tasks=pods, on=on, **size, **parts)
+    return builder
+
+
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=25, deadline=None)
+def test_who_is_told_so_would_not_start_in_the_empty_cluster(seed):
+    """The bound is never too low, whatever runs, for shares of GPUs and subgroups too."""
+    refused = crowded(seed).run().reasons
+    for job, reason in refused.items():
+        if reason == TOO_LARGE:
+            assert crowded(seed, job).run("allocate").placed == {}
