@@ -63,6 +63,7 @@ _HOME = {
     "RowVec": "kaisched.core.axis",
     "Usage": "kaisched.core.usage",
     "UNLIMITED": "kaisched.units",
+    "format_time": "kaisched.objects.labels",
     "parse_duration": "kaisched.units",
     "roll_up": "kaisched.core.tree",
     "divide_level": "kaisched.core.division",
@@ -153,6 +154,7 @@ if TYPE_CHECKING:
     from kaisched.framework.session.view import Session as Session
     from kaisched.framework.shard_settings import former_values as former_values
     from kaisched.framework.shard_settings import shard_setting as shard_setting
+    from kaisched.objects.labels import format_time as format_time
     from kaisched.objects.podgroup import SubGroupSpec as SubGroupSpec
     from kaisched.objects.workloads import Gang as Gang
     from kaisched.objects.workloads import Workload as Workload

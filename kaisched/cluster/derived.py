@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kaisched.cluster.constraints import bound, constraint_in, pod_set_in, with_pod_sets
+from kaisched.cluster.constraints import (
+    bound,
+    constraint_in,
+    pod_set_in,
+    with_patience,
+    with_pod_sets,
+)
 from kaisched.cluster.grouping import Membership
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.structure import (
@@ -52,6 +58,10 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
     except ObjectError as error:
         fault = fault or str(error)
     tree = bound(tree, podsets[0][0], wish)
+    try:
+        tree = with_patience(tree, member.metas)
+    except ObjectError as error:
+        fault = fault or str(error)
     owner = member.metas[-2] if len(member.metas) > 1 and not member.is_single else pod.meta
     demands = map(required_of_workload, member.metas[:-1])
     return JobRow(

@@ -52,6 +52,8 @@ class TopologyConstraint(NamedTuple):
     """(level, pods): so many pods go into one domain of the level, the outermost level first."""
     is_pod_set: bool = False
     """Whether each domain of the last level gets a number of pods, as Kueue has it."""
+    patience_s: float = 0.0
+    """Seconds for which the preferred level of a job counts as required, while it waits."""
 
     @property
     def is_condition(self) -> bool:

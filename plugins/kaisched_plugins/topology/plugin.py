@@ -10,9 +10,12 @@ from collections.abc import Iterable, Sequence
 
 from kaisched import (
     Amounts,
+    Change,
+    Kind,
     Moves,
     NodeSet,
     Plugin,
+    Proposal,
     Reason,
     Session,
     SubGroup,
@@ -23,6 +26,7 @@ from kaisched_plugins.topology.answers import Answers
 from kaisched_plugins.topology.config import TopologyArguments
 from kaisched_plugins.topology.demands import asking
 from kaisched_plugins.topology.invariants import broken
+from kaisched_plugins.topology.patience import end_s
 from kaisched_plugins.topology.podsets.filling import Style
 from kaisched_plugins.topology.reasons import reason_of
 
@@ -86,7 +90,17 @@ class Topology(Plugin):
     @hookimpl
     def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
         """Name what is missing: a topology, a level, or room in the domain that has most."""
-        return reason_of(session, job, code, self._style, self._answers(session).limits)
+        limits = self._answers(session).limits
+        return reason_of(session, action, job, code, self._style, limits)
+
+    @hookimpl
+    def proposals(self, session: Session, job: int, code: int) -> Iterable[Proposal]:
+        """Propose to wait until a job is not patient any more."""
+        root = session.jobs.structure.get(job)
+        if code != refusals.PATIENT or root is None or root.topology is None:
+            return
+        left_s = end_s(session, job, root.topology) - session.now_s
+        yield Kind.TIME, (Change(session.jobs.name[job], amount=int(left_s) + 1),)
 
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterable[str]:
