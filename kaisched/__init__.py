@@ -65,6 +65,7 @@ _HOME = {
     "RowVec": "kaisched.core.axis",
     "Usage": "kaisched.core.usage",
     "UNLIMITED": "kaisched.units",
+    "format_time": "kaisched.objects.labels",
     "parse_duration": "kaisched.units",
     "roll_up": "kaisched.core.tree",
     "divide_level": "kaisched.core.division",
@@ -156,6 +157,7 @@ if TYPE_CHECKING:
     from kaisched.framework.session.view import Session as Session
     from kaisched.framework.shard_settings import former_values as former_values
     from kaisched.framework.shard_settings import shard_setting as shard_setting
+    from kaisched.objects.labels import format_time as format_time
     from kaisched.objects.podgroup import SubGroupSpec as SubGroupSpec
     from kaisched.objects.segments import Segments as Segments
     from kaisched.objects.workloads import Gang as Gang

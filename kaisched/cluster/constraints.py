@@ -50,6 +50,21 @@ def of_pod_set(wish: PodSetTopology) -> TopologyConstraint:
     return TopologyConstraint("", wish.required, wish.preferred, slices, is_pod_set=True)
 
 
+def with_patience(tree: SubGroup | None, metas: Iterable[ObjectMeta]) -> SubGroup | None:
+    """Return a job's tree with its patience for the level that the whole job prefers.
+
+    Raises:
+        ObjectError: the first of the objects that says how long makes no sense.
+
+    """
+    said = (labels.topology_patience_of(meta) for meta in metas if meta.annotations)
+    patience_s = next((it for it in said if it is not None), 0.0)
+    wish = None if tree is None else tree.topology
+    if not patience_s or tree is None or wish is None or not wish.preferred:
+        return tree
+    return replace(tree, topology=wish._replace(patience_s=patience_s))
+
+
 def with_pod_sets(
     tree: SubGroup | None, podset: str, wishes: Mapping[str, PodSetTopology]
 ) -> SubGroup | None:

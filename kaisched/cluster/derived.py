@@ -11,6 +11,7 @@ from kaisched.cluster.constraints import (
     constraint_in,
     constraint_of,
     pod_set_in,
+    with_patience,
     with_pod_sets,
 )
 from kaisched.cluster.grouping import Membership
@@ -68,6 +69,10 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
         fault = fault or str(error)
     tree = bound(tree, podsets[0][0], wish)
     tree = around(tree, podsets[0][0], member.gang.node_label)
+    try:
+        tree = with_patience(tree, member.metas)
+    except ObjectError as error:
+        fault = fault or str(error)
     owner = member.metas[-2] if len(member.metas) > 1 and not member.is_single else pod.meta
     demands = () if member.gang.segments else map(required_of_workload, member.metas[:-1])
     return JobRow(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kaisched.cluster.constraints import bound, constraint_of
+from kaisched.cluster.constraints import bound, constraint_of, with_patience
 from kaisched.cluster.priorities import (
     FIRST_NON_PREEMPTIBLE,
     WORKLOAD_OF_CLASS,
@@ -88,6 +88,10 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
         podsets, tree = divided(spec.sub_groups, spec.min_sub_group)
     if not fault:
         tree = bound(tree, podsets[0][0], constraint_of(spec.topology_constraint))
+    try:
+        tree = with_patience(tree, [meta])
+    except ObjectError as error:
+        fault = fault or str(error)
     return JobRow(
         queue=spec.queue or labels.queue_of(meta) or labels.DEFAULT_QUEUE,
         priority=priority,

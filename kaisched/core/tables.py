@@ -55,6 +55,8 @@ class TopologyConstraint(NamedTuple):
     is_label: bool = False
     """Whether ``required`` is a label of nodes: a level of the first topology that has it, or where
     none has it the only level of one made up."""
+    patience_s: float = 0.0
+    """Seconds for which the preferred level of a job counts as required, while it waits."""
 
     @property
     def is_condition(self) -> bool:

@@ -13,6 +13,7 @@ NUMBERS: Final = (
     labels.GPU_FRACTION_DEVICES,
     labels.PREEMPTION_DELAY,
     labels.STALENESS_GRACE_PERIOD,
+    labels.TOPOLOGY_PATIENCE,
     labels.SEGMENT_SIZE,
     labels.POD_SET_SLICE_SIZE,
     labels.BATCH_MIN_MEMBER,

@@ -75,6 +75,7 @@ STALENESS_GRACE_PERIOD: Final = "kai.scheduler/staleness-grace-period"
 TOPOLOGY: Final = "kai.scheduler/topology"
 TOPOLOGY_REQUIRED: Final = "kai.scheduler/topology-required-placement"
 TOPOLOGY_PREFERRED: Final = "kai.scheduler/topology-preferred-placement"
+TOPOLOGY_PATIENCE: Final = "kaisched.io/topology-patience"
 POD_SET_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
 POD_SET_PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
 POD_SET_UNCONSTRAINED: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
@@ -294,6 +295,11 @@ def segment_size_of(meta: ObjectMeta) -> int | None:
 def preemption_delay_of(meta: ObjectMeta) -> float | None:
     """Return the seconds a job waits before it may cause evictions."""
     return _annotation(meta, PREEMPTION_DELAY, parse_duration)
+
+
+def topology_patience_of(meta: ObjectMeta) -> float | None:
+    """Return the seconds for which the preferred level of a job counts as required."""
+    return _annotation(meta, TOPOLOGY_PATIENCE, parse_duration)
 
 
 def staleness_grace_of(meta: ObjectMeta) -> float | None:

@@ -68,11 +68,12 @@ def in_group(name, **of):
     return pod(name, meta={"annotations": {"pod-group-name": "team"}}, **of)
 
 
-def group(**spec):
+def group(annotations=None, **spec):
+    noted = {"annotations": annotations} if annotations else {}
     return {
         "apiVersion": "scheduling.run.ai/v2alpha2",
         "kind": "PodGroup",
-        "metadata": {"name": "team", "namespace": "team", "creationTimestamp": AGES},
+        "metadata": {"name": "team", "namespace": "team", "creationTimestamp": AGES, **noted},
         "spec": {"queue": "vision", **spec},
     }
 
@@ -165,6 +166,10 @@ RACKS = {
 
 def within(level):
     return {"topology": "racks", "requiredTopologyLevel": level}
+
+
+def prefers(level):
+    return {"topology": "racks", "preferredTopologyLevel": level}
 
 
 LENDING = shard(plugins={"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}})

@@ -245,6 +245,18 @@ SITUATIONS = {
          m.in_group("mine", gpus=8), m.in_group("other", gpus=8)),
         "topology",
     ),
+    "WaitsForDomain": Situation(
+        "Both racks have room for one pod, and the job waits an hour for a better place.",
+        (m.node(labels={"rack": "r1"}), m.node("node-2", labels={"rack": "r2"}), m.queue(),
+         m.queue("speech", quota=16),
+         m.RACKS,
+         m.group({"kaisched.io/topology-patience": "1h"}, minMember=2,
+                 topologyConstraint=m.prefers("rack")),
+         m.pod("first", gpus=2, queue="speech", at="node-1", labels=m.STAYS),
+         m.pod("second", gpus=2, queue="speech", at="node-2", labels=m.STAYS),
+         m.in_group("mine", gpus=4), m.in_group("other", gpus=4)),
+        "topology",
+    ),
     "QuotaExhausted": Situation(
         "Neither the queue nor one that could lend to it has so much quota left.",
         (m.LENDING, m.node(), m.queue("lab", quota=0), m.queue(parent="lab", quota=2),

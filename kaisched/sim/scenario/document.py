@@ -204,6 +204,8 @@ class JobGroup(StrictWire, frozen=True, kw_only=True):
     preemptible: bool = True
     required_level: str = ""
     preferred_level: str = ""
+    patience: Duration | None = None
+    """How long they wait for one domain of the level that they prefer."""
     checkpoint_every: Duration | None = None
     """A duration, or ``never``; by default that of the scenario."""
 

@@ -111,6 +111,7 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
         fix = "leave drain out: a backlog and jobs without an end never end"
         found.add("would never end", "time", "drain", value=True, fix=fix)
     is_timed = any(_protects(it, work.queues) for it in (shard, *work.pools.shards))
+    is_timed = is_timed or any(group.patience is not None for group in document.jobs)
     recheck = _recheck(document.time, found, step_s, is_wanted=usage is not None or is_timed)
     starts_on = WEEK.index(document.time.starts_on)
     origin_s = 0.0 if usage is None else origin_of(usage.window, starts_on)

@@ -64,6 +64,13 @@ def wish_of(
     for key, level in asked.items():
         if level:
             found.known(level, list(levels), "level of the topology", "jobs", at, key)
+    patience_s = 0.0
+    if group.patience is not None:
+        patience_s = found.seconds(group.patience, "jobs", at, "patience")
+        if not group.preferred_level:
+            fix = "give the preferredLevel for which the jobs wait"
+            found.add("needs a level", "jobs", at, "patience", value=group.patience, fix=fix)
     if not any(asked.values()):
         return None
-    return TopologyConstraint(TOPOLOGY, group.required_level, group.preferred_level)
+    wish = TopologyConstraint(TOPOLOGY, group.required_level, group.preferred_level)
+    return wish._replace(patience_s=patience_s)

@@ -20,6 +20,7 @@ from kaisched_plugins.topology.demands import (
 )
 from kaisched_plugins.topology.few import sums_of
 from kaisched_plugins.topology.limits import Limits
+from kaisched_plugins.topology.patience import strict_of
 from kaisched_plugins.topology.podsets.answers import Batch, everywhere, sets_within
 from kaisched_plugins.topology.podsets.filling import Style
 from kaisched_plugins.topology.podsets.plan import roles_of, workers_held
@@ -60,6 +61,9 @@ class Answers:
         demand = demand_of(session, group.topology)
         if not isinstance(demand, Demand):
             return demand
+        strict = self.patient(session, job, group, shapes) if group.topology.patience_s else None
+        if strict is not None:
+            return self._patient_sets(session, action, job, group, strict, shapes)
         tasks = pods_of(session, job, group)
         pins = pins_of(session, tasks)
         is_bounded = action != _WITHIN and not pins.held.size
@@ -70,6 +74,34 @@ class Answers:
         if is_full and is_bounded and self.limits.is_too_large(session, demand, shapes):
             return refusals.TOO_LARGE
         return found
+
+    def patient(self, session: Session, job: int, group: SubGroup, shapes: Shapes) -> Demand | None:
+        """Return what a job demands while it is patient; None if it is not.
+
+        It is not if no domain of the level could ever hold it: it would wait in vain.
+        """
+        wish = strict_of(session, job, group)
+        demand = None if wish is None else demand_of(session, wish)
+        if not isinstance(demand, Demand) or self.limits.is_too_large(session, demand, shapes):
+            return None
+        return demand
+
+    def _patient_sets(
+        self,
+        session: Session,
+        action: str,
+        job: int,
+        group: SubGroup,
+        demand: Demand,
+        shapes: Shapes,
+    ) -> Sets:
+        """Return the sets for a patient job; nothing is evicted for it."""
+        if action not in (_ALLOCATE, _WITHIN):
+            return refusals.PATIENT
+        tasks = pods_of(session, job, group)
+        pins = pins_of(session, tasks)
+        found = self._counted(session, action, job, group, demand, shapes, tasks, pins)
+        return refusals.PATIENT if isinstance(found, int) and found in _FOR_ROOM else found
 
     def _counted(
         self,
@@ -83,8 +115,7 @@ class Answers:
         pins: Pins,
     ) -> Sets:
         """Return the sets of nodes with room for a batch as of now, or that could be given room."""
-        assert group.topology is not None
-        if group.topology.is_pod_set:
+        if demand.constraint.is_pod_set:
             roles = roles_of(session, tasks, group, shapes)
             if roles is not None and action in (_ALLOCATE, _WITHIN):
                 held = workers_held(session, tasks, group)
@@ -96,7 +127,7 @@ class Answers:
         around = session.node_set
         is_uneven = action == _ALLOCATE and (len(shapes) > 1 or is_divided(group))
         key = (
-            group.topology,
+            demand.constraint,
             action in (_ALLOCATE, _WITHIN),
             is_uneven,
             tuple(shapes),

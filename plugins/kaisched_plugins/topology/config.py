@@ -20,3 +20,8 @@ class TopologyArguments(Arguments):
         description="Pods with a preferred level are divided evenly, as with Kueue's balanced"
         " placement; `false`: one domain is filled after the other.",
     )
+    pack_unconstrained: bool = Field(
+        default=False,
+        description="Of equally good nodes pods take those of the first domains by name, so that"
+        " other domains stay whole; `false`: the first nodes by name.",
+    )

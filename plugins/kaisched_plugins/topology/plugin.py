@@ -10,10 +10,16 @@ from collections.abc import Iterable, Sequence
 
 from kaisched import (
     Amounts,
+    Change,
+    FloatVec,
+    IntVec,
+    Kind,
     Moves,
     NodeSet,
     Plugin,
+    Proposal,
     Reason,
+    RowVec,
     Session,
     SubGroup,
     hookimpl,
@@ -23,6 +29,8 @@ from kaisched_plugins.topology.answers import Answers
 from kaisched_plugins.topology.config import TopologyArguments
 from kaisched_plugins.topology.demands import asking
 from kaisched_plugins.topology.invariants import broken
+from kaisched_plugins.topology.packing import packing_score
+from kaisched_plugins.topology.patience import end_s
 from kaisched_plugins.topology.podsets.filling import Style
 from kaisched_plugins.topology.reasons import reason_of
 
@@ -36,6 +44,13 @@ class Topology(Plugin):
     Arguments = TopologyArguments
     refusals = refusals.ALL
     honors_topology = True
+    is_score_rising = True  # it is the same for every pod on a node
+
+    def __init__(self, arguments: TopologyArguments) -> None:
+        """Answer no scores unless asked to: they would cost every placement something."""
+        super().__init__(arguments)
+        if not arguments.pack_unconstrained:
+            self.node_score = None  # type: ignore[method-assign, assignment]
 
     @hookimpl
     def session_open(self, session: Session) -> object:
@@ -84,9 +99,27 @@ class Topology(Plugin):
         return self._answers(session).sets(session, "", job, group, shapes)
 
     @hookimpl
+    def node_score(
+        self, session: Session, shape: int, rows: RowVec, extra: IntVec
+    ) -> FloatVec | None:
+        """Return a little more for nodes of domains that come first by name."""
+        score = packing_score(session)
+        return None if score is None else score.take(rows)
+
+    @hookimpl
     def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
         """Name what is missing: a topology, a level, or room in the domain that has most."""
-        return reason_of(session, job, code, self._style, self._answers(session).limits)
+        limits = self._answers(session).limits
+        return reason_of(session, action, job, code, self._style, limits)
+
+    @hookimpl
+    def proposals(self, session: Session, job: int, code: int) -> Iterable[Proposal]:
+        """Propose to wait until a job is not patient any more."""
+        root = session.jobs.structure.get(job)
+        if code != refusals.PATIENT or root is None or root.topology is None:
+            return
+        left_s = end_s(session, job, root.topology) - session.now_s
+        yield Kind.TIME, (Change(session.jobs.name[job], amount=int(left_s) + 1),)
 
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterable[str]:

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from kaisched import Reason, RowVec, Session, SubGroup, TopologyConstraint, batch_of
+from kaisched import Reason, RowVec, Session, SubGroup, TopologyConstraint, batch_of, format_time
 from kaisched_plugins.topology import refusals
 from kaisched_plugins.topology.choosing import Chooser, Shapes
 from kaisched_plugins.topology.demands import (
@@ -21,10 +21,12 @@ from kaisched_plugins.topology.demands import (
     pods_of,
 )
 from kaisched_plugins.topology.limits import Limits
+from kaisched_plugins.topology.patience import end_s, strict_of
 from kaisched_plugins.topology.podsets.filling import Style
 from kaisched_plugins.topology.podsets.reasons import COULD_HOLD, HAS_ROOM, reason_of_pod_set
 
 _NO_NODES: Final[RowVec] = np.empty(0, np.int64)
+_ALLOCATE: Final = "allocate"
 _COUNTED: Final = {
     int(refusals.NO_DOMAIN): HAS_ROOM,
     int(refusals.OUT_OF_REACH): "can be freed for {}",
@@ -33,19 +35,21 @@ _COUNTED: Final = {
 """What no domain does, by refusal."""
 
 
-def reason_of(session: Session, job: int, code: int, style: Style, limits: Limits) -> Reason | None:
+def reason_of(
+    session: Session, action: str, job: int, code: int, style: Style, limits: Limits
+) -> Reason | None:
     """Return why a job is refused; None where the sentence of the refusal says it all."""
     root = session.jobs.structure.get(job)
-    if root is None:
-        return None
-    if code == refusals.TOO_LARGE:
+    if root is not None and code == refusals.TOO_LARGE:
         return _too_large(session, job, root, style, limits)
-    if root.topology is None:
+    if root is None or root.topology is None:
         return None
     if code in (refusals.NO_TOPOLOGY, refusals.NO_LEVEL):
         return _unknown(session, root.topology)
     if code == refusals.WRONG_SLICES:
         return _wrong_slices(session, root.topology)
+    if code == refusals.PATIENT:
+        return _patient(session, action, job, root, style)
     return _full(session, job, root, root.topology, code, style)
 
 
@@ -66,6 +70,27 @@ def _full(
     pins = pins_of(session, tasks)
     room_of = session.places_once_evicted if is_claim else session.places_once_released
     return _short(session, Chooser(demand, shapes, room_of, pins), demand, pods, code)
+
+
+def _patient(
+    session: Session, action: str, job: int, root: SubGroup, style: Style
+) -> Reason | None:
+    """Say until when a job waits for a domain of the level that it prefers, and what then."""
+    strict = strict_of(session, job, root)
+    demand = None if strict is None else demand_of(session, strict)
+    if strict is None or root.topology is None or not isinstance(demand, Demand):
+        return None
+    tree, wish = demand.tree, root.topology
+    until = format_time(end_s(session, job, wish))
+    waits = f"it waits until {until} for one {tree.word(demand.required)}"
+    if action != _ALLOCATE:
+        return Reason(f"nothing is evicted for a wish: {waits}")
+    full = _full(session, job, root, strict, refusals.NO_DOMAIN, style)
+    if full is None:
+        return None
+    wider = tree.level(wish.required) if wish.required else -1
+    then = f"any place in one {tree.word(wider)}" if wider >= 0 else "any place"
+    return Reason(f"{full.sentence}; {waits}, then {then} will do", full.numbers)
 
 
 def _too_large(

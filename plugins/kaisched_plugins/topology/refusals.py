@@ -43,4 +43,11 @@ TOO_LARGE: Final = PluginRefusal(
     cure="Ask for fewer pods, require a wider level, or add nodes to a domain.",
     is_lasting=True,
 )
-ALL: Final = (NO_TOPOLOGY, NO_LEVEL, WRONG_SLICES, NO_DOMAIN, OUT_OF_REACH, TOO_LARGE)
+PATIENT: Final = PluginRefusal(
+    "WaitsForDomain",
+    "as long as its patience lasts it waits for one domain of the level that it prefers",
+    cure="Nothing: when its patience ends other nodes will do. Or lower"
+    " `kaisched.io/topology-patience`.",
+    tried=("time",),
+)
+ALL: Final = (NO_TOPOLOGY, NO_LEVEL, WRONG_SLICES, NO_DOMAIN, OUT_OF_REACH, TOO_LARGE, PATIENT)

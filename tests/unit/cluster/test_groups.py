@@ -432,6 +432,58 @@ def test_the_constraint_of_the_only_subgroup_holds_inside_that_of_the_job():
     assert (root.podset, inner.podset) == (-1, 0)
 
 
+PATIENCE = "kaisched.io/topology-patience"
+PREFERS = {
+    "kai.scheduler/topology": "t",
+    "kai.scheduler/topology-required-placement": "zone",
+    "kai.scheduler/topology-preferred-placement": "rack",
+}
+
+
+def test_the_patience_of_a_job_is_that_of_its_group():
+    wish = {"topology": "t", "preferredTopologyLevel": "rack"}
+    patient = group("g", topologyConstraint=wish)
+    patient.metadata.annotations[PATIENCE] = "5m"
+    store = store_of(patient, pod("p", annotations={"pod-group-name": "g", PATIENCE: "9m"}))
+    assert wish_of(store).patience_s == 300.0
+    upsert(store, group("g", topologyConstraint=wish))
+    assert wish_of(store).patience_s == 0.0
+
+
+def test_without_a_group_the_outermost_owner_says_it_and_then_the_pod():
+    owner = make(Job, "o", uid="uid-o", annotations={PATIENCE: "1m"})
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "o", "uid": "uid-o"}
+    of_owner = {"ownerReferences": [reference | {"controller": True}]}
+    mine = pod("p", annotations={**PREFERS, PATIENCE: "9m"}, metadata=of_owner)
+    assert wish_of(store_of(owner, mine)).patience_s == 60.0
+    assert wish_of(store_of(pod("p", annotations={**PREFERS, PATIENCE: "9m"}))).patience_s == 540.0
+    kueue = {"kueue.x-k8s.io/podset-preferred-topology": "rack", PATIENCE: "2m"}
+    assert wish_of(store_of(pod("p", annotations=kueue))).patience_s == 120.0
+
+
+def test_patience_for_no_wish_has_no_effect():
+    assert not store_of(pod("p", annotations={PATIENCE: "9m"})).snapshot().jobs.structure
+    only = {**PREFERS}
+    del only["kai.scheduler/topology-preferred-placement"]
+    assert wish_of(store_of(pod("p", annotations={**only, PATIENCE: "9m"}))).patience_s == 0.0
+
+
+@pytest.mark.parametrize("has_group", [False, True])
+def test_a_patience_that_is_no_duration_is_a_fault_of_the_job(has_group):
+    noted = {**PREFERS, PATIENCE: "soon"}
+    if has_group:
+        bad = group("g")
+        bad.metadata.annotations.update(noted)
+        store = store_of(bad, pod("p", annotations={"pod-group-name": "g"}))
+    else:
+        store = store_of(pod("p", annotations=noted))
+    assert job(store)["refusal"] == Refusal.INVALID_GROUP
+    (problem,) = store.problems()
+    assert f"metadata.annotations['{PATIENCE}']" in problem.text
+    assert "'soon' is no duration" in problem.text
+    assert "write" in problem.text
+
+
 def level(name):
     return {"topology": "t", "requiredTopologyLevel": name}
 

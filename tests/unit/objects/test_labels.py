@@ -23,6 +23,7 @@ GETTERS = [
     labels.segment_size_of,
     labels.preemption_delay_of,
     labels.staleness_grace_of,
+    labels.topology_patience_of,
     labels.last_start_of,
     labels.last_eviction_of,
     labels.stale_since_of,
@@ -52,6 +53,7 @@ def test_values_are_read_as_what_they_are():
     assert labels.preemptibility_of(labelled(PREEMPTIBILITY="preemptible")) == "preemptible"
     assert labels.batch_min_member_of(noted(BATCH_MIN_MEMBER="4")) == 4
     assert labels.preemption_delay_of(noted(PREEMPTION_DELAY="90s")) == 90.0
+    assert labels.topology_patience_of(noted(TOPOLOGY_PATIENCE="5m")) == 300.0
     assert labels.staleness_grace_of(noted(STALENESS_GRACE_PERIOD="-1s")) == -1.0
     assert labels.last_start_of(noted(LAST_START="1970-01-01T00:01:00Z")) == 60.0
     assert labels.is_grouping_skipped(noted(SKIP_GROUPING=""))
@@ -76,6 +78,11 @@ def test_values_are_read_as_what_they_are():
             labels.preemption_delay_of,
             noted(PREEMPTION_DELAY="-1s"),
             "metadata.annotations['kai.scheduler/preemption-delay']",
+        ),
+        (
+            labels.topology_patience_of,
+            noted(TOPOLOGY_PATIENCE="soon"),
+            "metadata.annotations['kaisched.io/topology-patience']",
         ),
         (
             labels.last_start_of,

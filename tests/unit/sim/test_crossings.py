@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from kaisched.core.tables import TopologyLevel
 from kaisched.sim.crossings import Crossings
@@ -10,6 +11,7 @@ from kaisched.sim.output.files import json_of, result_of
 from kaisched.sim.output.pictures import write_compared
 from kaisched.sim.output.summary import summary_of
 from kaisched.sim.running import policy_of, run_scenario
+from kaisched.sim.scenario.findings import ScenarioError
 from kaisched.sim.scenario.load import read_scenario
 
 SCENARIO = """
@@ -76,3 +78,39 @@ def test_without_a_topology_there_are_no_levels(tmp_path):
     result = result_of(run_scenario(scenario, policy_of(scenario)[0]))
     assert result.outcome.levels == ()
     assert "levels" not in json.loads(json_of(result))
+
+
+PATIENT = """
+time: {{duration: 2h, step: 1m}}
+nodes: [{{count: 4, gpus: 1}}]
+topology: [{{level: rack, nodes: 2}}]
+queues: [{{name: a}}]
+jobs:
+  - {{name: n0, queue: a, arrivals: {{at: [1m]}}, duration: 1h}}
+  - {{name: n1, queue: a, arrivals: {{at: [1m]}}, duration: 1m}}
+  - {{name: n2, queue: a, arrivals: {{at: [1m]}}, duration: 1h}}
+  - {{name: gang, queue: a, arrivals: {{at: [3m]}}, pods: 2, duration: 5m, {wish}}}
+"""
+
+
+@pytest.mark.parametrize(("patience", "waited_m"), [("0s", 0), ("25m", 25), ("2h", 58)])
+def test_a_patient_gang_waits_for_a_rack_though_nothing_happens(tmp_path, patience, waited_m):
+    """Two nodes in two racks are idle; the first rack is when its job ends, after an hour.
+
+    A cycle runs when the patience ends, or within ten steps of it.
+    """
+    path = tmp_path / "s.yaml"
+    wish = f"preferredLevel: rack, patience: {patience}"
+    path.write_text(PATIENT.format(wish=wish), encoding="utf-8")
+    scenario = read_scenario(path)
+    outcome = result_of(run_scenario(scenario, policy_of(scenario)[0], is_checked=True)).outcome
+    assert outcome.pending == 0
+    wait = outcome.queues[0].wait
+    assert waited_m * 60 <= wait.longest_s < waited_m * 60 + 600
+
+
+def test_patience_without_a_level_is_told(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(PATIENT.format(wish="patience: 5m"), encoding="utf-8")
+    with pytest.raises(ScenarioError, match=r"jobs\[3\].patience: needs a level \(value '5m'\)"):
+        read_scenario(path)

@@ -33,8 +33,7 @@ def told(builder: ClusterBuilder, *actions: str) -> tuple[str, str]:
 
 
 def test_a_gang_that_is_larger_than_every_rack_is_told_the_bound_and_no_victim_is_searched():
-    done = (
-        draw("""
+    world: Any = draw("""
         queue a  deserved=9
         queue v
         node A1 rack=A | v1 v1 .
@@ -43,9 +42,7 @@ def test_a_gang_that_is_larger_than_every_rack_is_told_the_bound_and_no_victim_i
         job v2 tasks=2
         job a1 tasks=5 required=rack
     """)
-        .after("allocate", "reclaim", "preempt", "consolidate")
-        .ran
-    )
+    done = world.after("allocate", "reclaim", "preempt", "consolidate").ran
     (record,) = done.result.records
     assert done.evicted == {}
     assert record.reason == TOO_LARGE
@@ -74,11 +71,16 @@ def test_no_victims_are_searched_for_a_gang_that_is_too_large(
 ):
     searched = []
     real = where._plan
-    monkeypatch.setattr(where, "_plan", lambda *asked: searched.append(1) or real(*asked))
+
+    def plan(*asked: Any) -> Any:
+        searched.append(asked)
+        return real(*asked)
+
+    monkeypatch.setattr(where, "_plan", plan)
     builder = racks(("A1", 4), ("B1", 2), ("C1", 2))
     builder.job("v1", queue="v", tasks=2, min_tasks=1, running={"A1": 2}, priority=40)
     builder.job("v2", queue="a", tasks=1, running={"A1": 1}, priority=40)
-    constraint = {"topology": RACK}
+    constraint: dict[str, Any] = {"topology": RACK}
     if is_part:
         constraint = {"groups": Group("all", 1, (Group("default", pods, topology=RACK),))}
     builder.job("a1", queue="a", tasks=pods, priority=60, **constraint)
@@ -155,7 +157,7 @@ def crowded(seed: int, only: str = "") -> ClusterBuilder:
             builder.job(f"v-{name}", queue="v", gpu=0, cpu=cpu, running={name: 1})
     for number in range(rng.randint(2, 5)):
         pods, wish = rng.randint(1, 9), TopologyConstraint("t", rng.choice(["zone", "rack"]))
-        size = {"gpu": rng.choice([0.3, 0.5, 1, 2]), "cpu": rng.choice([1, 300])}
+        size: dict[str, Any] = {"gpu": rng.choice([0.3, 0.5, 1, 2]), "cpu": rng.choice([1, 300])}
         on = rng.choice([(), (), rng.sample(nodes, 2)])
         parts: dict[str, Any] = {"topology": wish}
         if rng.random() < 0.4:
