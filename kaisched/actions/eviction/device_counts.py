@@ -19,6 +19,7 @@ from kaisched.units import CLAIMED_GPU
 if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
     from kaisched.core.claims.model import Result
+    from kaisched.core.claims.table import ClaimTable
     from kaisched.framework.session.claims import Claim
     from kaisched.framework.session.session import Session
 
@@ -50,11 +51,19 @@ def _more_than_counted(session: Session, tasks: RowVec) -> int:
         _thousandths(it)
         for task in tasks.tolist()
         for grant in devices.granted.get(task, ())
+        if not _is_by_resource(session, table, task, grant.key)
         for it in grant.allocation.results
         if not it.ask.is_admin and it.ask.class_name in table.gpu_classes
     )
     shapes = session.tasks.shape_of_task[tasks]
     return got - int(session.shapes.request[row].take(shapes).sum())
+
+
+def _is_by_resource(session: Session, table: ClaimTable, task: int, key: str) -> bool:
+    """Tell whether a claim stands for a resource that the pod asks for: that counts, not it."""
+    uses = session.shapes.constraints[int(session.tasks.shape_of_task[task])].claims
+    keys = table.claims_of_task[task]
+    return any(use.unless_plugin for it, use in zip(keys, uses, strict=True) if it == key)
 
 
 def _thousandths(result: Result) -> int:

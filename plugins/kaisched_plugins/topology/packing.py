@@ -34,9 +34,9 @@ def packing_score(session: Session) -> FloatVec | None:
 
 
 def _score(session: Session) -> FloatVec | None:
-    for name in sorted(session.nodes.topologies):
-        tree = tree_of(session, name)
-        if tree is not None and tree.is_member.any():
+    for _, levels in sorted(session.nodes.topologies.items()):
+        tree = tree_of(session, levels)
+        if tree.is_member.any():
             place = tree.domain_of_node[-1] + 1  # 0: no gang that asks for a domain needs the node
             score: FloatVec = _TIE * (1.0 - place / (len(tree.parent[-1]) + 1))
             return score
