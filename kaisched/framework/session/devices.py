@@ -17,7 +17,7 @@ from kaisched.framework.session.capacity import room_of
 from kaisched.framework.session.device_books import DeviceBooks
 from kaisched.framework.session.device_codes import leave_one, refuse
 from kaisched.framework.session.device_rooms import UNKNOWN, Wanted
-from kaisched.framework.session.plugin_nodes import MANY, can_do_without
+from kaisched.framework.session.plugin_nodes import can_do_without
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,8 +57,10 @@ class Devices(DeviceBooks):
         books are the same.
         """
         uses = self._constraints[plan.shape].claims
-        room, is_free = self._rooms.get(uses), can_do_without(uses)
-        if is_free and not all(it.unless_plugin for it in uses):
+        room, plugin = self._rooms.get(uses), self._plugin
+        if plugin is not None and not can_do_without(uses):
+            plugin = None
+        if plugin is not None and _needed_always(uses):
             return False
         if room is None or self._apart or plan.cap_later is not None or plan.cap is None:
             return False
@@ -70,15 +72,16 @@ class Devices(DeviceBooks):
             return False
         rows = np.array(sorted(set(self._moved[plan.moves :])), np.int64)
         filtered = np.zeros(rows.size, np.int16) if plan.filtered is None else plan.filtered[rows]
-        is_claimed = filtered == 0
-        if is_free and self._plugin is not None:
-            is_claimed &= ~self._plugin.by_plugin[rows]
-        self._count(uses, rows[is_claimed & (room.now[rows] == UNKNOWN)].tolist())
+        is_open = filtered == 0
+        asked = is_open if plugin is None else is_open & ~plugin.by_plugin[rows]
+        self._count(uses, rows[asked & (room.now[rows] == UNKNOWN)].tolist())
         if uses in self._rooms.faults:
             return False
-        now = np.where(is_claimed | (filtered != 0), room.now[rows], MANY)
+        now = room.now[rows]
+        if plugin is not None:
+            now = plugin.bound(now, None, rows)
         plan.cap[rows] = np.maximum(now, 0)
-        codes = np.where((filtered == 0) & (now <= 0), np.int16(Refusal.DEVICES), filtered)
+        codes = np.where(is_open & (now <= 0), np.int16(Refusal.DEVICES), filtered)
         if plan.codes is None and codes.any():
             plan.codes = np.zeros(len(self._sites), np.int16)
         if plan.codes is not None:

@@ -18,12 +18,12 @@ from kaisched.units import CLAIMED_GPU
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kaisched.core.axis import BoolVec, CodeVec, IntVec
+    from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
     from kaisched.core.claims.table import Bridge
     from kaisched.core.constraints import ClaimUse
     from kaisched.core.snapshot import Snapshot
 
-MANY: Final = 1 << 40
+_MANY: Final = 1 << 40
 _ELSEWHERE: Final = np.int16(Refusal.OUTSIDE_NODE_SET)
 """Marks nodes of the other kind while those of one kind are judged."""
 
@@ -76,13 +76,16 @@ class PluginNodes:
         joined: CodeVec = np.where(self.by_plugin, with_, without)
         return joined
 
-    def bound(self, without: IntVec | None, with_: IntVec | None) -> IntVec:
-        """``(N,)`` the bound on pods by devices: that of nodes without the plugin, or with it."""
-        bound: IntVec = np.where(
-            self.by_plugin,
-            MANY if with_ is None else with_,
-            MANY if without is None else without,
-        )
+    def bound(
+        self, without: IntVec | None, with_: IntVec | None, rows: RowVec | None = None
+    ) -> IntVec:
+        """``(N,)`` the bound on pods by devices: that of nodes without the plugin, or with it.
+
+        With ``rows`` it is of these nodes only ``(K,)``.
+        """
+        by_plugin = self.by_plugin if rows is None else self.by_plugin[rows]
+        most = (_MANY if it is None else it for it in (with_, without))
+        bound: IntVec = np.where(by_plugin, *most)
         return bound
 
 
