@@ -34,7 +34,7 @@ from kaisched.objects.segments import parts_of, resized
 from kaisched.objects.topology_demands import required_of_workload
 from kaisched.objects.wire import ObjectMeta
 
-_NO_SIZE: Final = "leave it out"
+_DROP_IT: Final = "leave it out"
 
 
 def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods: int) -> JobRow:
@@ -107,7 +107,7 @@ def _structure(
     gang = member.gang
     if minimum is not None and gang.segments:
         path = join_path("metadata", "annotations", labels.BATCH_MIN_MEMBER)
-        raise ObjectError("beside segments, which need all of their pods", path=path, fix=_NO_SIZE)
+        raise ObjectError("beside segments, which need all of their pods", path=path, fix=_DROP_IT)
     if minimum is None and gang.is_leader_first and pods == 1:
         return _whole(1), None  # the others are made when it runs
     if minimum is None and gang.sub_groups:

@@ -88,7 +88,11 @@ class Groups:
             self._judge(group, pod.key)
         self._note_stale(group, pod.key, pod.stale_since_s)
         job = self._store.row_of_job(group.name)
-        return job, self._podset_of(job, pod, member)[0]
+        podset = self._podset_of(job, pod, member)[0]
+        task = self._store.row_of_task(pod.key)
+        if task >= 0:  # what its labels mean may be for its workload to say
+            assign_podset(self._store, task, podset)
+        return job, podset
 
     def leave(self, key: str, name: str) -> None:
         """Let a pod go, whose task is gone already."""

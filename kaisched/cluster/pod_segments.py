@@ -13,11 +13,14 @@ if TYPE_CHECKING:
 
 
 def with_segments(pod: PodRow, member: Membership | None) -> PodRow:
-    """Return a pod with a fault if it requires a level for segments that its job has not.
+    """Return a pod with a fault while it requires a level for segments that its job has not.
 
     A PodGroup that the pod names says where its pods go.
     """
-    if pod.fault or member is None or member.is_declared or member.gang.segments:
+    refusal = required_of_workload(pod.meta)
+    if not refusal:
         return pod
-    fault = required_of_workload(pod.meta)
-    return replace(pod, fault=fault) if fault else pod
+    is_divided = member is None or member.is_declared or bool(member.gang.segments)
+    fault = "" if pod.fault == refusal else pod.fault  # as its job was known before
+    fault = fault or ("" if is_divided else refusal)
+    return pod if fault == pod.fault else replace(pod, fault=fault)

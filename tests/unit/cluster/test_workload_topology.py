@@ -10,8 +10,10 @@ from kaisched.core.refusals import Refusal
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.load import load_text
 from kaisched.objects.load_workloads import workloads_among
+from kaisched.objects.owners import PartialObject
 from kaisched.objects.wire import OwnerReference
 from tests.contract.clusters import group, node
+from tests.oracles.accounts import content
 from tests.unit.cluster.test_gang_api_topology import cycle
 from tests.unit.cluster.test_grouping_table import (
     LWS,
@@ -180,7 +182,7 @@ def test_segments_follow_their_workload():
     store = store_of(*pytorch())
     text = PYTORCH.replace("ELASTIC", "")
     upsert(store, read(text.replace('"4"', '"5"')))
-    assert [it[1] for it in job(store)["podsets"]] == [1, 5, 5]
+    assert [it[1:] for it in job(store)["podsets"]] == [(1, 1), (5, 5), (5, 5)]
     plain = text.replace("segment-topology-required-placement: rack", "x: y")
     upsert(store, read(plain))
     assert job(store)["podsets"] == [("default", 11, 11)]
@@ -460,3 +462,21 @@ def test_a_pod_group_that_a_pod_names_comes_before_its_gang():
     store = store_of(read(PODGANG), group("g", minMember=1), first)
     assert job(store)["refusal"] == Refusal.NONE
     assert job(store)["queue"] == "a"
+
+
+@pytest.mark.parametrize(
+    "made", [pytorch, lambda: serving(5), job_set, ray, lambda: [read(PODGANG), *of_grove()]],
+    ids=["PyTorchJob", "LeaderWorkerSet", "JobSet", "RayCluster", "PodGang"],
+)  # fmt: skip
+def test_whatever_is_seen_first_the_job_is_the_same(made):
+    store = store_of(*made())
+    backwards = store_of(*reversed(made()))
+    assert backwards.problems() == store.problems() == []
+    before = content(store.snapshot())
+    assert content(backwards.snapshot()) == before
+    owners = [obj for obj in made() if isinstance(obj, PartialObject)]
+    for obj in owners:
+        remove(store, obj)
+    for obj in owners:
+        upsert(store, obj)
+    assert content(store.snapshot()) == before
