@@ -27,6 +27,7 @@ from kaisched.sim.pools import Lists
 from kaisched.sim.replay import SAMPLE_TICKS, Pace
 from kaisched.sim.scenario.document import WEEK, ScenarioDocument, Time
 from kaisched.sim.scenario.findings import Findings
+from kaisched.sim.scenario.gpu_memory import card_sizes
 from kaisched.sim.scenario.jobs import Frame, checkpoint_ticks, jobs_of
 from kaisched.sim.scenario.kai import from_kai, is_kai
 from kaisched.sim.scenario.nodes import Span, nodes_of, outages_of
@@ -184,6 +185,7 @@ def _work(
         first_day=WEEK.index(document.time.starts_on),
         gpus=sum(gpus),
         most_gpus=max(gpus, default=0),
+        card_mib=card_sizes([row for row, _ in nodes]),
         chance=chance,
         pools=pools,
         levels=[level.label for level in levels],
