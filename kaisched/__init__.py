@@ -77,8 +77,12 @@ _HOME = {
     "Proposal": "kaisched.framework.advice.advice",
     "end_of_work": "kaisched.framework.advice.proposals",
     "larger_bounds": "kaisched.framework.advice.proposals",
+    "charges": "kaisched.core.charges",
+    "least_charges": "kaisched.core.charges",
     "asked_of": "kaisched.framework.session.next_batch",
+    "least_asked_of": "kaisched.framework.session.next_batch",
     "batch_of": "kaisched.framework.session.next_batch",
+    "possible_asks": "kaisched.framework.session.next_batch",
     "main_resource": "kaisched.framework.session.next_batch",
     "Moves": "kaisched.framework.invariants.sums",
     "Step": "kaisched.framework.report.records",
@@ -103,6 +107,8 @@ if TYPE_CHECKING:
     from kaisched.core.axis import FloatVec as FloatVec
     from kaisched.core.axis import IntVec as IntVec
     from kaisched.core.axis import RowVec as RowVec
+    from kaisched.core.charges import charges as charges
+    from kaisched.core.charges import least_charges as least_charges
     from kaisched.core.constraints import Constraints as Constraints
     from kaisched.core.constraints import NodeStatics as NodeStatics
     from kaisched.core.constraints import PodTerm as PodTerm
@@ -151,7 +157,9 @@ if TYPE_CHECKING:
     from kaisched.framework.session.job_order import ordered_jobs as ordered_jobs
     from kaisched.framework.session.next_batch import asked_of as asked_of
     from kaisched.framework.session.next_batch import batch_of as batch_of
+    from kaisched.framework.session.next_batch import least_asked_of as least_asked_of
     from kaisched.framework.session.next_batch import main_resource as main_resource
+    from kaisched.framework.session.next_batch import possible_asks as possible_asks
     from kaisched.framework.session.task_order import ordered_tasks as ordered_tasks
     from kaisched.framework.session.units import units_of as units_of
     from kaisched.framework.session.view import Session as Session

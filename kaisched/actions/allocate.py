@@ -29,6 +29,7 @@ from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.rations import rations_of
 from kaisched.actions.order.sequence import Pick
 from kaisched.actions.order.stepwise import StepwiseOrder, are_few
+from kaisched.actions.room.by_card import is_tight
 from kaisched.actions.room.placing import place_mixed, place_waiting, place_within
 from kaisched.actions.room.promises import hold_broken, keep_promises
 from kaisched.core.refusals import Refusal
@@ -109,6 +110,7 @@ class _Allocation:
             len(candidates) == 1
             or are_few(candidates.most, candidates.count_queues())
             or not ask.rests_on_sums(session)
+            or session.shapes.by_card is not None  # what a job will count is not known before
         )
         self._fair_order: FairOrder = (StepwiseOrder if few else PredictedOrder)(
             session, action, candidates
@@ -139,11 +141,16 @@ class _Allocation:
                 fair_order.refused(item)
             elif self._has_sets and (sets := self._sets_of(item)) is not None:
                 self._take_within(item, sets)
-            elif shape >= 0:
+            elif shape >= 0 and not self._is_tight(item):
                 if not (self._has_shares and self._take_shares(item)):
                     self._take_run(item, shape)
             else:
                 self._take_mixed(item)
+
+    def _is_tight(self, item: Pick) -> bool:
+        """Tell whether a queue on the job's path would take its pods on some cards only."""
+        session = self._session
+        return session.shapes.by_card is not None and is_tight(session, self._tasks_of(item.at))
 
     def _sets_of(self, item: Pick) -> NodeSets | None:
         return sets_of(self._session, self._action, self._candidates, item.at)
@@ -276,9 +283,11 @@ class _Allocation:
         return pending_tasks(session, job)[: int(candidates.size[at])]
 
     def _take_mixed(self, item: Pick) -> None:
-        """Place the next batch of a job whose pods differ."""
+        """Place the next batch of a job whose pods differ, or may go to some cards only."""
         session = self._session
-        tasks = self._candidates.batches[int(self._candidates.job[item.at])]
+        tasks = self._candidates.batches.get(int(self._candidates.job[item.at]))
+        if tasks is None:
+            tasks = self._tasks_of(item.at)
         statement = session.statement()
         if place_mixed(session, statement, tasks):
             self._keep(item, statement.has_pipelined)

@@ -24,6 +24,7 @@ from kaisched.actions.order.alike import alike
 from kaisched.actions.order.candidates import ANY, drop_gated, gather, pending_jobs
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
+from kaisched.actions.room.by_card import is_tight
 from kaisched.actions.room.clearing import Movable, Prices
 from kaisched.actions.room.items import Clearing
 from kaisched.actions.room.parts import has_parts
@@ -146,7 +147,7 @@ class _Consolidation:
         if not len(candidates):
             return candidates
         free = self._free()[:, None]
-        asks = candidates.asks(session, np.arange(len(candidates)))
+        asks = candidates.least_asks(session, np.arange(len(candidates)))
         could: BoolVec = np.logical_and.reduce(asks <= free, axis=0)
         return drop_gated(session, action, candidates.keep(could))
 
@@ -167,7 +168,7 @@ class _Consolidation:
         ask = candidates.asks(session, np.array([at]))[:, 0]
         if is_loop(session, job, ask):
             return int(Refusal.TAKING_TURNS)
-        if (ask > self._free()).any():
+        if (candidates.least_asks(session, np.array([at]))[:, 0] > self._free()).any():
             return int(Refusal.NO_ROOM)
         tasks = candidates.batches.get(job)
         if tasks is None:
@@ -333,7 +334,7 @@ class _Consolidation:
         session = self._session
         tasks = demand.tasks
         is_split = len(demand.shapes) > 1 or has_parts(session, demand.claim.job)
-        if is_split or len(tasks) <= 4:  # noqa: PLR2004
+        if is_split or len(tasks) <= 4 or is_tight(session, tasks):  # noqa: PLR2004
             return place_waiting(session, statement, tasks)
         shape = demand.shapes[0][0]
         nodes = session.placement.choose_future(shape, len(tasks))

@@ -20,7 +20,7 @@ from kaisched.cluster.queue_terms import Written
 from kaisched.cluster.queues import QueueRows
 from kaisched.cluster.rows import GONE, JobRows, PodSetRows, TaskRows
 from kaisched.cluster.shapes import ShapeRows
-from kaisched.core.axis import Amounts, BoolVec, IntVec, ResourceAxis, RowVec
+from kaisched.core.axis import GPU, Amounts, BoolVec, IntVec, ResourceAxis, RowVec
 from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
 from kaisched.core.tables import EVICTED
 
@@ -52,6 +52,9 @@ class Accounts:
         self.tasks = TaskRows()
         self.evictions_s: deque[float] = deque()
         """When pods were evicted, in the hour before the newest of them."""
+        self._card_mib: IntVec | None = None
+        """``(N,)`` the sizes by which queues count requests for memory; None while none is known,
+        or tasks may be on other nodes since."""
 
     def apply_terms(self, compactions: int) -> bool:
         """Let pods ask for what their queues demand of nodes; return whether known ones changed."""
@@ -82,6 +85,9 @@ class Accounts:
         if job >= 0:
             self._count(tasks.podset_of_task.cells[task], job, old, state, at_s)
             self._charge_one(job, shape, old, state)
+            if shape in self.shapes.by_card:
+                self._save_one(job, shape, (old, old_node), -1)
+                self._save_one(job, shape, (state, node), 1)
 
     def _hold(self, node: int, state: int, shape: int, sign: int, *, is_foreign: bool) -> None:
         more, less = self.shapes.request_of_shape[shape], self.shapes.refund_of_shape[shape]
@@ -119,6 +125,27 @@ class Accounts:
             if not jobs.is_preemptible.cells[job]:
                 queues.allocated_non_preemptible.add(queue, amounts)
 
+    def _save_one(self, job: int, shape: int, place: tuple[int, int], sign: int) -> None:
+        """Count a task, if it is allocated, by the card of its node; with -1, no more so."""
+        state, node = place
+        queue = self.jobs.queue_of_job.cells[job]
+        if queue < 0 or node < 0 or not _ALLOCATED[state] or self._card_mib is None:
+            return
+        amounts = [0] * len(self.shapes.request.data)
+        amounts[GPU] = -sign * self.shapes.saved(shape, int(self._card_mib[node]))
+        self.queues.allocated.add(queue, tuple(amounts))
+        if not self.jobs.is_preemptible.cells[job]:
+            self.queues.allocated_non_preemptible.add(queue, tuple(amounts))
+
+    def _save_all(self, tasks: RowVec, sign: int) -> None:
+        """Do :meth:`_save_one` for tasks as they are now."""
+        rows, by_card = self.tasks, self.shapes.by_card
+        for task in tasks.tolist() if by_card else ():
+            shape, job = rows.shape_of_task.cells[task], rows.job_of_task.cells[task]
+            if shape in by_card and job >= 0:
+                place = rows.state.cells[task], rows.node_of_task.cells[task]
+                self._save_one(job, shape, place, sign)
+
     def note_eviction(self, task: int, at_s: float) -> None:
         """Remember when the job of a task was last evicted; NaN says nothing."""
         job = self.tasks.job_of_task.cells[task]
@@ -145,11 +172,13 @@ class Accounts:
         old: NDArray[np.int8] = rows.state.data[tasks]
         old_nodes: RowVec = rows.node_of_task.data[tasks]
         new = np.full(len(tasks), state, np.int8)
+        self._save_all(tasks, -1)
         self._hold_many(tasks, old, old_nodes, -1)
         self._hold_many(tasks, new, nodes, 1)
         self._count_many(tasks, old, new, at_s)
         rows.state.own()[tasks] = state
         rows.node_of_task.own()[tasks] = nodes
+        self._save_all(tasks, 1)
         if state == GONE:
             for task in tasks[old != GONE].tolist():
                 rows.forget(task)
@@ -240,6 +269,7 @@ class Accounts:
                 (state == PENDING) * np.int64(sign),
                 ALLOCATED_STATES[state] * np.int64(sign),
             )
+            self._save_all(tasks, sign)
 
     def set_queue(self, job: int, queue: int) -> None:
         """Move a job to another queue row."""
@@ -262,10 +292,20 @@ class Accounts:
         self.nodes.set_axis(axis)
         self.queues.set_axis(axis)
         self.recount_nodes()
+        self._card_mib = self.nodes.cards()[1] if self.shapes.by_card else None
         self.recount_queues()
+
+    def resize_cards(self) -> bool:
+        """Take note of the sizes of cards; return whether all has to be counted again."""
+        is_other = self.shapes.resize_cards(*self.nodes.card_sizes())
+        if not self.shapes.by_card:
+            return is_other
+        old, sizes = self._card_mib, self.nodes.cards()[1]
+        return is_other or old is None or not (old is sizes or np.array_equal(old, sizes))
 
     def recount_nodes(self) -> None:
         """Fill emptied nodes with the tasks that hold them."""
+        self._card_mib = None
         every = np.arange(self.tasks.size)
         size = self.tasks.size
         self._hold_many(every, self.tasks.state.data[:size], self.tasks.node_of_task.data[:size], 1)
@@ -280,6 +320,7 @@ class Accounts:
             (state == PENDING).astype(np.int64),
             ALLOCATED_STATES[state].astype(np.int64),
         )
+        self._save_all(tasks, 1)
 
 
 def _difference(states: BoolVec, old: NDArray[np.int8], new: NDArray[np.int8]) -> IntVec:

@@ -320,7 +320,7 @@ class RowStore:
         if not self.queues.is_laid_out:
             self._lay_out_queues()
         is_other = self.accounts.apply_terms(self.compactions)
-        if self.shapes.with_cards and self.shapes.resize_cards(*self.nodes.card_sizes()):
+        if self.shapes.with_cards and self.accounts.resize_cards():
             self.accounts.recount(self.axis)
             is_other = True
         self.generation += is_other

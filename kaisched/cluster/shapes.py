@@ -11,6 +11,7 @@ from kaisched.cluster.columns import Block, ListColumn
 from kaisched.core.axis import GPU, GPU_UNIT, PODS, IntVec, ResourceAxis, RowVec
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
+from kaisched.core.memory_charges import MemoryCharges, memory_charges
 from kaisched.core.tables import LabelSets, ShapeTable
 
 
@@ -35,6 +36,9 @@ class ShapeRows:
         """Shapes whose tasks are on open cards: no shape as long as no pod shares."""
         self.card_mib = (0, 0)
         """MiB of the smallest and of the largest card; 0 for none whose size is known."""
+        self.by_card: dict[int, DeviceDemand] = {}
+        """Shapes that count differently on different nodes: those that ask for memory, where cards
+        differ in size."""
         self.are_pinned = False
         """Somebody outside the store keeps numbers of shapes, so none may change."""
         self._table: ShapeTable | None = None
@@ -66,8 +70,28 @@ class ShapeRows:
     def _count_share(self, request: IntVec, shape: int, constraints: Constraints) -> None:
         """Add what a share counts in the amounts of its node, and note the shape."""
         if constraints.devices is not None and constraints.devices.has_cards:
-            self.with_cards.append(shape)
+            self._note_cards(shape, constraints.devices)
             request[GPU] += constraints.devices.least_milli(self.card_mib[1])
+
+    def _note_cards(self, shape: int, demand: DeviceDemand) -> None:
+        self.with_cards.append(shape)
+        if demand.memory_mib and self.card_mib[0] != self.card_mib[1]:
+            self.by_card[shape] = demand
+
+    def _find_cards(self) -> None:
+        """Note all shapes whose tasks are on open cards, anew."""
+        self.with_cards, self.by_card = [], {}
+        for shape, constraints in enumerate(self.constraints.data):
+            if constraints.devices is not None and constraints.devices.has_cards:
+                self._note_cards(shape, constraints.devices)
+
+    def saved(self, shape: int, card_mib: int) -> int:
+        """Return what a shape counts less on such cards than on the smallest of the cluster.
+
+        In thousandths of a GPU; a card whose size is not known counts as the smallest.
+        """
+        demand, (least, most) = self.by_card[shape], self.card_mib
+        return demand.milli_gpus(least) - demand.milli_gpus(min(max(card_mib, least), most))
 
     def resize_cards(self, least_mib: int, most_mib: int) -> bool:
         """Take note of the sizes of cards; return whether amounts have changed."""
@@ -79,6 +103,7 @@ class ShapeRows:
         for shape in memory:
             demand = self._devices(shape)
             request[GPU, shape] += demand.least_milli(most_mib) - demand.least_milli(old[1])
+        self._find_cards()
         self._list_requests(len(self))
         self._table = None
         return True
@@ -120,11 +145,7 @@ class ShapeRows:
                 zip(self.request_of_shape, self.constraints.data, strict=True)
             )
         }
-        self.with_cards = [
-            shape
-            for shape, constraints in enumerate(self.constraints.data)
-            if constraints.devices is not None and constraints.devices.has_cards
-        ]
+        self._find_cards()
         self._table = None
 
     def pin(self) -> None:
@@ -184,6 +205,11 @@ class ShapeRows:
         named = zip(self._axis.names, amounts, strict=True)
         return tuple(sorted((name, amount) for name, amount in named if amount and name != "pods"))
 
+    def _memory_charges(self) -> MemoryCharges | None:
+        if not self.by_card:
+            return None
+        return memory_charges([self.by_card.get(it) for it in range(len(self))], *self.card_mib)
+
     def table(self) -> ShapeTable:
         """Freeze; the same object while no shape was added."""
         if self._table is None:
@@ -191,6 +217,7 @@ class ShapeRows:
                 request=self.request.frozen(len(self)),
                 charge=self.charge.frozen(len(self)),
                 constraints=self.constraints.frozen(),
+                by_card=self._memory_charges(),
             )
         return self._table
 

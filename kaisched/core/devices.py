@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CARD: Final = 1_000_000
 """Millionths: a fraction of a card is a whole number of them."""
-_THOUSANDTH: Final = CARD // 1000
+THOUSANDTH: Final = CARD // 1000
 
 
 class DeviceDemand(NamedTuple):
@@ -56,7 +56,7 @@ class DeviceDemand(NamedTuple):
         part = self.fraction
         if self.memory_mib and largest_mib:
             part = min(self.memory_mib * CARD // largest_mib, CARD)
-        return max(part // _THOUSANDTH, 1) * self.cards if self.is_share else 0
+        return max(part // THOUSANDTH, 1) * self.cards if self.is_share else 0
 
     def milli_gpus(self, card_mib: int) -> int:
         """Return the thousandths of a GPU that it counts in its queue (rule V2).
@@ -68,7 +68,7 @@ class DeviceDemand(NamedTuple):
             part = min(self.memory_mib * CARD // card_mib, CARD) if card_mib else 0
             if not part:
                 return 0
-        return max((part + _THOUSANDTH // 2) // _THOUSANDTH, 1) * self.cards if part else 0
+        return max((part + THOUSANDTH // 2) // THOUSANDTH, 1) * self.cards if part else 0
 
 
 class ShareSpread(NamedTuple):

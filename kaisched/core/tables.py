@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
     from kaisched.core.constraints import Constraints, NodeStatics, NodeTerm
     from kaisched.core.devices import CardTable
+    from kaisched.core.memory_charges import MemoryCharges
     from kaisched.core.metadata import Metadata
     from kaisched.core.tree import QueueTree
 
@@ -357,8 +358,11 @@ class ShapeTable:
     charge: Amounts
     """``(R, S)`` what a task counts in its queue: MIG instances also as parts of a GPU.
 
-    The same array as ``request`` where no task differs."""
+    The same array as ``request`` where no task differs. Memory of a GPU counts by the smallest card
+    of the cluster: what tasks count on their nodes says ``kaisched.charges``."""
     constraints: Sequence[Constraints]
+    by_card: MemoryCharges | None = None
+    """What asking for memory counts on each card; None where all are equal, or no shape asks."""
 
 
 @dataclass(frozen=True, slots=True)

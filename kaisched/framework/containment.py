@@ -29,7 +29,7 @@ def run_contained(session: Session, action: Action) -> None:
     particular, it ends. CycleAbandonedError passes.
     """
     for _ in range(MOST):
-        session.trying = _NOBODY
+        session.trying, session.action = _NOBODY, action.name
         try:
             action.run(session)
         except CycleAbandonedError:

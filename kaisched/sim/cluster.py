@@ -7,6 +7,7 @@ either.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -26,7 +27,7 @@ from kaisched.framework.intents import Bind
 from kaisched.framework.report.records import CycleResult
 from kaisched.framework.report.result import Shares
 from kaisched.sim.devices import Devices
-from kaisched.sim.workload import POD_CPU, POD_MEMORY, ClusterSize, PodKind, Workload
+from kaisched.sim.workload import POD_CPU, POD_MEMORY, ClusterSize, Gpus, PodKind, Workload, exact
 from kaisched.units import CLAIMED_GPU
 
 Decide = Callable[[Snapshot, float], CycleResult]
@@ -150,6 +151,20 @@ class Cluster:
         for node in set(nodes.tolist()):
             if idle.least(node) < 0:
                 raise InvariantBroken(f"node {self._store.nodes.name[node]} is over capacity")
+
+    def gpus_on(self, tasks: RowVec, nodes: RowVec) -> dict[int, Gpus]:
+        """Return the GPUs of each job with these pods on nodes, where that depends on the nodes."""
+        shapes = self._store.shapes
+        if not shapes.by_card:
+            return {}
+        sizes, milli = self._store.nodes.cards()[1], Counter[int]()
+        shape_of_task = self._store.tasks.shape_of_task.data[tasks].tolist()
+        of_pods = zip(self.jobs_of(tasks), shape_of_task, nodes.tolist(), strict=True)
+        for job, shape, node in of_pods:
+            milli[job] += shapes.charge_of_shape[shape][GPU]
+            if shape in shapes.by_card:
+                milli[job] -= shapes.saved(shape, int(sizes[node]))
+        return {job: exact(amount) for job, amount in milli.items()}
 
     def release(self, job: int) -> None:
         """Begin to stop a job's pods, which still hold their room."""

@@ -33,6 +33,8 @@ class JobLog:
     failures: int = 0
     redone: int = 0
     """Ticks of work done twice."""
+    lost: Gpus = 0
+    """The same in ticks of a GPU."""
 
 
 class Recorder:
@@ -102,8 +104,9 @@ class Recorder:
             log.failures += 1
         else:
             log.evictions += 1
-        lost = plain(redone * self._work.gpus[job])
-        self.stops.append((tick, self._work.queue[job], lost, is_failure))
+        lost = redone * self._work.held(job)
+        log.lost += lost
+        self.stops.append((tick, self._work.queue[job], plain(lost), is_failure))
         self._shift(job, waiting=1, held=-1)
 
     def sample(self, tick: int, fair_share: list[int]) -> None:
@@ -134,9 +137,10 @@ class Recorder:
             self._usage.hold(self._clusters[0].held(), totals[0], self._pace.now_s(tick))
 
     def _shift(self, job: int, *, waiting: int, held: int) -> None:
-        queue, gpus = self._work.queue[job], self._work.gpus[job]
-        self._waiting[queue] += waiting * gpus
-        self._held[queue] += held * gpus
+        work = self._work
+        queue = work.queue[job]
+        self._waiting[queue] += waiting * work.gpus[job]
+        self._held[queue] += held * work.held(job)
         self._changed.add(queue)
 
 

@@ -167,7 +167,7 @@ class Replay:
                 self._ways.note_change(event)
                 self._ways.site_of(event).cluster.remove(event)
                 self._ways.forget(event)
-                tally.finish(work.queue[event], work.gpus[event], tick)
+                tally.finish(work.queue[event], work.held(event), tick)
                 self._watch.finish(event, tick)
                 self.last_end = tick
             else:
@@ -298,9 +298,10 @@ class Replay:
 
     def _start(self, cluster: Cluster, result: CycleResult, tick: int, now_s: float) -> None:
         work, tally = self._work, self.tally
+        work.on_nodes.update(cluster.gpus_on(result.bind_tasks, result.bind_nodes))
         for job in self._whole_jobs(cluster, result.bind_tasks, "bound"):
             queue = work.queue[job]
-            tally.start(queue, work.gpus[job], tick)
+            tally.start(queue, work.held(job), tick)
             if not self._has_started[job]:
                 self._has_started[job] = True
                 tally.waits[queue].append(tick - work.arrival[job])
@@ -336,7 +337,7 @@ class Replay:
         redone = (work.ticks[job] - left) % every
         self._left[job] = left + redone
         self._end[job] = _IDLE
-        queue, gpus = work.queue[job], work.gpus[job]
+        queue, gpus = work.queue[job], work.held(job)
         if is_failure:
             self.tally.fail(queue, gpus, tick, redone=redone)
         else:

@@ -7,7 +7,7 @@ while the replay runs: an endless backlog adds jobs as others start.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from typing import Final
@@ -35,6 +35,11 @@ Gpus = int | Fraction
 def plain(gpus: Gpus) -> float:
     """Return a number of GPUs as a number for arrays and files."""
     return gpus if isinstance(gpus, int) else float(gpus)
+
+
+def exact(milli: int) -> Gpus:
+    """Return thousandths of GPUs as GPUs."""
+    return Fraction(milli, GPU_UNIT) if milli % GPU_UNIT else milli // GPU_UNIT
 
 
 class QuotaMode(StrEnum):
@@ -70,6 +75,8 @@ class PodKind:
     """(label, values of which the node must have one)."""
     devices: DeviceDemand | None = None
     """The part of a GPU, or of several, that it asks for instead of whole ones."""
+    card_mib: int = 0
+    """MiB of the GPUs of which memory counts as a part: of the smallest of the cluster."""
 
     claim: Claim | None = None
     """What its own claim on devices asks for, instead of GPUs."""
@@ -78,9 +85,13 @@ class PodKind:
 
     @property
     def milli_gpus(self) -> int:
-        """Return the thousandths of a GPU that it counts in its queue."""
+        """Return the thousandths of a GPU that it counts before it has a node."""
+        return self.milli_of(self.card_mib)
+
+    def milli_of(self, card_mib: int) -> int:
+        """Return the thousandths of a GPU that it counts where GPUs have so much memory."""
         claimed = GPU_UNIT * self.claimed_gpus
-        return self.gpu + claimed + (self.devices.milli_gpus(0) if self.devices else 0)
+        return self.gpu + claimed + (self.devices.milli_gpus(card_mib) if self.devices else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +111,7 @@ class JobKind:
     @property
     def gpus(self) -> Gpus:
         """Return the GPUs of all its pods."""
-        milli = sum(pod.milli_gpus for pod in self.pods)
-        return Fraction(milli, GPU_UNIT) if milli % GPU_UNIT else milli // GPU_UNIT
+        return exact(sum(pod.milli_gpus for pod in self.pods))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +131,13 @@ class Workload:
     gpus: list[Gpus]
     queue: list[int]
     kind: list[JobKind]
+    on_nodes: dict[int, Gpus] = field(default_factory=dict)
+    """What jobs that ask for memory are of the GPUs of their nodes, or of the last ones that they
+    had, if it is not what ``gpus`` says."""
+
+    def held(self, job: int) -> Gpus:
+        """Return the GPUs that a job has where it runs, or had."""
+        return self.on_nodes.get(job, self.gpus[job])
 
     def __len__(self) -> int:
         """Return J."""
@@ -162,6 +179,17 @@ def pod_of(gpus: float, cards: int = 1) -> PodKind:
     devices = DeviceDemand(math.ceil(round(gpus * CARD, 3)), 0, cards)
     of_all = devices.fraction * cards
     return PodKind(POD_CPU * of_all // CARD, POD_MEMORY * of_all // CARD, 0, devices=devices)
+
+
+def pod_of_memory(mib: int, cards: int, card_mib: int) -> PodKind:
+    """Return a pod that asks for memory of each of so many cards, the smallest of which has more.
+
+    It has the default CPU and memory of such a part of the smallest.
+    """
+    devices = DeviceDemand(0, mib, cards)
+    milli = devices.milli_gpus(card_mib)
+    amounts = POD_CPU * milli // GPU_UNIT, POD_MEMORY * milli // GPU_UNIT
+    return PodKind(*amounts, 0, devices=devices, card_mib=card_mib)
 
 
 def pods_of(gpus: int, most: int) -> tuple[int, ...]:

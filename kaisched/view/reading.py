@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.axis import GPU
+from kaisched.core.charges import charges
 from kaisched.core.lazy import lazy
 from kaisched.core.refusals import text_of
 from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
@@ -77,7 +78,12 @@ class Reading:
     @lazy
     def gpu_of_task(self) -> IntVec:
         """``(T,)`` the GPUs that each task counts, in thousandths."""
-        found: IntVec = self.snapshot.shapes.charge[GPU].take(self.snapshot.tasks.shape_of_task)
+        snapshot = self.snapshot
+        found: IntVec
+        if snapshot.shapes.by_card is None:
+            found = snapshot.shapes.charge[GPU].take(snapshot.tasks.shape_of_task)
+        else:
+            found = charges(snapshot, np.arange(len(snapshot.tasks.state)))[GPU]
         return found
 
     @lazy

@@ -35,7 +35,13 @@ def request_of(random, gpus=(1, 2)):
     return {"cpu": 100, "gpu": 1000 * random.choice(gpus) if kind < 0.9 else 0}, Constraints()
 
 
-def make_shared(seed, jobs=8, pending=5, nodes=3):
+def memory_of(random):
+    """Return (request, constraints) of a pod that asks for memory."""
+    demand = DeviceDemand(0, random.choice(MEMORY_MIB), random.choice((1, 1, 1, 2)))
+    return {"cpu": 100}, Constraints(devices=demand)
+
+
+def make_shared(seed, jobs=8, pending=5, nodes=3, ask=request_of):
     """Return a store with running jobs that fit, as its own cards say, and pending jobs."""
     random = Random(seed)
     store = RowStore()
@@ -48,7 +54,7 @@ def make_shared(seed, jobs=8, pending=5, nodes=3):
         store.put_queue(QueueRow(name, quota=quota, weight={"gpu": 1.0}))
     for number in range(jobs + pending):
         pods = random.randint(1, 2)
-        request, constraints = request_of(random)
+        request, constraints = ask(random)
         tasks = [Task(f"j{number}-{at}", request, constraints) for at in range(pods)]
         job = Job(
             f"j{number}",

@@ -40,6 +40,7 @@ OF_THE_MOMENT = (
     "philly-64-lending",
     "shared-gpus",
     "claims",
+    "gpu-memory",
     "pools-fallback",
     "pools-hpo",
     "topology-on",
@@ -74,6 +75,13 @@ def test_two_teams_get_what_their_weights_say():
     assert research.gpu_hours / products.gpu_hours == pytest.approx(3, rel=0.1)
     assert outcome.utilisation > 0.95
     assert outcome.fairness_error < 0.02
+
+
+def test_memory_counts_as_a_part_of_the_gpus_of_its_node():
+    outcome = outcome_of(run("gpu-memory"))
+    (models,) = [queue for queue in outcome.queues if queue.name == "models"]
+    assert 80 < models.gpu_hours <= 4 * 24, "its limit, though memory is more of a small GPU"
+    assert outcome.utilisation <= 1
 
 
 def test_a_search_is_spread_over_pools_and_a_training_is_not():

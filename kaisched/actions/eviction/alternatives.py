@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from kaisched.actions.eviction.plan import Plan
-from kaisched.core.axis import GPU
+from kaisched.core.charges import gpus_of
 from kaisched.core.refusals import Refusal
 from kaisched.framework.session.node_sets import node_sets, shapes_of
 
@@ -134,6 +134,6 @@ def _by_loss(session: Session, plan: Plan) -> Cost:
     """Return what a plan disturbs: GPUs, jobs, the highest priority, the age of the newest job."""
     jobs = sorted({unit.job for unit in plan.units})
     tasks = [task for unit in plan.units for task in unit.tasks]
-    gpus = int(session.shapes.charge[GPU].take(session.tasks.shape_of_task[tasks]).sum())
+    gpus = gpus_of(session, tasks)
     newest = float(session.jobs.created_s[jobs].max())
     return gpus, len(jobs), int(session.jobs.priority[jobs].max()), -newest

@@ -17,8 +17,10 @@ from kaisched.actions.eviction.need import Need, take_all
 from kaisched.actions.eviction.plan import Demand, Plan, without
 from kaisched.actions.eviction.protected import PROTECTED
 from kaisched.actions.order.gates import first_shut
+from kaisched.actions.room.by_card import is_tight, least_ask
 from kaisched.actions.room.parts import has_parts
 from kaisched.actions.room.placing import place_waiting
+from kaisched.core.charges import charges
 from kaisched.core.refusals import Refusal, text_of
 
 if TYPE_CHECKING:
@@ -329,7 +331,7 @@ class Attempt:
     def _put(self, statement: Statement) -> bool:
         session, demand = self._session, self.demand
         tasks = demand.tasks
-        if len(demand.shapes) > 1 or not self._is_exact:
+        if len(demand.shapes) > 1 or not self._is_exact or is_tight(session, tasks):
             return self._wait(statement)
         shape = demand.shapes[0][0]
         if len(tasks) == 1 and not self._is_limited:
@@ -365,7 +367,8 @@ class Attempt:
     def _gates_open(self) -> bool:
         """Ask the gates of the queues on the claim's path, with the victims gone."""
         claim = self.demand.claim
-        code = first_shut(self._session, claim.action, claim.job, claim.ask)
+        ask = least_ask(self._session, self.demand.tasks, claim.ask)
+        code = first_shut(self._session, claim.action, claim.job, ask)
         if code:
             self._refused[code] = self._refused.get(code, 0) + 1
             self._is_limited = True
@@ -376,14 +379,13 @@ class Attempt:
         if self._is_tight or self._is_limited or not self._is_plain:
             return units  # a limit or a filter may need them gone though their room is unused
         session = self._session
-        charge = session.shapes.charge
         cores: set[int] = set()
         kept: UnitList = []
         for unit in reversed(units):
             job, tasks, is_core = unit
             if is_core or job not in cores:
                 mark = statement.checkpoint()
-                ask = charge[:, session.tasks.shape_of_task[list(tasks)]].sum(axis=1)
+                ask = charges(session, list(tasks)).sum(axis=1)
                 shut = first_shut(session, self.demand.claim.action, job, ask)
                 for task in () if shut else tasks:
                     if not statement.may_spare(task):

@@ -177,7 +177,7 @@ class _Run:
         self._queue, self._shape = int(candidates.queue[rows[0]]), int(candidates.shape[rows[0]])
         self._ask: IntVec = candidates.asks(session, rows[:1])[:, 0]
         future = self._search.future(self._shape)
-        if future.total or not future.is_plain:
+        if future.total or not future.is_plain or session.shapes.by_card is not None:
             return 0
         swaps = self._swaps(candidates.job[rows])
         # The cheapest question first; each gets only the claims that are left.

@@ -18,7 +18,7 @@ from kaisched.actions.order.candidates import Candidates
 
 if TYPE_CHECKING:
     from kaisched.actions.order.backlog import Backlog, Classes
-    from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
     from kaisched.framework.session.session import Session
 
 _FOUND: Final = "claimants"
@@ -62,10 +62,17 @@ class Claimants:
     def fitting(self, free: RowVec) -> BoolVec:
         """Tell which classes are preemptible and ask for at most ``free``, ``(R,)``."""
         able: BoolVec = np.logical_and.reduce(
-            self._all.ask.take(self.at, axis=1) <= free[:, None], axis=0
+            self._least().take(self.at, axis=1) <= free[:, None], axis=0
         )
         able &= self._all.is_preemptible.take(self.at)
         return able
+
+    def _least(self) -> Amounts:
+        """``(R, C)`` the least that one job of each class could count, on the largest cards."""
+        session, classes = self._session, self._all
+        if session.shapes.by_card is None:
+            return classes.ask
+        return session.least_charge.take(classes.shape, axis=1) * classes.size
 
     def allowed(self, action: str, able: BoolVec | None) -> BoolVec:
         """Ask the claim gate about the classes ``able`` (None: all); note its refusals."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.axis import GPU
+from kaisched.core.charges import gpus_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,11 +41,11 @@ _MISSING: Final = 8
 
 def cost_of(session: Session, units: Sequence[Unit]) -> Cost:
     """Return the cost of evicting or moving units."""
-    charge, shape = session.shapes.charge, session.tasks.shape_of_task
-    if len(units) == 1 and len(units[0].tasks) == 1:
-        return 1, int(charge[GPU, shape[units[0].tasks[0]]])
+    shapes, shape = session.shapes, session.tasks.shape_of_task
+    if len(units) == 1 and len(units[0].tasks) == 1 and shapes.by_card is None:
+        return 1, int(shapes.charge[GPU, shape[units[0].tasks[0]]])
     tasks = [task for unit in units for task in unit.tasks]
-    return len(tasks), int(charge[GPU].take(shape[tasks]).sum())
+    return len(tasks), gpus_of(session, tasks)
 
 
 def is_too_large(victim_list: VictimList, demand: Demand) -> bool:

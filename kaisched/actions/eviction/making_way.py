@@ -13,6 +13,7 @@ import numpy as np
 
 from kaisched.actions.eviction.plan import Demand, Plan
 from kaisched.actions.order.gates import first_shut
+from kaisched.actions.room.by_card import least_ask
 from kaisched.actions.room.clearing import Movable
 from kaisched.actions.room.items import Item
 from kaisched.actions.room.placing import place_waiting
@@ -148,7 +149,8 @@ class MakingWay:
         statement = session.statement()
         gone = units.copy()
         _evict(statement, [*units, *moved])
-        is_open = not first_shut(session, claim.action, claim.job, claim.ask)
+        ask = least_ask(session, demand.tasks, claim.ask)
+        is_open = not first_shut(session, claim.action, claim.job, ask)
         mark = statement.checkpoint()
         if not is_open or not place_waiting(session, statement, demand.tasks):
             statement.rollback()

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kaisched.actions.order.gates import first_shut
+from kaisched.actions.room.by_card import is_over, least_ask
 from kaisched.actions.room.parts import is_bound_in_parts
+from kaisched.core.charges import charges
 from kaisched.core.refusals import PASSING, Refusal, text_of
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.framework.session.node_sets import node_sets, shapes_of
@@ -91,10 +93,12 @@ class Relocation:
         shape_of_task = session.tasks.shape_of_task
         if any(not self._search.future(int(shape_of_task[task])).total for task in tasks):
             return False
-        if self._is_shut(unit):
+        if first_shut(session, self._action, unit.job, self._least(unit)):
             return False  # a limit requires that the unit goes
         mark = statement.checkpoint()
-        if all(self._stays(statement, task, barred) for task in tasks):
+        if all(self._stays(statement, task, barred) for task in tasks) and not is_over(
+            session, tasks
+        ):
             return True
         statement.rollback(mark)
         # Its pods would not start again, for example as its queue is on hold; or each of its
@@ -112,7 +116,10 @@ class Relocation:
                 statement.rollback(mark)
                 return False
             statement.relocate(task, best[0])
-        return True
+        is_refused = is_over(session, tasks)  # on the cards of the nodes that it would move to
+        if is_refused:
+            statement.rollback(mark)
+        return not is_refused
 
     def _has_shares(self, task: int) -> bool:
         """Tell whether a pod has parts of GPUs."""
@@ -127,13 +134,15 @@ class Relocation:
         return bool((moves & ACTIVE_STATES[session.tasks.state[tasks]]).any())
 
     def _is_shut(self, unit: Unit) -> bool:
-        """Tell whether a queue would not take a unit again."""
+        """Tell whether a queue would not take a unit again where it was."""
         return bool(first_shut(self._session, self._action, unit.job, self._ask(unit)))
 
+    def _least(self, unit: Unit) -> Amounts:
+        return least_ask(self._session, unit.tasks, self._ask(unit))
+
     def _ask(self, unit: Unit) -> Amounts:
-        """``(R,)`` what a unit asks for."""
-        shapes = self._session.tasks.shape_of_task[list(unit.tasks)]
-        ask: Amounts = self._session.shapes.charge[:, shapes].sum(axis=1)
+        """``(R,)`` what a unit counts where it was."""
+        ask: Amounts = charges(self._session, list(unit.tasks)).sum(axis=1)
         return ask
 
     def _stays(self, statement: Statement, task: int, barred: Collection[int]) -> bool:

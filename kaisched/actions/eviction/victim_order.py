@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kaisched.core.charges import charges
 from kaisched.framework.session.claims import Unit
 from kaisched.framework.session.job_order import last_first
 from kaisched.framework.session.units import units_of
@@ -165,7 +166,10 @@ def _whole_amounts(session: Session, job: RowVec) -> Amounts:
     jobs, charge = session.jobs, session.shapes.charge
     shape = jobs.shape_of_job[job]
     amounts: Amounts = charge.take(shape, axis=1) * session.standing_of(job)
-    mixed = (shape < 0).nonzero()[0]
+    is_mixed = shape < 0
+    if (by_card := session.shapes.by_card) is not None:
+        is_mixed |= by_card.memory_mib.take(shape) > 0  # pods of one shape may count differently
+    mixed = is_mixed.nonzero()[0]
     if mixed.size:
         units_of_job = [units_of(session, row)[-1] for row in job[mixed].tolist()]
         amounts[:, mixed] = amounts_of(session, units_of_job)
@@ -174,10 +178,9 @@ def _whole_amounts(session: Session, job: RowVec) -> Amounts:
 
 def amounts_of(session: Session, units_of_job: Sequence[Unit]) -> Amounts:
     """``(R, V)`` what units hold."""
-    charge, shape_of_task = session.shapes.charge, session.tasks.shape_of_task
     sizes = [len(unit.tasks) for unit in units_of_job]
     flat = [task for unit in units_of_job for task in unit.tasks]
-    each = charge.take(shape_of_task[flat], axis=1)
+    each = charges(session, flat)
     if len(flat) == len(sizes):
         return each
     return np.add.reduceat(each, np.cumsum([0, *sizes[:-1]]), axis=1)

@@ -68,6 +68,11 @@ class Candidates:
         """``(R, K)`` what the next batches of some candidates ask for."""
         return asks_of(session, self.job[at], self.shape[at], self.size[at], self.batches)
 
+    def least_asks(self, session: Session, at: RowVec) -> Amounts:
+        """``(R, K)`` the least that these could count in queues, as gates are asked."""
+        columns = self.job[at], self.shape[at], self.size[at], self.batches
+        return asks_of(session, *columns, is_least=True)
+
 
 def pending_jobs(session: Session, *, claims: bool = False) -> RowVec:
     """Return the rows of jobs with pending tasks that are not refused and not put off.
@@ -231,7 +236,7 @@ def drop_gated(session: Session, action: str, candidates: Candidates) -> Candida
             action,
             queue,
             candidates.job[rows],
-            candidates.asks(session, rows),
+            candidates.least_asks(session, rows),
             held[:, queue],
             strict[:, queue],
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.actions.room.by_card import within_bounds
 from kaisched.actions.room.parts import Budget, place_parts
 from kaisched.core.states import TaskState
 from kaisched.framework.session.pod_index import as_neighbours
@@ -69,7 +70,7 @@ def place_now(
 
     With a budget other choices are tried too, see :func:`place_parts`.
     """
-    return place_parts(session, statement, tasks, _place_idle, budget)
+    return place_parts(session, statement, tasks, within_bounds(_place_idle), budget)
 
 
 def place_waiting(
@@ -81,7 +82,7 @@ def place_waiting(
     of ``tasks`` become promises: a gang is never bound in part.
     """
     mark = statement.checkpoint()
-    if not place_parts(session, statement, tasks, _place_future, budget):
+    if not place_parts(session, statement, tasks, within_bounds(_place_future), budget):
         return False
     job = int(session.ledger.job_of_task[tasks[0]])
     if statement.has_allocated(mark) and leans_on_promises(session, job):

@@ -23,6 +23,7 @@ from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.parts import are_within
 from kaisched.actions.room.placing import leans_on_promises
 from kaisched.actions.room.promised_runs import keep_run, run_ends
+from kaisched.core.charges import charges
 from kaisched.core.refusals import PASSING, Refusal
 from kaisched.core.states import TaskState
 from kaisched.framework.invariants.sums import is_job_met
@@ -185,11 +186,11 @@ def _keep_elastic(session: Session, job: int) -> None:
 
 def _is_shut(session: Session, job: int, batch: RowVec) -> bool:
     """Tell whether a queue on the job's path refuses a batch, or no set has all its nodes."""
-    ask = session.shapes.charge[:, session.tasks.shape_of_task[batch]].sum(axis=1)
+    nodes = session.tasks.nominated_node[batch]
+    ask = charges(session, batch, nodes).sum(axis=1)
     if first_shut(session, _ACTION, job, ask):
         return True
     sets = node_sets(session, _ACTION, job, ask, shapes_of(session, batch))
-    nodes = session.tasks.nominated_node[batch]
     if sets is not None and not any(each.nodes[nodes].all() for each in sets):
         return True
     return not are_within(session, job, batch, nodes)

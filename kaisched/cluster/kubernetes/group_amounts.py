@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from kaisched.cluster.kubernetes.statuses import quantities
-from kaisched.core.axis import Amounts, RowVec
+from kaisched.core.axis import GPU, Amounts, RowVec
+from kaisched.core.charges import card_mib
 from kaisched.core.marks import Mark
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import ALLOCATED_STATES, TaskState
@@ -75,7 +76,7 @@ class GroupAmounts:
         if snapshot.generation != self._generation or size != len(self._sums):
             self._sums = np.zeros((size, 0), np.int64)
             mark = None
-        self._generation, self._mark = snapshot.generation, snapshot.mark(*_COLUMNS)
+        self._generation, self._mark = snapshot.generation, snapshot.mark(*_columns(snapshot))
         known = self._sums.shape[1]
         if jobs > known:
             self._sums = np.hstack((self._sums, np.zeros((size, jobs - known), np.int64)))
@@ -96,10 +97,19 @@ class GroupAmounts:
         return [*touched[is_new].tolist(), *range(known, jobs)]
 
 
+def _columns(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the columns on which the sums rest."""
+    on_nodes = snapshot.shapes.by_card is not None
+    return (*_COLUMNS, "tasks.node_of_task") if on_nodes else _COLUMNS
+
+
 def _part(snapshot: Snapshot, columns: Sequence[Any], rows: RowVec) -> tuple[RowVec, Amounts]:
     """Return the jobs of some pods, and ``(2 R, K)`` what each adds to the sums of its job."""
-    state, shape, job = (column[rows] for column in columns)
+    state, shape, job, *node = (column[rows] for column in columns)
     holds = ALLOCATED_STATES[state]
     counts = (holds | (state == TaskState.PENDING)) & (job >= 0)
     request = snapshot.shapes.charge[:, shape[counts]]
+    if node and (by_card := snapshot.shapes.by_card) is not None:
+        size = card_mib(snapshot.nodes, node[0][counts])
+        request[GPU] -= by_card.saved(shape[counts], size)
     return job[counts], np.vstack((request, request * holds[counts]))

@@ -9,6 +9,7 @@ import numpy as np
 
 from kaisched.cluster.pools.moving import hand_over
 from kaisched.cluster.pools.stays import DWELL_S, Stays
+from kaisched.core.charges import least_charges
 from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal, text_of
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.units import UNLIMITED, parse_duration
@@ -191,10 +192,10 @@ def _least(snapshot: Snapshot, row: int) -> Amounts:
     jobs, podsets, tasks = snapshot.jobs, snapshot.podsets, snapshot.tasks
     first, count = int(jobs.first_podset[row]), int(jobs.podset_count[row])
     left = dict(enumerate(podsets.minimum[first : first + count].tolist(), first))
-    asked = np.zeros(len(snapshot.axis), np.int64)
+    asked, charge = np.zeros(len(snapshot.axis), np.int64), least_charges(snapshot.shapes)
     for task in jobs.tasks[row]:
         podset = int(tasks.podset_of_task[task])
         if left.get(podset, 0) > 0 and tasks.state[task] == TaskState.PENDING:
             left[podset] -= 1
-            asked += snapshot.shapes.charge[:, tasks.shape_of_task[task]]
+            asked += charge[:, tasks.shape_of_task[task]]
     return asked

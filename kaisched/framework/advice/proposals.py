@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.axis import PODS
+from kaisched.core.charges import charges
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.advice.advice import Change, Kind, Proposal
 from kaisched.framework.session.capacity import room_of
-from kaisched.framework.session.next_batch import asked_of, batch_of
+from kaisched.framework.session.next_batch import asked_of, batch_of, possible_asks
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
@@ -115,20 +116,21 @@ def _rules(session: Session, job: int) -> Iterator[Proposal]:
 def larger_bounds(session: SessionView, job: int, kind: Kind, bound: Amounts) -> Iterator[Proposal]:
     """Yield a quota or limit ``bound`` ``(R, Q)`` that leaves the job's queues room for its batch.
 
-    At all levels where what is held and the batch together are over it.
+    At all levels where what is held and the batch together are over it. Where the batch counts less
+    on larger cards, room on those comes first.
     """
-    queues, ask = session.queues, asked_of(session, job)
-    held = session.held_now
-    changes = [
-        Change(queues.name[row], session.axis.names[resource], needed)
-        for row in queues.tree.path(int(session.jobs.queue_of_job[job])).tolist()
-        for resource in np.flatnonzero(ask > 0).tolist()
-        if resource != PODS
-        and int(bound[resource, row]) < UNLIMITED
-        and (needed := int(held[resource, row] + ask[resource])) > int(bound[resource, row])
-    ]
-    if changes:
-        yield kind, tuple(changes)
+    queues, held = session.queues, session.held_now
+    for ask in possible_asks(session, job):
+        changes = [
+            Change(queues.name[row], session.axis.names[resource], needed)
+            for row in queues.tree.path(int(session.jobs.queue_of_job[job])).tolist()
+            for resource in np.flatnonzero(ask > 0).tolist()
+            if resource != PODS
+            and int(bound[resource, row]) < UNLIMITED
+            and (needed := int(held[resource, row] + ask[resource])) > int(bound[resource, row])
+        ]
+        if changes:
+            yield kind, tuple(changes)
 
 
 def _nodes(session: Session, job: int) -> Iterator[Proposal]:
@@ -205,8 +207,7 @@ def end_of_work(session: SessionView, job: int, bound: Amounts) -> Iterator[Prop
     for other in islice(_running(session), _LOOKED_AT):
         at = queues.tree.path(int(session.jobs.queue_of_job[other])).tolist()
         gives = np.zeros_like(ask)
-        for task in session.jobs.tasks[other]:
-            gives += session.shapes.charge[:, session.tasks.shape_of_task[task]]
+        gives += charges(session, list(session.jobs.tasks[other])).sum(axis=1)
         if all(row in at and (gives >= gap)[ask > 0].all() for row, gap in over):
             yield Kind.END, (Change(session.jobs.name[other]),)
             return

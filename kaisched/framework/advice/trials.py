@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.axis import GPU
+from kaisched.core.charges import charges
 from kaisched.core.constraints import NodeStatics, Toleration
 from kaisched.core.devices import with_nodes_like
 from kaisched.core.lazy import lazy
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
+from kaisched.core.tables import ShapeTable
 from kaisched.framework.advice.advice import Kind
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.session.cards import Cards
@@ -200,11 +202,14 @@ def _constrained(
     charge = request
     if shapes.charge is not shapes.request:
         charge = np.concatenate([shapes.charge[:, :first], shapes.charge[:, old]], axis=1)
+    by_card = shapes.by_card
+    if by_card is not None:
+        by_card = by_card.like(np.append(np.arange(first), old))
     if shape_of_job[job] >= 0:
         shape_of_job[job] = shape_of_task[rows[-1]]
     return replace(
         snapshot,
-        shapes=replace(shapes, request=request, charge=charge, constraints=constraints),
+        shapes=ShapeTable(request, charge, constraints, by_card),
         tasks=replace(tasks, shape_of_task=shape_of_task),
         jobs=replace(snapshot.jobs, shape_of_job=shape_of_job),
     )
@@ -272,7 +277,7 @@ def _held(snapshot: Snapshot, job: int) -> Amounts:
     """``(R,)`` what a job holds of its queue's amounts."""
     rows = np.array(snapshot.jobs.tasks[job], np.int64)
     standing = rows[ACTIVE_STATES[snapshot.tasks.state[rows]]]
-    held: Amounts = snapshot.shapes.charge[:, snapshot.tasks.shape_of_task[standing]].sum(axis=1)
+    held: Amounts = charges(snapshot, standing).sum(axis=1)
     return held
 
 

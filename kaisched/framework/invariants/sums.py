@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kaisched.core.charges import charges
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.core.tree import PROJECTS, without_inner
 
@@ -63,35 +64,63 @@ class Moves:
         rows = self.snapshot.tasks.podset_of_task[tasks]
         return np.bincount(rows, minlength=len(self.snapshot.podsets.name))
 
-    def by_queue(self, tasks: RowVec, counts: BoolVec | None = None) -> Amounts:
-        """``(R, Q)`` charges of tasks at their leaf queues, of the jobs that count ``(J,)``."""
+    @cached_property
+    def nodes_after(self) -> RowVec:
+        """``(T,)`` the nodes of tasks as the cycle leaves or promises them."""
+        nodes = self.snapshot.tasks.node_of_task.copy()
+        nodes[self.result.bind_tasks] = self.result.bind_nodes
+        nodes[self.result.nominate_tasks] = self.result.nominate_nodes
+        return nodes
+
+    def change(self, counts: BoolVec | None = None) -> Amounts:
+        """``(R, Q)`` what leaf queues hold more than before, of the jobs that count ``(J,)``."""
+        change = self.by_queue(self.placed, counts) - self.by_queue(self.gone, counts)
+        if len(self.moved) and self.snapshot.shapes.by_card is not None:
+            change += self.by_queue(self.moved, counts)
+            change -= self.by_queue(self.moved, counts, is_before=True)
+        return change
+
+    def by_queue(
+        self, tasks: RowVec, counts: BoolVec | None = None, *, is_before: bool = False
+    ) -> Amounts:
+        """``(R, Q)`` charges of tasks at their leaf queues, of the jobs that count ``(J,)``.
+
+        On the nodes that they have after the cycle, or had before.
+        """
         job = self.snapshot.tasks.job_of_task[tasks]
         if counts is not None:
             tasks, job = tasks[counts[job]], job[counts[job]]
         queue = self.snapshot.jobs.queue_of_job[job]
         known = queue >= 0
-        return charges_of(self.snapshot, tasks[known], queue[known])
+        tasks, queue = tasks[known], queue[known]
+        nodes = None if is_before else self.nodes_after[tasks]
+        return charges_of(self.snapshot, tasks, queue, nodes)
 
 
 def sum_of(snapshot: Snapshot, tasks: RowVec, where: RowVec, count: int) -> Amounts:
     """``(R, count)`` sums of what tasks take of nodes, by the row in ``where``."""
-    return _sums(snapshot, snapshot.shapes.request, tasks, where, count)
-
-
-def charges_of(snapshot: Snapshot, tasks: RowVec, queue: RowVec) -> Amounts:
-    """``(R, Q)`` sums of what tasks count in their queues, by the rows of these."""
-    return _sums(snapshot, snapshot.shapes.charge, tasks, queue, len(snapshot.queues))
-
-
-def _sums(
-    snapshot: Snapshot, of_shape: Amounts, tasks: RowVec, where: RowVec, count: int
-) -> Amounts:
-    total = np.zeros((len(of_shape), count), np.int64)
+    total = np.zeros((len(snapshot.axis), count), np.int64)
     if len(tasks):  # most cycles move nothing
-        each = of_shape[:, snapshot.tasks.shape_of_task[tasks]]
-        for row, amounts in zip(total, each, strict=True):
-            np.add.at(row, where, amounts)
+        _add(total, where, snapshot.shapes.request[:, snapshot.tasks.shape_of_task[tasks]])
     return total
+
+
+def charges_of(
+    snapshot: Snapshot, tasks: RowVec, queue: RowVec, nodes: RowVec | None = None
+) -> Amounts:
+    """``(R, Q)`` sums of what tasks count in their queues, by the rows of these.
+
+    They count where they are, or on other ``nodes``.
+    """
+    total = np.zeros((len(snapshot.axis), len(snapshot.queues)), np.int64)
+    if len(tasks):
+        _add(total, queue, charges(snapshot, tasks, nodes))
+    return total
+
+
+def _add(total: Amounts, where: RowVec, each: Amounts) -> None:
+    for row, amounts in zip(total, each, strict=True):
+        np.add.at(row, where, amounts)
 
 
 def is_job_met(snapshot: Snapshot, job: int, running: IntVec) -> bool:

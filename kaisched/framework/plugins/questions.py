@@ -223,7 +223,8 @@ class Decisions:
         """Return int16 codes ``(K,)``: may ``queue[i]`` take ``ask[:, i]`` more for ``job[i]``?
 
         Asked at every level from the leaf to the root, also on assumed positions (``held`` ``(R,
-        K)`` is what the queue would hold by then).
+        K)`` is what the queue would hold by then). Pods that ask for memory of a GPU are asked
+        about with the least that they could count, and again with what they count on nodes.
         """
 
     @question(FirstRefusal("job"))

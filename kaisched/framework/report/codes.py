@@ -21,7 +21,7 @@ from kaisched.framework.session.node_sets import node_sets
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
     from kaisched.framework.session.claims import NodeSet, NodeSets
     from kaisched.framework.session.session import Session
 
@@ -158,8 +158,17 @@ def _queue_codes(
     session: Session, job: RowVec, shape: RowVec, size: IntVec, batches: dict[int, RowVec]
 ) -> CodeVec:
     """Return the refusal of the lowest queue on each job's path that refuses its batch."""
+    columns = job, shape, size, batches
+    code = _gate_codes(session, job, asks_of(session, *columns, is_least=True))
+    if session.shapes.by_card is None:
+        return code
+    # On the largest cards a queue would take them, on others not: so they found no room on those.
+    most = _gate_codes(session, job, asks_of(session, *columns))
+    return np.where(code != 0, code, most)
+
+
+def _gate_codes(session: Session, job: RowVec, asks: Amounts) -> CodeVec:
     source = session.ledger if session.has_moved else session
-    asks = asks_of(session, job, shape, size, batches)
     paths = session.queues.tree.path_of_leaf[session.jobs.queue_of_job[job]]
     code = np.zeros(len(job), np.int16)
     for level in range(paths.shape[1]):

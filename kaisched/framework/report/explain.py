@@ -17,9 +17,10 @@ from kaisched.framework.report.eviction_refusals import eviction_refusals_of, in
 from kaisched.framework.report.queue_reasons import queue_sentence
 from kaisched.framework.report.records import DecisionRecord, NodeRefusal
 from kaisched.framework.report.room_reasons import lack_of
-from kaisched.framework.session.next_batch import asked_of, batch_of
+from kaisched.framework.session.next_batch import batch_of, least_asked_of, possible_asks
 
 if TYPE_CHECKING:
+    from kaisched.core.axis import Amounts
     from kaisched.framework.session.session import Session
 
 _ROOM: Final = (Refusal.NO_ROOM, Refusal.GANG_NO_ROOM)
@@ -101,8 +102,15 @@ def dominant(session: Session, job: int, code: int) -> int:
         code = _untold(session, job) or code
     if code not in _ROOM:
         return code
-    row, ask = np.array([job]), asked_of(session, job)[:, None]
-    source = session.ledger if session.has_moved else session
+    for ask in possible_asks(session, job):
+        if shut := _shut(session, job, ask[:, None]):
+            return shut
+    return int(Refusal.OPENED_SINCE) if was_shut and has_room(session, job) else code
+
+
+def _shut(session: Session, job: int, ask: Amounts) -> int:
+    """Return the refusal of the lowest queue on a job's path that refuses ``ask`` ``(R, 1)``."""
+    row, source = np.array([job]), session.ledger if session.has_moved else session
     for queue in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
         codes = session.ask.queue_gate(
             session,
@@ -115,7 +123,7 @@ def dominant(session: Session, job: int, code: int) -> int:
         )
         if codes is not None and codes[0]:
             return int(codes[0])
-    return int(Refusal.OPENED_SINCE) if was_shut and has_room(session, job) else code
+    return 0
 
 
 def _record(
@@ -145,7 +153,7 @@ def _owner(session: Session, job: int) -> str:
     asked: dict[str, Any] = {"action": "allocate", "job": row}
     if owner := session.ask.gate_owner(session, "job_gate", asked):
         return owner
-    ask = asked_of(session, job)[:, None]
+    ask = least_asked_of(session, job)[:, None]
     source = session.ledger if session.has_moved else session
     for queue in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
         asked |= {"queue": np.array([queue]), "ask": ask, "held": source.held[:, [queue]]}

@@ -59,10 +59,19 @@ def _lone_parts(session: Session) -> RowVec:
 
 
 def asks_of(
-    session: Session, job: RowVec, shape: RowVec, size: IntVec, batches: Mapping[int, RowVec]
+    session: Session,
+    job: RowVec,
+    shape: RowVec,
+    size: IntVec,
+    batches: Mapping[int, RowVec],
+    *,
+    is_least: bool = False,
 ) -> Amounts:
-    """``(R, K)`` what the next batches that :func:`measure` returned ask for."""
-    charge = session.shapes.charge
+    """``(R, K)`` what the next batches that :func:`measure` returned ask for.
+
+    ``is_least`` asks for the least that they could count, on the largest cards.
+    """
+    charge = session.least_charge if is_least else session.shapes.charge
     asks: Amounts = charge.take(shape, axis=1) * size
     if batches and shape.min(initial=0) < 0:
         for here in np.flatnonzero(shape < 0).tolist():

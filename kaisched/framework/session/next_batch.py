@@ -44,6 +44,32 @@ def asked_of(session: SessionView, job: int) -> Amounts:
     return ask
 
 
+def least_asked_of(session: SessionView, job: int) -> Amounts:
+    """``(R,)`` the least that the job's next batch could count, on the largest cards of a GPU.
+
+    Limits and quotas are asked with this while no node is chosen.
+    """
+    if session.shapes.by_card is None:
+        return asked_of(session, job)
+    charge = host_of(session).least_charge
+    ask = np.zeros(len(session.axis), np.int64)
+    for shape, count in batch_of(session, job)[0]:
+        ask += charge[:, shape] * count
+    return ask
+
+
+def possible_asks(session: SessionView, job: int) -> list[Amounts]:
+    """Return what the job's next batch counts on the largest and on the smallest cards of a GPU.
+
+    One amount ``(R,)`` where that is the same.
+    """
+    most = asked_of(session, job)
+    if session.shapes.by_card is None:
+        return [most]
+    least = least_asked_of(session, job)
+    return [most] if (least == most).all() else [least, most]
+
+
 def main_resource(session: SessionView, ask: Amounts) -> int:
     """Return the resource of which ``ask`` ``(R,)`` takes the largest part of the cluster."""
     asked = [row for row in np.flatnonzero(ask).tolist() if row != PODS]

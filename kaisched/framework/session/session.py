@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kaisched.core.charges import least_charges
 from kaisched.core.devices import ShareSpread
 from kaisched.core.lazy import lazy
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.core.tree import PROJECTS, without_inner
 from kaisched.framework.invariants.sums import charges_of
 from kaisched.framework.session import places
+from kaisched.framework.session.card_ledger import ledger_of
 from kaisched.framework.session.devices import Devices
-from kaisched.framework.session.ledger import Ledger, rolled_up
+from kaisched.framework.session.ledger import rolled_up
 from kaisched.framework.session.outcome import Outcome
 from kaisched.framework.session.placement import Placement
 from kaisched.framework.session.run_times import requeued
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from kaisched.framework.report.records import PluginFailure
     from kaisched.framework.session.capacity import Capacity
     from kaisched.framework.session.claims import NodeSet
+    from kaisched.framework.session.ledger import Ledger
     from kaisched.framework.session.view import Columns, Fold
 
 _FAIR_TREE = "session.fairTree"
@@ -84,6 +87,8 @@ class Session:
         """Jobs on which an action has failed."""
         self.left_out: set[str] = set()
         """Actions that have failed for good in this cycle."""
+        self.action = ""
+        """The action that runs."""
         self.is_careful = False
         """True when jobs are to be tried one by one."""
         self.axis: ResourceAxis = snapshot.axis
@@ -177,9 +182,17 @@ class Session:
         return None if table is None else Devices(self.snapshot, table)
 
     @lazy
+    def least_charge(self) -> Amounts:
+        """``(R, S)`` the least that shapes could count in queues: on the largest cards (V2).
+
+        Gates are asked with this before nodes are chosen.
+        """
+        return least_charges(self.shapes)
+
+    @lazy
     def ledger(self) -> Ledger:
         """What queues hold and where every task stands, as of now."""
-        return Ledger(self.snapshot, self.held, self.held_non_preemptible, self.capacity)
+        return ledger_of(self.snapshot, self.held, self.held_non_preemptible, self.capacity)
 
     @lazy
     def placement(self) -> Placement:

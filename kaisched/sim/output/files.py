@@ -290,7 +290,7 @@ def _job_rows(result: Result) -> Iterable[Sequence[object]]:
             log.runs,
             log.evictions,
             log.failures,
-            f"{plain(log.redone * work.gpus[job]) * step_s / HOUR_S:.4f}",
+            f"{plain(log.lost) * step_s / HOUR_S:.4f}",
         )
 
 

@@ -113,7 +113,8 @@ def claim_of(group: JobGroup, offered: Offered, found: Findings, at: int) -> Cla
         return None
     path = ("jobs", at, "claim")
     for key, is_there in (
-        ("gpus", group.gpus != 1),
+        ("gpus", group.gpus not in (None, 1)),
+        ("gpuMemory", group.gpu_memory is not None),
         ("cards", group.cards != 1),
         ("sizes", bool(group.sizes)),
     ):

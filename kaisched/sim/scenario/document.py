@@ -71,6 +71,8 @@ class NodeGroup(StrictWire, frozen=True, kw_only=True):
     count: int = 1
     gpus: int = 0
     devices: DeviceLine | None = None
+    gpu_memory: Amount | None = None
+    """Memory of each GPU."""
     cpu: Amount | None = None
     memory: Amount | None = None
     labels: dict[str, str] = {}
@@ -135,8 +137,10 @@ class Hours(StrictWire, frozen=True, kw_only=True):
 class Size(StrictWire, frozen=True, kw_only=True):
     """One size of jobs, and its frequency relative to the others."""
 
-    gpus: int | float
+    gpus: int | float | None = None
     """GPUs of each pod; below 1 a part of one."""
+    gpu_memory: Amount | None = None
+    """Memory of a GPU that each pod asks for instead."""
     cards: int = 1
     """Different GPUs of its node that each pod has such a part of."""
     pods: int = 1
@@ -180,8 +184,10 @@ class JobGroup(StrictWire, frozen=True, kw_only=True):
     arrivals: Arrivals
     count: int | None = None
     """Most jobs that arrive."""
-    gpus: int | float = 1
-    """GPUs of each pod; below 1 a part of one."""
+    gpus: int | float | None = None
+    """GPUs of each pod, 1 by default; below 1 a part of one."""
+    gpu_memory: Amount | None = None
+    """Memory of a GPU that each pod asks for instead."""
     cards: int = 1
     """Different GPUs of its node that each pod has such a part of."""
     pods: int = 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kaisched.core.axis import FloatVec
+from kaisched.core.axis import GPU_UNIT, FloatVec
 from kaisched.errors import join_path
 from kaisched.objects.faults import INT32_MAX
 from kaisched.sim.chance import Chance
@@ -25,12 +25,13 @@ from kaisched.sim.making import (
     poisson,
 )
 from kaisched.sim.scenario.claims import Offered, claim_of, pod_with
-from kaisched.sim.scenario.document import WEEK, JobGroup, RunTime
+from kaisched.sim.scenario.document import WEEK, JobGroup, RunTime, Size
 from kaisched.sim.scenario.findings import Findings, Step
+from kaisched.sim.scenario.gpu_memory import mib_of
 from kaisched.sim.scenario.pools import Pools
 from kaisched.sim.scenario.topology import wish_of
 from kaisched.sim.source import Backlog
-from kaisched.sim.workload import JobKind, PodKind, pod_of
+from kaisched.sim.workload import JobKind, PodKind, pod_of, pod_of_memory
 from kaisched.units import UnitError, memory_units, milli_cpu
 
 ENDLESS = "endless"
@@ -56,6 +57,8 @@ class Frame:
     """GPUs of the whole cluster."""
     most_gpus: int
     """GPUs of the largest node."""
+    card_mib: tuple[int, int]
+    """MiB of the smallest and of the largest GPU of which nodes say it; 0 for none."""
     chance: Chance
     pools: Pools
     offered: Offered
@@ -116,16 +119,19 @@ def _makings(group: JobGroup, name: str, frame: Frame, at: int) -> Makings:
 def _sizes(group: JobGroup, frame: Frame, at: int) -> list[JobSize]:
     found = frame.found
     claim = claim_of(group, frame.offered, found, at)
-    given = [(group.gpus, group.cards, group.pods, 1.0)]
+    given: list[tuple[JobGroup | Size, float]] = [(group, 1.0)]
     paths: list[tuple[Step, ...]] = [("jobs", at)]
     if group.sizes:
-        given = [(it.gpus, it.cards, it.pods, float(it.share)) for it in group.sizes]
+        given = [(it, float(it.share)) for it in group.sizes]
         paths = [("jobs", at, "sizes", row) for row in range(len(given))]
-        if group.gpus != 1 or group.pods != 1:
+        if group.gpus not in (None, 1) or group.pods != 1:
             fix = "keep sizes, or gpus and pods"
             found.add("conflicts with gpus or pods", "jobs", at, "sizes", fix=fix)
         if group.cards != 1:
             found.add("conflicts with sizes", "jobs", at, "cards", fix="write cards in each size")
+        if group.gpu_memory is not None:
+            fix = "write gpuMemory in each size"
+            found.add("conflicts with sizes", "jobs", at, "gpuMemory", fix=fix)
     checkpoint = None
     if group.checkpoint_every is not None:
         path = ("jobs", at, "checkpointEvery")
@@ -134,35 +140,66 @@ def _sizes(group: JobGroup, frame: Frame, at: int) -> list[JobSize]:
     pools = frame.pools.of_group(group, found, at)
     wish = wish_of(group, frame.levels, found, at)
     sizes = []
-    for (number, of, pods, share), where in zip(given, paths, strict=True):
-        gpus, cards = _checked(number, of, found, where)
-        count = int(found.number(pods, *where, "pods", least=1, most=MOST_PODS))
+    for (size, share), where in zip(given, paths, strict=True):
+        count = int(found.number(size.pods, *where, "pods", least=1, most=MOST_PODS))
         found.number(share, *where, "share", least=1e-9)
-        is_part = 0 < gpus < 1
-        needed = cards if is_part else gpus
-        if group.claim is None and frame.most_gpus < needed <= MOST_GPUS:
-            where_gpus = join_path(*where, "cards" if is_part else "gpus")
-            warning = f"no node has {needed:g} GPUs, so these jobs wait for ever"
-            found.warnings.append(f"{found.file}: {where_gpus}: {warning}")
-        pod = _pod(group, pod_of(gpus, cards) if claim is None else pod_with(claim), found, at)
+        asked = _gpus_of(size, frame, where) if claim is None else pod_with(claim)
+        pod = _pod(group, asked, found, at)
         kind = JobKind((pod,) * count, group.priority, group.preemptible, checkpoint, pools, wish)
         sizes.append(JobSize(kind, kind.gpus, share))
     return sizes
 
 
-def _checked(
-    gpus: float, cards: int, found: Findings, where: tuple[Step, ...]
-) -> tuple[float, int]:
-    """Return the GPUs of a pod, of which the second number counts for parts of one only."""
+def _gpus_of(size: JobGroup | Size, frame: Frame, where: tuple[Step, ...]) -> PodKind:
+    """Return a pod with the GPUs that a group or a size asks for, with a warning if none has so."""
+    found, is_part = frame.found, True
+    cards = int(found.number(size.cards, *where, "cards", least=1, most=MOST_GPUS))
+    if size.gpu_memory is not None:
+        pod = _with_memory(size, cards, frame, where)
+        needed: float = cards
+    else:
+        if size.gpus is None and isinstance(size, Size):
+            found.add("needs gpus or gpuMemory", *where, fix="write one of them")
+        gpus = _checked(1 if size.gpus is None else size.gpus, cards, found, where)
+        is_part = 0 < gpus < 1
+        needed, pod = cards if is_part else gpus, pod_of(gpus, cards)
+    if frame.most_gpus < needed <= MOST_GPUS:
+        warning = f"no node has {needed:g} GPUs, so these jobs wait for ever"
+        _warn(found, warning, *where, "cards" if is_part else "gpus")
+    return pod
+
+
+def _with_memory(
+    size: JobGroup | Size, cards: int, frame: Frame, where: tuple[Step, ...]
+) -> PodKind:
+    """Return a pod that asks for memory of a GPU."""
+    found, (least, most) = frame.found, frame.card_mib
+    path = (*where, "gpuMemory")
+    mib = mib_of(size.gpu_memory, found, *path)
+    if size.gpus is not None:
+        found.add("conflicts with gpus", *path, fix="keep one of the two")
+    if not most:
+        fix = "write gpuMemory for a group of nodes too"
+        found.add("no node says how much memory its GPUs have", *path, fix=fix)
+    elif mib > most:
+        _warn(found, f"no GPU has {mib} MiB, so these jobs wait for ever", *path)
+    return pod_of_memory(mib, cards, least)
+
+
+def _warn(found: Findings, warning: str, *path: Step) -> None:
+    found.warnings.append(f"{found.file}: {join_path(*path)}: {warning}")
+
+
+def _checked(gpus: float, cards: int, found: Findings, where: tuple[Step, ...]) -> float:
+    """Return the GPUs of a pod; several cards are for parts of one only."""
     gpus = found.number(gpus, *where, "gpus", most=MOST_GPUS)
-    cards = int(found.number(cards, *where, "cards", least=1, most=MOST_GPUS))
     if gpus > 1 and gpus % 1:
         fix = "write whole GPUs, or a number below 1 for a part of one"
         found.add("is not whole", *where, "gpus", value=gpus, fix=fix)
     if cards > 1 and not 0 < gpus < 1:
         fix = "leave cards out, or write gpus below 1"
         found.add("is for parts of GPUs", *where, "cards", value=cards, fix=fix)
-    return gpus, cards
+    return gpus
 
 
 def _pod(group: JobGroup, pod: PodKind, found: Findings, at: int) -> PodKind:
@@ -292,7 +329,10 @@ def _backlog(group: JobGroup, makings: Makings, bodies: Bodies, frame: Frame, at
     if group.independent:
         fix = "leave it out: write pods: 1"
         found.add("conflicts with a backlog", "jobs", at, "independent", fix=fix)
-    depth = int(frame.gpus // (min(size.gpus for size in makings.sizes) or 1)) + 1
+    # By the largest GPUs, on which most jobs fit.
+    kinds = [size.kind.pods for size in makings.sizes]
+    milli = min(sum(pod.milli_of(frame.card_mib[1]) for pod in pods) for pods in kinds)
+    depth = GPU_UNIT * frame.gpus // (milli or GPU_UNIT) + 1
     if (claim := makings.sizes[0].kind.pods[0].claim) is not None:
         depth = frame.offered.holds(claim) + 1
     if group.arrivals.backlog != ENDLESS:

@@ -28,6 +28,7 @@ from kaisched.sim.replay import SAMPLE_TICKS, Pace
 from kaisched.sim.scenario.claims import Offered
 from kaisched.sim.scenario.document import WEEK, ScenarioDocument, Time
 from kaisched.sim.scenario.findings import Findings
+from kaisched.sim.scenario.gpu_memory import card_sizes
 from kaisched.sim.scenario.jobs import Frame, checkpoint_ticks, jobs_of
 from kaisched.sim.scenario.kai import from_kai, is_kai
 from kaisched.sim.scenario.nodes import Span, nodes_of, outages_of
@@ -192,6 +193,7 @@ def _work(
         gpus=sum(gpus) + claimed,
         offered=offered,
         most_gpus=max(gpus, default=0),
+        card_mib=card_sizes([row for row, _ in nodes]),
         chance=chance,
         pools=pools,
         levels=[level.label for level in levels],

@@ -17,6 +17,7 @@ from kaisched.sim.replay import Outage
 from kaisched.sim.scenario.claims import Offered, device_count, with_devices
 from kaisched.sim.scenario.document import NodeGroup
 from kaisched.sim.scenario.findings import Findings
+from kaisched.sim.scenario.gpu_memory import mib_of
 from kaisched.sim.traces.openb import read_nodes
 from kaisched.units import UnitError, memory_units, milli_cpu
 
@@ -89,16 +90,21 @@ def _equal(group: NodeGroup, found: Findings, at: int) -> list[NodeRow]:
             cpu, memory = (units, memory) if key == "cpu" else (cpu, units)
     if not group.gpus and group.devices is None and group.cpu is None:
         found.add("has neither GPUs nor cpu", "nodes", at, fix="write gpus: 8, or cpu: 64")
+    card_mib = mib_of(group.gpu_memory, found, "nodes", at, "gpuMemory")
+    if group.gpu_memory is not None and not group.gpus:
+        found.add("is for nodes with GPUs", "nodes", at, "gpuMemory", fix="write gpus, or drop it")
     amounts = node_amounts(gpus, cpu, memory, devices)
     amounts = with_devices(amounts, group.devices, devices)
     width = max(len(str(count - 1)), 1)
     return [
-        NodeRow(f"{group.name}-{number:0{width}d}", amounts, labels=group.labels)
+        NodeRow(f"{group.name}-{number:0{width}d}", amounts, labels=group.labels, card_mib=card_mib)
         for number in range(count)
     ]
 
 
 def _traced(group: NodeGroup, found: Findings, folder: Path, at: int) -> list[NodeRow]:
+    if group.gpu_memory is not None:
+        found.add("conflicts with trace", "nodes", at, "gpuMemory", fix="leave it out")
     if group.gpus or group.count != 1 or group.cpu is not None or group.memory is not None:
         fix = "leave out count, gpus, cpu and memory: the trace has them"
         found.add("conflicts with trace", "nodes", at, fix=fix)

@@ -17,6 +17,7 @@ from kaisched import (
     BoolVec,
     Moves,
     RowVec,
+    charges,
     format_amount,
     roll_up,
 )
@@ -36,7 +37,7 @@ def broken(moves: Moves, table: Table, high_from: int | None) -> Iterator[str]:
 
 
 def _change(moves: Moves) -> Amounts:
-    return moves.by_queue(moves.placed) - moves.by_queue(moves.gone)
+    return moves.change()
 
 
 def _leaves(moves: Moves, table: Table) -> tuple[Amounts, Amounts]:
@@ -76,7 +77,7 @@ def _held(moves: Moves, table: Table, node_of_task: RowVec) -> Amounts:
     queue = np.where(job >= 0, snapshot.jobs.queue_of_job[job], -1)
     queue = np.where(queue >= 0, table.home[queue], -1)
     rows = np.flatnonzero((node_of_task >= 0) & (queue >= 0))
-    charge = snapshot.shapes.charge[:, snapshot.tasks.shape_of_task[rows]]
+    charge = charges(snapshot, rows, node_of_task[rows])
     nodes.count(held, queue[rows], queue[rows], node_of_task[rows], charge)
     return held
 

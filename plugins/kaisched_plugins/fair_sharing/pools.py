@@ -22,6 +22,7 @@ from kaisched import (
     FloatVec,
     RowVec,
     Session,
+    charges,
 )
 from kaisched_plugins.fair_sharing.columns import Keys
 from kaisched_plugins.fair_sharing.past_usage import (
@@ -139,7 +140,7 @@ class Pools:
         of_job = np.repeat(np.arange(len(job)), [len(listed) for listed in some])
         holds = ALLOCATED_STATES[tasks.state[task]]
         task, of_job = task[holds], of_job[holds]
-        amounts = session.shapes.charge[:, tasks.shape_of_task[task]]
+        amounts = charges(session, task)
         held = np.zeros((len(amounts), len(job)), np.int64)
         for total, each in zip(held, amounts, strict=True):
             np.add.at(total, of_job, each)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kaisched import ACTIVE_STATES, RowVec, Session, Units
+from kaisched import ACTIVE_STATES, RowVec, Session, Units, charges
 from kaisched_plugins.fair_sharing.allowed import Rules
 from kaisched_plugins.fair_sharing.tables import Table
 
@@ -25,7 +25,7 @@ def with_started(session: Session, table: Table, units: Units, queue: int, rules
     job, where = np.unique(session.tasks.job_of_task[tasks], return_inverse=True)
     amounts = np.zeros((len(table.rows), len(job)), np.int64)
     if table.flavors is None:
-        charge = session.shapes.charge[:, session.tasks.shape_of_task[tasks]]
+        charge = charges(session, tasks, session.node_of_task_now[tasks])
         np.add.at(amounts.T, where, charge[table.rows].T)
     else:
         table.count(session, amounts, where, tasks, session.node_of_task_now[tasks])

@@ -22,6 +22,7 @@ from kaisched import (
     RowVec,
     Session,
     Units,
+    charges,
 )
 from kaisched_plugins.fair_sharing.by_flavor import Flavors, NodeMap, flavors_in, pair_columns
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
@@ -154,8 +155,8 @@ class Table:
     def of_tasks(self, session: Session, tasks: RowVec) -> Ask:
         """Return what tasks of one queue hold together, by row of the quotas."""
         if self.flavors is None:
-            shapes = session.tasks.shape_of_task[tasks]
-            return self.ask(session.shapes.charge[:, shapes].sum(axis=1))
+            here = session.node_of_task_now[tasks]
+            return self.ask(charges(session, tasks, here).sum(axis=1))
         found = np.zeros((len(self.rows), 1), np.int64)
         node = session.node_of_task_now[tasks]
         self.count(session, found, np.zeros(len(tasks), np.int64), tasks, node)
@@ -166,8 +167,7 @@ class Table:
     ) -> None:
         """Add what tasks hold on nodes to the columns ``where`` of sums by row."""
         queue = self.home[session.jobs.queue_of_job[session.tasks.job_of_task[tasks]]]
-        charge = session.shapes.charge[:, session.tasks.shape_of_task[tasks]]
-        self.nodes(session).count(into, where, queue, node, charge)
+        self.nodes(session).count(into, where, queue, node, charges(session, tasks, node))
 
     def nodes(self, session: Session) -> NodeMap:
         """Return the flavors of nodes, remembered while neither labels nor queues change."""

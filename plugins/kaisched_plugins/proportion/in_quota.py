@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kaisched import PODS, UNLIMITED, Amounts, Session, ordered_jobs, units_of, worth
+from kaisched import PODS, UNLIMITED, Amounts, Session, charges, ordered_jobs, units_of, worth
 from kaisched_plugins.proportion.reclaim import Bounds
 from kaisched_plugins.proportion.rules import Row
 
@@ -105,14 +105,14 @@ def _running(session: Session, top: int) -> list[_Running]:
 
 
 def _pieces(session: Session, job: int) -> list[_Piece]:
-    jobs, charge = session.jobs, session.shapes.charge
+    jobs, shapes = session.jobs, session.shapes
     shape, active = int(jobs.shape_of_job[job]), int(jobs.active[job])
-    if shape >= 0 and jobs.podset_count[job] == 1:
+    is_by_card = shapes.by_card is not None and shapes.by_card.memory_mib[shape] > 0
+    if shape >= 0 and jobs.podset_count[job] == 1 and not is_by_card:
         minimum = int(session.podsets.minimum[jobs.first_podset[job]])
-        return [_Piece(charge[:, shape].tolist(), min(minimum, active), active)]
+        return [_Piece(shapes.charge[:, shape].tolist(), min(minimum, active), active)]
     pieces = []
     for part in reversed(units_of(session, job, session.tasks.state)):
-        shapes = session.tasks.shape_of_task[list(part.tasks)]
-        amounts: Row = charge[:, shapes].sum(axis=1).tolist()
+        amounts: Row = charges(session, list(part.tasks)).sum(axis=1).tolist()
         pieces.append(_Piece(amounts, int(part.is_core), 1))
     return pieces

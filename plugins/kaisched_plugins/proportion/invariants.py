@@ -82,8 +82,7 @@ def _bounds(moves: Moves, quota_scope: str) -> Iterator[str]:
             firm_quotas(queues.deserved, snapshot.overdrawn, quota_scope),
         ),
     ):
-        change = moves.by_queue(moves.placed, counts) - moves.by_queue(moves.gone, counts)
-        growth = roll_up(change, queues.tree)
+        growth = roll_up(moves.change(counts), queues.tree)
         after = roll_up(held, queues.tree) + growth
         is_broken = (growth > 0) & (bound < UNLIMITED) & (after > bound)
         for resource, row in np.argwhere(is_broken).tolist():
@@ -128,12 +127,12 @@ def _take(moves: Moves, share: Amounts, queue: int, step: Step) -> _Take:
     (bind, bound), (promise, promised), (evict, evicted) = step[2:]
     placed = np.concatenate((result.bind_tasks[:bind], result.nominate_tasks[:promise]))
     held = snapshot.allocated + moves.by_queue(placed)
-    held -= moves.by_queue(result.evict_tasks[:evict])
+    held -= moves.by_queue(result.evict_tasks[:evict], is_before=True)
     gone = result.evict_tasks[evict:evicted]
     placed = np.concatenate(
         (result.bind_tasks[bind:bound], result.nominate_tasks[promise:promised])
     )
-    lost = moves.by_queue(np.setdiff1d(gone, placed))  # who moves is in both
+    lost = moves.by_queue(np.setdiff1d(gone, placed), is_before=True)  # who moves is in both
     asked = moves.by_queue(np.setdiff1d(placed, gone))
     held, asked, lost = (roll_up(each, snapshot.queues.tree) for each in (held, asked, lost))
     is_said = any(UNDERSHOT in result.evictions[at].reason for at in range(evict, evicted))

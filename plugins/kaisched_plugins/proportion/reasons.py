@@ -16,10 +16,10 @@ from kaisched import (
     Reason,
     Session,
     Unit,
-    asked_of,
     batch_of,
     format_amount,
     main_resource,
+    possible_asks,
     worth,
 )
 from kaisched_plugins.proportion import refusals
@@ -48,7 +48,18 @@ def refused(session: Session, job: int, code: int, firm: Amounts) -> Reason | No
 
 def _over(session: Session, job: int, bound: Amounts, word: str) -> Reason | None:
     """Name the lowest queue over its bound, and the resource."""
-    ask = asked_of(session, job)
+    asks = possible_asks(session, job)
+    for ask in asks:
+        if (found := _over_by(session, job, ask, bound, word)) is not None:
+            if ask is asks[0]:
+                return found
+            # On the largest cards it would be within: it was not placed as these lack room.
+            sentence = f"{found.sentence}, counted on the smallest cards; on cards large enough"
+            return found._replace(sentence=f"{sentence} to stay within it there is too little room")
+    return None
+
+
+def _over_by(session: Session, job: int, ask: Amounts, bound: Amounts, word: str) -> Reason | None:
     held = session.held_now if word == "limit" else session.held_non_preemptible_now
     names = session.axis.names
     for row in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
@@ -88,7 +99,8 @@ def _over_fair_share(session: Session, job: int) -> Reason | None:
     """Name the first resource in which the job's queue would pass its fair share."""
     queue = int(session.jobs.queue_of_job[job])
     held = session.held_now[:, queue]
-    share, ask = session.fair_share[:, queue], asked_of(session, job)
+    share, (*less, ask) = session.fair_share[:, queue], possible_asks(session, job)
+    how = ", counted on the smallest cards" if less else ""
     for row in np.flatnonzero((ask > 0) & (held + ask > share) & (share < UNLIMITED)).tolist():
         if row == PODS:
             continue
@@ -99,9 +111,11 @@ def _over_fair_share(session: Session, job: int) -> Reason | None:
             size = batch_of(session, job)[1]
             who = "the pod" if size == 1 else f"the gang of {size}"
             return Reason(
-                f"{name}: {who} asks for {what} {asks}, more than its fair share of {fair}"
+                f"{name}: {who} asks for {what} {asks}{how}, more than its fair share of {fair}"
             )
-        return Reason(f"{name}: {what} {has} held + {asks} asked is over its fair share of {fair}")
+        return Reason(
+            f"{name}: {what} {has} held + {asks} asked{how} is over its fair share of {fair}"
+        )
     return None
 
 

@@ -13,6 +13,7 @@ from kaisched import (
     CodeVec,
     RowVec,
     Session,
+    least_asked_of,
     shares,
     worth,
 )
@@ -151,6 +152,8 @@ def non_preemptible_codes(
     for rows in tree.levels[1:]:
         above = room.take(tree.parent_of_queue.take(rows), axis=1)
         room[:, rows] = np.minimum(room.take(rows, axis=1), above)
+    if session.shapes.by_card is not None:
+        ask = np.stack([least_asked_of(session, row) for row in job.tolist()], axis=1)
     over = is_strict & _passes(room, session.jobs.queue_of_job.take(job), ask)
     return over * _OVER_QUOTA if np.count_nonzero(over) else None
 

@@ -20,6 +20,7 @@ from kaisched import (
     Session,
     Units,
     fairshare,
+    least_charges,
 )
 from kaisched_plugins.time_based_fairshare import refusals
 
@@ -146,5 +147,6 @@ def _least(session: Session, job: RowVec) -> Amounts:
     runs = active.take(first)
     pods = np.where(runs > podsets.minimum.take(first), 1, runs)
     is_plain = (jobs.podset_count.take(job) == 1) & (shape >= 0)
-    least: Amounts = session.shapes.charge.take(shape, axis=1) * np.where(is_plain, pods, 0)
+    each = least_charges(session.shapes).take(shape, axis=1)
+    least: Amounts = each * np.where(is_plain, pods, 0)
     return least

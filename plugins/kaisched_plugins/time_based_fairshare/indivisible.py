@@ -18,6 +18,7 @@ from kaisched import (
     RowVec,
     Session,
     TaskState,
+    charges,
     jobs_by_age,
     ordered_tasks,
 )
@@ -109,7 +110,10 @@ def _amounts(session: Session, job: RowVec, runs: BoolVec) -> Amounts:
     """Return ``(R, K)`` what the core of each job holds, or what its next batch asks for."""
     jobs = session.jobs
     shape = jobs.shape_of_job.take(job)
-    odd = ((jobs.podset_count.take(job) != 1) | (shape < 0)).nonzero()[0].tolist()
+    is_odd = (jobs.podset_count.take(job) != 1) | (shape < 0)
+    if (by_card := session.shapes.by_card) is not None:
+        is_odd |= by_card.memory_mib.take(shape) > 0  # what pods hold depends on their nodes
+    odd = is_odd.nonzero()[0].tolist()
     amounts: Amounts = session.shapes.charge.take(shape, axis=1) * _sizes(session, job, runs)
     for at in odd:
         amounts[:, at] = _whole(session, int(job[at]), is_running=bool(runs[at]))
@@ -137,6 +141,5 @@ def _whole(session: Session, job: int, *, is_running: bool) -> Amounts:
         if not is_running:
             missing -= int(podsets.active[each])
         chosen.extend(rows[counts & (podset == each)][: max(missing, 0)].tolist())
-    shape = tasks.shape_of_task[chosen]
-    amounts: Amounts = session.shapes.charge[:, shape].sum(axis=1)
+    amounts: Amounts = charges(session, chosen).sum(axis=1)
     return amounts

@@ -57,7 +57,8 @@ class World:
             ),
             podsets=SimpleNamespace(minimum=np.array([0, 0] * count + [run[3] for run in runs])),
             shapes=SimpleNamespace(
-                charge=np.array([amounts(run[1]) for run in runs]).reshape(-1, 4).T
+                charge=np.array([amounts(run[1]) for run in runs]).reshape(-1, 4).T,
+                by_card=None,
             ),
             ask=SimpleNamespace(job_order=lambda session, job: []),
             fair_share=columns(given, "share", cpu=UNLIMITED, pods=1),

@@ -4,8 +4,11 @@ import pytest
 
 from kaisched.cluster.kubernetes.group_amounts import GroupAmounts
 from kaisched.cluster.kubernetes.statuses import matches, queue_statuses, stamped
+from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
+from kaisched.core.constraints import Constraints
+from kaisched.core.devices import DeviceDemand
 from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
 from kaisched.framework.report.reason import Problem
@@ -85,6 +88,25 @@ def test_only_groups_that_changed_are_told(store):
     store.set_state(store.row_of_task("team/two-0"), TaskState.GONE, -1)
     ((job, status),) = told(amounts, store.snapshot()).items()
     assert {it["nvidia.com/gpu"] for it in status.values()} == {"0"}
+
+
+def test_memory_of_a_gpu_is_told_by_the_card_of_the_node(store):
+    for name, mib in (("small", 40), ("large", 80)):
+        amounts = {"cpu": 1000, "gpu": 1000, "pods": 9}
+        store.put_node(NodeRow(name, amounts, card_mib=mib))
+    store.settle()
+    shape = store.intern_shape({}, Constraints(devices=DeviceDemand(0, 40)))
+    tasks = [("team/j-0", shape)]
+    store.add_job("team/j", "a", priority=50, is_preemptible=True, created_s=0.0, tasks=tasks)
+    amounts, found = GroupAmounts(), []
+    for node in (None, "small", "large"):
+        if node is not None:
+            store.set_state(
+                store.row_of_task("team/j-0"), TaskState.RUNNING, store.row_of_node(node)
+            )
+        ((_, status),) = told(amounts, store.snapshot()).items()
+        found.append([it["nvidia.com/gpu"] for it in status.values()])
+    assert found == [["1", "0", "0"], ["1", "1", "0"], ["500m", "500m", "0"]]
 
 
 def test_a_queue_that_is_not_used_holds_nothing_and_says_why(store):

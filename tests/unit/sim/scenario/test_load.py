@@ -1,5 +1,7 @@
 """Scenarios that are made from files."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -62,6 +64,38 @@ def test_the_yaml_of_kais_simulator_is_read_as_it_is(tmp_path):
 def test_kais_jobs_may_have_parts_of_gpus(tmp_path):
     (kind,) = {job.kind for job in read(tmp_path, KAI.replace("GPUs: 2", "GPUs: 0.5")).planned}
     assert [pod.devices for pod in kind.pods] == [DeviceDemand(500_000)] * 3
+
+
+MEMORY = """
+time: {duration: 1d}
+nodes: [{count: 2, gpus: 1, gpuMemory: 40Gi}, {name: large, gpus: 2, gpuMemory: 80Gi}]
+queues: [{name: q}]
+jobs:
+  - {queue: q, gpuMemory: 20Gi, arrivals: {every: 12h}, duration: 1h}
+  - queue: q
+    sizes: [{gpuMemory: 10000.5Mi, cards: 2, pods: 3, share: 1}, {gpus: 2}]
+    arrivals: {backlog: endless}
+    duration: 1h
+"""
+
+
+def test_jobs_may_ask_for_memory_of_gpus(tmp_path):
+    scenario = read(tmp_path, MEMORY)
+    assert [node.card_mib for node in scenario.nodes] == [40960, 40960, 81920]
+    (kind,) = {job.kind for job in scenario.planned}
+    assert [pod.devices for pod in kind.pods] == [DeviceDemand(0, 20480)]
+    assert (kind.gpus, kind.pods[0].cpu) == (Fraction(1, 2), 2000), "half of the smallest GPU"
+    (backlog,) = scenario.backlogs
+    first, second = backlog.bodies._makings.sizes
+    assert [pod.devices for pod in first.kind.pods] == [DeviceDemand(0, 10000, 2)] * 3
+    assert (first.gpus, second.gpus) == (Fraction(3 * 2 * 244, 1000), 2)
+    assert backlog.depth == 4 * 1000 // (3 * 2 * 122) + 1, "as many as fit on the largest GPUs"
+    assert scenario.warnings == ()
+
+
+def test_more_memory_than_any_gpu_has_is_told(tmp_path):
+    (warning,) = read(tmp_path, MEMORY.replace("20Gi", "90Gi")).warnings
+    assert warning.endswith("jobs[0].gpuMemory: no GPU has 92160 MiB, so these jobs wait for ever")
 
 
 def test_kais_defaults_are_kais(tmp_path):
