@@ -4,7 +4,7 @@ import { Colours } from "../colour.js";
 import { h } from "../dom.js";
 import { amount, count, percent, plural } from "../format.js";
 import {
-  badge, bar, barLegend, dot, empty, field, link, queueLink, resourcesOf, scaleOf, section, words,
+  badge, bar, barLegend, dot, empty, field, link, queueLink, resourcesOf, scaleOf, section, table, words,
 } from "../parts.js";
 import { jobTable } from "./jobs.js";
 
@@ -49,10 +49,15 @@ function pathOf(found, name) {
   return path.length ? ["Below ", path.map((it, at) => [at > 0 && " / ", queueLink(it)])] : "A queue at the top.";
 }
 
+function resourceOf(found, ctx) {
+  const resources = resourcesOf(found);
+  return resources.includes(ctx.resource) ? ctx.resource : resources[0];
+}
+
 function tree(found, ctx) {
   const colours = new Colours(found);
   const resources = resourcesOf(found);
-  const resource = resources.includes(ctx.resource) ? ctx.resource : resources[0];
+  const resource = resourceOf(found, ctx);
   const below = new Map();
   for (const it of found) below.set(it.parent, [...(below.get(it.parent) || []), it]);
   const text = (ctx.params.name || "").toLowerCase();
@@ -136,6 +141,22 @@ function row(it, depth, { resource, ctx, below, colours, scale, isFlat }) {
       badge("wait", count(waits))) : h("span", { class: "muted" }, "0"), "", "waiting"));
 }
 
+/** What a project has in each node pool and in all, of one resource. */
+function overPools(project, resource, mine) {
+  const number = (title, from) => ({ title, number: true, from });
+  const cells = (it) => ["allocated", "fairShare", "requested", "deserved"]
+    .map((name) => amount(it[name][resource], resource));
+  const rows = project.pools.map((it) => ({ key: it.nodePool, cells: [
+    it.nodePool, it.queue === mine ? h("b", {}, it.queue) : it.queue, ...cells(it)] }));
+  return section(`${project.name} over node pools`, null,
+    table(`${project.name} over node pools, ${resource}`,
+      [{ title: "Node pool" }, { title: "Queue" }, number("Allocated"), number("Fair share"),
+        number("Requested", "wide"), number("Deserved")],
+      [...rows, { key: " all", kind: "sum", cells: [h("b", {}, "all"), "", ...cells(project)] }]),
+    h("p", { class: "muted small" },
+      "Fair shares are those of each node pool; nothing is decided by their sum."));
+}
+
 function of(data, ctx) {
   const me = data.queues.find((it) => it.name === ctx.id);
   const reasons = Object.entries(me?.pending || {});
@@ -147,6 +168,7 @@ function of(data, ctx) {
         href: `#/jobs?state=waiting&queue=${encodeURIComponent(ctx.id)}&reason=${reason}` },
         words(reason), h("b", {}, count(number)))),
       figures.map(([name, value]) => h("span", { class: "chip", key: name }, name, h("b", {}, count(value))))),
+    me?.project && overPools(me.project, resourceOf(data.queues, ctx), me.name),
     section("Jobs", link(`/jobs?queue=${encodeURIComponent(ctx.id)}`, "With filters"),
       jobTable(data.jobs, ctx, null)),
   ];

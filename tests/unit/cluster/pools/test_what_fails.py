@@ -135,3 +135,32 @@ def test_a_department_has_its_limit_in_each_pool():
     world.run_to(60)
     nodes = [world.node_of(f"x{at}") for at in range(6)]
     assert (nodes.count("h0"), nodes.count("a0"), nodes.count("")) == (2, 2, 2)
+
+
+def bound(name, node_name):
+    notes = {"pod-group-name": "g"}
+    return pod(f"g-{name}", "a", annotations=notes, where=node_name, phase="Running", uid=name)
+
+
+def test_pods_of_one_job_in_two_pools_stay_and_the_pool_with_more_has_the_job():
+    """After M7, or while an administrator labels nodes anew one by one: nobody is evicted."""
+    world = two()
+    gang(world, "g", 4, "h100,a100")
+    world.load(bound("0", "h0"), bound("1", "a0"), bound("2", "a0"))
+    world.run_to(300, step_s=5)
+    assert world.pool_of("ns/g") == "a100"
+    assert [world.node_of(f"g-{at}") for at in range(4)] == ["h0", "a0", "a0", "a0"]
+    assert not [it for it in world.cluster.history if it.what == "evicted"]
+
+
+def test_nodes_that_are_labelled_anew_one_by_one_cost_no_running_gang_its_pods():
+    world = two(first=4)
+    world.load(node_in("h100", "h1", 4))
+    gang(world, "g", 8, "h100,a100")
+    world.cycle()
+    assert {world.node_of(f"g-{at}") for at in range(8)} == {"h0", "h1"}
+    for at, name in enumerate(("h0", "h1")):
+        world.load(node_in("a100", name, 4))
+        world.run_to(300 * (at + 1), step_s=5)
+        assert world.pool_of("ns/g") == ("h100", "a100")[at]
+    assert not [it for it in world.cluster.history if it.what == "evicted"]
