@@ -197,7 +197,7 @@ GROUP_RULES: Final[Rules] = {
         },
         "mark_unschedulable": says("Write the condition PodScheduled on pods that wait."),
         "scheduling_backoff": says(
-            "-1: never held back; 1: held back after a failure until something changes.",
+            "-1 or 1, for KAI-Scheduler; without effect here: what waits is tried again.",
             format="int32",
             enum=[-1, 1],
         ),

@@ -37,7 +37,7 @@ def pod_group_faults(group: PodGroup) -> Iterator[Fault]:
             ("spec", "schedulingBackoff"),
             "no such choice",
             spec.scheduling_backoff,
-            "write -1 (never held back) or 1 (held back after one failure)",
+            "write -1 or 1, or leave it out: it has no effect here",
         )
     yield from _topology_faults(("spec", "topologyConstraint"), spec.topology_constraint)
     yield from duration_faults({("spec", "preemptionDelay"): spec.preemption_delay})
