@@ -67,8 +67,7 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
             wish = pod_set_in(member.metas)
     except ObjectError as error:
         fault = fault or str(error)
-    tree = bound(tree, podsets[0][0], wish)
-    tree = around(tree, podsets[0][0], member.gang.node_label)
+    tree = around(bound(tree, podsets[0][0], wish), podsets[0][0], member.gang.node_label)
     try:
         tree = with_patience(tree, member.metas)
     except ObjectError as error:

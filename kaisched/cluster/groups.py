@@ -46,9 +46,13 @@ class Groups:
         store: RowStore,
         classes: PriorityClasses,
         adjusted: Callable[[str, JobRow], JobRow],
+        gone: Callable[[str], None],
     ) -> None:
-        """Know none; ``adjusted`` returns a job, by its name, as it is in our node pool."""
-        self._store, self._adjusted = store, adjusted
+        """Know none; ``adjusted`` returns a job, by its name, as it is in our node pool.
+
+        ``gone`` is told of the jobs that are not there any more.
+        """
+        self._store, self._adjusted, self._gone = store, adjusted, gone
         self._classes = classes
         self._group: dict[str, Group] = {}
         self._fault: dict[str, dict[str, str]] = {}
@@ -209,6 +213,7 @@ class Groups:
                 store.remove_job(job)
             self._fault.pop(group.name, None)
             del self._group[group.name]
+            self._gone(group.name)
             return
         spec = self._less_what_is_done(group.name, spec)
         if job < 0:

@@ -34,6 +34,7 @@ class Members:
         meta_of: Callable[[str], ObjectMeta | None],
         owner_wait_s: float,
         adjusted: Callable[[str, JobRow], JobRow],
+        gone: Callable[[str], None],
     ) -> None:
         """Start without owners, groups and classes.
 
@@ -43,13 +44,14 @@ class Members:
             meta_of: returns the metadata of a pod, for pods that own pods.
             owner_wait_s: how long a pod waits for an owner that is not known yet.
             adjusted: returns a job, by its name, as it is in our node pool.
+            gone: told of the jobs that are not there any more.
 
         """
         self.unsettled = Unsettled(owner_wait_s)
         """Pods that wait for an owner, or have waited in vain."""
         self._classes = PriorityClasses()
         self._grouper = Grouper(workloads, meta_of)
-        self._groups = Groups(rows, self._classes, adjusted)
+        self._groups = Groups(rows, self._classes, adjusted, gone)
         self._dependents = Dependents()
 
     # -- objects ---------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kaisched.objects import labels
 
@@ -12,6 +12,20 @@ if TYPE_CHECKING:
     from kaisched.objects.wire import ObjectMeta
 
 OUR_SCHEDULERS: Final = frozenset({"kaisched"})
+
+
+class Sharing(NamedTuple):
+    """How shares of GPUs reach the hardware."""
+
+    has_reservations: bool = False
+    """Whether reservation pods hold shared GPUs, so that a card without one takes no shares."""
+    writes_lookups: bool = False
+    """Whether ConfigMaps are written in which pods look up their GPU."""
+    share_class: str = ""
+    """The class of devices of which shares of GPUs are claims; empty where they are none."""
+
+
+NO_SHARING: Final = Sharing()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import msgspec
 from kaisched.cluster.claims.known import BY_OBJECTS
 from kaisched.cluster.events import owner_of, upsert
 from kaisched.cluster.grouping import Owner
+from kaisched.cluster.ours import Sharing
 from kaisched.cluster.past import JobPast
 from kaisched.cluster.pools.book import PoolBook
 from kaisched.cluster.pools.moving import settle
@@ -218,9 +219,7 @@ def restored(
         workloads=workloads,
         offers_shares=state.offers_shares,
         owners=owners,
-        has_reservations=state.has_reservations,
-        writes_lookups=state.writes_lookups,
-        share_class=state.share_class,
+        sharing=Sharing(state.has_reservations, state.writes_lookups, state.share_class),
     )
     store.device_claims.heed(state.claims)
     store.facts.stuck.restore(state.stuck)

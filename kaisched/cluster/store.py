@@ -16,7 +16,7 @@ from kaisched.cluster.freezing import Freezer
 from kaisched.cluster.grouping import Membership, Owner
 from kaisched.cluster.known_pods import KnownPods
 from kaisched.cluster.members import Members
-from kaisched.cluster.ours import OUR_SCHEDULERS, Ours
+from kaisched.cluster.ours import NO_SHARING, OUR_SCHEDULERS, Ours, Sharing
 from kaisched.cluster.past import Pasts
 from kaisched.cluster.pod_tasks import PodTasks
 from kaisched.cluster.pools.book import PoolBook
@@ -60,9 +60,7 @@ class StateStore:
         owner_wait_s: float = OWNER_WAIT_S,
         offers_shares: bool = False,
         owners: Owners | None = None,
-        has_reservations: bool = False,
-        writes_lookups: bool = False,
-        share_class: str = "",
+        sharing: Sharing = NO_SHARING,
     ) -> None:
         """Make an empty store.
 
@@ -76,28 +74,24 @@ class StateStore:
             owner_wait_s: how long a pod waits for an unknown owner.
             offers_shares: whether pods may share GPUs, as parts of cards.
             owners: which node pool each job with a list is in; None where there is one pool.
-            has_reservations: whether reservation pods hold the GPUs that pods share.
-            writes_lookups: whether ConfigMaps are written in which pods look up their GPU.
-            share_class: class of devices of which shares are claims, on no cards.
+            sharing: how shares reach the hardware; those that are claims are on no cards.
 
         """
         whose = frozenset(schedulers), node_pool, tuple(gpu_resources)
-        has_cards = offers_shares and not share_class
-        self.ours = Ours(*whose, has_cards, has_reservations, writes_lookups, share_class)
+        self.ours = Ours(*whose, offers_shares and not sharing.share_class, *sharing)
         self.rows = RowStore(extended)
         self.pods = KnownPods()
-        self.pools = PoolBook(self.ours, owners or SharedOwners().seat(node_pool))
-        self.members = Members(
-            self.rows, workloads, self.pods.meta_of, owner_wait_s, self.pools.adjusted
-        )
+        pools = self.pools = PoolBook(self.ours, owners or SharedOwners().seat(node_pool))
+        told = pools.adjusted, pools.guests.forget
+        self.members = Members(self.rows, workloads, self.pods.meta_of, owner_wait_s, *told)
         self.facts = Facts(stuck_after_s)
         self.volumes = Volumes()
         self.device_claims = DeviceClaims(
-            lambda pod: self.members.of(pod).job, gpu_resources, share_class
+            lambda pod: self.members.of(pod).job, gpu_resources, sharing.share_class
         )
         self.past = Pasts(self.rows)
         self.declared = Declared()
-        self._tasks = PodTasks(self.rows, self.facts, has_reservations)
+        self._tasks = PodTasks(self.rows, self.facts, sharing.has_reservations)
         self._freezer = Freezer(self.rows, self.facts, self.device_claims, self.pools)
 
     # -- nodes, queues, classes, owners ----------------------------------------------------------

@@ -179,12 +179,8 @@ class PodRow:
 def pod_row(pod: Pod, ours: Ours) -> PodRow:
     """Return a pod's row; a pod that makes no sense asks for nothing and has a fault."""
     meta, spec = pod.metadata, pod.spec
-    fault = unsupported(
-        pod, ours.gpu_resources,
-        offers_shares=ours.offers_shares, has_share_claims=bool(ours.share_class),
-    )  # fmt: skip
+    fault = _fault_of(pod, ours)
     share = share_claim_of(pod, ours.gpu_resources) if ours.share_class and not fault else None
-    fault = fault or unsupported_demand(pod) or _lookup_fault(pod, ours)
     order_priority = None
     request: Mapping[str, int] = {}
     lookup = ""
@@ -230,6 +226,15 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
         lookup=lookup,
         reservation=reservation_of(pod) if ours.has_reservations else None,
     )
+
+
+def _fault_of(pod: Pod, ours: Ours) -> str:
+    """Return what of a pod is not offered, or an empty text."""
+    fault = unsupported(
+        pod, ours.gpu_resources,
+        offers_shares=ours.offers_shares, has_share_claims=bool(ours.share_class),
+    )  # fmt: skip
+    return fault or unsupported_demand(pod) or _lookup_fault(pod, ours)
 
 
 def _lookup_fault(pod: Pod, ours: Ours) -> str:

@@ -264,9 +264,7 @@ TEXTS: Final[dict[int, RefusalText]] = {
     Refusal.NODE_UNSCHEDULABLE: RefusalText(
         "NodeUnschedulable", "node is cordoned", "Uncordon the node.", is_lasting=True
     ),
-    Refusal.TAINT: RefusalText(
-        "Taint", "untolerated taint", "Tolerate the taint.", is_lasting=True
-    ),
+    Refusal.TAINT: RefusalText("Taint", "untolerated taint", "Tolerate it.", is_lasting=True),
     Refusal.NODE_SELECTOR: RefusalText(
         "NodeSelector",
         "node selector does not match",

@@ -395,7 +395,6 @@ def _types(text: str) -> tuple[str, ...]:
 
 def _preemptibility(text: str) -> str:
     if text not in (PREEMPTIBLE, NON_PREEMPTIBLE):
-        raise UnitError(
-            f"{text[:40]!r} is no preemptibility", f"write {PREEMPTIBLE} or {NON_PREEMPTIBLE}"
-        )
+        fix = f"write {PREEMPTIBLE} or {NON_PREEMPTIBLE}"
+        raise UnitError(f"{text[:40]!r} is no preemptibility", fix)
     return text

@@ -162,11 +162,13 @@ def _questions(plugin: Plugin, session: Session) -> Iterator[_Question]:
     flat = np.flatnonzero(session.jobs.podset_count == 1)
     batch = partial(_batch, plugin, session, flat)
     yield _Question("batch_size", len(flat), batch, _INT, low=0)
+    # A plugin may take its answer away where its arguments do not ask for one.
+    has_scores = getattr(plugin, "node_score", None) is not None
     for shape in range(session.shapes.request.shape[1]):
         filtered = partial(plugin.node_filter, session, shape)
         yield _Question("node_filter", nodes, filtered, _INT)
         yield _Question("node_room", nodes, partial(plugin.node_room, session, shape), _INT, low=0)
-        for extra in (np.zeros(nodes, np.int64), np.arange(nodes)):
+        for extra in (np.zeros(nodes, np.int64), np.arange(nodes)) if has_scores else ():
             score = partial(_score, plugin, session, shape, extra)
             yield _Question("node_score", nodes, score, _FLOAT, low=0, high=1)
 

@@ -33,6 +33,8 @@ def broken_promises(plugin: Plugin, session: Session) -> Iterator[str]:
 
 def _falling_scores(plugin: Plugin, session: Session) -> Iterator[str]:
     """Check the promise of rising scores while pods are added as long as they fit."""
+    if getattr(plugin, "node_score", None) is None:
+        return  # it has none, or has taken it away
     rows = np.arange(len(session.nodes))
     for shape in range(session.shapes.request.shape[1]):
         request = session.shapes.request[:, shape][:, None]

@@ -64,8 +64,8 @@ class Attempt:
         futures = [(search.future(shape), count) for shape, count in demand.shapes]
         self._needs = [Need(session, future, count) for future, count in futures]
         self._is_plain = all(future.is_plain for future, _ in futures)
-        has_own_sets = has_parts(session, demand.claim.job)
-        self._is_exact = self._is_plain and len(futures) == 1 and not has_own_sets
+        is_one = len(futures) == 1 and not has_parts(session, demand.claim.job)
+        self._is_exact = self._is_plain and is_one
         self._is_single = self._is_exact and futures[0][1] == 1
         """True for one pod that only amounts decide on: its node's units alone make room for it."""
         self._refused: dict[int, int] = {}
@@ -313,11 +313,10 @@ class Attempt:
         return None
 
     def _gets_too_much(self) -> bool:
-        refused = gets_too_much(self._session, self.demand.claim, self.demand.tasks)
-        if refused:
-            code = int(Refusal.DEVICES_OVER_SHARE)
-            self._refused[code] = self._refused.get(code, 0) + 1
-        return refused
+        if gets_too_much(self._session, self.demand.claim, self.demand.tasks):
+            self._refused.setdefault(int(Refusal.DEVICES_OVER_SHARE), 1)
+            return True
+        return False
 
     def settle(self, units: UnitList) -> Plan | None:
         """Place the claim at the cost of some of these units; None when that fails."""

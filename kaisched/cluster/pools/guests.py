@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kaisched.objects.labels import NODE_POOL, QUEUE_PROJECT, pool_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from kaisched.cluster.pools.owners import Owners
     from kaisched.cluster.pools.projects import Projects
@@ -62,14 +62,17 @@ class Guests:
             queue = self._projects.made_up(self._pool, name)[-1].name
         return queue or name
 
-    def review(self, is_here: Callable[[str], bool]) -> list[str]:
-        """Return the jobs for which another queue counts now; forget those that are gone."""
+    def forget(self, job: str) -> None:
+        """Forget a job that is gone."""
+        for known in (self._queue_of, self._lacking):
+            self._is_news |= known.pop(job, None) is not None
+
+    def review(self) -> list[str]:
+        """Return the jobs for which another queue counts now."""
         if not self._is_news and self._revision == self._projects.revision:
             return []
         self._is_news |= self._revision != self._projects.revision
         self._revision = self._projects.revision
-        self._queue_of = {job: it for job, it in self._queue_of.items() if is_here(job)}
-        self._lacking = {job: it for job, it in self._lacking.items() if is_here(job)}
         now = {name: self._resolved(name) for name, _ in self._queue_of.values()}
         return [job for job, (name, queue) in self._queue_of.items() if now[name] != queue]
 

@@ -38,7 +38,7 @@ def settle(store: Store) -> None:
             hand_over(store, job, pool)
         for job in book.news():
             _review(store, job)
-    for job in book.guests.review(store.members.is_known):
+    for job in book.guests.review():
         store.rows.touch()
         store.members.refresh(job)
     why_not = book.guests.why_not()

@@ -98,24 +98,21 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
 
     """
     found = Findings(str(path))
-    document: ScenarioDocument | None = found.convert(raw, ScenarioDocument)
-    found.stop_if_any()
-    assert document is not None
-    found.number(document.seed, "seed", most=MOST_SEED)
+    document = _document(raw, found)
     step_s, end_s = _clock(document.time, found)
     work = _work(document, found, path.parent, step_s, end_s)
-    first = [(shard, found.file) for shard in work.pools.shards[:1]]
-    shard, shard_file = first[0] if first else _shard(document, found, path.parent)
+    first = next(((it, found.file) for it in work.pools.shards), None)
+    shard, shard_file = first or _shard(document, found, path.parent)
     usage = _usage(document, shard, found)
     checkpoint = checkpoint_ticks(document.checkpoint_every, found, step_s, "checkpointEvery")
     if document.time.drain and (work.backlogs or any(job.ticks == FOREVER for job in work.planned)):
         fix = "leave drain out: a backlog and jobs without an end never end"
         found.add("would never end", "time", "drain", value=True, fix=fix)
-    is_timed = any(_protects(it, work.queues) for it in (shard, *work.pools.shards))
-    is_timed = is_timed or any(group.patience is not None for group in document.jobs)
+    is_timed = any(it.patience is not None for it in document.jobs)
+    is_timed |= any(_protects(it, work.queues) for it in (shard, *work.pools.shards))
     recheck = _recheck(document.time, found, step_s, is_wanted=usage is not None or is_timed)
-    starts_on = WEEK.index(document.time.starts_on)
-    origin_s = 0.0 if usage is None else origin_of(usage.window, starts_on)
+    day = WEEK.index(document.time.starts_on)
+    origin_s = 0.0 if usage is None else origin_of(usage.window, day)
     found.stop_if_any()
     return Scenario(
         name=document.name or path.stem,
@@ -141,6 +138,14 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
         raw=raw,
         warnings=tuple(found.warnings),
     )
+
+
+def _document(raw: dict[str, Any], found: Findings) -> ScenarioDocument:
+    document: ScenarioDocument | None = found.convert(raw, ScenarioDocument)
+    found.stop_if_any()
+    assert document is not None
+    found.number(document.seed, "seed", most=MOST_SEED)
+    return document
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kaisched.cluster.ours import Sharing
 from kaisched.cluster.sharing import CardState
 from kaisched.cluster.store import StateStore
 from kaisched.core.axis import GPU
@@ -16,7 +17,7 @@ CARD = Card("n0", "x")
 
 @pytest.fixture
 def store():
-    store = StateStore(offers_shares=True, has_reservations=True)
+    store = StateStore(offers_shares=True, sharing=Sharing(has_reservations=True))
     queue = {"metadata": {"name": "q"}, "spec": {"resources": {"gpu": {"quota": 4}}}}
     store.upsert_queue(decode_object(queue, Queue)[0])
     status = {"allocatable": {"cpu": "64", "nvidia.com/gpu": "2", "pods": "110"}}
@@ -184,7 +185,7 @@ def test_a_waiting_pod_that_looks_up_its_gpu_in_a_config_map_is_not_started(stor
 
 
 def test_such_a_pod_is_started_where_config_maps_are_written():
-    store = StateStore(offers_shares=True, has_reservations=True, writes_lookups=True)
+    store = StateStore(offers_shares=True, sharing=Sharing(True, True))
     notes = {"gpu-fraction": "0.5", GPU_CONFIG_MAP: "a-x-shared-gpu"}
     for name, wrong in (("a", ""), ("b", "/../")):
         marked = notes | {GPU_CONFIG_MAP: f"{wrong}{name}"}

@@ -13,9 +13,9 @@ AXIS = ResourceAxis.of((CLAIMED_GPU, OTHER, "nvidia.com/mig-1g.10gb"))
 @pytest.mark.parametrize(
     ("bridged", "amounts", "gpus", "claimed"),
     [
-        ("", {"gpu": 1000, CLAIMED_GPU: 2, OTHER: 4}, 3000, 2),
-        ("gpu", {"gpu": 3000, CLAIMED_GPU: 2, OTHER: 4}, 3000, 0),
-        (OTHER, {"gpu": 1000, CLAIMED_GPU: 2, OTHER: 4}, 5000, 0),
+        ("", {"gpu": 1000, CLAIMED_GPU: 2000, OTHER: 4}, 3000, 2000),
+        ("gpu", {"gpu": 3000, CLAIMED_GPU: 2000, OTHER: 4}, 3000, 0),
+        (OTHER, {"gpu": 1000, CLAIMED_GPU: 2000, OTHER: 4}, 5000, 0),
         ("gpu", {"gpu": 1000, "nvidia.com/mig-1g.10gb": 7}, 1994, 0),
     ],
     ids=["none", "gpus", "other", "with instances"],
