@@ -169,8 +169,7 @@ def _work(
     chance = Chance(max(document.seed, 0))
     levels = levels_of(document.topology, found)
     if document.topology and document.shards:
-        fix = "leave out topology, or shards"
-        found.add("conflicts with shards", "topology", fix=fix)
+        found.add("conflicts with shards", "topology", fix="leave out topology, or shards")
     offered = Offered()
     nodes = nodes_of(document.nodes, found, folder, chance, end_s, offered)
     if not found.errors:
