@@ -65,6 +65,16 @@ def test_a_required_level_holds_before_and_after():
     assert len(cycle(world(*SPLIT, wish=wish), 60).placed) == 4
 
 
+@pytest.mark.parametrize("preferred", ["zone", "rack"])
+def test_a_wish_that_is_not_inside_of_what_is_required_changes_nothing(preferred):
+    """It requires one rack: its patience neither lets it into two nor keeps it from evicting."""
+    wish = WISH._replace(required="rack", preferred=preferred)
+    (record,) = cycle(world(*SPLIT, wish=wish), 1).result.records
+    assert record.reason == "NoDomainHasRoom"
+    full = (("A1", 4, 4), ("B1", 4, 3))
+    assert len(cycle(world(*full, wish=wish), 1, "reclaim").evicted) == 3
+
+
 @pytest.mark.parametrize("action", ["reclaim", "preempt", "consolidate"])
 def test_nothing_is_evicted_or_moved_while_it_is_patient(action):
     """Its queue may take what the other holds, but not for a wish."""
