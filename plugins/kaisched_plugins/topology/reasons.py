@@ -33,6 +33,8 @@ _COUNTED: Final = {
     int(refusals.TOO_LARGE): COULD_HOLD,
 }
 """What no domain does, by refusal."""
+_NAMES: Final = (refusals.NO_TOPOLOGY, refusals.NO_LEVEL, refusals.WRONG_SLICES)
+"""What constraints are refused for whatever the nodes have."""
 
 
 def reason_of(
@@ -42,15 +44,26 @@ def reason_of(
     root = session.jobs.structure.get(job)
     if root is not None and code == refusals.TOO_LARGE:
         return _too_large(session, job, root, style, limits)
-    if root is None or root.topology is None:
+    if root is None:
         return None
-    if code in (refusals.NO_TOPOLOGY, refusals.NO_LEVEL):
-        return _unknown(session, root.topology)
-    if code == refusals.WRONG_SLICES:
-        return _wrong_slices(session, root.topology)
+    part = limits.part(session, job, root)
+    if part is not None and part.code == code and part.group.topology is not None:
+        told = _faulty(session, part.group.topology, code)
+        return told and Reason(f"subgroup {part.group.name}: {told.sentence}", told.numbers)
+    if root.topology is None:
+        return None
+    if code in _NAMES:
+        return _faulty(session, root.topology, code)
     if code == refusals.PATIENT:
         return _patient(session, action, job, root, style)
     return _full(session, job, root, root.topology, code, style)
+
+
+def _faulty(session: Session, wish: TopologyConstraint, code: int) -> Reason | None:
+    """Say which names of a constraint do not exist, or do not go together."""
+    return (
+        _wrong_slices(session, wish) if code == refusals.WRONG_SLICES else _unknown(session, wish)
+    )
 
 
 def _full(

@@ -144,6 +144,41 @@ def test_a_subgroup_that_has_to_start_counts_too(needed):
         assert message == f"subgroup workers: {NONE} best is rack A, short by 1 pod"
 
 
+def test_subgroups_inside_of_one_count_together():
+    """Each of two fits in a rack of three; the group around them is to be in one, with four pods."""
+    inner = Group("both", None, (Group("x", 2), Group("y", 2)), topology=RACK)
+    builder = racks(("A1", 3), ("B1", 3)).job(
+        "a1", queue="a", tasks=5, groups=Group("all", None, (Group("head", 1), inner)),
+        podsets=["head", "x", "x", "y", "y"],
+    )  # fmt: skip
+    assert told(builder) == (TOO_LARGE, f"subgroup both: {NONE} best is rack A, short by 1 pod")
+
+
+@pytest.mark.parametrize("needed", [2, 1])
+@pytest.mark.parametrize(
+    ("wish", "reason", "sentence"),
+    [
+        (TopologyConstraint("s", "rack"), "NoSuchTopology", "there is no topology s"),
+        (
+            TopologyConstraint("t", "rak"),
+            "NoSuchTopologyLevel",
+            "topology t has no level rak; did you mean rack?",
+        ),
+    ],
+)
+def test_a_subgroup_that_names_what_does_not_exist_says_so(wish, reason, sentence, needed):
+    """If the job may do without the subgroup nothing is refused for it."""
+    parts = (Group("head", 1), Group("workers", 2, topology=wish))
+    builder = racks(("A1", 3)).job(
+        "a1", queue="a", tasks=3, groups=Group("all", needed, parts),
+        podsets=["head", "workers", "workers"],
+    )  # fmt: skip
+    if needed == 2:
+        assert told(builder) == (reason, f"subgroup workers: {sentence}")
+    else:
+        assert builder.run("allocate").placed == {"a1-0": "A1"}
+
+
 def crowded(seed: int, only: str = "") -> ClusterBuilder:
     """Build nodes with running pods, and gangs, some with parts, that wait; or one gang alone."""
     rng = Random(seed)
