@@ -44,13 +44,11 @@ def reason_of(
     root = session.jobs.structure.get(job)
     if root is not None and code == refusals.TOO_LARGE:
         return _too_large(session, job, root, style, limits)
-    if root is None:
-        return None
-    part = limits.part(session, job, root)
+    part = None if root is None else limits.part(session, job, root)
     if part is not None and part.code == code and part.group.topology is not None:
         told = _faulty(session, part.group.topology, code)
         return told and Reason(f"subgroup {part.group.name}: {told.sentence}", told.numbers)
-    if root.topology is None:
+    if root is None or root.topology is None:
         return None
     if code in _NAMES:
         return _faulty(session, root.topology, code)
@@ -136,15 +134,18 @@ def _too_large(
 
 
 def _down(session: Session, chooser: Chooser, level: int) -> str:
-    """Say how many nodes of the domain with most room cannot be used now."""
-    capacity = chooser.capacity[level]
-    if not capacity.size:
+    """Say how many nodes cannot be used now: of the domain with most room, or of the others."""
+    fits, statics = chooser.fits(level), session.nodes.statics
+    if not fits.size:
         return ""
-    statics = session.nodes.statics
-    inside = chooser.tree.mask(level, int(capacity.argmax()))
-    down = int((inside & (~statics.is_ready | statics.is_unschedulable)).sum())
-    are = "node of it is" if down == 1 else "nodes of it are"
-    return f"; {down} {are} down or cordoned" if down else ""
+    inside = chooser.tree.mask(level, int(fits.argmax()))
+    is_down = ~statics.is_ready | statics.is_unschedulable
+    for some, whose in ((inside, "it"), (chooser.tree.is_member, "others")):
+        down = int((some & is_down).sum())
+        if down:
+            are = f"node of {whose} is" if down == 1 else f"nodes of {whose} are"
+            return f"; {down} {are} down or cordoned"
+    return ""
 
 
 def _unknown(session: Session, wish: TopologyConstraint) -> Reason:
@@ -199,8 +200,9 @@ def _short(
     word, some = tree.word(level), "its pod" if pods == 1 else f"its {pods} pods together"
     if not allowed.size:
         return Reason(_no_node(session, demand))
-    best = int(allowed[np.argmax(chooser.capacity[level][allowed])])
-    fit = int(min(chooser.capacity[level][best], pods))
+    fits = chooser.fits(level)
+    best = int(allowed[np.argmax(fits[allowed])])
+    fit = int(fits[best])
     name, short = tree.name(level, best), f"{pods - fit} pod{'s' * (pods - fit != 1)}"
     numbers = {"pods": pods, "fit": fit, "domains": len(allowed), "best": name}
     if fit == pods and code != refusals.NO_DOMAIN:

@@ -1,5 +1,6 @@
 """Gangs that no domain of their required level could ever hold (C7)."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -108,6 +109,26 @@ def test_a_cordoned_node_does_not_count_until_it_is_back_and_the_sentence_says_s
     )
 
 
+def test_the_cordoned_node_may_be_in_a_rack_that_has_less_now():
+    builder = racks(("A1", 2), ("B1", 3))
+    builder.node("A2", gpu=2, labels={"rack": "A"}, is_unschedulable=True)
+    builder.job("a1", queue="a", tasks=4, topology=RACK)
+    assert told(builder) == (
+        TOO_LARGE,
+        f"{NONE} best is rack B, short by 1 pod; 1 node of others is down or cordoned",
+    )
+
+
+def test_pods_of_several_kinds_are_counted_kind_by_kind():
+    """Rack A holds the pod without a GPU and two of the three others."""
+    builder = racks(("A1", 2), ("B1", 1))
+    builder.job("a1", queue="a", tasks=4, topology=RACK)
+    first, *others = builder._jobs[-1].tasks
+    few = replace(first, request={**first.request, "gpu": 0})
+    builder._jobs[-1] = replace(builder._jobs[-1], tasks=[few, *others])
+    assert told(builder) == (TOO_LARGE, f"{NONE} best is rack A, short by 1 pod")
+
+
 def test_labels_that_a_job_selects_count_and_pods_of_others_do_not():
     builder = racks(("A1", 4), ("A2", 4))
     builder.job("a1", queue="a", tasks=5, on=["A1"], topology=RACK)
@@ -145,7 +166,7 @@ def test_a_subgroup_that_has_to_start_counts_too(needed):
 
 
 def test_subgroups_inside_of_one_count_together():
-    """Each of two fits in a rack of three; the group around them is to be in one, with four pods."""
+    """Each of two fits in a rack of three; the group around them, with four pods, does not."""
     inner = Group("both", None, (Group("x", 2), Group("y", 2)), topology=RACK)
     builder = racks(("A1", 3), ("B1", 3)).job(
         "a1", queue="a", tasks=5, groups=Group("all", None, (Group("head", 1), inner)),
