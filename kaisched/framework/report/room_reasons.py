@@ -124,6 +124,8 @@ def _message(code: int, fits: int, size: int, nodes: int) -> str:
         return f"0/{nodes} nodes may take its pods"
     if fits == 0:
         return f"0/{nodes} nodes have room"
+    if fits == size == 1:
+        return "there is room for its pod, but not where it may go"
     if fits == size:
         return f"each of its {size} pods has room, but not all of them together"
     return f"{fits} of {size} pods fit now"

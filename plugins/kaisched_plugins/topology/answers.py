@@ -20,7 +20,7 @@ from kaisched_plugins.topology.demands import (
 )
 from kaisched_plugins.topology.few import sums_of
 from kaisched_plugins.topology.limits import Limits
-from kaisched_plugins.topology.patience import strict_of
+from kaisched_plugins.topology.patience import Awaited, end_s, strict_of
 from kaisched_plugins.topology.podsets.answers import Batch, everywhere, sets_within
 from kaisched_plugins.topology.podsets.filling import Style
 from kaisched_plugins.topology.podsets.plan import roles_of, workers_held
@@ -107,7 +107,10 @@ class Answers:
         tasks = pods_of(session, job, group)
         pins = pins_of(session, tasks)
         found = self._counted(session, action, job, group, demand, shapes, tasks, pins)
-        return refusals.PATIENT if isinstance(found, int) and found in _FOR_ROOM else found
+        if isinstance(found, int) or found is None or demand.constraint.is_pod_set:
+            return refusals.PATIENT if found in _FOR_ROOM else found
+        assert group.topology is not None
+        return Awaited(found, end_s(session, job, group.topology))
 
     def _counted(
         self,

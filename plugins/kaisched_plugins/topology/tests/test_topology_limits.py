@@ -175,6 +175,14 @@ def test_subgroups_inside_of_one_count_together():
     assert told(builder) == (TOO_LARGE, f"subgroup both: {NONE} best is rack A, short by 1 pod")
 
 
+def test_one_more_pod_of_a_subgroup_whose_rack_is_full_is_not_told_of_all_of_its_pods():
+    builder = racks(("A1", 2), ("B1", 2)).job(
+        "a1", queue="a", tasks=4, podsets=["x", "x", "x", "y"],
+        groups=Group("all", None, (Group("x", 2, topology=RACK), Group("y", 1))),
+    )  # fmt: skip
+    assert told(builder) == ("NoRoom", "there is room for its pod, but not where it may go")
+
+
 @pytest.mark.parametrize("needed", [2, 1])
 @pytest.mark.parametrize(
     ("wish", "reason", "sentence"),
