@@ -20,7 +20,7 @@ from kaisched_plugins.topology.demands import (
     pins_of,
     pods_of,
 )
-from kaisched_plugins.topology.limits import Limits
+from kaisched_plugins.topology.limits import Limits, Part
 from kaisched_plugins.topology.patience import end_s, strict_of
 from kaisched_plugins.topology.podsets.filling import Style
 from kaisched_plugins.topology.podsets.reasons import COULD_HOLD, HAS_ROOM, reason_of_pod_set
@@ -47,7 +47,7 @@ def reason_of(
     part = None if root is None else limits.part(session, job, root)
     if part is not None and part.code == code and part.group.topology is not None:
         told = _faulty(session, part.group.topology, code)
-        return told and Reason(f"subgroup {part.group.name}: {told.sentence}", told.numbers)
+        return told and Reason(_who(root, part) + told.sentence, told.numbers)
     if root is None or root.topology is None:
         return None
     if code in _NAMES:
@@ -129,8 +129,15 @@ def _too_large(
     told = told or _short(session, empty, demand, pods, int(refusals.TOO_LARGE))
     if told is None:
         return None
-    who = "" if part is None else f"subgroup {part.group.name}: "
-    return Reason(who + told.sentence + _down(session, empty, demand.required), told.numbers)
+    return Reason(
+        _who(root, part) + told.sentence + _down(session, empty, demand.required), told.numbers
+    )
+
+
+def _who(root: SubGroup | None, part: Part | None) -> str:
+    """Name the subgroup that a sentence is about, if it is not all of the job."""
+    is_all = part is None or (root is not None and root.children == (part.group,))
+    return "" if is_all or part is None else f"subgroup {part.group.name}: "
 
 
 def _down(session: Session, chooser: Chooser, level: int) -> str:
