@@ -9,7 +9,17 @@ from typing import Final
 
 import numpy as np
 
-from kaisched import Reason, RowVec, Session, SubGroup, TopologyConstraint, batch_of, format_time
+from kaisched import (
+    ACTIVE_STATES,
+    Reason,
+    RowVec,
+    Session,
+    SubGroup,
+    TaskState,
+    TopologyConstraint,
+    batch_of,
+    format_time,
+)
 from kaisched_plugins.topology import refusals
 from kaisched_plugins.topology.choosing import Chooser, Shapes
 from kaisched_plugins.topology.demands import (
@@ -27,6 +37,7 @@ from kaisched_plugins.topology.podsets.reasons import COULD_HOLD, HAS_ROOM, reas
 
 _NO_NODES: Final[RowVec] = np.empty(0, np.int64)
 _ALLOCATE: Final = "allocate"
+_PENDING: Final = int(TaskState.PENDING)
 _COUNTED: Final = {
     int(refusals.NO_DOMAIN): HAS_ROOM,
     int(refusals.OUT_OF_REACH): "can be freed for {}",
@@ -49,7 +60,9 @@ def reason_of(
         told = _faulty(session, part.group.topology, code)
         return told and Reason(_who(root, part) + told.sentence, told.numbers)
     if root is None or root.topology is None:
-        return None
+        return (
+            None if root is None or code != refusals.NO_DOMAIN else _part_full(session, job, root)
+        )
     if code in _NAMES:
         return _faulty(session, root.topology, code)
     if code == refusals.PATIENT:
@@ -81,6 +94,35 @@ def _full(
     pins = pins_of(session, tasks)
     room_of = session.places_once_evicted if is_claim else session.places_once_released
     return _short(session, Chooser(demand, shapes, room_of, pins), demand, pods, code)
+
+
+def _part_full(session: Session, job: int, group: SubGroup) -> Reason | None:
+    """Name the first subgroup of equal pods without a domain, whatever the others take."""
+    for child in group.children:
+        told = _part_short(session, job, child) or _part_full(session, job, child)
+        if told is not None:
+            return told
+    return None
+
+
+def _part_short(session: Session, job: int, group: SubGroup) -> Reason | None:
+    """Say how many pods a subgroup is short of in the domain with most room for its next ones."""
+    demand = None if group.topology is None else demand_of(session, group.topology)
+    if group.podset < 0 or not isinstance(demand, Demand) or demand.required < 0:
+        return None
+    tasks = pods_of(session, job, group)
+    waits = tasks[session.state_now[tasks] == _PENDING]
+    shapes = np.unique(session.tasks.shape_of_task[waits]).tolist()
+    if len(shapes) != 1:
+        return None
+    runs = int(ACTIVE_STATES[session.state_now[tasks]].sum())
+    pods = min(max(int(session.podsets.minimum[group.podset]) - runs, 1), len(waits))
+    room_of, pins = session.places_once_released, pins_of(session, tasks)
+    chooser = Chooser(demand, ((shapes[0], pods),), room_of, pins)
+    if chooser.able(demand.required).any():
+        return None
+    told = _short(session, chooser, demand, pods, int(refusals.NO_DOMAIN))
+    return told and Reason(f"subgroup {group.name}: {told.sentence}", told.numbers)
 
 
 def _patient(

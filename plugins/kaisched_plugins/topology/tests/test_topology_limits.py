@@ -175,12 +175,32 @@ def test_subgroups_inside_of_one_count_together():
     assert told(builder) == (TOO_LARGE, f"subgroup both: {NONE} best is rack A, short by 1 pod")
 
 
-def test_one_more_pod_of_a_subgroup_whose_rack_is_full_is_not_told_of_all_of_its_pods():
+def test_one_more_pod_of_a_subgroup_whose_rack_is_full_hears_so():
     builder = racks(("A1", 2), ("B1", 2)).job(
         "a1", queue="a", tasks=4, podsets=["x", "x", "x", "y"],
         groups=Group("all", None, (Group("x", 2, topology=RACK), Group("y", 1))),
     )  # fmt: skip
-    assert told(builder) == ("NoRoom", "there is room for its pod, but not where it may go")
+    assert told(builder) == (
+        FULL,
+        "subgroup x: pods of it run in rack A, which has no room for its pod: short by 1 pod",
+    )
+
+
+def test_a_subgroup_for_which_every_rack_is_too_full_now_is_named():
+    """Each of its two pods has room, in two racks, and the other subgroup has room as well."""
+    builder = racks(("A1", 2), ("B1", 2), ("C1", 1))
+    for node in ("A1", "B1"):
+        builder.job(f"v{node}", queue="v", running={node: 1})
+    parts = (Group("head", 1), Group("workers", 2, topology=RACK))
+    builder.job(
+        "a1", queue="a", tasks=3, groups=Group("all", None, parts),
+        podsets=["head", "workers", "workers"],
+    )  # fmt: skip
+    assert told(builder) == (
+        FULL,
+        "subgroup workers: no rack has room for its 2 pods together:"
+        " best is rack A, short by 1 pod",
+    )
 
 
 @pytest.mark.parametrize("needed", [2, 1])
