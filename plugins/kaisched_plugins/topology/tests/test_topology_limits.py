@@ -196,10 +196,10 @@ def test_a_subgroup_for_which_every_rack_is_too_full_now_is_named():
         "a1", queue="a", tasks=3, groups=Group("all", None, parts),
         podsets=["head", "workers", "workers"],
     )  # fmt: skip
-    assert told(builder) == (
-        FULL,
-        "subgroup workers: no rack has room for its 2 pods together:"
-        " best is rack A, short by 1 pod",
+    reason, sentence = told(builder)
+    assert reason == FULL
+    assert sentence == (
+        "subgroup workers: no rack has room for its 2 pods together: best is rack A, short by 1 pod"
     )
 
 
