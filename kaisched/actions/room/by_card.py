@@ -3,7 +3,8 @@
 What such a pod counts depends on the card of its node (rule V2 of docs/explanation/devices.md). The
 gates are asked first with the least it could count, on the largest card. If a queue would refuse it
 on the smallest one, it is asked again about each pod in turn, and, if that leaves too little for
-the last ones, about all of them together: on which nodes would it take them?
+the last ones, about all of them together: on which nodes would it take them? If these have no room
+for all, each pod in turn takes the largest cards with room.
 """
 
 from __future__ import annotations
@@ -63,7 +64,13 @@ def within_bounds(place: Place) -> Place:
         if len(tasks) == 1 and not is_bounded:
             return False
         # The first pods may have taken small cards, which left too little for the last ones.
-        return _place_on_open(session, statement, tasks, place)
+        if _place_on_open(session, statement, tasks, place):
+            return True
+        statement.rollback(mark)
+        return not is_bounded and all(
+            _place_on_largest(session, statement, tasks[at : at + 1], place)
+            for at in range(len(tasks))
+        )
 
     return placed
 
@@ -72,6 +79,19 @@ def _place_on_open(session: Session, statement: Statement, tasks: RowVec, place:
     """Place pods on the nodes on which the queues of their job take all of them."""
     with session.placement.within(_open_nodes(session, tasks)):
         return place(session, statement, tasks)
+
+
+def _place_on_largest(session: Session, statement: Statement, tasks: RowVec, place: Place) -> bool:
+    """Place pods on the largest cards that have room, so that they count least."""
+    size, mark = card_mib(session.nodes, np.arange(len(session.nodes))), statement.checkpoint()
+    around = session.placement.nodes
+    for mib in np.unique(size)[::-1]:
+        some = NodeSet(_LABEL, size == mib)
+        with session.placement.within(some if around is None else around.meet(some)):
+            if _place_on_open(session, statement, tasks, place):
+                return True
+        statement.rollback(mark)
+    return False
 
 
 def is_over(session: Session, tasks: RowVec | Sequence[int]) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from kaisched.actions.room.orders import by_size, in_orders
 from kaisched.framework.session.node_sets import shapes_of, subgroup_sets
+from kaisched.framework.session.units import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -212,10 +213,3 @@ class _Search(_Parts):
                 return True
             self._statement.rollback(mark)
         return False
-
-
-def leaves(group: SubGroup) -> list[int]:
-    """Return the pod sets of a group."""
-    if group.podset >= 0:
-        return [group.podset]
-    return [podset for child in group.children for podset in leaves(child)]

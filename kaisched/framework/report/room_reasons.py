@@ -12,8 +12,9 @@ from kaisched.framework.report.codes import MOST_SHAPES
 from kaisched.framework.report.lack import Lack
 from kaisched.framework.report.node_refusals import node_refusals_of
 from kaisched.framework.session.capacity import room_of
-from kaisched.framework.session.next_batch import asked_of, batch_of
-from kaisched.framework.session.node_sets import node_sets
+from kaisched.framework.session.next_batch import asked_of, batch_of, pods_of_batch
+from kaisched.framework.session.node_sets import node_sets, shapes_of, subgroup_sets
+from kaisched.framework.session.units import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +41,8 @@ def lack_of(session: Session, job: int, code: int) -> Lack:
     shapes, size = batch_of(session, job)
     sets = node_sets(session, _ALLOCATE, job, asked_of(session, job), shapes)
     if sets is None:
+        if part_code := _shut_part(session, job):
+            return _without_sets(session, job, part_code)
         return with_affinity(session, job, shapes, _shared(session, shapes, size, code))
     if not sets:
         return _without_sets(session, job, sets.code)
@@ -54,6 +57,30 @@ def lack_of(session: Session, job: int, code: int) -> Lack:
     numbers = {**lacks[best].numbers, NODE_SETS: [each.label for each in sets]}
     lack = lacks[best]._replace(message="; ".join(told), numbers=numbers)
     return with_affinity(session, job, shapes, lack)
+
+
+def _shut_part(session: Session, job: int) -> int:
+    """Return why plugins leave a subgroup in the next batch no set of nodes, whatever others do.
+
+    0 if every subgroup has some.
+    """
+    root = session.jobs.structure.get(job)
+    if root is None or session.ask.subgroup_sets(session) is None:
+        return 0
+    batch = pods_of_batch(session, job)
+    podset = session.tasks.podset_of_task[batch]
+    left = list(root.children[::-1])
+    with session.placement.within(None):
+        while left:
+            group = left.pop()
+            left += group.children[::-1]
+            some = batch[np.isin(podset, leaves(group))]
+            if not some.size:
+                continue
+            sets = subgroup_sets(session, job, group, shapes_of(session, some))
+            if sets is not None and not sets:
+                return sets.code
+    return 0
 
 
 def _without_sets(session: Session, job: int, code: int) -> Lack:
@@ -124,6 +151,8 @@ def _message(code: int, fits: int, size: int, nodes: int) -> str:
         return f"0/{nodes} nodes may take its pods"
     if fits == 0:
         return f"0/{nodes} nodes have room"
+    if fits == size == 1:
+        return "there is room for its pod, but not where it may go"
     if fits == size:
         return f"each of its {size} pods has room, but not all of them together"
     return f"{fits} of {size} pods fit now"

@@ -12,7 +12,7 @@ from kaisched.framework.session.host import host_of
 from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
-    from kaisched.core.axis import Amounts
+    from kaisched.core.axis import Amounts, RowVec
     from kaisched.framework.session.view import SessionView
 
 
@@ -29,10 +29,15 @@ def batch_of(session: SessionView, job: int) -> tuple[list[tuple[int, int]], int
             return [(int(jobs.shape_of_job[job]), size)], size
         batch = pending_tasks(session, job)[:size]
     else:
-        step = host.ask.next_batch(host, job)
-        batch = pending_tasks(session, job)[:1] if step is None else step
+        batch = pods_of_batch(session, job)
     counts = Counter(session.tasks.shape_of_task[batch].tolist())
     return list(counts.items()), len(batch)
+
+
+def pods_of_batch(session: SessionView, job: int) -> RowVec:
+    """Return the pods of the next batch of a job of several pod sets, or with subgroups."""
+    step = host_of(session).ask.next_batch(host_of(session), job)
+    return pending_tasks(session, job)[:1] if step is None else step
 
 
 def asked_of(session: SessionView, job: int) -> Amounts:

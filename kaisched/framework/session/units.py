@@ -69,7 +69,7 @@ def _split_tree(
             surplus.append(task)
     units = [Unit(job, (task,), is_core=False) for task in reversed(surplus)]
     for group in _dispensable(root, kept, minimum.tolist()):
-        tasks = tuple(task for podset in _leaves(group) for task in kept.pop(podset, ()))
+        tasks = tuple(task for podset in leaves(group) for task in kept.pop(podset, ()))
         if tasks:
             units.append(Unit(job, tasks, is_core=False))
     core = {task for members in kept.values() for task in members}
@@ -98,7 +98,8 @@ def _is_met(group: SubGroup, running: dict[int, list[int]], minimum: list[int]) 
     return met >= group.min_subgroup
 
 
-def _leaves(group: SubGroup) -> list[int]:
+def leaves(group: SubGroup) -> list[int]:
+    """Return the pod sets of a group."""
     if group.podset >= 0:
         return [group.podset]
-    return [podset for child in group.children for podset in _leaves(child)]
+    return [podset for child in group.children for podset in leaves(child)]

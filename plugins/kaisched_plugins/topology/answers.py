@@ -20,7 +20,7 @@ from kaisched_plugins.topology.demands import (
 )
 from kaisched_plugins.topology.few import sums_of
 from kaisched_plugins.topology.limits import Limits
-from kaisched_plugins.topology.patience import strict_of
+from kaisched_plugins.topology.patience import Awaited, end_s, strict_of
 from kaisched_plugins.topology.podsets.answers import Batch, everywhere, sets_within
 from kaisched_plugins.topology.podsets.filling import Style
 from kaisched_plugins.topology.podsets.plan import roles_of, workers_held
@@ -61,7 +61,9 @@ class Answers:
         demand = demand_of(session, group.topology)
         if not isinstance(demand, Demand):
             return demand
-        strict = self.patient(session, job, group, shapes) if group.topology.patience_s else None
+        strict = None
+        if group.topology.patience_s:
+            strict = self._patient(session, job, group, shapes, demand.required)
         if strict is not None:
             return self._patient_sets(session, action, job, group, strict, shapes)
         tasks = pods_of(session, job, group)
@@ -75,16 +77,20 @@ class Answers:
             return refusals.TOO_LARGE
         return found
 
-    def patient(self, session: Session, job: int, group: SubGroup, shapes: Shapes) -> Demand | None:
+    def _patient(
+        self, session: Session, job: int, group: SubGroup, shapes: Shapes, required: int
+    ) -> Demand | None:
         """Return what a job demands while it is patient; None if it is not.
 
-        It is not if no domain of the level could ever hold it: it would wait in vain.
+        It is not if the level that it prefers is not inside of that which it requires, so that it
+        wishes for nothing more, nor if no domain of the level could ever hold it: it would wait in
+        vain.
         """
         wish = strict_of(session, job, group)
         demand = None if wish is None else demand_of(session, wish)
-        if not isinstance(demand, Demand) or self.limits.is_too_large(session, demand, shapes):
+        if not isinstance(demand, Demand) or demand.required <= required:
             return None
-        return demand
+        return None if self.limits.is_too_large(session, demand, shapes) else demand
 
     def _patient_sets(
         self,
@@ -101,7 +107,10 @@ class Answers:
         tasks = pods_of(session, job, group)
         pins = pins_of(session, tasks)
         found = self._counted(session, action, job, group, demand, shapes, tasks, pins)
-        return refusals.PATIENT if isinstance(found, int) and found in _FOR_ROOM else found
+        if isinstance(found, int) or found is None or demand.constraint.is_pod_set:
+            return refusals.PATIENT if found in _FOR_ROOM else found
+        assert group.topology is not None
+        return Awaited(found, end_s(session, job, group.topology))
 
     def _counted(
         self,

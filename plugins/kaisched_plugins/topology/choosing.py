@@ -33,6 +33,7 @@ class Chooser:
         self.tree = demand.tree
         self.preferred = demand.preferred
         self.room_of = room_of
+        self._shapes = shapes
         self.pods = sum(count for _, count in shapes)
         self.is_uniform = len(shapes) == 1
         self._pins = pins
@@ -45,6 +46,14 @@ class Chooser:
         if self._pins.held.size:
             able &= self.allowed(level)
         return able
+
+    def fits(self, level: int) -> IntVec:
+        """``(D,)`` how many of the pods fit, those of each kind counted as if they were alone."""
+        found = np.zeros(len(self.tree.parent[level]), np.int64)
+        for shape, count in self._shapes:
+            room = self.tree.sums(np.minimum(self.room_of(shape), MOST_PODS))[level]
+            found += np.minimum(room, count)
+        return found
 
     def ordered(self, level: int, able: BoolVec) -> RowVec:
         """Return some domains of a level, the best first (C2, P2, P4)."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from kaisched import IntVec, Session, SubGroup, TaskState
+from kaisched_plugins.topology import refusals
 from kaisched_plugins.topology.choosing import MOST_PODS, Shapes
 from kaisched_plugins.topology.demands import Demand, demand_of, pods_of
 from kaisched_plugins.topology.domains import Tree
@@ -16,11 +18,17 @@ _PENDING = int(TaskState.PENDING)
 
 
 class Part(NamedTuple):
-    """A subgroup that has to start with its job, with what must be in one domain."""
+    """A subgroup that has to start with its job and cannot, with what must be in one domain."""
 
     group: SubGroup
-    demand: Demand
+    demand: Demand | int
+    """Or the refusal for a name in it that does not exist."""
     shapes: Shapes
+
+    @property
+    def code(self) -> int:
+        """Why it cannot start."""
+        return self.demand if isinstance(self.demand, int) else refusals.TOO_LARGE
 
 
 class Limits:
@@ -48,12 +56,17 @@ class Limits:
         return self._asked[key]
 
     def part(self, session: Session, job: int, root: SubGroup) -> Part | None:
-        """Return the first subgroup that a job needs to start and no domain could ever hold."""
+        """Return the first subgroup that a job needs to start and that can never start."""
         if job not in self._part_of_job:
             parts = _parts(session, job, root)
-            large = (it for it in parts if self.is_too_large(session, it.demand, it.shapes))
-            self._part_of_job[job] = next(large, None)
+            self._part_of_job[job] = next(
+                (it for it in parts if self._is_hopeless(session, it)), None
+            )
         return self._part_of_job[job]
+
+    def _is_hopeless(self, session: Session, part: Part) -> bool:
+        demand = part.demand
+        return isinstance(demand, int) or self.is_too_large(session, demand, part.shapes)
 
     def _fits(self, session: Session, demand: Demand, shapes: Shapes) -> bool:
         able = np.ones(len(demand.tree.parent[demand.required]), np.bool_)
@@ -67,16 +80,38 @@ class Limits:
 
 
 def _parts(session: Session, job: int, group: SubGroup) -> Iterator[Part]:
-    """Yield the subgroups of equal pods, none of which runs, that a group needs to start."""
+    """Yield the subgroups with a condition, no pod of which runs, that a group needs to start."""
     if group.min_subgroup < len(group.children):
         return
     for child in group.children:
         yield from _parts(session, job, child)
         demand = None if child.topology is None else demand_of(session, child.topology)
-        if child.podset < 0 or not isinstance(demand, Demand) or demand.required < 0:
+        if demand is None or (isinstance(demand, Demand) and demand.required < 0):
             continue
-        tasks = pods_of(session, job, child)
-        need = int(session.podsets.minimum[child.podset])
-        shapes = np.unique(session.tasks.shape_of_task[tasks])
-        if len(shapes) == 1 and need and (session.state_now[tasks] == _PENDING).all():
-            yield Part(child, demand, ((int(shapes[0]), need),))
+        needs = _needs(session, job, child)
+        if needs:
+            yield Part(child, demand, tuple(sorted(needs.items())))
+
+
+def _needs(session: Session, job: int, group: SubGroup) -> Counter[int] | None:
+    """Count the pods that start together in a subgroup, by shape; None if that is not known."""
+    found: Counter[int] = Counter()
+    if group.children:
+        if group.min_subgroup < len(group.children):
+            return None
+        for child in group.children:
+            more = _needs(session, job, child)
+            if more is None:
+                return None
+            found += more
+        return found
+    tasks = pods_of(session, job, group)
+    need = int(session.podsets.minimum[group.podset])
+    if not need:
+        return found
+    shapes, counts = np.unique(session.tasks.shape_of_task[tasks], return_counts=True)
+    if not (session.state_now[tasks] == _PENDING).all() or (len(shapes) > 1 and need < len(tasks)):
+        return None
+    if len(shapes) == 1:
+        counts[0] = need
+    return Counter(dict(zip(shapes.tolist(), counts.tolist(), strict=True)))

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
-from kaisched import Session, SubGroup, TopologyConstraint
+from kaisched import LazyNodeSets, NodeSet, Session, SubGroup, TopologyConstraint, format_time
+
+
+class Awaited(LazyNodeSets):
+    """The domains for one of which a job waits, with names that say so where it finds no place."""
+
+    def __init__(self, sets: Sequence[NodeSet], until_s: float) -> None:
+        """Take the domains, and until when the job is patient."""
+        super().__init__(len(sets))
+        self._sets, self._until_s = sets, until_s
+
+    def make(self, at: int) -> NodeSet:
+        """Return the domain at a position."""
+        one = self._sets[at]
+        until = format_time(self._until_s)
+        return replace(one, label=f"{one.label}, for which it waits until {until}")
 
 
 def strict_of(session: Session, job: int, group: SubGroup) -> TopologyConstraint | None:

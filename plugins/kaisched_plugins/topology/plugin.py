@@ -78,8 +78,9 @@ class Topology(Plugin):
         if root is None:
             return None
         answers = self._answers(session)
-        if root.children and answers.limits.part(session, job, root) is not None:
-            return refusals.TOO_LARGE
+        part = answers.limits.part(session, job, root) if root.children else None
+        if part is not None:
+            return part.code
         if root.topology is None:
             return None
         return answers.sets(session, action, job, root, shapes)

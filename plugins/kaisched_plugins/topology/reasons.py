@@ -9,7 +9,17 @@ from typing import Final
 
 import numpy as np
 
-from kaisched import Reason, RowVec, Session, SubGroup, TopologyConstraint, batch_of, format_time
+from kaisched import (
+    ACTIVE_STATES,
+    Reason,
+    RowVec,
+    Session,
+    SubGroup,
+    TaskState,
+    TopologyConstraint,
+    batch_of,
+    format_time,
+)
 from kaisched_plugins.topology import refusals
 from kaisched_plugins.topology.choosing import Chooser, Shapes
 from kaisched_plugins.topology.demands import (
@@ -20,19 +30,22 @@ from kaisched_plugins.topology.demands import (
     pins_of,
     pods_of,
 )
-from kaisched_plugins.topology.limits import Limits
+from kaisched_plugins.topology.limits import Limits, Part
 from kaisched_plugins.topology.patience import end_s, strict_of
 from kaisched_plugins.topology.podsets.filling import Style
 from kaisched_plugins.topology.podsets.reasons import COULD_HOLD, HAS_ROOM, reason_of_pod_set
 
 _NO_NODES: Final[RowVec] = np.empty(0, np.int64)
 _ALLOCATE: Final = "allocate"
+_PENDING: Final = int(TaskState.PENDING)
 _COUNTED: Final = {
     int(refusals.NO_DOMAIN): HAS_ROOM,
     int(refusals.OUT_OF_REACH): "can be freed for {}",
     int(refusals.TOO_LARGE): COULD_HOLD,
 }
 """What no domain does, by refusal."""
+_NAMES: Final = (refusals.NO_TOPOLOGY, refusals.NO_LEVEL, refusals.WRONG_SLICES)
+"""What constraints are refused for whatever the nodes have."""
 
 
 def reason_of(
@@ -42,15 +55,26 @@ def reason_of(
     root = session.jobs.structure.get(job)
     if root is not None and code == refusals.TOO_LARGE:
         return _too_large(session, job, root, style, limits)
+    part = None if root is None else limits.part(session, job, root)
+    if part is not None and part.code == code and part.group.topology is not None:
+        told = _faulty(session, part.group.topology, code)
+        return told and Reason(_who(root, part) + told.sentence, told.numbers)
     if root is None or root.topology is None:
-        return None
-    if code in (refusals.NO_TOPOLOGY, refusals.NO_LEVEL):
-        return _unknown(session, root.topology)
-    if code == refusals.WRONG_SLICES:
-        return _wrong_slices(session, root.topology)
+        return (
+            None if root is None or code != refusals.NO_DOMAIN else _part_full(session, job, root)
+        )
+    if code in _NAMES:
+        return _faulty(session, root.topology, code)
     if code == refusals.PATIENT:
         return _patient(session, action, job, root, style)
     return _full(session, job, root, root.topology, code, style)
+
+
+def _faulty(session: Session, wish: TopologyConstraint, code: int) -> Reason | None:
+    """Say which names of a constraint do not exist, or do not go together."""
+    return (
+        _wrong_slices(session, wish) if code == refusals.WRONG_SLICES else _unknown(session, wish)
+    )
 
 
 def _full(
@@ -70,6 +94,35 @@ def _full(
     pins = pins_of(session, tasks)
     room_of = session.places_once_evicted if is_claim else session.places_once_released
     return _short(session, Chooser(demand, shapes, room_of, pins), demand, pods, code)
+
+
+def _part_full(session: Session, job: int, group: SubGroup) -> Reason | None:
+    """Name the first subgroup of equal pods without a domain, whatever the others take."""
+    for child in group.children:
+        told = _part_short(session, job, child) or _part_full(session, job, child)
+        if told is not None:
+            return told
+    return None
+
+
+def _part_short(session: Session, job: int, group: SubGroup) -> Reason | None:
+    """Say how many pods a subgroup is short of in the domain with most room for its next ones."""
+    demand = None if group.topology is None else demand_of(session, group.topology)
+    if group.podset < 0 or not isinstance(demand, Demand) or demand.required < 0:
+        return None
+    tasks = pods_of(session, job, group)
+    waits = tasks[session.state_now[tasks] == _PENDING]
+    shapes = np.unique(session.tasks.shape_of_task[waits]).tolist()
+    if len(shapes) != 1:
+        return None
+    runs = int(ACTIVE_STATES[session.state_now[tasks]].sum())
+    pods = min(max(int(session.podsets.minimum[group.podset]) - runs, 1), len(waits))
+    room_of, pins = session.places_once_released, pins_of(session, tasks)
+    chooser = Chooser(demand, ((shapes[0], pods),), room_of, pins)
+    if chooser.able(demand.required).any():
+        return None
+    told = _short(session, chooser, demand, pods, int(refusals.NO_DOMAIN))
+    return told and Reason(f"subgroup {group.name}: {told.sentence}", told.numbers)
 
 
 def _patient(
@@ -118,20 +171,30 @@ def _too_large(
     told = told or _short(session, empty, demand, pods, int(refusals.TOO_LARGE))
     if told is None:
         return None
-    who = "" if part is None else f"subgroup {part.group.name}: "
-    return Reason(who + told.sentence + _down(session, empty, demand.required), told.numbers)
+    return Reason(
+        _who(root, part) + told.sentence + _down(session, empty, demand.required), told.numbers
+    )
+
+
+def _who(root: SubGroup | None, part: Part | None) -> str:
+    """Name the subgroup that a sentence is about, if it is not all of the job."""
+    is_all = part is None or (root is not None and root.children == (part.group,))
+    return "" if is_all or part is None else f"subgroup {part.group.name}: "
 
 
 def _down(session: Session, chooser: Chooser, level: int) -> str:
-    """Say how many nodes of the domain with most room cannot be used now."""
-    capacity = chooser.capacity[level]
-    if not capacity.size:
+    """Say how many nodes cannot be used now: of the domain with most room, or of the others."""
+    fits, statics = chooser.fits(level), session.nodes.statics
+    if not fits.size:
         return ""
-    statics = session.nodes.statics
-    inside = chooser.tree.mask(level, int(capacity.argmax()))
-    down = int((inside & (~statics.is_ready | statics.is_unschedulable)).sum())
-    are = "node of it is" if down == 1 else "nodes of it are"
-    return f"; {down} {are} down or cordoned" if down else ""
+    inside = chooser.tree.mask(level, int(fits.argmax()))
+    is_down = ~statics.is_ready | statics.is_unschedulable
+    for some, whose in ((inside, "it"), (chooser.tree.is_member, "others")):
+        down = int((some & is_down).sum())
+        if down:
+            are = f"node of {whose} is" if down == 1 else f"nodes of {whose} are"
+            return f"; {down} {are} down or cordoned"
+    return ""
 
 
 def _unknown(session: Session, wish: TopologyConstraint) -> Reason:
@@ -186,8 +249,9 @@ def _short(
     word, some = tree.word(level), "its pod" if pods == 1 else f"its {pods} pods together"
     if not allowed.size:
         return Reason(_no_node(session, demand))
-    best = int(allowed[np.argmax(chooser.capacity[level][allowed])])
-    fit = int(min(chooser.capacity[level][best], pods))
+    fits = chooser.fits(level)
+    best = int(allowed[np.argmax(fits[allowed])])
+    fit = int(fits[best])
     name, short = tree.name(level, best), f"{pods - fit} pod{'s' * (pods - fit != 1)}"
     numbers = {"pods": pods, "fit": fit, "domains": len(allowed), "best": name}
     if fit == pods and code != refusals.NO_DOMAIN:

@@ -76,6 +76,13 @@ def test_pods_of_a_gang_are_asked_about_one_after_the_other():
     assert not made.run().placed, "a gang above the limit waits whole"
 
 
+def test_a_gang_fills_the_large_cards_where_the_limit_allows_few_pods_on_small_ones():
+    """Four halves of the small card would be two GPUs; four quarters and a half are within it."""
+    for limit, started in ((1.5, ["a40"] + ["b80"] * 4), (1.4, [])):
+        ran = cluster(limit=limit).asks("new", 20, tasks=5, min_tasks=5).run()
+        assert sorted(ran.placed.values()) == started
+
+
 def test_the_largest_card_is_not_enough_for_a_gang_above_the_limit():
     ran = cluster(limit=1.4, small=3, large=3).asks("new", 40, tasks=3, min_tasks=3).run()
     assert not ran.placed

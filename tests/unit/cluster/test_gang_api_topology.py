@@ -146,3 +146,10 @@ def test_a_group_that_asks_for_what_is_not_offered_is_refused_with_the_reason():
     spec = {"schedulingPolicy": {"basic": {}}, "schedulingConstraints": {"topology": [{}]}}
     store = store_of(owner("PodGroup", "pair", spec=spec), *members(1))
     assert "topology[0].key: no label of nodes" in str(store.problems())
+
+
+def test_a_topology_of_an_annotation_beside_the_key_is_told_if_it_does_not_exist():
+    """It is about all pods: no subgroup is named, which the group does not have."""
+    asked = {KAI: "dc", "kai.scheduler/topology-required-placement": "zone"}
+    store = store_of(labelled("a", 2, rack="r1"), group(annotations=asked), *members())
+    assert cycle(store)[:2] == ({}, ["there is no topology dc"])

@@ -1,5 +1,6 @@
 """Gangs that no domain of their required level could ever hold (C7)."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -108,6 +109,26 @@ def test_a_cordoned_node_does_not_count_until_it_is_back_and_the_sentence_says_s
     )
 
 
+def test_the_cordoned_node_may_be_in_a_rack_that_has_less_now():
+    builder = racks(("A1", 2), ("B1", 3))
+    builder.node("A2", gpu=2, labels={"rack": "A"}, is_unschedulable=True)
+    builder.job("a1", queue="a", tasks=4, topology=RACK)
+    assert told(builder) == (
+        TOO_LARGE,
+        f"{NONE} best is rack B, short by 1 pod; 1 node of others is down or cordoned",
+    )
+
+
+def test_pods_of_several_kinds_are_counted_kind_by_kind():
+    """Rack A holds the pod without a GPU and two of the three others."""
+    builder = racks(("A1", 2), ("B1", 1))
+    builder.job("a1", queue="a", tasks=4, topology=RACK)
+    first, *others = builder._jobs[-1].tasks
+    few = replace(first, request={**first.request, "gpu": 0})
+    builder._jobs[-1] = replace(builder._jobs[-1], tasks=[few, *others])
+    assert told(builder) == (TOO_LARGE, f"{NONE} best is rack A, short by 1 pod")
+
+
 def test_labels_that_a_job_selects_count_and_pods_of_others_do_not():
     builder = racks(("A1", 4), ("A2", 4))
     builder.job("a1", queue="a", tasks=5, on=["A1"], topology=RACK)
@@ -142,6 +163,69 @@ def test_a_subgroup_that_has_to_start_counts_too(needed):
     assert (said == TOO_LARGE) == (needed == 2)
     if needed == 2:
         assert message == f"subgroup workers: {NONE} best is rack A, short by 1 pod"
+
+
+def test_subgroups_inside_of_one_count_together():
+    """Each of two fits in a rack of three; the group around them, with four pods, does not."""
+    inner = Group("both", None, (Group("x", 2), Group("y", 2)), topology=RACK)
+    builder = racks(("A1", 3), ("B1", 3)).job(
+        "a1", queue="a", tasks=5, groups=Group("all", None, (Group("head", 1), inner)),
+        podsets=["head", "x", "x", "y", "y"],
+    )  # fmt: skip
+    assert told(builder) == (TOO_LARGE, f"subgroup both: {NONE} best is rack A, short by 1 pod")
+
+
+def test_one_more_pod_of_a_subgroup_whose_rack_is_full_hears_so():
+    builder = racks(("A1", 2), ("B1", 2)).job(
+        "a1", queue="a", tasks=4, podsets=["x", "x", "x", "y"],
+        groups=Group("all", None, (Group("x", 2, topology=RACK), Group("y", 1))),
+    )  # fmt: skip
+    assert told(builder) == (
+        FULL,
+        "subgroup x: pods of it run in rack A, which has no room for its pod: short by 1 pod",
+    )
+
+
+def test_a_subgroup_for_which_every_rack_is_too_full_now_is_named():
+    """Each of its two pods has room, in two racks, and the other subgroup has room as well."""
+    builder = racks(("A1", 2), ("B1", 2), ("C1", 1))
+    for node in ("A1", "B1"):
+        builder.job(f"v{node}", queue="v", running={node: 1})
+    parts = (Group("head", 1), Group("workers", 2, topology=RACK))
+    builder.job(
+        "a1", queue="a", tasks=3, groups=Group("all", None, parts),
+        podsets=["head", "workers", "workers"],
+    )  # fmt: skip
+    reason, sentence = told(builder)
+    assert reason == FULL
+    assert sentence == (
+        "subgroup workers: no rack has room for its 2 pods together: best is rack A, short by 1 pod"
+    )
+
+
+@pytest.mark.parametrize("needed", [2, 1])
+@pytest.mark.parametrize(
+    ("wish", "reason", "sentence"),
+    [
+        (TopologyConstraint("s", "rack"), "NoSuchTopology", "there is no topology s"),
+        (
+            TopologyConstraint("t", "rak"),
+            "NoSuchTopologyLevel",
+            "topology t has no level rak; did you mean rack?",
+        ),
+    ],
+)
+def test_a_subgroup_that_names_what_does_not_exist_says_so(wish, reason, sentence, needed):
+    """If the job may do without the subgroup nothing is refused for it."""
+    parts = (Group("head", 1), Group("workers", 2, topology=wish))
+    builder = racks(("A1", 3)).job(
+        "a1", queue="a", tasks=3, groups=Group("all", needed, parts),
+        podsets=["head", "workers", "workers"],
+    )  # fmt: skip
+    if needed == 2:
+        assert told(builder) == (reason, f"subgroup workers: {sentence}")
+    else:
+        assert builder.run("allocate").placed == {"a1-0": "A1"}
 
 
 def crowded(seed: int, only: str = "") -> ClusterBuilder:

@@ -9,6 +9,7 @@ from kaisched import TopologyConstraint
 from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.builder import NOW_S, Ran
+from kaisched.testing.rows import Group
 
 PATIENT = "WaitsForDomain"
 WISH = TopologyConstraint("t", "", "rack", patience_s=60.0)
@@ -65,6 +66,16 @@ def test_a_required_level_holds_before_and_after():
     assert len(cycle(world(*SPLIT, wish=wish), 60).placed) == 4
 
 
+@pytest.mark.parametrize("preferred", ["zone", "rack"])
+def test_a_wish_that_is_not_inside_of_what_is_required_changes_nothing(preferred):
+    """It requires one rack: its patience neither lets it into two nor keeps it from evicting."""
+    wish = WISH._replace(required="rack", preferred=preferred)
+    (record,) = cycle(world(*SPLIT, wish=wish), 1).result.records
+    assert record.reason == "NoDomainHasRoom"
+    full = (("A1", 4, 4), ("B1", 4, 3))
+    assert len(cycle(world(*full, wish=wish), 1, "reclaim").evicted) == 3
+
+
 @pytest.mark.parametrize("action", ["reclaim", "preempt", "consolidate"])
 def test_nothing_is_evicted_or_moved_while_it_is_patient(action):
     """Its queue may take what the other holds, but not for a wish."""
@@ -107,3 +118,20 @@ def test_a_pod_set_is_patient_too():
     assert "best is rack A, short by 2 pods; it waits until" in record.message
     assert len(cycle(world(*SPLIT, wish=wish), 60).placed) == 4
     assert set(cycle(world(*SPLIT, ("C1", 4, 0), wish=wish), 1).placed.values()) == {"C1"}
+
+
+def test_room_for_each_of_its_pods_in_the_domain_and_not_for_all_tells_of_the_wait_too():
+    """Zone z has four GPUs; of two subgroups that are each in one rack it holds one."""
+    wish, rack = WISH._replace(preferred="zone"), TopologyConstraint("t", "rack")
+    parts = (Group("x", 2, topology=rack), Group("y", 2, topology=rack))
+    builder = world(
+        ("A1", 3, 0), ("B1", 1, 0), groups=Group("all", None, parts, topology=wish),
+        podsets=["x", "x", "y", "y"], topology=None,
+    ).node("C1", gpu=2, labels={"zone": "y", "rack": "C"})  # fmt: skip
+    waits = cycle(builder, 1)
+    (record,) = waits.result.records
+    assert record.message == (
+        f"zone z, for which it waits until {UNTIL}:"
+        " each of its 4 pods has room, but not all of them together"
+    )
+    assert len(cycle(builder, 60, memory=waits.memory).placed) == 4
