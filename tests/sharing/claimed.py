@@ -6,9 +6,8 @@ from fractions import Fraction
 
 import msgspec
 
-from kaisched.cluster.kubernetes.client import MERGE
 from kaisched.core.claims.cel_values import amount_of
-from tests.chaos.claim_parts import RESOURCE, ClaimParts
+from tests.chaos.claim_parts import RESOURCE, ClaimParts, delete_claims
 from tests.waiting import until
 
 DRIVER = CLASS = "shared-gpu.example.com"
@@ -73,16 +72,7 @@ class Claimed:
         for name in self._slices:
             self._remove("resourceslices", name)
         self._remove("deviceclasses", CLASS)
-        if self.rig.server is None:
-            self._give_back()
-
-    def _give_back(self):
-        """Delete all claims: a server that outlives the test would keep their devices taken."""
-        path = f"{RESOURCE}/namespaces/{self.rig.namespace}/resourceclaims"
-        for claim in self.rig.must("GET", path)["items"]:
-            one = f"{path}/{claim['metadata']['name']}"
-            self.rig.ask("PATCH", one, {"metadata": {"finalizers": None}}, MERGE)
-            self.rig.ask("DELETE", one)
+        delete_claims(self.rig)
 
     def _make(self, plural, body):
         self.rig.must("POST", f"{RESOURCE}/{plural}", body)
