@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kaisched.cluster.claims.reading import claim_of
-from kaisched.objects.resource_claims import ResourceClaimSpec
+from kaisched.objects.resource_claims import ResourceClaim, ResourceClaimSpec
 from tests.unit.cluster.claims.worlds import World
 
 HOST = "kubernetes.io/hostname"
@@ -49,6 +49,26 @@ def is_same(case: Mapping[str, Any], share_class: str = "") -> bool:
     return all(ours == theirs for ours, theirs in _replayed(world, case["steps"]))
 
 
+def is_same_at_once(case: Mapping[str, Any], share_class: str = "") -> bool:
+    """Tell whether pods that come together, and of which none goes, get the same."""
+    world = _world(case, share_class)
+    for step in case["steps"]:
+        _put_pod(world, step)
+    world.cycle()
+    ours = {(it.name, user.name): it for it in world.claims() for user in it.status.reserved_for}
+    theirs: dict[str, dict[str, Any]] = {it["pod"]["metadata"]["name"]: it for it in case["steps"]}
+    return world.nodes == {name: it["node"] for name, it in theirs.items()} and all(
+        [_given(claim) for (_, user), claim in ours.items() if user == name]
+        == [claim["allocation"] for claim in it["claims"]]
+        for name, it in theirs.items()
+    )
+
+
+def without_deletions(cases: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the cases in which pods come only."""
+    return [it for it in cases if not any("delete" in step for step in it["steps"])]
+
+
 def _world(case: Mapping[str, Any], share_class: str) -> World:
     world = World(share_class, team=99)
     ready = [{"type": "Ready", "status": "True"}]
@@ -72,23 +92,26 @@ def _replayed(world: World, steps: list[dict[str, Any]]) -> Iterator[tuple[Given
                 world.delete(step["delete"])
             continue
         name, node = step["pod"]["metadata"]["name"], step["node"]
-        spec = {"schedulerName": "kaisched", **step["pod"]["spec"]}
-        if node:
-            spec["nodeSelector"] = {**spec["nodeSelector"], HOST: node}
-        notes = step["pod"]["metadata"].get("annotations", {})
-        meta = {"labels": {"kai.scheduler/queue": "team"}, "annotations": notes}
-        world.put("Pod", name, "team", metadata=meta, spec=spec)
+        _put_pod(world, step)
         world.cluster.snapshot()
         mappings = _drafted(world, name)
         world.cycle()
         claims = [it for it in world.claims() if name in {u.name for u in it.status.reserved_for}]
-        listed = [
-            (claim_of(it.spec), _plain(msgspec.to_builtins(it.status.allocation))) for it in claims
-        ]
+        listed = [(claim_of(it.spec), _given(it)) for it in claims]
         is_drafted = any(it.metadata.annotations for it in claims)
         yield Given(world.nodes[name], listed, mappings if is_drafted else []), _expected(step)
         if not node:
             world.delete(name)
+
+
+def _put_pod(world: World, step: Mapping[str, Any]) -> None:
+    """Add a pod; of those that got a node, for this node."""
+    spec = {"schedulerName": "kaisched", **step["pod"]["spec"]}
+    if step["node"]:
+        spec["nodeSelector"] = {**spec["nodeSelector"], HOST: step["node"]}
+    notes = step["pod"]["metadata"].get("annotations", {})
+    meta = {"labels": {"kai.scheduler/queue": "team"}, "annotations": notes}
+    world.put("Pod", step["pod"]["metadata"]["name"], "team", metadata=meta, spec=spec)
 
 
 def _expected(step: Mapping[str, Any]) -> Given:
@@ -110,8 +133,9 @@ def _drafted(world: World, pod: str) -> list[dict[str, str]]:
     ]
 
 
-def _plain(allocation: dict[str, Any]) -> dict[str, Any]:
-    plain: dict[str, Any] = json.loads(json.dumps(allocation))
+def _given(claim: ResourceClaim) -> dict[str, Any]:
+    """Return the allocation of a claim as it is recorded."""
+    plain: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(claim.status.allocation)))
     for it in plain["devices"]["results"]:
         if "shareID" in it:
             it["shareID"] = "*"

@@ -7,7 +7,13 @@ backs, and devices with taints.
 
 import pytest
 
-from tests.unit.cluster.claims.recorded_worlds import is_same, pods_of, recorded
+from tests.unit.cluster.claims.recorded_worlds import (
+    is_same,
+    is_same_at_once,
+    pods_of,
+    recorded,
+    without_deletions,
+)
 
 CASES = recorded("recorded_both_kinds.json.gz")
 COUNTED_ONCE = {"apart-43"}
@@ -21,6 +27,12 @@ def test_pods_need_claims_where_kubernetes_makes_them_and_get_the_same(group: st
     assert len(cases) >= 60
     other = {it["id"] for it in cases if not is_same(it)}
     assert other == {it for it in COUNTED_ONCE if it.startswith(f"{group}-")}
+
+
+def test_in_one_cycle_they_get_the_same() -> None:
+    cases = without_deletions(CASES)
+    assert len(cases) >= 100
+    assert {it["id"] for it in cases if not is_same_at_once(it)} <= COUNTED_ONCE
 
 
 def test_pods_run_on_both_kinds_of_nodes_and_some_have_no_room() -> None:
