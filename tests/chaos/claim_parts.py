@@ -46,6 +46,15 @@ def slice_of(node, devices):
     }
 
 
+def delete_claims(rig):
+    """Delete all claims: a server that outlives a test would keep their devices taken."""
+    path = f"{RESOURCE}/namespaces/{rig.namespace}/resourceclaims"
+    for claim in rig.must("GET", path)["items"]:
+        one = f"{path}/{claim['metadata']['name']}"
+        rig.ask("PATCH", one, {"metadata": {"finalizers": None}}, MERGE)
+        rig.ask("DELETE", one)
+
+
 class ClaimParts:
     """The controller of claims and the kubelets of all nodes, in one thread."""
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kaisched.cluster.kubernetes.client import STRATEGIC
-from tests.chaos.claim_parts import RESOURCE, device_class, slice_of
+from tests.chaos.claim_parts import RESOURCE, delete_claims, device_class, slice_of
 from tests.waiting import until
 
 SHARD = """
@@ -16,12 +16,13 @@ GPU = "nvidia.com/gpu"
 
 
 @pytest.fixture
-def cluster(rig, tmp_path, server):
+def cluster(rig, tmp_path):
     """Node p0 has a device plugin with two GPUs, d0 a driver with two."""
     rig.node("p0", gpus=2)
     rig.node("d0", gpus=0)  # kubelets keep the name of a plugin that is gone, with 0
     rig.queue("a", 4)
     of_class = device_class()
+    slices = [slice_of(name, 2)["metadata"]["name"] for name in ("d0", "p0")]
     of_class["spec"]["extendedResourceName"] = GPU
     rig.must("POST", f"{RESOURCE}/deviceclasses", of_class)
     rig.must("POST", f"{RESOURCE}/resourceslices", slice_of("d0", 2))
@@ -29,7 +30,12 @@ def cluster(rig, tmp_path, server):
     shard = tmp_path / "shard.yaml"
     shard.write_text(SHARD)
     rig.start([str(shard)]).wait_leading()
-    return rig
+    yield rig
+    rig.stop()
+    delete_claims(rig)
+    rig.ask("DELETE", f"{RESOURCE}/deviceclasses/{of_class['metadata']['name']}")
+    for name in slices:
+        rig.ask("DELETE", f"{RESOURCE}/resourceslices/{name}")
 
 
 def claims(rig):

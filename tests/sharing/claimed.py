@@ -7,7 +7,7 @@ from fractions import Fraction
 import msgspec
 
 from kaisched.core.claims.cel_values import amount_of
-from tests.chaos.claim_parts import RESOURCE, ClaimParts
+from tests.chaos.claim_parts import RESOURCE, ClaimParts, delete_claims
 from tests.waiting import until
 
 DRIVER = CLASS = "shared-gpu.example.com"
@@ -72,6 +72,7 @@ class Claimed:
         for name in self._slices:
             self._remove("resourceslices", name)
         self._remove("deviceclasses", CLASS)
+        delete_claims(self.rig)
 
     def _make(self, plural, body):
         self.rig.must("POST", f"{RESOURCE}/{plural}", body)

@@ -105,9 +105,13 @@ def _opaque(data: bytes) -> OpaqueConfig | None:
 
 
 def quantity_text(amount: model.Quantity) -> str:
-    """Return an amount as an API server writes it: the shortest number with a suffix."""
+    """Return an amount as an API server writes it: the shortest number with a suffix.
+
+    Whole multiples of 1024 are all that stays binary: other numbers have no binary suffix, and a
+    server reads what has none as decimal.
+    """
     nanos = amount.nanos
-    if amount.is_binary and nanos % model.NANOS == 0 and nanos >= 1024 * model.NANOS:
+    if amount.is_binary and nanos >= 1024 * model.NANOS and nanos % (1024 * model.NANOS) == 0:
         number = nanos // model.NANOS
         power = 0
         while number % 1024 == 0 and power < len(_BINARY) - 1:

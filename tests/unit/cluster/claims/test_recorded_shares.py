@@ -1,0 +1,39 @@
+"""Shares as claims: Kubernetes gives claims from our templates the parts that we give them."""
+
+from typing import Any
+
+from tests.unit.cluster.claims.recorded_worlds import (
+    is_same,
+    is_same_at_once,
+    pods_of,
+    recorded,
+    without_deletions,
+)
+
+CASES = recorded("recorded_shares.json.gz")
+
+
+def class_of(case: dict[str, Any]) -> str:
+    name: str = case["classes"][0]["metadata"]["name"]
+    return name
+
+
+def test_shares_are_the_parts_that_kubernetes_gives() -> None:
+    assert len(CASES) >= 100
+    other = [it["id"] for it in CASES if not is_same(it, class_of(it))]
+    assert other == []
+
+
+def test_in_one_cycle_they_are_the_same() -> None:
+    cases = without_deletions(CASES)
+    assert len(cases) >= 50
+    assert [it["id"] for it in cases if not is_same_at_once(it, class_of(it))] == []
+
+
+def test_shares_are_of_many_sizes_and_some_have_no_room() -> None:
+    pods = pods_of(CASES)
+    given = [it["claims"][0]["allocation"]["devices"]["results"] for it in pods if it["node"]]
+    assert len(given) >= 400
+    assert sum(len(it) > 1 for it in given) >= 60
+    assert len({str(one["consumedCapacity"]) for it in given for one in it}) >= 100
+    assert sum(not it["node"] for it in pods) >= 100
