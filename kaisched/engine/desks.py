@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kaisched.cluster.embedded import EmbeddedCluster
 from kaisched.cluster.embedded.pool import EmbeddedPool
+from kaisched.cluster.ours import Sharing
 from kaisched.cluster.pools.owners import SharedOwners
 from kaisched.cluster.pools.turns import PoolTurns, pool_turns
 from kaisched.cluster.store import StateStore
@@ -66,7 +67,7 @@ class Desks:
                 "gpu_resources": spec.gpu_resources,
                 "workloads": policy.workloads,
                 "stuck_after_s": policy.stuck_after_s,
-                "share_class": shard.share_class,
+                "sharing": Sharing(share_class=shard.share_class),
                 "owners": owners.seat(
                     spec.partition_label_value,
                     admits_all=spec.admits_all_projects,

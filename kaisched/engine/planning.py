@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.embedded import EmbeddedCluster
+from kaisched.cluster.ours import Sharing
 from kaisched.cluster.stuck import STUCK_AFTER_S
 from kaisched.cluster.translate import leaving_of
 from kaisched.engine.desks import Desks
@@ -172,7 +173,7 @@ def open_cluster(
         gpu_resources=shard.spec.gpu_resources,
         workloads=workloads,
         stuck_after_s=stuck_after_s,
-        share_class=shard.share_class,
+        sharing=Sharing(share_class=shard.share_class),
     )
 
 

@@ -83,7 +83,12 @@ class Daemon:
         """Begin to report on a cluster."""
         store = StateStore()
         store.members = Declared(
-            store.rows, KNOWN, store.pods.meta_of, owner_wait_s=0.0, adjusted=store.pools.adjusted
+            store.rows,
+            KNOWN,
+            store.pods.meta_of,
+            owner_wait_s=0.0,
+            adjusted=store.pools.adjusted,
+            gone=store.pools.guests.forget,
         )
         self.reporter = Reporter(
             self.server, self.box, ManualClock(NOW_S), store, advice=self.advice

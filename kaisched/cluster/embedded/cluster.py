@@ -14,7 +14,7 @@ from kaisched.cluster.embedded.history import HISTORY_LENGTH, Happening, What
 from kaisched.cluster.embedded.kubelet import Kubelet, Step, run_s
 from kaisched.cluster.embedded.refusing import why_not_on
 from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.ours import OUR_SCHEDULERS, Sharing
+from kaisched.cluster.ours import NO_SHARING, OUR_SCHEDULERS, Sharing
 from kaisched.cluster.pools.owners import Owners
 from kaisched.cluster.problems import Problem
 from kaisched.cluster.state import Kept, StoreState
@@ -73,7 +73,7 @@ class EmbeddedCluster:
         is_recreating: bool = True,
         fails: Fails = never_fails,
         owners: Owners | None = None,
-        share_class: str = "",
+        sharing: Sharing = NO_SHARING,
     ) -> None:
         """Make an empty cluster.
 
@@ -89,14 +89,14 @@ class EmbeddedCluster:
             is_recreating: put a new pending pod in the place of one that was evicted or lost.
             fails: asked before each intent is carried out.
             owners: see there.
-            share_class: see there.
+            sharing: see there.
 
         """
         self.clock: Clock = ManualClock() if clock is None else clock
         self.store = StateStore(
             schedulers, node_pool=node_pool, gpu_resources=gpu_resources, workloads=workloads,
             stuck_after_s=stuck_after_s, offers_shares=True, owners=owners,
-            sharing=Sharing(share_class=share_class),
+            sharing=sharing,
         )  # fmt: skip
         self.stores = [self.store]
         """All stores that hear of every change: one for each node pool that is decided about."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kaisched.cluster.embedded import EmbeddedCluster
+from kaisched.cluster.ours import Sharing
 from kaisched.engine.policy import build_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations
@@ -31,7 +32,8 @@ class World:
     def __init__(self, share_class: str = "", **quotas: int) -> None:
         """Make queues with quotas of GPUs; of a class, shares are claims."""
         self.slices: dict[str, ResourceSlice] = {}
-        self.cluster = EmbeddedCluster(start_delay_s=0.0, grace_s=1.0, share_class=share_class)
+        sharing = Sharing(share_class=share_class)
+        self.cluster = EmbeddedCluster(start_delay_s=0.0, grace_s=1.0, sharing=sharing)
         for name, quota in quotas.items():
             self.put("Queue", name, spec={"resources": {"gpu": {"quota": quota}}})
         self.put("DeviceClass", DRIVER, spec=_selecting(f'device.driver == "{DRIVER}"'))
