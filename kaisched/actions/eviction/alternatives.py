@@ -126,8 +126,8 @@ def _by_priority(session: Session, plan: Plan) -> Cost:
     Preemption is inside one queue, where priorities say who goes before whom; those of different
     queues are set by different people.
     """
-    gpus, jobs, priority, *rest = _by_loss(session, plan)
-    return priority, gpus, jobs, *rest
+    gpus, jobs, priority, pods, age = _by_loss(session, plan)
+    return priority, gpus, jobs, pods, age
 
 
 def _by_loss(session: Session, plan: Plan) -> Cost:
