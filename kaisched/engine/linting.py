@@ -137,6 +137,7 @@ def _together(loaded: Loaded, given: SchedulingShard | None) -> Iterator[Finding
     known = list(map(str, loaded.problems))
     doubts = complete(loaded, shard, policy)
     workloads += [obj for obj in loaded.objects if isinstance(obj, PartialObject)]
+    yield from (_of_object("object", error) for error in _refused(workloads, loaded))
     cluster, problems = planned_cluster(PlanInput(loaded, shard, policy, []))
     for problem in problems:
         if problem.kind != Queue.KIND and str(problem) not in known:
@@ -264,6 +265,23 @@ def _owners(
             if not any(queue in each.queues.row_of_name for each in snapshots):
                 missing = int(Refusal.QUEUE_MISSING)
                 yield _queue_error(missing, queue, snapshots[0], (kind, name), source)
+
+
+def _refused(objects: Iterable[Manifest], loaded: Loaded) -> Iterator[ObjectError]:
+    """Yield the workloads that ask for what is not offered, whose pods would wait."""
+    source_of = {(it.kind, it.name): it.source for it in loaded.others}
+    for obj in objects:
+        if isinstance(obj, PartialObject) and obj.gang.unsupported:
+            kind, name = identity_of(obj)
+            kind = kind.partition(".")[0]
+            source = source_of.get((kind, obj.metadata.name), Source())
+            yield ObjectError(
+                obj.gang.unsupported,
+                file=source.file,
+                document=source.document,
+                kind=kind,
+                name=name,
+            )
 
 
 def _queue_error(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kaisched.framework.session.claims import Claim, NodeSet, NodeSets
     from kaisched.framework.session.session import Session
 
-    Cost = tuple[int, int, int, float]
+    Cost = tuple[int, int, int, int, float]
     CostOf = Callable[[Session, Plan], Cost]
 
 _PREEMPT: Final = "preempt"
@@ -126,14 +126,18 @@ def _by_priority(session: Session, plan: Plan) -> Cost:
     Preemption is inside one queue, where priorities say who goes before whom; those of different
     queues are set by different people.
     """
-    gpus, jobs, priority, age = _by_loss(session, plan)
-    return priority, gpus, jobs, age
+    gpus, jobs, priority, pods, age = _by_loss(session, plan)
+    return priority, gpus, jobs, pods, age
 
 
 def _by_loss(session: Session, plan: Plan) -> Cost:
-    """Return what a plan disturbs: GPUs, jobs, the highest priority, the age of the newest job."""
+    """Return what a plan disturbs: GPUs, jobs, the highest priority, pods, the newest job's age.
+
+    Pods that only move are in none of the others: they are restarted too.
+    """
     jobs = sorted({unit.job for unit in plan.units})
     tasks = [task for unit in plan.units for task in unit.tasks]
     gpus = gpus_of(session, tasks)
     newest = float(session.jobs.created_s[jobs].max())
-    return gpus, len(jobs), int(session.jobs.priority[jobs].max()), -newest
+    priority = int(session.jobs.priority[jobs].max())
+    return gpus, len(jobs), priority, plan.statement.evicted(), -newest

@@ -33,7 +33,7 @@ class Chooser:
         self.tree = demand.tree
         self.preferred = demand.preferred
         self.room_of = room_of
-        self._shapes = shapes
+        self.shapes = shapes
         self.pods = sum(count for _, count in shapes)
         self.is_uniform = len(shapes) == 1
         self._pins = pins
@@ -50,7 +50,7 @@ class Chooser:
     def fits(self, level: int) -> IntVec:
         """``(D,)`` how many of the pods fit, those of each kind counted as if they were alone."""
         found = np.zeros(len(self.tree.parent[level]), np.int64)
-        for shape, count in self._shapes:
+        for shape, count in self.shapes:
             room = self.tree.sums(np.minimum(self.room_of(shape), MOST_PODS))[level]
             found += np.minimum(room, count)
         return found

@@ -252,7 +252,8 @@ def _short(
     fits = chooser.fits(level)
     best = int(allowed[np.argmax(fits[allowed])])
     fit = int(fits[best])
-    name, short = tree.name(level, best), f"{pods - fit} pod{'s' * (pods - fit != 1)}"
+    least = "at least " if _is_bound(session, chooser.shapes, code) else ""
+    name, short = tree.name(level, best), f"{least}{pods - fit} pod{'s' * (pods - fit != 1)}"
     numbers = {"pods": pods, "fit": fit, "domains": len(allowed), "best": name}
     if fit == pods and code != refusals.NO_DOMAIN:
         return None  # there is room by now
@@ -265,6 +266,13 @@ def _short(
     else:
         told = f"no {word} {_COUNTED[code].format(some)}: best is {name}, short by {short}"
     return Reason(told, numbers)
+
+
+def _is_bound(session: Session, shapes: Shapes, code: int) -> bool:
+    """Tell whether fewer pods may fit than were counted: kinds alone, no cards and no devices."""
+    asked = [session.shapes.constraints[shape] for shape, _ in shapes]
+    has_devices = any(it.devices is not None or it.claims for it in asked)
+    return len(asked) > 1 or (has_devices and code != refusals.NO_DOMAIN)
 
 
 def _near(name: str, known: Iterable[str]) -> str:

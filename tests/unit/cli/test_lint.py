@@ -251,3 +251,27 @@ def test_with_several_shards_a_job_is_looked_for_in_all_pools_of_its_list(lint):
         "queue c is in node pool x; project u has no queue in node pool y, which would have the"
         " labels kai.scheduler/node-pool: y and kaisched.io/project: u"
     )
+
+
+def test_a_workload_that_asks_for_what_is_not_offered_is_told_without_its_pods(lint):
+    """Its controllers make the pods, which would wait with this reason."""
+    text = """apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: t, namespace: ns}
+spec:
+  pytorchReplicaSpecs:
+    Worker:
+      replicas: 4
+      template:
+        metadata:
+          annotations:
+            kai.scheduler/topology: dc
+            kai.scheduler/segment-size: SIZE
+            kai.scheduler/segment-topology-required-placement: rack
+"""
+    assert lint(text.replace("SIZE", '"2"')) == (0, [])
+    code, ((level, rule, name, _, message, line),) = lint(text.replace("SIZE", "two"))
+    assert (code, level, rule, name, line) == (1, "error", "object", "ns/t", 1)
+    assert message.startswith(
+        "template of its workers: metadata.annotations['kai.scheduler/segment-size']: 'two':"
+    )

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from kaisched.testing import draw
 
 
@@ -204,3 +206,23 @@ def test_an_elastic_pod_goes_along_with_the_core_of_its_job():
         "a1-1": "B1",
         "a1-2": "B1",
     }
+
+
+@pytest.mark.parametrize("action", ["reclaim", "preempt"])
+def test_of_two_racks_that_cost_the_same_the_one_is_cleared_in_which_fewer_pods_restart(action):
+    """Each loses a GPU: rack B, of newer jobs, by a second pod that would move to rack A."""
+    queue = "a" if action == "preempt" else "v"
+    done = ran(
+        f"""
+        queue a  deserved=2
+        queue v
+        node A1 rack=A | v1 .
+        node B1 rack=B | v2 v3
+        job v1 queue={queue}
+        job v2 queue={queue}
+        job v3 queue={queue}
+        job a1 tasks=2 required=rack priority=60
+    """,
+        action,
+    )
+    assert done.evicted == {"v1-0": "A1"}

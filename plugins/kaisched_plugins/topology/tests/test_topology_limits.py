@@ -126,7 +126,14 @@ def test_pods_of_several_kinds_are_counted_kind_by_kind():
     first, *others = builder._jobs[-1].tasks
     few = replace(first, request={**first.request, "gpu": 0})
     builder._jobs[-1] = replace(builder._jobs[-1], tasks=[few, *others])
-    assert told(builder) == (TOO_LARGE, f"{NONE} best is rack A, short by 1 pod")
+    assert told(builder) == (TOO_LARGE, f"{NONE} best is rack A, short by at least 1 pod")
+
+
+def test_pods_that_share_gpus_are_counted_by_amounts_and_the_sentence_says_so():
+    """Rack A has one GPU, and each pod asks for a half of two: none fits, by amounts one."""
+    builder = racks(("A1", 1), ("B1", 1))
+    builder.job("a1", queue="a", tasks=2, gpu=0.5, cards=2, topology=RACK)
+    assert told(builder)[1].endswith("best is rack A, short by at least 1 pod")
 
 
 def test_labels_that_a_job_selects_count_and_pods_of_others_do_not():
