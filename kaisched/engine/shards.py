@@ -168,7 +168,8 @@ def _only_shard(loaded: Loaded) -> FoundShard | None:
     shards = loaded.of(SchedulingShard)
     if len(shards) > 1:
         names = ", ".join(sorted(shard.name for shard in shards))
-        raise ConfigError(f"several SchedulingShards: {names}", fix="choose one with --shard")
+        fix = "name the file of one with --shard"
+        raise ConfigError(f"several SchedulingShards: {names}", fix=fix)
     if not shards:
         return None
     return _found(loaded, shards[0])

@@ -137,7 +137,7 @@ def test_two_shards_are_a_question(run, manifests):
     manifests.write_text(text + SHARD % ("x", "true") + SHARD % ("y", "true"), encoding="utf-8")
     code, out, err = run("plan", "-f", manifests)
     assert (code, out) == (2, "")
-    assert err == "kaisched: several SchedulingShards: x, y; choose one with --shard\n"
+    assert err == "kaisched: several SchedulingShards: x, y; name the file of one with --shard\n"
 
 
 def test_a_wrong_shard_is_not_replaced_by_the_default(run, manifests):
