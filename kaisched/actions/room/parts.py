@@ -51,12 +51,12 @@ def place_parts(
 ) -> bool:
     """Place pods of one job, those of each subgroup on the first of its sets that has room.
 
-    If pods find none, and there is a budget, other choices are tried: pods of several shapes in
-    other orders, where the set of nodes says so; subgroups with most pods first, or with the
+    If pods of several shapes find none, they are tried in other orders, where the set of nodes says
+    so. With a budget other choices are tried too: subgroups with most pods first, or with the
     largest, and the next set of an earlier subgroup where a later one finds no place.
     """
     job = int(session.tasks.job_of_task[tasks[0]])
-    if budget is not None:
+    if len(tasks) > 1:
         place = in_orders(place)
     if not has_parts(session, job):
         return place(session, statement, tasks)
