@@ -141,8 +141,16 @@ def test_a_batch_is_placed_as_one_by_one(seed):
 @settings(max_examples=15)
 @given(SEEDS)
 def test_no_cycle_overfills_a_card_or_shares_a_whole_one(seed):
-    store, memory = make_shared(seed), Memory()
-    policy = POLICY()
+    check_cycles(make_shared(seed))
+
+
+def test_a_share_is_not_moved_to_the_gpu_that_it_has():
+    check_cycles(make_shared(584, jobs=8, pending=9))
+
+
+def check_cycles(store):
+    """Run cycles, each carried out before the next, and expect that nothing is broken."""
+    policy, memory = POLICY(), Memory()
     for turn in range(3):
         snapshot = store.snapshot()
         result, memory = run_cycle(snapshot, None, policy, 1000.0 + 60 * turn, memory)

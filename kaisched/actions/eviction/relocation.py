@@ -116,7 +116,8 @@ class Relocation:
                 statement.rollback(mark)
                 return False
             statement.relocate(task, best[0])
-        is_refused = is_over(session, tasks)  # on the cards of the nodes that it would move to
+        # It may be over on the GPUs of the nodes that it would move to.
+        is_refused = all(map(self._is_back, tasks)) or is_over(session, tasks)
         if is_refused:
             statement.rollback(mark)
         return not is_refused
@@ -125,6 +126,16 @@ class Relocation:
         """Tell whether a pod has parts of GPUs."""
         shape = int(self._session.tasks.shape_of_task[task])
         return self._session.capacity.cards_for(shape) is not None
+
+    def _is_back(self, task: int) -> bool:
+        """Tell whether a pod with parts of GPUs was promised those that it has."""
+        session = self._session
+        shape, node = int(session.tasks.shape_of_task[task]), session.tasks.node_of_task[task]
+        cards = session.capacity.cards_for(shape)
+        promised = None if cards is None else cards.promised.get(task)
+        if cards is None or promised is None or session.ledger.node_of_task[task] != node:
+            return False
+        return not promised.later and set(promised.opened) == set(cards.table.slots_of_task[task])
 
     def _has_moved(self, job: int) -> bool:
         """Tell whether running pods of a job have been promised other nodes."""
