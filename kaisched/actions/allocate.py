@@ -8,6 +8,7 @@ decides the order, and limits and quotas decide what is allowed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -25,6 +26,7 @@ from kaisched.actions.order.candidates import (
     pending_jobs,
 )
 from kaisched.actions.order.fair_order import PredictedOrder
+from kaisched.actions.order.gates import first_shut
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.rations import rations_of
 from kaisched.actions.order.sequence import Pick
@@ -34,14 +36,21 @@ from kaisched.actions.room.placing import place_mixed, place_waiting, place_with
 from kaisched.actions.room.promises import hold_broken, keep_promises
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
+from kaisched.framework.session.claims import NodeSets
+from kaisched.framework.session.node_sets import node_sets, shapes_of
+from kaisched.framework.session.other_subgroups import other_batches
 from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kaisched.actions.order.fair_order import FairOrder
     from kaisched.actions.order.rations import Rations
     from kaisched.core.axis import RowVec
-    from kaisched.framework.session.claims import NodeSets
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.statement import Statement
+
+    Place = Callable[[Statement, RowVec], bool]
 
 _LONGEST_RUN: Final = 512
 _PENDING = int(TaskState.PENDING)
@@ -162,15 +171,14 @@ class _Allocation:
     def _take_within(self, item: Pick, sets: NodeSets) -> None:
         """Place the next batch of a job on the first set of nodes that has room for it."""
         session, at = self._session, item.at
-        statement = session.statement()
-        tasks = self._candidates.batches.get(int(self._candidates.job[at]))
-        if tasks is None:
-            tasks = self._tasks_of(at)
-        if place_within(session, statement, tasks, sets, has_promises=at in self._promised):
-            self._keep(item, statement.has_pipelined)
-            statement.commit(self._action)
-            self._fair_order.placed(item)
-            self._go_on(item)
+        has_promises = at in self._promised
+
+        def place(statement: Statement, tasks: RowVec) -> bool:
+            some = sets if tasks is first else self._sets_of_batch(at, tasks)
+            return place_within(session, statement, tasks, some, has_promises=has_promises)
+
+        first = self._batch(at)
+        if self._take_batch(item, first, place):
             return
         waits = self._fair_order.waiting().copy()
         self._refuse(item)
@@ -179,6 +187,13 @@ class _Allocation:
         if others.size:
             note_no_room(session, self._candidates.job[others])
             self._fair_order.drop(others)
+
+    def _sets_of_batch(self, at: int, tasks: RowVec) -> NodeSets:
+        """Return the sets of nodes of some pods of a job that has some."""
+        session, job = self._session, int(self._candidates.job[at])
+        ask = session.shapes.charge[:, session.tasks.shape_of_task[tasks]].sum(axis=1)
+        sets = node_sets(session, self._action, job, ask, shapes_of(session, tasks))
+        return NodeSets() if sets is None else sets
 
     def _take_run(self, first: Pick, shape: int) -> None:
         """Place the next candidates together, as long as their pods are equal and fit."""
@@ -282,21 +297,50 @@ class _Allocation:
                 return first
         return pending_tasks(session, job)[: int(candidates.size[at])]
 
+    def _batch(self, at: int) -> RowVec:
+        """Return the task rows of one candidate's batch, of whatever pods it is."""
+        tasks = self._candidates.batches.get(int(self._candidates.job[at]))
+        return self._tasks_of(at) if tasks is None else tasks
+
     def _take_mixed(self, item: Pick) -> None:
         """Place the next batch of a job whose pods differ, or may go to some cards only."""
-        session = self._session
-        tasks = self._candidates.batches.get(int(self._candidates.job[item.at]))
-        if tasks is None:
-            tasks = self._tasks_of(item.at)
-        statement = session.statement()
-        if place_mixed(session, statement, tasks):
-            self._keep(item, statement.has_pipelined)
-            statement.commit(self._action)
+        if not self._take_batch(item, self._batch(item.at), partial(place_mixed, self._session)):
+            self._refuse(item)
+
+    def _take_batch(self, item: Pick, tasks: RowVec, place: Place) -> bool:
+        """Place a batch, or that of other subgroups of the job if it finds no room."""
+        session, at = self._session, item.at
+        job = int(self._candidates.job[at])
+        if self._commit(item, tasks, place):
             self._fair_order.placed(item)
             self._go_on(item)
-            return
-        statement.rollback()
-        self._refuse(item)
+            return True
+
+        def fits(some: RowVec) -> bool:
+            statement = session.statement()
+            is_placed = place(statement, some)
+            statement.rollback()
+            return is_placed
+
+        for other in other_batches(session, job, tasks, fits):
+            ask = session.least_charge[:, session.tasks.shape_of_task[other]].sum(axis=1)
+            if first_shut(session, self._action, job, ask):
+                continue
+            if self._commit(item, other, place):
+                self._fair_order.refused(item)  # what was predicted of it was not placed
+                self._go_on(item)
+                return True
+        return False
+
+    def _commit(self, item: Pick, tasks: RowVec, place: Place) -> bool:
+        """Place pods of a candidate, if they find room; nothing is placed if they do not."""
+        statement = self._session.statement()
+        if not place(statement, tasks):
+            statement.rollback()
+            return False
+        self._keep(item, statement.has_pipelined)
+        statement.commit(self._action)
+        return True
 
     def _wait_or_refuse(self, item: Pick, shape: int) -> None:
         """Promise releasing room to a job, or refuse it and all that ask for no less."""

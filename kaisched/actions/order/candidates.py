@@ -8,6 +8,7 @@ their task rows with them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from kaisched.actions.order.rations import rations_of, waiting_jobs
 from kaisched.core.refusals import Refusal
 from kaisched.framework.session.batches import asks_of, measure
+from kaisched.framework.session.other_subgroups import other_batches
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
@@ -150,7 +152,7 @@ def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
 
     No placement is lost: an action that only takes room never makes more of it. Jobs of several
     shapes are checked for the sum of their requests and for each shape's count. That check is
-    necessary, not sufficient.
+    necessary, not sufficient. If other subgroups of a job pass it, they are its next batch.
     """
     if not len(candidates):
         candidates.most = 0
@@ -164,8 +166,7 @@ def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
             bound[simple] = session.placement.upper_bound(candidates.shape[simple])
         all_room = session.capacity.total()
         for at in np.flatnonzero(~simple).tolist():
-            tasks = candidates.batches[int(candidates.job[at])]
-            if not _could_fit(session, session.tasks.shape_of_task[tasks], all_room):
+            if not _find_fitting(session, candidates, at, all_room):
                 bound[at] = -1
     enough = candidates.size <= bound
     if np.count_nonzero(enough) < len(enough):
@@ -195,7 +196,21 @@ def drop_shut(session: Session, candidates: Candidates) -> Candidates:
     return candidates.keep(~shut)
 
 
-def _could_fit(session: Session, shapes: RowVec, all_room: IntVec) -> bool:
+def _find_fitting(session: Session, candidates: Candidates, at: int, all_room: IntVec) -> bool:
+    """Tell whether a batch of unequal pods could fit, or put another one in its place."""
+    job = int(candidates.job[at])
+    tasks = candidates.batches[job]
+    fits = partial(_could_fit, session, all_room)
+    if fits(tasks):
+        return True
+    other = next(filter(fits, other_batches(session, job, tasks, fits)), None)
+    if other is not None:
+        candidates.batches[job], candidates.size[at] = other, len(other)
+    return other is not None
+
+
+def _could_fit(session: Session, all_room: IntVec, tasks: RowVec) -> bool:
+    shapes = session.tasks.shape_of_task[tasks]
     distinct, counts = np.unique(shapes, return_counts=True)
     ask = session.shapes.request.take(distinct, axis=1) @ counts
     if (ask > all_room).any():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from kaisched.core.domains import Domains, domains_at, level_of, levels_of, topology_of
-from kaisched.framework.session.next_batch import batch_of
+from kaisched.framework.session.next_batch import batch_of, pods_of_batch
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:
@@ -94,9 +94,7 @@ def _batch(session: Session, job: int, root: SubGroup, group: SubGroup) -> Shape
     """Return the pods of a subgroup in the next batch of its job."""
     if group is root:
         return tuple(sorted(batch_of(session, job)[0]))
-    batch = session.ask.next_batch(session, job)
-    if batch is None:
-        return ()
+    batch = pods_of_batch(session, job)
     inside = [each.podset for each in _groups(group) if each.podset >= 0]
     mine = batch[np.isin(session.tasks.podset_of_task[batch], inside)]
     return tuple(sorted(Counter(session.tasks.shape_of_task[mine].tolist()).items()))

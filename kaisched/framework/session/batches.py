@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.framework.session.next_batch import pods_of_batch
 from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ def measure(session: Session, job: RowVec) -> tuple[RowVec, IntVec, dict[int, Ro
         if simple[at]:
             batches[row] = pending_tasks(session, row)[: size[at]]
         else:
-            batch = session.ask.next_batch(session, row)
-            batches[row] = pending_tasks(session, row)[:1] if batch is None else batch
+            batches[row] = pods_of_batch(session, row)
         size[at] = len(batches[row])
     return shape, size, batches
 

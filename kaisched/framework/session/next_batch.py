@@ -9,6 +9,7 @@ import numpy as np
 
 from kaisched.core.axis import PODS
 from kaisched.framework.session.host import host_of
+from kaisched.framework.session.other_subgroups import possible_batch
 from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -35,9 +36,13 @@ def batch_of(session: SessionView, job: int) -> tuple[list[tuple[int, int]], int
 
 
 def pods_of_batch(session: SessionView, job: int) -> RowVec:
-    """Return the pods of the next batch of a job of several pod sets, or with subgroups."""
-    step = host_of(session).ask.next_batch(host_of(session), job)
-    return pending_tasks(session, job)[:1] if step is None else step
+    """Return the pods of the next batch of a job of several pod sets, or with subgroups.
+
+    Of other subgroups if no nodes could ever hold those that come first.
+    """
+    host = host_of(session)
+    step = host.ask.next_batch(host, job)
+    return pending_tasks(session, job)[:1] if step is None else possible_batch(host, job, step)
 
 
 def asked_of(session: SessionView, job: int) -> Amounts:

@@ -9,6 +9,7 @@ remember it puts into ``facts`` under its own name, JSON-like; that of the cycle
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from kaisched.framework.session.shared_capacity import capacity_of
 from kaisched.framework.session.statement import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -105,6 +106,8 @@ class Session:
         self.failures: list[PluginFailure] = []
         self.gates: dict[str, Callable[..., CodeVec | None] | None] = {}
         self.found: dict[str, Any] = {}
+        self._passed_over: list[int] = []
+        """Pod sets that are left out of the next batch, as their pods find no room."""
         self.capacity: Capacity = self.initial_capacity()
         """What the nodes have room for, as of now."""
 
@@ -285,8 +288,22 @@ class Session:
 
     @property
     def podset_pending_now(self) -> IntVec:
-        """``(P,)`` pending tasks of each pod set as of now."""
-        return self.ledger.podset_pending if "ledger" in self.__dict__ else self.podsets.pending
+        """``(P,)`` pending tasks of each pod set as of now; none of those passed over."""
+        is_made = "ledger" in self.__dict__
+        pending = self.ledger.podset_pending if is_made else self.podsets.pending
+        if self._passed_over:
+            pending = pending.copy()
+            pending[self._passed_over] = 0
+        return pending
+
+    @contextmanager
+    def passing_over(self, podsets: Collection[int]) -> Iterator[None]:
+        """Let no pods of some pod sets be pending while the context lasts."""
+        before, self._passed_over = self._passed_over, [*podsets]
+        try:
+            yield
+        finally:
+            self._passed_over = before
 
     @property
     def over_quota_weights(self) -> str:
