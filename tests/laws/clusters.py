@@ -94,6 +94,7 @@ _GROUPS = (
     Group("root", 1, (Group("x", 2), Group("y", 1))),
     Group("root", None, (Group("x", 2), Group("y", 0), Group("z", 1))),
     Group("root", 2, (Group("in", 1, (Group("x", 1), Group("y", 2))), Group("z", 1))),
+    Group("root", 2, (Group("x", 1), Group("y", 2), Group("z", 1))),
 )
 _REQUESTS = (
     {"cpu": 1000, "gpu": 1000},

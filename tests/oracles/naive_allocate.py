@@ -7,18 +7,20 @@ looks for its node by itself.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import SimpleNamespace
 
 import numpy as np
 
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import Refusal, lasting_codes
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 
 PENDING, ALLOCATED, PIPELINED = TaskState.PENDING, TaskState.ALLOCATED, TaskState.PIPELINED
 NO_ROOM = int(Refusal.NO_ROOM)
 HUGE = 1 << 40
+LASTING = lasting_codes()
 
 
 class PlainSession:
@@ -166,6 +168,8 @@ class NaiveAllocate:
         self.node = snapshot.tasks.node_of_task.tolist()
         self.fair_share = None
         self.answer = Answer()
+        self.instead: dict[int, list[int]] = {}
+        """Job row to its next batch, where that of its first subgroups has no room."""
         self.fair_share = self.now.fair_share
 
     @property
@@ -181,7 +185,8 @@ class NaiveAllocate:
             batch = self._batch(job)
             if self._refused_by_queues(job):
                 waiting.remove(job)
-            elif self._place(job, batch):
+            elif self._place(job, batch) or self._place_others(job, batch):
+                self.instead.pop(job, None)
                 if not self._batch(job):
                     waiting.remove(job)
             else:
@@ -229,12 +234,20 @@ class NaiveAllocate:
     def _bounded(self, jobs):
         """Jobs that all nodes together could hold by the amounts, now or after the releases."""
         now = self.now
+
+        def fits(tasks):
+            shapes = [self._shape(task) for task in tasks]
+            return all(shapes.count(s) <= now.room_once_released(s).sum() for s in set(shapes))
+
         for job in jobs:
-            shapes = [self._shape(task) for task in self._batch(job)]
-            if all(shapes.count(s) <= now.room_once_released(s).sum() for s in set(shapes)):
-                yield job
-            else:
+            batch = self._batch(job)
+            found = next((it for it in (batch, *self._others(job, batch, fits)) if fits(it)), None)
+            if found is None:
                 self.answer.refusal[job] = NO_ROOM
+                continue
+            if found != batch:
+                self.instead[job] = found
+            yield job
 
     def _no_easier(self, job, batch, waiting):
         """Whoever asks for at least as many of the very same pods; for jobs of one shape only."""
@@ -258,11 +271,75 @@ class NaiveAllocate:
     def _batch(self, job):
         """The task rows a job places next, all or nothing."""
         now = self.now
+        if job in self.instead:
+            return self.instead[job]
         if self.snapshot.jobs.podset_count[job] == 1:
             size = int(now.ask.batch_size(now, np.array([job]))[0])
             return self._pending(now, job)[:size]
         batch = now.ask.next_batch(now, job)
-        return self._pending(now, job)[:1] if batch is None else batch.tolist()
+        if batch is None:
+            return self._pending(now, job)[:1]
+        first, fits = batch.tolist(), self._would_fit_alone
+        others = (it for it in self._others(job, first, fits) if fits(it))
+        return first if fits(first) else next(others, first)
+
+    def _would_fit_alone(self, tasks):
+        """Nodes that may ever take such pods would have room for them if nothing else ran."""
+        now, counts = self.now, Counter(self._shape(task) for task in tasks)
+        every = np.arange(len(now.nodes))
+        for shape, count in counts.items():
+            codes = now.ask.node_filter(now, shape, every)
+            is_open = np.ones(len(every), bool) if codes is None else ~np.isin(codes, LASTING)
+            if now._pods(shape, now.nodes.allocatable)[is_open].sum() < count:
+                return False
+        return True
+
+    def _others(self, job, batch, fits):
+        """Batches of other subgroups, as those of the first have no room together."""
+        podset_of = self.snapshot.tasks.podset_of_task
+        jobs, first, known, without = self.snapshot.jobs, batch, [], []
+        tree = jobs.structure.get(job)
+        if tree is None or jobs.podset_count[job] == 1 or not batch:
+            return
+        if len({int(podset_of[task]) for task in batch}) > 1 and not needs_some(tree):
+            return
+        while first:
+            found, over = first, list(without)
+            while found and found not in known:
+                known.append(found)
+                if found is not batch:
+                    yield found
+                parts = list(dict.fromkeys(int(podset_of[task]) for task in found))
+                so_far = [
+                    [task for task in found if podset_of[task] in parts[: at + 1]]
+                    for at in range(len(parts))
+                ]
+                short = (at for at, some in enumerate(so_far[:-1]) if not fits(some))
+                over.append(parts[next(short, -1)])
+                found = self._batch_without(job, over)
+            without.append(int(podset_of[first[0]]))
+            first = self._batch_without(job, without)
+
+    def _batch_without(self, job, podsets):
+        now = self.now
+        now.ledger.podset_pending[podsets] = 0
+        return now.ask.next_batch(now, job).tolist()
+
+    def _place_others(self, job, batch):
+        """Place pods of other subgroups, where the queues of the job let them."""
+
+        def fits(tasks):
+            before = list(self.state), list(self.node)
+            order = self._put(job, tasks)
+            self.state, self.node = before
+            return order is not None
+
+        for other in self._others(job, batch, fits):
+            self.instead[job] = other
+            if not self._refused_by_queues(job) and self._place(job, other):
+                return True
+        self.answer.refusal[job] = NO_ROOM
+        return False
 
     def _pending(self, now, job):
         tasks = self.snapshot.tasks
@@ -335,18 +412,39 @@ class NaiveAllocate:
 
     # -- placing ----------------------------------------------------------------------------------
 
-    def _place(self, job, batch):
+    def _put(self, job, batch):
+        """Place pods in their order, or else the largest first by each resource; return the order.
+
+        None where they fit in no order; then nothing is placed.
+        """
         before = list(self.state), list(self.node)
-        for task in batch:
-            found = self._best_node(self._shape(task))
-            if found is None:
-                self.state, self.node = before
-                return False
-            self.node[task], fits_now = found
-            self.state[task] = int(ALLOCATED if fits_now else PIPELINED)
-        if self._leans_on_promises(job):
-            for task in batch:
-                self.state[task] = int(PIPELINED)
+        for order in self._orders(batch):
+            if all(map(self._put_one, order)):
+                if self._leans_on_promises(job):
+                    for task in order:
+                        self.state[task] = int(PIPELINED)
+                return order
+            self.state, self.node = list(before[0]), list(before[1])
+        return None
+
+    def _orders(self, batch):
+        yield batch
+        for amounts in self.snapshot.shapes.request.tolist():
+            if len({amounts[self._shape(task)] for task in batch}) > 1:
+                yield sorted(batch, key=lambda task: -amounts[self._shape(task)])
+
+    def _put_one(self, task):
+        found = self._best_node(self._shape(task))
+        if found is None:
+            return False
+        self.node[task], fits_now = found
+        self.state[task] = int(ALLOCATED if fits_now else PIPELINED)
+        return True
+
+    def _place(self, job, batch):
+        batch = self._put(job, batch)
+        if batch is None:
+            return False
         for task in batch:
             is_firm = self.state[task] == ALLOCATED
             (self.answer.binds if is_firm else self.answer.nominations)[task] = self.node[task]
@@ -382,6 +480,11 @@ class NaiveAllocate:
             if PIPELINED in states and firm < self.snapshot.podsets.minimum[podset]:
                 return True
         return False
+
+
+def needs_some(group):
+    """Some group of the tree needs fewer subgroups than it has."""
+    return group.min_subgroup < len(group.children) or any(map(needs_some, group.children))
 
 
 def one(codes):

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.core.states import TaskState
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 MOST_TRIES: Final = 64
-"""How often it is asked whether pods fit, to find another batch for a job."""
+"""So many questions whether pods fit, and answers, find another batch for a job at most."""
 _NONE: Final[RowVec] = np.zeros(0, np.int64)
+_PENDING = int(TaskState.PENDING)
 _PLACES: Final = "places_when_empty"
 
 
@@ -41,6 +44,7 @@ def other_batches(
     if not _has_choice(session, job, tasks):
         return
     tries, seen = iter(range(MOST_TRIES)), set[bytes]()
+    like = _equal_podsets(session, job)
     left_out: set[int] = set()
     first = tasks
     while first.size:
@@ -52,10 +56,36 @@ def other_batches(
             podset = _without_room(_podsets(session, batch), batch, fits, tries)
             if podset is None:
                 return
-            passed_over.add(podset)
+            passed_over |= like[podset]
             batch = _batch_without(session, job, passed_over)
-        left_out.add(int(_podsets(session, first)[0]))
+        left_out |= like[int(_podsets(session, first)[0])]
         first = _batch_without(session, job, left_out)
+
+
+def _equal_podsets(session: Session, job: int) -> dict[int, set[int]]:
+    """Return for each pod set of a job those that need as many of the same pods.
+
+    Where one of them finds no room, the others find none, unless subgroups may have sets of nodes
+    of their own.
+    """
+    tasks = np.array(session.jobs.tasks[job], np.int64)
+    tasks = tasks[session.state_now[tasks] == _PENDING]
+    lacks = session.podsets.minimum - session.podset_active_now
+    is_own = session.ask.subgroup_sets(session) is not None
+    shapes: dict[int, list[int]] = {}
+    for podset, shape in sorted(
+        zip(
+            _podsets(session, tasks).tolist(),
+            session.tasks.shape_of_task[tasks].tolist(),
+            strict=True,
+        )
+    ):
+        shapes.setdefault(podset, []).append(shape)
+    alike: dict[tuple[int, ...], set[int]] = {}
+    for podset, some in shapes.items():
+        key = (podset,) if is_own else (-1, int(lacks[podset]), *some)
+        alike.setdefault(key, set()).add(podset)
+    return {podset: some for some in alike.values() for podset in some}
 
 
 def _without_room(
@@ -63,14 +93,18 @@ def _without_room(
 ) -> int | None:
     """Return the first pod set that has no room beside those before it; None after all tries.
 
-    The pods do not fit together: if all but the last pod set do, it is the last one.
+    All together have none, so it is the last one if those before it have room.
     """
     parts = list(dict.fromkeys(podsets.tolist()))
-    for number, podset in enumerate(parts, 1):
-        if next(tries, None) is None:
-            return None
-        if number == len(parts) or not fits(tasks[np.isin(podsets, parts[:number])]):
-            return int(podset)
+    fitting, last = 0, len(parts) - 1
+    for _ in tries:
+        if fitting == last:
+            return int(parts[last])
+        middle = (fitting + last) // 2
+        if fits(tasks[np.isin(podsets, parts[: middle + 1])]):
+            fitting = middle + 1
+        else:
+            last = middle
     return None
 
 
