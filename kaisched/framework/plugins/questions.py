@@ -290,7 +290,8 @@ class Decisions:
     def next_batch(self, session: SessionView, job: int) -> RowVec | None:
         """Return the task rows of a *structured* job to place next, all or nothing, in order.
 
-        An empty answer means nothing to place.
+        An empty answer means nothing to place. If the pods find no room, it is asked again as if a
+        pod set had none to place: see ``session.podset_pending_now``.
         """
 
     @question(AnyOf("job"))

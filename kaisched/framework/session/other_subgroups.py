@@ -6,6 +6,7 @@ first that has pods to place. If there is no room for one of these, others may d
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -43,65 +44,70 @@ def other_batches(
     """
     if not _has_choice(session, job, tasks):
         return
-    tries, seen = iter(range(MOST_TRIES)), set[bytes]()
-    like = _equal_podsets(session, job)
+    tries, seen = iter(range(MOST_TRIES)), set[tuple[int, ...]]()
+    kind = _kinds(session, job)
     left_out: set[int] = set()
     first = tasks
-    while first.size:
+    while first.size and next(tries, None) is not None:
         batch, passed_over = first, left_out.copy()
-        while batch.size and (key := batch.tobytes()) not in seen:
-            seen.add(key)
+        while batch.size:
+            podsets = _podsets(session, batch)
+            parts = list(dict.fromkeys(podsets.tolist()))
+            kinds = tuple(kind[podset] for podset in parts)
+            if kinds in seen:
+                break
+            seen.add(kinds)
             if batch is not tasks:
                 yield batch
-            podset = _without_room(_podsets(session, batch), batch, fits, tries)
-            if podset is None:
+            fit = partial(_fit_first, fits, batch, podsets, parts)
+            at = _without_room(len(parts), fit, tries)
+            if at is None:
                 return
-            passed_over |= like[podset]
+            passed_over |= {it for it in kind if kind[it] == kinds[at]}.difference(parts[:at])
             batch = _batch_without(session, job, passed_over)
-        left_out |= like[int(_podsets(session, first)[0])]
+        left_out.add(int(_podsets(session, first)[0]))
         first = _batch_without(session, job, left_out)
 
 
-def _equal_podsets(session: Session, job: int) -> dict[int, set[int]]:
-    """Return for each pod set of a job those that need as many of the same pods.
+def _kinds(session: Session, job: int) -> dict[int, int]:
+    """Return a number for each pod set of a job, the same if they need as many of the same pods.
 
     Where one of them finds no room, the others find none, unless subgroups may have sets of nodes
-    of their own.
+    of their own: then all numbers differ.
     """
     tasks = np.array(session.jobs.tasks[job], np.int64)
     tasks = tasks[session.state_now[tasks] == _PENDING]
-    lacks = session.podsets.minimum - session.podset_active_now
+    podsets, shapes = _podsets(session, tasks), session.tasks.shape_of_task[tasks]
+    order = np.lexsort((shapes, podsets))
+    rows, starts = np.unique(podsets[order], return_index=True)
     is_own = session.ask.subgroup_sets(session) is not None
-    shapes: dict[int, list[int]] = {}
-    for podset, shape in sorted(
-        zip(
-            _podsets(session, tasks).tolist(),
-            session.tasks.shape_of_task[tasks].tolist(),
-            strict=True,
-        )
-    ):
-        shapes.setdefault(podset, []).append(shape)
-    alike: dict[tuple[int, ...], set[int]] = {}
-    for podset, some in shapes.items():
-        key = (podset,) if is_own else (-1, int(lacks[podset]), *some)
-        alike.setdefault(key, set()).add(podset)
-    return {podset: some for some in alike.values() for podset in some}
+    lacks = session.podsets.minimum[rows] - session.podset_active_now[rows]
+    numbers: dict[tuple[int, bytes], int] = {}
+    found = {}
+    split = np.split(shapes[order], starts[1:])
+    for podset, lacking, some in zip(rows.tolist(), lacks.tolist(), split, strict=True):
+        key = (podset, b"") if is_own else (lacking, some.tobytes())
+        found[podset] = numbers.setdefault(key, len(numbers))
+    return found
 
 
-def _without_room(
-    podsets: RowVec, tasks: RowVec, fits: Callable[[RowVec], bool], tries: Iterator[int]
-) -> int | None:
-    """Return the first pod set that has no room beside those before it; None after all tries.
+def _fit_first(
+    fits: Callable[[RowVec], bool], tasks: RowVec, podsets: RowVec, parts: list[int], number: int
+) -> bool:
+    return fits(tasks[np.isin(podsets, parts[:number])])
 
-    All together have none, so it is the last one if those before it have room.
+
+def _without_room(parts: int, fit: Callable[[int], bool], tries: Iterator[int]) -> int | None:
+    """Return the place of the first part without room beside those before it; None after all tries.
+
+    ``fit`` tells whether the first so many parts have room together. All of them have none.
     """
-    parts = list(dict.fromkeys(podsets.tolist()))
-    fitting, last = 0, len(parts) - 1
+    fitting, last = 0, parts - 1
     for _ in tries:
         if fitting == last:
-            return int(parts[last])
+            return last
         middle = (fitting + last) // 2
-        if fits(tasks[np.isin(podsets, parts[: middle + 1])]):
+        if fit(middle + 1):
             fitting = middle + 1
         else:
             last = middle

@@ -215,7 +215,10 @@ class SessionView(Protocol):
 
     @property
     def podset_pending_now(self) -> IntVec:
-        """``(P,)`` pending tasks of each pod set as of now."""
+        """``(P,)`` pending tasks of each pod set as of now; none of one that is passed over.
+
+        So is a pod set without room when the next batch of its job is asked for again.
+        """
         ...
 
     @property

@@ -61,6 +61,11 @@ def test_the_first_subgroup_is_left_behind_if_the_others_do_not_fit_beside_it() 
     assert set(ran.placed) == {"b-1", "c-2"}
 
 
+def test_of_equal_subgroups_those_that_fit_stay() -> None:
+    ran = gang(cluster(n=4), 2, a=[3], b=[3], c=[1]).run("allocate")
+    assert set(ran.placed) == {"a-0", "c-2"}
+
+
 def test_none_starts_where_too_few_fit() -> None:
     ran = gang(cluster(n=4), 2, a=[8], b=[1], c=[8]).run("allocate")
     assert ran.placed == {}
