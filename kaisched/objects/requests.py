@@ -110,7 +110,31 @@ def unsupported(
             "this shard does not share GPUs: set spec.gpuSharing of the shard, or ask for"
             f" {gpu_resources[0]}"
         )
-    return _mig_fault(pod, gpu_resources)
+    return _mixed_fault(pod, gpu_resources) or _mig_fault(pod, gpu_resources)
+
+
+def _mixed_fault(pod: Pod, gpu_resources: Sequence[str]) -> str:
+    """Return why a pod may not ask for GPUs of several names, or an empty text.
+
+    Nodes and pods count them as one amount: such a pod would be placed where one of them is.
+    """
+    spec = pod.spec
+    parts = [it.resources for it in (*spec.init_containers, *spec.containers)]
+    if spec.resources is not None:
+        parts.append(spec.resources)
+    asked = {
+        name: None
+        for part in parts
+        for name, amount in {**part.limits, **part.requests}.items()
+        if name in gpu_resources and str(amount) != "0"
+    }
+    if len(asked) < 2:  # noqa: PLR2004 - nearly every pod
+        return ""
+    names = " and ".join(sorted(asked, key=gpu_resources.index))
+    return (
+        f"{names}: a pod may ask for GPUs of one name; ask for the others in pods of their own,"
+        " or take their names out of spec.gpuResources of the shard"
+    )
 
 
 def _mig_fault(pod: Pod, gpu_resources: Sequence[str]) -> str:

@@ -130,6 +130,20 @@ def test_a_pod_that_asks_for_resources_is_supported(name):
     assert not unsupported(pod(containers=[container(**{name: 1})]))
 
 
+def test_gpus_of_two_names_in_one_pod_are_refused_since_they_are_counted_as_one_amount():
+    both = [container(**{"nvidia.com/gpu": 1}), container(limits={"amd.com/gpu": "1"})]
+    said = "nvidia.com/gpu and amd.com/gpu: a pod may ask for GPUs of one name; "
+    assert unsupported(pod(containers=both)).startswith(said)
+    assert said in unsupported(pod(initContainers=both[:1], containers=both[1:]))
+    assert not unsupported(pod(containers=both), ["amd.com/gpu"])
+
+
+def test_none_of_another_name_is_no_request_for_it():
+    none = container(limits={"amd.com/gpu": "0", "nvidia.com/gpu": 2})
+    assert not unsupported(pod(containers=[none]))
+    assert not unsupported(pod(containers=[container(**{"nvidia.com/gpu": 1}), container()]))
+
+
 def test_mig_instances_are_counted_in_pieces_by_profile():
     made = pod(containers=[container(limits={"nvidia.com/mig-3g.20gb": "2"})])
     assert pod_requests(made) == {"nvidia.com/mig-3g.20gb": 2, "pods": 1}
