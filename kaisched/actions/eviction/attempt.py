@@ -16,12 +16,13 @@ from kaisched.actions.eviction.device_counts import gets_too_much
 from kaisched.actions.eviction.need import Need, take_all
 from kaisched.actions.eviction.plan import Demand, Plan, without
 from kaisched.actions.eviction.protected import PROTECTED
+from kaisched.actions.eviction.refused_units import RefusedUnits
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.by_card import is_tight, least_ask
 from kaisched.actions.room.parts import has_parts
 from kaisched.actions.room.placing import place_waiting
 from kaisched.core.charges import charges
-from kaisched.core.refusals import Refusal, text_of
+from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
     from kaisched.actions.eviction.victim_list import VictimList
@@ -37,6 +38,7 @@ _FIRST: Final = 8
 _GROWTH: Final = 16
 """The factor by which the number of units then grows."""
 _FEW: Final = 4
+_OVER_SHARE: Final = int(Refusal.DEVICES_OVER_SHARE)
 
 
 class Searching(Protocol):
@@ -68,7 +70,7 @@ class Attempt:
         self._is_exact = self._is_plain and is_one
         self._is_single = self._is_exact and futures[0][1] == 1
         """True for one pod that only amounts decide on: its node's units alone make room for it."""
-        self._refused: dict[int, int] = {}
+        self._refused = RefusedUnits()
         self._chosen: UnitList = []
         """Units taken so far."""
         self._placed: UnitList = []
@@ -176,15 +178,7 @@ class Attempt:
         )
 
     def _why_not(self) -> int:
-        """Return the most frequent refusal; refusals that the next pass may lift come first."""
-        if not self._refused:
-            return self._no_victims()
-        return max(self._refused, key=self._weight)
-
-    def _weight(self, code: int) -> tuple[bool, int, str]:
-        """Return the sort key of a refusal; names break ties, since codes differ by process."""
-        text = text_of(code)
-        return text.is_retried, self._refused[code], text.name
+        return self._refused.most_said() or self._no_victims()
 
     def _no_victims(self) -> int:
         """Return NO_VICTIMS, or the refusal of budgets if they protect sufficient units."""
@@ -203,7 +197,7 @@ class Attempt:
             return []
         codes = self._judge(places)[begin:]
         fresh = places[begin:]
-        self._count(codes)
+        self._refused.note_all(codes)
         if victim_list.victims.split_off:
             return self._not_shut(fresh.tolist(), codes.tolist())
         allowed: list[int] = fresh[codes == 0].tolist()
@@ -226,16 +220,8 @@ class Attempt:
     def judge_sets(self, places: RowVec, sets: RowVec) -> CodeVec:
         """Return the codes of budgets and plugins for the units of several sets."""
         codes = self.victim_list.judged(self.demand.claim, places, sets)
-        self._count(codes)
+        self._refused.note_all(codes)
         return codes
-
-    def _count(self, codes: CodeVec) -> None:
-        """Count refusals by code."""
-        refused = codes[codes != 0]
-        if refused.size:
-            for code, count in enumerate(np.bincount(refused).tolist()):
-                if count:
-                    self._refused[code] = self._refused.get(code, 0) + count
 
     # -- a sufficient set --------------------------------------------------------------------------
 
@@ -314,7 +300,8 @@ class Attempt:
 
     def _gets_too_much(self) -> bool:
         if gets_too_much(self._session, self.demand.claim, self.demand.tasks):
-            self._refused.setdefault(int(Refusal.DEVICES_OVER_SHARE), 1)
+            if _OVER_SHARE not in self._refused:  # once, however often the claim is placed
+                self._refused.note(_OVER_SHARE)
             return True
         return False
 
@@ -369,7 +356,7 @@ class Attempt:
         ask = least_ask(self._session, self.demand.tasks, claim.ask)
         code = first_shut(self._session, claim.action, claim.job, ask)
         if code:
-            self._refused[code] = self._refused.get(code, 0) + 1
+            self._refused.note(code)
             self._is_limited = True
         return not code
 

@@ -82,7 +82,7 @@ class OrderedAttempt(Attempt):
     def _offered(self) -> UnitList:
         """Return the units that budgets and other plugins allow to evict, in order."""
         codes = self.victim_list.judged(self.demand.claim, self._places)
-        self._count(codes)
+        self._refused.note_all(codes)
         places = self._not_shut(self._places.tolist(), codes.tolist())
         return [self.victim_list.unit(place) for place in places]
 
