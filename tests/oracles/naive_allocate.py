@@ -234,10 +234,14 @@ class NaiveAllocate:
     def _bounded(self, jobs):
         """Jobs that all nodes together could hold by the amounts, now or after the releases."""
         now = self.now
+        free = np.maximum(now.ledger.idle + now.ledger.releasing, 0).sum(axis=1)
 
         def fits(tasks):
             shapes = [self._shape(task) for task in tasks]
-            return all(shapes.count(s) <= now.room_once_released(s).sum() for s in set(shapes))
+            asked = sum(now.request(task) for task in tasks)
+            return bool((asked <= free).all()) and all(
+                shapes.count(s) <= now.room_once_released(s).sum() for s in set(shapes)
+            )
 
         for job in jobs:
             batch = self._batch(job)

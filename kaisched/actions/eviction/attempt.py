@@ -38,7 +38,7 @@ _FIRST: Final = 8
 _GROWTH: Final = 16
 """The factor by which the number of units then grows."""
 _FEW: Final = 4
-_OVER_SHARE: Final = int(Refusal.DEVICES_OVER_SHARE)
+OVER_SHARE: Final = int(Refusal.DEVICES_OVER_SHARE)
 
 
 class Searching(Protocol):
@@ -292,18 +292,11 @@ class Attempt:
         session, demand = self._session, self.demand
         statement = session.statement()
         statement.evict_all(np.array([task for unit in units for task in unit.tasks], np.int64))
-        if self._gates_open() and self._put(statement) and not self._gets_too_much():
+        if self._gates_open() and self._put(statement):
             self._placed = units
             return Plan(statement, self._without_unused(statement, units), demand.claim.pass_number)
         statement.rollback()
         return None
-
-    def _gets_too_much(self) -> bool:
-        if gets_too_much(self._session, self.demand.claim, self.demand.tasks):
-            if _OVER_SHARE not in self._refused:  # once, however often the claim is placed
-                self._refused.note(_OVER_SHARE)
-            return True
-        return False
 
     def settle(self, units: UnitList) -> Plan | None:
         """Place the claim at the cost of some of these units; None when that fails."""
@@ -315,6 +308,15 @@ class Attempt:
         return self._place(self._placed)
 
     def _put(self, statement: Statement) -> bool:
+        """Place the claim; False if it finds no room, or would get more than its queue may take."""
+        if not self._put_down(statement):
+            return False
+        is_over = gets_too_much(self._session, self.demand.claim, self.demand.tasks)
+        if is_over and OVER_SHARE not in self._refused:  # once, however often it is placed
+            self._refused.note(OVER_SHARE)
+        return not is_over
+
+    def _put_down(self, statement: Statement) -> bool:
         session, demand = self._session, self.demand
         tasks = demand.tasks
         if len(demand.shapes) > 1 or not self._is_exact or is_tight(session, tasks):

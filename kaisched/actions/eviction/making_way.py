@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from kaisched.actions.eviction.device_counts import gets_too_much
 from kaisched.actions.eviction.plan import Demand, Plan
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.by_card import least_ask
@@ -152,7 +153,8 @@ class MakingWay:
         ask = least_ask(session, demand.tasks, claim.ask)
         is_open = not first_shut(session, claim.action, claim.job, ask)
         mark = statement.checkpoint()
-        if not is_open or not place_waiting(session, statement, demand.tasks):
+        is_placed = is_open and place_waiting(session, statement, demand.tasks)
+        if not is_placed or gets_too_much(session, claim, demand.tasks):
             statement.rollback()
             return None
         statement.pipeline_all(mark)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.actions.eviction.attempt import Attempt
+from kaisched.actions.eviction.attempt import OVER_SHARE, Attempt
 from kaisched.actions.eviction.plan import Plan
 from kaisched.actions.eviction.victim_list import as_units
 from kaisched.core.refusals import Refusal
@@ -73,7 +73,7 @@ class OrderedAttempt(Attempt):
         self._nodes = self._needs[0].nodes_with_room()
         if not self._put(statement):  # it was placed just now, but with more room
             statement.rollback()
-            return int(Refusal.NO_VICTIMS)
+            return OVER_SHARE if OVER_SHARE in self._refused else int(Refusal.NO_VICTIMS)
         return Plan(statement, kept, self.demand.claim.pass_number)
 
     def _why_not(self) -> int:

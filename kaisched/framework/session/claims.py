@@ -43,8 +43,8 @@ class NodeSet:
     """Sets in a row with the same text are equally good: of those that evictions can free, the one
     with the cheapest evictions is taken. Empty: the set comes strictly before the next."""
     reorders: bool = False
-    """Whether allocate tries pods of several shapes in other orders too, the largest first, where
-    they do not fit in their own order."""
+    """Whether pods of several shapes are tried in other orders too, the largest first, where they
+    do not fit in their own order."""
 
     @cached_property
     def key(self) -> tuple[str, bytes, bytes, str]:

@@ -106,6 +106,23 @@ def test_nobody_is_evicted_for_a_claim_that_then_has_more_than_its_share():
     assert len(world.devices("a1-choice")) == 1
 
 
+@pytest.mark.proportion
+def test_so_it_is_where_the_policy_orders_the_victims():
+    world = World()
+    world.put("Queue", "root", spec={"resources": {"gpu": {"quota": 0}}})
+    for name in "ab":
+        spec = {"parentQueue": "root", "resources": {"gpu": {"quota": 1}}}
+        world.put("Queue", name, spec=spec)
+    world.policy(proportion={"enabled": False}, **{"fair-sharing": {"enabled": True}})
+    world.node("n1", "H100", "H100")
+    choosing(world, "choice", 2, 1)
+    world.pod("a1", "a", "choice")
+    world.cycle()
+    world.pod("b1", "b", "choice")
+    assert evicted(world, 6) == [[]] * 6
+    assert "its claims would get more GPUs than they count for" in world.reason("b1")[1]
+
+
 def test_a_claim_on_more_than_it_counts_for_may_be_cleared_within_the_share():
     world = World(a=0, b=2)
     world.node("n1", "H100", "H100")

@@ -37,10 +37,15 @@ class World:
         for name, quota in quotas.items():
             self.put("Queue", name, spec={"resources": {"gpu": {"quota": quota}}})
         self.put("DeviceClass", DRIVER, spec=_selecting(f'device.driver == "{DRIVER}"'))
-        shard, _ = decode_object({"metadata": {"name": "s"}, "spec": {}}, SchedulingShard)
-        self._policy, _ = build_policy(shard, installed_plugins())
+        self.policy()
         self._memory = Memory()
         self.result: CycleResult | None = None
+
+    def policy(self, **plugins: Mapping[str, Any]) -> None:
+        """Decide by the default policy, with other settings of some plugins."""
+        meta, spec = {"name": "s"}, {"plugins": plugins}
+        shard, _ = decode_object({"metadata": meta, "spec": spec}, SchedulingShard)
+        self._policy, _ = build_policy(shard, installed_plugins())
 
     def put(self, kind: str, name: str, namespace: str = "", **more: Any) -> None:
         """Create or change an object."""
