@@ -206,8 +206,7 @@ def end_of_work(session: SessionView, job: int, bound: Amounts) -> Iterator[Prop
     ]
     for other in islice(_running(session), _LOOKED_AT):
         at = queues.tree.path(int(session.jobs.queue_of_job[other])).tolist()
-        gives = np.zeros_like(ask)
-        gives += charges(session, list(session.jobs.tasks[other])).sum(axis=1)
+        gives = charges(session, list(session.jobs.tasks[other])).sum(axis=1)
         if all(row in at and (gives >= gap)[ask > 0].all() for row, gap in over):
             yield Kind.END, (Change(session.jobs.name[other]),)
             return

@@ -96,9 +96,9 @@ class DeviceRooms:
     ) -> None:
         """Count on nodes where the number is not known, by what is taken now and later.
 
-        The second book is None if it is the same as the first. ``specs`` are the claims without
-        devices, of the first pod. ``fits`` ``(N,)`` is how many pods have room on each node apart
-        from devices: it is needed where several nodes can use a device.
+        The second book is None if it is the same as the first. ``fits`` ``(N,)`` is how many pods
+        have room on each node apart from devices: it is needed where several nodes can use a
+        device.
         """
         room, (now, later) = self.made(uses), books
         table = self._table

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kaisched.core.tables import TopologyConstraint
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.rows import Group
 
@@ -105,3 +106,18 @@ def test_the_record_tells_what_those_lack_that_could_start() -> None:
     reason = gang(builder, 2, a=[8], b=[1], c=[1]).run("allocate").reasons["g"]
     assert "larger than" not in reason
     assert "no node" not in reason
+
+
+@pytest.mark.parametrize(("level", "started"), [("hall", "bc"), ("rack", "abc")])
+def test_a_subgroup_whose_level_does_not_exist_is_left_behind(level: str, started: str) -> None:
+    builder = cluster().topology("t", "rack")
+    for name in "nm":
+        builder.node(name, gpu=2, labels={"rack": name})
+    parts = [
+        Group("a", 1, topology=TopologyConstraint("t", level)),
+        Group("b", 1, topology=TopologyConstraint("t", "rack")),
+        Group("c", 1),
+    ]
+    builder.job("g", queue="q", tasks=3, groups=Group("", 2, tuple(parts)), podsets="abc")
+    ran = builder.run("allocate")
+    assert {"abc"[int(name[-1])] for name in ran.placed} == set(started)
