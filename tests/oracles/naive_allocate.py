@@ -284,6 +284,9 @@ class NaiveAllocate:
         if batch is None:
             return self._pending(now, job)[:1]
         first, fits = batch.tolist(), self._would_fit_alone
+        tree = self.snapshot.jobs.structure.get(job)
+        if tree is None or not needs_some(tree):
+            return first
         others = (it for it in self._others(job, first, fits) if fits(it))
         return first if fits(first) else next(others, first)
 

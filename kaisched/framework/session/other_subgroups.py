@@ -115,8 +115,12 @@ def _without_room(parts: int, fit: Callable[[int], bool], tries: Iterator[int]) 
 
 
 def possible_batch(session: Session, job: int, tasks: RowVec) -> RowVec:
-    """Return the next batch ``tasks`` of a job, or another one if no nodes could ever hold it."""
-    if not _has_choice(session, job, tasks) or _could_ever_fit(session, tasks):
+    """Return the next batch ``tasks`` of a job, or another one if no nodes could ever hold it.
+
+    Only of a job that needs some of its subgroups: of others no batch is worth the question.
+    """
+    root = session.jobs.structure.get(job)
+    if root is None or not _needs_some(root) or not tasks.size or _could_ever_fit(session, tasks):
         return tasks
 
     def fits(some: RowVec) -> bool:

@@ -121,3 +121,20 @@ def test_a_subgroup_whose_level_does_not_exist_is_left_behind(level: str, starte
     builder.job("g", queue="q", tasks=3, groups=Group("", 2, tuple(parts)), podsets="abc")
     ran = builder.run("allocate")
     assert {"abc"[int(name[-1])] for name in ran.placed} == set(started)
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_others_wait_for_room_together_and_keep_it(is_gone: bool) -> None:
+    builder = cluster(n=4).job("x", queue="q", gpu=4, leaving={"n": 1})
+    ran = gang(builder, 2, a=[8], b=[2], c=[2]).run("allocate")
+    assert (ran.placed, ran.promised) == ({}, {"b-1": "n", "c-2": "n"})
+    later = cluster(n=4)
+    if not is_gone:
+        later.job("x", queue="q", gpu=4, leaving={"n": 1})
+    later.job("y", queue="q", gpu=4)  # older than the gang, and without a promise
+    gang(later, 2, a=[8], b=[2], c=[2])
+    job = later._jobs[-1]
+    tasks = [replace(it, nominated=ran.promised.get(it.name, "")) for it in job.tasks]
+    later._jobs[-1] = replace(job, tasks=tasks)
+    ran = later.run("allocate")
+    assert (ran.placed if is_gone else ran.promised) == {"b-1": "n", "c-2": "n"}
