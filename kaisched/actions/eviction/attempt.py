@@ -309,14 +309,14 @@ class Attempt:
 
     def _put(self, statement: Statement) -> bool:
         """Place the claim; False if it finds no room, or would get more than its queue may take."""
-        if not self._put_down(statement):
+        if not self._finds_room(statement):
             return False
         is_over = gets_too_much(self._session, self.demand.claim, self.demand.tasks)
         if is_over and OVER_SHARE not in self._refused:  # once, however often it is placed
             self._refused.note(OVER_SHARE)
         return not is_over
 
-    def _put_down(self, statement: Statement) -> bool:
+    def _finds_room(self, statement: Statement) -> bool:
         session, demand = self._session, self.demand
         tasks = demand.tasks
         if len(demand.shapes) > 1 or not self._is_exact or is_tight(session, tasks):
