@@ -43,8 +43,8 @@ class World:
 
     def policy(self, **plugins: Mapping[str, Any]) -> None:
         """Decide by the default policy, with other settings of some plugins."""
-        meta, spec = {"name": "s"}, {"plugins": plugins}
-        shard, _ = decode_object({"metadata": meta, "spec": spec}, SchedulingShard)
+        text: dict[str, Any] = {"metadata": {"name": "s"}, "spec": {"plugins": plugins}}
+        shard, _ = decode_object(text, SchedulingShard)
         self._policy, _ = build_policy(shard, installed_plugins())
 
     def put(self, kind: str, name: str, namespace: str = "", **more: Any) -> None:
