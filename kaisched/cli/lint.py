@@ -28,7 +28,8 @@ def command(
     """Check queues, shards, jobs, nodes and settings files, and report all errors at once.
 
     Beyond faults of single objects: cycles and missing parents of queues, quotas above those of
-    the parent or of the nodes, jobs in queues that do not exist, and errors in policies. What is
+    the parent or of the nodes, jobs in queues that do not exist, topologies that no file has, and
+    errors in policies. What is
     not among the files is not missed, unless objects of its kind are.
 
     The exit code is 1 if there are errors, and 0 if there are only warnings. SARIF is what code

@@ -275,3 +275,31 @@ spec:
     assert message.startswith(
         "template of its workers: metadata.annotations['kai.scheduler/segment-size']: 'two':"
     )
+
+
+CLAIMING = """apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  namespace: default
+  labels: {kai.scheduler/queue: a}
+  annotations: {gpu-fraction: "0.5"}
+spec:
+  schedulerName: kaisched
+  resourceClaims: [{name: gpu-share, resourceClaimTemplateName: kaisched-gpu-fraction-0.5}]
+  containers: [{name: main, resources: {claims: [{name: gpu-share}]}}]
+---"""
+CLASSES = """apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: s}
+spec: {resourceClaims: true, gpuSharing: {%s}}
+---"""
+
+
+def test_neither_devices_nor_their_shard_are_missed_where_the_files_have_none(lint):
+    queue = "\n" + QUEUE % ("a", "", 4, 8) + "\n"
+    assert lint(queue + CLAIMING)[1] == []
+    assert lint(CLASSES % "deviceClass: gpu.example.com" + queue + CLAIMING)[1] == []
+    _, ((level, rule, *_, message, _),) = lint(CLASSES % "image: x" + queue + CLAIMING)
+    assert (level, rule) == ("error", "object")
+    assert "the shard names no devices for shares" in message
