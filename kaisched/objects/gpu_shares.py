@@ -103,7 +103,9 @@ def _check_rest(pod: Pod, key: str, gpu_resources: Sequence[str], *, is_claim: b
                 raise _fault(pod, key, what, f"leave out {name}, or the share")
     if pod.spec.resource_claims and not is_claim:
         if any(claim.name == SHARE_CLAIM for claim in pod.spec.resource_claims):
-            fix = "set resourceClaims: true and gpuSharing.deviceClass in the shard, or leave out one"
+            fix = (
+                "set resourceClaims: true and gpuSharing.deviceClass in the shard, or leave out one"
+            )
             raise _fault(pod, key, SHARE_IS_NO_CLAIM, fix)
         what = "a share of a GPU does not go with resourceClaims"
         raise _fault(pod, key, what, "leave out one of them")

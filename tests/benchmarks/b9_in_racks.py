@@ -1,7 +1,7 @@
 """B9 with a topology: the same packing on nodes that are in racks of 16.
 
-``python -m tests.benchmarks.b9_in_racks --policy gpu-fragmentation --orders 10`` prints what is left
-free, and the processor time of a run, without a topology and with each use of one.
+``python -m tests.benchmarks.b9_in_racks --policy gpu-fragmentation --orders 10`` prints what is
+left free, and the processor time of a run, without a topology and with each use of one.
 """
 
 import argparse

@@ -115,9 +115,11 @@ KEY = "kai.scheduler/topology"
         ),
         (
             "",
-            "kueue.x-k8s.io/podset-required-topology: topology.kubernetes.io/zone,"
-            " kueue.x-k8s.io/podset-slice-required-topology: example.com/row,"
-            " kueue.x-k8s.io/podset-slice-size: '2'",
+            (
+                "kueue.x-k8s.io/podset-required-topology: topology.kubernetes.io/zone,"
+                " kueue.x-k8s.io/podset-slice-required-topology: example.com/row,"
+                " kueue.x-k8s.io/podset-slice-size: '2'"
+            ),
             "spec.template.metadata.annotations.kueue.x-k8s.io/podset-slice-required-topology",
             "example.com/row",
         ),
