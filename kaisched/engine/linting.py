@@ -64,6 +64,7 @@ RULES: Final = {
     "unknown-topology": "A job names a topology or level that no Topology among the files has.",
     "shard": "A SchedulingShard has an error in its policy.",
     "settings": "A settings file has an error.",
+    "scenario": "A scenario file has an error, or jobs that wait for ever.",
 }
 """Rules by name, with what a finding of each means."""
 
