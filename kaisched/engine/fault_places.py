@@ -39,9 +39,8 @@ def place_of(problem: Problem, cluster: EmbeddedCluster, loaded: Loaded) -> tupl
 def _sayers(job: str, cluster: EmbeddedCluster, loaded: Loaded) -> Iterator[Manifest]:
     """Yield the pods of a job among the manifests, and then what owns them, from inside out."""
     keys = {pod.key for store in cluster.stores for pod in store.members.pods_of(job)}
-    found: list[Manifest] = sorted(
-        (pod for pod in loaded.of(Pod) if pod.key in keys), key=lambda pod: pod.key
-    )
+    pods = [pod for pod in loaded.of(Pod) if pod.key in keys]
+    found: list[Manifest] = [*sorted(pods, key=lambda pod: pod.key)]
     of_uid = {obj.metadata.uid: obj for obj in loaded.objects if obj.metadata.uid}
     for obj in found:  # grows
         yield obj

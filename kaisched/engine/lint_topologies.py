@@ -139,8 +139,8 @@ def _of_object(obj: Manifest) -> Iterator[_Said]:
     if isinstance(obj, PodGroup):
         yield from _written(("spec", "topologyConstraint"), obj.spec.topology_constraint)
         for at, part in enumerate(obj.spec.sub_groups):
-            path = ("spec", "subGroups", at, "topologyConstraint")
-            yield from _written(path, part.topology_constraint)
+            inside = ("spec", "subGroups", at, "topologyConstraint")
+            yield from _written(inside, part.topology_constraint)
     own = obj.metadata.annotations
     yield from _noted(("metadata",), own, own)
     template = getattr(getattr(obj, "spec", None), "template", None)
