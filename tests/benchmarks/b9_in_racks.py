@@ -18,7 +18,7 @@ USES: Final = {
     "racks, no pod asks": Racks(),
     "racks in order, packUnconstrained": Racks(is_packed=True),
     "racks dealt out, packUnconstrained": Racks(is_dealt=True, is_packed=True),
-    "every pod requires a rack": Racks(is_required=True),
+    "every pod requires a rack": Racks(is_required=True),  # long: jobs are refused one by one
 }
 
 
