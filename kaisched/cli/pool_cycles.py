@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kaisched.cli import queue_text
+from kaisched.cli import queue_text, why_document
 from kaisched.cli.source import Cycle, Place, with_failures
 from kaisched.engine.planning import OUR_NAMES, cycles_in_pools, read_plan_input
 from kaisched.errors import ConfigError
@@ -12,7 +12,7 @@ from kaisched.objects.faults import did_you_mean
 from kaisched.view.projects import PoolQueues, Projects
 
 if TYPE_CHECKING:
-    from kaisched.engine.planning import PlanInput
+    from kaisched.engine.planning import Plan, PlanInput
     from kaisched.framework.report.records import CycleResult
 
 
@@ -43,32 +43,63 @@ def cycles_with(place: Place, queue: str) -> PoolCycles:
         KaischedError: the files cannot be read, a shard is wrong, or there is no such queue.
 
     """
+    what, planned, results = _cycles(place)
+    name = _chosen(results, queue, place.shard_name)
+    cycle = _cycle(what, planned, results[name])
+    return PoolCycles(cycle, name, _projects(what, results))
+
+
+def cycle_with_job(place: Place, name: str) -> Cycle:
+    """Read manifests and let each shard among them have a cycle; choose that of a job, or of a pod.
+
+    Raises:
+        KaischedError: the files cannot be read, a shard is wrong, or there is no such job.
+
+    """
+    what, planned, results = _cycles(place)
+    among = [_named(results, place.shard_name)] if place.shard_name else list(results.values())
+    found = next((result for result in among if _has(result, name)), None)
+    if found is None:
+        why_document.find(among[0], name)  # says what is wrong with the name
+    return _cycle(what, planned, found or among[0])
+
+
+def _has(result: CycleResult, name: str) -> bool:
+    try:
+        why_document.find(result, name)
+    except ConfigError:
+        return False
+    return True
+
+
+def _cycles(place: Place) -> tuple[PlanInput, Plan, dict[str, CycleResult]]:
     what = read_plan_input(place.files, is_one=False)
     planned = cycles_in_pools(what)
-    results = {step.shard: step.result for step in planned.steps}
-    name = _chosen(results, queue, place.shard_name)
-    cycle = Cycle(
-        results[name],
-        planned.warnings,
-        list(map(str, planned.problems)),
-        what.loaded.objects,
-        OUR_NAMES,
-    )
-    return PoolCycles(with_failures(cycle), name, _projects(what, results))
+    return what, planned, {step.shard: step.result for step in planned.steps}
+
+
+def _cycle(what: PlanInput, planned: Plan, result: CycleResult) -> Cycle:
+    problems = list(map(str, planned.problems))
+    cycle = Cycle(result, planned.warnings, problems, what.loaded.objects, OUR_NAMES)
+    return with_failures(cycle)
 
 
 def _chosen(results: dict[str, CycleResult], queue: str, shard: str) -> str:
     """Return the shard that is named, or the one that has the queue."""
-    if shard and shard not in results:
-        known = f"known: {', '.join(results)}"
-        raise ConfigError("no such shard", path="--shard-name", value=shard, fix=known)
-    among = {shard: results[shard]} if shard else results
+    among = {shard: _named(results, shard)} if shard else results
     names = {name: [share.name for share in result.shares] for name, result in among.items()}
     for name, queues in names.items():
         if queue in queues:
             return name
     known_queues = [each for queues in names.values() for each in queues]
     raise ConfigError(f"there is no queue {queue}", fix=did_you_mean(queue, known_queues))
+
+
+def _named(results: dict[str, CycleResult], shard: str) -> CycleResult:
+    if shard not in results:
+        known = f"known: {', '.join(results)}"
+        raise ConfigError("no such shard", path="--shard-name", value=shard, fix=known)
+    return results[shard]
 
 
 def _projects(what: PlanInput, results: dict[str, CycleResult]) -> Projects | None:

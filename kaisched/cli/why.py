@@ -56,7 +56,16 @@ def command(
         show(live, lambda: live.why(name), printer, output, is_watched=watch)
         return
     source.check_watch(is_watched=watch)
-    _run(source.cycle_of(place), name, output, is_foreseen=when)
+    _run(_cycle(place, name, is_foreseen=when), name, output, is_foreseen=when)
+
+
+def _cycle(place: source.Place, name: str, *, is_foreseen: bool) -> source.Cycle:
+    """Return the cycle of the shard that has the job."""
+    if is_foreseen or not source.are_files_alone(place):
+        return source.cycle_of(place)
+    from kaisched.cli.pool_cycles import cycle_with_job  # noqa: PLC0415 - not for the help
+
+    return cycle_with_job(place, name)
 
 
 def _run(cycle: source.Cycle, name: str, output: str, *, is_foreseen: bool) -> None:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kaisched.clock import ManualClock
+from kaisched.cluster.claims.resolving import NOTHING_KNOWN
 from kaisched.cluster.pools.agreement import different_lists
 from kaisched.config.loading import settings_errors
 from kaisched.config.settings import KIND as SETTINGS_KIND
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.engine.desks import Desks
+from kaisched.engine.lint_topologies import unknown_names
 from kaisched.engine.planning import (
     OUR_NAMES,
     PlanInput,
@@ -31,6 +33,7 @@ from kaisched.engine.shards import read_shard, shard_errors, shared_pools
 from kaisched.errors import ConfigError, KaischedError, ObjectError
 from kaisched.objects.check import check_queues
 from kaisched.objects.faults import Source, did_you_mean
+from kaisched.objects.gpu_shares import SHARE_IS_NO_CLAIM
 from kaisched.objects.kinds import faults_of
 from kaisched.objects.labels import queue_of
 from kaisched.objects.load import identity_of
@@ -58,8 +61,10 @@ RULES: Final = {
     "pool-lists": "Queues of one project list different node pools.",
     "quota-sum": "Quotas below a queue add up to more than it has, or than the cluster has.",
     "unknown-queue": "A job names a queue that cannot take it.",
+    "unknown-topology": "A job names a topology or level that no Topology among the files has.",
     "shard": "A SchedulingShard has an error in its policy.",
     "settings": "A settings file has an error.",
+    "scenario": "A scenario file has an error, or jobs that wait for ever.",
 }
 """Rules by name, with what a finding of each means."""
 
@@ -98,6 +103,10 @@ def lint(files: Sequence[str], shard_file: Path | None = None) -> list[Finding]:
         *_queue_tree(loaded),
         *_pool_lists(loaded),
         *_shards(loaded, given),
+        *(
+            _of_object("unknown-topology", it.error, is_error=it.is_required)
+            for it in unknown_names(loaded)
+        ),
     ]
     _use_all_that_have_a_form(loaded)
     found += _together(loaded, given.shard if given is not None else None)
@@ -139,7 +148,10 @@ def _together(loaded: Loaded, given: SchedulingShard | None) -> Iterator[Finding
     workloads += [obj for obj in loaded.objects if isinstance(obj, PartialObject)]
     yield from (_of_object("object", error) for error in _refused(workloads, loaded))
     cluster, problems = planned_cluster(PlanInput(loaded, shard, policy, []))
+    not_missed = _not_missed(loaded, given)
     for problem in problems:
+        if any(text in str(problem) for text in not_missed):
+            continue
         if problem.kind != Queue.KIND and str(problem) not in known:
             yield _of_object("object", problem)
     for text in doubts:
@@ -156,6 +168,12 @@ def _together(loaded: Loaded, given: SchedulingShard | None) -> Iterator[Finding
         jobs = (error for store, each in pools for error in _jobs(store, each, loaded))
         for error in (*jobs, *_owners(workloads, snapshots, loaded)):
             yield _of_object("unknown-queue", error)
+
+
+def _not_missed(loaded: Loaded, given: SchedulingShard | None) -> tuple[str, ...]:
+    """Return faults of pods for want of objects that are just not among the files."""
+    is_without_shard = given is None and not loaded.of(SchedulingShard)
+    return (NOTHING_KNOWN, *([SHARE_IS_NO_CLAIM] if is_without_shard else []))
 
 
 def _in_pools(loaded: Loaded) -> list[tuple[StateStore, Snapshot]]:

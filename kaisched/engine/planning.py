@@ -14,6 +14,7 @@ from kaisched.cluster.ours import Sharing
 from kaisched.cluster.stuck import STUCK_AFTER_S
 from kaisched.cluster.translate import leaving_of
 from kaisched.engine.desks import Desks
+from kaisched.engine.fault_places import place_of
 from kaisched.engine.kueue import translate
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard, shard_among, shards_among
@@ -191,15 +192,15 @@ def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
     cluster.load(loaded.objects, on_error=left_out)
     _leave_out_queues(cluster, loaded.problems)
     for problem in cluster.problems():
-        source = loaded.sources.get((problem.kind, problem.name))
+        kind, name, source = place_of(problem, cluster, loaded)
         problems.append(
             ObjectError(
                 # Do not repeat what the error itself says first.
                 problem.text.removeprefix(f"{problem.kind} {problem.name}: "),
-                file=source.file if source is not None else "",
-                document=source.document if source is not None else 0,
-                kind=problem.kind,
-                name=problem.name,
+                file=source.file,
+                document=source.document,
+                kind=kind,
+                name=name,
             )
         )
     return problems

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kaisched.engine.policy import build_policy, default_shard
 from kaisched.errors import Collector, ConfigError
@@ -38,7 +38,7 @@ def read_shard(file: Path) -> FoundShard:
         raise ConfigError("no such file", file=str(file))
     loaded = load_manifests([file])
     _stop_if_wrong(loaded, loaded.problems)
-    found = _only_shard(loaded)
+    found = _only_shard(loaded, str(file), _ONE_IN_FILE)
     if found is None:
         raise ConfigError("holds no SchedulingShard", file=str(file))
     return found._replace(warnings=[str(warning) for warning in loaded.warnings])
@@ -164,12 +164,15 @@ def _stop_if_wrong(loaded: Loaded, problems: Sequence[ObjectError]) -> None:
     errors.stop_if_any()
 
 
-def _only_shard(loaded: Loaded) -> FoundShard | None:
+_ONE_BY_FILE: Final = "name the file of one with --shard"
+_ONE_IN_FILE: Final = "leave one in the file; plan takes several with -f, for a node pool each"
+
+
+def _only_shard(loaded: Loaded, file: str = "", fix: str = _ONE_BY_FILE) -> FoundShard | None:
     shards = loaded.of(SchedulingShard)
     if len(shards) > 1:
         names = ", ".join(sorted(shard.name for shard in shards))
-        fix = "name the file of one with --shard"
-        raise ConfigError(f"several SchedulingShards: {names}", fix=fix)
+        raise ConfigError(f"several SchedulingShards: {names}", file=file, fix=fix)
     if not shards:
         return None
     return _found(loaded, shards[0])

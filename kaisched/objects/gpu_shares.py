@@ -18,6 +18,12 @@ from kaisched.objects.pod import Pod
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.units import MIG_PREFIX
 
+SHARE_CLAIM: Final = "gpu-share"
+"""What a pod calls the claim that is its share."""
+SHARE_IS_NO_CLAIM: Final = (
+    "a share of a GPU does not go with resourceClaims where the shard names no devices for shares"
+)
+
 _NUMBER: Final = re.compile(
     r"\+?(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,2})?", re.ASCII
 )
@@ -60,7 +66,7 @@ def share_of(
                 pod,
                 labels.GPU_FRACTION_DEVICES,
                 "a number of cards goes with a share of each",
-                f"add {labels.GPU_FRACTION} or {labels.GPU_MEMORY}, or leave it out",
+                f"add {labels.GPU_FRACTION} or {labels.GPU_MEMORY}, or leave out one",
             )
         if pod.metadata.annotations.get(_MPS) == "true":
             raise _fault(pod, _MPS, "MPS goes with a share", f"add {labels.GPU_FRACTION}")
@@ -96,6 +102,11 @@ def _check_rest(pod: Pod, key: str, gpu_resources: Sequence[str], *, is_claim: b
                 what = f"a share of a GPU does not go with {name} in container {container.name}"
                 raise _fault(pod, key, what, f"leave out {name}, or the share")
     if pod.spec.resource_claims and not is_claim:
+        if any(claim.name == SHARE_CLAIM for claim in pod.spec.resource_claims):
+            fix = (
+                "set resourceClaims: true and gpuSharing.deviceClass in the shard, or leave out one"
+            )
+            raise _fault(pod, key, SHARE_IS_NO_CLAIM, fix)
         what = "a share of a GPU does not go with resourceClaims"
         raise _fault(pod, key, what, "leave out one of them")
     named = named_container(pod)

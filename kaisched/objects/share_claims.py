@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kaisched.objects import labels
-from kaisched.objects.gpu_shares import Share, asked_text, share_of
+from kaisched.objects.gpu_shares import SHARE_CLAIM, Share, asked_text, share_of
 from kaisched.objects.pod import Pod
 from kaisched.objects.resource_claims import (
     ClaimTemplateSpec,
@@ -25,8 +25,7 @@ from kaisched.objects.resource_claims import (
 from kaisched.objects.resource_slices import CapacityRequirements, CelSelector, DeviceSelector
 from kaisched.objects.wire import ObjectMeta
 
-CLAIM: Final = "gpu-share"
-"""What a pod calls the claim that is its share."""
+CLAIM: Final = SHARE_CLAIM
 PREFIX: Final = "kaisched-gpu-"
 """Begins the names of the templates of such claims."""
 REQUEST: Final = "gpu"

@@ -120,14 +120,13 @@ class ClusterBuilder:
         taints: Sequence[Taint] = (),
         is_unschedulable: bool = False,
         card_mib: int = 0,
+        extended: Mapping[str, int] | None = None,
     ) -> ClusterBuilder:
-        """Add a node with ``gpu`` GPUs of ``card_mib`` MiB, ``cpu`` cores and ``memory`` GiB."""
-        amounts = {
-            "gpu": gpu * GPU_UNIT,
-            "cpu": cpu * _CORE,
-            "memory": memory * _GIB,
-            "pods": pods,
-        }
+        """Add a node with ``gpu`` GPUs of ``card_mib`` MiB, ``cpu`` cores and ``memory`` GiB.
+
+        ``extended`` are pieces of other resources by name, such as MIG instances.
+        """
+        amounts = {**_amounts(gpu, cpu, memory), "pods": pods, **(extended or {})}
         all_labels = {HOSTNAME: name, **(labels or {})}
         row = NodeRow(name, amounts, all_labels, tuple(taints), is_unschedulable=is_unschedulable)
         self._nodes.append(replace(row, card_mib=card_mib))
@@ -190,19 +189,19 @@ class ClusterBuilder:
         podsets: Sequence[str] = (),
         on_cards: Sequence[Sequence[str]] = (),
         topology: TopologyConstraint | None = None,
+        extended: Mapping[str, int] | None = None,
         **timing: Any,
     ) -> ClusterBuilder:
         """Add a job of equal pods, named ``<name>-0`` and so on.
 
-        ``gpu``, ``cpu`` (cores) and ``memory`` (GiB) are amounts of each pod; ``gpu`` below 1 is a
-        part of each of ``cards`` GPUs. ``min_tasks`` pods (by default all) start together or not at
-        all; ``groups`` is a tree of pod sets instead, ``podsets`` the pod set of each pod. ``on``
-        lists the only nodes it may use; ``constraints`` add others. Four map nodes to numbers of
-        pods: running, being bound, being deleted, and pending with a promise; others are pending.
-        ``on_cards`` names the GPUs of each pod with parts. ``timing``: ``started_s`` (0) and more.
+        ``gpu``, ``cpu`` (cores), ``memory`` (GiB), ``extended`` (pieces by resource): of each pod;
+        ``gpu`` below 1 is a part of each of ``cards`` GPUs, named by ``on_cards``. ``min_tasks``
+        (all) start together or not at all; ``groups`` is a tree of pod sets, ``podsets`` that of a
+        pod. ``on`` lists the only nodes to use, ``constraints`` adds others. Four map nodes to pods
+        running, being bound, leaving and promised room. ``timing``: ``started_s`` (0) and more.
         """
         places = _all_placed(name, tasks, _places(running, binding, leaving, promised))
-        request = {"gpu": int(gpu) * GPU_UNIT, "cpu": cpu * _CORE, "memory": memory * _GIB}
+        request = _amounts(int(gpu), cpu, memory) | dict(extended or {})
         pod = Task(name, request, constraints or _only(on), labels=labels or {})
         job = Job(
             name,
@@ -271,6 +270,10 @@ def usage_of(snapshot: Snapshot, used: Mapping[str, float | Mapping[str, float]]
         for name, part in ({"gpu": amount} if isinstance(amount, float | int) else amount).items():
             own[snapshot.axis.position[name], row] = round(part * PARTS)
     return Usage(roll_up(own, snapshot.queues.tree), age_s=0.0, coverage=1.0)
+
+
+def _amounts(gpu: int, cpu: int, memory: int) -> dict[str, int]:
+    return {"gpu": gpu * GPU_UNIT, "cpu": cpu * _CORE, "memory": memory * _GIB}
 
 
 def _root(groups: Group | None, minimum: int, topology: TopologyConstraint | None) -> Group:

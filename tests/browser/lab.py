@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from kaisched.framework.advice.standing import StandingAdvice
-from kaisched.testing.builder import ClusterBuilder
+from kaisched.testing.builder import HOSTNAME, ClusterBuilder
 from kaisched.view.publisher import Publisher
 
 START_S = 1_700_000_000.0
@@ -19,7 +19,7 @@ NODES, GPUS = 24, 8
 def lab():
     """192 GPUs in six racks; `pretraining` holds more than its share, and `video` claims."""
     built = ClusterBuilder()
-    built.topology("cluster", zone="zone", rack="rack").queue("lab")
+    built.topology("cluster", zone="zone", rack="rack", host=HOSTNAME).queue("lab")
     for at in range(NODES):
         labels = {"zone": f"hall-{at // 12 + 1}", "rack": f"rack-{at // 4 + 1}"}
         built.node(f"gpu-{at:02d}", gpu=GPUS, labels=labels, is_unschedulable=at == NODES - 1)

@@ -85,6 +85,8 @@ def test_the_views_show_what_the_cycle_found(page):
     page.view("nodes")
     assert page.run("return document.querySelectorAll('.node').length") == 24
     assert "hall-1/rack-1" in page.text()
+    domains = page.run("return document.querySelectorAll('.domain').length")
+    assert domains == 6, "racks: hosts are a level too, but of one node each"
     shared = page.run("return document.querySelectorAll('.node g rect[fill]').length")
     assert shared == 3, "one GPU, in parts of three queues' pods"
     page.view("jobs/default/clips")

@@ -234,6 +234,7 @@ def test_the_drawing_in_the_reference_shows_what_happens():
         if fence["kind"] == "python":
             exec(compile(fence["text"], "drawings.md", "exec"), names)
     names["test_a_gang_that_fits_is_placed_whole"]()
+    names["test_a_pod_gets_a_mig_instance"]()
 
 
 def test_examples_load_without_a_problem():

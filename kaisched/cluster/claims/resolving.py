@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 _GPU: Final = "gpu"
 _CLAIM: Final = int(Refusal.DEVICE_CLAIM)
-_UNKNOWN: Final = "resourceClaims: no device classes, slices and claims are known here"
+NOTHING_KNOWN: Final = "resourceClaims: no device classes, slices and claims are known here"
+"""Why pods with claims wait where nobody says which objects there are, as in a file of pods."""
 _NOT_READ: Final = "resourceClaims: the shard does not set resourceClaims: true"
 
 
@@ -81,7 +82,7 @@ class KnownClaims(Protocol):
 def resolved(claims: KnownClaims, pod: PodRow) -> PodRow:
     """Return a pod with what its claims demand, or with why it waits."""
     if not claims.is_read:
-        why_not = _NOT_READ if claims.is_off else _UNKNOWN
+        why_not = _NOT_READ if claims.is_off else NOTHING_KNOWN
         return replace(pod, fault=pod.fault or why_not)
     found: list[tuple[ClaimUse, Gpus]] = []
     wait = None
@@ -104,7 +105,7 @@ def resolved(claims: KnownClaims, pod: PodRow) -> PodRow:
     )
     return replace(
         pod,
-        fault="" if pod.fault in {_NOT_READ, _UNKNOWN} else pod.fault,
+        fault="" if pod.fault in {_NOT_READ, NOTHING_KNOWN} else pod.fault,
         request=request,
         asked=asked,
         constraints=constraints,

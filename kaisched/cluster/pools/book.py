@@ -12,7 +12,7 @@ from kaisched.cluster.dependents import Dependents
 from kaisched.cluster.derived import queue_of
 from kaisched.cluster.pools.elsewhere import Overdrafts
 from kaisched.cluster.pools.guests import Guests
-from kaisched.cluster.pools.listed import Known, Listed
+from kaisched.cluster.pools.listed import Known, Listed, is_lost
 from kaisched.cluster.pools.open_pools import OpenPools
 from kaisched.cluster.pools.projects import Projects
 from kaisched.core.states import TaskState
@@ -134,7 +134,7 @@ class PoolBook:
             return self._ours.has(group.metadata)
         if group.key in self.jobs or self._said((group.metadata,), group.spec.queue) is not None:
             return self.is_mine(group.key)
-        return self._ours.has(group.metadata)
+        return self._has(group.metadata, (group.metadata,))
 
     def forget_group(self, key: str) -> bool:
         """Forget a pod group that is gone; tell whether its list of pools went with it."""
@@ -155,13 +155,19 @@ class PoolBook:
             self.overdrafts.count(pod, member.job, said[1], is_ours=is_mine)
             return is_mine and self.owners.admits(member.job, pod)
         self._strike(pod.key)
-        is_ours = self._ours.has(pod.meta)
+        is_ours = self._has(pod.meta, member.metas)
         self.overdrafts.count(pod, member.job, self._queue_of(member), is_ours=is_ours)
         if not is_ours and pod.state != _GONE:
             self._others[pod.key] = (pod, member)
             self._others_of.setdefault(member.job, set()).add(pod.key)
             self._dependents.watch(pod.key, None, member)
         return is_ours
+
+    def _has(self, meta: ObjectMeta, metas: tuple[ObjectMeta, ...]) -> bool:
+        """Tell whether something without a list is ours: by its label, or as we tell its fault."""
+        served = self.owners.served  # without a label that is for ``default``, or else the first
+        is_told_here = "" not in served and self.pool == min(served)
+        return self._ours.has(meta) or (is_told_here and is_lost(metas))
 
     def _queue_of(self, member: Membership) -> str:
         group = self._groups.get(member.job) if member.is_declared else None
@@ -257,7 +263,7 @@ class PoolBook:
             try:
                 pools = labels.node_pools_of(meta)
             except ObjectError:
-                return None  # the job has this fault where its labels put it
+                return None  # the job has this fault where its labels put it, or see _has
             if pools is not None:
                 return pools, queue
         if any(labels.NODE_POOL in meta.labels for meta in metas):
@@ -286,17 +292,10 @@ class PoolBook:
         timing = spec.timing
         if self._is_idle_first and job not in self._impatient:
             timing = replace(timing, preemption_delay_s=math.inf)
-        fault = spec.fault or self._fault(listed)
+        fault = spec.fault or listed.fault(self.owners.served)
         if (queue, timing, fault) == (spec.queue, spec.timing, spec.fault):
             return spec
         return replace(spec, queue=queue, timing=timing, fault=fault)
-
-    def _fault(self, listed: Listed) -> str:
-        if any(pool in self.owners.served for pool in listed.pools):
-            return ""
-        names = ", ".join(map(labels.pool_name, listed.pools))
-        there = ", ".join(sorted(map(labels.pool_name, self.owners.served)))
-        return f"no shard serves a node pool of its list ({names}); there are: {there}"
 
     # -- owners ----------------------------------------------------------------------------------
 

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kaisched.core.states import TaskState
+from kaisched.errors import ObjectError
+from kaisched.objects import labels
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from kaisched.cluster.grouping import Membership
     from kaisched.cluster.translate import PodRow
+    from kaisched.objects.wire import ObjectMeta
 
 Known = tuple["PodRow", "Membership"]
 """A pod and the job that it is in."""
@@ -48,3 +51,20 @@ class Listed:
             return None
         order = {pool: at for at, pool in enumerate(self.pools)}
         return min(counts, key=lambda it: (-counts[it], order.get(it, len(order)), it))
+
+    def fault(self, served: Collection[str]) -> str:
+        """Return what is wrong with the list where none of its pools is served; else nothing."""
+        if any(pool in served for pool in self.pools):
+            return ""
+        names = ", ".join(map(labels.pool_name, self.pools))
+        there = ", ".join(sorted(map(labels.pool_name, served)))
+        return f"no shard serves a node pool of its list ({names}); there are: {there}"
+
+
+def is_lost(metas: Sequence[ObjectMeta]) -> bool:
+    """Tell whether a job has a list with a fault, and no label that puts it into a pool."""
+    try:
+        any(labels.node_pools_of(meta) is not None for meta in metas)  # the first one counts
+    except ObjectError:
+        return not any(labels.NODE_POOL in meta.labels for meta in metas)
+    return False

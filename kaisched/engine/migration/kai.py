@@ -54,7 +54,8 @@ _CONFIG: Final[Reasons] = {
     "podGrouper": "kaisched groups pods itself; plugins.workloads of the shard takes more kinds",
     "podGroupController": "kaisched writes the status of pod groups itself",
     "queueController": "kaisched writes the status of queues and their metrics itself",
-    "binder": "kaisched binds itself; what shares of GPUs need is gpuSharing of the shard",
+    "binder": "kaisched binds itself; what shares of GPUs need is gpuSharing of the shard: cdiNames"
+    " for cdiEnabled",
     "admission": "there is no webhook: schemas and policies of the API server check objects",
     "scheduler": _SERVICE,
     "nodeScaleAdjuster": "nodes are not added for waiting shares of GPUs",

@@ -113,7 +113,7 @@ def claim_of(group: JobGroup, offered: Offered, found: Findings, at: int) -> Cla
         return None
     path = ("jobs", at, "claim")
     for key, is_there in (
-        ("gpus", group.gpus not in (None, 1)),
+        ("gpus", group.gpus is not None),
         ("gpuMemory", group.gpu_memory is not None),
         ("cards", group.cards != 1),
         ("sizes", bool(group.sizes)),
@@ -210,7 +210,8 @@ def _each(written: T | list[T], count: int, found: Findings, path: tuple[Step, .
         return [written] * count
     if len(written) != count:
         fix = f"write {count}, one for each device, or one value for all"
-        found.add(f"has {len(written)} values", *path, fix=fix)
+        plural = "" if len(written) == 1 else "s"
+        found.add(f"has {len(written)} value{plural}", *path, fix=fix)
         return (written * count)[:count] if written else []
     return written
 

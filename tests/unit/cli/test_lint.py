@@ -275,3 +275,88 @@ spec:
     assert message.startswith(
         "template of its workers: metadata.annotations['kai.scheduler/segment-size']: 'two':"
     )
+
+
+CLAIMING = """apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  namespace: default
+  labels: {kai.scheduler/queue: a}
+  annotations: {gpu-fraction: "0.5"}
+spec:
+  schedulerName: kaisched
+  resourceClaims: [{name: gpu-share, resourceClaimTemplateName: kaisched-gpu-fraction-0.5}]
+  containers: [{name: main, resources: {claims: [{name: gpu-share}]}}]
+---"""
+CLASSES = """apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: s}
+spec: {resourceClaims: true, gpuSharing: {%s}}
+---"""
+
+
+def test_neither_devices_nor_their_shard_are_missed_where_the_files_have_none(lint):
+    queue = "\n" + QUEUE % ("a", "", 4, 8) + "\n"
+    assert lint(queue + CLAIMING)[1] == []
+    assert lint(CLASSES % "deviceClass: gpu.example.com" + queue + CLAIMING)[1] == []
+    _, ((level, rule, *_, message, _),) = lint(CLASSES % "image: x" + queue + CLAIMING)
+    assert (level, rule) == ("error", "object")
+    assert "the shard names no devices for shares" in message
+
+
+OWNED = """apiVersion: batch/v1
+kind: Job
+metadata:
+  name: j
+  namespace: team
+  uid: u
+  annotations: {%s}
+spec: {parallelism: 1}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  namespace: team
+  labels: {kai.scheduler/queue: a}
+  annotations: {%s}
+  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u, controller: true}]
+spec: {schedulerName: kaisched, containers: [{name: main}]}
+---"""
+TWICE = 'kaisched.io/node-pools: "x,x"'
+
+
+@pytest.mark.parametrize(
+    ("on_job", "on_pod", "name", "line"), [(TWICE, "", "team/j", 7), ("", TWICE, "team/p", 16)]
+)
+def test_a_fault_of_a_job_without_a_group_is_told_where_it_is_written(
+    lint, on_job, on_pod, name, line
+):
+    text = QUEUE % ("a", "", 4, 8) + "\n" + OWNED % (on_job, on_pod)
+    _, ((level, rule, of, _, message, at),) = lint(text)
+    assert (level, rule, of, at) == ("error", "object", name, line)
+    assert "'x' is listed twice" in message
+
+
+SCENARIO = """name: x
+time: {duration: 2h}
+nodes: [{gpus: 8}]
+queues: [{name: q}]
+jobs: [{queue: %s, arrivals: {at: [0s]}, duration: 1h, gpus: %s}]
+"""
+
+
+def test_scenario_files_have_faults_of_their_own(lint):
+    assert lint(SCENARIO % ("q", 8)) == (0, [])
+    code, ((level, rule, _, path, message, line),) = lint(SCENARIO % ("r", 8))
+    assert (code, level, rule, path, line) == (1, "error", "scenario", "jobs[0].queue", 5)
+    assert message == "there is no such queue for jobs"
+    code, ((level, rule, _, _, message, _),) = lint(SCENARIO % ("q", 16))
+    assert (code, level, rule) == (0, "warning", "scenario")
+    assert "wait for ever" in message
+
+
+def test_a_manifest_without_a_version_is_no_scenario(lint):
+    _, ((_, rule, _, path, _, _),) = lint("kind: Queue\ntime: 1\nnodes: []\n")
+    assert (rule, path) == ("object", "apiVersion")

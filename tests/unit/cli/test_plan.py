@@ -140,6 +140,14 @@ def test_two_shards_are_a_question(run, manifests):
     assert err == "kaisched: several SchedulingShards: x, y; name the file of one with --shard\n"
 
 
+def test_a_shard_file_with_two_shards_says_where_they_may_be(run, manifests, tmp_path):
+    two = tmp_path / "two.yml.txt"
+    two.write_text(SHARD % ("x", "true") + SHARD % ("y", "true"), encoding="utf-8")
+    code, out, err = run("plan", "-f", manifests, "--shard", two)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"kaisched: {two}: several SchedulingShards: x, y; leave one in the file")
+
+
 def test_a_wrong_shard_is_not_replaced_by_the_default(run, manifests):
     text = manifests.read_text("utf-8") + SHARD % ("x", "true")
     manifests.write_text(text.replace("gpu: spread", "gpu: spraed"), encoding="utf-8")

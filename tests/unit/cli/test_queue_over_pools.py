@@ -115,3 +115,14 @@ def test_the_queue_says_which_shard_is_meant(run, files):
 def test_files_with_one_shard_have_none(run, manifests):
     code, out, _ = run("queue", "show", "a", "-f", manifests, "-o", "json")
     assert (code, "project" in json.loads(out)["queues"][0]) == (0, False)
+
+
+def test_why_asks_the_shard_that_has_the_job(run, files):
+    code, out, _ = run("why", "b", "-f", files)
+    assert (code, out.splitlines()[0]) == (0, "job team/pg-b-uid-8 is pending: ExceedsAnyNode")
+    code, out, _ = run("why", "team/a", "-f", files)
+    assert (code, "does not wait" in out) == (0, True)
+    code, _, err = run("why", "c", "-f", files)
+    assert (code, "c" in err) == (2, True)
+    code, _, err = run("why", "b", "-f", files, "--shard-name", "of-z")
+    assert (code, "no such shard" in err) == (2, True)

@@ -96,3 +96,19 @@ def test_a_foreign_pod_takes_room_and_is_no_part_of_the_total():
     assert snapshot.nodes.idle[2].tolist() == [1000, 2000]
     assert snapshot.total[2] == 3000
     assert np.all(snapshot.allocated == 0)
+
+
+def test_pods_take_pieces_of_other_resources():
+    """A MIG instance is a piece of a resource, and a part of a GPU in queues."""
+    instance = "nvidia.com/mig-3g.40gb"
+    ran = (
+        ClusterBuilder()
+        .node("n0", gpu=4)
+        .node("n1", extended={instance: 2})
+        .queue("a", deserved=2)
+        .job("notebook", queue="a", tasks=3, min_tasks=1, gpu=0, extended={instance: 1})
+        .run()
+    )
+    assert ran.placed == {"notebook-0": "n1", "notebook-1": "n1"}
+    (share,) = ran.result.shares
+    assert share.allocated["gpu"] == 2 * 428

@@ -45,10 +45,20 @@ function paramsOf(ctx) {
   return { name: ctx.params.name, queue: ctx.params.queue, offset: ctx.params.offset, limit: PART };
 }
 
+/** The level to begin with: the innermost of which domains have several nodes, so racks rather than hosts. */
+function firstLevel(found) {
+  const names = [...new Set(found.flatMap((it) => Object.keys(it.domains || {})))];
+  const isWide = (name) => {
+    const inside = found.map((it) => it.domains?.[name]).filter(Boolean);
+    return new Set(inside).size < inside.length;
+  };
+  return names.filter(isWide).at(-1) ?? names.at(-1);
+}
+
 function levels(found, ctx) {
   const names = [...new Set(found.flatMap((it) => Object.keys(it.domains || {})))];
   if (!names.length) return null;
-  return field("By", ctx.params.by ?? names.at(-1), (by) => ctx.go({ by }),
+  return field("By", ctx.params.by ?? firstLevel(found), (by) => ctx.go({ by }),
     { choices: [...names.map((it) => [it, it]), ["none", "nothing"]] });
 }
 
@@ -65,7 +75,7 @@ function legend(data, colours) {
 
 function map(data, ctx, colours) {
   const isNamed = data.nodes.length <= NAMED;
-  const by = ctx.params.by ?? Object.keys(data.nodes[0]?.domains || {}).at(-1);
+  const by = ctx.params.by ?? firstLevel(data.nodes);
   const groups = new Map();
   for (const it of data.nodes) {
     const domain = it.domains?.[by] ?? "";

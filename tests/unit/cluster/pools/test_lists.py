@@ -320,6 +320,25 @@ def test_a_wrong_list_is_told(text, said):
     assert said in store.members.fault_of(job_of(world, "x"))
 
 
+def test_a_wrong_list_is_told_where_nobody_serves_the_pool_of_the_label():
+    world = two()
+    world.load(listed("x", "h100,h100"), listed("y", "a100", 1))
+    world.cycle()
+    assert world.reasons[job_of(world, "x"), "a100"] == "InvalidPodGroup"
+    assert "listed twice" in world.ports["a100"].store.members.fault_of(job_of(world, "x"))
+    assert world.ports["h100"].store.members.fault_of(job_of(world, "x")) == ""
+    assert world.node_of("y") == "a0"
+
+
+def test_a_wrong_list_that_is_mended_is_no_fault_any_more():
+    world = two()
+    world.load(listed("x", "h100,h100"))
+    world.cycle()
+    world.load(listed("x", "h100"))
+    world.cycle()
+    assert world.node_of("x") == "h0"
+
+
 def test_a_list_of_pools_that_nobody_serves_is_told_by_the_default_shard():
     world = World("h100", "default")
     world.load(node_in("default", "n0"), queue_in("default", "a"), listed("x", "b200,gone"))
