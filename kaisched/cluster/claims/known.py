@@ -75,6 +75,8 @@ class DeviceClaims:
         self.held: dict[str, Held] = {}
         self.users: dict[str, dict[str, PodRow]] = {}
         self._keys_of_pod: dict[str, tuple[str, ...]] = {}
+        self._uid_of_pod: dict[str, str] = {}
+        """Of the pods that use claims, or ask for what a class may back."""
 
     @property
     def gpus(self) -> GpuClasses:
@@ -118,7 +120,8 @@ class DeviceClaims:
                 self._hold(obj)
                 return self.users_of(obj.key) + owners if was_read else self._pods
             case ResourceClaimTemplate():
-                return self.shares.put(obj)
+                concerned = self.shares.put(obj)
+                return concerned if was_read else self._pods
             case _:
                 self.offered.put(obj)
         if was_read and isinstance(obj, ResourceSlice):
@@ -302,22 +305,31 @@ class DeviceClaims:
 
     # -- pods ------------------------------------------------------------------------------------
 
+    def __contains__(self, pod: str) -> bool:
+        """Tell whether a pod of this name was taken in."""
+        return pod in self._uid_of_pod
+
     def noted(self, pod: PodRow) -> tuple[PodRow, list[str]]:
-        """Take in a pod that uses claims.
+        """Take in a pod that uses claims, or that has come in the place of one.
 
         Return it with what its claims demand, and the others that it may matter to.
         """
-        if pod.extended and self.reading != OFF and pod.state != TaskState.GONE:
+        rivals: list[str] = []
+        is_over = pod.state == TaskState.GONE or not (pod.device_claims or pod.extended)
+        if is_over or self._uid_of_pod.get(pod.key, pod.uid) != pod.uid:
+            rivals = self.forget(pod.key)
+        if is_over:
+            return pod, rivals
+        self._uid_of_pod[pod.key] = pod.uid
+        if pod.extended and self.reading != OFF:
             pod = self.special.noted(pod, is_sent=draft_key(pod.key, pod.uid) in self.sent)
         self.shares.note(pod)
         if not pod.device_claims and pod.key not in self._keys_of_pod:
-            return pod, []
-        rivals = self._note(pod) if pod.device_claims else self._forget_uses(pod.key)
+            return pod, rivals
+        rivals += self._note(pod) if pod.device_claims else self._forget_uses(pod.key)
         return resolved(self, pod), rivals
 
     def _note(self, pod: PodRow) -> list[str]:
-        if pod.state == TaskState.GONE:
-            return self.forget(pod.key)
         keys = tuple(f"{pod.namespace}/{it.name}" for it in pod.device_claims if it.name)
         found = []
         if self._keys_of_pod.get(pod.key, keys) != keys:
@@ -333,8 +345,12 @@ class DeviceClaims:
                 found += [it for it in users if it != pod.key]
         return found
 
-    def forget(self, pod: str) -> list[str]:
-        """Drop a pod; return the others that it may matter to."""
+    def forget(self, pod: str, uid: str = "") -> list[str]:
+        """Drop a pod, with a UID only if it is still that one; return those it may matter to."""
+        known = self._uid_of_pod.get(pod)
+        if known is None or uid not in {"", known}:
+            return []
+        del self._uid_of_pod[pod]
         self.special.forget(pod, self.sent)
         self.shares.forget(pod)
         return self._forget_uses(pod)
