@@ -1,11 +1,13 @@
 """Events about claims in unusual orders, and objects with impossible amounts."""
 
+import msgspec
 import pytest
 
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.store import StateStore
-from kaisched.objects.decode import decode_object
+from kaisched.objects.decode import decode_object, decode_stored
 from kaisched.objects.kinds import type_of
+from tests.unit.cluster.claims.test_shared_devices import shared_node, template
 from tests.unit.cluster.claims.worlds import DRIVER, World, asking
 
 _VERSIONS = {"Pod": "v1"}
@@ -71,3 +73,54 @@ def test_a_claim_that_a_pod_names_twice_is_one():
     assert world.devices("c") == ["n1/gpu-0"]
     world.delete("a")
     assert world.cluster.store.device_claims.users_of("team/c") == []
+
+
+def stored(kind, name, namespace="team", **more):
+    """Return an object that a server has, whatever its contents."""
+    meta = {"name": name, "namespace": namespace, "uid": name}
+    raw = msgspec.json.encode({"metadata": meta, **more})
+    return decode_stored(raw, type_of("resource.k8s.io/v1", kind))[0]
+
+
+def device(**more):
+    memory = {"value": "80Gi", "requestPolicy": {"validRange": {"min": "1Mi", **more}}}
+    return {"name": "gpu-0", "allowMultipleAllocations": True, "capacity": {"memory": memory}}
+
+
+@pytest.mark.parametrize("step", ["0", "-5"])
+def test_a_device_whose_steps_are_none_gives_any_amount(step):
+    world = World(team=9)
+    world.node("n1")
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": "n1", "pool": pool, "devices": [device(step=step)]}
+    world.cluster.load([stored("ResourceSlice", "s", "", spec=spec)])
+    template(world, "half", "40Gi")
+    for name in "abc":
+        world.pod(name, "team", "half")
+    world.cycle()
+    assert sorted(world.nodes.values()) == ["", "n1", "n1"]
+
+
+@pytest.mark.parametrize("amount", ["half", "-40Gi"])
+def test_a_claim_that_does_not_say_how_much_it_has_of_a_device_has_all_of_it(amount):
+    world = World(team=9)
+    shared_node(world, "n1", 80)
+    result = {"driver": DRIVER, "pool": "n1", "device": "gpu-0", "shareID": "u"}
+    result |= {"request": "gpus", "consumedCapacity": {"memory": amount}}
+    status = {"allocation": {"devices": {"results": [result]}}}
+    world.cluster.load([stored("ResourceClaim", "c", spec=asking(1), status=status)])
+    template(world, "half", "40Gi")
+    world.pod("a", "team", "half")
+    world.cycle()
+    assert world.nodes["a"] == ""
+
+
+def test_a_claim_on_less_than_one_device_is_one_on_one():
+    world = World(team=9)
+    world.node("n1", "H100", "H100")
+    spec = {"spec": asking(-1)}
+    world.cluster.load([stored("ResourceClaimTemplate", "t", spec=spec)])
+    world.pod("a", "team", "t")
+    world.cycle()
+    [found] = world.claims()
+    assert world.devices(found.name) == ["n1/gpu-0"]
