@@ -2,12 +2,13 @@
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.store import StateStore
 from kaisched.objects.decode import decode_object, decode_stored
 from kaisched.objects.kinds import type_of
-from tests.unit.cluster.claims.test_shared_devices import shared_node, template
+from tests.unit.cluster.claims.test_shared_devices import counts, shared_node, template
 from tests.unit.cluster.claims.worlds import DRIVER, World, asking
 
 _VERSIONS = {"Pod": "v1"}
@@ -124,3 +125,28 @@ def test_a_claim_on_less_than_one_device_is_one_on_one():
     world.cycle()
     [found] = world.claims()
     assert world.devices(found.name) == ["n1/gpu-0"]
+
+
+def test_a_running_pod_counts_its_devices_whatever_becomes_of_the_owner_of_its_claim():
+    world, store = running()
+    claim = next(world.claims())
+    bare = structs.replace(claim, metadata=structs.replace(claim.metadata, owner_references=[]))
+    upsert(store, bare)
+    assert counts(world, "a") == (2000, 2000)
+
+
+def test_a_running_pod_counts_its_other_devices_when_a_claim_of_it_is_gone():
+    world, store = running()
+    remove(store, next(world.claims()))
+    assert counts(world, "a") == (1000, 1000)
+
+
+def running():
+    world = World(team=9)
+    world.node("n1", "H100", "H100")
+    world.template("x")
+    world.template("y")
+    world.pod("a", "team", "x", "y")
+    world.cycle()
+    assert counts(world, "a") == (2000, 2000)
+    return world, world.cluster.store
