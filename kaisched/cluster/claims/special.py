@@ -28,7 +28,7 @@ from kaisched.objects.wire import ObjectMeta
 
 if TYPE_CHECKING:
     from kaisched.cluster.claims.gpus import GpuClasses
-    from kaisched.cluster.claims.sent import SentClaims
+    from kaisched.cluster.claims.sent import PodId, SentClaims
     from kaisched.cluster.translate import PodRow
 
 
@@ -50,7 +50,7 @@ class SpecialClaims:
         """Pods whose draft has become a claim."""
         self._claims: dict[str, str] = {}
         """By UID of the pod, the claim that a server has."""
-        self.suspects: dict[str, str] = {}
+        self.suspects: dict[str, PodId] = {}
         """By claim that a server has, the pod: it may have no node."""
         self._backing: dict[str, tuple[str, str, str]] = {}
         """By class: the resource it backs, when it was made, and its name."""
@@ -88,9 +88,10 @@ class SpecialClaims:
         """Take in a claim of a server; return the pod whose it is."""
         found = []
         for owner in claim.metadata.owner_references if is_special(claim) else ():
+            pod = f"{claim.metadata.namespace}/{owner.name}"
             self._claims[owner.uid] = claim.name
-            self.suspects[claim.key] = f"{claim.metadata.namespace}/{owner.name}"
-            found.append(f"{claim.metadata.namespace}/{owner.name}")
+            self.suspects[claim.key] = pod, owner.uid
+            found.append(pod)
         return found
 
     def drafted(self, key: str) -> ResourceClaim | None:
@@ -169,6 +170,8 @@ class SpecialClaims:
         bridged = classes_of(pod.extended, self.bridging, self._classes)
         classes = bridged or self._classes_of(pod)
         made = self._claims.get(pod.uid, "")
+        if made and not pod.node:
+            self.suspects[f"{pod.namespace}/{made}"] = pod.key, pod.uid
         name = made if pod.node and not is_sent else ""
         is_kept = bool(bridged and pod.node and pod.is_ours and not is_sent and not made)
         if classes and (not pod.node or is_sent or is_kept):
@@ -271,9 +274,10 @@ class SpecialClaims:
     def left_over(self, is_waiting: Callable[[PodRow], bool]) -> list[tuple[str, PodRow]]:
         """Return claims with their pods, which wait: failed binds left them so."""
         found = []
-        for key, name in list(self.suspects.items()):
+        for key, (name, uid) in list(self.suspects.items()):
             pod = self.pods.get(name)
-            if pod is None or pod.node:
+            # One of another pod of the name goes with that pod, and is not this one's to wait for.
+            if pod is None or pod.node or pod.uid != uid:
                 del self.suspects[key]
             elif pod.key not in self.clearing and is_waiting(pod):
                 found.append((key, pod))

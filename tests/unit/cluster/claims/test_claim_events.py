@@ -4,10 +4,13 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from kaisched.cluster.claims.drafts import NOTE
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.store import StateStore
 from kaisched.objects.decode import decode_object, decode_stored
+from kaisched.objects.extended_resources import IMPLICIT
 from kaisched.objects.kinds import type_of
+from kaisched.objects.resource_claims import ResourceClaim
 from tests.unit.cluster.claims.test_shared_devices import counts, shared_node, template
 from tests.unit.cluster.claims.worlds import DRIVER, World, asking
 
@@ -150,3 +153,19 @@ def running():
     world.cycle()
     assert counts(world, "a") == (2000, 2000)
     return world, world.cluster.store
+
+
+@pytest.mark.parametrize(("uid", "is_left_over"), [("1", True), ("0", False)])
+def test_a_claim_is_given_back_for_the_pod_that_owns_it_alone(uid, is_left_over):
+    spec = {"schedulerName": "kaisched", "containers": [{"name": "c"}]}
+    spec["containers"][0]["resources"] = {"limits": {f"{IMPLICIT}{DRIVER}": 1}}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True}
+    meta = {"name": "p-made", "annotations": {NOTE: "true"}, "ownerReferences": [owner]}
+    claim, _ = decode_object(
+        {"metadata": {**meta, "namespace": "team"}, "spec": asking(1)}, ResourceClaim
+    )
+    store = store_of(claim)
+    assert store.device_claims.special.left_over(lambda pod: not pod.node) == []
+    upsert(store, obj("Pod", "p", uid="1", spec=spec))
+    found = store.device_claims.special.left_over(lambda pod: not pod.node)
+    assert [(key, pod.uid) for key, pod in found] == [("team/p-made", "1")] * is_left_over
