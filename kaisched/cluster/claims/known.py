@@ -24,7 +24,7 @@ from kaisched.cluster.claims.special import SpecialClaims
 from kaisched.cluster.claims.specs import Specs
 from kaisched.cluster.claims.tables import table_of
 from kaisched.cluster.claims.writing import place_of, taken_portions, written
-from kaisched.core.claims.model import Allocation
+from kaisched.core.claims.model import Allocation, Identity
 from kaisched.core.claims.table import Bridge, ClaimTable, Held
 from kaisched.core.states import TaskState
 from kaisched.objects.resource_claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
@@ -156,7 +156,7 @@ class DeviceClaims:
 
         Return the nodes that have more or less of them, and the pods that it may matter to.
         """
-        counted = self.offered.count()
+        counted = self.offered.count(self._used)
         before, is_other = counted or (None, False)
         for claim in self._claims.values() if is_other else ():
             self._hold(claim)
@@ -171,6 +171,10 @@ class DeviceClaims:
                 gone = [it for it in nodes if not self.gpus.of_node[it.name]]
                 nodes = [*gone, *self.gpus.bridge(bridging.resource)]
         return nodes, self._pods if is_other else concerned
+
+    def _used(self) -> set[Identity]:
+        """Return the devices that claims have, or have parts of."""
+        return {identity for it in self.held.values() for identity, _ in it.portions}
 
     @property
     def bridged(self) -> str:
