@@ -103,7 +103,7 @@ class GpuClasses:
         self.bridged = resource
         return [self.with_gpus(it) for it in self.nodes.values() if self.of_node[it.name]]
 
-    def count(self, slices: Iterable[Slice], used: Callable[[][Identity]]) -> bool:
+    def count(self, slices: Iterable[Slice], used: Callable[[], set[Identity]]) -> bool:
         """Count the GPUs of all nodes anew; return whether claims count for other numbers now.
 
         ``used`` returns the devices that claims have, or have parts of.

@@ -50,7 +50,7 @@ class Offered:
                 self._rules.pop(obj.name, None)
         self._offer, self._is_counted = None, False
 
-    def count(self, used: Callable[[][Identity]]) -> tuple[Counter[str], bool] | None:
+    def count(self, used: Callable[[], set[Identity]]) -> tuple[Counter[str], bool] | None:
         """Count the GPUs that are offered now; None if they are counted already.
 
         Return how many there were by node, and whether claims count for other numbers than before.

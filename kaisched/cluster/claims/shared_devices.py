@@ -46,7 +46,7 @@ class SharedDevices:
         self,
         classes: Mapping[str, DeviceClass],
         at_nodes: Iterable[Iterable[Device]],
-        used: Callable[[][Identity]],
+        used: Callable[[], set[Identity]],
     ) -> bool:
         """Take in the devices of all nodes; return whether claims count for other parts now.
 
@@ -69,7 +69,7 @@ class SharedDevices:
             or any(self._asked[ask][0] != gpus for ask, (gpus, _) in asked.items())
         )
 
-    def _measure(self, shared: list[Device], used: Callable[[][Identity]]) -> bool:
+    def _measure(self, shared: list[Device], used: Callable[[], set[Identity]]) -> bool:
         """Measure devices anew; return whether what claims have of any counts for more or less."""
         before, now = self._measures, {it.identity: measure_of(it) for it in shared}
         is_other = any(before.get(it, one) != one for it, one in now.items())
