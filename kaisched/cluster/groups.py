@@ -302,7 +302,8 @@ class Groups:
             refusal = Refusal.INVALID_GROUP if is_group_at_fault else Refusal.UNSUPPORTED
         else:
             self._fault.pop(name, None)
-        self._store.jobs.set_fault(job, next(iter(faults.values()), ""))
+        # That of the group, or else of the first pod by name.
+        self._store.jobs.set_fault(job, faults[min(faults)] if faults else "")
         self._store.refuse(job, refusal)
 
 
