@@ -345,9 +345,13 @@ class DeviceClaims:
             users = self.users.setdefault(key, {})
             old = users.get(pod.key)
             users[pod.key] = pod
-            if old is None or old.node != pod.node:
+            if len(users) > 1 and (old is None or self._counts_elsewhere(old, pod)):
                 found += [it for it in users if it != pod.key]
         return found
+
+    def _counts_elsewhere(self, old: PodRow, pod: PodRow) -> bool:
+        """Tell whether a claim that others use too may count with another pod since."""
+        return old.node != pod.node or self.job_of(old) != self.job_of(pod)
 
     def forget(self, pod: str, uid: str = "") -> list[str]:
         """Drop a pod, with a UID only if it is still that one; return those it may matter to."""

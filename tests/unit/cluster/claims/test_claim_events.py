@@ -169,3 +169,17 @@ def test_a_claim_is_given_back_for_the_pod_that_owns_it_alone(uid, is_left_over)
     upsert(store, obj("Pod", "p", uid="1", spec=spec))
     found = store.device_claims.special.left_over(lambda pod: not pod.node)
     assert [(key, pod.uid) for key, pod in found] == [("team/p-made", "1")] * is_left_over
+
+
+def test_a_common_claim_counts_for_a_job_from_which_its_first_pod_is_taken():
+    """Counted with the first pod of each job that waits for it."""
+    world = World(team=9)
+    world.node("n1", "H100")
+    world.claim("c")
+    for name in ("g", "h"):
+        world.put("PodGroup", name, "team", spec={"minMember": 1, "queue": "team"})
+    for name in "ab":
+        world.pod(name, "team", claim="c", group="g")
+    assert [counts(world, name) for name in "ab"] == [(1000, 1000), (0, 0)]
+    world.pod("a", "team", claim="c", group="h")
+    assert [counts(world, name) for name in "ab"] == [(1000, 1000), (1000, 1000)]
