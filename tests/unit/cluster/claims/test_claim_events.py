@@ -183,3 +183,25 @@ def test_a_common_claim_counts_for_a_job_from_which_its_first_pod_is_taken():
     assert [counts(world, name) for name in "ab"] == [(1000, 1000), (0, 0)]
     world.pod("a", "team", claim="c", group="h")
     assert [counts(world, name) for name in "ab"] == [(1000, 1000), (1000, 1000)]
+
+
+def test_what_claims_asked_for_is_forgotten_with_the_pods_that_asked():
+    store = store_of(obj("ResourceClaim", "c", uid="c", spec=asking(1)), pod("1", claim="c"))
+    store.snapshot()
+    for at in range(1100):
+        spec = asking(1)
+        opaque = {"driver": DRIVER, "parameters": {"domain": at}}
+        spec["devices"]["config"] = [{"opaque": opaque}]
+        claim = obj("ResourceClaim", f"c{at}", uid=f"c{at}", spec=spec)
+        named = {"resourceClaims": [{"name": "c", "resourceClaimName": f"c{at}"}]}
+        user = obj("Pod", f"p{at}", uid=f"p{at}", spec={"schedulerName": "kaisched", **named})
+        for it in (claim, user):
+            upsert(store, it)
+        for it in (user, claim):
+            remove(store, it)
+    table = store.snapshot().claims
+    assert sum(bool(it.requests) for it in table.specs) == 1
+    [use] = store.pods.pod("team/p").constraints.claims
+    assert table.specs[use.spec].requests
+    again = obj("ResourceClaim", "d", uid="d", spec=asking(1))
+    assert store.device_claims.specs.number_of(again, is_allocated=False) == use.spec
