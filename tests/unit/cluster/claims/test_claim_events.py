@@ -205,3 +205,17 @@ def test_what_claims_asked_for_is_forgotten_with_the_pods_that_asked():
     assert table.specs[use.spec].requests
     again = obj("ResourceClaim", "d", uid="d", spec=asking(1))
     assert store.device_claims.specs.number_of(again, is_allocated=False) == use.spec
+
+
+def test_two_pods_never_get_one_claim_from_their_templates():
+    world = World(team=9)
+    world.node("n1", "H100", "H100", "H100")
+    world.claim("b-c")
+    world.template("b-c")
+    world.template("c")
+    world.pod("a", "team", "b-c")
+    world.pod("a-b", "team", "c")
+    world.pod("x", "team", claim="b-c")
+    world.cycle()
+    assert set(world.nodes.values()) == {"n1"}
+    assert len({world.devices(it.name)[0] for it in world.claims()}) == 3
