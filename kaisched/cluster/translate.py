@@ -29,7 +29,7 @@ from kaisched.core.constraints import Constraints, NodeTerm, Taint
 from kaisched.core.states import TaskState
 from kaisched.core.tables import DRAINED, HELD, OPEN, WORKLOADS, Sharing
 from kaisched.errors import ObjectError
-from kaisched.objects import labels
+from kaisched.objects import labels, pool_marks
 from kaisched.objects.extended_resources import ResourceAsk, resource_asks
 from kaisched.objects.gpu_lookups import lookup_of
 from kaisched.objects.gpu_nodes import can_share, card_mib_of
@@ -310,8 +310,8 @@ def _stale_since_s(pod: Pod) -> float:
 
 def _mark(pod: Pod) -> tuple[str, int] | None:
     for condition in pod.status.conditions:
-        if condition.type == labels.IN_POOL and condition.status == _TRUE:
-            return labels.mark_of(condition.message)
+        if condition.type == pool_marks.IN_POOL and condition.status == _TRUE:
+            return pool_marks.mark_of(condition.message)
     return None
 
 
