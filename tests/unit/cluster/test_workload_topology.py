@@ -236,6 +236,14 @@ def test_a_pod_that_says_an_absurd_size_is_refused_at_once():
     assert store.problems()[0].text == told
 
 
+def test_a_pod_that_says_no_size_hears_which_of_its_keys_place_it():
+    *rest, last = serving(5)
+    notes = {f"{LWS}size": "five"}
+    store = store_of(*rest, replace(last, metadata=replace(last.metadata, annotations=notes)))
+    [told] = [it.text for it in store.problems()]
+    assert f"names no subgroup ({LWS}worker-index, {LWS}size), but its job has: workers/0" in told
+
+
 def test_a_leader_that_starts_alone_draws_its_segment_into_its_rack():
     objects = serving(3, startupPolicy="LeaderReady")
     store = store_of(*racks(a=1, b=4), *objects[:3])
