@@ -15,7 +15,7 @@ import msgspec
 from kaisched.cluster.claims.known import BY_OBJECTS
 from kaisched.cluster.events import owner_of, upsert
 from kaisched.cluster.grouping import Owner
-from kaisched.cluster.ours import Sharing
+from kaisched.cluster.ours import NO_SHARING, Sharing
 from kaisched.cluster.past import JobPast
 from kaisched.cluster.pools.book import PoolBook
 from kaisched.cluster.pools.moving import settle
@@ -88,12 +88,7 @@ class StoreState:
     """Whether pods may share GPUs."""
     pools: PoolState | None = None
     """None where there is one pool."""
-    has_reservations: bool = False
-    """Whether reservation pods hold the GPUs that pods share."""
-    writes_lookups: bool = False
-    """Whether ConfigMaps are written in which pods look up their GPU."""
-    share_class: str = ""
-    """The class of devices of which shares of GPUs are claims; empty where they are none."""
+    sharing: Sharing = NO_SHARING
     claims: str = BY_OBJECTS
     """Whether claims on devices are allocated."""
 
@@ -152,8 +147,7 @@ class Kept:
             tuple(self._owners[uid] for uid in sorted(self._owners)),
             has_volumes=has_volumes,
             offers_shares=shares,
-            has_reservations=shares,
-            writes_lookups=lookups,
+            sharing=Sharing(shares, lookups),
         )
 
     def state_of(self, store: StateStore) -> StoreState:
@@ -171,9 +165,7 @@ class Kept:
             has_volumes=store.volumes.is_read,
             offers_shares=store.ours.offers_shares,
             pools=_pools(store.pools) if store.pools.is_on else None,
-            has_reservations=store.ours.has_reservations,
-            writes_lookups=store.ours.writes_lookups,
-            share_class=store.ours.share_class,
+            sharing=store.ours.sharing,
             claims=store.device_claims.reading,
         )
 
@@ -219,7 +211,7 @@ def restored(
         workloads=workloads,
         offers_shares=state.offers_shares,
         owners=owners,
-        sharing=Sharing(state.has_reservations, state.writes_lookups, state.share_class),
+        sharing=state.sharing,
     )
     store.device_claims.heed(state.claims)
     store.facts.stuck.restore(state.stuck)

@@ -78,7 +78,7 @@ class StateStore:
 
         """
         whose = frozenset(schedulers), node_pool, tuple(gpu_resources)
-        self.ours = Ours(*whose, offers_shares and not sharing.share_class, *sharing)
+        self.ours = Ours(*whose, offers_shares and not sharing.share_class, sharing)
         self.rows = RowStore(extended)
         self.pods = KnownPods()
         pools = self.pools = PoolBook(self.ours, owners or SharedOwners().seat(node_pool))

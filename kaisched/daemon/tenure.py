@@ -139,7 +139,7 @@ class Tenure:
     @property
     def has_share_claims(self) -> bool:
         """Whether shares of GPUs are claims in the shard."""
-        return bool(self.cluster.store.ours.share_class)
+        return bool(self.cluster.store.ours.sharing.share_class)
 
     def note_lost(self, pools: frozenset[str]) -> None:
         """Note the pools that nobody serves: their jobs may be taken."""
