@@ -9,6 +9,7 @@ from kaisched.objects import labels
 
 if TYPE_CHECKING:
     from kaisched.objects.pod import Pod
+    from kaisched.objects.shard import SchedulingShard
     from kaisched.objects.wire import ObjectMeta
 
 OUR_SCHEDULERS: Final = frozenset({"kaisched"})
@@ -26,6 +27,11 @@ class Sharing(NamedTuple):
 
 
 NO_SHARING: Final = Sharing()
+
+
+def sharing_of(shard: SchedulingShard) -> Sharing:
+    """Return how shares of GPUs reach the hardware in a shard."""
+    return Sharing(shard.has_reservations, shard.writes_lookups, shard.share_class)
 
 
 @dataclass(frozen=True, slots=True)

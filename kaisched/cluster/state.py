@@ -132,22 +132,27 @@ class Kept:
             self._objects.pop((obj.KIND, obj.key), None)
 
     def bare_state(
-        self, *, has_volumes: bool = False, shares: bool = False, lookups: bool = False
+        self,
+        *,
+        has_volumes: bool = False,
+        sharing: Sharing = NO_SHARING,
+        claims: str = BY_OBJECTS,
     ) -> StoreState:
         """Return what a store rests on that has just been told of these objects.
 
         Args:
             has_volumes: whether all kinds of storage could be read.
-            shares: whether pods share GPUs, which reservation pods hold.
-            lookups: whether ConfigMaps are written in which such pods look up their GPU.
+            sharing: how shares of GPUs reach the hardware.
+            claims: whether claims on devices are allocated.
 
         """
         return StoreState(
             tuple(self._objects[key][1] for key in sorted(self._objects)),
             tuple(self._owners[uid] for uid in sorted(self._owners)),
             has_volumes=has_volumes,
-            offers_shares=shares,
-            sharing=Sharing(shares, lookups),
+            offers_shares=sharing.has_reservations,
+            sharing=sharing,
+            claims=claims,
         )
 
     def state_of(self, store: StateStore) -> StoreState:
