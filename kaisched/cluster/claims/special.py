@@ -21,7 +21,7 @@ from kaisched.cluster.claims.drafts import (
     special_of,
 )
 from kaisched.cluster.demands import DeviceClaimRef
-from kaisched.objects.extended_resources import IMPLICIT
+from kaisched.objects.extended_resources import IMPLICIT, is_extended
 from kaisched.objects.resource_claims import ResourceClaim
 from kaisched.objects.resource_slices import DeviceClass
 from kaisched.objects.wire import ObjectMeta
@@ -68,7 +68,7 @@ class SpecialClaims:
     def put_class(self, one: DeviceClass) -> None:
         """Take in a class that came or changed."""
         self._backing.pop(one.name, None)
-        if one.spec.extended_resource_name:
+        if is_extended(one.spec.extended_resource_name):
             made = one.metadata.creation_timestamp
             self._backing[one.name] = (one.spec.extended_resource_name, made, one.name)
         self._choose_classes()

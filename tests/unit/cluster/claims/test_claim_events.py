@@ -207,6 +207,17 @@ def test_what_claims_asked_for_is_forgotten_with_the_pods_that_asked():
     assert store.device_claims.specs.number_of(again, is_allocated=False) == use.spec
 
 
+@pytest.mark.parametrize("resource", ["cpu", "kubernetes.io/gpu", ""])
+def test_a_class_backs_extended_resources_alone(resource):
+    world = World(team=9)
+    world.node("n1")
+    world.node("n2", "H100")
+    world.put("Node", "n2", status={"allocatable": {"memory": "9Gi", "pods": 9}})
+    world.put("DeviceClass", DRIVER, spec={"extendedResourceName": resource})
+    world.cluster.snapshot()
+    assert world.cluster.store.device_claims.bridged == ""
+
+
 def test_two_pods_never_get_one_claim_from_their_templates():
     world = World(team=9)
     world.node("n1", "H100", "H100", "H100")
