@@ -105,6 +105,17 @@ def _name(ask: ResourceAsk) -> str:
     return f"container-{ask.at}-request-{ask.position}"
 
 
+def resources_of(special: Special) -> frozenset[str]:
+    """Return the resources that a claim stands for."""
+    return frozenset(it.resource for it in special.mappings)
+
+
+def resources_in(claim: ResourceClaim, asks: Iterable[ResourceAsk]) -> frozenset[str]:
+    """Return the resources that a claim of a server stands for, of those that its pod asks for."""
+    names = {it.name for it in claim.spec.devices.requests}
+    return frozenset(it.resource for it in asks if _name(it) in names)
+
+
 def is_special(claim: ResourceClaim) -> bool:
     """Tell whether a scheduler has made a claim for extended resources."""
     return claim.metadata.annotations.get(NOTE) == "true"
