@@ -27,8 +27,8 @@ class Freezer:
     def snapshot(self) -> Snapshot:
         """Freeze the present state."""
         rows, budgets, claims = self._rows, self._budgets, self._claims
-        if rows.axis.bridged != claims.bridged:
-            rows.count_by(rows.axis.bridging(claims.bridged))
+        if rows.axis.bridged != claims.gpus.bridged:
+            rows.count_by(rows.axis.bridging(claims.gpus.bridged))
         bare = rows.snapshot()
         if rows.compactions != self._compactions:
             self._compactions = rows.compactions

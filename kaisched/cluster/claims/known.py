@@ -134,10 +134,7 @@ class DeviceClaims:
         """Drop an object; return the pods that it may matter to."""
         match obj:
             case ResourceClaim():
-                self._claims.pop(obj.key, None)
-                self.held.pop(obj.key, None)
-                self.sent.drop(obj.key)
-                return self.users_of(obj.key) + self.special.remove_claim(obj)
+                return self._remove_claim(obj.key, obj.metadata.uid)
             case ResourceClaimTemplate():
                 return self.shares.remove(obj)
             case _:
@@ -145,6 +142,16 @@ class DeviceClaims:
         if isinstance(obj, DeviceClass):
             self.special.remove_class(obj.name)
         return [] if isinstance(obj, ResourceSlice) else self._pods
+
+    def _remove_claim(self, key: str, uid: str) -> list[str]:
+        """Drop a claim, if it is still that one; a watch tells no more of it than this."""
+        known = self._claims.get(key)
+        if known is None or uid not in {"", known.metadata.uid}:
+            return []
+        del self._claims[key]
+        self.held.pop(key, None)
+        self.sent.drop(key)
+        return self.users_of(key) + self.special.remove_claim(known)
 
     @property
     def _pods(self) -> list[str]:
@@ -175,11 +182,6 @@ class DeviceClaims:
     def _used(self) -> set[Identity]:
         """Return the devices that claims have, or have parts of."""
         return {identity for it in self.held.values() for identity, _ in it.portions}
-
-    @property
-    def bridged(self) -> str:
-        """The resource that some nodes offer by a device plugin and others by claims; or empty."""
-        return self.gpus.bridged
 
     def _note_sent(self, claim: ResourceClaim) -> None:
         """Note that a claim shows an allocation, or is another than the one that got one."""

@@ -69,11 +69,6 @@ class KnownClaims(Protocol):
         """Whether claims are allocated."""
         ...
 
-    @property
-    def bridged(self) -> str:
-        """The resource that some nodes offer by a device plugin and others by claims."""
-        ...
-
     def claim(self, key: str) -> ResourceClaim | None:
         """Return a claim, also one that no server has yet."""
         ...
@@ -122,7 +117,7 @@ def _with_gpus(
     own = pod.request if pod.extended or pod.asked is None else pod.asked
     request = {name: amount for name, amount in own.items() if name != CLAIMED_GPU}
     asked, counted = pod.asked if pod.extended else None, gpus
-    if gpus and (bridged := claims.bridged):
+    if gpus and (bridged := claims.gpus.bridged):
         # On nodes with devices these are pieces of the bridged resource, for all who want some.
         asked = dict(request) if asked is None else asked
         more = pieces(bridged, gpus)

@@ -157,16 +157,9 @@ def running():
 
 @pytest.mark.parametrize(("uid", "is_left_over"), [("1", True), ("0", False)])
 def test_a_claim_is_given_back_for_the_pod_that_owns_it_alone(uid, is_left_over):
-    spec = {"schedulerName": "kaisched", "containers": [{"name": "c"}]}
-    spec["containers"][0]["resources"] = {"limits": {f"{IMPLICIT}{DRIVER}": 1}}
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True}
-    meta = {"name": "p-made", "annotations": {NOTE: "true"}, "ownerReferences": [owner]}
-    claim, _ = decode_object(
-        {"metadata": {**meta, "namespace": "team"}, "spec": asking(1)}, ResourceClaim
-    )
-    store = store_of(claim)
+    store = store_of(made_for(uid))
     assert store.device_claims.special.left_over(lambda pod: not pod.node) == []
-    upsert(store, obj("Pod", "p", uid="1", spec=spec))
+    upsert(store, asking_for(f"{IMPLICIT}{DRIVER}"))
     found = store.device_claims.special.left_over(lambda pod: not pod.node)
     assert [(key, pod.uid) for key, pod in found] == [("team/p-made", "1")] * is_left_over
 
@@ -215,7 +208,7 @@ def test_a_class_backs_extended_resources_alone(resource):
     world.put("Node", "n2", status={"allocatable": {"memory": "9Gi", "pods": 9}})
     world.put("DeviceClass", DRIVER, spec={"extendedResourceName": resource})
     world.cluster.snapshot()
-    assert world.cluster.store.device_claims.bridged == ""
+    assert world.cluster.store.device_claims.gpus.bridged == ""
 
 
 def test_two_pods_never_get_one_claim_from_their_templates():
@@ -230,3 +223,44 @@ def test_two_pods_never_get_one_claim_from_their_templates():
     world.cycle()
     assert set(world.nodes.values()) == {"n1"}
     assert len({world.devices(it.name)[0] for it in world.claims()}) == 3
+
+
+def made_for(uid):
+    """A claim for extended resources of a pod with a UID."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True}
+    meta = {"annotations": {NOTE: "true"}, "ownerReferences": [owner]}
+    meta |= {"name": "p-made", "namespace": "team", "uid": "made"}
+    return decode_object({"metadata": meta, "spec": asking(1)}, ResourceClaim)[0]
+
+
+def asking_for(resource):
+    container = {"name": "c", "resources": {"limits": {resource: 1}}}
+    return obj("Pod", "p", uid="1", spec={"schedulerName": "kaisched", "containers": [container]})
+
+
+def test_a_pod_waits_no_more_for_a_claim_of_which_the_watch_tells_the_end_by_its_name():
+    """Neither owner nor annotations are told then; nodes of both kinds could take the pod."""
+    world = World(team=9)
+    amounts = {"cpu": 64, "memory": "256Gi", "pods": 110}
+    world.put("Node", "n1", status={"allocatable": {**amounts, "nvidia.com/gpu": 2}})
+    world.node("n2", "H100")
+    backed = {"extendedResourceName": "nvidia.com/gpu", "selectors": []}
+    world.put("DeviceClass", DRIVER, spec=backed)
+    store, claim = world.cluster.store, made_for("1")
+    upsert(store, asking_for("nvidia.com/gpu"))
+    upsert(store, claim)
+    store.snapshot()
+    assert "is being given back" in store.pods.pod("team/p").constraints.wait[1]
+    remove(store, obj("ResourceClaim", claim.name, uid="made"))
+    assert store.pods.pod("team/p").constraints.wait is None
+    assert store.device_claims.special.left_over(lambda pod: not pod.node) == []
+
+
+def test_the_end_of_a_claim_is_not_that_of_another_of_its_name():
+    new = obj("ResourceClaim", "c", uid="new", spec=asking(1))
+    store = store_of(new, pod("1", claim="c"))
+    remove(store, obj("ResourceClaim", "c", uid="old"))
+    assert store.device_claims.claim("team/c") == new
+    assert store.pods.pod("team/p").constraints.wait is None
+    remove(store, new)
+    assert store.pods.pod("team/p").constraints.wait[1] == "claim c does not exist"
