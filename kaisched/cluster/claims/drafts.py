@@ -145,6 +145,12 @@ def draft_key(pod: str, uid: str) -> str:
     return f"{pod}/{LABEL}/{uid}"
 
 
+def shown(key: str) -> str:
+    """Return what a claim is called in texts, also one that no server has."""
+    pod, is_draft, _ = key.partition(f"/{LABEL}/")
+    return f"the claim of pod {pod} for extended resources" if is_draft else f"claim {key}"
+
+
 def owner_of(pod: str, uid: str) -> OwnerReference:
     """Return the entry that makes a pod the owner of its claim."""
     name = pod.partition("/")[2]
