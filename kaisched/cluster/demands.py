@@ -118,14 +118,17 @@ def _devices(pod: Pod, ours: Ours) -> DeviceDemand | None:
 
 
 def claims_of(pod: Pod) -> tuple[tuple[str, bool], ...]:
-    """Return the claims of storage that a pod uses: (name, whether it is made for this pod)."""
+    """Return the claims of storage that a pod uses: (name, whether it is made for this pod).
+
+    Several volumes of a pod may be of one claim.
+    """
     found = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
             found.append((volume.persistent_volume_claim.claim_name, False))
         elif volume.ephemeral is not None:
             found.append((f"{pod.name}-{volume.name}", True))
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 class DeviceClaimRef(NamedTuple):
@@ -143,9 +146,9 @@ class DeviceClaimRef(NamedTuple):
 
 
 def device_claims_of(pod: Pod) -> tuple[DeviceClaimRef, ...]:
-    """Return the claims on devices that a pod uses, in its own order."""
+    """Return the claims on devices that a pod uses, in its own order; each of them once."""
     made = {it.name: it.resource_claim_name for it in pod.status.resource_claim_statuses}
-    return tuple(
+    refs = (
         DeviceClaimRef(it.name, it.resource_claim_name, is_own=False)
         if it.resource_claim_name
         else DeviceClaimRef(
@@ -156,6 +159,10 @@ def device_claims_of(pod: Pod) -> tuple[DeviceClaimRef, ...]:
         )
         for it in pod.spec.resource_claims
     )
+    found: dict[tuple[str, str], DeviceClaimRef] = {}
+    for ref in refs:
+        found.setdefault((ref.name, "" if ref.name else ref.label), ref)
+    return tuple(found.values())
 
 
 def node_terms(selector: NodeSelector) -> tuple[NodeTerm, ...]:

@@ -20,15 +20,19 @@ class Freezer:
         """Take the parts of a store."""
         self._rows, self._budgets = rows, facts.disruptions
         self._claims, self._pools = claims, pools
+        self._compactions = 0
         self._frozen: tuple[Snapshot, Snapshot] | None = None
         """The rows' last snapshot, and the same with the rest."""
 
     def snapshot(self) -> Snapshot:
         """Freeze the present state."""
         rows, budgets, claims = self._rows, self._budgets, self._claims
-        if rows.axis.bridged != claims.bridged:
-            rows.count_by(rows.axis.bridging(claims.bridged))
+        if rows.axis.bridged != claims.gpus.bridged:
+            rows.count_by(rows.axis.bridging(claims.gpus.bridged))
         bare = rows.snapshot()
+        if rows.compactions != self._compactions:
+            self._compactions = rows.compactions
+            claims.specs.keep({use.spec for it in bare.shapes.constraints for use in it.claims})
         overdrawn = self._pools.overdrafts.table(rows, self._pools.owners.served)
         if not len(budgets) and not claims.has_table and overdrawn is None:
             self._frozen = None

@@ -173,7 +173,7 @@ class Grouper:
         rule: Workload,
         name: str,
     ) -> Membership:
-        """Return the job of a pod that names its group itself, one of Kubernetes' own gang API."""
+        """Return the job of a pod that names its group itself, in its spec or by a rule's label."""
         key = _group_key(rule.api_group, pod.namespace, name)
         group, uids = self._named.get(key), (*uids, key)
         if group is None:

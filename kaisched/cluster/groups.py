@@ -269,9 +269,10 @@ class Groups:
             return first + at, ""
         known = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")  # noqa: PLR2004
         what = f"names subgroup {wanted!r}" if wanted else "names no subgroup"
-        keys = [*member.rule.subgroup_labels]
+        rule = member.rule
+        keys = [*rule.subgroup_labels]
         if member.gang.segments:
-            keys.append(member.rule.segment_label)
+            keys += filter(None, (rule.segment_label, rule.size_annotation))
         return first, f"{what} ({', '.join(keys) or labels.SUBGROUP}), but its job has: {known}"
 
     def _pod_fault(self, group: Group, key: str, job: int) -> str:
@@ -302,7 +303,8 @@ class Groups:
             refusal = Refusal.INVALID_GROUP if is_group_at_fault else Refusal.UNSUPPORTED
         else:
             self._fault.pop(name, None)
-        self._store.jobs.set_fault(job, next(iter(faults.values()), ""))
+        # That of the group, or else of the first pod by name.
+        self._store.jobs.set_fault(job, faults[min(faults)] if faults else "")
         self._store.refuse(job, refusal)
 
 

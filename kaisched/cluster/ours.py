@@ -9,6 +9,7 @@ from kaisched.objects import labels
 
 if TYPE_CHECKING:
     from kaisched.objects.pod import Pod
+    from kaisched.objects.shard import SchedulingShard
     from kaisched.objects.wire import ObjectMeta
 
 OUR_SCHEDULERS: Final = frozenset({"kaisched"})
@@ -28,6 +29,11 @@ class Sharing(NamedTuple):
 NO_SHARING: Final = Sharing()
 
 
+def sharing_of(shard: SchedulingShard) -> Sharing:
+    """Return how shares of GPUs reach the hardware in a shard."""
+    return Sharing(shard.has_reservations, shard.writes_lookups, shard.share_class)
+
+
 @dataclass(frozen=True, slots=True)
 class Ours:
     """Scope of a store; immutable, so any thread may ask."""
@@ -39,13 +45,8 @@ class Ours:
     gpu_resources: tuple[str, ...]
     """Resource names that count as whole GPUs."""
     offers_shares: bool = False
-    """Whether pods may share GPUs: whether what is decided about them can be carried out."""
-    has_reservations: bool = False
-    """Whether reservation pods hold shared GPUs, so that a card without one takes no shares."""
-    writes_lookups: bool = False
-    """Whether ConfigMaps are written in which pods look up their GPU."""
-    share_class: str = ""
-    """The class of devices of which shares of GPUs are claims; empty where they are none."""
+    """Whether pods may share GPUs as parts of cards: whether that can be carried out."""
+    sharing: Sharing = NO_SHARING
 
     def has(self, meta: ObjectMeta) -> bool:
         """Tell whether an object is in the node pool."""

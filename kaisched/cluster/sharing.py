@@ -110,6 +110,10 @@ class SharedCards:
         """Return how pods use a card."""
         return [self._use_of[key] for key in sorted(self._users.get(card, ()))]
 
+    def is_known(self, card: Card) -> bool:
+        """Tell whether a pod uses a card, or a reservation pod is there for it."""
+        return bool(self._users.get(card) or self.reservations_of(card))
+
     def users_of(self, card: Card) -> list[str]:
         """Return the pods that use a card."""
         return sorted(self._users.get(card, ()))

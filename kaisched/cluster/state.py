@@ -15,7 +15,7 @@ import msgspec
 from kaisched.cluster.claims.known import BY_OBJECTS
 from kaisched.cluster.events import owner_of, upsert
 from kaisched.cluster.grouping import Owner
-from kaisched.cluster.ours import Sharing
+from kaisched.cluster.ours import NO_SHARING, Sharing
 from kaisched.cluster.past import JobPast
 from kaisched.cluster.pools.book import PoolBook
 from kaisched.cluster.pools.moving import settle
@@ -88,12 +88,7 @@ class StoreState:
     """Whether pods may share GPUs."""
     pools: PoolState | None = None
     """None where there is one pool."""
-    has_reservations: bool = False
-    """Whether reservation pods hold the GPUs that pods share."""
-    writes_lookups: bool = False
-    """Whether ConfigMaps are written in which pods look up their GPU."""
-    share_class: str = ""
-    """The class of devices of which shares of GPUs are claims; empty where they are none."""
+    sharing: Sharing = NO_SHARING
     claims: str = BY_OBJECTS
     """Whether claims on devices are allocated."""
 
@@ -137,23 +132,27 @@ class Kept:
             self._objects.pop((obj.KIND, obj.key), None)
 
     def bare_state(
-        self, *, has_volumes: bool = False, shares: bool = False, lookups: bool = False
+        self,
+        *,
+        has_volumes: bool = False,
+        sharing: Sharing = NO_SHARING,
+        claims: str = BY_OBJECTS,
     ) -> StoreState:
         """Return what a store rests on that has just been told of these objects.
 
         Args:
             has_volumes: whether all kinds of storage could be read.
-            shares: whether pods share GPUs, which reservation pods hold.
-            lookups: whether ConfigMaps are written in which such pods look up their GPU.
+            sharing: how shares of GPUs reach the hardware.
+            claims: whether claims on devices are allocated.
 
         """
         return StoreState(
             tuple(self._objects[key][1] for key in sorted(self._objects)),
             tuple(self._owners[uid] for uid in sorted(self._owners)),
             has_volumes=has_volumes,
-            offers_shares=shares,
-            has_reservations=shares,
-            writes_lookups=lookups,
+            offers_shares=sharing.has_reservations,
+            sharing=sharing,
+            claims=claims,
         )
 
     def state_of(self, store: StateStore) -> StoreState:
@@ -171,9 +170,7 @@ class Kept:
             has_volumes=store.volumes.is_read,
             offers_shares=store.ours.offers_shares,
             pools=_pools(store.pools) if store.pools.is_on else None,
-            has_reservations=store.ours.has_reservations,
-            writes_lookups=store.ours.writes_lookups,
-            share_class=store.ours.share_class,
+            sharing=store.ours.sharing,
             claims=store.device_claims.reading,
         )
 
@@ -219,7 +216,7 @@ def restored(
         workloads=workloads,
         offers_shares=state.offers_shares,
         owners=owners,
-        sharing=Sharing(state.has_reservations, state.writes_lookups, state.share_class),
+        sharing=state.sharing,
     )
     store.device_claims.heed(state.claims)
     store.facts.stuck.restore(state.stuck)

@@ -78,7 +78,7 @@ class StateStore:
 
         """
         whose = frozenset(schedulers), node_pool, tuple(gpu_resources)
-        self.ours = Ours(*whose, offers_shares and not sharing.share_class, *sharing)
+        self.ours = Ours(*whose, offers_shares and not sharing.share_class, sharing)
         self.rows = RowStore(extended)
         self.pods = KnownPods()
         pools = self.pools = PoolBook(self.ours, owners or SharedOwners().seat(node_pool))
@@ -223,14 +223,14 @@ class StateStore:
             self.rows.touch()
             self._drop(key)
         self.pods.drop_stranger(key, uid)
-        self.look_again([*self.volumes.forget(key), *self.device_claims.forget(key)])
+        self.look_again([*self.volumes.forget(key, uid), *self.device_claims.forget(key, uid)])
 
     def _take_in(self, pod: PodRow) -> None:
         facts, members = self.facts, self.members
         facts.hear(pod)
-        if pod.claims:
+        if pod.claims or pod.key in self.volumes:
             pod = self._with_volumes(pod)
-        if pod.device_claims or pod.extended:
+        if pod.device_claims or pod.extended or pod.key in self.device_claims:
             pod, rivals = self.device_claims.noted(pod)
             self.look_again(rivals)
         self.pods.drop_stranger(pod.key)

@@ -29,7 +29,7 @@ from kaisched.core.constraints import Constraints, NodeTerm, Taint
 from kaisched.core.states import TaskState
 from kaisched.core.tables import DRAINED, HELD, OPEN, WORKLOADS, Sharing
 from kaisched.errors import ObjectError
-from kaisched.objects import labels
+from kaisched.objects import labels, pool_marks
 from kaisched.objects.extended_resources import ResourceAsk, resource_asks
 from kaisched.objects.gpu_lookups import lookup_of
 from kaisched.objects.gpu_nodes import can_share, card_mib_of
@@ -178,19 +178,18 @@ class PodRow:
 
 def pod_row(pod: Pod, ours: Ours) -> PodRow:
     """Return a pod's row; a pod that makes no sense asks for nothing and has a fault."""
-    meta, spec = pod.metadata, pod.spec
-    fault = _fault_of(pod, ours)
-    share = share_claim_of(pod, ours.gpu_resources) if ours.share_class and not fault else None
+    meta, spec, gpu_names = pod.metadata, pod.spec, ours.gpu_resources
+    fault, sharing = _fault_of(pod, ours), ours.sharing
     order_priority = None
     request: Mapping[str, int] = {}
     lookup = ""
     try:
         order_priority = labels.task_priority_of(meta)
         labels.node_types_of(meta)
-        request = pod_requests(pod, ours.gpu_resources)
+        request = pod_requests(pod, gpu_names)
         if ours.offers_shares and labels.is_reservation(meta):
             request = {name: amount for name, amount in request.items() if name != "gpu"}
-        if ours.writes_lookups and not spec.node_name:
+        if sharing.writes_lookups and not spec.node_name:
             lookup = lookup_of(pod)
     except ObjectError as error:
         fault = fault or str(error)
@@ -214,17 +213,17 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
         has_succeeded=pod.status.phase == _SUCCEEDED,
         claims=claims_of(pod) if spec.volumes else (),
         device_claims=device_claims_of(pod) if spec.resource_claims else (),
-        share=share,
-        extended=resource_asks(pod, ours.gpu_resources),
+        share=share_claim_of(pod, gpu_names) if sharing.share_class and not fault else None,
+        extended=resource_asks(pod, gpu_names),
         is_unready=_is_unready(pod),
         stale_since_s=_stale_since_s(pod),
         mark=_mark(pod),
         scheduling_group=spec.scheduling_group.pod_group_name if spec.scheduling_group else "",
         leaving=leaving_of(meta),
         cards=labels.gpu_groups_of(meta) if spec.node_name and ours.offers_shares else (),
-        gpus=labels.gpus_of(meta) if spec.node_name and ours.has_reservations else (),
+        gpus=labels.gpus_of(meta) if spec.node_name and sharing.has_reservations else (),
         lookup=lookup,
-        reservation=reservation_of(pod) if ours.has_reservations else None,
+        reservation=reservation_of(pod) if sharing.has_reservations else None,
     )
 
 
@@ -232,15 +231,15 @@ def _fault_of(pod: Pod, ours: Ours) -> str:
     """Return what of a pod is not offered, or an empty text."""
     fault = unsupported(
         pod, ours.gpu_resources,
-        offers_shares=ours.offers_shares, has_share_claims=bool(ours.share_class),
+        offers_shares=ours.offers_shares, has_share_claims=bool(ours.sharing.share_class),
     )  # fmt: skip
     return fault or unsupported_demand(pod) or _lookup_fault(pod, ours)
 
 
 def _lookup_fault(pod: Pod, ours: Ours) -> str:
     """Return why a waiting pod would never start: its containers need what nobody writes here."""
-    notes = pod.metadata.annotations
-    if ours.writes_lookups or not ours.has_reservations or pod.spec.node_name:
+    notes, sharing = pod.metadata.annotations, ours.sharing
+    if sharing.writes_lookups or not sharing.has_reservations or pod.spec.node_name:
         return ""
     if labels.GPU_CONFIG_MAP not in notes:
         return ""
@@ -310,8 +309,8 @@ def _stale_since_s(pod: Pod) -> float:
 
 def _mark(pod: Pod) -> tuple[str, int] | None:
     for condition in pod.status.conditions:
-        if condition.type == labels.IN_POOL and condition.status == _TRUE:
-            return labels.mark_of(condition.message)
+        if condition.type == pool_marks.IN_POOL and condition.status == _TRUE:
+            return pool_marks.mark_of(condition.message)
     return None
 
 

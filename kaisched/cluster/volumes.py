@@ -108,13 +108,17 @@ class Volumes:
 
     # -- pods ------------------------------------------------------------------------------------
 
+    def __contains__(self, pod: str) -> bool:
+        """Tell whether a pod of this name uses claims."""
+        return pod in self._claims_of_pod
+
     def note(self, pod: PodRow) -> list[str]:
-        """Take in a pod that uses claims; return the others that it may matter to."""
-        if pod.state == TaskState.GONE:
-            return self.forget(pod.key)
+        """Take in a pod that uses claims, or one in its place; return those it may matter to."""
         keys = [f"{pod.namespace}/{name}" for name, _ in pod.claims]
+        if pod.state == TaskState.GONE or not keys:
+            return self.forget(pod.key)
+        found = [] if self._claims_of_pod.get(pod.key, keys) == keys else self.forget(pod.key)
         self._claims_of_pod[pod.key] = keys
-        found = []
         for key in keys:
             users = self._users.setdefault(key, {})
             old = users.get(pod.key)
@@ -123,10 +127,12 @@ class Volumes:
                 found += self._rivals(key, pod.key)
         return found
 
-    def forget(self, pod: str) -> list[str]:
-        """Drop a pod; return the others that it may matter to."""
-        found = []
-        for key in self._claims_of_pod.pop(pod, ()):
+    def forget(self, pod: str, uid: str = "") -> list[str]:
+        """Drop a pod, with a UID only if it is still that one; return those it may matter to."""
+        keys, found = self._claims_of_pod.get(pod, []), list[str]()
+        if not keys or uid not in {"", self._users[keys[0]][pod].uid}:
+            return found
+        for key in self._claims_of_pod.pop(pod):
             found += self._rivals(key, pod)
             users = self._users[key]
             users.pop(pod, None)

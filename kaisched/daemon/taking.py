@@ -10,9 +10,11 @@ from msgspec.structs import replace
 from urllib3.exceptions import HTTPError
 
 from kaisched.clock import monotonic_s
+from kaisched.cluster.claims.known import OFF, ON
 from kaisched.cluster.kubernetes.discovery import find_gang_api, watched_kinds
 from kaisched.cluster.kubernetes.listing import list_cluster
 from kaisched.cluster.kubernetes.resources import SHARDS, STORAGE
+from kaisched.cluster.ours import sharing_of
 from kaisched.cluster.state import Kept
 from kaisched.daemon.usage import usage_feed
 from kaisched.engine.planning import planned_cluster, read_plan_input
@@ -92,7 +94,14 @@ def from_cluster(
     shards = [obj for obj in first.objects if isinstance(obj, SchedulingShard)]
     found = _chosen(shards_in(shard_files, sorted(shards, key=lambda it: it.name)), shard_name)
     policy, said = build_policy(found.shard, found.file)
-    kinds = watched_kinds([policy.workloads], find_gang_api(client), is_deleting=is_deleting)
+    shard = found.shard
+    kinds = watched_kinds(
+        [policy.workloads],
+        find_gang_api(client),
+        is_deleting=is_deleting,
+        has_claims=shard.spec.resource_claims,
+        has_share_claims=bool(shard.share_class),
+    )
     listed = list_cluster(client, kinds)
     kept = Kept()
     for obj in listed.objects:
@@ -101,10 +110,10 @@ def from_cluster(
         "cluster",
         kept.bare_state(
             has_volumes=listed.kinds.issuperset(it.qualified for it in STORAGE),
-            shares=found.shard.has_reservations,
-            lookups=found.shard.writes_lookups,
+            sharing=sharing_of(shard),
+            claims=ON if shard.spec.resource_claims else OFF,
         ),
-        found.shard,
+        shard,
         policy,
         schedulers=schedulers,
         now_s=clock.now_s(),

@@ -24,7 +24,7 @@ from kaisched.cluster.kubernetes.report_writers import ReportWriters
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.reservation_backend import ReservationBackend
 from kaisched.cluster.kubernetes.share_templates import ShareTemplates
-from kaisched.cluster.ours import Sharing
+from kaisched.cluster.ours import sharing_of
 from kaisched.cluster.pools.marks import MarkedOwners
 from kaisched.cluster.pools.turns import pool_turns
 from kaisched.cluster.state import Kept
@@ -139,7 +139,7 @@ class Tenure:
     @property
     def has_share_claims(self) -> bool:
         """Whether shares of GPUs are claims in the shard."""
-        return bool(self.cluster.store.ours.share_class)
+        return bool(self.cluster.store.ours.sharing.share_class)
 
     def note_lost(self, pools: frozenset[str]) -> None:
         """Note the pools that nobody serves: their jobs may be taken."""
@@ -219,7 +219,7 @@ class Tenure:
                 owner_wait_s=self.policy.owner_wait_s,
                 owners=self._owners_among(owners, shard.spec),
                 offers_shares=shard.has_reservations,
-                sharing=Sharing(shard.has_reservations, shard.writes_lookups, shard.share_class),
+                sharing=sharing_of(shard),
             ),
             why_stale=why_stale,
             is_observing=how.observe,

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from kaisched.cluster.grouping import Owner
+from kaisched.cluster.ours import Sharing
 from kaisched.cluster.past import JobPast
 from kaisched.cluster.state import Assumed, PoolState, StoreState, restored
 from kaisched.core.usage import Usage, UsageState
@@ -143,9 +144,7 @@ def _store(
         has_volumes=recording.has_volumes,
         offers_shares=recording.offers_shares,
         pools=_pools(recording.pools),
-        has_reservations=recording.has_reservations,
-        writes_lookups=recording.writes_lookups,
-        share_class=shard.share_class,
+        sharing=Sharing(recording.has_reservations, recording.writes_lookups, shard.share_class),
         claims=recording.claims,
         past={job: JobPast(it.started_s, it.evicted_s) for job, it in recording.past.items()},
     )

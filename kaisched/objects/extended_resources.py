@@ -55,7 +55,7 @@ def _of_container(
     amounts = {**resources.limits, **resources.requests}
     found = []
     for position, name in enumerate(sorted(amounts)):
-        if not _is_extended(name):
+        if not is_extended(name):
             continue
         try:
             number = base_units("pods", amounts[name], round_up=True)
@@ -69,7 +69,8 @@ def _of_container(
     return found
 
 
-def _is_extended(name: str) -> bool:
+def is_extended(name: str) -> bool:
+    """Tell whether a resource is one that nodes may be extended by, and none of Kubernetes' own."""
     domain, slash, _ = name.partition("/")
     if not slash or name.startswith(IMPLICIT):
         return bool(slash)

@@ -13,8 +13,9 @@ from kaisched.errors import ObjectError
 from kaisched.objects.group_faults import cycles
 from kaisched.objects.pod_sets import PodSetTopology, pod_set_of
 from kaisched.objects.podgroup import SubGroupSpec
+from kaisched.objects.segments import MOST_SUBGROUPS
 from kaisched.objects.template_topology import annotations_in, constraint_on
-from kaisched.objects.workloads import MOST, MOST_SUBGROUPS, Gang, Read
+from kaisched.objects.workloads import MOST, Gang, Read
 
 EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 """Annotation of a LeaderWorkerSet whose workers are created once their leader has a node."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from kaisched.objects.node import Node
+from kaisched.objects.wire import Amount
+from kaisched.units import UnitError, count
 
 _MEMORY: Final = "nvidia.com/gpu.memory"
 _COUNT: Final = "nvidia.com/gpu.count"
@@ -16,6 +18,7 @@ _PRODUCT: Final = "nvidia.com/gpu.product"
 _IN_BYTES: Final = 1 << 20
 """No GPU has so many MiB: such a number is in bytes."""
 _DIGITS: Final = 18
+_MOST_CARDS: Final = 1000
 
 
 def card_mib_of(node: Node) -> int:
@@ -28,17 +31,23 @@ def can_share(node: Node, gpu_resources: Sequence[str]) -> bool:
     """Tell whether what a node offers as GPUs are whole cards, of which pods may have parts.
 
     With time slicing a GPU is offered several times, and with MIG in the strategy ``single``
-    instances are offered as GPUs.
+    instances are offered as GPUs. No machine has a thousand cards.
     """
     labels = node.metadata.labels
     if _number(node, _REPLICAS) > 1:
         return False
     if labels.get(_MIG_STRATEGY) == "single" and _MIG_PRODUCT in labels.get(_PRODUCT, ""):
         return False
-    count = _number(node, _COUNT)
     amounts = node.status.allocatable or node.status.capacity
-    offered = [str(amount) for name, amount in amounts.items() if name in gpu_resources]
-    return not count or sum(int(it) for it in offered if it.isdecimal()) <= count
+    offered = sum(_offered(it) for name, it in amounts.items() if name in gpu_resources)
+    return offered <= min(_number(node, _COUNT) or _MOST_CARDS, _MOST_CARDS)
+
+
+def _offered(amount: Amount) -> int:
+    try:
+        return count(amount, round_up=False)
+    except UnitError:
+        return 0  # then the node is left out, and says why
 
 
 def _number(node: Node, key: str) -> int:

@@ -13,7 +13,8 @@ from kaisched.errors import ObjectError, join_path
 from kaisched.objects import labels
 from kaisched.objects.gang_sizes import as_map, as_maps, count
 from kaisched.objects.podgroup import SubGroupSpec, TopologyConstraint
-from kaisched.objects.workloads import MOST_SUBGROUPS, Gang
+from kaisched.objects.segments import MOST_SUBGROUPS
+from kaisched.objects.workloads import Gang
 
 TOPOLOGY_NAME: Final = "grove.io/topology-name"
 """Annotation of a PodGang that names the topology of its levels."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from kaisched.objects.device_faults import claim_faults, slice_faults, template_faults
 from kaisched.objects.disruption_budget import PodDisruptionBudget, disruption_budget_faults
 from kaisched.objects.faults import Fault, did_you_mean, nearest
 from kaisched.objects.group_faults import pod_group_faults
@@ -69,6 +70,9 @@ _FAULTS: Final[dict[type[KubernetesObject], Callable[[Any], Iterator[Fault]]]] =
     Deployment: preferred_of_workload,
     StatefulSet: preferred_of_workload,
     PodDisruptionBudget: disruption_budget_faults,
+    ResourceSlice: slice_faults,
+    ResourceClaim: claim_faults,
+    ResourceClaimTemplate: template_faults,
     kueue.ClusterQueue: cluster_queue_faults,
     kueue.Cohort: cohort_faults,
     kueue.LocalQueue: local_queue_faults,
@@ -78,11 +82,13 @@ _FAULTS: Final[dict[type[KubernetesObject], Callable[[Any], Iterator[Fault]]]] =
 
 
 _ONLY_WARNED: Final = (Pod, Job, ReplicaSet, Deployment, StatefulSet, PodDisruptionBudget)
+_CHECKED_BY_SERVERS: Final = (ResourceSlice, ResourceClaim, ResourceClaimTemplate)
+"""What is wrong with these no API server accepts: it is looked for in files, and not in lists."""
 
 
 def has_faults(type_: type[KubernetesObject]) -> bool:
-    """Tell whether objects of a kind can have faults beyond their form, warnings aside."""
-    return type_ in _FAULTS and type_ not in _ONLY_WARNED
+    """Tell whether objects in a server can have faults beyond their form, warnings aside."""
+    return type_ in _FAULTS and type_ not in (*_ONLY_WARNED, *_CHECKED_BY_SERVERS)
 
 
 def faults_of(obj: KubernetesObject) -> Iterator[Fault]:

@@ -115,8 +115,6 @@ LAST_EVICTION: Final = "kai.scheduler/last-eviction-timestamp"
 STALE_SINCE: Final = "kai.scheduler/stale-podgroup-timestamp"
 GANG_STALE: Final = "kaisched.io/GangStale"
 """Type of a pod's condition that says since when its job runs below its minimum."""
-IN_POOL: Final = "kaisched.io/InNodePool"
-"""Type of a pod's condition that says in which node pool its job is, and after how many moves."""
 
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
@@ -173,19 +171,6 @@ def pool_named(name: str) -> str:
 def pool_name(value: str) -> str:
     """Return the name of a pool, by its label value."""
     return value or DEFAULT_POOL
-
-
-def mark_text(pool: str, moves: int) -> str:
-    """Return the message of the condition :data:`IN_POOL`."""
-    return f"{pool_name(pool)} {moves}"
-
-
-def mark_of(text: str) -> tuple[str, int] | None:
-    """Return pool and number of moves by the message of a condition; None if it has not both."""
-    name, _, moves = text.partition(" ")
-    if not name or not _WHOLE.fullmatch(moves):
-        return None
-    return pool_named(name), int(moves)
 
 
 def node_pools_of(meta: ObjectMeta) -> tuple[str, ...] | None:

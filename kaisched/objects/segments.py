@@ -10,6 +10,8 @@ from kaisched.errors import ObjectError
 from kaisched.objects.podgroup import SubGroupSpec, TopologyConstraint
 from kaisched.objects.wire import StrictWire
 
+MOST_SUBGROUPS: Final = 10_000
+"""Most subgroups of a workload; KAI-Scheduler's bound of segments."""
 LEADER: Final = "leader"
 """Name of the subgroup of a pod that leads others and is in none of their segments."""
 
@@ -47,13 +49,18 @@ def resized(segments: Segments, pods: int) -> Segments:
     """Return the segments of so many pods, all of which must start together.
 
     Raises:
-        ObjectError: beside the leader they are no whole number of segments, and have to be.
+        ObjectError: beside the leader they are no whole number of segments, and have to be; or
+            they are too many segments.
 
     """
+    found = replace(segments, pods=pods, minimum=pods)
     if segments.leader == "outside" and (pods - 1) % segments.size:
         what = f"{pods - 1} pods without their leader are no segments of {segments.size}"
         raise ObjectError(what, fix="write a size that divides them, or include the leader")
-    return replace(segments, pods=pods, minimum=pods)
+    if found.count > MOST_SUBGROUPS:
+        what = f"{pods} pods are {found.count} segments of {segments.size}"
+        raise ObjectError(what, fix=f"write a larger size: {MOST_SUBGROUPS} are the most")
+    return found
 
 
 def segment_of(segments: Segments, name: str, index: int) -> str:

@@ -8,8 +8,7 @@ from typing import Any, Final
 from kaisched.errors import ObjectError, join_path
 from kaisched.objects import labels
 from kaisched.objects.podgroup import TopologyConstraint
-from kaisched.objects.segments import Segments
-from kaisched.objects.workloads import MOST_SUBGROUPS
+from kaisched.objects.segments import MOST_SUBGROUPS, Segments
 
 _SEGMENT_KEYS: Final = (labels.SEGMENT_SIZE, labels.SEGMENT_REQUIRED, labels.SEGMENT_PREFERRED)
 _MOST_DIGITS: Final = 9

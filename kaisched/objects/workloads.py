@@ -101,5 +101,3 @@ def table_of(rows: Iterable[Workload]) -> dict[tuple[str, str], Workload]:
 
 MOST: Final = 100_000
 """A workload that needs more pods than this counts as a mistake."""
-MOST_SUBGROUPS: Final = 10_000
-"""Most subgroups of a workload; KAI-Scheduler's bound of segments."""

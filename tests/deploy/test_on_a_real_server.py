@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import MERGE, STRATEGIC, Client
-from kaisched_apiserver.device_plugin import VISIBLE
 from tests.chaos.claim_parts import (
     CLASS,
     DRIVER,
@@ -24,6 +23,7 @@ from tests.chaos.claim_parts import (
 from tests.deploy.manifests import ROOT, key_of, of_kind, written
 from tests.deploy.test_crds import CASES, LISTED, ours_in
 from tests.on_kubernetes.rig import KUBECONFIG, Rig
+from tests.sharing.containers import VISIBLE
 from tests.waiting import until
 
 if not KUBECONFIG:

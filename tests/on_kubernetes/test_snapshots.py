@@ -10,6 +10,7 @@ from kaisched.daemon.taking import from_cluster, from_daemon
 from kaisched.engine.recording_file import encoded, parsed
 from kaisched.engine.redaction import redacted
 from kaisched.engine.replaying import digest, replay
+from tests.unit.cluster.claims.worlds import DRIVER, asking
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -65,6 +66,30 @@ def test_a_cluster_is_taken_without_a_daemon(cluster):
     result = replayed(taken.recording)
     assert len(result.binds) == 4
     assert cluster.placed() == {}
+
+
+@pytest.mark.parametrize("allocates", [True, False])
+def test_a_cluster_is_taken_with_its_claims_where_they_are_allocated(rig, tmp_path, allocates):
+    rig.node("n0", 0)
+    rig.queue("a", 8)
+    api = "/apis/resource.k8s.io/v1"
+    cel = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
+    rig.must(
+        "POST", f"{api}/deviceclasses", {"metadata": {"name": DRIVER}, "spec": {"selectors": cel}}
+    )
+    pool = {"name": "n0", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": "n0", "pool": pool, "devices": [{"name": "gpu-0"}]}
+    rig.must("POST", f"{api}/resourceslices", {"metadata": {"name": "n0"}, "spec": spec})
+    claims = f"{api}/namespaces/{rig.namespace}/resourceclaims"
+    rig.must("POST", claims, {"metadata": {"name": "c"}, "spec": asking(1)})
+    rig.pod("p", "a", gpus=0, resourceClaims=[{"name": "c", "resourceClaimName": "c"}])
+    shard = tmp_path / "shard.yaml"
+    head = "{apiVersion: kai.scheduler/v1, kind: SchedulingShard, metadata: {name: default}, spec: "
+    shard.write_text(f"{head}{{resourceClaims: {str(allocates).lower()}}}}}", encoding="utf-8")
+    taken = from_cluster(rig.client, SystemClock(), ["kaisched"], shard_files=[shard])
+    assert len(replayed(taken.recording).binds) == allocates
+    rig.ask("DELETE", f"{api}/deviceclasses/{DRIVER}")
+    rig.ask("DELETE", f"{api}/resourceslices/n0")
 
 
 def test_a_daemon_without_the_setting_keeps_nothing(cluster):

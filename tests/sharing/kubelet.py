@@ -13,8 +13,8 @@ from kaisched_apiserver.device_plugin import (
     DevicePlugin,
     gpus_asked,
     is_agent,
-    visible,
 )
+from tests.sharing.containers import visible
 from tests.waiting import PATIENCE_S
 
 _ENDED = ("Succeeded", "Failed")

@@ -16,17 +16,17 @@ class Waiting(Exception):  # noqa: N818 - a way out, and no error
 
 
 def check_use(pod: PodRow, claim: ResourceClaim, *, is_own: bool) -> None:
-    """Refuse a claim that a pod may not use now.
+    """Refuse a claim that a pod may not use now; of one that has a node, what it has counts.
 
     Raises:
         Waiting: it says why.
 
     """
+    if pod.node:
+        return
     meta, status = claim.metadata, claim.status
     if is_own and all(it.uid != pod.uid for it in meta.owner_references):
         raise Waiting(f"claim {claim.name} is not the pod's own, as one of a template must be")
-    if pod.node:
-        return
     if meta.deletion_timestamp and status.allocation is None:
         raise Waiting(f"claim {claim.name} is being deleted")
     users = status.reserved_for

@@ -105,6 +105,17 @@ def _name(ask: ResourceAsk) -> str:
     return f"container-{ask.at}-request-{ask.position}"
 
 
+def resources_of(special: Special) -> frozenset[str]:
+    """Return the resources that a claim stands for."""
+    return frozenset(it.resource for it in special.mappings)
+
+
+def resources_in(claim: ResourceClaim, asks: Iterable[ResourceAsk]) -> frozenset[str]:
+    """Return the resources that a claim of a server stands for, of those that its pod asks for."""
+    names = {it.name for it in claim.spec.devices.requests}
+    return frozenset(it.resource for it in asks if _name(it) in names)
+
+
 def is_special(claim: ResourceClaim) -> bool:
     """Tell whether a scheduler has made a claim for extended resources."""
     return claim.metadata.annotations.get(NOTE) == "true"
@@ -132,6 +143,12 @@ def made_claim(draft: ResourceClaim) -> ResourceClaim:
 def draft_key(pod: str, uid: str) -> str:
     """Return the key of the draft of a pod's claim, which no object can have."""
     return f"{pod}/{LABEL}/{uid}"
+
+
+def shown(key: str) -> str:
+    """Return what a claim is called in texts, also one that no server has."""
+    pod, is_draft, _ = key.partition(f"/{LABEL}/")
+    return f"the claim of pod {pod} for extended resources" if is_draft else f"claim {key}"
 
 
 def owner_of(pod: str, uid: str) -> OwnerReference:

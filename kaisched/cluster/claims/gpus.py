@@ -8,7 +8,7 @@ GPUs they are. Of a device that several claims share, a claim counts the part th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from kaisched.cluster.claims.shared_devices import Selectors, SharedDevices
@@ -24,6 +24,7 @@ from kaisched.core.claims.model import (
     ClaimError,
     Device,
     DeviceClass,
+    Identity,
     Site,
     Slice,
     Taken,
@@ -102,8 +103,11 @@ class GpuClasses:
         self.bridged = resource
         return [self.with_gpus(it) for it in self.nodes.values() if self.of_node[it.name]]
 
-    def count(self, slices: Iterable[Slice]) -> bool:
-        """Count the GPUs of all nodes anew; return whether claims count for other numbers now."""
+    def count(self, slices: Iterable[Slice], used: Callable[[], set[Identity]]) -> bool:
+        """Count the GPUs of all nodes anew; return whether claims count for other numbers now.
+
+        ``used`` returns the devices that claims have, or have parts of.
+        """
         listed = list(slices)
         offer = self._offer = Offer(listed, self.classes)
         before, self._uncounted = self._uncounted, set()
@@ -132,7 +136,7 @@ class GpuClasses:
             if number:
                 self.of_node[node] = WHOLE_GPU.of_node * number
         self._nodes = sorted(at)
-        is_other = self.shared.count(self.classes, at.values())
+        is_other = self.shared.count(self.classes, at.values(), used)
         return self._is_fewest_other() or self._uncounted != before or is_other
 
     @property

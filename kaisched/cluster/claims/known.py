@@ -24,7 +24,7 @@ from kaisched.cluster.claims.special import SpecialClaims
 from kaisched.cluster.claims.specs import Specs
 from kaisched.cluster.claims.tables import table_of
 from kaisched.cluster.claims.writing import place_of, taken_portions, written
-from kaisched.core.claims.model import Allocation
+from kaisched.core.claims.model import Allocation, Identity
 from kaisched.core.claims.table import Bridge, ClaimTable, Held
 from kaisched.core.states import TaskState
 from kaisched.objects.resource_claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
@@ -75,6 +75,8 @@ class DeviceClaims:
         self.held: dict[str, Held] = {}
         self.users: dict[str, dict[str, PodRow]] = {}
         self._keys_of_pod: dict[str, tuple[str, ...]] = {}
+        self._uid_of_pod: dict[str, str] = {}
+        """Of the pods that use claims, or ask for what a class may back."""
 
     @property
     def gpus(self) -> GpuClasses:
@@ -118,7 +120,8 @@ class DeviceClaims:
                 self._hold(obj)
                 return self.users_of(obj.key) + owners if was_read else self._pods
             case ResourceClaimTemplate():
-                return self.shares.put(obj)
+                concerned = self.shares.put(obj)
+                return concerned if was_read else self._pods
             case _:
                 self.offered.put(obj)
         if was_read and isinstance(obj, ResourceSlice):
@@ -131,10 +134,7 @@ class DeviceClaims:
         """Drop an object; return the pods that it may matter to."""
         match obj:
             case ResourceClaim():
-                self._claims.pop(obj.key, None)
-                self.held.pop(obj.key, None)
-                self.sent.drop(obj.key)
-                return self.users_of(obj.key) + self.special.remove_claim(obj)
+                return self._remove_claim(obj.key, obj.metadata.uid)
             case ResourceClaimTemplate():
                 return self.shares.remove(obj)
             case _:
@@ -142,6 +142,16 @@ class DeviceClaims:
         if isinstance(obj, DeviceClass):
             self.special.remove_class(obj.name)
         return [] if isinstance(obj, ResourceSlice) else self._pods
+
+    def _remove_claim(self, key: str, uid: str) -> list[str]:
+        """Drop a claim, if it is still that one; a watch tells no more of it than this."""
+        known = self._claims.get(key)
+        if known is None or uid not in {"", known.metadata.uid}:
+            return []
+        del self._claims[key]
+        self.held.pop(key, None)
+        self.sent.drop(key)
+        return self.users_of(key) + self.special.remove_claim(known)
 
     @property
     def _pods(self) -> list[str]:
@@ -153,7 +163,7 @@ class DeviceClaims:
 
         Return the nodes that have more or less of them, and the pods that it may matter to.
         """
-        counted = self.offered.count()
+        counted = self.offered.count(self._used)
         before, is_other = counted or (None, False)
         for claim in self._claims.values() if is_other else ():
             self._hold(claim)
@@ -169,10 +179,9 @@ class DeviceClaims:
                 nodes = [*gone, *self.gpus.bridge(bridging.resource)]
         return nodes, self._pods if is_other else concerned
 
-    @property
-    def bridged(self) -> str:
-        """The resource that some nodes offer by a device plugin and others by claims; or empty."""
-        return self.gpus.bridged
+    def _used(self) -> set[Identity]:
+        """Return the devices that claims have, or have parts of."""
+        return {identity for it in self.held.values() for identity, _ in it.portions}
 
     def _note_sent(self, claim: ResourceClaim) -> None:
         """Note that a claim shows an allocation, or is another than the one that got one."""
@@ -302,22 +311,31 @@ class DeviceClaims:
 
     # -- pods ------------------------------------------------------------------------------------
 
+    def __contains__(self, pod: str) -> bool:
+        """Tell whether a pod of this name was taken in."""
+        return pod in self._uid_of_pod
+
     def noted(self, pod: PodRow) -> tuple[PodRow, list[str]]:
-        """Take in a pod that uses claims.
+        """Take in a pod that uses claims, or that has come in the place of one.
 
         Return it with what its claims demand, and the others that it may matter to.
         """
-        if pod.extended and self.reading != OFF and pod.state != TaskState.GONE:
+        rivals: list[str] = []
+        is_over = pod.state == TaskState.GONE or not (pod.device_claims or pod.extended)
+        if is_over or self._uid_of_pod.get(pod.key, pod.uid) != pod.uid:
+            rivals = self.forget(pod.key)
+        if is_over:
+            return pod, rivals
+        self._uid_of_pod[pod.key] = pod.uid
+        if pod.extended and self.reading != OFF:
             pod = self.special.noted(pod, is_sent=draft_key(pod.key, pod.uid) in self.sent)
         self.shares.note(pod)
         if not pod.device_claims and pod.key not in self._keys_of_pod:
-            return pod, []
-        rivals = self._note(pod) if pod.device_claims else self._forget_uses(pod.key)
+            return pod, rivals
+        rivals += self._note(pod) if pod.device_claims else self._forget_uses(pod.key)
         return resolved(self, pod), rivals
 
     def _note(self, pod: PodRow) -> list[str]:
-        if pod.state == TaskState.GONE:
-            return self.forget(pod.key)
         keys = tuple(f"{pod.namespace}/{it.name}" for it in pod.device_claims if it.name)
         found = []
         if self._keys_of_pod.get(pod.key, keys) != keys:
@@ -329,12 +347,20 @@ class DeviceClaims:
             users = self.users.setdefault(key, {})
             old = users.get(pod.key)
             users[pod.key] = pod
-            if old is None or old.node != pod.node:
+            if len(users) > 1 and (old is None or self._counts_elsewhere(old, pod)):
                 found += [it for it in users if it != pod.key]
         return found
 
-    def forget(self, pod: str) -> list[str]:
-        """Drop a pod; return the others that it may matter to."""
+    def _counts_elsewhere(self, old: PodRow, pod: PodRow) -> bool:
+        """Tell whether a claim that others use too may count with another pod since."""
+        return old.node != pod.node or self.job_of(old) != self.job_of(pod)
+
+    def forget(self, pod: str, uid: str = "") -> list[str]:
+        """Drop a pod, with a UID only if it is still that one; return those it may matter to."""
+        known = self._uid_of_pod.get(pod)
+        if known is None or uid not in {"", known}:
+            return []
+        del self._uid_of_pod[pod]
         self.special.forget(pod, self.sent)
         self.shares.forget(pod)
         return self._forget_uses(pod)

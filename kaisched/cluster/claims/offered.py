@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from kaisched.cluster.claims.gpus import GpuClasses
 from kaisched.cluster.claims.kinds import OfferedObject
 from kaisched.cluster.claims.reading import class_of, slice_of, tainted
-from kaisched.core.claims.model import ClaimError, Slice
+from kaisched.core.claims.model import ClaimError, Identity, Slice
 from kaisched.core.claims.offer import Offer
 from kaisched.objects.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
 
@@ -49,16 +50,17 @@ class Offered:
                 self._rules.pop(obj.name, None)
         self._offer, self._is_counted = None, False
 
-    def count(self) -> tuple[Counter[str], bool] | None:
+    def count(self, used: Callable[[], set[Identity]]) -> tuple[Counter[str], bool] | None:
         """Count the GPUs that are offered now; None if they are counted already.
 
-        Return how many there were by node, and whether other classes count than before.
+        Return how many there were by node, and whether claims count for other numbers than before.
+        ``used`` returns the devices that claims have, or have parts of.
         """
         if self._is_counted:
             return None
         self._is_counted = True
         before = self.gpus.of_node
-        return before, self.gpus.count(self._slices.values())
+        return before, self.gpus.count(self._slices.values(), used)
 
     @property
     def offer(self) -> Offer:

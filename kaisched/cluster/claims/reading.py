@@ -108,12 +108,13 @@ def _capacity(one: DeviceCapacity) -> model.Capacity:
 
 def _policy(one: RequestPolicy) -> model.Policy:
     bounds = one.valid_range
+    step = None if bounds is None else _optional(bounds.step)
     return model.Policy(
         default=_optional(one.default),
         values=tuple(quantity_of(it) for it in one.valid_values),
         least=None if bounds is None else _optional(bounds.min),
         most=None if bounds is None else _optional(bounds.max),
-        step=None if bounds is None else _optional(bounds.step),
+        step=None if step is None or step.nanos <= 0 else step,
         has_range=bounds is not None,
     )
 
@@ -224,7 +225,7 @@ def _ask(name: str, one: ExactRequest) -> model.Ask:
         name,
         one.device_class_name,
         tuple(_expressions(one.selectors)),
-        model.ALL if one.allocation_mode == ALL_DEVICES else one.count or 1,
+        model.ALL if one.allocation_mode == ALL_DEVICES else max(one.count, 1),
         one.admin_access,
         tuple(
             model.Toleration(it.key, it.operator, it.value, it.effect, it.toleration_seconds)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.claims.shares import ShareClaims
     from kaisched.cluster.claims.special import SpecialClaims
     from kaisched.cluster.claims.specs import Specs
+    from kaisched.cluster.demands import DeviceClaimRef
     from kaisched.cluster.translate import PodRow
     from kaisched.core.claims.table import Held
     from kaisched.objects.resource_claims import ResourceClaim
@@ -67,11 +68,6 @@ class KnownClaims(Protocol):
     @property
     def is_allocated(self) -> bool:
         """Whether claims are allocated."""
-        ...
-
-    @property
-    def bridged(self) -> str:
-        """The resource that some nodes offer by a device plugin and others by claims."""
         ...
 
     def claim(self, key: str) -> ResourceClaim | None:
@@ -122,7 +118,7 @@ def _with_gpus(
     own = pod.request if pod.extended or pod.asked is None else pod.asked
     request = {name: amount for name, amount in own.items() if name != CLAIMED_GPU}
     asked, counted = pod.asked if pod.extended else None, gpus
-    if gpus and (bridged := claims.bridged):
+    if gpus and (bridged := claims.gpus.bridged):
         # On nodes with devices these are pieces of the bridged resource, for all who want some.
         asked = dict(request) if asked is None else asked
         more = pieces(bridged, gpus)
@@ -138,35 +134,46 @@ def _demands(claims: KnownClaims, pod: PodRow) -> Iterator[tuple[ClaimUse, Gpus]
     if pod.device_claims and not claims.is_allocated:
         raise Waiting(claims.reading)
     for ref in pod.device_claims:
-        if not ref.name:
-            if ref.is_needed:
-                raise Waiting(claims.shares.why_unmade(pod, ref.label))
-            continue
-        if ref.label == LABEL and not claims.special.is_cleared(pod, claims.sent):
-            raise Waiting("an earlier claim for its extended resources is being given back")
-        key = f"{pod.namespace}/{ref.name}"
-        claim = claims.claim(key)
-        if claim is None:
-            raise Waiting(f"claim {ref.name} does not exist")
-        if key in claims.leftovers.clearing and not pod.node:
-            raise Waiting(f"claim {ref.name} is on devices that are being given back")
-        check_use(pod, claim, is_own=ref.is_own)
-        claims.shares.check(pod, ref.label, claim)
         try:
-            is_allocated = claim.status.allocation is not None
-            spec = claims.specs.number_of(claim, is_allocated=is_allocated)
-        except ClaimError as error:
-            shown = "for extended resources" if ref.label == LABEL else claim.name
-            raise Waiting(f"claim {shown}: {error}") from None
-        held = claims.held.get(key)
-        sent = claims.sent.get(key, claim.metadata.uid)
-        is_bound = bool(pod.node) or (sent is not None and (pod.key, pod.uid) in sent.pods)
-        is_like_others = ref.is_own and (is_bound or held is None)
-        gpus = NO_GPUS
-        if not ref.unless_plugin and _pays(claims, key, pod):
-            asked = claims.specs[spec]
-            gpus = claims.gpus.of(asked, claims.specs.selector) if held is None else held.gpus
-        yield ClaimUse(spec, "" if is_like_others else key, ref.unless_plugin), gpus
+            found = _demand(claims, pod, ref)
+        except Waiting:
+            if not pod.node:
+                raise
+            continue  # its other claims count all the same
+        if found is not None:
+            yield found
+
+
+def _demand(claims: KnownClaims, pod: PodRow, ref: DeviceClaimRef) -> tuple[ClaimUse, Gpus] | None:
+    """Return what one claim of a pod demands; None for one that is not needed."""
+    if not ref.name:
+        if ref.is_needed:
+            raise Waiting(claims.shares.why_unmade(pod, ref.label))
+        return None
+    if ref.label == LABEL and not claims.special.is_cleared(pod, claims.sent):
+        raise Waiting("an earlier claim for its extended resources is being given back")
+    key = f"{pod.namespace}/{ref.name}"
+    claim = claims.claim(key)
+    if claim is None:
+        raise Waiting(f"claim {ref.name} does not exist")
+    if key in claims.leftovers.clearing and not pod.node:
+        raise Waiting(f"claim {ref.name} is on devices that are being given back")
+    check_use(pod, claim, is_own=ref.is_own)
+    claims.shares.check(pod, ref.label, claim)
+    held = claims.held.get(key)  # also while the server does not show it yet
+    try:
+        spec = claims.specs.number_of(claim, is_allocated=held is not None)
+    except ClaimError as error:
+        shown = "for extended resources" if ref.label == LABEL else claim.name
+        raise Waiting(f"claim {shown}: {error}") from None
+    sent = claims.sent.get(key, claim.metadata.uid)
+    is_bound = bool(pod.node) or (sent is not None and (pod.key, pod.uid) in sent.pods)
+    is_like_others = ref.is_own and (is_bound or held is None)
+    gpus = NO_GPUS
+    if not ref.unless_plugin and _pays(claims, key, pod):
+        asked = claims.specs[spec]
+        gpus = claims.gpus.of(asked, claims.specs.selector) if held is None else held.gpus
+    return ClaimUse(spec, "" if is_like_others else key, ref.unless_plugin), gpus
 
 
 def _pays(claims: KnownClaims, key: str, pod: PodRow) -> bool:

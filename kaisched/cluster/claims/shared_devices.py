@@ -36,35 +36,59 @@ class SharedDevices:
         """All devices of nodes, while any of them is shared."""
         self._measures: dict[Identity, Measure] = {}
         """Also of devices that are gone: their parts count as before until claims lose them."""
+        self._unseen: set[Identity] = set()
+        """Devices that claims have parts of, and nobody has offered yet."""
         self._alike: dict[Named, list[Device]] = {}
         self._asked: dict[Ask, tuple[Gpus, Selectors]] = {}
         self._sizes: dict[tuple[str, str], frozenset[int]] = {}
 
     def count(
-        self, classes: Mapping[str, DeviceClass], at_nodes: Iterable[Iterable[Device]]
+        self,
+        classes: Mapping[str, DeviceClass],
+        at_nodes: Iterable[Iterable[Device]],
+        used: Callable[[], set[Identity]],
     ) -> bool:
-        """Take in the devices of all nodes; return whether claims count for other parts now."""
+        """Take in the devices of all nodes; return whether claims count for other parts now.
+
+        ``used`` returns the devices that claims have, or have parts of.
+        """
         devices = [it for of_node in at_nodes for it in of_node]
         shared = [it for it in devices if it.is_shared]
         if not shared and not self._measures:
             return False
+        is_other = bool(shared) and not self._devices  # until now each counted as whole
         self._classes, self._devices = classes, devices if shared else []
         self._alike = {}
-        before, self._measures = self._measures, dict(self._measures)
-        self._measures.update((it.identity, measure_of(it)) for it in shared)
+        is_other |= self._measure(shared, used)
         asked = self._asked
         self._asked = {ask: (self._of_one(ask, it), it) for ask, (_, it) in asked.items()}
         sizes, self._sizes = self._sizes, {key: self._sizes_of(*key) for key in self._sizes}
         return (
-            self._measures != before
+            is_other
             or self._sizes != sizes
             or any(self._asked[ask][0] != gpus for ask, (gpus, _) in asked.items())
         )
 
+    def _measure(self, shared: list[Device], used: Callable[[], set[Identity]]) -> bool:
+        """Measure devices anew; return whether what claims have of any counts for more or less."""
+        before, now = self._measures, {it.identity: measure_of(it) for it in shared}
+        is_other = any(before.get(it, one) != one for it, one in now.items())
+        is_other |= not self._unseen.isdisjoint(now)
+        if self._unseen or not before.keys() <= now.keys():
+            in_use = used()
+            self._unseen = (self._unseen & in_use) - now.keys()
+            gone = (before.keys() - now.keys()) & in_use
+            now |= {it: before[it] for it in before if it in gone}
+        self._measures = now
+        return is_other
+
     def part(self, identity: Identity, consumed: Mapping[str, int]) -> Gpus:
         """Return what counts for a claim that has a part of a device; one never seen is whole."""
         measure = self._measures.get(identity)
-        return WHOLE_GPU if measure is None else measure.part(consumed)
+        if measure is None:
+            self._unseen.add(identity)
+            return WHOLE_GPU
+        return measure.part(consumed)
 
     def of_one(self, ask: Ask, selectors: Selectors) -> Gpus:
         """Return what each device of a request counts before it is chosen."""

@@ -86,7 +86,7 @@ class ShareClaims:
             return why
         template = self._templates.get(f"{pod.namespace}/{share.template}")
         if template is None:
-            return f"template {share.template} of its claim {CLAIM} is being made"
+            return f"template {share.template} of its claim {CLAIM} does not exist yet"
         if self._is_foreign(share, template):
             return f"{_foreign(share)}: delete it, and it is made anew"
         return f"claim {CLAIM} is not made from its template yet"
@@ -128,16 +128,16 @@ class ShareClaims:
 
     def _why_unknown(self, share: ShareClaim) -> str:
         """Return why nobody can say what a share asks for, or an empty text."""
-        sizes = sorted(self._devices.sizes(self.device_class, MEMORY))
+        sizes = sorted({it // _MIB for it in self._devices.sizes(self.device_class, MEMORY)})
         if not sizes:
             return (
-                f"no device of class {self.device_class} can be shared by its {MEMORY}: the driver"
-                " offers no devices with allowMultipleAllocations"
+                f"no device of class {self.device_class} can be shared by its {MEMORY}: no node has"
+                f" one with allowMultipleAllocations and a capacity {MEMORY}"
             )
         if share.share.fraction and len(sizes) > 1:
             return (
                 f"{share.asked}: devices of class {self.device_class} have from"
-                f" {sizes[0] // _MIB} to {sizes[-1] // _MIB} MiB, so a fraction is no one amount;"
+                f" {sizes[0]} to {sizes[-1]} MiB, so a fraction is no one amount;"
                 " ask for gpu-memory"
             )
         return ""

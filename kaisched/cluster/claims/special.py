@@ -18,17 +18,19 @@ from kaisched.cluster.claims.drafts import (
     is_special,
     made_claim,
     owner_of,
+    resources_in,
+    resources_of,
     special_of,
 )
 from kaisched.cluster.demands import DeviceClaimRef
-from kaisched.objects.extended_resources import IMPLICIT
+from kaisched.objects.extended_resources import IMPLICIT, is_extended
 from kaisched.objects.resource_claims import ResourceClaim
 from kaisched.objects.resource_slices import DeviceClass
 from kaisched.objects.wire import ObjectMeta
 
 if TYPE_CHECKING:
     from kaisched.cluster.claims.gpus import GpuClasses
-    from kaisched.cluster.claims.sent import SentClaims
+    from kaisched.cluster.claims.sent import PodId, SentClaims
     from kaisched.cluster.translate import PodRow
 
 
@@ -48,9 +50,9 @@ class SpecialClaims:
         """Pods whose claim is being given back: they wait."""
         self.changed: set[str] = set()
         """Pods whose draft has become a claim."""
-        self._claims: dict[str, str] = {}
+        self._claims: dict[str, ResourceClaim] = {}
         """By UID of the pod, the claim that a server has."""
-        self.suspects: dict[str, str] = {}
+        self.suspects: dict[str, PodId] = {}
         """By claim that a server has, the pod: it may have no node."""
         self._backing: dict[str, tuple[str, str, str]] = {}
         """By class: the resource it backs, when it was made, and its name."""
@@ -68,7 +70,7 @@ class SpecialClaims:
     def put_class(self, one: DeviceClass) -> None:
         """Take in a class that came or changed."""
         self._backing.pop(one.name, None)
-        if one.spec.extended_resource_name:
+        if is_extended(one.spec.extended_resource_name):
             made = one.metadata.creation_timestamp
             self._backing[one.name] = (one.spec.extended_resource_name, made, one.name)
         self._choose_classes()
@@ -88,9 +90,10 @@ class SpecialClaims:
         """Take in a claim of a server; return the pod whose it is."""
         found = []
         for owner in claim.metadata.owner_references if is_special(claim) else ():
-            self._claims[owner.uid] = claim.name
-            self.suspects[claim.key] = f"{claim.metadata.namespace}/{owner.name}"
-            found.append(f"{claim.metadata.namespace}/{owner.name}")
+            pod = f"{claim.metadata.namespace}/{owner.name}"
+            self._claims[owner.uid] = claim
+            self.suspects[claim.key] = pod, owner.uid
+            found.append(pod)
         return found
 
     def drafted(self, key: str) -> ResourceClaim | None:
@@ -115,7 +118,8 @@ class SpecialClaims:
         found = []
         self.suspects.pop(claim.key, None)
         for owner in claim.metadata.owner_references if is_special(claim) else ():
-            if self._claims.get(owner.uid) == claim.name:
+            known = self._claims.get(owner.uid)
+            if known is not None and known.name == claim.name:
                 del self._claims[owner.uid]
             found.append(f"{claim.metadata.namespace}/{owner.name}")
         return found
@@ -168,14 +172,19 @@ class SpecialClaims:
         key = draft_key(pod.key, pod.uid)
         bridged = classes_of(pod.extended, self.bridging, self._classes)
         classes = bridged or self._classes_of(pod)
-        made = self._claims.get(pod.uid, "")
-        name = made if pod.node and not is_sent else ""
-        is_kept = bool(bridged and pod.node and pod.is_ours and not is_sent and not made)
-        if classes and (not pod.node or is_sent or is_kept):
-            name = key.partition("/")[2]
-            self._draft(key, pod, classes)
+        made = self._claims.get(pod.uid)
+        if made is not None and not pod.node:
+            self.suspects[made.key] = pod.key, pod.uid
+        is_kept = bool(bridged and pod.node and pod.is_ours and not is_sent and made is None)
         self._keep(key, is_kept=is_kept)
-        if not name:
+        draft = self.drafts.get(key) if is_sent else None  # as it was sent, whatever the class is
+        if draft is None and classes and (not pod.node or is_sent or is_kept):
+            draft = self._draft(key, pod, classes)
+        if draft is not None:
+            name, given = key.partition("/")[2], resources_of(draft.special)
+        elif made is not None and pod.node:
+            name, given = made.name, resources_in(made, pod.extended)
+        else:
             return pod
         if bridged:
             # What it holds counts as pieces of the resource, by whatever way its node gives them.
@@ -183,7 +192,7 @@ class SpecialClaims:
             return replace(pod, device_claims=(*refs, ref), asked=asked)
         # GPUs of several vendors are counted as one amount: it stays if any of them has no class.
         covered = {it.counted_as for it in pod.extended}
-        covered -= {it.counted_as for it in pod.extended if it.resource not in classes}
+        covered -= {it.counted_as for it in pod.extended if it.resource not in given}
         request = {it: amount for it, amount in asked.items() if it not in covered}
         ref = DeviceClaimRef(LABEL, name, is_own=True)
         return replace(pod, device_claims=(*refs, ref), request=request, asked=asked)
@@ -215,11 +224,11 @@ class SpecialClaims:
                 found[ask.resource] = self._classes[ask.resource]
         return found
 
-    def _draft(self, key: str, pod: PodRow, classes: Mapping[str, str]) -> None:
+    def _draft(self, key: str, pod: PodRow, classes: Mapping[str, str]) -> Draft:
         special = special_of(pod.extended, classes)
         known = self.drafts.get(key)
         if known is not None and known.special == special and known.claim.metadata.uid == pod.uid:
-            return
+            return known
         namespace, _, name = key.partition("/")
         meta = ObjectMeta(
             name=name,
@@ -227,7 +236,8 @@ class SpecialClaims:
             uid=pod.uid,
             owner_references=[owner_of(pod.key, pod.uid)],
         )
-        self.drafts[key] = Draft(ResourceClaim(metadata=meta, spec=special.spec), special)
+        made = self.drafts[key] = Draft(ResourceClaim(metadata=meta, spec=special.spec), special)
+        return made
 
     def forget(self, pod: str, sent: SentClaims) -> None:
         """Drop a pod; what is on its way to a server is kept until that is over."""
@@ -271,9 +281,10 @@ class SpecialClaims:
     def left_over(self, is_waiting: Callable[[PodRow], bool]) -> list[tuple[str, PodRow]]:
         """Return claims with their pods, which wait: failed binds left them so."""
         found = []
-        for key, name in list(self.suspects.items()):
+        for key, (name, uid) in list(self.suspects.items()):
             pod = self.pods.get(name)
-            if pod is None or pod.node:
+            # One of another pod of the name goes with that pod, and is not this one's to wait for.
+            if pod is None or pod.node or pod.uid != uid:
                 del self.suspects[key]
             elif pod.key not in self.clearing and is_waiting(pod):
                 found.append((key, pod))

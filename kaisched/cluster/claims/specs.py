@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from types import MappingProxyType
+from typing import Final
 
 from kaisched.cluster.claims.reading import claim_of, texts_of
 from kaisched.core.claims.cel import CelSelector
 from kaisched.core.claims.model import MOST_RESULTS, Claim, ClaimError, DeviceClass
 from kaisched.objects.resource_claims import ResourceClaim
+
+_NOTHING: Final = Claim(())
 
 
 class Specs:
@@ -57,6 +60,13 @@ class Specs:
             number = self._number[spec] = len(self._specs)
             self._specs.append(spec)
         return number
+
+    def keep(self, numbers: Container[int]) -> None:
+        """Keep only what has one of these numbers; no number is given twice."""
+        for spec, number in list(self._number.items()):
+            if number not in numbers:
+                del self._number[spec]
+                self._specs[number] = _NOTHING
 
     def _check(self, spec: Claim) -> None:
         least = sum(min(max(it.count, 1) for it in each.options) for each in spec.requests)

@@ -145,11 +145,18 @@ def taken_portions(allocation: ClaimAllocation) -> tuple[Portion, ...]:
 
 
 def consumed_in(result: DeviceResult) -> dict[str, int] | None:
-    """Return what a claim has of a shared device, in billionths; None for a device of its own."""
+    """Return what a claim has of a shared device, in billionths; None for a device of its own.
+
+    One of which it does not properly say how much it has counts as its own: more it cannot be.
+    """
     if not result.share_id:
         return None
     amounts = result.consumed_capacity.items()
-    return {name: amount_of(str(amount)).nanos for name, amount in amounts}
+    try:
+        found = {name: amount_of(str(amount)).nanos for name, amount in amounts}
+    except model.ClaimError:
+        return None
+    return found if min(found.values(), default=0) >= 0 else None
 
 
 def taken_by(claims: Iterable[ResourceClaim]) -> model.Taken:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Final
 
 from msgspec.structs import replace
@@ -52,7 +52,7 @@ class EmbeddedClaims:
             owner = OwnerReference(
                 api_version="v1", kind="Pod", name=pod.name, uid=meta.uid, controller=True
             )
-            name = f"{pod.name}-{ref.name}"
+            name = self._name_for(pod, ref.name)
             claim = ResourceClaim(
                 metadata=ObjectMeta(name=name, namespace=meta.namespace, owner_references=[owner]),
                 spec=template.spec.spec,
@@ -62,6 +62,17 @@ class EmbeddedClaims:
         if len(made) == len(pod.status.resource_claim_statuses):
             return pod
         return replace(pod, status=replace(pod.status, resource_claim_statuses=list(made.values())))
+
+    def _name_for(self, pod: Pod, claim: str) -> str:
+        """Return a name that no claim of another has: two pods may come to the same one."""
+        name = f"{pod.name}-{claim}"
+        names = chain([name], (f"{name}-{number}" for number in count(2)))
+        return next(it for it in names if self._is_free(it, pod))
+
+    def _is_free(self, name: str, pod: Pod) -> bool:
+        known = self._objects.get((ResourceClaim.KIND, f"{pod.metadata.namespace}/{name}"))
+        owners = [] if known is None else known.metadata.owner_references
+        return known is None or any(it.uid == pod.metadata.uid for it in owners)
 
     def allocate(self, bind: Bind, pod: Pod) -> None:
         """Write what the claims of a pod get, and that it uses them."""

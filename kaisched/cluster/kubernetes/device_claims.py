@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.claims.drafts import made_claim
+from kaisched.cluster.claims.drafts import made_claim, shown
 from kaisched.cluster.claims.leftovers import Leftover
 from kaisched.cluster.claims.sent import PodId, Wanted
 from kaisched.cluster.kubernetes import special_claims
@@ -126,7 +126,7 @@ class ClaimStep(BindStep):
             try:
                 self._have(wanted, self._made(wanted))
             except ClaimGoneError:
-                raise StepFailedError(f"claim {wanted.key} is gone") from None
+                raise StepFailedError(f"{shown(wanted.key)} is gone") from None
             if wanted.draft is not None:
                 special_claims.tell(self.writers, self.bind.pod, self.bind.uid, wanted.draft)
             self.settled += 1
@@ -170,20 +170,20 @@ class ClaimStep(BindStep):
     def _have(self, wanted: Wanted, api: ClaimApi) -> None:
         """See to it that a claim has the devices that were chosen, and the pod as a user."""
         if wanted.allocation is None:
-            raise StepFailedError(f"claim {wanted.key} has no devices")
+            raise StepFailedError(f"{shown(wanted.key)} has no devices for this bind")
         passing("claim.before_patch")
         raw = api.mark(is_protected=True)
         has, wish = allocation_in(raw), _raw(wanted.allocation)
         if has is None and not wanted.is_new:
-            raise StepFailedError(f"claim {wanted.key} has lost its devices")
+            raise StepFailedError(f"{shown(wanted.key)} has lost its devices")
         if has is not None and devices_in(has) != devices_in(wish):
-            raise StepFailedError(f"claim {wanted.key} has got other devices meanwhile")
+            raise StepFailedError(f"{shown(wanted.key)} has got other devices meanwhile")
         if not can_be_used_on(self.bind.node, wish if has is None else has):
-            raise StepFailedError(f"claim {wanted.key} has devices that are not on this node")
+            raise StepFailedError(f"{shown(wanted.key)} has devices that are not on this node")
         if has is not None and has_user(raw, frozenset({self.bind.uid})):
             return
         if raw["metadata"].get("deletionTimestamp"):
-            raise StepFailedError(f"claim {wanted.key} is being deleted")
+            raise StepFailedError(f"{shown(wanted.key)} is being deleted")
         name = self.bind.pod.partition("/")[2]
         user = {"resource": "pods", "name": name, "uid": self.bind.uid}
         status: Raw = {**(raw.get("status") or {}), "allocation": wish if has is None else has}
@@ -203,13 +203,13 @@ class ClaimStep(BindStep):
             try:
                 raw = self._api(wanted).read()
             except ClaimGoneError:
-                raise StepFailedError(f"claim {wanted.key} is gone") from None
+                raise StepFailedError(f"{shown(wanted.key)} is gone") from None
             why = _why_not_ready(raw)
             if why is None:
                 continue
             if why or monotonic_s() > self.ready_by_s:
                 why = why or f"its devices are not ready after {READY_S:.0f} s"
-                raise StepFailedError(f"claim {wanted.key}: {why}")
+                raise StepFailedError(f"{shown(wanted.key)}: {why}")
             return POLL_S
         return None
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 UNSCHEDULABLE_ON_POOL: Final = "UnschedulableOnNodePool"
 _NUMBER: Final = "transitionID"
+_MOST_DIGITS: Final = 18
 
 
 class PoolWord(NamedTuple):
@@ -71,7 +72,8 @@ def due_entries(
 def _number(entry: Mapping[str, Any]) -> int:
     """Return the number of an entry; -1 for one without, which is older than all others."""
     text = str(entry.get(_NUMBER, ""))
-    return int(text) if text.isdecimal() and text.isascii() else -1
+    is_number = text.isdecimal() and text.isascii() and len(text) <= _MOST_DIGITS
+    return int(text) if is_number else -1
 
 
 def pools_known(store: StateStore, own: str) -> frozenset[str]:

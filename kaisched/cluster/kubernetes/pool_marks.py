@@ -12,7 +12,7 @@ from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.pods import SERVER_FAULT, Writers, path_of
 from kaisched.cluster.pools.marks import Mark
 from kaisched.errors import ClusterUnavailable, ObjectError
-from kaisched.objects import labels
+from kaisched.objects import pool_marks
 from kaisched.objects.decode import decode_json
 from kaisched.objects.pod import Pod
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
@@ -34,7 +34,7 @@ class MarkWork:
         """Write the mark; return None when its outcome is known, else when to try again."""
         mark, writers = self.mark, self.writers
         condition = {
-            "type": labels.IN_POOL, "status": "True", "reason": _REASON, "message": mark.text,
+            "type": pool_marks.IN_POOL, "status": "True", "reason": _REASON, "message": mark.text,
         }  # fmt: skip
         metadata = {"uid": mark.uid, "resourceVersion": mark.version}
         body = {"metadata": metadata, "status": {"conditions": [condition]}}

@@ -84,7 +84,12 @@ class ReservationBackend:
         works: list[Work] = []
         for card in sorted(self._to_look_at):
             if not store.rows.nodes.is_known(card.node):
-                continue  # pods of others on it are not counted, so nothing is known of its users
+                # Pods of others on it are not counted, so nothing is known of its users. What has
+                # neither these nor a reservation pod is looked at again once something comes.
+                if not sharing.is_known(card):
+                    self._to_look_at.discard(card)
+                    self._renewals.pop(card, None)
+                continue
             self._to_look_at.discard(card)
             unused = [it for it in sharing.to_release(card) if it.uid not in self._under_way]
             works += [self._release(it, writers, store) for it in unused]

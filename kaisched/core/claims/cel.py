@@ -14,7 +14,7 @@ from typing import Any, Final
 from kaisched.core.claims import cel_library
 from kaisched.core.claims.cel_functions import call, is_known
 from kaisched.core.claims.cel_tree import Node, tree_of
-from kaisched.core.claims.cel_values import compare, fields_of, is_equal
+from kaisched.core.claims.cel_values import Unreadable, compare, fields_of, is_equal
 from kaisched.core.claims.model import ClaimError, Device
 from kaisched.core.claims.profiles import Named, profile_of
 
@@ -240,9 +240,12 @@ def _truth(value: Any) -> bool:
 def _at(target: Any, key: Any) -> Any:
     if isinstance(target, dict) and isinstance(key, str):
         try:
-            return target[key]
+            found = target[key]
         except KeyError:
             raise ClaimError(f"no such key: {key}") from None
+        if isinstance(found, Unreadable):
+            raise ClaimError(found.why)
+        return found
     if isinstance(target, list) and isinstance(key, int) and not isinstance(key, bool):
         if 0 <= key < len(target):
             return target[key]

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kaisched.core.claims.cel_functions import call
 from kaisched.core.claims.cel_tokens import MOST_CHARACTERS
-from kaisched.core.claims.cel_values import Amount, Version, fields_of, version_of
+from kaisched.core.claims.cel_values import Amount, Unreadable, Version, fields_of, version_of
 from kaisched.core.claims.model import NANOS, ClaimError, Device
 
 _TEXT: Final = re.compile(r"""(["'])((?:\\.|(?!\1).)*)\1""", re.DOTALL)
@@ -52,6 +52,7 @@ def expression(text: str) -> Answer | None:
 
     def answer(device: Device) -> Any:
         known = fields_of(device)
+        known["attributes"] = _readable(text, known["attributes"])
         for kind in ("attributes", "capacity"):
             known[kind] = {**domains, **{key: _written(it) for key, it in known[kind].items()}}
         found = compiled.eval(data={"device": known})
@@ -60,6 +61,22 @@ def expression(text: str) -> Answer | None:
         return found.value()
 
     return answer
+
+
+def _readable(text: str, attributes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return attributes without those that cannot be read.
+
+    Raises:
+        ClaimError: the expression has the name of one of these.
+
+    """
+    found: dict[str, Any] = {}
+    for domain, values in attributes.items():
+        for name, value in values.items():
+            if isinstance(value, Unreadable) and name in text:
+                raise ClaimError(value.why)
+        found[domain] = {key: it for key, it in values.items() if not isinstance(it, Unreadable)}
+    return found
 
 
 # -- quantities and versions ---------------------------------------------------------------------

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from kaisched.core.claims.model import NANOS, ClaimError, Device
+from kaisched.core.claims.model import NANOS, ClaimError, Device, Value
 
 _QUANTITY: Final = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]{0,30})(?:\.(?P<part>[0-9]{0,30}))?"
@@ -29,6 +29,12 @@ class Amount(NamedTuple):
     """A quantity, in billionths."""
 
     nanos: int
+
+
+class Unreadable(NamedTuple):
+    """A value that is there and that nobody here can read: of a kind of a later version."""
+
+    why: str
 
 
 class Version(NamedTuple):
@@ -74,13 +80,9 @@ def version_of(text: str) -> Version:
 def fields_of(device: Device) -> dict[str, Any]:
     """Return a device as selectors see it: attributes and capacities by domain and name."""
     attributes: dict[str, dict[str, Any]] = {}
-    for name, (kind, value) in device.attributes.items():
+    for name, value in device.attributes.items():
         domain, of = _parted(name, device.driver)
-        if value is None:
-            raise ClaimError(f"attribute {name} of device {device.name} has no value that is known")
-        attributes.setdefault(domain, {})[of] = (
-            version_of(str(value)) if kind == "version" else value
-        )
+        attributes.setdefault(domain, {})[of] = _readable(device, name, value)
     capacity: dict[str, dict[str, Any]] = {}
     for name, one in device.capacities.items():
         domain, of = _parted(name, device.driver)
@@ -91,6 +93,18 @@ def fields_of(device: Device) -> dict[str, Any]:
         "capacity": Domains(capacity),
         "allowMultipleAllocations": device.is_shared,
     }
+
+
+def _readable(device: Device, name: str, value: Value) -> Any:
+    """Return a value as selectors see it; who reads one that is not known hears of it."""
+    kind, plain = value
+    try:
+        if plain is not None:
+            return version_of(str(plain)) if kind == "version" else plain
+        why = "no value that is known"
+    except ClaimError as error:
+        why = f"no value: {error}"
+    return Unreadable(f"attribute {name} of device {device.name}: {why}")
 
 
 class Domains(dict[str, Any]):

@@ -43,7 +43,7 @@ def share_claims(visit: Visit) -> Iterator[Finding]:
     for obj in list_cluster(visit.client, DEVICES[:2]).objects:
         if isinstance(obj, DeviceClass | ResourceSlice):
             offered.put(obj)
-    offered.count()
+    offered.count(set)
     for name, shard in sorted(wanted.items()):
         yield _class(offered, name, shard)
     yield from _policy(visit)
@@ -54,7 +54,7 @@ def _class(offered: Offered, name: str, shard: str) -> Finding:
     if name not in offered.gpus.classes:
         text = f"device class {name} of shard {shard} does not exist: pods with a share wait"
         return Finding(_CHECK, "warn", text, "install the driver, or name its class in the shard")
-    sizes = sorted(size // _MIB for size in offered.gpus.shared.sizes(name, MEMORY))
+    sizes = sorted({size // _MIB for size in offered.gpus.shared.sizes(name, MEMORY)})
     if not sizes:
         text = f"no device of class {name} can be shared by its {MEMORY}: pods with a share wait"
         return Finding(_CHECK, "warn", text, _NO_DEVICES)

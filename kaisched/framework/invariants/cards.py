@@ -33,7 +33,7 @@ def cards(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
     yield from now.unequal()
     for task, node in bound:
         now.add(task, node, result.bind_cards.get(task, ()))
-    yield from now.faults("bound", {node for _, node in bound})
+    yield from now.faults("bound", {node for task, node in bound if now.takes(task)})
     is_leaving = tasks.state[held] == _RELEASING
     later = _Count(snapshot, held[~(is_leaving | np.isin(held, result.evict_tasks))])
     for task, node in bound:
@@ -45,7 +45,7 @@ def cards(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
         # A card that will be whole has no slot yet: it is counted beside them.
         slots = (*told.opened, *(-1 - number for number in told.later)) if told else ()
         later.add(task, node, slots)
-        nodes.add(node)
+        nodes |= {node} if later.takes(task) else set()
     yield from later.faults("promised", nodes)
 
 
@@ -78,6 +78,13 @@ class _Count:
         take = demand.take(int(self._table.size[node]) // CARD)
         for slot in slots:
             self._used[node, slot] += take
+
+    def takes(self, task: int) -> bool:
+        """Tell whether a pod takes GPUs; others may go where pods hold more than there is."""
+        shape = int(self._snapshot.tasks.shape_of_task[task])
+        demand = self._snapshot.shapes.constraints[shape].devices
+        is_on_cards = demand is not None and demand.has_cards
+        return is_on_cards or int(self._snapshot.shapes.request[GPU, shape]) >= GPU_UNIT
 
     def unequal(self) -> Iterator[str]:
         """Yield where the table of cards is not the sum over the tasks."""

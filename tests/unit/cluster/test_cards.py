@@ -133,6 +133,15 @@ def test_a_node_whose_gpus_are_no_whole_cards_offers_no_shares(labels):
     assert store.snapshot().nodes.cards.cards.tolist() == [2, 0]
 
 
+@pytest.mark.parametrize("count", ["", "99999999999"])
+@pytest.mark.parametrize("gpus", ["1001", "10Gi"])
+def test_a_node_that_offers_more_gpus_than_any_machine_has_makes_no_table_of_them(gpus, count):
+    store = store_of("n0")
+    put_node(store, "n1", {"nvidia.com/gpu.count": count}, gpus=gpus)
+    put_pod(store, "a", {FRACTION: "0.5"}, node="")
+    assert store.snapshot().nodes.cards.cards.tolist() == [2, 0]
+
+
 def test_slots_follow_tasks_and_nodes_to_other_rows(monkeypatch):
     monkeypatch.setattr(compaction, "_SLACK", 0)
     store = store_of("n1")

@@ -625,3 +625,14 @@ def test_what_is_wrong_stays_with_its_job_when_rows_are_renumbered():
     upsert(store, pod("more"))
     assert list(faults(store)) == [name]
     assert store.snapshot().generation >= before
+
+
+def test_of_several_faults_a_snapshot_has_the_one_of_the_first_pod_whatever_the_order_of_events():
+    notes = {"a": {"gpu-fraction": "1.5"}, "b": {"gpu-memory": "much"}}
+    pods = [
+        pod(name, metadata={"annotations": {**said, "pod-group-name": "g"}})
+        for name, said in notes.items()
+    ]
+    found = [list(faults(store_of(group("g"), *order)).values()) for order in (pods, pods[::-1])]
+    assert found[0] == found[1]
+    assert "gpu-fraction" in found[0][0]

@@ -1,7 +1,10 @@
 """Shared GPUs as the store knows them: who uses a card, what holds it, and what is to be done."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from kaisched.cluster.kubernetes.reservation_backend import ReservationBackend
 from kaisched.cluster.ours import Sharing
 from kaisched.cluster.sharing import CardState
 from kaisched.cluster.store import StateStore
@@ -10,6 +13,7 @@ from kaisched.objects import Node, Pod, Queue
 from kaisched.objects.decode import decode_object
 from kaisched.objects.labels import GPU_CONFIG_MAP
 from kaisched.objects.reservations import UUID, Card, reservation_name
+from kaisched.objects.shard import GpuSharing
 
 NAMESPACE = "kai-resource-reservation"
 CARD = Card("n0", "x")
@@ -195,3 +199,25 @@ def test_such_a_pod_is_started_where_config_maps_are_written():
     assert (found["a"].fault, found["a"].lookup) == ("", "a-0")
     assert GPU_CONFIG_MAP in found["b"].fault
     assert (found["c"].fault, found["c"].lookup) == ("", "")
+
+
+def test_cards_of_nodes_that_are_gone_for_good_are_looked_at_no_more(store, monkeypatch):
+    backend = ReservationBackend(GpuSharing(image="agent"), ["nvidia.com/gpu"])
+    writers = SimpleNamespace(log=SimpleNamespace(warning=lambda *_, **__: None))
+
+    def look():
+        asked = []
+        monkeypatch.setattr(
+            store.rows.nodes, "is_known", lambda name: bool(asked.append(name)), raising=True
+        )
+        assert list(backend.upkeep((), writers, store)) == []
+        return asked
+
+    user(store, "a")
+    reservation(store)
+    assert look() == ["n0"]
+    assert look() == ["n0"]  # its pods may still be there
+    store.remove_pod("team/a")
+    store.remove_pod(f"{NAMESPACE}/r")
+    assert look() == ["n0"]
+    assert look() == []

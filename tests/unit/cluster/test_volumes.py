@@ -351,3 +351,25 @@ def test_a_plan_heeds_claims_if_any_object_of_storage_is_among_its_files():
     assert planned(pod()) != []
     assert planned(pod(), storage_class()) == []
     assert planned(pod(), claim(volume="pv"), volume()) == ["n2"]
+
+
+def test_a_claim_of_two_volumes_of_a_pod_is_one():
+    twice = pod().replace("emptyDir: {}", "persistentVolumeClaim: {claimName: data}")
+    store = store_of(*ALONE, twice, pod("q"))
+    assert "pod p comes first" in told(store, "q")[1]
+    drop(store, twice)
+    assert [it.pod for it in cycle(store).binds] == ["team/q"]
+
+
+def test_a_pod_in_the_place_of_another_has_none_of_its_claims():
+    store = store_of(*ALONE, pod("a", node="n0"), pod("p"))
+    assert "pod a comes first" in told(store)[1]
+    other = pod("a", volume="emptyDir: {}", node="n0").replace("uid: u-a", "uid: u-b")
+    tell(store, other)
+    assert nodes_for(store) == [0, 1, 2]
+
+
+def test_the_end_of_a_pod_is_not_that_of_another_of_its_name():
+    store = store_of(*ALONE, pod("a", node="n0").replace("uid: u-a", "uid: u-b"), pod("p"))
+    drop(store, pod("a", node="n0"))
+    assert "pod a comes first" in told(store)[1]

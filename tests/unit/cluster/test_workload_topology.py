@@ -11,6 +11,7 @@ from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.load import load_text
 from kaisched.objects.load_workloads import workloads_among
 from kaisched.objects.owners import PartialObject
+from kaisched.objects.pod import Pod
 from kaisched.objects.wire import OwnerReference
 from tests.contract.clusters import group, node
 from tests.oracles.accounts import content
@@ -222,6 +223,25 @@ def test_a_group_keeps_its_segments_while_its_set_is_changed():
     old = serving(5)
     store = store_of(serving(9)[0], *old[1:])
     assert job(store)["podsets"] == [("workers/0", 3, 3), ("workers/1", 2, 2)]
+
+
+def test_a_pod_that_says_an_absurd_size_is_refused_at_once():
+    notes = {f"{LWS}size": str(2**31 - 1)}
+    pods = [
+        replace(it, metadata=replace(it.metadata, annotations=notes)) if isinstance(it, Pod) else it
+        for it in serving(5)
+    ]
+    store = store_of(*pods)
+    told = "2147483647 pods are 1073741823 segments of 2; write a larger size: 10000 are the most"
+    assert store.problems()[0].text == told
+
+
+def test_a_pod_that_says_no_size_hears_which_of_its_keys_place_it():
+    *rest, last = serving(5)
+    notes = {f"{LWS}size": "five"}
+    store = store_of(*rest, replace(last, metadata=replace(last.metadata, annotations=notes)))
+    [told] = [it.text for it in store.problems()]
+    assert f"names no subgroup ({LWS}worker-index, {LWS}size), but its job has: workers/0" in told
 
 
 def test_a_leader_that_starts_alone_draws_its_segment_into_its_rack():

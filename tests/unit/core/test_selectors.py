@@ -126,3 +126,24 @@ def test_versions_are_in_the_order_of_semver():
              "1.0.0-rc.1", "1.0.0", "1.0.1", "1.10.0"]  # fmt: skip
     assert sorted(texts, key=version_of) == texts
     assert version_of("1.0.0+a") == version_of("1.0.0+b")
+
+
+LATER = [Value("unknown", None), Value("version", "not a version")]
+"""Of a kind that a later version of the API has, or against its rules."""
+
+
+@pytest.mark.parametrize("value", LATER)
+def test_a_value_that_is_not_known_matters_to_those_alone_who_read_it(value):
+    plain, later = device(model="H100"), device(model="H100")
+    later.attributes["later"] = value
+    for first, second in ((plain, later), (later, plain)):
+        selector = CelSelector(f"device.driver == 'd.io' && {A}.model == 'H100'")
+        assert selector.matches(first)
+        assert selector.matches(second)
+    assert CelSelector(f"has({A}.later)").matches(later)
+    with pytest.raises(ClaimError, match=r"attribute later of device gpu-0: .*value"):
+        CelSelector(f"{A}.later == 'H100'").matches(later)
+    if cel_library.library() is not None:
+        assert CelSelector(f"{A}.model.matches('^H')").matches(later)
+        with pytest.raises(ClaimError, match="attribute later of device gpu-0"):
+            CelSelector(f"{A}.later.matches('^H')").matches(later)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from kaisched.objects import gang_api
 from kaisched.objects.gang_sizes import gang_of
 from kaisched.objects.known_workloads import WORKLOADS
-from kaisched.objects.workloads import MOST, MOST_SUBGROUPS, Gang, Workload, table_of
+from kaisched.objects.segments import MOST_SUBGROUPS
+from kaisched.objects.workloads import MOST, Gang, Workload, table_of
 
 READ = {row.kind: row.read for row in (*WORKLOADS, gang_api.chosen({"v1alpha2"}))}
 SIZED = sorted(kind for kind, read in READ.items() if read)

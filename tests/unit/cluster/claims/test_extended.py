@@ -1,5 +1,9 @@
 """Pods that ask for an extended resource which a device class backs get a claim made for them."""
 
+import pytest
+
+from kaisched.cluster.claims.drafts import draft_key, shown
+from tests.unit.cluster.claims.test_shared_devices import counts
 from tests.unit.cluster.claims.worlds import DRIVER, World
 
 GPU = "example.com/gpu"
@@ -131,3 +135,50 @@ def test_containers_that_ask_for_more_together_than_there_is_wait_without_a_long
     world.cycle()
     assert world.nodes == {"a": "", "b": "n1"}
     assert "too few devices are free for its claims" in world.reason("a")[1]
+
+
+NVIDIA = "nvidia.com/gpu"
+
+
+def backing(world, resource=NVIDIA):
+    selecting = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
+    spec = {"selectors": selecting, "extendedResourceName": resource}
+    world.put("DeviceClass", DRIVER, spec=spec)
+
+
+@pytest.mark.parametrize("change", ["none", "another", "gone"])
+def test_what_a_pod_has_by_its_claim_counts_once_whatever_becomes_of_the_class(change):
+    world = World(team=4)
+    backing(world)
+    world.node("n1", "H100", "H100")
+    asking_pod(world, "a", resource=NVIDIA)
+    assert counts(world, "a") == (1000, 1000)
+    world.cycle()
+    if change == "gone":
+        world.remove("DeviceClass", DRIVER)
+    elif change == "another":
+        backing(world, "example.com/other")
+    assert counts(world, "a") == (1000, 1000)
+    backing(world)
+    assert counts(world, "a") == (1000, 1000)
+
+
+def test_a_claim_that_is_on_its_way_counts_once_when_its_class_goes():
+    world = World(team=4)
+    backing(world)
+    world.node("n1", "H100")
+    asking_pod(world, "a", resource=NVIDIA)
+    store, snapshot = world.cluster.store, world.cluster.snapshot()
+    task = list(snapshot.tasks.name).index("team/a")
+    [bind] = [it for it in world.decide(snapshot).binds if it.pod == snapshot.tasks.name[task]]
+    pod = store.pods.pod("team/a")
+    store.device_claims.assume(pod, dict(bind.claims), lambda: "share")
+    store.assume_bound("team/a", "n1")
+    world.remove("DeviceClass", DRIVER)
+    assert counts(world, "a") == (1000, 1000)
+
+
+def test_a_claim_that_no_server_has_is_called_by_its_pod():
+    key = draft_key("team/a", "0f3c")
+    assert shown(key) == "the claim of pod team/a for extended resources"
+    assert shown("team/c") == "claim team/c"

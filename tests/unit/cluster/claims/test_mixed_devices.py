@@ -162,3 +162,19 @@ def test_instances_of_a_node_where_some_were_taken_by_annotation_are_given_to_no
     world.cycle()
     assert world.nodes == {"old": "n1", "a": "n2", "b": ""}
     assert "by annotation" in world.reason("b")[1]
+
+
+def test_a_pod_without_a_gpu_goes_to_a_node_whose_plugin_is_gone_while_shares_run():
+    world = World(team=9)
+    amounts = {"cpu": 64, "memory": "256Gi", "pods": 110}
+    world.put("Node", "n1", status={"allocatable": {**amounts, "nvidia.com/gpu": 2}})
+    meta = {"labels": {"kai.scheduler/queue": "team"}}
+    spec = {"schedulerName": "kaisched", "containers": [{"name": "c"}]}
+    world.put(
+        "Pod", "share", "team", metadata=meta | {"annotations": {"gpu-fraction": "0.5"}}, spec=spec
+    )
+    world.cycle()
+    world.put("Node", "n1", status={"allocatable": amounts})
+    world.put("Pod", "plain", "team", metadata=meta, spec=spec)
+    world.cycle()
+    assert world.nodes == {"share": "n1", "plain": "n1"}

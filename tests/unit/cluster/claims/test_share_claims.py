@@ -252,3 +252,30 @@ def test_in_any_history_no_device_is_overfull(seed):
         world.delete(name)
     world.cluster.advance_to(world.cluster.clock.now_s() + 10)
     assert list(world.claims()) == []
+
+
+def test_devices_that_differ_by_less_than_a_mebibyte_have_the_same_memory():
+    world = world_of([80])
+    devices = [
+        {"name": "gpu-0", "allowMultipleAllocations": True,
+         "capacity": {"memory": {"value": (80 << 30) + 5}}}
+    ]  # fmt: skip
+    world.node("n2", "H100", devices=devices)
+    for name in "abcd":
+        share(world, name)
+    world.cycle()
+    world.cycle()
+    assert Counter(world.nodes.values()) == {"n1": 2, "n2": 2}
+    assert asked(world, "a-gpu-share") == (1, "40960Mi")
+
+
+def test_a_plan_says_that_a_template_is_missing_and_not_that_somebody_makes_it():
+    world = world_of([80])
+    share(world, "a")
+    store = world.cluster.store
+    settled = store.snapshot()  # as a plan takes it: nobody makes anything of it
+    shape = settled.tasks.shape_of_task[max(
+        at for at, it in enumerate(settled.tasks.name) if it == "team/a"
+    )]  # fmt: skip
+    _, why = settled.shapes.constraints[shape].wait
+    assert why == "template kaisched-gpu-fraction-0.5 of its claim gpu-share does not exist yet"

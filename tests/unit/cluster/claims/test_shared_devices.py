@@ -2,12 +2,14 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
+from kaisched.cluster.claims.shared_devices import SharedDevices
 from kaisched.core.claims.cel_values import amount_of
-from kaisched.core.claims.model import Capacity, Device, Quantity
+from kaisched.core.claims.model import Capacity, Device, DeviceClass, Quantity
 from kaisched.core.claims.parts import Gpus, measure_of
 from kaisched.units import CLAIMED_GPU
 from tests.unit.cluster.claims.worlds import DRIVER, World, asking
@@ -232,3 +234,20 @@ def test_in_any_history_no_device_is_overfull(seed):
         world.delete(name)
     world.cluster.advance_to(world.cluster.clock.now_s() + 10)
     assert list(world.claims()) == []
+
+
+def test_devices_that_come_and_go_are_not_remembered_for_ever():
+    shared = SharedDevices()
+    classes = {DRIVER: DeviceClass(DRIVER, ())}
+    first, other = (replace(device(memory=4), name=it) for it in ("first", "other"))
+    half = {"memory": 2}
+    assert shared.part(first.identity, half) == Gpus(1000, 1000)
+    used = {first.identity}
+    assert shared.count(classes, [[first]], lambda: used)  # its part counts from now on
+    assert not shared.count(classes, [[first, other]], lambda: used)  # nobody has any of the other
+    shared.count(classes, [], lambda: used)
+    assert shared.part(first.identity, half) == Gpus(500, 500)
+    assert shared.part(other.identity, half) == Gpus(1000, 1000)
+    used.clear()
+    shared.count(classes, [], lambda: used)
+    assert shared.part(first.identity, half) == Gpus(1000, 1000)

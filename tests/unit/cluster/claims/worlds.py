@@ -5,6 +5,7 @@ from typing import Any
 
 from kaisched.cluster.embedded import EmbeddedCluster
 from kaisched.cluster.ours import Sharing
+from kaisched.core.snapshot import Snapshot
 from kaisched.engine.policy import build_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations
@@ -104,16 +105,21 @@ class World:
 
     def cycle(self, for_s: float = 2.0) -> CycleResult:
         """Run a cycle, carry out what it decided, and let some time pass."""
-        snapshot = self.cluster.snapshot()
         now_s = self.cluster.clock.now_s()
-        result, self._memory = run_cycle(snapshot, None, self._policy, now_s, self._memory)
-        assert not result.failures
-        assert not violations(snapshot, result, self._policy, with_records=True)
+        result = self.decide(self.cluster.snapshot())
         self.cluster.apply(result.binds, result.evictions, result.nominations)
         failed = [it for it in self.cluster.history if it.what.endswith("failed")]
         assert not failed
         self.cluster.advance_to(now_s + for_s)
         self.result = result
+        return result
+
+    def decide(self, snapshot: Snapshot) -> CycleResult:
+        """Run a cycle, and carry out nothing."""
+        now_s = self.cluster.clock.now_s()
+        result, self._memory = run_cycle(snapshot, None, self._policy, now_s, self._memory)
+        assert not result.failures
+        assert not violations(snapshot, result, self._policy, with_records=True)
         return result
 
     def delete(self, name: str) -> None:

@@ -6,7 +6,7 @@ from kaisched.cluster.events import upsert
 from kaisched.cluster.pools.marks import Mark, MarkedOwners
 from kaisched.cluster.pools.moving import hand_over
 from kaisched.cluster.store import StateStore
-from kaisched.objects import labels
+from kaisched.objects import pool_marks
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.wire import Condition
 from tests.contract.clusters import make, pod
@@ -43,9 +43,9 @@ class One:
 
 
 def marked(pod, pool, moves, version):
-    text = labels.mark_text(pool, moves)
+    text = pool_marks.mark_text(pool, moves)
     status = replace(
-        pod.status, conditions=[Condition(type=labels.IN_POOL, status="True", message=text)]
+        pod.status, conditions=[Condition(type=pool_marks.IN_POOL, status="True", message=text)]
     )
     meta = replace(pod.metadata, resource_version=version)
     return replace(pod, metadata=meta, status=status)
@@ -153,9 +153,9 @@ def test_the_jobs_of_a_lost_pool_that_run_there_stay():
 
 
 def test_what_is_no_mark_is_none():
-    assert labels.mark_of("one 3") == ("one", 3)
-    assert labels.mark_of("default 3") == ("", 3)
-    assert [labels.mark_of(text) for text in ("", "one", "one x", " 3")] == [None] * 4
+    assert pool_marks.mark_of("one 3") == ("one", 3)
+    assert pool_marks.mark_of("default 3") == ("", 3)
+    assert [pool_marks.mark_of(text) for text in ("", "one", "one x", " 3")] == [None] * 4
 
 
 def gang(*pools_and_moves, pools="one, two"):
