@@ -44,7 +44,7 @@ class Devices(DeviceBooks):
             plan.filtered = plan.codes = self._plugin.refused(shape, plan.filtered)
         if not self._constraints[shape].claims:
             return
-        codes = self.judged(shape, plan.filtered, capacity)
+        codes, plan.one_of = self.judged(shape, plan.filtered, capacity)
         plan.codes = codes if codes is not None and codes.any() else None
         later = self.capped(shape, plan.cap, is_later=True) if self._apart else None
         plan.cap, plan.cap_later = self.capped(shape, plan.cap, is_later=False), later
@@ -90,11 +90,16 @@ class Devices(DeviceBooks):
         plan.moves = len(self._moved)
         return True
 
-    def judged(self, shape: int, codes: CodeVec | None, capacity: Capacity) -> CodeVec | None:
-        """Return codes ``(N,)``, with those of nodes without devices for a shape."""
+    def judged(
+        self, shape: int, codes: CodeVec | None, capacity: Capacity
+    ) -> tuple[CodeVec | None, CodeVec | None]:
+        """Return codes ``(N,)``, with those of nodes without devices for a shape.
+
+        Where one node is left to pods that share a claim, return also those before it was.
+        """
         uses = self._constraints[shape].claims
         if not uses or self._constraints[shape].wait is not None:
-            return codes
+            return codes, None
         refused = np.zeros(len(self._sites), np.int16) if codes is None else codes.copy()
         plugin = self._plugin
         if plugin is None or not can_do_without(uses):
@@ -104,11 +109,13 @@ class Devices(DeviceBooks):
             found = self._refuse_by(uses, without, shape, capacity)
             always = self._refuse_by(_needed_always(uses), with_, shape, capacity)
             refused = plugin.joined(without, with_)
-        if any(it.key for it in self._open(uses)):
-            # One device does for all of them.
-            room = room_of(capacity.free(), self._request_beside_claims(shape))
-            leave_one(refused, *self._with_devices(room, found, always))
-        return refused
+        if not any(self._are_many(it.key) for it in self._open(uses) if it.key):
+            return refused, None
+        # One device does for all of them.
+        room = room_of(capacity.free(), self._request_beside_claims(shape))
+        before = refused.copy()
+        leave_one(refused, *self._with_devices(room, found, always))
+        return refused, before
 
     def _with_devices(
         self, room: IntVec, found: Room | None, always: Room | None
