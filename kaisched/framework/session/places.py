@@ -40,8 +40,8 @@ def places(session: Placing, shape: int) -> IntVec:
     plan, room, _, _ = session.placement.vacancy(shape)
     if plan.one_of is None:
         return room
-    room = session.placement.amounts_room(shape) * (plan.one_of == 0)
-    return room if plan.cap is None else np.minimum(room, plan.cap)
+    found: IntVec = session.placement.amounts_room(shape) * (plan.one_of == 0)
+    return found if plan.cap is None else np.minimum(found, plan.cap)
 
 
 def places_once_released(session: Placing, shape: int) -> IntVec:
