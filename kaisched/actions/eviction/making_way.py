@@ -16,7 +16,7 @@ from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.by_card import least_ask
 from kaisched.actions.room.card_clearing import choices_by_card
 from kaisched.actions.room.clearing import Movable, completed
-from kaisched.actions.room.items import Item
+from kaisched.actions.room.items import fewest_items
 from kaisched.actions.room.placing import place_waiting
 from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kaisched.actions.eviction.relocation import Relocation
     from kaisched.actions.eviction.search import Search
     from kaisched.actions.eviction.victim_list import VictimList
+    from kaisched.actions.room.items import Item
     from kaisched.core.axis import Amounts, BoolVec, RowVec
     from kaisched.framework.session.capacity import Without
     from kaisched.framework.session.claims import Unit
@@ -149,8 +150,8 @@ class MakingWay:
             choices = choices_by_card(session, node, shape, room, items)
             statement.rollback()
         if choices is None:
-            moved = _fewest(items, missing)
-            return [] if moved is None else [moved]
+            moved = fewest_items(items, missing)
+            return [] if moved is None else [_by_importance(moved)]
         found = [completed(choice, items, missing) for choice in choices]
         fewest = sorted((_by_importance(it) for it in found if it is not None), key=_pods)
         return [list(units) for units in dict.fromkeys(map(tuple, fewest))]
@@ -206,27 +207,6 @@ def _givers(victim_list: VictimList, demand: Demand) -> RowVec:
     queue = victim_list.victims.queue
     able: RowVec = victim_list.places[np.isin(queue[victim_list.places], queue[first[may_go]])]
     return able
-
-
-def _fewest(items: list[Item], missing: list[tuple[int, int]]) -> list[Unit] | None:
-    """Return the units that have to move, the most important first; None if all are too few."""
-    most = max((at for at, lack in missing if lack > 0), default=0)
-    chosen: list[Item] = []
-
-    def is_enough(some: list[Item]) -> bool:
-        return all(sum(item.amounts[at] for item in some) >= lack for at, lack in missing)
-
-    for item in sorted(items, key=lambda item: (len(item.unit.tasks), -item.amounts[most], item)):
-        if is_enough(chosen):
-            break
-        chosen.append(item)
-    if not is_enough(chosen):
-        return None
-    for item in chosen.copy():
-        rest = [each for each in chosen if each is not item]
-        if is_enough(rest):
-            chosen = rest
-    return _by_importance(chosen)
 
 
 def _by_importance(items: Iterable[Item]) -> list[Unit]:
