@@ -16,7 +16,8 @@ from kaisched.actions.room.items import Item, fewest_items
 from kaisched.core.axis import GPU, GPU_UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from kaisched.actions.eviction.fewest import Cost
     from kaisched.actions.eviction.victim_list import VictimList
@@ -93,26 +94,30 @@ class CardSets:
             return
         future = lacking[0][0]
         sets = [each for node in self._nodes(future, _NODES) for each in self._on(future, node)]
-        yield from (each.places for each in self._allowed(sorted(sets), ()))
+        yield from (each.places for each in self._allowed(sorted(sets), frozenset()))
 
     def _for_several(self, lacking: list[tuple[Future, int]]) -> tuple[int, ...]:
-        """Return a set for several pods; an empty one if there is none."""
-        chosen: tuple[int, ...] = ()
-        for future, lack in lacking:
+        """Return a set for several pods; an empty one if there is none.
+
+        What makes room for pods of one shape is not counted for those of the next: they get units
+        on other cards. The largest pods come first.
+        """
+        chosen: set[int] = set()
+        for future, lack in sorted(lacking, key=lambda it: -dict(it[0].asked).get(GPU, 0)):
+            before = frozenset(chosen)
             more = dict.fromkeys(self._nodes(future, max(_NODES, lack)), 1)
-            sets = {node: self._on(future, node) for node in more}
+            sets = {node: self._on(future, node, 1, before) for node in more}
             for _ in range(lack):
                 every = sorted(each for some in sets.values() for each in some)
                 best = next(self._allowed(every, chosen), None)
                 if best is None:
                     return ()
-                chosen = tuple(sorted({*chosen, *best.reverse}))
+                chosen.update(best.reverse)
                 more[best.node] += 1
-                taken = set(best.reverse)
                 for node, some in sets.items():
-                    if node == best.node or any(taken.intersection(it.reverse) for it in some):
-                        sets[node] = self._on(future, node, more[node], chosen)
-        return chosen
+                    if node == best.node or any(chosen.intersection(it.reverse) for it in some):
+                        sets[node] = self._on(future, node, more[node], before, chosen - before)
+        return tuple(sorted(chosen))
 
     def _nodes(self, future: Future, most: int) -> list[int]:
         """Return the nodes to look at: those where the fewest pods would go, in victim order."""
@@ -136,11 +141,20 @@ class CardSets:
         return found
 
     def _on(
-        self, future: Future, node: int, more: int = 1, gone: Collection[int] = ()
+        self,
+        future: Future,
+        node: int,
+        more: int = 1,
+        barred: AbstractSet[int] = frozenset(),
+        gone: AbstractSet[int] = frozenset(),
     ) -> list[_Set]:
-        """Return sets of units that make room for so many more pods, along with those ``gone``."""
+        """Return sets of units that make room for so many more pods on a node.
+
+        The units ``gone`` have left, and those that are ``barred`` make room for others.
+        """
         session, room = self._session, max(int(future.room[node]), 0) + more - 1
-        items = [item for item in self._items_on(node) if item.place not in gone]
+        taken = barred | gone
+        items = [item for item in self._items_on(node) if item.place not in taken]
         tasks = [task for at in gone for task in self._victim_list.unit(at).tasks]
         statement = session.statement()
         statement.evict_all(np.array(tasks, np.int64))
@@ -152,9 +166,9 @@ class CardSets:
             alone = [(item,) for item in items if fewest_items([item], missing)]
             choices = (*alone, *(() if few is None else (tuple(few),)))
         found = [completed(choice, items, missing) for choice in choices]
-        return [self._set(node, it, gone) for it in found if it]
+        return [self._set(node, it, taken) for it in found if it]
 
-    def _set(self, node: int, items: Iterable[Item], gone: Collection[int]) -> _Set:
+    def _set(self, node: int, items: Iterable[Item], taken: AbstractSet[int]) -> _Set:
         """Return items as a set, with each core all elastic pods of its job."""
         victim_list, victims = self._victim_list, self._victim_list.victims
         places = {item.place for item in items}
@@ -162,7 +176,7 @@ class CardSets:
             jobs = {victims.job[at] for at in places if victims.is_core[at]}
             for job in jobs:
                 of_job = victim_list.places[victims.job[victim_list.places] == job]
-                places |= set(of_job.tolist()) - set(gone)
+                places |= set(of_job.tolist()) - taken
         order = sorted(places)
         pods, gpus = victim_list.sizes[order].sum(), victims.amounts[GPU, order].sum()
         return _Set((int(pods), int(gpus)), tuple(order[::-1]), node)
@@ -183,7 +197,7 @@ class CardSets:
             ]
         return items
 
-    def _allowed(self, sets: Sequence[_Set], kept: tuple[int, ...]) -> Iterator[_Set]:
+    def _allowed(self, sets: Sequence[_Set], kept: AbstractSet[int]) -> Iterator[_Set]:
         """Yield the sets that plugins allow along with what has been chosen."""
         for start in range(0, len(sets), _JUDGED):
             some = sets[start : start + _JUDGED]

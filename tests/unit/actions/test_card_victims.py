@@ -1,5 +1,6 @@
 """Victims where pods share GPUs: those of one card go, whatever their order (V1, R21)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,6 +62,19 @@ def test_a_gang_takes_as_many_cards_as_it_has_pods():
     quota = "queue a deserved=32"
     ran = shared(4, 8, quota, "queue=a priority=90 gpu=1 tasks=5").after("preempt").ran
     assert len(ran.evicted) == 5 * QUARTERS
+
+
+def test_a_gang_of_unequal_pods_takes_other_cards_for_each():
+    builder = shared(2, 4, "queue a deserved=4\nqueue c deserved=4", "queue=c tasks=2").builder()
+    job = builder._jobs[-1]
+    tasks = [
+        replace(task, request={**task.request, "gpu": number * 1000})
+        for task, number in zip(job.tasks, (1, 2), strict=True)
+    ]
+    builder._jobs[-1] = replace(job, tasks=tasks)
+    ran = builder.run("reclaim")
+    assert len(ran.evicted) == 3 * QUARTERS
+    assert ran.promised.keys() == {"c-0", "c-1"}
 
 
 def test_a_part_of_an_elastic_job_goes_with_no_other_job():
