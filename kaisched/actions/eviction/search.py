@@ -94,6 +94,27 @@ class Search:
             places = victim_list.places[rows]
             in_order = OrderedAttempt(self, self._session, demand, victim_list)
             return in_order.take_in_order(places, code)
+        able = self._with_devices(demand, victim_list)
+        if able is not None and isinstance(plan := self._in_order(demand, able), Plan):
+            return plan
+        return self._in_order(demand, victim_list)
+
+    def _with_devices(self, demand: Demand, victim_list: VictimList) -> VictimList | None:
+        """Return the units to look at first where a claim lacks devices; None if that is all."""
+        devices, placement = self._session.devices, self._session.placement
+        if devices is None:
+            return None
+        short = []
+        for shape, count in demand.shapes:
+            placement.plan(shape)  # it brings the numbers of devices up to date
+            if devices.are_short(shape, count):
+                short.append(shape)
+            elif self.future(shape).total < count:
+                return None
+        return victim_list.with_devices_for(short)
+
+    def _in_order(self, demand: Demand, victim_list: VictimList) -> Plan | int:
+        """Return the plan or refusal of one pass over a list."""
         has_few = len(victim_list.places) <= EVERY_SET  # then every set is tried, if one is found
         plan = None if has_few else self._by_card(demand, victim_list)
         if plan is not None:

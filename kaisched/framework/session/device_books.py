@@ -64,6 +64,7 @@ class DeviceBooks:
         self._request = snapshot.shapes.request
         self._gpus = snapshot.axis.position.get(CLAIMED_GPU, -1)
         self._shape_of_task = snapshot.tasks.shape_of_task
+        self._node_of_task = snapshot.tasks.node_of_task
         statics = snapshot.nodes.statics
         self._sites = [Site(*it) for it in zip(statics.name, statics.labels, strict=True)]
         self._now, self._later = Holdings(), Holdings()
