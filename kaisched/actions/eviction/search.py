@@ -95,9 +95,16 @@ class Search:
             in_order = OrderedAttempt(self, self._session, demand, victim_list)
             return in_order.take_in_order(places, code)
         able = self._with_devices(demand, victim_list)
-        if able is not None and isinstance(plan := self._in_order(demand, able), Plan):
+        plan = None if able is None else self._in_order(demand, able)
+        if isinstance(plan, Plan):
             return plan
-        return self._in_order(demand, victim_list)
+        found = self._in_order(demand, victim_list)
+        if isinstance(found, Plan):
+            return found
+        # Units that free nothing for the claim may have used up what their queues may lose.
+        freeing = victim_list.freeing([(self.future(it), count) for it, count in demand.shapes])
+        plan = None if freeing is None else self._in_order(demand, freeing)
+        return plan if isinstance(plan, Plan) else found
 
     def _with_devices(self, demand: Demand, victim_list: VictimList) -> VictimList | None:
         """Return the units to look at first where a claim lacks devices; None if that is all."""

@@ -22,6 +22,7 @@ from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
     from kaisched.actions.eviction.victim_order import Victims
+    from kaisched.actions.room.future import Future
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
     from kaisched.framework.session.claims import Claim, Unit
     from kaisched.framework.session.session import Session
@@ -85,7 +86,32 @@ class VictimList:
         if not known or any(each is None for each in known):
             return None
         have = np.logical_or.reduce([each for each in known if each is not None])
-        places = self.places[have[self.places]]
+        return self._some(have)
+
+    def freeing(self, needs: Sequence[tuple[Future, int]]) -> VictimList | None:
+        """Return the list of the units that free what pods lack, on nodes that these may use.
+
+        None if that is no less than the whole list.
+        """
+        free, victims = np.zeros(len(self.victims), np.bool_), self.victims
+        for future, count in needs:
+            if future.total >= count:
+                continue
+            node, place, held = self.pods.by_node([at for at, _ in future.asked])
+            lack = self._session.capacity.without().lack(future.asked, np.full(1, count))
+            helps = ((held > 0) & (lack[:, node] > 0)).any(axis=0)
+            if not future.is_plain:  # more than amounts decides
+                helps = held.any(axis=0)
+            if future.allowed is not None:
+                helps &= future.allowed[node]
+            free[place[helps]] = True
+        if victims.split_off:  # no core goes without its elastic pods
+            free = np.isin(victims.job, victims.job[free])
+        return self._some(free)
+
+    def _some(self, use: BoolVec) -> VictimList | None:
+        """Return the list of some of the units; None for none or all of them."""
+        places = self.places[use[self.places]]
         if not 0 < len(places) < len(self.places):
             return None
         some = copy(self)
