@@ -133,7 +133,8 @@ class Builder:
                 **(node["mig_instances"] or {}),
             },
             labels={**(node["labels"] or {}), NODE_LABEL: node["name"]},
-            card_mib=int(node["gpu_memory_mib"] or 0),
+            card_mib=int(node["gpu_memory_mib"] or 0) if node["gpu_memory_known"] else 0,
+            can_share=node["mig_strategy"] != "single",
         )
 
     def _queue(self, queue: Mapping[str, Any]) -> QueueRow:

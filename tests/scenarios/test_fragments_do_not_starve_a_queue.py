@@ -67,3 +67,49 @@ def test_a_gang_in_the_way_moves_with_all_its_pods():
         "a3 a4 a5>b0 b0>b0",
         "a6 a7 a8 a9",
     ]
+
+
+@pytest.mark.parametrize("claim", ["gpu=1", "gpu=0.8"])
+def test_parts_of_gpus_move_to_another_card_so_that_one_is_free(claim):
+    """On each card one pod at most may go: amounts would suffice, but no card is whole."""
+    before = draw(f"""
+        queue a  deserved=1
+        queue b  deserved=1
+        queue c  deserved=2
+        node  n0 | a1/a2 a3/c1 b1/b2 b3/c2
+        job   a1 gpu=0.5
+        job   a2 gpu=0.5
+        job   a3 gpu=0.5
+        job   b1 gpu=0.5
+        job   b2 gpu=0.5
+        job   b3 gpu=0.5
+        job   c1 gpu=0.5
+        job   c2 gpu=0.5
+        job   c3 {claim}
+    """)
+    assert nodes_of(before.after("reclaim")) in (
+        ["a1/a2 a3>/c1>/>c3 b1/b2 b3>/c2/>c1"],
+        ["a1/a2 a3>/c1/>c2 b1/b2 b3>/c2>/>c3"],
+    )
+
+
+def test_parts_of_gpus_make_way_for_a_pod_with_parts_of_two():
+    before = draw("""
+        queue a  deserved=1
+        queue b  deserved=1
+        queue c  deserved=3
+        node  n0 | a1/a2 a3/c1 b1/b2 b3/c2 c4
+        job   a1 gpu=0.5
+        job   a2 gpu=0.5
+        job   a3 gpu=0.5
+        job   b1 gpu=0.5
+        job   b2 gpu=0.5
+        job   b3 gpu=0.5
+        job   c1 gpu=0.5
+        job   c2 gpu=0.5
+        job   c3 gpu=0.7 cards=2
+        job   c4 gpu=0.1
+    """)
+    after = before.after("reclaim")
+    assert after.ran.promised["c3-0"] == "n0"
+    assert sorted(after.ran.evicted)[:2] == ["a3-0", "b3-0"]

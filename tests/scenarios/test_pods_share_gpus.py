@@ -147,16 +147,23 @@ def test_parts_for_two_cards_take_one_pod_of_each():
 
 
 def test_nobody_goes_for_a_whole_card_whose_other_part_has_to_stay():
-    """Of each card one pod is more important, or of the claiming queue itself."""
+    """Of each card one pod is more important, or may not be moved for the claiming queue."""
     jobs = {
         it: f"gpu=0.5 priority={at}"
         for it, at in zip(("a1", "a2", "a4", "a3"), (60, 40) * 2, strict=True)
     }
     made = world(["a1/a2 a3/a4"], jobs | {"b": "queue=a priority=50"})
     assert nodes_of(made.after()) == ["a1/a2 a3/a4"]
-    own = halves("a1", "a2", "b1", "b2", b3="gpu=1")
+    own = halves("a1", "a2", b3="gpu=1") | dict.fromkeys(("b1", "b2"), "gpu=0.5 preemptible=no")
     made = world(["a1/b1 a2/b2"], own, "queue a deserved=0\nqueue b deserved=2")
     assert nodes_of(made.after()) == ["a1/b1 a2/b2"]
+
+
+def test_the_other_part_of_a_card_makes_way_for_its_own_queue():
+    """As on nodes: pods of the claiming queue move so that what its quota covers can start."""
+    own = halves("a1", "a2", "b1", "b2", b3="gpu=1")
+    made = world(["a1/b1 a2/b2"], own, "queue a deserved=0\nqueue b deserved=2")
+    assert nodes_of(made.after()) == ["a1>/b1/>b2 a2>/b2>/>b3"]
 
 
 def test_a_whole_card_is_taken_from_the_elastic_pods_of_one_job():

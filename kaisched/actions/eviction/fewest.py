@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Cost = tuple[int, int]
 """Pods, and the GPUs that they hold."""
-_UNITS: Final = 10
+EVERY_SET: Final = 10
 """Every set of up to so many units is tried: 1,024 sets."""
 _NODES: Final = 16
 """Of more units, those on at most so many nodes are tried: the nodes with the least bound."""
@@ -50,7 +50,7 @@ def cost_of(session: Session, units: Sequence[Unit]) -> Cost:
 
 def is_too_large(victim_list: VictimList, demand: Demand) -> bool:
     """Tell whether a claim is so large that its plan is kept as found in order."""
-    return len(victim_list.places) > _UNITS and len(demand.tasks) > _MISSING
+    return len(victim_list.places) > EVERY_SET and len(demand.tasks) > _MISSING
 
 
 def is_least(session: Session, victim_list: VictimList, cost: Cost) -> bool:
@@ -101,7 +101,7 @@ class Fewest:
     def _groups(self, cost: Cost) -> list[RowVec]:
         """Return groups of units, by their places; every subset of a group is tried."""
         places = self._victim_list.places
-        if len(places) <= _UNITS:
+        if len(places) <= EVERY_SET:
             return [places]
         shape, wanted = self._needs[0][0], [at for at, _ in self._needs[0][0].asked]
         node, place, held = self._victim_list.pods.by_node(wanted)
@@ -130,17 +130,17 @@ class Fewest:
         """Return the units of the first nodes as one group, up to the largest size."""
         joined: dict[int, None] = {}
         for group in groups:
-            if len(joined.keys() | set(group.tolist())) > _UNITS:
+            if len(joined.keys() | set(group.tolist())) > EVERY_SET:
                 break
             joined |= dict.fromkeys(group.tolist())
         return [np.array(sorted(joined), np.int64)] if joined else []
 
     def _few(self, places: RowVec) -> RowVec:
         """Return the units of a node; of many, those that hold the most GPUs."""
-        if len(places) <= _UNITS:
+        if len(places) <= EVERY_SET:
             return places
         amounts = self._victim_list.victims.amounts.take(places, axis=1)
-        first: RowVec = np.lexsort((places, -amounts[GPU]))[:_UNITS]
+        first: RowVec = np.lexsort((places, -amounts[GPU]))[:EVERY_SET]
         return np.sort(places[first])
 
     def _bounds(
@@ -208,7 +208,7 @@ class Fewest:
         return enough
 
 
-@lru_cache(maxsize=_UNITS + 1)
+@lru_cache(maxsize=EVERY_SET + 1)
 def _subsets(count: int) -> BoolVec:
     """Return every set of ``count`` items except the empty set, one row for each."""
     rows = np.arange(1, 1 << count)[:, None]

@@ -15,15 +15,19 @@ from kaisched.actions.eviction.device_counts import gets_too_much
 from kaisched.actions.eviction.plan import Demand, Plan
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.by_card import least_ask
-from kaisched.actions.room.clearing import Movable
-from kaisched.actions.room.items import Item
+from kaisched.actions.room.card_clearing import choices_by_card
+from kaisched.actions.room.clearing import Movable, completed
+from kaisched.actions.room.items import fewest_items
 from kaisched.actions.room.placing import place_waiting
 from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from kaisched.actions.eviction.relocation import Relocation
     from kaisched.actions.eviction.search import Search
     from kaisched.actions.eviction.victim_list import VictimList
+    from kaisched.actions.room.items import Item
     from kaisched.core.axis import Amounts, BoolVec, RowVec
     from kaisched.framework.session.capacity import Without
     from kaisched.framework.session.claims import Unit
@@ -68,12 +72,12 @@ class MakingWay:
             return None
         movable = self._movable_for(demand.claim.job, running)
         for node in self._nodes(shape, victim_list, able, movable):
-            found = self._on(node, demand, victim_list, able, movable)
-            if found is None or (most > 0 and len({unit.job for unit in found.moved}) > most):
-                continue
-            plan = self._plan(demand, victim_list, found)
-            if plan is not None:
-                return plan
+            for found in self._on(node, demand, victim_list, able, movable):
+                if most > 0 and len({unit.job for unit in found.moved}) > most:
+                    continue
+                plan = self._plan(demand, victim_list, found)
+                if plan is not None:
+                    return plan
         return None
 
     def _movable_for(self, job: int, running: RowVec) -> Movable:
@@ -108,8 +112,8 @@ class MakingWay:
 
     def _on(
         self, node: int, demand: Demand, victim_list: VictimList, able: RowVec, movable: Movable
-    ) -> _Node | None:
-        """Return the units that would leave a node; None when they are not enough."""
+    ) -> Iterator[_Node]:
+        """Yield choices of the units that would leave a node, if they are enough."""
         session, shape = self._session, demand.shapes[0][0]
         future = self._search.future(shape)
         entry, place, _ = victim_list.pods.by_node([at for at, _ in future.asked])
@@ -123,8 +127,35 @@ class MakingWay:
         missing = [(at, amount) for (at, _), amount in zip(future.asked, lack, strict=True)]
         tasks = {task for at in gone for task in victim_list.unit(at).tasks}
         items = movable.on(node) if node in set(movable.nodes.tolist()) else []
-        moved = _fewest([item for item in items if tasks.isdisjoint(item.unit.tasks)], missing)
-        return None if moved is None else _Node(gone, moved, extra)
+        items = [item for item in items if tasks.isdisjoint(item.unit.tasks)]
+        for moved in self._moved(node, shape, items, missing, tasks):
+            yield _Node(gone, moved, extra)
+
+    def _moved(
+        self,
+        node: int,
+        shape: int,
+        items: list[Item],
+        missing: list[tuple[int, int]],
+        gone: set[int],
+    ) -> list[list[Unit]]:
+        """Return choices of units to move off a node once some pods have gone, the fewest first.
+
+        Only where pods share GPUs is there more than one: there cards say who is in the way.
+        """
+        session, choices = self._session, None
+        if session.capacity.cards is not None:
+            room = int(self._search.future(shape).room[node])
+            statement = session.statement()
+            statement.evict_all(np.array(sorted(gone), np.int64))
+            choices = choices_by_card(session, node, shape, room, items)
+            statement.rollback()
+        if choices is None:
+            moved = fewest_items(items, missing)
+            return [] if moved is None else [_by_importance(moved)]
+        found = [completed(choice, items, missing) for choice in choices]
+        fewest = sorted((_by_importance(it) for it in found if it is not None), key=_pods)
+        return [list(units) for units in dict.fromkeys(map(tuple, fewest))]
 
     def _plan(self, demand: Demand, victim_list: VictimList, node: _Node) -> Plan | None:
         """Find out which units have to go, and evict only these; None where plugins refuse."""
@@ -180,25 +211,12 @@ def _givers(victim_list: VictimList, demand: Demand) -> RowVec:
     return able
 
 
-def _fewest(items: list[Item], missing: list[tuple[int, int]]) -> list[Unit] | None:
-    """Return the units that have to move, the most important first; None if all are too few."""
-    most = max((at for at, lack in missing if lack > 0), default=0)
-    chosen: list[Item] = []
+def _by_importance(items: Iterable[Item]) -> list[Unit]:
+    return [item.unit for item in sorted(items, key=lambda item: -item.place)]
 
-    def is_enough(some: list[Item]) -> bool:
-        return all(sum(item.amounts[at] for item in some) >= lack for at, lack in missing)
 
-    for item in sorted(items, key=lambda item: (len(item.unit.tasks), -item.amounts[most], item)):
-        if is_enough(chosen):
-            break
-        chosen.append(item)
-    if not is_enough(chosen):
-        return None
-    for item in chosen.copy():
-        rest = [each for each in chosen if each is not item]
-        if is_enough(rest):
-            chosen = rest
-    return [item.unit for item in sorted(chosen, key=lambda item: -item.place)]
+def _pods(units: list[Unit]) -> int:
+    return sum(len(unit.tasks) for unit in units)
 
 
 def _may_go(victim_list: VictimList, demand: Demand, units: list[Unit]) -> bool:

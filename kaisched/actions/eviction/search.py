@@ -12,7 +12,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kaisched.actions.eviction.attempt import Attempt
-from kaisched.actions.eviction.fewest import Fewest, cost_of, is_least, is_too_large
+from kaisched.actions.eviction.card_sets import CardSets, counts_by_card
+from kaisched.actions.eviction.fewest import EVERY_SET, Fewest, cost_of, is_least, is_too_large
 from kaisched.actions.eviction.ordered import OrderedAttempt
 from kaisched.actions.eviction.plan import Demand, Plan
 from kaisched.actions.room.future import Future
@@ -93,17 +94,66 @@ class Search:
             places = victim_list.places[rows]
             in_order = OrderedAttempt(self, self._session, demand, victim_list)
             return in_order.take_in_order(places, code)
+        able = self._with_devices(demand, victim_list)
+        plan = None if able is None else self._in_order(demand, able)
+        if isinstance(plan, Plan):
+            return plan
+        found = self._in_order(demand, victim_list)
+        if isinstance(found, Plan):
+            return found
+        # Units that free nothing for the claim may have used up what their queues may lose.
+        freeing = victim_list.freeing([(self.future(it), count) for it, count in demand.shapes])
+        plan = None if freeing is None else self._in_order(demand, freeing)
+        return plan if isinstance(plan, Plan) else found
+
+    def _with_devices(self, demand: Demand, victim_list: VictimList) -> VictimList | None:
+        """Return the units to look at first where a claim lacks devices; None if that is all."""
+        devices, placement = self._session.devices, self._session.placement
+        if devices is None:
+            return None
+        short = []
+        for shape, count in demand.shapes:
+            placement.plan(shape)  # it brings the numbers of devices up to date
+            if devices.are_short(shape, count):
+                short.append(shape)
+            elif self.future(shape).total < count:
+                return None
+        return victim_list.with_devices_for(short)
+
+    def _in_order(self, demand: Demand, victim_list: VictimList) -> Plan | int:
+        """Return the plan or refusal of one pass over a list."""
+        has_few = len(victim_list.places) <= EVERY_SET  # then every set is tried, if one is found
+        plan = None if has_few else self._by_card(demand, victim_list)
+        if plan is not None:
+            return plan
         attempt = Attempt(self, self._session, demand, victim_list)
         found = attempt.run()
         if isinstance(found, Plan):
             return self._fewest(attempt, found)
         if attempt.has_room_in_vain:
-            plan = self._cheaper(attempt, _ANY_COST, _TRIES)
-            if plan is not None:
-                return plan
-        return found
+            plan = self._by_card(demand, victim_list) if has_few else None
+            plan = plan or self._cheaper(attempt, _ANY_COST, _TRIES)
+        return found if plan is None else plan
 
-    def _fewest(self, attempt: Attempt, plan: Plan) -> Plan:
+    def _by_card(self, demand: Demand, victim_list: VictimList) -> Plan | None:
+        """Return the cheapest plan that looking card by card finds, where pods share GPUs."""
+        session = self._session
+        needs = [(self.future(shape), count) for shape, count in demand.shapes]
+        if not counts_by_card(session, victim_list, needs):
+            return None
+        judge = Attempt(self, session, demand, victim_list).judge_sets
+        sets = CardSets(session, victim_list, needs, judge)
+        for places in islice(sets.cheapest_first(), _TRIES):
+            units = [victim_list.unit(place) for place in places]
+            attempt = Attempt(self, session, demand, victim_list)
+            found = attempt.settle(units)
+            if found is not None:
+                return self._fewest(attempt, found, _TRIES)
+            if not self.step():
+                break
+        return None
+
+    def _fewest(self, attempt: Attempt, plan: Plan, most: int = STEPS) -> Plan:
         """Return the plan of an attempt, or another one that disturbs less."""
         session, demand, victim_list = self._session, attempt.demand, attempt.victim_list
         if is_too_large(victim_list, demand):
@@ -112,7 +162,7 @@ class Search:
         if is_least(session, victim_list, cost):
             return plan
         plan.statement.rollback()
-        cheaper = self._cheaper(attempt, cost, STEPS)
+        cheaper = self._cheaper(attempt, cost, most)
         if cheaper is not None:
             return cheaper
         again = attempt.place_again()

@@ -7,6 +7,7 @@ that have gone since are dropped.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
@@ -21,6 +22,7 @@ from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
     from kaisched.actions.eviction.victim_order import Victims
+    from kaisched.actions.room.future import Future
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
     from kaisched.framework.session.claims import Claim, Unit
     from kaisched.framework.session.session import Session
@@ -53,6 +55,7 @@ class VictimList:
         self._pods: Pods | None = None
         self._places: tuple[RowVec, RowVec] | None = None
         """The places by job, and those jobs."""
+        self._with_devices: dict[int, BoolVec | None] = {}
         self.begins_with = 2
         """How many units an attempt takes first: one where the last plan needed no more."""
 
@@ -72,6 +75,61 @@ class VictimList:
         """``(V,)`` how many pods each unit has."""
         sizes: RowVec = self.victims.amounts[PODS]
         return sizes
+
+    def with_devices_for(self, shapes: Sequence[int]) -> VictimList | None:
+        """Return the list of the units with devices that do for one of the shapes.
+
+        The others free GPUs by amounts, and use up what their queues may lose. None if that is not
+        known, or no less than the whole list.
+        """
+        known = [self._have_devices(shape) for shape in shapes if self.places.size]
+        if not known or any(each is None for each in known):
+            return None
+        have = np.logical_or.reduce([each for each in known if each is not None])
+        return self._some(have)
+
+    def freeing(self, needs: Sequence[tuple[Future, int]]) -> VictimList | None:
+        """Return the list of the units that free what pods lack, on nodes that these may use.
+
+        None if that is no less than the whole list.
+        """
+        free, victims = np.zeros(len(self.victims), np.bool_), self.victims
+        for future, count in needs:
+            if future.total >= count:
+                continue
+            node, place, held = self.pods.by_node([at for at, _ in future.asked])
+            lack = self._session.capacity.without().lack(future.asked, np.full(1, count))
+            helps = ((held > 0) & (lack[:, node] > 0)).any(axis=0)
+            if not future.is_plain:  # more than amounts decides
+                helps = held.any(axis=0)
+            if future.allowed is not None:
+                helps &= future.allowed[node]
+            free[place[helps]] = True
+        if victims.split_off:  # no core goes without its elastic pods
+            free = np.isin(victims.job, victims.job[free])
+        return self._some(free)
+
+    def _some(self, use: BoolVec) -> VictimList | None:
+        """Return the list of some of the units; None for none or all of them."""
+        places = self.places[use[self.places]]
+        if not 0 < len(places) < len(self.places):
+            return None
+        some = copy(self)
+        some.places, some.begins_with = places, 2
+        some._most = {}  # noqa: SLF001 - of this very class
+        return some
+
+    def _have_devices(self, shape: int) -> BoolVec | None:
+        """``(V,)`` whether units have devices that do for a shape; None if that is not known."""
+        devices = self._session.devices
+        if shape not in self._with_devices and devices is not None:
+            units = [self.victims.unit(place).tasks for place in range(len(self.victims))]
+            tasks = np.array([task for some in units for task in some], np.int64)
+            have = devices.have_some_for(shape, tasks)
+            starts = np.cumsum([0, *(len(some) for some in units[:-1])])
+            of_unit = None if have is None else np.logical_or.reduceat(have, starts)
+            self._with_devices[shape] = of_unit
+        return self._with_devices.get(shape)
 
     def units(self, places: RowVec, alternative: RowVec | None = None) -> Units:
         """Return units as columns, as one set or as several."""

@@ -147,15 +147,15 @@ class Prices:
         """Return some choices, with what is missing besides, the cheapest first."""
         found = []
         for choice in choices:
-            chosen = _completed(choice, items, missing)
-            if chosen is not None:
+            chosen = completed(choice, items, missing)
+            if chosen:
                 pods_moved = sum(len(item.unit.tasks) for item in chosen)
                 cost = pods_moved, sum(item.moved[self._main] for item in chosen)
                 found.append(Clearing(cost, max(item.place for item in chosen), node, chosen))
         return sorted(found)
 
 
-def _completed(
+def completed(
     chosen: tuple[Item, ...], items: list[Item], missing: list[tuple[int, int]]
 ) -> tuple[Item, ...] | None:
     """Add items until every resource suffices; None when all items are not enough."""
@@ -166,7 +166,7 @@ def _completed(
         if not left:
             return None
         chosen = (*chosen, left.pop(0))
-    return chosen or None
+    return chosen
 
 
 class Movable:

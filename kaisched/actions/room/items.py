@@ -32,3 +32,24 @@ class Clearing(NamedTuple):
     items: tuple[Item, ...]
     pods: int = 1
     """For how many more pods it makes room."""
+
+
+def fewest_items(items: list[Item], missing: list[tuple[int, int]]) -> list[Item] | None:
+    """Return the items that have to leave, the largest first; None if all are too few."""
+    most = max((at for at, lack in missing if lack > 0), default=0)
+    chosen: list[Item] = []
+
+    def is_enough(some: list[Item]) -> bool:
+        return all(sum(item.amounts[at] for item in some) >= lack for at, lack in missing)
+
+    for item in sorted(items, key=lambda item: (len(item.unit.tasks), -item.amounts[most], item)):
+        if is_enough(chosen):
+            break
+        chosen.append(item)
+    if not is_enough(chosen):
+        return None
+    for item in chosen.copy():
+        rest = [each for each in chosen if each is not item]
+        if is_enough(rest):
+            chosen = rest
+    return chosen

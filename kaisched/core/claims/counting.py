@@ -84,11 +84,16 @@ class Counted:
 
     def numbers(self, site: Site, taken: Taken) -> tuple[int, int] | None:
         """Return how many devices of a node do, and how many are free; None if claims share any."""
-        if self.is_of_parts or self.whole(site, taken) is None:
+        devices = self.devices(site)
+        if devices is None:
             return None
-        devices = self._known[site.name]
-        assert devices is not None  # or there was no number
         return len(devices), len(devices) - len(taken.devices.intersection(devices))
+
+    def devices(self, site: Site) -> tuple[Identity, ...] | None:
+        """Return the devices of a node that do for the request; None if claims share any."""
+        if self.is_of_parts or self.whole(site, Taken()) is None:
+            return None
+        return self._known[site.name]
 
     def on_untaken(self, site: Site, look: int) -> int | None:
         """Return how many pods find devices on any node of a look, if none of them is taken."""
@@ -106,8 +111,13 @@ def counted(
 ) -> Counted | None:
     """Return what counts devices for a plain request; None for any other."""
     ask = _plain(claims)
-    of_class = None if ask is None else offer.classes.get(ask.class_name)
-    if ask is None or of_class is None:
+    return None if ask is None else counting(offer, ask, selectors)
+
+
+def counting(offer: Offer, ask: Ask, selectors: Mapping[str, Selector]) -> Counted | None:
+    """Return what counts devices for a request of any claim; None where its class is missing."""
+    of_class = offer.classes.get(ask.class_name)
+    if of_class is None:
         return None
     return Counted(offer, ask, [*of_class.selectors, *(selectors[it] for it in ask.selectors)])
 

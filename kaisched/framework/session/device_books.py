@@ -7,6 +7,7 @@ is in the second only. Nothing of this exists in a cycle without claims.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import compress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     StateVec: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int8]]
 
 _ALLOCATED: Final = int(TaskState.ALLOCATED)
+_PENDING: Final = int(TaskState.PENDING)
 _PIPELINED: Final = int(TaskState.PIPELINED)
 _RELEASING: Final = int(TaskState.RELEASING)
 _SOMEBODY: Final = -1
@@ -62,6 +64,7 @@ class DeviceBooks:
         self._request = snapshot.shapes.request
         self._gpus = snapshot.axis.position.get(CLAIMED_GPU, -1)
         self._shape_of_task = snapshot.tasks.shape_of_task
+        self._node_of_task = snapshot.tasks.node_of_task
         statics = snapshot.nodes.statics
         self._sites = [Site(*it) for it in zip(statics.name, statics.labels, strict=True)]
         self._now, self._later = Holdings(), Holdings()
@@ -82,6 +85,8 @@ class DeviceBooks:
                 self._later.add(held.portions)
             else:
                 self._apart += 1
+        self._waits = state == _PENDING
+        self._users: Counter[str] | None = None
         self._rooms = DeviceRooms(table, self._sites)
         self._plugin: PluginNodes | None = None
         """Where a resource is offered by a device plugin that is offered by claims elsewhere."""
@@ -122,6 +127,16 @@ class DeviceBooks:
             )
             for identity, consumed in held.portions
         )
+
+    def _are_many(self, key: str) -> bool:
+        """Tell whether several pods wait for one claim."""
+        if self._users is None:
+            pods = np.bincount(self._shape_of_task[self._waits])
+            self._users = Counter()
+            for shape in pods.nonzero()[0].tolist():
+                for use in self._constraints[shape].claims:
+                    self._users[use.key] += int(pods[shape])
+        return self._users[key] > 1
 
     def _open(self, uses: Iterable[ClaimUse]) -> list[ClaimUse]:
         """Return the claims that have no devices yet."""

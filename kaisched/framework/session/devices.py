@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.claims.counting import counted
+from kaisched.core.claims.counting import counted, counting
 from kaisched.core.claims.model import MOST_CONSUMERS, Ask, Claim, ClaimError
 from kaisched.core.claims.pools import matches
 from kaisched.core.refusals import Refusal
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
+    from kaisched.core.claims.model import Identity
     from kaisched.core.claims.table import Held
     from kaisched.core.constraints import ClaimUse
     from kaisched.framework.session.capacity import Capacity
@@ -44,7 +45,7 @@ class Devices(DeviceBooks):
             plan.filtered = plan.codes = self._plugin.refused(shape, plan.filtered)
         if not self._constraints[shape].claims:
             return
-        codes = self.judged(shape, plan.filtered, capacity)
+        codes, plan.one_of = self.judged(shape, plan.filtered, capacity)
         plan.codes = codes if codes is not None and codes.any() else None
         later = self.capped(shape, plan.cap, is_later=True) if self._apart else None
         plan.cap, plan.cap_later = self.capped(shape, plan.cap, is_later=False), later
@@ -90,11 +91,16 @@ class Devices(DeviceBooks):
         plan.moves = len(self._moved)
         return True
 
-    def judged(self, shape: int, codes: CodeVec | None, capacity: Capacity) -> CodeVec | None:
-        """Return codes ``(N,)``, with those of nodes without devices for a shape."""
+    def judged(
+        self, shape: int, codes: CodeVec | None, capacity: Capacity
+    ) -> tuple[CodeVec | None, CodeVec | None]:
+        """Return codes ``(N,)``, with those of nodes without devices for a shape.
+
+        Where one node is left to pods that share a claim, return also those before it was.
+        """
         uses = self._constraints[shape].claims
         if not uses or self._constraints[shape].wait is not None:
-            return codes
+            return codes, None
         refused = np.zeros(len(self._sites), np.int16) if codes is None else codes.copy()
         plugin = self._plugin
         if plugin is None or not can_do_without(uses):
@@ -104,11 +110,13 @@ class Devices(DeviceBooks):
             found = self._refuse_by(uses, without, shape, capacity)
             always = self._refuse_by(_needed_always(uses), with_, shape, capacity)
             refused = plugin.joined(without, with_)
-        if any(it.key for it in self._open(uses)):
-            # One device does for all of them.
-            room = room_of(capacity.free(), self._request_beside_claims(shape))
-            leave_one(refused, *self._with_devices(room, found, always))
-        return refused
+        if not any(self._are_many(it.key) for it in self._open(uses) if it.key):
+            return refused, None
+        # One device does for all of them.
+        room = room_of(capacity.free(), self._request_beside_claims(shape))
+        before = refused.copy()
+        leave_one(refused, *self._with_devices(room, found, always))
+        return refused, before
 
     def _with_devices(
         self, room: IntVec, found: Room | None, always: Room | None
@@ -216,6 +224,46 @@ class Devices(DeviceBooks):
             return None
         every, free = np.array(known, np.int64).T
         return count.ask, every, free
+
+    def are_short(self, shape: int, count: int) -> bool:
+        """Tell whether so many pods of a shape find too few devices, once leaving pods have left.
+
+        Its plan is up to date.
+        """
+        room = self._rooms.get(self._constraints[shape].claims)
+        if room is None:
+            return False
+        devices = room.later if self._apart else room.now
+        return int(np.maximum(devices, 0).sum()) < count
+
+    def have_some_for(self, shape: int, tasks: RowVec) -> BoolVec | None:
+        """Tell which running tasks have devices that do for a shape; None if that is not known.
+
+        It is not if pods or nodes share devices, or some nodes offer them by a plugin.
+        """
+        offer, selectors = self._table.offer, self._table.selectors
+        specs = self._wanted(self._constraints[shape].claims).first
+        asks = [ask for spec in specs for each in spec.requests for ask in each.options]
+        counts = [counting(offer, ask, selectors) for ask in asks if not ask.is_admin]
+        if self._plugin is not None or not offer.is_local or None in counts or not counts:
+            return None
+        found = np.zeros(len(tasks), np.bool_)
+        do: dict[int, frozenset[Identity]] = {}
+        for at, task in enumerate(tasks.tolist()):
+            node, keys = int(self._node_of_task[task]), self._table.claims_of_task.get(task, ())
+            if not keys or node < 0:
+                continue
+            if node not in do:
+                try:
+                    of_node = [it.devices(self._sites[node]) for it in counts if it is not None]
+                except ClaimError:
+                    return None
+                if None in of_node:
+                    return None
+                do[node] = frozenset(device for some in of_node for device in some or ())
+            held = [self._table.held[key].portions for key in keys if key in self._table.held]
+            found[at] = any(identity in do[node] for some in held for identity, _ in some)
+        return found
 
     def fault(self, shape: int) -> str:
         """Return why the claims of a shape cannot be allocated at all, or an empty text."""

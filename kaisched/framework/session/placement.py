@@ -27,7 +27,7 @@ from kaisched.framework.session.share_choice import choose_shares, next_share
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from kaisched.core.axis import FloatVec, IntVec, RowVec
+    from kaisched.core.axis import CodeVec, FloatVec, IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.session.capacity import Capacity
@@ -230,10 +230,10 @@ class Placement:
             room = room * (plan.codes == 0)
         return Vacancy(plan, room, int(room.sum()), plan.mask)
 
-    def future(self, plan: ShapePlan) -> IntVec:
-        """``(N,)`` pods that fit once room being released is free."""
+    def future(self, plan: ShapePlan, codes: CodeVec | None = None) -> IntVec:
+        """``(N,)`` pods that fit once room being released is free; by other codes, if given."""
         self._refresh(plan)
-        codes = plan.codes
+        codes = plan.codes if codes is None else codes
         allowed = None if codes is None else (codes == 0) | np.isin(codes, PASSING)
         room = self._capacity.room(plan.shape, allowed)
         cap = plan.cap_once_released

@@ -33,15 +33,23 @@ class Placing(Protocol):
 
 
 def places(session: Placing, shape: int) -> IntVec:
-    """``(N,)`` pods of a shape that fit now, by amounts, filters and bounds."""
-    return session.placement.vacancy(shape).room
+    """``(N,)`` pods of a shape that fit now, by amounts, filters and bounds.
+
+    Pods that share a claim fit on one node only; each counts as if it were that one.
+    """
+    plan, room, _, _ = session.placement.vacancy(shape)
+    if plan.one_of is None:
+        return room
+    found: IntVec = session.placement.amounts_room(shape) * (plan.one_of == 0)
+    return found if plan.cap is None else np.minimum(found, plan.cap)
 
 
 def places_once_released(session: Placing, shape: int) -> IntVec:
     """``(N,)`` pods of a shape that fit once room being released is free."""
     if not session.capacity.has_releasing:
         return places(session, shape)
-    return session.placement.future_vacancy(shape).room
+    plan = session.placement.plan(shape)
+    return session.placement.future(plan, plan.one_of)
 
 
 def places_once_evicted(session: Placing, view: SessionView, shape: int) -> IntVec:

@@ -37,6 +37,7 @@ class ShapePlan:
         "judged",
         "mask",
         "moves",
+        "one_of",
         "score",
         "seen",
         "shape",
@@ -51,6 +52,8 @@ class ShapePlan:
         """``(N,)`` filter codes; None when every node is allowed."""
         self.filtered: CodeVec | None = None
         """The part of the codes that no move of devices changes, as plugins have answered."""
+        self.one_of: CodeVec | None = None
+        """``(N,)`` the codes before one node was left to pods that share a claim; else None."""
         self.judged = 0
         """How many of the capacity's touched rows the bound has taken in."""
         self.moves = 0

@@ -55,7 +55,7 @@ def _compared(case: Case) -> str:
     }
     if got != wanted:
         return f"expected {wanted}, got {got}"
-    evicted = {each.pod_group for each in run.result.evictions}
+    evicted = {each.pod_group for result in run.results for each in result.evictions}
     preempted = {it["workload"] for it in case["expected"].get("preempted") or ()}
     return "" if evicted == preempted else f"expected {preempted} preempted, got {evicted}"
 
@@ -118,12 +118,25 @@ class _Run:
                 asked = amounts_of(pod["requests"])
                 task = Task(f"foreign{at}", asked, state=TaskState.RUNNING, node=pod["node"])
                 add_foreign(store, task)
-        for at, work in enumerate(case["workloads"]):
-            self._add(work, at)
-        self.result: CycleResult
-        policy = one_head_policy({"isClassical": True, "isCompatible": True})
-        self.result, _ = run_cycle(store.snapshot(), None, policy, NOW_S, Memory())
-        assert not self.result.failures, f"{self.result.failures[0]}"
+        self.results: list[CycleResult] = []
+        works = list(enumerate(case["workloads"]))
+        second = [it for it in works if it[1].get("admission")]
+        heads = [it for it in works if not it[1].get("admission")]
+        # Workloads that lack a node of theirs are placed before the heads of the queues are.
+        for some in (second, heads) if lost and heads else (works,):
+            for at, work in some:
+                self._add(work, at)
+            self._cycle()
+
+    def _cycle(self) -> None:
+        """Run a cycle, and let the store hear of it."""
+        store, policy = self._store, one_head_policy({"isClassical": True, "isCompatible": True})
+        result, _ = run_cycle(store.snapshot(), None, policy, NOW_S, Memory())
+        assert not result.failures, f"{result.failures[0]}"
+        self.results.append(result)
+        store.place(result.bind_tasks, result.bind_nodes, TaskState.BINDING, at_s=NOW_S)
+        for row in result.evict_tasks.tolist():
+            store.evict(row, NOW_S)
 
     def _add(self, work: Case, at: int) -> None:
         parts = list(grouped([it for it in work["podsets"] if it["count"]]))
@@ -203,7 +216,8 @@ class _Run:
 
     def placed(self) -> dict[str, dict[str, Domains]]:
         """Return the domains of workloads that have started, or lack a node of theirs."""
-        node_of = {bind.pod.partition("/")[2]: bind.node for bind in self.result.binds}
+        binds = [bind for result in self.results for bind in result.binds]
+        node_of = {bind.pod.partition("/")[2]: bind.node for bind in binds}
         nodes = {node["name"]: node for node in self._case["nodes"]}
         wanted = {key for name, (key, _, _) in self._podset.items() if name in node_of}
         failed = [it for it in self._case["workloads"] if it.get("unhealthy_nodes")]

@@ -17,6 +17,7 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.claims import Unit
+from kaisched.testing import ClusterBuilder
 from kaisched.testing.rows import Group, Job, Task
 from tests.laws.clusters import Cluster
 from tests.laws.crowded import carried_out
@@ -239,3 +240,28 @@ def test_a_plan_that_lets_a_unit_stay_is_made_again_from_all_units():
     plan = Attempt._fewer(attempt, place([small, large, third]), [small, large, third])
     assert plan.units == [small, large]
     assert tried[1:] == [[small], [small, large, third], [large], [small, large, third]]
+
+
+@pytest.mark.parametrize("pods", [1, 2])
+def test_pods_that_free_nothing_for_a_claim_do_not_use_up_what_their_queue_may_lose(pods):
+    """The younger ones have instances of another profile; their queue may lose 0.4 GPUs."""
+    small, large = "nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb"
+    builder = ClusterBuilder().queue("a", deserved=3).queue("b", deserved=1)
+    for node in ("n0", "n1"):
+        builder.node(node)
+        row = builder._nodes[-1]
+        builder._nodes[-1] = replace(row, allocatable={**row.allocatable, small: 4, large: 4})
+
+    def instances(name, profile, **job):
+        builder.job(name, gpu=0, **job)
+        job = builder._jobs[-1]
+        tasks = [replace(task, request={**task.request, profile: 1}) for task in job.tasks]
+        builder._jobs[-1] = replace(job, tasks=tasks)
+
+    for profile, name in ((small, "old"), (large, "young")):
+        for at in range(8):
+            instances(f"{name}{at}", profile, queue="a", running={f"n{at // 4}": 1})
+    instances("claim", small, queue="b", tasks=pods)
+    ran = builder.run("reclaim")
+    assert len(ran.evicted) == len(ran.promised) == pods
+    assert all(name.startswith("old") for name in ran.evicted)

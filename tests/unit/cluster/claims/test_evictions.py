@@ -149,3 +149,33 @@ def test_reclaim_takes_devices_that_go_together():
     world.pod("b1", "b", "two")
     assert evicted(world, 3) == [["team/a1", "team/a3"], [], []]
     assert world.devices("b1-two") == ["n1/gpu-1", "n1/gpu-3"]
+
+
+def full(quota_a, quota_b):
+    """Return a cluster full of one queue, whose younger pods have the devices that nobody wants."""
+    world = World(a=quota_a, b=quota_b)
+    for node in range(2):
+        world.node(f"n{node}", *["H100"] * 4, *["L4"] * 4)
+    for model in ("H100", "L4"):
+        world.template(model.lower(), model=model)
+        for at in range(8):
+            world.pod(f"{model.lower()}-{at}", "a", model.lower())
+            world.cluster.advance_to(world.cluster.clock.now_s() + 1)
+    while not all(world.nodes.values()):
+        world.cycle()
+    return world
+
+
+@pytest.mark.parametrize(("quota_b", "pods", "count"), [(8, 3, 1), (2, 2, 1), (2, 1, 2)])
+def test_pods_whose_devices_do_not_do_for_a_claim_stay(quota_b, pods, count):
+    """They free GPUs by amounts, and would use up what their queue may lose."""
+    world = full(16 - quota_b, quota_b)
+    world.template("wanted", count, model="H100")
+    world.put("PodGroup", "pg", "team", spec={"minMember": pods, "queue": "b"})
+    for at in range(pods):
+        world.pod(f"b{at}", "b", "wanted", group="pg")
+    [gone, *later] = evicted(world, 3)
+    assert len(gone) == pods * count
+    assert all(name.startswith("team/h100") for name in gone)
+    assert later == [[], []]
+    assert all(world.nodes[f"b{at}"] for at in range(pods))

@@ -57,6 +57,39 @@ def test_a_gang_that_shares_a_claim_goes_to_the_node_with_most_room():
     assert world.nodes == {"a": "n2", "b": "n2"}
 
 
+def test_a_claim_by_name_of_one_pod_leaves_it_the_choice_of_a_node():
+    """V14 fixes one node for several pods only: one pod goes where scores say, here the fuller."""
+    world = World(team=9)
+    world.node("n1", "H100", "H100", "H100")
+    world.node("n2", "H100", "H100")
+    world.template("one")
+    world.claim("named")
+    world.pod("a", "team", "one")
+    world.cycle()
+    assert world.nodes["a"] == "n2"
+    world.pod("b", "team", claim="named")
+    world.cycle()
+    assert world.nodes["b"] == "n2"
+
+
+@pytest.mark.parametrize("users", [1, 2])
+def test_claims_by_name_are_counted_in_every_domain(users):
+    """D3: which node is left to pods that share a claim says nothing about other domains."""
+    world = World(team=9)
+    world.put("Topology", "t", spec={"levels": [{"nodeLabel": "rack"}]})
+    for name, models in (("n1", ["H100"]), ("n2", ["H100", "H100"])):
+        world.node(name, *models, labels={"rack": f"rack-{name}"})
+    rack = {"topology": "t", "requiredTopologyLevel": "rack"}
+    spec = {"minMember": 2 * users, "queue": "team", "topologyConstraint": rack}
+    world.put("PodGroup", "pg", "team", spec=spec)
+    for claim in "cd":
+        world.claim(claim)
+        for number in range(users):
+            world.pod(f"{claim}{number}", "team", claim=claim, group="pg")
+    world.cycle()
+    assert set(world.nodes.values()) == {"n2"}
+
+
 def test_a_selector_decides_where_and_which():
     world = World(team=4)
     world.node("n1", "L4", "L4")

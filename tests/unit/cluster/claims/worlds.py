@@ -24,6 +24,7 @@ _VERSIONS = {
     "Node": "v1",
     "Pod": "v1",
     "PodGroup": "scheduling.run.ai/v2alpha2",
+    "Topology": "kai.scheduler/v1alpha1",
 }
 
 
@@ -62,11 +63,14 @@ class World:
         obj, _ = decode_object({"metadata": {"name": name}}, _type_of(kind))
         self.cluster.delete(obj)
 
-    def node(self, name: str, *models: str, **spec: Any) -> None:
+    def node(
+        self, name: str, *models: str, labels: Mapping[str, str] | None = None, **spec: Any
+    ) -> None:
         """Add a node whose driver offers devices of these models."""
         amounts = {"cpu": 64, "memory": "256Gi", "pods": 110}
         ready = [{"type": "Ready", "status": "True"}]
-        self.put("Node", name, status={"allocatable": amounts, "conditions": ready})
+        status = {"allocatable": amounts, "conditions": ready}
+        self.put("Node", name, metadata={"labels": dict(labels or {})}, status=status)
         devices = [
             {"name": f"gpu-{at}", "attributes": {"model": {"string": model}}}
             for at, model in enumerate(models)

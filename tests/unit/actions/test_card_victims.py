@@ -1,0 +1,95 @@
+"""Victims where pods share GPUs: those of one card go, whatever their order (V1, R21)."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kaisched.testing import draw
+
+QUARTERS = 4
+
+
+def shared(nodes: int, cards: int, queues: str, claim: str) -> Any:
+    """Draw cards with four quarters each; pods that follow each other in age are far apart."""
+    lines = [queues]
+    for node in range(nodes):
+        cells = [
+            "/".join(f"a{(at * nodes + node) * cards + card}" for at in range(QUARTERS))
+            for card in range(cards)
+        ]
+        lines.append(f"node n{node} | {' '.join(cells)}")
+    lines += [f"job a{at} queue=a gpu=0.25" for at in range(nodes * cards * QUARTERS)]
+    return draw("\n".join((*lines, f"job c {claim}")))
+
+
+@pytest.mark.parametrize(("nodes", "cards"), [(1, 4), (3, 4), (4, 8)])
+@pytest.mark.parametrize(("asked", "pods"), [("gpu=1", 4), ("gpu=0.5", 2), ("gpu=2", 8)])
+def test_preemption_takes_the_fewest_pods_of_a_card(nodes, cards, asked, pods):
+    quota = f"queue a deserved={nodes * cards}"
+    ran = shared(nodes, cards, quota, f"queue=a priority=90 {asked}").after("preempt").ran
+    assert len(ran.evicted) == pods
+    assert "c-0" in ran.promised
+
+
+@pytest.mark.parametrize(("nodes", "cards"), [(1, 4), (2, 4)])
+@pytest.mark.parametrize(("asked", "pods"), [("gpu=1", 4), ("gpu=0.5", 2), ("gpu=1 tasks=2", 8)])
+def test_reclaim_finds_a_card_though_the_first_victims_are_on_all_cards(nodes, cards, asked, pods):
+    """The queue may lose half of what it holds: the younger half of each card, in order."""
+    half = nodes * cards // 2
+    queues = f"queue a deserved={half}\nqueue c deserved={half}"
+    ran = shared(nodes, cards, queues, f"queue=c {asked}").after("reclaim").ran
+    assert len(ran.evicted) == pods
+    assert "c-0" in ran.promised
+    assert not ran.promised.keys() - {"c-0", "c-1"}  # nobody moves
+
+
+def test_reclaim_finds_one_of_five_cards_among_ten_halves():
+    """Of ten units every set would be tried, but only so many that free enough by amounts."""
+    jobs = "\n".join(f"job a{at} queue=a gpu=0.5" for at in range(10))
+    drawn = draw(f"""
+        queue a deserved=3
+        queue c deserved=2
+        node n0 | a0/a5 a1/a6 a2/a7 a3/a8 a4/a9
+        {jobs}
+        job c gpu=1
+    """)
+    ran = drawn.after("reclaim").ran
+    assert (len(ran.evicted), list(ran.promised)) == (2, ["c-0"])
+
+
+def test_a_gang_takes_as_many_cards_as_it_has_pods():
+    quota = "queue a deserved=32"
+    ran = shared(4, 8, quota, "queue=a priority=90 gpu=1 tasks=5").after("preempt").ran
+    assert len(ran.evicted) == 5 * QUARTERS
+
+
+def test_a_gang_of_unequal_pods_takes_other_cards_for_each():
+    builder = shared(2, 4, "queue a deserved=4\nqueue c deserved=4", "queue=c tasks=2").builder()
+    job = builder._jobs[-1]
+    tasks = [
+        replace(task, request={**task.request, "gpu": number * 1000})
+        for task, number in zip(job.tasks, (1, 2), strict=True)
+    ]
+    builder._jobs[-1] = replace(job, tasks=tasks)
+    ran = builder.run("reclaim")
+    assert len(ran.evicted) == 3 * QUARTERS
+    assert ran.promised.keys() == {"c-0", "c-1"}
+
+
+def test_a_part_of_an_elastic_job_goes_with_no_other_job():
+    """Elastic pods go before the pods that their job needs, also where those are on one card."""
+    drawn = draw("""
+        queue a deserved=8
+        node n0 | e/e/e/e e/e/b1/b2 b3/b4/b5/b6
+        job e queue=a gpu=0.25 tasks=6 min=5
+        job b1 queue=a gpu=0.25
+        job b2 queue=a gpu=0.25
+        job b3 queue=a gpu=0.25
+        job b4 queue=a gpu=0.25
+        job b5 queue=a gpu=0.25
+        job b6 queue=a gpu=0.25
+        job c queue=a gpu=1 priority=90
+    """)
+    ran = drawn.after("preempt").ran
+    assert sorted(ran.evicted) == ["b3-0", "b4-0", "b5-0", "b6-0"]
