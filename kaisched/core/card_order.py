@@ -83,18 +83,27 @@ def place(
 
 
 def pods_on_several(
-    pools: list[list[int]], whole: int, size: int, take: int, cards: int, *, is_spread: bool = False
+    pools: list[list[int]],
+    whole: int,
+    size: int,
+    take: int,
+    cards: int,
+    slots: int,
+    *,
+    is_spread: bool = False,
 ) -> int:
     """Return how many pods fit that take a share of several cards each, chosen one by one.
 
     Packed, the cards of the first pool come first, and each pod takes the least that is left;
-    spread, it opens cards as long as there are some, and takes the most that is left.
+    spread, it opens cards as long as there are some, and takes the most that is left. A pod takes
+    one of the free ``slots``, and each card that it opens another.
     """
     if is_spread:
         pools = [[left for pool in pools for left in pool]]
     pods = 0
-    while pods < _MOST_PODS:
-        lacking, opens = cards, min(whole, cards) if is_spread else 0
+    while pods < _MOST_PODS and slots > 0:
+        can_open = min(whole, slots - 1)
+        lacking, opens = cards, min(can_open, cards) if is_spread else 0
         for pool in pools:
             fits = sorted(
                 (-left if is_spread else left, at) for at, left in enumerate(pool) if left >= take
@@ -102,9 +111,10 @@ def pods_on_several(
             for _, at in fits:
                 pool[at] -= take
             lacking -= len(fits)
-        if lacking > whole or (lacking and take > size):
+        if lacking > can_open or (lacking and take > size):
             return pods
         whole -= lacking
+        slots -= 1 + lacking
         pools[-1].extend([size - take] * lacking)
         pods += 1
     return pods

@@ -7,7 +7,7 @@ import numpy as np
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import GPU
+from kaisched.core.axis import GPU, PODS
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.core.states import HOLDING_STATES, TaskState
@@ -41,13 +41,13 @@ def memory_of(random):
     return {"cpu": 100}, Constraints(devices=demand)
 
 
-def make_shared(seed, jobs=8, pending=5, nodes=3, ask=request_of):
+def make_shared(seed, jobs=8, pending=5, nodes=3, ask=request_of, slots=12):
     """Return a store with running jobs that fit, as its own cards say, and pending jobs."""
     random = Random(seed)
     store = RowStore()
     for number in range(random.randint(1, nodes)):
         gpus, size = random.randint(1, 4), random.choice(SIZES_MIB)
-        amounts = {"cpu": 4000, "gpu": gpus * 1000, "pods": 12}
+        amounts = {"cpu": 4000, "gpu": gpus * 1000, "pods": slots}
         store.put_node(NodeRow(f"n{number}", amounts, card_mib=size))
     for name in "ab":
         quota = {"gpu": 1000 * random.randint(0, 4)}
@@ -91,10 +91,15 @@ def room_of(snapshot, shape):
         free = snapshot.nodes.idle[:, node] + np.minimum(snapshot.nodes.releasing[:, node], 0)
         request = snapshot.shapes.request[:, shape]
         while (free >= request).all() and pods < 12:
+            before = whole
             whole = fill(snapshot, node, shape, cards, whole)
             if whole is None:
                 break
             free = free - request
+            if snapshot.shapes.constraints[shape].devices is not None:
+                free[PODS] -= before - whole  # the slots of the reservation pods
+                if free[PODS] < 0:
+                    break
             pods += 1
         room.append(pods)
     return room

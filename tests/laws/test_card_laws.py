@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kaisched.core.axis import PODS
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.framework.containment import start_over
 from kaisched.framework.cycle import run_cycle
@@ -18,6 +19,8 @@ from kaisched.testing.builder import policy_of
 from tests.laws.shared_cards import make_shared, room_of
 
 SEEDS = st.integers(0, 2**31)
+SLOTS = st.sampled_from((4, 6, 12))
+"""Pods that a node takes: so few that cards lack slots for their reservation pods, or enough."""
 COLUMNS = ("_used", "_leaving", "_tasks", "_next_used", "_next_tasks", "_milli", "_milli_leaving")
 
 
@@ -39,9 +42,9 @@ def state_of(session):
 
 
 @settings(max_examples=15)
-@given(SEEDS)
-def test_the_room_on_cards_is_that_of_filling_them_by_hand(seed):
-    snapshot = make_shared(seed).snapshot()
+@given(SEEDS, SLOTS)
+def test_the_room_on_cards_is_that_of_filling_them_by_hand(seed, slots):
+    snapshot = make_shared(seed, slots=slots).snapshot()
     session = session_of(snapshot)
     for shape in range(snapshot.shapes.request.shape[1]):
         assert session.room(shape).tolist() == room_of(snapshot, shape)
@@ -74,9 +77,9 @@ def move(session, statement, random):
 
 
 @settings(max_examples=25)
-@given(SEEDS, st.integers(1, 30))
-def test_rolling_back_restores_every_card(seed, moves):
-    random, session = Random(seed), session_of(make_shared(seed).snapshot())
+@given(SEEDS, st.integers(1, 30), SLOTS)
+def test_rolling_back_restores_every_card(seed, moves, slots):
+    random, session = Random(seed), session_of(make_shared(seed, slots=slots).snapshot())
     statement, marks = session.statement(), []
     assert session.ledger is not None
     for _ in range(moves):
@@ -90,9 +93,9 @@ def test_rolling_back_restores_every_card(seed, moves):
 
 
 @settings(max_examples=15)
-@given(SEEDS, st.integers(1, 15))
-def test_committed_moves_are_made_again_on_the_same_cards(seed, moves):
-    random, session = Random(seed), session_of(make_shared(seed).snapshot())
+@given(SEEDS, st.integers(1, 15), SLOTS)
+def test_committed_moves_are_made_again_on_the_same_cards(seed, moves, slots):
+    random, session = Random(seed), session_of(make_shared(seed, slots=slots).snapshot())
     assert session.ledger is not None
     for _ in range(moves):
         statement = session.statement()
@@ -116,12 +119,32 @@ def check_totals(session):
     now, later = cards.whole(rows, capacity.idle[2], capacity.releasing[2])
     assert (now >= 0).all(), now
     assert (later >= 0).all(), later
+    check_slots(session)
+
+
+def check_slots(session):
+    """Slots are those of pods, and one for each card that was opened or will be."""
+    cards, capacity, nodes = session.capacity.cards, session.capacity, session.nodes
+    taken, promised = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
+    node_of_task, state = session.ledger.node_of_task, session.ledger.state
+    for task, (was, now) in enumerate(zip(session.tasks.state, state, strict=True)):
+        node, old = node_of_task[task], session.tasks.node_of_task[task]
+        if now == TaskState.ALLOCATED:
+            taken[node] += 1
+        if now == TaskState.PIPELINED:
+            promised[node] += 1
+        if now != was and ACTIVE_STATES[was]:
+            promised[old] -= 1
+    opened = (cards._tasks > 0).sum(axis=1) - (cards.table.tasks > 0).sum(axis=1)
+    later = (cards._next_tasks > 0).sum(axis=1)
+    assert capacity.idle[PODS].tolist() == (nodes.idle[PODS] - taken - opened).tolist()
+    assert capacity.releasing[PODS].tolist() == (nodes.releasing[PODS] - promised - later).tolist()
 
 
 @settings(max_examples=10)
-@given(SEEDS)
-def test_a_batch_is_placed_as_one_by_one(seed):
-    snapshot = make_shared(seed, pending=2).snapshot()
+@given(SEEDS, SLOTS)
+def test_a_batch_is_placed_as_one_by_one(seed, slots):
+    snapshot = make_shared(seed, pending=2, slots=slots).snapshot()
     for shape in range(snapshot.shapes.request.shape[1]):
         batch, single = session_of(snapshot), session_of(snapshot)
         pending = np.flatnonzero(snapshot.tasks.state == TaskState.PENDING)
@@ -139,9 +162,9 @@ def test_a_batch_is_placed_as_one_by_one(seed):
 
 
 @settings(max_examples=15)
-@given(SEEDS)
-def test_no_cycle_overfills_a_card_or_shares_a_whole_one(seed):
-    check_cycles(make_shared(seed))
+@given(SEEDS, SLOTS)
+def test_no_cycle_overfills_a_card_or_shares_a_whole_one(seed, slots):
+    check_cycles(make_shared(seed, slots=slots))
 
 
 def test_a_share_is_not_moved_to_the_gpu_that_it_has():

@@ -28,6 +28,7 @@ POLICIES = {
     "mix": {"plugins": {"gpu-fragmentation": {"enabled": True}, "binpack": {"enabled": False}}},
     "scores above the bonus": {"plugins": {"binpack": {"weight": 3 * ON_OPEN_CARD}}},
 }
+SLOTS = st.sampled_from((4, 6, 12))
 NAMES = st.sampled_from(sorted(POLICIES))
 
 
@@ -64,10 +65,11 @@ def free_gpus(session, shape, extra):
     return whole.tolist(), [sorted(it for it in row if it) for row in left.tolist()]
 
 
-def check_choices(seed, name, moves, nodes=6):
+def check_choices(seed, name, moves, nodes=6, slots=12):
     """Move pods at random; each pod that could be placed next is asked about at once and slowly."""
     random = Random(seed)
-    session = session_of(make_shared(seed, jobs=10, pending=12, nodes=nodes).snapshot(), name)
+    store = make_shared(seed, jobs=10, pending=12, nodes=nodes, slots=slots)
+    session = session_of(store.snapshot(), name)
     statement = session.statement()
     chosen = 0
     for _ in range(moves):
@@ -97,15 +99,15 @@ def check_choices(seed, name, moves, nodes=6):
 
 
 @settings(max_examples=20)
-@given(SEEDS, NAMES, st.integers(1, 25))
-def test_a_share_goes_where_looking_at_every_node_would_put_it(seed, name, moves):
-    check_choices(seed, name, moves)
+@given(SEEDS, NAMES, st.integers(1, 25), SLOTS)
+def test_a_share_goes_where_looking_at_every_node_would_put_it(seed, name, moves, slots):
+    check_choices(seed, name, moves, slots=slots)
 
 
-def check_batches(seed, name, nodes=6):
+def check_batches(seed, name, nodes=6, slots=12):
     """Choose nodes for equal shares at once, and one by one where looking at every node says."""
     random = Random(seed)
-    store = make_shared(seed, jobs=8, pending=1, nodes=nodes)
+    store = make_shared(seed, jobs=8, pending=1, nodes=nodes, slots=slots)
     constraints = Constraints(devices=demand_of(random))
     pods = [Task(f"equal-{at}", {"cpu": 100}, constraints) for at in range(random.randint(2, 30))]
     add_job(store, Job("equal", "a", pods, root=Group("default", 1)))
@@ -131,11 +133,11 @@ def check_batches(seed, name, nodes=6):
 
 
 @settings(max_examples=20)
-@example(1032, "mix")  # pods with shares of two cards, of nodes whose cards differ in size
-@example(1003, "spreads")  # more fit where each pod opens cards than where they are packed
-@given(SEEDS, NAMES)
-def test_a_batch_of_shares_goes_where_looking_at_every_node_would_put_each(seed, name):
-    check_batches(seed, name)
+@example(1032, "mix", 12)  # pods with shares of two cards, of nodes whose cards differ in size
+@example(1003, "spreads", 12)  # more fit where each pod opens cards than where they are packed
+@given(SEEDS, NAMES, SLOTS)
+def test_a_batch_of_shares_goes_where_looking_at_every_node_would_put_each(seed, name, slots):
+    check_batches(seed, name, slots=slots)
 
 
 def decided(snapshot, name):
@@ -150,10 +152,10 @@ def decided(snapshot, name):
     return told
 
 
-def check_mixed_runs(seed, name, jobs=24):
+def check_mixed_runs(seed, name, jobs=24, slots=12):
     """Place jobs of few shapes with and without runs; return how many pods were placed in runs."""
     random = Random(seed)
-    store = make_shared(seed, jobs=4, pending=1, nodes=5)
+    store = make_shared(seed, jobs=4, pending=1, nodes=5, slots=slots)
     shapes = [Constraints(devices=demand_of(random)) for _ in range(3)] + [Constraints()]
     for number in range(jobs):
         constraints = random.choice(shapes)
@@ -179,9 +181,9 @@ def check_mixed_runs(seed, name, jobs=24):
 
 
 @settings(max_examples=8)
-@given(SEEDS, NAMES)
-def test_shares_of_several_shapes_in_a_run_get_what_they_would_get_one_by_one(seed, name):
-    check_mixed_runs(seed, name)
+@given(SEEDS, NAMES, SLOTS)
+def test_shares_of_several_shapes_in_a_run_get_what_they_would_get_one_by_one(seed, name, slots):
+    check_mixed_runs(seed, name, slots=slots)
 
 
 def test_shares_of_several_shapes_make_runs():

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.axis import GPU, GPU_UNIT
+from kaisched.core.axis import GPU, GPU_UNIT, PODS
 from kaisched.core.devices import CARD
 from kaisched.core.states import HOLDING_STATES, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kaisched.core.axis import RowVec
+    from kaisched.core.axis import IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.report.records import CycleResult
 
@@ -22,7 +22,10 @@ _RELEASING = int(TaskState.RELEASING)
 
 
 def cards(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
-    """I25: no card holds more than its size, and none that is shared is a whole pod's as well."""
+    """I25: no card holds more than its size, and none that is shared is a whole pod's as well.
+
+    Where cards are opened there are pod slots for their reservation pods too.
+    """
     table, tasks = snapshot.nodes.cards, snapshot.tasks
     if table is None:
         return
@@ -47,6 +50,59 @@ def cards(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
         later.add(task, node, slots)
         nodes |= {node} if later.takes(task) else set()
     yield from later.faults("promised", nodes)
+    yield from _slots(snapshot, result)
+
+
+def opened_cards(snapshot: Snapshot, result: CycleResult) -> tuple[IntVec, IntVec]:
+    """``(N,)`` cards that are opened for pods that are bound, and for pods that are promised.
+
+    Each takes a pod slot of its node besides those of pods: that of its reservation pod.
+    """
+    table = snapshot.nodes.cards
+    if table is None:
+        none = np.zeros(len(snapshot.nodes), np.int64)
+        return none, none
+    node_of = dict(zip(result.bind_tasks.tolist(), result.bind_nodes.tolist(), strict=True))
+    held = {(node_of[task], slot) for task, slots in result.bind_cards.items() for slot in slots}
+    width = table.tasks.shape[1]
+    opened = [node for node, slot in held if slot >= width or not table.tasks[node, slot]]
+    node_of = dict(zip(result.nominate_tasks.tolist(), result.nominate_nodes.tolist(), strict=True))
+    told = result.nominate_cards.items()
+    later = {(node_of[task], number) for task, cards in told for number in cards.later}
+    bound, promised = (
+        np.bincount(np.array(nodes, np.int64), minlength=len(snapshot.nodes))
+        for nodes in (opened, [node for node, _ in later])
+    )
+    return bound, promised
+
+
+def _slots(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
+    """Yield the nodes that lack pod slots for what is bound and promised, if cards are opened."""
+    nodes, count = snapshot.nodes, len(snapshot.nodes)
+    opened, later = opened_cards(snapshot, result)
+    bound, promised, left = (
+        np.bincount(it, minlength=count)
+        for it in (
+            result.bind_nodes,
+            result.nominate_nodes,
+            snapshot.tasks.node_of_task[result.evict_tasks],
+        )
+    )
+    free = nodes.idle[PODS]
+    yield from _short_of_slots(snapshot, "bound", (bound, opened), free)
+    free = free + nodes.releasing[PODS] + left - bound - opened
+    yield from _short_of_slots(snapshot, "promised", (promised, later), free)
+
+
+def _short_of_slots(
+    snapshot: Snapshot, what: str, counts: tuple[IntVec, IntVec], free: IntVec
+) -> Iterator[str]:
+    pods, cards = counts
+    for node in ((cards > 0) & (pods + cards > free)).nonzero()[0].tolist():
+        yield (
+            f"I25 node {snapshot.nodes.name[node]}: {pods[node]} pods and {cards[node]} opened"
+            f" cards are {what}, with {free[node]} pod slots"
+        )
 
 
 class _Count:

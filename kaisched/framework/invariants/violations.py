@@ -14,7 +14,7 @@ from kaisched.core.axis import GPU, PODS
 from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
-from kaisched.framework.invariants.cards import cards
+from kaisched.framework.invariants.cards import cards, opened_cards
 from kaisched.framework.invariants.evictions import evictions, victims
 from kaisched.framework.invariants.sums import Moves, charges_of, is_job_met, sum_of
 from kaisched.framework.report.records import RUN
@@ -187,6 +187,9 @@ def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
     promised = sum_of(snapshot, result.nominate_tasks, result.nominate_nodes, len(nodes))
     leaving = result.evict_tasks
     freed = sum_of(snapshot, leaving, snapshot.tasks.node_of_task[leaving], len(nodes))
+    opened, later = opened_cards(snapshot, result)
+    idle[PODS] -= opened
+    promised[PODS] += later
     idle -= np.maximum(promised - nodes.releasing - freed, 0)
     statics = nodes.statics
     is_plain = statics.is_ready & ~statics.is_unschedulable & ~statics.has_pressure

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import GPU, GPU_UNIT
+from kaisched.core.axis import GPU, GPU_UNIT, PODS
 from kaisched.core.devices import CARD
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from kaisched.framework.session.cards import Cards
     from kaisched.framework.session.session import Session
 
+OPENING: Final = (
+    "pods short by at least {}: a card that is opened needs one for its reservation pod"
+)
 TOGETHER: Final = "gpu: no card has so much left beside the others"
 
 
@@ -40,7 +43,7 @@ def card_refusals(
         return
     rows = left.nonzero()[0]
     idle, releasing = session.capacity.idle[GPU][rows], session.capacity.releasing[GPU][rows]
-    room = cards.room_now(shape, rows, idle, releasing)
+    room = cards.room_now(shape, rows, (idle, releasing), None)
     is_open = cards.left_now(rows) >= 0
     rows, is_open = rows[keep := (room == 0) & is_open.any(axis=1)], is_open[keep]
     if not rows.size:
@@ -56,6 +59,26 @@ def card_refusals(
     rows, is_open, whole = rows[~waits], is_open[~waits], whole[~waits]
     if rows.size:
         yield _part_text(session, rows, is_open, whole, demand), _mask(left, rows)
+
+
+def slot_refusals(session: Session, shape: int, short: BoolVec) -> Iterator[tuple[str, BoolVec]]:
+    """Yield texts as above, for nodes that lack only pod slots for the cards that are opened."""
+    cards = session.capacity.cards
+    demand = None if cards is None else cards.demand_of(shape)
+    if cards is None or demand is None or not short.any():
+        return
+    rows = short.nonzero()[0]
+    gpus = session.capacity.idle[GPU][rows], session.capacity.releasing[GPU][rows]
+    slots = session.capacity.unpromised(rows)[PODS]
+    keep = (slots > 0) & (cards.room_now(shape, rows, gpus, None) > 0)
+    keep &= cards.room_now(shape, rows, gpus, slots) == 0
+    rows, slots = rows[keep], slots[keep]
+    if rows.size:
+        sizes = (cards.table.size[rows] // CARD).tolist()
+        takes = np.array([demand.take(it) for it in sizes])[:, None]
+        opened = demand.cards - np.count_nonzero(cards.left_now(rows) >= takes, axis=1)
+        lack = int((1 + opened - slots).min())
+        yield OPENING.format(lack), _mask(short, rows)
 
 
 def _never(

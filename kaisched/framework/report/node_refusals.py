@@ -8,7 +8,7 @@ import numpy as np
 
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import TEXTS, Refusal, freeable_codes, text_of
-from kaisched.framework.report.card_refusals import TOGETHER, card_refusals
+from kaisched.framework.report.card_refusals import TOGETHER, card_refusals, slot_refusals
 from kaisched.framework.report.claim_refusals import claim_refusals
 from kaisched.framework.report.records import NodeRefusal
 from kaisched.units import format_amount
@@ -80,10 +80,12 @@ def _of_cards(
     session: Session, shape: int, short: BoolVec, *, as_empty: bool
 ) -> Iterator[NodeRefusal]:
     """Count nodes by what their cards lack, and take these nodes out of ``short``."""
-    for text, lacking in card_refusals(session, shape, short, as_empty=as_empty):
-        count = int(np.count_nonzero(lacking))
-        yield NodeRefusal(TEXTS[Refusal.RESOURCES].name, count, text)
-        short &= ~lacking
+    by_slots = () if as_empty else slot_refusals(session, shape, short)
+    by_cards = card_refusals(session, shape, short, as_empty=as_empty)
+    for reason, refusals in ((Refusal.POD_SLOTS, by_slots), (Refusal.RESOURCES, by_cards)):
+        for text, lacking in refusals:
+            yield NodeRefusal(TEXTS[reason].name, int(np.count_nonzero(lacking)), text)
+            short &= ~lacking
 
 
 def _of_claims(session: Session, shape: int, short: BoolVec) -> Iterator[NodeRefusal]:

@@ -185,9 +185,9 @@ class Capacity:
         """Return the cards for a shape with a share; None for any other shape."""
         return None
 
-    def cards_to_open(self, _node: int) -> int:
-        """Return how many cards of a node shares may open now."""
-        return 0
+    def cards_to_open(self, _node: int) -> tuple[int, int]:
+        """Return how many GPUs of a node shares may open, and its free pod slots, as of now."""
+        return 0, 0
 
     def may_stay(self, _task: int, shape: int, node: int) -> bool:
         """Tell whether a pod that is being released could stay on its node, and on its cards."""

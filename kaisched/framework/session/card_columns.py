@@ -93,13 +93,15 @@ class CardColumns:
 
     # -- moves ---------------------------------------------------------------------------------
 
-    def _hold(self, node: int, shape: int, slots: Iterable[int], sign: int) -> None:
+    def _hold(self, node: int, shape: int, slots: Iterable[int], sign: int) -> int:
+        """Count what a pod takes of its cards, and return how many more are open."""
         demand = self.demand_of(shape)
         assert demand is not None
         size = int(self.table.size[node])
         take = demand.take(size // CARD) * sign
         self._milli[node] += self._request[shape] * sign
         self.moved.append(node)
+        opened = 0
         for slot in slots:
             if slot >= self._used.shape[1]:
                 self._widen(slot)
@@ -109,9 +111,11 @@ class CardColumns:
             self._used[node, slot], self._tasks[node, slot] = used, after
             if not (before and after):
                 self._open[node] += sign
+                opened += sign
             if (left := self._left.get(node)) is not None:
                 is_open = after and not self._is_closed[node, slot]
                 left[slot] = size - used if is_open else -1
+        return opened
 
     def _release(self, node: int, shape: int, slots: Iterable[int], sign: int) -> None:
         demand = self.demand_of(shape)
@@ -122,7 +126,8 @@ class CardColumns:
         for slot in slots:
             self._leaving[node, slot] += take
 
-    def _promise(self, promised: PromisedCards, node: int, shape: int, sign: int) -> None:
+    def _promise(self, promised: PromisedCards, node: int, shape: int, sign: int) -> int:
+        """Count what a promise takes, and return of how many more cards that are not open yet."""
         demand = self.demand_of(shape)
         assert demand is not None
         take = demand.take(self._mib(node)) * sign
@@ -130,10 +135,14 @@ class CardColumns:
         self._move_later(node)
         for slot in promised.opened:
             self._leaving[node, slot] -= take
+        opened = 0
         for slot in promised.later:
             self._widen(slot)
             self._next_used[node, slot] += take
-            self._next_tasks[node, slot] += sign
+            before = int(self._next_tasks[node, slot])
+            self._next_tasks[node, slot] = before + sign
+            opened += 0 if before and before + sign else sign
+        return opened
 
     def _move_later(self, node: int) -> None:
         """Note that what a node has now and what it will have are no longer the same."""

@@ -17,6 +17,7 @@ from kaisched.core.card_order import card_order, place, pods_left, pods_on_sever
 from kaisched.core.devices import CARD, ShareSpread
 from kaisched.core.states import HOLDING_STATES, TaskState
 from kaisched.framework.session.card_columns import CardColumns
+from kaisched.framework.session.card_slots import pods_by_slots
 from kaisched.framework.session.cards_ahead import CardsAhead
 from kaisched.framework.session.open_cards import OpenCards
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _RELEASING: Final = int(TaskState.RELEASING)
 _PIPELINED: Final = int(TaskState.PIPELINED)
 _HOLDS: Final = HOLDING_STATES.tolist()
+_ENOUGH: Final = 1 << 40
+"""More pod slots than any node has."""
 PACKED: Final = ShareSpread()
 
 
@@ -66,40 +69,44 @@ class Cards(CardColumns):
 
     # -- moves ---------------------------------------------------------------------------------
 
-    def take(self, task: int, node: int, shape: int, state: int, whole: Opened = None) -> None:
+    def take(self, task: int, node: int, shape: int, state: int, whole: Opened = None) -> int:
         """Count a task on its cards; a task that had none gets cards with room.
 
         ``whole`` is how many GPUs of the node can be opened, now and later, if that comes first.
+        Return how many cards are opened, or will be.
         """
-        demand = self.demand_of(shape)
+        opened, demand = 0, self.demand_of(shape)
         if demand is None:
-            return
+            return opened
         if _HOLDS[state]:
             slots = self.table.slots_of_task.get(task)
             if slots is None:
                 slots = self._recalled[0].get(task) or self._choose(node, demand, whole)
                 self.chosen[task] = slots
-            self._hold(node, shape, slots, 1)
+            opened = self._hold(node, shape, slots, 1)
             if state == _RELEASING:
                 self._release(node, shape, slots, 1)
         elif state == _PIPELINED:
             promised = self._recalled[1].get(task) or self._choose_next(node, demand, whole)
             self.promised[task] = promised
-            self._promise(promised, node, shape, 1)
+            opened = self._promise(promised, node, shape, 1)
+        return opened
 
-    def give_back(self, task: int, node: int, shape: int, state: int) -> None:
-        """Undo :meth:`take`."""
+    def give_back(self, task: int, node: int, shape: int, state: int) -> int:
+        """Undo :meth:`take`, and return the same less than 0."""
+        opened = 0
         if self.demand_of(shape) is None:
-            return
+            return opened
         if _HOLDS[state]:
             slots = self.table.slots_of_task.get(task)
             if slots is None:
                 slots = self.chosen.pop(task)
             if state == _RELEASING:
                 self._release(node, shape, slots, -1)
-            self._hold(node, shape, slots, -1)
+            opened = self._hold(node, shape, slots, -1)
         elif state == _PIPELINED:
-            self._promise(self.promised.pop(task), node, shape, -1)
+            opened = self._promise(self.promised.pop(task), node, shape, -1)
+        return opened
 
     def release(self, task: int, node: int, shape: int, sign: int) -> None:
         """Count a running task as being released (1), or as held again (-1)."""
@@ -176,14 +183,15 @@ class Cards(CardColumns):
         return now, later - self._unused(rows)
 
     def free_with(
-        self, shape: int, rows: RowVec, extra: IntVec, idle: IntVec, releasing: IntVec
+        self, shape: int, rows: RowVec, extra: IntVec, gpus: tuple[IntVec, IntVec], slots: IntVec
     ) -> tuple[IntVec, Amounts]:
         """``(K,)`` whole GPUs, ``(K, G)`` thousandths left of open cards, once all is released.
 
         It is as if ``extra`` ``(K,)`` more pods of a shape were on the nodes already, on the cards
-        that they would get one by one.
+        that they would get one by one. ``gpus`` are those idle and releasing; ``slots`` ``(K,)``
+        of pods are free now.
         """
-        demand = self.demand_of(shape)
+        (idle, releasing), demand = gpus, self.demand_of(shape)
         if demand is None:
             idle = idle - extra * self._request[shape]
         left, (_, whole) = self._left_later(rows), self.whole(rows, idle, releasing)
@@ -191,7 +199,8 @@ class Cards(CardColumns):
             opens, _ = self.whole_for_shares(rows, idle, releasing)
             size, take = self.table.size[rows], self._takes(demand, rows)
             columns = self.left_now(rows), left, self._tasks[rows], self._used[rows]
-            ahead = CardsAhead(size, columns, (opens, whole), is_spread=self.spread.cards)
+            counts = opens, whole, slots
+            ahead = CardsAhead(size, columns, counts, is_spread=self.spread.cards)
             for step in range(int(extra.max())):
                 ahead.put(take, demand.cards, extra > step)
             left, whole = ahead.left, ahead.whole
@@ -200,21 +209,24 @@ class Cards(CardColumns):
         milli: Amounts = np.maximum(left, 0) * GPU_UNIT // self.table.size[rows, None]
         return np.maximum(whole, 0), milli
 
-    def room_now(self, shape: int, rows: RowVec, idle: IntVec, releasing: IntVec) -> IntVec:
+    def room_now(
+        self, shape: int, rows: RowVec, gpus: tuple[IntVec, IntVec], slots: IntVec | None
+    ) -> IntVec:
         """``(K,)`` pods of a shape that cards allow now on some nodes.
 
+        ``gpus`` are those idle and releasing; ``slots`` of pods are free, None for enough.
         No card is opened while open cards are being vacated for such a pod: it waits for them,
         unless shares are spread over cards.
         """
-        whole, _ = self.whole(rows, idle, releasing)
+        whole, _ = self.whole(rows, *gpus)
         if self.demand_of(shape) is not None and not self.spread.cards:
             later = self.on_open_cards(shape, rows, is_later=True)
             whole = whole * (later <= self.on_open_cards(shape, rows, is_later=False))
-        return self._room(shape, rows, np.maximum(whole, 0), (self.left_now(rows),))
+        return self._room(shape, rows, np.maximum(whole, 0), (self.left_now(rows),), slots)
 
-    def pods_now(self, shape: int, node: int, idle: int, releasing: int) -> int | None:
+    def pods_now(self, shape: int, node: int, gpus: tuple[int, int], slots: int) -> int | None:
         """Return what :meth:`room_now` does for one node; None where only columns tell."""
-        left = self.left_on(node)
+        left, (idle, releasing) = self.left_on(node), gpus
         if left is None or releasing < 0:
             return None
         whole = 0
@@ -228,14 +240,20 @@ class Cards(CardColumns):
         if not self.table.cards[node]:
             return 0
         take, of_new_card = self.take_of(shape, node)
-        return whole * of_new_card + pods_left(left, take)
+        fits = whole * of_new_card + pods_left(left, take)
+        return fits if fits + whole <= slots else None
 
-    def room_later(self, shape: int, rows: RowVec, idle: IntVec, releasing: IntVec) -> IntVec:
-        """``(K,)`` pods of a shape that cards allow once everything is released."""
+    def room_later(
+        self, shape: int, rows: RowVec, gpus: tuple[IntVec, IntVec], slots: IntVec | None
+    ) -> IntVec:
+        """``(K,)`` pods of a shape that cards allow once everything is released.
+
+        ``gpus`` and ``slots`` are as for :meth:`room_now`, the slots once all is released.
+        """
         shares = self.demand_of(shape) is not None
-        _, whole = (self.whole_for_shares if shares else self.whole)(rows, idle, releasing)
+        _, whole = (self.whole_for_shares if shares else self.whole)(rows, *gpus)
         left = (self._left_later(rows), self._left_next(rows))
-        return self._room(shape, rows, np.maximum(whole, 0), left)
+        return self._room(shape, rows, np.maximum(whole, 0), left, slots)
 
     def could_take(self, shape: int) -> BoolVec:
         """``(N,)`` nodes that have enough cards of the size that a shape asks for."""
@@ -268,10 +286,10 @@ class Cards(CardColumns):
         demand = self.demand_of(shape)
         return demand is not None and demand.cards == 1 and not self.spread.cards
 
-    def next_fit(self, shape: int, node: int, opens: int) -> Iterator[bool]:
+    def next_fit(self, shape: int, node: int, whole: int, slots: int) -> Iterator[bool]:
         """Yield whether the next pod of a shape fits on open cards, then the one after it.
 
-        ``opens`` is how many cards of the node can be opened.
+        ``whole`` cards of the node can be opened, as far as its free pod ``slots`` reach.
         """
         demand = self.demand_of(shape)
         assert demand is not None
@@ -280,8 +298,9 @@ class Cards(CardColumns):
         size, take = int(self.table.size[node]), self.take_of(shape, node)[0]
         while True:
             yield sum(rest >= take for rest in left) >= demand.cards
-            whole = opens if self.spread.cards else None
-            opens -= place(left, tasks, size, take, demand.cards, whole)
+            opens = max(min(whole, slots - 1), 0) if self.spread.cards else None
+            opened = place(left, tasks, size, take, demand.cards, opens)
+            whole, slots = whole - opened, slots - 1 - opened
 
     def has_open_card(self, shape: int, node: int) -> bool:
         """Tell whether a pod of a shape fits on open cards of a node now."""
@@ -314,28 +333,41 @@ class Cards(CardColumns):
         most: IntVec = self.table.size[rows] // self._takes(demand, rows)
         return most
 
-    def _room(self, shape: int, rows: RowVec, whole: IntVec, left: tuple[Amounts, ...]) -> IntVec:
+    def _room(
+        self,
+        shape: int,
+        rows: RowVec,
+        whole: IntVec,
+        left: tuple[Amounts, ...],
+        slots: IntVec | None = None,
+    ) -> IntVec:
         demand = self.demand_of(shape)
         if demand is None:
             return whole * GPU_UNIT // self._request[shape]
         take, size = self._takes(demand, rows), self.table.size[rows]
         can_share = self.table.cards[rows] > 0
         if demand.cards > 1:
+            slots = np.full(len(rows), _ENOUGH) if slots is None else slots
             room = [
                 pods_on_several(
                     [it[at].tolist() for it in left],
                     *numbers,
                     demand.cards,
+                    free,
                     is_spread=self.spread.cards,
                 )
-                for at, numbers in enumerate(
-                    zip(whole.tolist(), size.tolist(), take.tolist(), strict=True)
+                for at, (*numbers, free) in enumerate(
+                    zip(*(it.tolist() for it in (whole, size, take, slots)), strict=True)
                 )
             ]
             return np.array(room, np.int64) * can_share
-        fits: IntVec = whole * (size // take)
+        per_card = size // take
+        fits: IntVec = whole * per_card
         for it in left:
             fits += (np.maximum(it, 0) // take[:, None]).sum(axis=1)
+        if slots is not None and (fits + whole > slots).any():
+            numbers = fits - whole * per_card, whole, per_card, slots
+            fits = pods_by_slots(*numbers, is_spread=self.spread.cards)
         return fits * can_share
 
     def _takes(self, demand: DeviceDemand, rows: RowVec) -> IntVec:

@@ -20,7 +20,7 @@ class CardsAhead:
         self,
         size: IntVec,
         columns: tuple[Amounts, Amounts, Amounts, Amounts],
-        whole: tuple[IntVec, IntVec],
+        counts: tuple[IntVec, IntVec, IntVec],
         *,
         is_spread: bool,
     ) -> None:
@@ -30,7 +30,8 @@ class CardsAhead:
             size: ``(K,)`` what a card has.
             columns: ``(K, G)`` what each open card has left now and once all is released, -1 for a
                 closed one; how many pods hold a part of it; and what they hold.
-            whole: ``(K,)`` GPUs that can be opened now, and whole ones once all is released.
+            counts: ``(K,)`` GPUs that can be opened now, whole ones once all is released, and
+                pod slots that are free now.
             is_spread: whether a share opens a card if it can.
 
         """
@@ -38,7 +39,7 @@ class CardsAhead:
         now, self.left, self._tasks, used = columns
         self._now = now
         self._is_unused: BoolVec = (self._tasks > 0) & (used == 0)
-        self._can_open, self.whole = (it.copy() for it in whole)
+        self._can_open, self.whole, self._slots = (it.copy() for it in counts)
         self._is_spread = is_spread
 
     def put(self, take: IntVec, cards: int, active: BoolVec) -> None:
@@ -49,8 +50,9 @@ class CardsAhead:
         self._is_unused = np.hstack((self._is_unused, empty > 0))
         rows = active.nonzero()[0]
         taken = np.zeros((rows.size, self._now.shape[1]), np.bool_)
+        self._slots[rows] -= 1
         opens = np.full(rows.size, cards if self._is_spread else 0)
-        opens = np.clip(self._can_open[rows], 0, opens)
+        opens = np.clip(np.minimum(self._can_open[rows], self._slots[rows]), 0, opens)
         for number in range(cards):
             at, is_new = self._choose(rows, take[rows], taken, number >= cards - opens)
             taken[np.arange(rows.size), at] = True
@@ -73,6 +75,7 @@ class CardsAhead:
             left[rows, at] = np.where(is_new, self._size[rows], left[rows, at]) - take
         self._tasks[rows, at] += 1
         self._can_open[rows] -= is_new
+        self._slots[rows] -= is_new  # that of its reservation pod
         # A card that only its reservation pod holds counts as whole once all is released.
         self.whole[rows] -= is_new | self._is_unused[rows, at]
         self._is_unused[rows, at] = False

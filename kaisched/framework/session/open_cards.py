@@ -42,7 +42,7 @@ class Counting(Protocol):
         """Tell whether pods of a shape fill one open card after the other before they open one."""
         ...
 
-    def next_fit(self, shape: int, node: int, opens: int) -> Iterator[bool]:
+    def next_fit(self, shape: int, node: int, whole: int, slots: int) -> Iterator[bool]:
         """Yield whether the next pod of a shape fits on open cards, then the one after it."""
         ...
 
@@ -71,11 +71,12 @@ class OpenCards:
                 )
         return self._room
 
-    def bonus(self, opens: Callable[[int], int]) -> Scores:
+    def bonus(self, opens: Callable[[int], tuple[int, int]]) -> Scores:
         """Return the bonus of nodes where a pod of the shape gets an open card.
 
         It is asked with so many more pods of the shape on each node, which get cards one by one,
-        and only until the next move. ``opens`` answers how many cards of a node can be opened.
+        and only until the next move. ``opens`` answers how many cards of a node can be opened, and
+        how many pod slots it has free.
         """
         if not self._cards.fills_open_cards(self._shape):
             return self._bonus_by_pod(opens)
@@ -88,7 +89,7 @@ class OpenCards:
 
         return bonus
 
-    def _bonus_by_pod(self, opens: Callable[[int], int]) -> Scores:
+    def _bonus_by_pod(self, opens: Callable[[int], tuple[int, int]]) -> Scores:
         """Return the bonus where pods open cards beside open ones: each pod is looked at."""
         opened = self.up_to_date()
         answers: dict[int, list[bool]] = {}
@@ -99,7 +100,7 @@ class OpenCards:
                 return bool(opened[row] > 0)
             if row not in coming:
                 answers[row] = []
-                coming[row] = self._cards.next_fit(self._shape, row, opens(row))
+                coming[row] = self._cards.next_fit(self._shape, row, *opens(row))
             known = answers[row]
             while len(known) <= extra:
                 known.append(next(coming[row]))

@@ -47,8 +47,8 @@ class Opening(Protocol):
     touched: list[int]
     """Node rows in the order of their changes."""
 
-    def cards_to_open(self, node: int) -> int:
-        """Return how many cards of a node shares may open now."""
+    def cards_to_open(self, node: int) -> tuple[int, int]:
+        """Return how many GPUs of a node shares may open, and its free pod slots, as of now."""
         ...
 
     def cards_for(self, shape: int) -> Cards | None:

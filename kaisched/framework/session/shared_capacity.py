@@ -2,15 +2,18 @@
 
 A snapshot in which no pod shares has the plain capacity, which knows nothing of cards: what no pod
 uses costs nothing.
+
+A card that is opened in this cycle takes a pod slot: its reservation pod is not there yet.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import GPU
+from kaisched.core.axis import GPU, PODS
+from kaisched.core.states import TaskState
 from kaisched.framework.session.capacity import Capacity
 from kaisched.framework.session.cards import PACKED, Cards
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from kaisched.core.devices import CardTable, ShareSpread
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.session.capacity import Holding
+
+_PIPELINED: Final = int(TaskState.PIPELINED)
 
 
 def capacity_of(snapshot: Snapshot, spread: ShareSpread = PACKED) -> Capacity:
@@ -44,13 +49,17 @@ class SharedCapacity(Capacity):
     def take(self, task: int, node: int, shape: int, state: int) -> None:
         """Count the room of a pod on its node, and on the cards it gets."""
         whole = self._whole_for_shares(node) if self.cards.spread.cards else None
-        self.cards.take(task, node, shape, state, whole)
+        opened = self.cards.take(task, node, shape, state, whole)
         super().take(task, node, shape, state)
+        if opened:
+            self._take_slots([(node, opened)], state)
 
     def give_back(self, task: int, node: int, shape: int, state: int) -> None:
         """Undo :meth:`take`."""
-        self.cards.give_back(task, node, shape, state)
+        opened = self.cards.give_back(task, node, shape, state)
         super().give_back(task, node, shape, state)
+        if opened:
+            self._take_slots([(node, opened)], state)
 
     def take_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Do :meth:`take` for a pod on each of the nodes: all are placed, or all promised."""
@@ -58,15 +67,31 @@ class SharedCapacity(Capacity):
             for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
                 self.take(task, node, shape, state)
             return
-        for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
-            self.cards.take(task, node, shape, state)
+        opened = [
+            (node, self.cards.take(task, node, shape, state))
+            for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True)
+        ]
         super().take_all(tasks, nodes, shape, state)
+        self._take_slots(opened, state)
 
     def give_back_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Undo :meth:`take_all`."""
-        for task, node in zip(tasks[::-1].tolist(), nodes[::-1].tolist(), strict=True):
-            self.cards.give_back(task, node, shape, state)
+        opened = [
+            (node, self.cards.give_back(task, node, shape, state))
+            for task, node in zip(tasks[::-1].tolist(), nodes[::-1].tolist(), strict=True)
+        ]
         super().give_back_all(tasks, nodes, shape, state)
+        self._take_slots(opened, state)
+
+    def _take_slots(self, opened: list[tuple[int, int]], state: int) -> None:
+        """Count the slots of reservation pods: by node, how many cards are opened or closed.
+
+        A slot follows from the cards that are open, so the inverse of a move gives it back.
+        """
+        slots = self.releasing[PODS] if state == _PIPELINED else self.idle[PODS]
+        for node, number in opened:
+            if number:
+                slots[node] -= number
 
     def release(self, tasks: RowVec, shapes: RowVec, holding: Holding, sign: int) -> None:
         """Count what running pods hold as being released (1), or as held again (-1)."""
@@ -94,24 +119,24 @@ class SharedCapacity(Capacity):
         """Return room ``(K,)`` by idle amounts, bounded by what cards of the nodes allow now."""
         if not self.is_by_card(shape):
             return room
-        amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
-        return np.minimum(room, self.cards.room_now(shape, rows, *amounts))
+        slots = None if self.cards.demand_of(shape) is None else self._slots_now(rows)
+        return np.minimum(room, self.cards.room_now(shape, rows, self._gpus(rows), slots))
 
     def pods_now(self, shape: int, node: int) -> int:
         """Return how many pods of a shape fit on a node, and on its cards, now."""
         fits = super().pods_now(shape, node)
         if not fits or not self.is_by_card(shape):
             return fits
-        idle, releasing = int(self.idle[GPU, node]), int(self.releasing[GPU, node])
-        by_card = self.cards.pods_now(shape, node, idle, releasing)
+        gpus = int(self.idle[GPU, node]), int(self.releasing[GPU, node])
+        by_card = self.cards.pods_now(shape, node, gpus, self._slots_on(node))
         if by_card is not None:
             return min(fits, by_card)
         return int(self.limited_now(shape, np.array([node]), np.array([fits]))[0])
 
     def gpus_free(self, shape: int, rows: RowVec, extra: IntVec) -> tuple[IntVec, Amounts]:
         """Whole GPUs ``(K,)``, and thousandths left of open cards ``(K, G)``: idle or released."""
-        amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
-        return self.cards.free_with(shape, rows, extra, *amounts)
+        slots = self._slots_now(rows)
+        return self.cards.free_with(shape, rows, extra, self._gpus(rows), slots)
 
     def is_by_card(self, shape: int) -> bool:
         """Tell whether cards bound the room of a shape, so that amounts are an upper bound."""
@@ -121,9 +146,11 @@ class SharedCapacity(Capacity):
         """Return the cards for a shape with a share; None for any other shape."""
         return None if self.cards.demand_of(shape) is None else self.cards
 
-    def cards_to_open(self, node: int) -> int:
-        """Return how many cards of a node shares may open now."""
-        return self._whole_for_shares(node)[0]
+    def cards_to_open(self, node: int) -> tuple[int, int]:
+        """Return how many GPUs of a node shares may open, and its free pod slots, as of now."""
+        rows = np.array([node])
+        whole, _ = self.cards.whole_for_shares(rows, *self._gpus(rows))
+        return max(int(whole[0]), 0), self._slots_on(node)
 
     def fits(self, shape: int, node: int) -> bool:
         """Tell whether a pod fits on a node, and on its cards, once everything is released."""
@@ -137,8 +164,7 @@ class SharedCapacity(Capacity):
         if not super().fits(shape, node):
             return False
         rows = np.array([node])
-        amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
-        _, whole = self.cards.whole(rows, *amounts)
+        _, whole = self.cards.whole(rows, *self._gpus(rows))
         return self.cards.may_stay(task, node, demand, int(whole[0]))
 
     def pods_on(self, node: int, shape: int) -> int:
@@ -151,17 +177,35 @@ class SharedCapacity(Capacity):
     def whole_gpus(self, node: int) -> int:
         """Return the whole GPUs of a node that are free once everything is released."""
         row = np.array([node])
-        amounts = self.idle[GPU].take(row), self.releasing[GPU].take(row)
-        return max(int(self.cards.whole(row, *amounts)[1][0]), 0)
+        return max(int(self.cards.whole(row, *self._gpus(row))[1][0]), 0)
 
     def _whole_for_shares(self, node: int) -> tuple[int, int]:
-        """Return the GPUs of a node that shares may open, now and once all is released."""
+        """Return the GPUs of a node that a share may open, now and once all is released.
+
+        One slot is for the pod, and each card that it opens takes another.
+        """
         row = np.array([node])
-        now, later = self.cards.whole_for_shares(
-            row, self.idle[GPU].take(row), self.releasing[GPU].take(row)
-        )
-        return max(int(now[0]), 0), max(int(later[0]), 0)
+        now, later = self.cards.whole_for_shares(row, *self._gpus(row))
+        slots = self._slots_on(node), int(self.idle[PODS, node] + self.releasing[PODS, node])
+        now_and_later = zip((int(now[0]), int(later[0])), slots, strict=True)
+        opens = [max(min(whole, free - 1), 0) for whole, free in now_and_later]
+        return opens[0], opens[1]
+
+    def _gpus(self, rows: RowVec) -> tuple[IntVec, IntVec]:
+        """``(K,)`` the amounts of GPUs that are idle, and that are being released."""
+        return self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
+
+    def _slots_now(self, rows: RowVec) -> IntVec:
+        """``(K,)`` pod slots that are free now, and not promised."""
+        slots: IntVec = self.idle[PODS].take(rows) + np.minimum(self.releasing[PODS].take(rows), 0)
+        return slots
+
+    def _slots_on(self, node: int) -> int:
+        """Return what :meth:`_slots_now` does for one node."""
+        return int(self.idle[PODS, node]) + min(int(self.releasing[PODS, node]), 0)
 
     def _later(self, shape: int, rows: RowVec) -> IntVec:
-        amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
-        return self.cards.room_later(shape, rows, *amounts)
+        slots = None
+        if self.cards.demand_of(shape) is not None:
+            slots = self.free_of(PODS, rows)
+        return self.cards.room_later(shape, rows, self._gpus(rows), slots)

@@ -6,12 +6,13 @@ import pytest
 from kaisched.framework.session.cards_ahead import CardsAhead
 
 
-def ahead(*, is_spread=False, used=(300, 600)):
+def ahead(*, is_spread=False, used=(300, 600), slots=9):
     """Return a node with 2 open cards that have 700 and 400 left, and 3 whole ones."""
     left, held = np.array([[700, 400]]), np.array([used])
     whole = np.array([3])
     columns = left, left.copy(), np.array([[1, 1]]), held
-    return CardsAhead(np.array([1000]), columns, (whole, whole), is_spread=is_spread)
+    counts = whole, whole, np.array([slots])
+    return CardsAhead(np.array([1000]), columns, counts, is_spread=is_spread)
 
 
 @pytest.mark.parametrize(
@@ -42,3 +43,10 @@ def test_a_card_that_nothing_but_its_reservation_pod_holds_is_no_longer_whole():
     node = ahead(used=(300, 0))
     node.put(np.array([300]), 1, np.array([True]))
     assert node.whole.tolist() == [2]
+
+
+def test_a_spread_share_opens_no_card_without_a_slot_for_its_reservation_pod():
+    node = ahead(is_spread=True, slots=3)
+    for _ in range(2):
+        node.put(np.array([300]), 1, np.array([True]))
+    assert (node.whole.tolist(), sorted(node.left[0].tolist())[-3:]) == ([2], [400, 400, 700])

@@ -1,0 +1,147 @@
+"""Pod slots of cards: one that is opened takes a slot for its reservation pod too."""
+
+import numpy as np
+import pytest
+
+from kaisched.framework.invariants.cards import cards
+from kaisched.framework.session.card_slots import pods_by_slots
+from kaisched.testing import ClusterBuilder
+
+
+def cluster(slots, *, gpu=2, other=0):
+    """Return a node n0 with so many slots besides that of a whole pod, and maybe a node n1."""
+    made = ClusterBuilder().queue("q", deserved=8).node("n0", gpu=gpu + 1, pods=slots + 1)
+    if other:
+        made.node("n1", gpu=other)
+    return made.job("whole", queue="q", gpu=1, running={"n0": 1})
+
+
+def share(made, name="new", gpu=0.5, **job):
+    return made.job(name, **({"queue": "q", "gpu": gpu} | job))
+
+
+def reasons(ran, job="new"):
+    (record,) = [it for it in ran.result.records if it.pod_group == f"default/{job}"]
+    return record.reason, [(miss.reason, miss.detail) for miss in record.node_misses]
+
+
+SHORT = "pods short by at least {}: a card that is opened needs one for its reservation pod"
+
+
+def test_a_share_goes_to_a_node_with_a_slot_for_the_reservation_pod_too():
+    assert share(cluster(2, other=2)).run().placed == {"new-0": "n0"}
+    assert share(cluster(1, other=2)).run().placed == {"new-0": "n1"}
+
+
+def test_a_share_that_would_open_a_card_waits_for_a_second_slot_and_hears_so():
+    ran = share(cluster(1)).run()
+    assert not ran.placed
+    assert reasons(ran) == ("NoRoom", [("PodSlots", SHORT.format(1))])
+    assert share(cluster(2)).run().placed == {"new-0": "n0"}
+
+
+def test_one_slot_is_enough_on_an_open_card():
+    made = share(cluster(2), "old", running={"n0": 1})
+    assert share(made).run().placed == {"new-0": "n0"}
+    made = share(cluster(2), "old", running={"n0": 1})
+    ran = share(made, "large", gpu=0.7).run()
+    assert reasons(ran, "large") == ("NoRoom", [("PodSlots", SHORT.format(1))])
+
+
+def test_a_whole_pod_needs_one_slot():
+    assert share(cluster(1), gpu=1).run().placed == {"new-0": "n0"}
+
+
+@pytest.mark.parametrize(("slots", "short"), [(1, 2), (2, 1), (3, 0)])
+def test_a_pod_with_shares_of_several_cards_needs_a_slot_for_each(slots, short):
+    ran = share(cluster(slots), cards=2).run()
+    assert bool(ran.placed) == (not short)
+    if short:
+        assert reasons(ran) == ("NoRoom", [("PodSlots", SHORT.format(short))])
+
+
+def test_a_pod_with_shares_of_several_cards_needs_none_for_an_open_one():
+    made = share(cluster(3), "old", running={"n0": 1})
+    assert share(made, cards=2).run().placed == {"new-0": "n0"}
+
+
+@pytest.mark.parametrize("order", [("new", "other"), ("other", "new")])
+def test_a_reservation_pod_that_is_to_come_has_its_slot_in_the_cycle(order):
+    made, parts = cluster(2), {"new": 0.5, "other": 0}
+    for name in order:
+        share(made, name, gpu=parts[name])
+    assert made.run().placed == {f"{order[0]}-0": "n0"}
+
+
+def test_equal_shares_open_cards_as_far_as_slots_reach():
+    ran = share(cluster(4, gpu=4, other=4), gpu=0.6, tasks=5, min_tasks=1).run()
+    assert sorted(ran.placed.values()) == ["n0"] * 2 + ["n1"] * 3
+    ran = share(cluster(5, gpu=4, other=4), gpu=0.5, tasks=5, min_tasks=1).run()
+    assert sorted(ran.placed.values()) == ["n0"] * 3 + ["n1"] * 2
+
+
+def test_a_gang_that_lacks_slots_for_its_cards_waits_whole():
+    ran = share(cluster(3), gpu=0.6, tasks=2).run()
+    assert not ran.placed
+    assert share(cluster(4), gpu=0.6, tasks=2).run().placed
+
+
+def test_shares_that_differ_hear_that_slots_may_be_what_they_lack():
+    made = cluster(3)
+    new = share(made, "a", gpu=0.6, priority=60).job("b", queue="q", gpu=0.7)
+    ran = new.run()
+    assert ran.placed == {"a-0": "n0"}
+    assert reasons(ran, "b") == ("NoRoom", [("PodSlots", SHORT.format(1))])
+
+
+def test_a_promise_of_a_new_card_takes_two_slots_of_what_is_released():
+    for slots, promised in ((2, {"new-0": "n0"}), (1, {})):
+        made = cluster(slots, gpu=1).job("goes", queue="q", gpu=1, leaving={"n0": 1})
+        assert share(made).run("allocate").promised == promised
+    made = cluster(2, gpu=2).job("goes", queue="q", gpu=1, leaving={"n0": 1})
+    made.job("cpu", queue="q", gpu=0, running={"n0": 1})
+    ran = share(share(made, "first", gpu=0.6), "second", gpu=0.6).run("allocate")
+    assert (ran.placed, ran.promised) == ({}, {})
+
+
+def test_spread_shares_open_cards_as_long_as_there_are_two_slots():
+    spread = {"plugins": {"gpu-spread": {"enabled": True}}}
+    made = share(cluster(4, gpu=4), gpu=0.2, tasks=5, min_tasks=1)
+    ran = made.run(shard=spread)
+    assert sorted(ran.result.bind_cards.values()) == [(0,), (1,)]
+    ran = share(cluster(5, gpu=4), gpu=0.2, tasks=5, min_tasks=1).run(shard=spread)
+    assert len(set(ran.result.bind_cards.values())) == 2
+    assert len(ran.placed) == 3
+
+
+def test_cards_that_are_opened_without_a_slot_are_told():
+    ran = share(cluster(2), tasks=1).run()
+    assert list(cards(ran.snapshot, ran.result)) == []
+    nodes = ran.snapshot.nodes
+    nodes.idle.setflags(write=True)
+    nodes.idle[ran.snapshot.axis.position["pods"], 0] -= 1
+    assert list(cards(ran.snapshot, ran.result)) == [
+        "I25 node n0: 1 pods and 1 opened cards are bound, with 1 pod slots"
+    ]
+
+
+def one_by_one(on_open, whole, per_card, slots, *, is_spread):
+    """Count pods by placing them one by one."""
+    pods = 0
+    while True:
+        can_open = whole > 0 and slots > 1 and per_card > 0
+        if can_open and (is_spread or not on_open):
+            whole, slots, on_open = whole - 1, slots - 2, on_open + per_card - 1
+        elif on_open and slots > 0:
+            slots, on_open = slots - 1, on_open - 1
+        else:
+            return pods
+        pods += 1
+
+
+@pytest.mark.parametrize("is_spread", [False, True])
+def test_counting_finds_as_many_pods_as_placing_them_one_by_one(is_spread):
+    grid = np.array(np.meshgrid(range(5), range(4), range(4), range(-1, 12))).reshape(4, -1)
+    counted = pods_by_slots(*grid, is_spread=is_spread).tolist()
+    placed = [one_by_one(*it, is_spread=is_spread) for it in grid.T.tolist()]
+    assert counted == placed
