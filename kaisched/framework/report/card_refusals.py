@@ -21,6 +21,7 @@ OPENING: Final = (
     "pods short by at least {}: a card that is opened needs one for its reservation pod"
 )
 TOGETHER: Final = "gpu: no card has so much left beside the others"
+TOGETHER_OR_SLOTS: Final = f"{TOGETHER}, or no pod slot for a reservation pod"
 
 
 def card_refusals(

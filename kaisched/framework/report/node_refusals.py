@@ -8,7 +8,12 @@ import numpy as np
 
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import TEXTS, Refusal, freeable_codes, text_of
-from kaisched.framework.report.card_refusals import TOGETHER, card_refusals, slot_refusals
+from kaisched.framework.report.card_refusals import (
+    TOGETHER,
+    TOGETHER_OR_SLOTS,
+    card_refusals,
+    slot_refusals,
+)
 from kaisched.framework.report.claim_refusals import claim_refusals
 from kaisched.framework.report.records import NodeRefusal
 from kaisched.units import format_amount
@@ -118,9 +123,15 @@ def _shortages(session: Session, shape: int, idle: Amounts, short: BoolVec) -> l
         left &= ~lacking
     cards = session.capacity.cards
     of_cards = cards is not None and cards.counts_for(shape)
-    if left.any() and of_cards and session.placement.plan(shape).cap is None:
-        count = int(np.count_nonzero(left))
-        return [*refused, NodeRefusal(TEXTS[Refusal.RESOURCES].name, count, TOGETHER)]
+    if cards is not None and of_cards and session.placement.plan(shape).cap is None:
+        # The others may have opened as many cards as the node has.
+        opens = cards.demand_of(shape) is not None
+        few: BoolVec = left & opens & (idle[PODS] <= cards.table.cards)
+        for text, some in ((TOGETHER_OR_SLOTS, few), (TOGETHER, left & ~few)):
+            if some.any():
+                count = int(np.count_nonzero(some))
+                refused.append(NodeRefusal(TEXTS[Refusal.RESOURCES].name, count, text))
+        return refused
     if left.any():
         text = TEXTS[Refusal.HOST_PORT]
         refused.append(

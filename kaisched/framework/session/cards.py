@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kaisched.core.axis import GPU_UNIT
+from kaisched.core.axis import GPU, GPU_UNIT, PODS
 from kaisched.core.card_order import card_order, place, pods_left, pods_on_several, promised_order
 from kaisched.core.devices import CARD, ShareSpread
 from kaisched.core.states import HOLDING_STATES, TaskState
@@ -224,14 +224,17 @@ class Cards(CardColumns):
             whole = whole * (later <= self.on_open_cards(shape, rows, is_later=False))
         return self._room(shape, rows, np.maximum(whole, 0), (self.left_now(rows),), slots)
 
-    def pods_now(self, shape: int, node: int, gpus: tuple[int, int], slots: int) -> int | None:
-        """Return what :meth:`room_now` does for one node; None where only columns tell."""
-        left, (idle, releasing) = self.left_on(node), gpus
-        if left is None or releasing < 0:
+    def pods_now(self, shape: int, node: int, free: list[int]) -> int | None:
+        """Return what :meth:`room_now` does for one node; None where only columns tell.
+
+        ``free`` is what is idle by resource, if no promise needs more GPUs than are released.
+        """
+        left = self.left_on(node)
+        if left is None:
             return None
         whole = 0
         if not (self._has_blind and self.table.is_blind[node]):
-            whole = max((idle + int(self._milli[node])) // GPU_UNIT - int(self._open[node]), 0)
+            whole = max((free[GPU] + int(self._milli[node])) // GPU_UNIT - int(self._open[node]), 0)
         demand = self.demand_of(shape)
         if demand is None:
             return whole * GPU_UNIT // self._request[shape]
@@ -241,7 +244,7 @@ class Cards(CardColumns):
             return 0
         take, of_new_card = self.take_of(shape, node)
         fits = whole * of_new_card + pods_left(left, take)
-        return fits if fits + whole <= slots else None
+        return fits if fits + whole <= free[PODS] else None
 
     def room_later(
         self, shape: int, rows: RowVec, gpus: tuple[IntVec, IntVec], slots: IntVec | None

@@ -14,7 +14,7 @@ import numpy as np
 
 from kaisched.core.axis import GPU, PODS
 from kaisched.core.states import TaskState
-from kaisched.framework.session.capacity import Capacity
+from kaisched.framework.session.capacity import HUGE, Capacity
 from kaisched.framework.session.cards import PACKED, Cards
 
 if TYPE_CHECKING:
@@ -51,15 +51,13 @@ class SharedCapacity(Capacity):
         whole = self._whole_for_shares(node) if self.cards.spread.cards else None
         opened = self.cards.take(task, node, shape, state, whole)
         super().take(task, node, shape, state)
-        if opened:
-            self._take_slots([(node, opened)], state)
+        self._take_slots([(node, opened)] if opened else [], state)
 
     def give_back(self, task: int, node: int, shape: int, state: int) -> None:
         """Undo :meth:`take`."""
         opened = self.cards.give_back(task, node, shape, state)
         super().give_back(task, node, shape, state)
-        if opened:
-            self._take_slots([(node, opened)], state)
+        self._take_slots([(node, opened)] if opened else [], state)
 
     def take_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Do :meth:`take` for a pod on each of the nodes: all are placed, or all promised."""
@@ -67,19 +65,19 @@ class SharedCapacity(Capacity):
             for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
                 self.take(task, node, shape, state)
             return
-        opened = [
-            (node, self.cards.take(task, node, shape, state))
-            for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True)
-        ]
+        opened = []
+        for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
+            if number := self.cards.take(task, node, shape, state):
+                opened.append((node, number))
         super().take_all(tasks, nodes, shape, state)
         self._take_slots(opened, state)
 
     def give_back_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Undo :meth:`take_all`."""
-        opened = [
-            (node, self.cards.give_back(task, node, shape, state))
-            for task, node in zip(tasks[::-1].tolist(), nodes[::-1].tolist(), strict=True)
-        ]
+        opened = []
+        for task, node in zip(tasks[::-1].tolist(), nodes[::-1].tolist(), strict=True):
+            if number := self.cards.give_back(task, node, shape, state):
+                opened.append((node, number))
         super().give_back_all(tasks, nodes, shape, state)
         self._take_slots(opened, state)
 
@@ -88,10 +86,8 @@ class SharedCapacity(Capacity):
 
         A slot follows from the cards that are open, so the inverse of a move gives it back.
         """
-        slots = self.releasing[PODS] if state == _PIPELINED else self.idle[PODS]
         for node, number in opened:
-            if number:
-                slots[node] -= number
+            (self.releasing if state == _PIPELINED else self.idle)[PODS, node] -= number
 
     def release(self, tasks: RowVec, shapes: RowVec, holding: Holding, sign: int) -> None:
         """Count what running pods hold as being released (1), or as held again (-1)."""
@@ -124,11 +120,13 @@ class SharedCapacity(Capacity):
 
     def pods_now(self, shape: int, node: int) -> int:
         """Return how many pods of a shape fit on a node, and on its cards, now."""
-        fits = super().pods_now(shape, node)
+        free = self._unpromised_on(node)
+        fits = max(min([free[at] // each for at, each in self.asked(shape)], default=HUGE), 0)
         if not fits or not self.is_by_card(shape):
             return fits
-        gpus = int(self.idle[GPU, node]), int(self.releasing[GPU, node])
-        by_card = self.cards.pods_now(shape, node, gpus, self._slots_on(node))
+        by_card = None
+        if not self.has_releasing or self.releasing[GPU, node] >= 0:
+            by_card = self.cards.pods_now(shape, node, free)
         if by_card is not None:
             return min(fits, by_card)
         return int(self.limited_now(shape, np.array([node]), np.array([fits]))[0])

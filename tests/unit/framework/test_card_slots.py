@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 
+from kaisched.core.constraints import Constraints
+from kaisched.core.devices import DeviceDemand
+from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.cards import cards
+from kaisched.framework.memory import Memory
+from kaisched.framework.report.card_refusals import TOGETHER_OR_SLOTS
 from kaisched.framework.session.card_slots import pods_by_slots
-from kaisched.testing import ClusterBuilder
+from kaisched.testing import ClusterBuilder, draw
+from kaisched.testing.builder import policy_of
+from kaisched.testing.rows import Group, Job, Task, add_job
 
 
 def cluster(slots, *, gpu=2, other=0):
@@ -86,12 +93,22 @@ def test_a_gang_that_lacks_slots_for_its_cards_waits_whole():
     assert share(cluster(4), gpu=0.6, tasks=2).run().placed
 
 
-def test_shares_that_differ_hear_that_slots_may_be_what_they_lack():
-    made = cluster(3)
-    new = share(made, "a", gpu=0.6, priority=60).job("b", queue="q", gpu=0.7)
-    ran = new.run()
-    assert ran.placed == {"a-0": "n0"}
-    assert reasons(ran, "b") == ("NoRoom", [("PodSlots", SHORT.format(1))])
+def test_a_share_after_another_hears_of_the_slot_that_the_other_leaves():
+    ran = share(share(cluster(3), "first", gpu=0.6, priority=60), gpu=0.7).run()
+    assert ran.placed == {"first-0": "n0"}
+    assert reasons(ran) == ("NoRoom", [("PodSlots", SHORT.format(1))])
+
+
+def test_pods_of_a_gang_that_differ_hear_that_slots_may_be_what_they_lack():
+    store = cluster(1, other=1).store()
+    parts = [Constraints(devices=DeviceDemand(it)) for it in (600_000, 700_000)]
+    pods = [Task(f"g-{at}", {"cpu": 100}, it) for at, it in enumerate(parts)]
+    add_job(store, Job("g", "q", pods, root=Group("default", 2)))
+    result, _ = run_cycle(store.snapshot(), None, policy_of(), 1000.0, Memory())
+    (record,) = result.records
+    assert (record.reason, len(result.binds)) == ("GangNoRoom", 0)
+    told = ["gpu short by at least 0.3", TOGETHER_OR_SLOTS]
+    assert [miss.detail for miss in record.node_misses] == told
 
 
 def test_a_promise_of_a_new_card_takes_two_slots_of_what_is_released():
@@ -102,6 +119,14 @@ def test_a_promise_of_a_new_card_takes_two_slots_of_what_is_released():
     made.job("cpu", queue="q", gpu=0, running={"n0": 1})
     ran = share(share(made, "first", gpu=0.6), "second", gpu=0.6).run("allocate")
     assert (ran.placed, ran.promised) == ({}, {})
+
+
+def test_a_drawing_with_few_pod_slots_knows_them():
+    lines = "queue a deserved=2", "node n0 pods={} | . .", "job a1 gpu=0.6", "job a2 gpu=0.6"
+    for slots, cells in ((1, ". ."), (3, "+a1 ."), (4, "+a1 +a2")):
+        after = draw("\n".join(lines).format(slots)).after("allocate")
+        (drawn,) = after.ran and after.drawing.nodes
+        assert " ".join(map(str, drawn.cells)) == cells
 
 
 def test_spread_shares_open_cards_as_long_as_there_are_two_slots():
