@@ -107,6 +107,7 @@ class _Filling:
         width = max(int(self.cards.max(initial=0)), 1)
         shape = (len(self.cards), width)
         self.used, self.leaving, self.tasks = (np.zeros(shape, np.int64) for _ in range(3))
+        self._reserved: list[tuple[int, int]] = []
         self.milli, self.milli_leaving = (np.zeros(len(self.cards), np.int64) for _ in range(2))
         self._named: dict[tuple[int, str], int] = {}
 
@@ -145,12 +146,14 @@ class _Filling:
 
     def add(self, task: int, slots: tuple[int, ...], groups: tuple[str, ...]) -> None:
         """Count a task on its cards."""
-        node, _, take = self._of(task)
+        node, demand, take = self._of(task)
         rows, shapes = self._accounts.tasks, self._accounts.shapes
         self._widen(max(slots) + 1)
         is_leaving = rows.state.data[task] == _RELEASING
         milli = int(shapes.request.data[GPU, rows.shape_of_task.data[task]])
         self.slots[task] = slots
+        if demand.is_reservation and not is_leaving:
+            self._reserved += [(node, slot) for slot in slots]
         self.milli[node] += milli
         self.milli_leaving[node] += milli * is_leaving
         for slot in slots:
@@ -171,15 +174,19 @@ class _Filling:
         """Return the table; ``sharing`` says which cards are held, None that all are."""
         closed, blind = np.zeros(self.used.shape, np.bool_), np.zeros(len(self.cards), np.bool_)
         row_of_name = self._accounts.nodes.row_of_name
-        for card, state in () if sharing is None else sharing.closed().items():
-            node = row_of_name.get(card.node, -1)
+        for told, state in () if sharing is None else sharing.closed().items():
+            node = row_of_name.get(told.node, -1)
             if node >= 0:
                 blind[node] |= state is CardState.LOST
-                if (slot := self._named.get((node, card.group))) is not None:
+                if (slot := self._named.get((node, told.group))) is not None:
                     closed[node, slot] = True
+        reserved = np.zeros(self.used.shape, np.bool_)
+        for card in self._reserved:
+            reserved[card] = True
         columns = (self.cards, self.size, self.used, self.leaving, self.tasks)
-        for column in (*columns, self.milli, self.milli_leaving, closed, blind):
+        for column in (*columns, self.milli, self.milli_leaving, closed, blind, reserved):
             column.setflags(write=False)
         groups = {(node, slot): group for (node, group), slot in self._named.items()}
         slots, named = MappingProxyType(self.slots), MappingProxyType(groups)
-        return CardTable(*columns, slots, named, self.milli, self.milli_leaving, closed, blind)
+        milli = self.milli, self.milli_leaving
+        return CardTable(*columns, slots, named, *milli, closed, blind, reserved)

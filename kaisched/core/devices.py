@@ -119,6 +119,8 @@ class CardTable:
     is_blind: BoolVec
     """``(N,)`` nodes with a GPU in use that nothing holds: whole GPUs are given out by the device
     plugin, which may give this one."""
+    is_reserved: BoolVec
+    """``(N, G)`` cards that a reservation pod holds: it leaves once nothing uses its card."""
 
 
 def changed_cards(old: CardTable | None, new: CardTable | None) -> BoolVec | slice:
@@ -127,7 +129,7 @@ def changed_cards(old: CardTable | None, new: CardTable | None) -> BoolVec | sli
         return slice(None)
     changed: BoolVec = (old.cards != new.cards) | (old.size != new.size)
     changed |= old.is_blind != new.is_blind
-    for name in ("used", "leaving", "tasks", "is_closed"):
+    for name in ("used", "leaving", "tasks", "is_closed", "is_reserved"):
         changed |= (getattr(old, name) != getattr(new, name)).any(axis=1)
     for name in ("milli", "milli_leaving"):
         changed |= getattr(old, name) != getattr(new, name)
@@ -149,4 +151,5 @@ def with_nodes_like(table: CardTable, like: int, milli_gpus: int, count: int) ->
         milli_leaving=np.pad(table.milli_leaving, pair),
         is_closed=np.pad(table.is_closed, wide),
         is_blind=np.pad(table.is_blind, pair),
+        is_reserved=np.pad(table.is_reserved, wide),
     )

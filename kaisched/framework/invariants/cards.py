@@ -56,7 +56,8 @@ def cards(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
 def opened_cards(snapshot: Snapshot, result: CycleResult) -> tuple[IntVec, IntVec]:
     """``(N,)`` cards that are opened for pods that are bound, and for pods that are promised.
 
-    Each takes a pod slot of its node besides those of pods: that of its reservation pod.
+    Each takes a pod slot of its node besides those of pods: that of its reservation pod. The second
+    are less the cards that everything leaves, if their reservation pods are there to leave too.
     """
     table = snapshot.nodes.cards
     if table is None:
@@ -73,7 +74,30 @@ def opened_cards(snapshot: Snapshot, result: CycleResult) -> tuple[IntVec, IntVe
         np.bincount(np.array(nodes, np.int64), minlength=len(snapshot.nodes))
         for nodes in (opened, [node for node, _ in later])
     )
-    return bound, promised
+    return bound, promised - _vacated(snapshot, result)
+
+
+def _vacated(snapshot: Snapshot, result: CycleResult) -> IntVec:
+    """``(N,)`` cards whose users all leave, and whose reservation pods leave their slots then."""
+    table, tasks = snapshot.nodes.cards, snapshot.tasks
+    assert table is not None
+    gone = set(result.evict_tasks.tolist())
+    gone |= set(np.flatnonzero(tasks.state == _RELEASING).tolist())
+    stays = {
+        (node, slot)
+        for task, node in zip(result.nominate_tasks, result.nominate_nodes, strict=True)
+        if task in result.nominate_cards
+        for slot in result.nominate_cards[task].opened
+    }
+    used = set()
+    for task, slots in table.slots_of_task.items():
+        demand = snapshot.shapes.constraints[int(tasks.shape_of_task[task])].devices
+        if demand is not None and demand.is_share:
+            cards = {(int(tasks.node_of_task[task]), slot) for slot in slots}
+            used |= cards
+            stays |= set() if task in gone else cards
+    left = [node for node, slot in used - stays if table.is_reserved[node, slot]]
+    return np.bincount(np.array(left, np.int64), minlength=len(snapshot.nodes))
 
 
 def _slots(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:

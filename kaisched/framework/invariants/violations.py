@@ -127,6 +127,7 @@ def _nodes(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
     promised = sum_of(snapshot, result.nominate_tasks, result.nominate_nodes, len(nodes))
     idle = nodes.idle - bound
     later = idle + nodes.releasing + freed - promised
+    later[PODS] -= np.minimum(opened_cards(snapshot, result)[1], 0)
     for what, over in (
         ("bound", (idle < 0) & (bound > 0)),
         ("promised", (later < 0) & (promised > 0)),

@@ -37,7 +37,8 @@ class CardColumns:
         self._used, self._leaving, self._tasks = (
             column.copy() for column in (table.used, table.leaving, table.tasks)
         )
-        self._is_closed = table.is_closed
+        self._is_closed, self._is_reserved = table.is_closed, table.is_reserved
+        self._has_reserved = bool(table.is_reserved.any())
         self._next_used = np.zeros_like(self._used)
         self._next_tasks = np.zeros_like(self._used)
         self._milli, self._milli_leaving = table.milli.copy(), table.milli_leaving.copy()
@@ -89,6 +90,7 @@ class CardColumns:
             milli=self._milli,
             milli_leaving=self._milli_leaving,
             is_closed=self._is_closed,
+            is_reserved=self._is_reserved,
         )
 
     # -- moves ---------------------------------------------------------------------------------
@@ -126,8 +128,7 @@ class CardColumns:
         for slot in slots:
             self._leaving[node, slot] += take
 
-    def _promise(self, promised: PromisedCards, node: int, shape: int, sign: int) -> int:
-        """Count what a promise takes, and return of how many more cards that are not open yet."""
+    def _promise(self, promised: PromisedCards, node: int, shape: int, sign: int) -> None:
         demand = self.demand_of(shape)
         assert demand is not None
         take = demand.take(self._mib(node)) * sign
@@ -135,14 +136,10 @@ class CardColumns:
         self._move_later(node)
         for slot in promised.opened:
             self._leaving[node, slot] -= take
-        opened = 0
         for slot in promised.later:
             self._widen(slot)
             self._next_used[node, slot] += take
-            before = int(self._next_tasks[node, slot])
-            self._next_tasks[node, slot] = before + sign
-            opened += 0 if before and before + sign else sign
-        return opened
+            self._next_tasks[node, slot] += sign
 
     def _move_later(self, node: int) -> None:
         """Note that what a node has now and what it will have are no longer the same."""
@@ -150,6 +147,11 @@ class CardColumns:
         self._in_motion.add(node)
         self._left.pop(node, None)
         self.moved.append(node)
+
+    @property
+    def in_motion(self) -> set[int]:
+        """The nodes on whose cards something has left or was promised in this cycle."""
+        return self._in_motion
 
     def _mib(self, node: int) -> int:
         return int(self.table.size[node]) // CARD
@@ -164,6 +166,7 @@ class CardColumns:
             self._next_used = np.pad(self._next_used, pad)
             self._next_tasks = np.pad(self._next_tasks, pad)
             self._is_closed = np.pad(self._is_closed, pad)
+            self._is_reserved = np.pad(self._is_reserved, pad)
             self._left.clear()
 
     # -- what is left ----------------------------------------------------------------------------
@@ -172,6 +175,17 @@ class CardColumns:
         """``(K, G)`` cards on which everything leaves: whole GPUs to be, closed to shares."""
         used: BoolVec = (self._used[rows] == self._leaving[rows]) & (self._leaving[rows] > 0)
         return used
+
+    def slots_later(self, node: int) -> int:
+        """Return the pod slots that reservation pods of a node will take, less those they leave."""
+        if node not in self._in_motion:
+            return 0
+        taken = np.count_nonzero(self._next_tasks[node])
+        if self._has_reserved:
+            taken -= np.count_nonzero(
+                self._is_emptying(np.array([node]))[0] & self._is_reserved[node]
+            )
+        return int(taken)
 
     def _unused(self, rows: RowVec) -> IntVec:
         """``(K,)`` cards that only reservation pods hold: those go if no share comes."""

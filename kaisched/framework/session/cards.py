@@ -73,7 +73,7 @@ class Cards(CardColumns):
         """Count a task on its cards; a task that had none gets cards with room.
 
         ``whole`` is how many GPUs of the node can be opened, now and later, if that comes first.
-        Return how many cards are opened, or will be.
+        Return how many more cards are open.
         """
         opened, demand = 0, self.demand_of(shape)
         if demand is None:
@@ -89,7 +89,7 @@ class Cards(CardColumns):
         elif state == _PIPELINED:
             promised = self._recalled[1].get(task) or self._choose_next(node, demand, whole)
             self.promised[task] = promised
-            opened = self._promise(promised, node, shape, 1)
+            self._promise(promised, node, shape, 1)
         return opened
 
     def give_back(self, task: int, node: int, shape: int, state: int) -> int:
@@ -105,7 +105,7 @@ class Cards(CardColumns):
                 self._release(node, shape, slots, -1)
             opened = self._hold(node, shape, slots, -1)
         elif state == _PIPELINED:
-            opened = self._promise(self.promised.pop(task), node, shape, -1)
+            self._promise(self.promised.pop(task), node, shape, -1)
         return opened
 
     def release(self, task: int, node: int, shape: int, sign: int) -> None:

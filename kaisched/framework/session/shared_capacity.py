@@ -3,27 +3,27 @@
 A snapshot in which no pod shares has the plain capacity, which knows nothing of cards: what no pod
 uses costs nothing.
 
-A card that is opened in this cycle takes a pod slot: its reservation pod is not there yet.
+A card that is opened in this cycle takes a pod slot: its reservation pod is not there yet. Once all
+is released, one that everything leaves has left its slot.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kaisched.core.axis import GPU, PODS
-from kaisched.core.states import TaskState
 from kaisched.framework.session.capacity import HUGE, Capacity
 from kaisched.framework.session.cards import PACKED, Cards
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
     from kaisched.core.devices import CardTable, ShareSpread
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.session.capacity import Holding
-
-_PIPELINED: Final = int(TaskState.PIPELINED)
 
 
 def capacity_of(snapshot: Snapshot, spread: ShareSpread = PACKED) -> Capacity:
@@ -35,7 +35,7 @@ def capacity_of(snapshot: Snapshot, spread: ShareSpread = PACKED) -> Capacity:
 class SharedCapacity(Capacity):
     """The amounts of the nodes and the cards that pods share, in one cycle."""
 
-    __slots__ = ("cards",)
+    __slots__ = ("_slots_later", "cards")
 
     cards: Cards
 
@@ -43,6 +43,9 @@ class SharedCapacity(Capacity):
         """Begin with the amounts and the cards of the snapshot."""
         super().__init__(snapshot)
         self.cards = Cards(cards, snapshot.shapes.constraints, self._request, spread)
+        self._slots_later: dict[int, int] = {}
+        """What is counted of :meth:`CardColumns.slots_later`, by node."""
+        self._settle([], self.cards.in_motion)
 
     # -- moves -------------------------------------------------------------------------------------
 
@@ -51,13 +54,13 @@ class SharedCapacity(Capacity):
         whole = self._whole_for_shares(node) if self.cards.spread.cards else None
         opened = self.cards.take(task, node, shape, state, whole)
         super().take(task, node, shape, state)
-        self._take_slots([(node, opened)] if opened else [], state)
+        self._settle([(node, opened)] if opened else [], (node,))
 
     def give_back(self, task: int, node: int, shape: int, state: int) -> None:
         """Undo :meth:`take`."""
         opened = self.cards.give_back(task, node, shape, state)
         super().give_back(task, node, shape, state)
-        self._take_slots([(node, opened)] if opened else [], state)
+        self._settle([(node, opened)] if opened else [], (node,))
 
     def take_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Do :meth:`take` for a pod on each of the nodes: all are placed, or all promised."""
@@ -70,7 +73,7 @@ class SharedCapacity(Capacity):
             if number := self.cards.take(task, node, shape, state):
                 opened.append((node, number))
         super().take_all(tasks, nodes, shape, state)
-        self._take_slots(opened, state)
+        self._settle(opened, nodes.tolist())
 
     def give_back_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Undo :meth:`take_all`."""
@@ -79,15 +82,23 @@ class SharedCapacity(Capacity):
             if number := self.cards.give_back(task, node, shape, state):
                 opened.append((node, number))
         super().give_back_all(tasks, nodes, shape, state)
-        self._take_slots(opened, state)
+        self._settle(opened, nodes.tolist())
 
-    def _take_slots(self, opened: list[tuple[int, int]], state: int) -> None:
-        """Count the slots of reservation pods: by node, how many cards are opened or closed.
+    def _settle(self, opened: list[tuple[int, int]], moved: Iterable[int]) -> None:
+        """Count the slots of reservation pods after moves, and how many more cards are open.
 
-        A slot follows from the cards that are open, so the inverse of a move gives it back.
+        They follow from the cards as they are, so the inverse of a move gives them back.
         """
         for node, number in opened:
-            (self.releasing if state == _PIPELINED else self.idle)[PODS, node] -= number
+            self.idle[PODS, node] -= number
+        for node in self.cards.in_motion.intersection(moved):
+            now, before = self.cards.slots_later(node), self._slots_later.get(node, 0)
+            if now != before:
+                if not self._is_own:
+                    self._copy()
+                self.releasing[PODS, node] -= now - before
+                self._has_releasing = True
+                self._slots_later[node] = now
 
     def release(self, tasks: RowVec, shapes: RowVec, holding: Holding, sign: int) -> None:
         """Count what running pods hold as being released (1), or as held again (-1)."""
@@ -95,6 +106,7 @@ class SharedCapacity(Capacity):
         for task, node, shape in zip(*(it.tolist() for it in columns), strict=True):
             self.cards.release(task, node, shape, sign)
         super().release(tasks, shapes, holding, sign)
+        self._settle([], holding.nodes.tolist())
 
     # -- what fits ---------------------------------------------------------------------------------
 

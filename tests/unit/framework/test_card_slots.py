@@ -129,6 +129,31 @@ def test_a_drawing_with_few_pod_slots_knows_them():
         assert " ".join(map(str, drawn.cells)) == cells
 
 
+def reserved(slots, *, parts=1):
+    """Return a node with shares on cards of their own, their reservation pods and free slots."""
+    made = ClusterBuilder().queue("q", deserved=8).node("n0", gpu=parts, pods=2 * parts + slots)
+    holds = Constraints(devices=DeviceDemand(is_reservation=True))
+    for number in range(parts):
+        at = {"running": {"n0": 1}, "on_cards": [[f"g{number}"]]}
+        share(made, f"old{number}", **at)
+        made.job(f"r{number}", queue="q", gpu=0, cpu=0, constraints=holds, priority=200, **at)
+    return made
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_share_preempts_another_of_a_whole_card_whose_reservation_pod_leaves_too(parts):
+    made = reserved(0, parts=parts)
+    ran = share(made, gpu=0.6, priority=90, tasks=parts).run("preempt")
+    assert ran.promised == {f"new-{at}": "n0" for at in range(parts)}
+    assert sorted(ran.evicted) == [f"old{at}-0" for at in range(parts)]
+
+
+def test_the_slot_of_a_reservation_pod_is_free_once_everything_leaves_its_card():
+    made = reserved(0).job("cpu", queue="q", gpu=0, tasks=2, priority=90)
+    ran = share(made, gpu=0.6, priority=95).run("preempt")
+    assert (ran.promised, list(ran.evicted)) == ({"new-0": "n0"}, ["old0-0"])
+
+
 def test_spread_shares_open_cards_as_long_as_there_are_two_slots():
     spread = {"plugins": {"gpu-spread": {"enabled": True}}}
     made = share(cluster(4, gpu=4), gpu=0.2, tasks=5, min_tasks=1)
