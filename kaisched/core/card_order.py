@@ -87,17 +87,18 @@ def pods_on_several(
     whole: int,
     size: int,
     take: int,
-    cards: int,
-    slots: int,
+    asked: tuple[int, int],
     *,
     is_spread: bool = False,
 ) -> int:
     """Return how many pods fit that take a share of several cards each, chosen one by one.
 
+    ``asked`` is how many cards each takes a share of, and the pod slots that are free.
     Packed, the cards of the first pool come first, and each pod takes the least that is left;
     spread, it opens cards as long as there are some, and takes the most that is left. A pod takes
-    one of the free ``slots``, and each card that it opens another.
+    a slot, and each card that it opens another.
     """
+    cards, slots = asked
     if is_spread:
         pools = [[left for pool in pools for left in pool]]
     pods = 0

@@ -82,6 +82,24 @@ def start(store, random, names):
                 break
 
 
+def reserve(store):
+    """Let a reservation pod hold each open card of a store that has a pod slot left for it."""
+    snapshot = store.snapshot()
+    free = snapshot.nodes.idle[PODS].tolist()
+    if snapshot.nodes.cards is None:
+        return store
+    for at, (node, slot) in enumerate(np.argwhere(snapshot.nodes.cards.tasks > 0).tolist()):
+        if free[node] > 0:
+            free[node] -= 1
+            holds = Constraints(devices=DeviceDemand(is_reservation=True))
+            pod = Job(f"r{at}", "a", [Task(f"r{at}-0", {}, holds)], is_preemptible=False)
+            add_job(store, pod)
+            task = store.row_of_task(f"default/r{at}-0")
+            store.cards.choose({task: (slot,)})
+            store.set_state(task, TaskState.RUNNING, node, 0.0)
+    return store
+
+
 def room_of(snapshot, shape):
     """``(N,)`` pods of a shape that fit now, counted by hand: amounts, then cards one by one."""
     room = []

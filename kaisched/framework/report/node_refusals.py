@@ -127,10 +127,10 @@ def _shortages(session: Session, shape: int, idle: Amounts, short: BoolVec) -> l
         # The others may have opened as many cards as the node has.
         opens = cards.demand_of(shape) is not None
         few: BoolVec = left & opens & (idle[PODS] <= cards.table.cards)
-        for text, some in ((TOGETHER_OR_SLOTS, few), (TOGETHER, left & ~few)):
+        for detail, some in ((TOGETHER_OR_SLOTS, few), (TOGETHER, left & ~few)):
             if some.any():
                 count = int(np.count_nonzero(some))
-                refused.append(NodeRefusal(TEXTS[Refusal.RESOURCES].name, count, text))
+                refused.append(NodeRefusal(TEXTS[Refusal.RESOURCES].name, count, detail))
         return refused
     if left.any():
         text = TEXTS[Refusal.HOST_PORT]

@@ -24,9 +24,12 @@ def pods_by_slots(
     slots = np.maximum(slots, 0)
     if is_spread:
         opened = np.where(per_card > 0, np.minimum(whole, slots // 2), 0)
-        return opened + np.minimum(slots - 2 * opened, on_open + opened * (per_card - 1))
+        rest = np.minimum(slots - 2 * opened, on_open + opened * (per_card - 1))
+        pods: IntVec = opened + rest
+        return pods
     fits: IntVec = np.minimum(on_open, slots)
     slots = slots - fits
     full = np.minimum(whole, slots // (per_card + 1))
-    rest = np.maximum(slots - full * (per_card + 1) - 1, 0) * (full < whole)
-    return fits + full * per_card + rest
+    fits += full * per_card
+    fits += np.maximum(slots - full * (per_card + 1) - 1, 0) * (full < whole)
+    return fits

@@ -354,14 +354,13 @@ class Cards(CardColumns):
             room = [
                 pods_on_several(
                     [it[at].tolist() for it in left],
-                    *numbers,
-                    demand.cards,
-                    free,
+                    int(whole[at]),
+                    int(size[at]),
+                    int(take[at]),
+                    (demand.cards, int(slots[at])),
                     is_spread=self.spread.cards,
                 )
-                for at, (*numbers, free) in enumerate(
-                    zip(*(it.tolist() for it in (whole, size, take, slots)), strict=True)
-                )
+                for at in range(len(rows))
             ]
             return np.array(room, np.int64) * can_share
         per_card = size // take
