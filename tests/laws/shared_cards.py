@@ -41,8 +41,11 @@ def memory_of(random):
     return {"cpu": 100}, Constraints(devices=demand)
 
 
-def make_shared(seed, jobs=8, pending=5, nodes=3, ask=request_of, slots=12):
-    """Return a store with running jobs that fit, as its own cards say, and pending jobs."""
+def make_shared(seed, jobs=8, pending=5, nodes=3, ask=request_of, slots=12, *, runs=False):
+    """Return a store with running jobs that fit, as its own cards say, and pending jobs.
+
+    Jobs run only with ``runs``: before the first snapshot nodes have no rows to start pods on.
+    """
     random = Random(seed)
     store = RowStore()
     for number in range(random.randint(1, nodes)):
@@ -52,6 +55,8 @@ def make_shared(seed, jobs=8, pending=5, nodes=3, ask=request_of, slots=12):
     for name in "ab":
         quota = {"gpu": 1000 * random.randint(0, 4)}
         store.put_queue(QueueRow(name, quota=quota, weight={"gpu": 1.0}))
+    if runs:
+        store.snapshot()
     for number in range(jobs + pending):
         pods = random.randint(1, 2)
         request, constraints = ask(random)

@@ -187,6 +187,13 @@ class CardColumns:
             )
         return int(taken)
 
+    def slots_kept(self, task: int, node: int) -> int:
+        """Return how many reservation pods would not leave if a released task stayed."""
+        if not self._has_reserved:
+            return 0
+        leave = self._is_emptying(np.array([node]))[0] & self._is_reserved[node]
+        return int(np.count_nonzero(leave[list(self.table.slots_of_task[task])]))
+
     def _unused(self, rows: RowVec) -> IntVec:
         """``(K,)`` cards that only reservation pods hold: those go if no share comes."""
         unused: IntVec = ((self._tasks[rows] > 0) & (self._used[rows] == 0)).sum(axis=1)

@@ -171,7 +171,9 @@ class SharedCapacity(Capacity):
         demand = self.cards.demand_of(shape)
         if demand is None:
             return self.fits(shape, node)
-        if not super().fits(shape, node):
+        # A reservation pod whose card is not emptied after all keeps its slot.
+        free = int(self.idle[PODS, node] + self.releasing[PODS, node])
+        if free <= self.cards.slots_kept(task, node) or not super().fits(shape, node):
             return False
         rows = np.array([node])
         _, whole = self.cards.whole(rows, *self._gpus(rows))
