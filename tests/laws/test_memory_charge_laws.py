@@ -20,7 +20,7 @@ from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.ledger import rolled_up
 from kaisched.testing.builder import policy_of
-from tests.laws.shared_cards import SIZES_MIB, make_shared, memory_of
+from tests.laws.shared_cards import SIZES_MIB, make_shared, memory_of, reserve
 from tests.laws.test_card_laws import POLICY, SEEDS, move, session_of
 
 HOLDING = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING)
@@ -195,7 +195,7 @@ def test_no_pod_waits_that_some_node_has_room_for_within_the_bounds(seed):
     store.place(result.bind_tasks, result.bind_nodes, TaskState.RUNNING, 1000.0)
     if len(result.nominate_tasks):
         return  # what is promised counts too
-    session = session_of(store.snapshot())
+    session = session_of(reserve(store).snapshot())  # opened cards have reservation pods by then
     jobs, tasks = session.jobs, session.tasks
     for job in np.flatnonzero((jobs.pending == 1) & (jobs.active == 0)).tolist():
         (task,) = [it for it in jobs.tasks[job] if tasks.state[it] == TaskState.PENDING]
