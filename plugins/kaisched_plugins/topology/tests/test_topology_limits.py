@@ -129,6 +129,16 @@ def test_pods_of_several_kinds_are_counted_kind_by_kind():
     assert told(builder) == (TOO_LARGE, f"{NONE} best is rack A, short by at least 1 pod")
 
 
+def test_a_rack_has_to_hold_all_kinds():
+    """Rack A holds the two pods with GPUs, rack B the two that ask for much CPU."""
+    builder = racks(("A1", 2), cpu=8).node("B1", gpu=0, cpu=64, labels={"rack": "B"})
+    builder.job("a1", queue="a", tasks=4, topology=RACK)
+    job = builder._jobs[-1]
+    wide = [replace(it, request={**it.request, "gpu": 0, "cpu": 30_000}) for it in job.tasks[2:]]
+    builder._jobs[-1] = replace(job, tasks=[*job.tasks[:2], *wide])
+    assert told(builder)[0] == TOO_LARGE
+
+
 def test_pods_that_share_gpus_are_counted_by_amounts_and_the_sentence_says_so():
     """Rack A has one GPU, and each pod asks for a half of two: none fits, by amounts one."""
     builder = racks(("A1", 1), ("B1", 1))
@@ -182,6 +192,24 @@ def test_subgroups_inside_of_one_count_together():
     assert told(builder) == (TOO_LARGE, f"subgroup both: {NONE} best is rack A, short by 1 pod")
 
 
+def test_subgroups_of_which_some_are_enough_are_not_counted_together():
+    inner = Group("both", 1, (Group("x", 2), Group("y", 2)), topology=RACK)
+    builder = racks(("A1", 3)).job(
+        "a1", queue="a", tasks=5, groups=Group("all", None, (Group("head", 1), inner)),
+        podsets=["head", "x", "x", "y", "y"],
+    )  # fmt: skip
+    assert {"a1-0", "a1-1", "a1-2"} <= builder.run("allocate").placed.keys()
+
+
+def test_a_subgroup_inside_of_another_counts_too():
+    inner = Group("both", None, (Group("x", 4, topology=RACK), Group("y", 1)))
+    builder = racks(("A1", 3), ("B1", 3)).job(
+        "a1", queue="a", tasks=6, groups=Group("all", None, (Group("head", 1), inner)),
+        podsets=["head", "x", "x", "x", "x", "y"],
+    )  # fmt: skip
+    assert told(builder) == (TOO_LARGE, f"subgroup x: {NONE} best is rack A, short by 1 pod")
+
+
 def test_one_more_pod_of_a_subgroup_whose_rack_is_full_hears_so():
     builder = racks(("A1", 2), ("B1", 2)).job(
         "a1", queue="a", tasks=4, podsets=["x", "x", "x", "y"],
@@ -191,6 +219,27 @@ def test_one_more_pod_of_a_subgroup_whose_rack_is_full_hears_so():
         FULL,
         "subgroup x: pods of it run in rack A, which has no room for its pod: short by 1 pod",
     )
+
+
+def test_a_subgroup_of_which_pods_run_is_told_as_ever_though_no_rack_could_hold_all_of_it():
+    builder = racks(("A1", 2), ("B1", 3)).job(
+        "a1", queue="a", tasks=5, podsets=["x", "x", "x", "x", "y"], running={"A1": 2},
+        groups=Group("all", None, (Group("x", 4, topology=RACK), Group("y", 1))),
+    )  # fmt: skip
+    assert told(builder)[0] == FULL
+
+
+def test_of_pods_of_several_kinds_any_may_be_those_that_a_subgroup_needs():
+    """Rack A has no room for both that ask for two GPUs; it has for the two others."""
+    parts = (Group("head", 1), Group("workers", 2, topology=RACK))
+    builder = racks(("A1", 3)).job(
+        "a1", queue="a", tasks=5, groups=Group("all", None, parts),
+        podsets=["head", *["workers"] * 4],
+    )  # fmt: skip
+    job = builder._jobs[-1]
+    large = [replace(it, request={**it.request, "gpu": 2000}) for it in job.tasks[3:]]
+    builder._jobs[-1] = replace(job, tasks=[*job.tasks[:3], *large])
+    assert {"a1-0", "a1-1", "a1-2"} <= builder.run("allocate").placed.keys()
 
 
 def test_a_subgroup_for_which_every_rack_is_too_full_now_is_named():
@@ -233,6 +282,17 @@ def test_a_subgroup_that_names_what_does_not_exist_says_so(wish, reason, sentenc
         assert told(builder) == (reason, f"subgroup workers: {sentence}")
     else:
         assert builder.run("allocate").placed == {"a1-0": "A1"}
+
+
+@pytest.mark.parametrize("wish", [TopologyConstraint("s", "rack"), RACK])
+def test_a_subgroup_that_needs_no_pod_keeps_no_job_from_starting(wish):
+    """Neither one that names what does not exist, nor one that no rack could hold."""
+    parts = (Group("head", 1), Group("workers", 0, topology=wish))
+    builder = racks(("A1", 3)).job(
+        "a1", queue="a", tasks=6, groups=Group("all", None, parts),
+        podsets=["head", *["workers"] * 5],
+    )  # fmt: skip
+    assert builder.run("allocate").placed["a1-0"] == "A1"
 
 
 def crowded(seed: int, only: str = "") -> ClusterBuilder:
