@@ -1,6 +1,5 @@
 """Gangs that no domain of their required level could ever hold (C7)."""
 
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -13,18 +12,11 @@ from kaisched.actions.consolidate import _Consolidation
 from kaisched.actions.eviction.evicting import Evicting
 from kaisched.testing import ClusterBuilder, draw
 from kaisched.testing.rows import Group
+from kaisched_plugins.topology.tests.gangs import asking, racks
 
 RACK = TopologyConstraint("t", "rack")
 NONE = "no rack could hold its 4 pods together even if nothing else ran:"
 TOO_LARGE, FULL = "NoDomainIsLargeEnough", "NoDomainHasRoom"
-
-
-def racks(*sizes: tuple[str, int], **options: Any) -> ClusterBuilder:
-    """Build nodes A1, A2, B1 and so on with so many GPUs each, in the racks A and B."""
-    builder = ClusterBuilder().topology("t", "rack").queue("a", deserved=8).queue("v")
-    for name, gpus in sizes:
-        builder.node(name, gpu=gpus, labels={"rack": name[0]}, **options)
-    return builder
 
 
 def told(builder: ClusterBuilder, *actions: str) -> tuple[str, str]:
@@ -122,20 +114,15 @@ def test_the_cordoned_node_may_be_in_a_rack_that_has_less_now():
 def test_pods_of_several_kinds_are_counted_kind_by_kind():
     """Rack A holds the pod without a GPU and two of the three others."""
     builder = racks(("A1", 2), ("B1", 1))
-    builder.job("a1", queue="a", tasks=4, topology=RACK)
-    first, *others = builder._jobs[-1].tasks
-    few = replace(first, request={**first.request, "gpu": 0})
-    builder._jobs[-1] = replace(builder._jobs[-1], tasks=[few, *others])
+    asking(builder.job("a1", queue="a", tasks=4, topology=RACK), {"gpu": 0})
     assert told(builder) == (TOO_LARGE, f"{NONE} best is rack A, short by at least 1 pod")
 
 
 def test_a_rack_has_to_hold_all_kinds():
     """Rack A holds the two pods with GPUs, rack B the two that ask for much CPU."""
     builder = racks(("A1", 2), cpu=8).node("B1", gpu=0, cpu=64, labels={"rack": "B"})
-    builder.job("a1", queue="a", tasks=4, topology=RACK)
-    job = builder._jobs[-1]
-    wide = [replace(it, request={**it.request, "gpu": 0, "cpu": 30_000}) for it in job.tasks[2:]]
-    builder._jobs[-1] = replace(job, tasks=[*job.tasks[:2], *wide])
+    wide = {"gpu": 0, "cpu": 30_000}
+    asking(builder.job("a1", queue="a", tasks=4, topology=RACK), wide, wide)
     assert told(builder)[0] == TOO_LARGE
 
 
@@ -165,6 +152,12 @@ def test_what_runs_already_binds_the_rest_and_is_told_as_ever():
     assert told(builder) == (
         FULL, "pods of it run in rack A, which has no room for its pod: short by 1 pod"
     )  # fmt: skip
+
+
+def test_the_rest_of_a_gang_that_runs_in_part_is_told_as_ever_though_no_rack_could_hold_it():
+    builder = racks(("A1", 1), ("B1", 2))
+    builder.job("a1", queue="a", tasks=4, running={"A1": 1}, topology=RACK)
+    assert told(builder)[0] == FULL
 
 
 @pytest.mark.parametrize("needed", [2, 1])
@@ -236,9 +229,7 @@ def test_of_pods_of_several_kinds_any_may_be_those_that_a_subgroup_needs():
         "a1", queue="a", tasks=5, groups=Group("all", None, parts),
         podsets=["head", *["workers"] * 4],
     )  # fmt: skip
-    job = builder._jobs[-1]
-    large = [replace(it, request={**it.request, "gpu": 2000}) for it in job.tasks[3:]]
-    builder._jobs[-1] = replace(job, tasks=[*job.tasks[:3], *large])
+    asking(builder, {}, {}, {}, {"gpu": 2000}, {"gpu": 2000})
     assert {"a1-0", "a1-1", "a1-2"} <= builder.run("allocate").placed.keys()
 
 
