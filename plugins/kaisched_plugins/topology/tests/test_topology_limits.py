@@ -146,6 +146,14 @@ def test_parts_of_gpus_are_bounded_by_amounts(gpu, pods, reason):
     assert told(builder)[0] == reason
 
 
+def test_parts_of_gpus_that_wait_for_room_are_counted_on_cards():
+    builder = racks(("A1", 2)).job("v1", queue="v", running={"A1": 1})
+    builder.job("a1", queue="a", tasks=3, gpu=0.5, topology=RACK)
+    assert told(builder) == (
+        FULL, "no rack has room for its 3 pods together: best is rack A, short by 1 pod"
+    )  # fmt: skip
+
+
 def test_what_runs_already_binds_the_rest_and_is_told_as_ever():
     builder = racks(("A1", 2), ("B1", 8))
     builder.job("a1", queue="a", tasks=4, min_tasks=1, running={"A1": 2}, topology=RACK)
@@ -233,12 +241,13 @@ def test_of_pods_of_several_kinds_any_may_be_those_that_a_subgroup_needs():
     assert {"a1-0", "a1-1", "a1-2"} <= builder.run("allocate").placed.keys()
 
 
-def test_a_subgroup_for_which_every_rack_is_too_full_now_is_named():
+@pytest.mark.parametrize("of_head", [None, RACK])
+def test_a_subgroup_for_which_every_rack_is_too_full_now_is_named(of_head):
     """Each of its two pods has room, in two racks, and the other subgroup has room as well."""
     builder = racks(("A1", 2), ("B1", 2), ("C1", 1))
     for node in ("A1", "B1"):
         builder.job(f"v{node}", queue="v", running={node: 1})
-    parts = (Group("head", 1), Group("workers", 2, topology=RACK))
+    parts = (Group("head", 1, topology=of_head), Group("workers", 2, topology=RACK))
     builder.job(
         "a1", queue="a", tasks=3, groups=Group("all", None, parts),
         podsets=["head", "workers", "workers"],
