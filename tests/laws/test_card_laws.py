@@ -95,8 +95,8 @@ def place(session, statement, random, task):
 
 def place_again(session, statement, random, task):
     """Let an evicted pod stay, or promise it another place."""
-    shape, node = int(session.tasks.shape_of_task[task]), int(session.ledger.node_of_task[task])
-    if random.random() < 0.5 and session.capacity.may_stay(task, shape, node):
+    shape = int(session.tasks.shape_of_task[task])
+    if random.random() < 0.5 and statement.may_spare(task):
         statement.spare(task)
     elif (best := session.placement.best_future(shape)) is not None:
         statement.relocate(task, best[0])
