@@ -3,7 +3,6 @@
 from collections import Counter
 from random import Random
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,8 @@ from tests.unit.cluster.claims.test_shared_devices import shared_node, template
 from tests.unit.cluster.claims.worlds import World
 
 ALLOCATED, RELEASING = TaskState.ALLOCATED, TaskState.RELEASING
+COMMON = ("c0", "c1", "c2")
+"""Claims that several pods use."""
 SIZE = 80 * NANOS << 30
 """Of a device that is shared: 80 GiB."""
 
@@ -31,12 +32,13 @@ def make_world(random):
     world.template("one")
     world.template("two", 2)
     template(world, "part", "30Gi")
-    world.claim("c0")
-    world.claim("c1")
+    for name in COMMON:
+        world.claim(name)
     for number in range(14):
         name, queue = f"p{number}", random.choice("ab")
-        what = random.choice(["one", "one", "two", "part", "c0", "c1"])
-        if what in ("c0", "c1"):
+        common = COMMON[:2] if number <= 8 else COMMON[1:]  # the last one has no devices yet
+        what = random.choice(["one", "one", "two", "part", *common])
+        if what in COMMON:
             world.pod(name, queue, claim=what)
         else:
             world.pod(name, queue, what)
