@@ -7,6 +7,7 @@ from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.shard import GPU_RESOURCES
 from tests.contract.clusters import make, pod
 from tests.oracles.accounts import content
+from tests.unit.cluster.pools.test_lists import gang
 from tests.unit.cluster.pools.worlds import POOL, World, listed, node_in, queue_in
 
 H100 = {POOL: "h100"}
@@ -57,6 +58,16 @@ def test_a_job_whose_project_has_no_queue_in_its_pool_hears_what_is_missing():
     world.load(queue_in("h100", "b", 8, project="t"))
     world.cycle()
     assert (world.node_of("x"), world.node_of("y")) == ("n-h100", "n-h100")
+
+
+def test_a_queue_that_comes_counts_for_a_gang_with_a_list_that_waits():
+    world = two(queue_in("a100", "a", 8, project="t"))
+    gang(world, "g", 2, "h100")
+    world.cycle()
+    assert world.reasons["ns/g", "h100"] == "QueueDoesNotExist"
+    world.load(queue_in("h100", "b", 8, project="t"))
+    world.cycle()
+    assert [world.node_of(f"g-{at}") for at in range(2)] == ["n-h100"] * 2
 
 
 def test_a_queue_that_comes_or_goes_counts_for_jobs_that_are_there():
