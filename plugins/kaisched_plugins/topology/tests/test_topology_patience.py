@@ -118,7 +118,12 @@ def test_more_pods_of_a_job_that_starts_in_the_same_cycle_do_not_wait():
 
 def test_a_subgroup_does_not_wait_for_its_wish():
     parts = Group("all", None, (Group("x", 4, topology=WISH), Group("y", 1)))
-    more = {"tasks": 5, "podsets": ["x", "x", "x", "x", "y"], "groups": parts, "topology": None}
+    more: dict[str, Any] = {
+        "tasks": 5,
+        "podsets": ["x", "x", "x", "x", "y"],
+        "groups": parts,
+        "topology": None,
+    }
     assert len(cycle(world(*SPLIT, ("C1", 1, 0), **more), 1).placed) == 5
 
 
