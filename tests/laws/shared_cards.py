@@ -76,8 +76,9 @@ def start(store, random, names):
     for name in names:
         task = store.row_of_task(name)
         shape = int(store.tasks.shape_of_task.data[task])
-        for node in random.sample(range(len(store.nodes)), len(store.nodes)):
-            if room_of(store.snapshot(), shape)[node] > 0:
+        room = room_of(store.snapshot(), shape)  # nodes have rows from the first snapshot on
+        for node in random.sample(range(len(room)), len(room)):
+            if room[node] > 0:
                 store.set_state(task, random.choice(STATES), node, 0.0)
                 break
 

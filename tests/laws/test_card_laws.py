@@ -1,7 +1,9 @@
 """Laws of shared cards: room, batches, undo, and what a cycle may do to them."""
 
+from collections import Counter
 from functools import cache
 from random import Random
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given, settings
@@ -15,7 +17,7 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.session.session import Session
 from kaisched.sim.forecast.course import Course, World
 from kaisched.testing.builder import policy_of
-from tests.laws.shared_cards import make_shared, room_of
+from tests.laws.shared_cards import STATES, make_shared, memory_of, request_of, room_of
 
 SEEDS = st.integers(0, 2**31)
 COLUMNS = ("_used", "_leaving", "_tasks", "_next_used", "_next_tasks", "_milli", "_milli_leaving")
@@ -38,6 +40,17 @@ def state_of(session):
     return columns, cards.chosen.copy(), dict(cards.promised), amounts
 
 
+def test_the_laws_have_shares_that_run_and_that_leave():
+    for ask in (request_of, memory_of):
+        found = Counter()
+        for seed in range(20):
+            snapshot = make_shared(seed, ask=ask).snapshot()
+            cards = snapshot.nodes.cards
+            sharing = () if cards is None else cards.slots_of_task
+            found.update(snapshot.tasks.state[list(sharing)].tolist())
+        assert all(found[state] > 10 for state in STATES), (ask, found)
+
+
 @settings(max_examples=15)
 @given(SEEDS)
 def test_the_room_on_cards_is_that_of_filling_them_by_hand(seed):
@@ -48,29 +61,51 @@ def test_the_room_on_cards_is_that_of_filling_them_by_hand(seed):
 
 
 def move(session, statement, random):
-    """Make one random move that there is room for; False if there is none."""
-    tasks, ledger, placement = session.tasks, session.ledger, session.placement
-    state = ledger.state
+    """Make one random move, if there is room for it; what is committed stays."""
+    tasks, state = session.tasks, session.ledger.state
     task = random.randrange(len(tasks.name))
-    shape = int(tasks.shape_of_task[task])
     if state[task] == TaskState.PENDING:
-        best = placement.best_future(shape)
-        if best is None:
-            return False
-        node, fits_now = best
-        if fits_now and random.random() < 0.7:
-            statement.allocate(task, node)
-        else:
-            statement.pipeline(task, node)
+        place(session, statement, random, task)
     elif ACTIVE_STATES[state[task]] and state[task] == tasks.state[task]:
-        statement.evict_all(np.array([task])) if random.random() < 0.5 else statement.evict(task)
-    elif state[task] == TaskState.RELEASING != tasks.state[task]:
-        node = int(ledger.node_of_task[task])
-        if random.random() < 0.5 and session.capacity.may_stay(task, shape, node):
-            statement.spare(task)
-        elif (best := placement.best_future(shape)) is not None:
-            statement.relocate(task, best[0])
-    return True
+        if random.random() < 0.5:
+            statement.evict(task)
+        else:
+            may_go = np.flatnonzero(ACTIVE_STATES[state] & (state == tasks.state)).tolist()
+            evict_together(statement, random.sample(may_go, random.randint(1, len(may_go))))
+    elif state[task] == TaskState.RELEASING != tasks.state[task] and task not in {
+        it.task for it in session.outcome.evictions
+    }:
+        place_again(session, statement, random, task)
+
+
+def place(session, statement, random, task):
+    """Place a pod that waits, or promise it a place, alone or as a batch."""
+    shape = int(session.tasks.shape_of_task[task])
+    best = session.placement.best_future(shape)
+    if best is None:
+        return
+    node, fits_now = best
+    if fits_now and random.random() < 0.7:
+        statement.allocate(task, node)
+    elif random.random() < 0.5:
+        statement.pipeline(task, node)
+    else:
+        statement.promise(np.array([task]), np.array([node]), shape)
+
+
+def place_again(session, statement, random, task):
+    """Let an evicted pod stay, or promise it another place."""
+    shape = int(session.tasks.shape_of_task[task])
+    if random.random() < 0.5 and statement.may_spare(task):
+        statement.spare(task)
+    elif (best := session.placement.best_future(shape)) is not None:
+        statement.relocate(task, best[0])
+
+
+def evict_together(statement, tasks):
+    """Evict tasks in the way of many, however few they are."""
+    with patch("kaisched.framework.session.statement._FEW", 0):
+        statement.evict_all(np.array(tasks))
 
 
 @settings(max_examples=25)
@@ -96,7 +131,8 @@ def test_committed_moves_are_made_again_on_the_same_cards(seed, moves):
     assert session.ledger is not None
     for _ in range(moves):
         statement = session.statement()
-        move(session, statement, random)
+        for _ in range(random.randint(1, 4)):
+            move(session, statement, random)
         statement.commit("allocate")
     before = state_of(session)
     start_over(session)

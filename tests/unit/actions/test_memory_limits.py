@@ -150,6 +150,15 @@ def test_a_victim_does_not_move_to_a_card_on_which_it_would_pass_its_limit():
         assert {pod: node for pod, node in ran.promised.items() if pod != "new-0"} == moved
 
 
+def test_a_victim_does_not_stay_on_a_card_on_which_its_queue_would_pass_its_limit():
+    """The new pod is half of a large card. The old one may stay a whole small one up to 1.5."""
+    for limit, moved in ((1.5, {}), (1.4, {"old-0": "b80"})):
+        made = cluster(limit=limit).asks("old", 40, running={"a40": 1}, priority=50)
+        ran = made.asks("new", 40, priority=60).run()
+        assert set(ran.evicted) == set(moved)
+        assert {**ran.placed, **ran.promised} == {"new-0": "b80", **moved}
+
+
 def test_where_cards_are_equal_nothing_differs():
     made = Cluster().queue("q", deserved=4, limit=0.5)
     made.node("a", gpu=1, card_mib=80).node("b", gpu=1, card_mib=80)

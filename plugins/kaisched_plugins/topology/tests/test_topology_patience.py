@@ -111,6 +111,22 @@ def test_more_pods_of_a_job_that_runs_do_not_wait():
     assert cycle(builder, 1).placed == {"a1-2": "B1"}
 
 
+def test_more_pods_of_a_job_that_starts_in_the_same_cycle_do_not_wait():
+    placed = cycle(world(*SPLIT, min_tasks=1), 1).placed
+    assert sorted(placed.values()) == ["A1", "A1", "B1", "B1"]
+
+
+def test_a_subgroup_does_not_wait_for_its_wish():
+    parts = Group("all", None, (Group("x", 4, topology=WISH), Group("y", 1)))
+    more: dict[str, Any] = {
+        "tasks": 5,
+        "podsets": ["x", "x", "x", "x", "y"],
+        "groups": parts,
+        "topology": None,
+    }
+    assert len(cycle(world(*SPLIT, ("C1", 1, 0), **more), 1).placed) == 5
+
+
 def test_a_pod_set_is_patient_too():
     wish = TopologyConstraint("", "", "rack", is_pod_set=True, patience_s=60.0)
     (record,) = cycle(world(*SPLIT, wish=wish), 1).result.records

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.cluster.claims.worlds import DRIVER, World, of_model
+from tests.unit.cluster.claims.worlds import DRIVER, World, asking, of_model
 
 
 def evicted(world, cycles):
@@ -56,6 +56,24 @@ def test_a_claim_that_others_use_frees_nothing():
     world.pod("b1", "b", "one")
     assert evicted(world, 2) == [[], []]
     assert world.reason("b1")[0] == "NoRoom"
+
+
+def test_devices_of_a_claim_without_users_are_promised_to_nobody():
+    """Whoever has given them has not taken them back, so they do not become free."""
+    world = World(b=2)
+    world.node("n1", "H100", "H100")
+    result = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
+    given = {"allocation": {"devices": {"results": [result]}}}
+    world.put("ResourceClaim", "kept", "team", spec=asking(), status=given)
+    world.template("one")
+    world.template("two", 2)
+    world.pod("b1", "b", "one")
+    world.cycle()
+    assert world.devices("b1-one") == ["n1/gpu-1"]
+    world.cluster.delete(world.cluster.pod("team/b1"))
+    world.pod("b2", "b", "two")
+    done = world.cycle(for_s=0.5)
+    assert (list(done.binds), list(done.nominations)) == ([], [])
 
 
 def test_devices_of_a_victim_that_stays_are_promised_to_nobody():

@@ -1,7 +1,13 @@
 """When a job leaves its pool and when it stays: the reasons that count, and those that do not."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
+import pytest
+
+from kaisched.cluster.pools.turns import refused
+from kaisched.core.refusals import Refusal
 from tests.contract.clusters import pod
 from tests.unit.cluster.pools.test_lists import gang, job_of, two
 from tests.unit.cluster.pools.worlds import POOL, World, listed, node_in, queue_in
@@ -25,6 +31,25 @@ def test_a_job_whose_pod_is_gated_or_whose_gang_is_not_whole_stays():
     world.run_to(40)
     assert world.moves == []
     assert world.reasons["ns/g", "h100"] == "GangIncomplete"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "counts"),
+    [
+        ("NO_ROOM EXCEEDS_ANY_NODE", True),
+        ("QUEUE_DEPTH NOT_TRIED PUT_OFF OPENED_SINCE SEARCH_BUDGET", False),
+        ("PLUGIN_FAILED ACTION_FAILED", False),
+        ("INVALID_GROUP GANG_INCOMPLETE SCHEDULING_GATED OWNER_NOT_READ", False),
+    ],
+    ids=["refused", "not tried to the end", "failed", "in every pool"],
+)
+def test_only_what_a_whole_cycle_has_refused_here_counts(reasons, counts):
+    """L10."""
+    codes = np.array([int(Refusal[it]) for it in reasons.split()])
+    records = SimpleNamespace(rows=np.arange(len(codes)), codes=codes)
+    snapshot = SimpleNamespace(jobs=SimpleNamespace(active=np.zeros(len(codes), np.int64)))
+    found = [code for _, code in refused(snapshot, SimpleNamespace(records=records))]
+    assert found == (codes.tolist() if counts else [])
 
 
 def test_a_job_that_had_no_turn_stays():
