@@ -88,19 +88,19 @@ def _parts(session: Session, job: int, group: SubGroup) -> Iterator[Part]:
         demand = None if child.topology is None else demand_of(session, child.topology)
         if demand is None or (isinstance(demand, Demand) and demand.required < 0):
             continue
-        needs = _needs(session, job, child)
+        needs = starting(session, job, child)
         if needs:
             yield Part(child, demand, tuple(sorted(needs.items())))
 
 
-def _needs(session: Session, job: int, group: SubGroup) -> Counter[int] | None:
+def starting(session: Session, job: int, group: SubGroup) -> Counter[int] | None:
     """Count the pods that start together in a subgroup, by shape; None if that is not known."""
     found: Counter[int] = Counter()
     if group.children:
         if group.min_subgroup < len(group.children):
             return None
         for child in group.children:
-            more = _needs(session, job, child)
+            more = starting(session, job, child)
             if more is None:
                 return None
             found += more
@@ -115,3 +115,17 @@ def _needs(session: Session, job: int, group: SubGroup) -> Counter[int] | None:
     if len(shapes) == 1:
         counts[0] = need
     return Counter(dict(zip(shapes.tolist(), counts.tolist(), strict=True)))
+
+
+def out_of_use(session: Session, tree: Tree, level: int, domain: int) -> str:
+    """Say how many nodes cannot be used now: of a domain, or else of others; of all with -1."""
+    statics = session.nodes.statics
+    is_down = (~statics.is_ready | statics.is_unschedulable) & tree.is_member
+    inside = is_down if domain < 0 else is_down & tree.mask(level, domain)
+    down = int(inside.sum() or is_down.sum())
+    if not down:
+        return ""
+    whose = "in all" if domain < 0 else "of it" if inside.any() else "of others"
+    return (
+        f"; {down} node{'s' * (down != 1)} {whose} {'is' if down == 1 else 'are'} down or cordoned"
+    )

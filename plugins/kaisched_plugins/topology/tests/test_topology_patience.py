@@ -132,6 +132,7 @@ def test_room_for_each_of_its_pods_in_the_domain_and_not_for_all_tells_of_the_wa
     (record,) = waits.result.records
     assert record.message == (
         f"zone z, for which it waits until {UNTIL}:"
-        " each of its 4 pods has room, but not all of them together"
+        " each of its 4 pods has room, but its subgroups do not fit together, each on one set of"
+        " nodes"
     )
     assert len(cycle(builder, 60, memory=waits.memory).placed) == 4

@@ -1,0 +1,78 @@
+"""What jobs hear whose subgroups find no domain inside of the one that the whole job requires."""
+
+from typing import Any
+
+from kaisched import TopologyConstraint
+from kaisched.testing import ClusterBuilder
+from kaisched.testing.rows import Group
+
+ZONE, RACK = TopologyConstraint("t", "zone"), TopologyConstraint("t", "rack")
+FULL = "zone z: subgroup x: no rack has room for its {} pods together: best is rack {}, short by {}"
+NOT_TOGETHER = (
+    "zone z: each of its {} pods has room, but its subgroups do not fit together, each on one set"
+    " of nodes"
+)
+
+
+def sentence(nodes: dict[str, int], parts: dict[str, int], **root: Any) -> str:
+    """Return what a gang with parts that are each in one rack hears; names begin with zone, rack.
+
+    A pod of another job runs on each node with a name that ends with a star.
+    """
+    builder = ClusterBuilder().topology("t", "zone", "rack").queue("v").queue("a", deserved=9)
+    for name, gpus in nodes.items():
+        builder.node(name, gpu=gpus, labels={"zone": name[0], "rack": name[1]})
+        if name.endswith("*"):
+            builder.job(f"v-{name[:2]}", queue="v", running={name: 1}, is_preemptible=False)
+    podsets = [name for name, pods in parts.items() for _ in range(pods)]
+    groups = tuple(Group(name, pods, topology=RACK) for name, pods in parts.items())
+    builder.job(
+        "a1",
+        queue="a",
+        tasks=len(podsets),
+        podsets=podsets,
+        groups=Group("all", None, groups, **root),
+    )
+    (record,) = builder.run("allocate").result.records
+    assert record.reason == "GangNoRoom"
+    return record.message
+
+
+def test_it_hears_which_subgroup_has_no_rack_in_its_zone():
+    """Zone z has three idle GPUs in two racks; one of them could hold it if nothing ran there."""
+    said = sentence({"zA*": 3, "zB": 1, "yA": 1}, {"x": 3}, topology=ZONE)
+    assert said == FULL.format(3, "z/A", "1 pod")
+
+
+def test_a_rack_in_another_zone_does_not_help():
+    said = sentence({"zA": 2, "zB": 2, "yA": 3}, {"x": 3, "y": 1}, topology=ZONE)
+    assert said == FULL.format(3, "z/A", "1 pod")
+
+
+def test_subgroups_that_fit_alone_and_not_next_to_each_other_hear_so():
+    """Each of three has a rack, of which there are two, and a rack holds one of them."""
+    said = sentence({"zA": 3, "zB": 3}, {"x": 2, "y": 2, "w": 2}, topology=ZONE)
+    assert said == NOT_TOGETHER.format(6)
+
+
+def test_so_do_they_if_the_whole_job_asks_for_nothing():
+    said = sentence({"zA": 3, "zB": 3}, {"x": 2, "y": 2, "w": 2})
+    assert said == NOT_TOGETHER.format(6).removeprefix("zone z: ")
+
+
+def test_subgroups_of_subgroups_are_named_too():
+    """The group of x and y has to be in one rack, with four pods."""
+    builder = ClusterBuilder().topology("t", "zone", "rack").queue("v").queue("a", deserved=9)
+    for name, gpus in (("A", 4), ("B", 2)):
+        builder.node(name, gpu=gpus, labels={"zone": "z", "rack": name})
+    builder.job("v", queue="v", running={"A": 1})
+    both = Group("both", None, (Group("x", 2), Group("y", 2)), topology=RACK)
+    builder.job(
+        "a1", queue="a", tasks=5, podsets=["x", "x", "y", "y", "head"],
+        groups=Group("all", None, (both, Group("head", 1)), topology=ZONE),
+    )  # fmt: skip
+    (record,) = builder.run("allocate").result.records
+    assert record.message == (
+        "zone z: subgroup both: no rack has room for its 4 pods together: best is rack A,"
+        " short by 1 pod"
+    )
