@@ -106,6 +106,17 @@ def test_the_time_begins_anew_with_an_eviction():
     assert len(cycle(again, 160).placed) == 4
 
 
+def test_who_was_moved_keeps_the_room_that_it_was_promised_in_two_racks():
+    """Its pods ran in both, and have been evicted to make room: it does not wait for one rack."""
+    moved = world(*SPLIT, promised={"A1": 2, "B1": 2}, last_evicted_s=NOW_S)
+    assert sorted(cycle(moved, 1).placed.values()) == ["A1", "A1", "B1", "B1"]
+
+
+def test_who_was_promised_room_in_one_rack_waits_for_that():
+    waits = world(("A1", 4, 2), ("B1", 4, 2), promised={"A1": 4})
+    assert cycle(waits, 1).reasons == {"a1": PATIENT}
+
+
 def test_more_pods_of_a_job_that_runs_do_not_wait():
     builder = world(("A1", 4, 2), ("B1", 4, 0), tasks=3, min_tasks=1, running={"A1": 2})
     assert cycle(builder, 1).placed == {"a1-2": "B1"}
