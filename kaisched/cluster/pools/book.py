@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -15,6 +14,7 @@ from kaisched.cluster.pools.guests import Guests
 from kaisched.cluster.pools.listed import Known, Listed
 from kaisched.cluster.pools.open_pools import OpenPools
 from kaisched.cluster.pools.projects import Projects
+from kaisched.cluster.pools.whereabouts import Whereabouts
 from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
@@ -59,16 +59,14 @@ class PoolBook:
         self.jobs: dict[str, Listed] = {}
         self._impatient: set[str] = set()
         """Jobs that may evict here all the same."""
-        self.changes: Counter[str] = Counter()
-        """By pool, how often something there may have made room."""
+        self._where = Whereabouts()
+        self.changes = self._where.changes
         self._groups: dict[str, PodGroup] = {}
         self._job_of_pod: dict[str, str] = {}
         self._others: dict[str, Known] = {}
         """Pods of other pools without a list. They may get one: it may be read after them."""
         self._others_of: dict[str, set[str]] = {}
         """The same by job."""
-        self._pool_of_node: dict[str, str] = {}
-        self._node_of_pod: dict[str, str] = {}
         self._dependents = Dependents()
         self._let_go: set[str] = set()
         self._unsettled: set[str] = set()
@@ -83,16 +81,12 @@ class PoolBook:
 
     def note_node(self, node: Node) -> None:
         """Note a node that came or changed: there may be room on it."""
-        if self.is_on:
-            pool = labels.node_pool_of(node.metadata)
-            if self._pool_of_node.get(node.name) != pool:
-                self.look_at_all()
-            self._pool_of_node[node.name] = pool
-            self.changes[pool] += 1
+        if self.is_on and self._where.note_node(node):
+            self.look_at_all()
 
     def forget_node(self, name: str) -> None:
         """Forget a node that is gone."""
-        self._pool_of_node.pop(name, None)
+        self._where.forget_node(name)
 
     def note_queue(self, queue: Queue) -> bool:
         """Note a queue that came or changed; tell whether jobs must be looked at again."""
@@ -215,15 +209,7 @@ class PoolBook:
     def note_place(self, pod: PodRow) -> None:
         """Note where any pod is; one that has ended makes room."""
         if self.is_on:
-            if pod.node and pod.state != _GONE:
-                self._node_of_pod[pod.key] = pod.node
-            else:
-                self._note_left(pod.key)
-
-    def _note_left(self, key: str) -> None:
-        left = self._node_of_pod.pop(key, None)
-        if left in self._pool_of_node:
-            self.changes[self._pool_of_node[left]] += 1
+            self._where.note_pod(pod)
 
     def forget_pod(self, key: str, uid: str = "") -> None:
         """Forget a pod that is gone; with a UID, only if it is still that one."""
@@ -231,7 +217,7 @@ class PoolBook:
             return
         known = self._find(key)
         if known is None or uid in {"", known[0].uid}:
-            self._note_left(key)
+            self._where.forget_pod(key)
             self._strike(key)
 
     def _find(self, key: str) -> Known | None:
@@ -326,7 +312,7 @@ class PoolBook:
         for job in sorted(self._unsettled):
             listed = self.jobs[job]
             self._hear_next(job, listed)
-            owner, home = self.owners.owner(job), listed.home(self._pool_of_node)
+            owner, home = self.owners.owner(job), listed.home(self._where.pool_of_node)
             if home is not None and home not in self.owners.served:
                 home = None
             if owner == self.pool and home not in {None, self.pool}:
