@@ -62,17 +62,20 @@ def lack_of(session: Session, job: int, code: int) -> Lack:
 
 def _of_parts(session: Session, job: int, lack: Lack) -> Lack:
     """Return what subgroups lack on the set that is tried now, if each pod of the job has room."""
-    size = lack.numbers.get("pods")
-    if lack.code != Refusal.GANG_NO_ROOM or lack.numbers.get("fit") != size:
+    size = lack.numbers.get("pods", 0)
+    is_full = lack.code in (Refusal.NO_ROOM, Refusal.GANG_NO_ROOM)
+    if not is_full or lack.numbers.get("fit") != size:
         return lack
     part_code = _shut_part(session, job)
     if part_code is None:
         return lack
-    if not part_code:
-        together = "but its subgroups do not fit together, each on one set of nodes"
-        return lack._replace(message=f"each of its {size} pods has room, {together}")
-    told = _without_sets(session, job, part_code)
-    return lack._replace(message=told.message, numbers={**lack.numbers, **told.numbers})
+    told = session.ask.refusal_reason(session, _ALLOCATE, job, part_code) if part_code else None
+    if told is not None:
+        return lack._replace(message=told.sentence, numbers={**lack.numbers, **told.numbers})
+    if size == 1:
+        return lack
+    together = "but its subgroups do not fit together, each on one set of nodes"
+    return lack._replace(message=f"each of its {size} pods has room, {together}")
 
 
 def _shut_part(session: Session, job: int) -> int | None:

@@ -62,13 +62,14 @@ def reason_of(
     if part is not None and part.code == code and part.group.topology is not None:
         told = _faulty(session, part.group.topology, code)
         return told and Reason(_who(root, part) + told.sentence, told.numbers)
-    if root.topology is None or session.node_set is not None:
-        return _part_full(session, job, root) if code == refusals.NO_DOMAIN else None
-    if code in _NAMES:
-        return _faulty(session, root.topology, code)
     if code == refusals.PATIENT:
         return _patient(session, action, job, root, style)
-    return _full(session, job, root, root.topology, code, style)
+    wish = root.topology
+    if wish is None or not wish.is_condition or session.node_set is not None:
+        return _of_part(session, job, root, code, style)
+    if code in _NAMES:
+        return _faulty(session, wish, code)
+    return _full(session, job, root, wish, code, style)
 
 
 def _faulty(session: Session, wish: TopologyConstraint, code: int) -> Reason | None:
@@ -97,29 +98,41 @@ def _full(
     return _short(session, Chooser(demand, shapes, room_of, pins), demand, pods, code)
 
 
-def _part_full(session: Session, job: int, group: SubGroup) -> Reason | None:
-    """Name the first subgroup without a domain on the nodes tried, whatever the others take."""
+def _of_part(session: Session, job: int, group: SubGroup, code: int, style: Style) -> Reason | None:
+    """Name the first subgroup that is refused on the nodes tried, whatever the others take."""
     for child in group.children:
-        told = _part_short(session, job, child) or _part_full(session, job, child)
+        told = None
+        if child.topology is not None and code == demand_of(session, child.topology):
+            told = _faulty(session, child.topology, code)
+        elif code == refusals.NO_DOMAIN:
+            told = _part_full(session, job, child, style)
+        if told is not None:
+            return Reason(f"subgroup {child.name}: {told.sentence}", told.numbers)
+        told = _of_part(session, job, child, code, style)
         if told is not None:
             return told
     return None
 
 
-def _part_short(session: Session, job: int, group: SubGroup) -> Reason | None:
+def _part_full(session: Session, job: int, group: SubGroup, style: Style) -> Reason | None:
     """Say how many pods a subgroup is short of in the domain with most room for its next ones."""
     demand = None if group.topology is None else demand_of(session, group.topology)
-    if not isinstance(demand, Demand) or demand.required < 0:
+    if not isinstance(demand, Demand) or not demand.constraint.is_condition:
         return None
     shapes = _next_of(session, job, group)
     if not shapes:
         return None
-    room_of, pins = session.places_once_released, pins_of(session, pods_of(session, job, group))
-    chooser = Chooser(demand, shapes, room_of, pins)
+    tasks = pods_of(session, job, group)
+    if demand.constraint.is_pod_set:
+        told = reason_of_pod_set(session, demand, tasks, group, shapes, style)
+        if told is not None:
+            return told
+    if demand.required < 0:
+        return None
+    chooser = Chooser(demand, shapes, session.places_once_released, pins_of(session, tasks))
     if chooser.able(demand.required).any():
         return None
-    told = _short(session, chooser, demand, chooser.pods, int(refusals.NO_DOMAIN))
-    return told and Reason(f"subgroup {group.name}: {told.sentence}", told.numbers)
+    return _short(session, chooser, demand, chooser.pods, int(refusals.NO_DOMAIN))
 
 
 def _next_of(session: Session, job: int, group: SubGroup) -> Shapes:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from kaisched import TopologyConstraint
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.rows import Group
@@ -76,3 +78,39 @@ def test_subgroups_of_subgroups_are_named_too():
         "zone z: subgroup both: no rack has room for its 4 pods together: best is rack A,"
         " short by 1 pod"
     )
+
+
+def waiting(builder: ClusterBuilder) -> tuple[str, str]:
+    (record,) = builder.run("allocate").result.records
+    return record.reason, record.message
+
+
+@pytest.mark.parametrize("root", [None, TopologyConstraint("t", "", "zone"), ZONE])
+def test_one_more_pod_of_a_subgroup_that_names_a_wrong_level_hears_so(root):
+    """Its other pod runs, so the job is not refused at once."""
+    builder = ClusterBuilder().topology("t", "zone", "rack").queue("a", deserved=9)
+    builder.node("A", gpu=4, labels={"zone": "z", "rack": "A"})
+    wrong = TopologyConstraint("t", "rak")
+    groups = (Group("x", 1, topology=wrong), Group("y", 1))
+    builder.job(
+        "a1", queue="a", tasks=3, podsets=["x", "y", "x"], running={"A": 2},
+        groups=Group("all", None, groups, topology=root),
+    )  # fmt: skip
+    assert waiting(builder)[1].endswith(
+        "subgroup x: topology t has no level rak; did you mean rack?"
+    )
+
+
+def test_a_subgroup_in_slices_hears_how_many_have_room():
+    builder = ClusterBuilder().topology("t", "zone", "rack").queue("a", deserved=9)
+    for name, gpus in (("A", 2), ("B", 4), ("C", 2)):
+        builder.node(name, gpu=gpus, labels={"zone": "z", "rack": name})
+        builder.job(f"v{name}", queue="a", running={name: 1})
+    sliced = TopologyConstraint("", "", "zone", (("rack", 2),), is_pod_set=True)
+    groups = (Group("x", 4, topology=sliced), Group("y", 1))
+    builder.job(
+        "a1", queue="a", tasks=5, podsets=["x"] * 4 + ["y"],
+        groups=Group("all", None, groups, topology=ZONE),
+    )  # fmt: skip
+    said = "zone z: subgroup x: there is no room for its 2 slices of 2 pods: short by 1 slice"
+    assert waiting(builder) == ("GangNoRoom", said)
