@@ -30,7 +30,7 @@ from kaisched_plugins.topology.demands import (
     pins_of,
     pods_of,
 )
-from kaisched_plugins.topology.limits import Limits, Part, out_of_use, starting
+from kaisched_plugins.topology.limits import Limits, Part, Starting, out_of_use
 from kaisched_plugins.topology.patience import end_s, strict_of
 from kaisched_plugins.topology.podsets.filling import Style
 from kaisched_plugins.topology.podsets.reasons import COULD_HOLD, HAS_ROOM, reason_of_pod_set
@@ -66,7 +66,7 @@ def reason_of(
         return _patient(session, action, job, root, style)
     wish = root.topology
     if wish is None or not wish.is_condition or session.node_set is not None:
-        return _of_part(session, job, root, code, style)
+        return _of_part(session, job, root, code, style, Starting(session, job))
     if code in _NAMES:
         return _faulty(session, wish, code)
     return _full(session, job, root, wish, code, style)
@@ -98,31 +98,37 @@ def _full(
     return _short(session, Chooser(demand, shapes, room_of, pins), demand, pods, code)
 
 
-def _of_part(session: Session, job: int, group: SubGroup, code: int, style: Style) -> Reason | None:
+def _of_part(
+    session: Session, job: int, group: SubGroup, code: int, style: Style, starting: Starting
+) -> Reason | None:
     """Name the first subgroup that is refused on the nodes tried, whatever the others take."""
     for child in group.children:
         told = None
         if child.topology is not None and code == demand_of(session, child.topology):
             told = _faulty(session, child.topology, code)
         elif code == refusals.NO_DOMAIN:
-            told = _part_full(session, job, child, style)
+            told = _part_full(session, job, child, style, starting)
         if told is not None:
             return Reason(f"subgroup {child.name}: {told.sentence}", told.numbers)
-        told = _of_part(session, job, child, code, style)
+        told = _of_part(session, job, child, code, style, starting)
         if told is not None:
             return told
     return None
 
 
-def _part_full(session: Session, job: int, group: SubGroup, style: Style) -> Reason | None:
+def _part_full(
+    session: Session, job: int, group: SubGroup, style: Style, starting: Starting
+) -> Reason | None:
     """Say how many pods a subgroup is short of in the domain with most room for its next ones."""
     demand = None if group.topology is None else demand_of(session, group.topology)
     if not isinstance(demand, Demand) or not demand.constraint.is_condition:
         return None
-    shapes = _next_of(session, job, group)
+    first, tasks = starting.of(group), _NO_NODES
+    if not first or demand.constraint.is_pod_set:
+        tasks = pods_of(session, job, group)
+    shapes = tuple(sorted(first.items())) if first else _next_of(session, group, tasks)
     if not shapes:
         return None
-    tasks = pods_of(session, job, group)
     if demand.constraint.is_pod_set:
         told = reason_of_pod_set(session, demand, tasks, group, shapes, style)
         if told is not None:
@@ -135,12 +141,8 @@ def _part_full(session: Session, job: int, group: SubGroup, style: Style) -> Rea
     return _short(session, chooser, demand, chooser.pods, int(refusals.NO_DOMAIN))
 
 
-def _next_of(session: Session, job: int, group: SubGroup) -> Shapes:
-    """Return the pods that a subgroup places next; none where that is not known."""
-    first = starting(session, job, group)
-    if first:
-        return tuple(sorted(first.items()))
-    tasks = pods_of(session, job, group)
+def _next_of(session: Session, group: SubGroup, tasks: RowVec) -> Shapes:
+    """Return the pods that a subgroup places next beside those that run; none if not known."""
     waits = tasks[session.state_now[tasks] == _PENDING]
     shapes = np.unique(session.tasks.shape_of_task[waits]).tolist()
     if group.podset < 0 or len(shapes) != 1:
