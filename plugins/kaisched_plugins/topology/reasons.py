@@ -29,6 +29,7 @@ from kaisched_plugins.topology.demands import (
     name_of,
     pins_of,
     pods_of,
+    podsets_of,
 )
 from kaisched_plugins.topology.limits import Limits, Part, Starting, out_of_use
 from kaisched_plugins.topology.patience import end_s, strict_of
@@ -143,13 +144,15 @@ def _part_full(
 
 def _next_of(session: Session, group: SubGroup, tasks: RowVec) -> Shapes:
     """Return the pods that a subgroup places next beside those that run; none if not known."""
-    waits = tasks[session.state_now[tasks] == _PENDING]
+    state, podset = session.state_now[tasks], session.tasks.podset_of_task[tasks]
+    waits = tasks[state == _PENDING]
     shapes = np.unique(session.tasks.shape_of_task[waits]).tolist()
-    if group.podset < 0 or len(shapes) != 1:
+    if group.min_subgroup < len(group.children) or len(shapes) != 1:
         return ()
-    runs = int(ACTIVE_STATES[session.state_now[tasks]].sum())
-    pods = min(max(int(session.podsets.minimum[group.podset]) - runs, 1), len(waits))
-    return ((shapes[0], pods),)
+    rows = list(podsets_of(group))
+    runs = np.bincount(podset[ACTIVE_STATES[state]], minlength=max(rows) + 1)[rows]
+    lacks = int(np.maximum(session.podsets.minimum[rows] - runs, 0).sum())
+    return ((shapes[0], min(max(lacks, 1), len(waits))),)
 
 
 def _patient(

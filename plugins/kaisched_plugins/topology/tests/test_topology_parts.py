@@ -114,3 +114,16 @@ def test_a_subgroup_in_slices_hears_how_many_have_room():
     )  # fmt: skip
     said = "zone z: subgroup x: there is no room for its 2 slices of 2 pods: short by 1 slice"
     assert waiting(builder) == ("GangNoRoom", said)
+
+
+def test_one_more_pod_of_a_group_of_subgroups_hears_where_the_others_run():
+    builder = ClusterBuilder().topology("t", "zone", "rack").queue("a", deserved=9)
+    for name, gpus in (("A", 2), ("B", 2)):
+        builder.node(name, gpu=gpus, labels={"zone": "z", "rack": name})
+    both = Group("both", None, (Group("x", 1), Group("y", 1)), topology=RACK)
+    builder.job(
+        "a1", queue="a", tasks=4, podsets=["x", "y", "head", "x"], running={"A": 2, "B": 1},
+        groups=Group("all", None, (both, Group("head", 1))),
+    )  # fmt: skip
+    said = "subgroup both: pods of it run in rack A, which has no room for its pod: short by 1 pod"
+    assert waiting(builder) == ("NoDomainHasRoom", said)
