@@ -8,15 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kaisched.cluster.dependents import Dependents
-from kaisched.cluster.derived import queue_of
 from kaisched.cluster.pools.elsewhere import Overdrafts
 from kaisched.cluster.pools.guests import Guests
 from kaisched.cluster.pools.listed import Known, Listed
+from kaisched.cluster.pools.lists import Lists
 from kaisched.cluster.pools.open_pools import OpenPools
 from kaisched.cluster.pools.projects import Projects
 from kaisched.cluster.pools.whereabouts import Whereabouts
 from kaisched.core.states import TaskState
-from kaisched.errors import ObjectError
 from kaisched.objects import labels
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from kaisched.objects.node import Node
     from kaisched.objects.podgroup import PodGroup
     from kaisched.objects.queue import Queue
-    from kaisched.objects.wire import ObjectMeta
 
 _GONE: Final = TaskState.GONE
 
@@ -61,7 +59,7 @@ class PoolBook:
         """Jobs that may evict here all the same."""
         self._where = Whereabouts()
         self.changes = self._where.changes
-        self._groups: dict[str, PodGroup] = {}
+        self._lists = Lists(self.projects)
         self._job_of_pod: dict[str, str] = {}
         self._others: dict[str, Known] = {}
         """Pods of other pools without a list. They may get one: it may be read after them."""
@@ -115,34 +113,31 @@ class PoolBook:
         """Note a pod group; tell whether its pods must be looked at again: its list is another."""
         if not self.is_on:
             return False
-        before = self._groups.get(group.key)
-        self._groups[group.key] = group
         if group.spec.queue:
             self.overdrafts.elsewhere.requeue(group.key, group.spec.queue)
-        now = self._said((group.metadata,), group.spec.queue)
-        return before is None or self._said((before.metadata,), before.spec.queue) != now
+        return self._lists.put(group)
 
     def admits_group(self, group: PodGroup) -> bool:
         """Tell whether a pod group is ours now."""
         if not self.is_on:
             return self._ours.has(group.metadata)
-        if group.key in self.jobs or self._said((group.metadata,), group.spec.queue) is not None:
+        if group.key in self.jobs or self._lists.of_group(group) is not None:
             return self.is_mine(group.key)
         return self._ours.has(group.metadata)
 
     def forget_group(self, key: str) -> bool:
         """Forget a pod group that is gone; tell whether its list of pools went with it."""
-        return self._groups.pop(key, None) is not None and key in self.jobs
+        return self._lists.drop(key) and key in self.jobs
 
     def group(self, job: str) -> PodGroup | None:
         """Return the pod group of a job; None without one."""
-        return self._groups.get(job)
+        return self._lists.group(job)
 
     def admits(self, pod: PodRow, member: Membership) -> bool:
         """Tell whether a pod is ours now; note what it says of pools."""
         if not self.is_on:
             return self._ours.has(pod.meta)
-        said = self._list_of(member)
+        said = self._lists.of(member)
         if said is not None:
             self._enter(pod, member, *said)
             is_mine = self.is_mine(member.job)
@@ -150,16 +145,12 @@ class PoolBook:
             return is_mine and self.owners.admits(member.job, pod)
         self._strike(pod.key)
         is_ours = self._ours.has(pod.meta)
-        self.overdrafts.count(pod, member.job, self._queue_of(member), is_ours=is_ours)
+        self.overdrafts.count(pod, member.job, self._lists.queue_of(member), is_ours=is_ours)
         if not is_ours and pod.state != _GONE:
             self._others[pod.key] = (pod, member)
             self._others_of.setdefault(member.job, set()).add(pod.key)
             self._dependents.watch(pod.key, None, member)
         return is_ours
-
-    def _queue_of(self, member: Membership) -> str:
-        group = self._groups.get(member.job) if member.is_declared else None
-        return (group.spec.queue if group is not None else "") or queue_of(member.metas)
 
     def _enter(self, pod: PodRow, member: Membership, pools: tuple[str, ...], queue: str) -> None:
         before = self._find(pod.key)
@@ -202,6 +193,7 @@ class PoolBook:
             self.owners.noted(job)
             return
         del self.jobs[job]
+        self._new.add(job)  # its group is ours or not by itself now
         self._impatient.discard(job)
         self._unsettled.discard(job)
         self.owners.leave(job)
@@ -228,29 +220,6 @@ class PoolBook:
 
     # -- what jobs say ---------------------------------------------------------------------------
 
-    def _list_of(self, member: Membership) -> tuple[tuple[str, ...], str] | None:
-        """Return the pools of a pod's job and the queue that it names; None without a list."""
-        group = self._groups.get(member.job) if member.is_declared else None
-        if group is None:
-            return self._said(member.metas, "")
-        return self._said((group.metadata, *member.metas), group.spec.queue)
-
-    def _said(
-        self, metas: tuple[ObjectMeta, ...], queue: str
-    ) -> tuple[tuple[str, ...], str] | None:
-        queue = queue or queue_of(metas)
-        for meta in metas:
-            try:
-                pools = labels.node_pools_of(meta)
-            except ObjectError:
-                return None  # the job has this fault where its labels put it
-            if pools is not None:
-                return pools, queue
-        if any(labels.NODE_POOL in meta.labels for meta in metas):
-            return None
-        pools = self.projects.list_of(queue)
-        return None if pools is None else (pools, queue)
-
     def _hear_next(self, job: str, listed: Listed) -> None:
         """Let the next pod speak for a job whose speaker is gone.
 
@@ -258,7 +227,7 @@ class PoolBook:
         """
         if listed.speaker not in listed.pods:
             listed.speaker = min(listed.pods)
-            said = self._list_of(listed.pods[listed.speaker][1])
+            said = self._lists.of(listed.pods[listed.speaker][1])
             if said is not None and listed.hear(listed.speaker, *said):
                 self._new.add(job)
 
@@ -325,9 +294,9 @@ class PoolBook:
         return elsewhere
 
     def news(self) -> list[str]:
-        """Return the jobs that are new here, or have another owner since this was asked last."""
+        """Return the jobs that have a list or none anew, or another owner, since the last time."""
         new, self._new = self._new, set()
-        return sorted((self.owners.news() | new) & self.jobs.keys())
+        return sorted((self.owners.news() & self.jobs.keys()) | new)
 
     def be_idle_first(self) -> None:
         """Let no job evict here before it was refused in all its pools."""
@@ -375,6 +344,21 @@ class PoolBook:
     def all_pods(self) -> list[str]:
         """Return all pods with a list, and those that may get one, by name."""
         return sorted({*self._job_of_pod, *self._others})
+
+    def listed_anew(self, pods: Iterable[tuple[PodRow, Membership | None]]) -> list[str]:
+        """Return those of some pods that were taken in without a list and now have that of a queue.
+
+        Without it our shard would keep a job that another one has by its list.
+        """
+        if not self.is_on or not self.projects.has_lists:
+            return []
+        return [
+            pod.key
+            for pod, member in pods
+            if member is not None
+            and member.job not in self.jobs
+            and self._lists.of(member) is not None
+        ]
 
     def dependents(self, uids: Iterable[str]) -> list[str]:
         """Return the pods whose job depends on one of these owners, by name."""
