@@ -69,6 +69,8 @@ class PoolBook:
         self._let_go: set[str] = set()
         self._unsettled: set[str] = set()
         self._new: set[str] = set()
+        self._looked_at = -1
+        """The revision of the queues by which pods without a list were looked at last."""
 
     @property
     def is_on(self) -> bool:
@@ -348,9 +350,13 @@ class PoolBook:
     def listed_anew(self, pods: Iterable[tuple[PodRow, Membership | None]]) -> list[str]:
         """Return those of some pods that were taken in without a list and now have that of a queue.
 
-        Without it our shard would keep a job that another one has by its list.
+        Without it our shard would keep a job that another one has by its list. They are looked at
+        before a snapshot, once for all queues that have changed since the last one.
         """
-        if not self.is_on or not self.projects.has_lists:
+        if self._looked_at == self.projects.revision:
+            return []
+        self._looked_at = self.projects.revision
+        if not self.projects.has_lists:
             return []
         return [
             pod.key

@@ -34,6 +34,7 @@ def settle(store: Store) -> None:
     book = store.pools
     if book.is_on:
         book.owners.begin()
+        store.look_again(book.listed_anew(store.pods.members()))
         for job, pool in book.settle():
             hand_over(store, job, pool)
         for job in book.news():
@@ -97,10 +98,9 @@ def look_at_job(store: Store, job: str) -> None:
 
 
 def refresh(store: Store) -> None:
-    """Look at all jobs with lists again, and at those that have got one: queues have changed."""
+    """Look at all jobs with lists again: queues have changed."""
     store.rows.touch()
-    book = store.pools
-    store.look_again([*book.all_pods(), *book.listed_anew(store.pods.members())])
+    store.look_again(store.pools.all_pods())
     for job in list(store.pools.jobs):
         store.members.refresh(job)
 
