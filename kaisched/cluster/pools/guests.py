@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Guests:
     """Which queue of our pool counts for the queue that a job names: that of its project here.
 
-    A job that names a queue of ours is no guest, and costs one look-up.
+    A job that names a queue of ours is no guest, and costs three look-ups.
     """
 
     def __init__(self, projects: Projects, owners: Owners, pool: str) -> None:
