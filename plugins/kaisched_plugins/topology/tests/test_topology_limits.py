@@ -259,6 +259,23 @@ def test_a_subgroup_for_which_every_rack_is_too_full_now_is_named(of_head):
     )
 
 
+def test_the_cordoned_node_is_not_said_to_be_in_the_domain_with_most_slices_if_it_is_in_another():
+    """Rack A could hold nine pods, but not one slice of four on a host; rack B holds two."""
+    wish = TopologyConstraint("", "rack", slices=(("host", 4),), is_pod_set=True)
+    builder = ClusterBuilder().topology("t", "rack", "host").queue("a", deserved=12)
+    for name, gpus, is_down in (
+        ("A1", 3, False), ("A2", 3, False), ("A3", 3, False), ("A4", 8, True),
+        ("B1", 4, False), ("B2", 4, False),
+    ):  # fmt: skip
+        place = {"rack": name[0], "host": name}
+        builder.node(name, gpu=gpus, labels=place, is_unschedulable=is_down)
+    builder.job("a1", queue="a", tasks=12, topology=wish)
+    assert told(builder)[1] == (
+        "no rack could hold its 3 slices of 4 pods together even if nothing else ran:"
+        " best is rack B, short by 1 slice; 1 node of others is down or cordoned"
+    )
+
+
 @pytest.mark.parametrize("needed", [2, 1])
 @pytest.mark.parametrize(
     ("wish", "reason", "sentence"),

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -112,3 +113,34 @@ def test_pods_beyond_the_minimum_stay_in_the_pool_of_the_others():
     nodes = [world.node_of(f"g-{number}") for number in range(4)]
     assert (nodes.count("h0"), nodes.count("")) == (2, 2)
     assert world.moves == []
+
+
+@pytest.mark.parametrize(
+    ("again", "is_due"),
+    [
+        ({}, False),
+        ({"metadata": {"resourceVersion": "9", "annotations": {"seen": "now"}}}, False),
+        ({"spec": {"unschedulable": True}}, True),
+        ({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, True),
+        ({"metadata": {"labels": {POOL: "a100", "rack": "r"}}}, True),
+    ],
+)
+def test_a_node_that_reports_that_nothing_has_changed_makes_its_pool_not_due(again, is_due):
+    """Each kubelet does so every few minutes, so in a large pool there is always one."""
+    world = World("h100", "a100")
+    world.load(node_in("h100", "h0"), node_in("a100", "a0"))
+    changes = world.ports["h100"].store.pools.changes
+    before = dict(changes)
+    world.load(node_in("a100", "a0", **again))
+    assert (changes["a100"] > before["a100"], changes["h100"]) == (is_due, before["h100"])
+
+
+def test_a_status_that_is_written_to_a_queue_makes_no_pool_due():
+    world = two()
+    book = world.ports["h100"].store.pools
+    before, revision = dict(book.changes), book.projects.revision
+    same = queue_in("a100", "a-there", 8, project="team")
+    world.load(msgspec.structs.replace(same, status={"allocated": {"gpu": 1}}))
+    assert (dict(book.changes), book.projects.revision) == (before, revision)
+    world.load(queue_in("a100", "a-there", 7, project="team"))
+    assert book.projects.revision > revision
