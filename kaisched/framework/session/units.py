@@ -74,7 +74,8 @@ def units_of(
 
     Elastic pods come one by one, then whole subgroups beyond the number that is needed, then all
     other pods. A job that needs nothing to run has no core. Pods on unknown nodes are in no unit.
-    ``state`` is the state of every pod; by default that of now.
+    ``state`` is the state of every pod; by default that of now. Pods that this cycle has placed are
+    the first to be elastic: no pod that runs may go because they will.
     """
     rows = session.jobs.tasks[job]
     if state is None:
@@ -89,6 +90,10 @@ def units_of(
     if stranded is not None:
         tasks = tasks[~stranded[tasks]]
     ranked = ordered_tasks(session, tasks).tolist()
+    ran = ACTIVE_STATES[session.tasks.state[tasks]]
+    if not ran.all():
+        placed = set(tasks[~ran].tolist())
+        ranked.sort(key=placed.__contains__)
     root = session.jobs.structure.get(job)
     if root is None:
         least = int(session.podsets.minimum[int(session.jobs.first_podset[job])])
