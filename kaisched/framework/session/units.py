@@ -75,7 +75,8 @@ def units_of(
     Elastic pods come one by one, then whole subgroups beyond the number that is needed, then all
     other pods. A job that needs nothing to run has no core. Pods on unknown nodes are in no unit.
     ``state`` is the state of every pod; by default that of now. Pods that this cycle has placed are
-    the first to be elastic: no pod that runs may go because they will.
+    the first to be elastic, and subgroups that are met by them the first to be spare: no pod that
+    runs may go because they will.
     """
     rows = session.jobs.tasks[job]
     if state is None:
@@ -90,9 +91,8 @@ def units_of(
     if stranded is not None:
         tasks = tasks[~stranded[tasks]]
     ranked = ordered_tasks(session, tasks).tolist()
-    ran = ACTIVE_STATES[session.tasks.state[tasks]]
-    if not ran.all():
-        placed = set(tasks[~ran].tolist())
+    placed = set(tasks[~ACTIVE_STATES[session.tasks.state[tasks]]].tolist())
+    if placed:
         ranked.sort(key=placed.__contains__)
     root = session.jobs.structure.get(job)
     if root is None:
@@ -100,12 +100,12 @@ def units_of(
         units = [Unit(job, (task,), is_core=False) for task in reversed(ranked[least:])]
         core = tuple(ranked[:least])
     else:
-        units, core = _split_tree(session, job, ranked, root)
+        units, core = _split_tree(session, job, ranked, root, placed)
     return [*units, Unit(job, core, is_core=True)] if core else units
 
 
 def _split_tree(
-    session: SessionView, job: int, ranked: list[int], root: SubGroup
+    session: SessionView, job: int, ranked: list[int], root: SubGroup, placed: set[int]
 ) -> tuple[list[Unit], tuple[int, ...]]:
     """Return the elastic units of a job with subgroups, and the task rows of its core."""
     podset_of_task, minimum = session.tasks.podset_of_task, session.podsets.minimum
@@ -118,9 +118,10 @@ def _split_tree(
             members.append(task)
         else:
             surplus.append(task)
+    ran = {podset: [it for it in some if it not in placed] for podset, some in kept.items()}
     spare: list[Unit] = []
     part_of: dict[int, int] = {}
-    for group in _dispensable(root, kept, minimum.tolist()):
+    for group in _dispensable(root, kept, ran, minimum.tolist()):
         podsets = leaves(group)
         tasks = tuple(task for podset in podsets for task in kept.pop(podset, ()))
         if tasks:
@@ -135,17 +136,23 @@ def _split_tree(
 
 
 def _dispensable(
-    group: SubGroup, running: dict[int, list[int]], minimum: list[int]
+    group: SubGroup,
+    running: dict[int, list[int]],
+    ran: dict[int, list[int]],
+    minimum: list[int],
 ) -> list[SubGroup]:
-    """Return the subgroups beyond what their parents need, the last by name first."""
+    """Return the subgroups beyond what their parents need, the last by name first.
+
+    Before those that were met by pods that ``ran`` come those that are met only now.
+    """
     if group.podset >= 0:
         return []
     met = [child for child in group.children if _is_met(child, running, minimum)]
-    met.sort(key=lambda child: child.name)
+    met.sort(key=lambda child: (not _is_met(child, ran, minimum), child.name))
     spare = met[group.min_subgroup :] if group.min_subgroup >= 0 else []
     found = list(reversed(spare))
     for child in met[: len(met) - len(spare)]:
-        found.extend(_dispensable(child, running, minimum))
+        found.extend(_dispensable(child, running, ran, minimum))
     return found
 
 
