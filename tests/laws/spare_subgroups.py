@@ -54,9 +54,8 @@ def make_spare(seed: int) -> Cluster:
         return replace(made, state=TaskState.RUNNING, node=node)
 
     def job(name: str, queue: str, root: Group, tasks: list[Task], priority: int) -> Job:
-        created_s = float(dice.randrange(4))
-        more = {"priority": priority, "created_s": created_s, "started_s": 0.0}
-        return Job(name, queue, tuple(tasks), root=root, **more)
+        made = Job(name, queue, tuple(tasks), root=root, priority=priority)
+        return replace(made, created_s=float(dice.randrange(4)), started_s=0.0)
 
     jobs = []
     for number in range(dice.randint(1, 4)):

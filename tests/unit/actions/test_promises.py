@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from kaisched.engine.policy import default_policy
@@ -116,6 +117,12 @@ def test_who_waits_for_room_that_is_held_for_one_cycle_hears_for_whom():
     assert told["a"] == told["b"] == ("RoomHeld", f"room that it could have is {HELD}")
     assert told["w"][0] == "GangNoRoom"
     assert result.records.counts() == {"GangNoRoom": 1, "RoomHeld": 2}
+    promised_none = np.full_like(snapshot.tasks.nominated_node, -1)
+    without = replace(snapshot, tasks=replace(snapshot.tasks, nominated_node=promised_none))
+    assert violations(without, result, ALLOCATE_ONLY, with_records=True) == [
+        f"I21 job default/{name} waits for room that is held, but nothing was promised"
+        for name in "ab"
+    ]
     result, _ = run_cycle(snapshot, None, ALLOCATE_ONLY, 1001.0, memory)
     assert set(messages(result)) == {"w"}
 
