@@ -9,6 +9,7 @@ import numpy as np
 from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.report.affinity_reasons import with_affinity
 from kaisched.framework.report.codes import MOST_SHAPES
+from kaisched.framework.report.held_room import held_for_others
 from kaisched.framework.report.lack import Lack
 from kaisched.framework.report.node_refusals import node_refusals_of
 from kaisched.framework.session.capacity import room_of
@@ -61,11 +62,17 @@ def lack_of(session: Session, job: int, code: int) -> Lack:
 
 
 def _of_parts(session: Session, job: int, lack: Lack) -> Lack:
-    """Return what subgroups lack on the set that is tried now, if each pod of the job has room."""
+    """Return what subgroups lack on the set that is tried now, if each pod of the job has room.
+
+    Unless room was held for others: it may be what was missing when the job was tried.
+    """
     size = lack.numbers.get("pods", 0)
     is_full = lack.code in (Refusal.NO_ROOM, Refusal.GANG_NO_ROOM)
     if not is_full or lack.numbers.get("fit") != size:
         return lack
+    if size and (held := held_for_others(session, job)):
+        each = "its pod" if size == 1 else f"each of its {size} pods"
+        return lack._replace(message=f"{each} has room now, and room was {held}")
     part_code = _shut_part(session, job)
     if part_code is None:
         return lack

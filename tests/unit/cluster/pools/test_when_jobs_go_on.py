@@ -38,7 +38,7 @@ def test_a_job_whose_pod_is_gated_or_whose_gang_is_not_whole_stays():
     ("reasons", "counts"),
     [
         ("NO_ROOM EXCEEDS_ANY_NODE", True),
-        ("QUEUE_DEPTH NOT_TRIED PUT_OFF OPENED_SINCE SEARCH_BUDGET", False),
+        ("QUEUE_DEPTH NOT_TRIED PUT_OFF OPENED_SINCE ROOM_HELD SEARCH_BUDGET", False),
         ("PLUGIN_FAILED ACTION_FAILED", False),
         ("INVALID_GROUP GANG_INCOMPLETE SCHEDULING_GATED OWNER_NOT_READ", False),
     ],
