@@ -122,7 +122,7 @@ def test_devices_are_taken_from_the_decision_on(world, shard):
 
 
 def test_a_claim_that_another_has_allocated_meanwhile_is_left_to_it(world, shard):
-    world.node("n2", 1)
+    world.node("n2", 3)
     world.pod("p", "c")
     shard.hear()
     assert shard.decide() == {"p": "n1"}
@@ -243,7 +243,7 @@ def test_devices_that_only_a_waiting_pod_has_are_given_back(world, client):
 
 
 def test_while_devices_are_given_back_their_pods_wait(world, client):
-    world.node("n2", 1)
+    world.node("n2", 3)
     pod = world.pod("p", "c")
     world.allocate("c", "n1", "gpu-0", pod)
     world.must("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}},
@@ -345,7 +345,7 @@ def test_who_is_decided_again_while_an_allocation_is_in_doubt_goes_where_its_dev
     world, shard, is_written
 ):
     """The writers were shut for a moment: the claim may have its devices, and shows nothing yet."""
-    world.node("n2", 1)
+    world.node("n2", 3)
     world.claim("d")
     world.allocate("d", "n1", "gpu-1")
     world.pod("p", "c")
