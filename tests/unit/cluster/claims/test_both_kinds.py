@@ -198,6 +198,17 @@ def test_a_pod_of_which_only_the_plugin_knows_the_resource_stays_off_the_driver(
     assert "too few devices" not in message
 
 
+def test_a_node_with_a_driver_that_refuses_a_pod_for_another_reason_says_that_reason():
+    world = migrating(plugin=0, driver=4, team=8)
+    plugin_node(world, "n3", 1)
+    pods = {"free": {}, "bound": {"nodeSelector": {"zone": "a"}}}
+    for name, spec in pods.items():
+        asking_pod(world, name, 2, resource="amd.com/gpu", **spec)
+    world.cycle()
+    assert "what it asks for is given there by claims only" in world.reason("free")[1]
+    assert "given there by claims only" not in world.reason("bound")[1]
+
+
 def test_a_pod_with_another_resource_that_only_a_class_backs_goes_to_the_plugin():
     # Its claim would be another on each kind of node: see docs/explanation/devices.md.
     world = migrating(plugin=1, driver=4, team=8)
