@@ -9,9 +9,10 @@ from structlog.testing import capture_logs
 from kaisched.cluster.kubernetes import device_claims as module
 from kaisched.cluster.kubernetes.claim_api import FINALIZER
 from kaisched.cluster.kubernetes.resources import DEVICES, PODS
+from kaisched.core.axis import GPU
 from kaisched_apiserver import Fault
 from kaisched_apiserver.access import Rule
-from tests.unit.cluster.kubernetes.live_claims import CLAIMS, LiveWorld, Shard
+from tests.unit.cluster.kubernetes.live_claims import CLAIMS, LiveWorld, Shard, asking
 
 PLURAL = "resourceclaims"
 WRITES = (
@@ -119,6 +120,27 @@ def test_devices_are_taken_from_the_decision_on(world, shard):
     given = Counter(it for name in ("c", "d", "e") for it in world.devices(name))
     assert given == {"n1/gpu-0": 1, "n1/gpu-1": 1}
     assert world.node_of("p-e") == ""
+
+
+def test_a_part_counts_as_what_it_is_of_its_device_from_the_decision_on(client):
+    """Before, the smallest device counts; the claim does not show yet which one it has."""
+    world = LiveWorld(client)
+    for name, size in (("n1", "40Gi"), ("n2", "80Gi")):
+        device = {"name": "gpu-0", "allowMultipleAllocations": True}
+        world.node(name, 1, listed=[device | {"capacity": {"memory": {"value": size}}}])
+    world.must("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}},
+               "application/merge-patch+json")  # fmt: skip
+    spec = asking()
+    spec["devices"]["requests"][0]["exactly"]["capacity"] = {"requests": {"memory": "20Gi"}}
+    world.must("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": spec})
+    world.pod("p", "c")
+    shard = Shard(client)
+    shard.hear()
+    snapshot = shard.cluster.snapshot()
+    shape = snapshot.tasks.shape_of_task[-1]  # of the newest row of the pod
+    assert snapshot.shapes.charge[GPU, shape] == 500
+    assert shard.decide() == {"p": "n2"}
+    assert shard.cluster.snapshot().allocated[GPU].tolist() == [250]
 
 
 def test_a_claim_that_another_has_allocated_meanwhile_is_left_to_it(world, shard):
