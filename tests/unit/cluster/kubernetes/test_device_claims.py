@@ -137,8 +137,7 @@ def test_a_part_counts_as_what_it_is_of_its_device_from_the_decision_on(client):
     shard = Shard(client)
     shard.hear()
     snapshot = shard.cluster.snapshot()
-    shape = snapshot.tasks.shape_of_task[-1]  # of the newest row of the pod
-    assert snapshot.shapes.charge[GPU, shape] == 500
+    assert snapshot.shapes.charge[GPU, snapshot.tasks.shape_of_task[-1]] == 500
     assert shard.decide() == {"p": "n2"}
     assert shard.cluster.snapshot().allocated[GPU].tolist() == [250]
 
