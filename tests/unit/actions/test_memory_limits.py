@@ -1,13 +1,16 @@
 """Requests for memory of a GPU where cards differ: limits ask about the node that is tried (V2)."""
 
+import numpy as np
 import pytest
 
+from kaisched.actions.room.by_card import within_bounds
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
 from kaisched.engine.policy import default_policy
 from kaisched.framework.advice.adviser import Adviser
+from kaisched.framework.session.claims import NodeSet
 from kaisched.testing import ClusterBuilder
-from tests.unit.framework.fakes import cycle
+from tests.unit.framework.fakes import cycle, session
 
 pytestmark = pytest.mark.proportion
 
@@ -81,6 +84,22 @@ def test_a_gang_fills_the_large_cards_where_the_limit_allows_few_pods_on_small_o
     for limit, started in ((1.5, ["a40"] + ["b80"] * 4), (1.4, [])):
         ran = cluster(limit=limit).asks("new", 20, tasks=5, min_tasks=5).run()
         assert sorted(ran.placed.values()) == started
+
+
+@pytest.mark.parametrize(
+    ("pods", "one_by_one", "together"), [(2, [1, 2, 1, 1], [2]), (1, [1], [1])]
+)
+def test_pods_of_a_set_with_bounds_are_tried_together_only(pods, one_by_one, together):
+    """A bound says how many pods of the whole batch each part of the set gets."""
+    made = cluster(limit=pods - 0.5, small=2).asks("new", 40, tasks=pods, min_tasks=pods)
+    for most, expected in ((None, one_by_one), ({0: {0: 1, 1: 1}}, together)):
+        now, tried = session(made.store().snapshot(), rules=default_policy()), []
+        now.action = "allocate"
+        around = NodeSet("bounded", np.ones(2, np.bool_), order=np.arange(2), most=most)
+        place = within_bounds(lambda _session, _statement, some: tried.append(len(some)))  # noqa: B023
+        with now.placement.within(around):
+            assert not place(now, now.statement(), np.arange(pods))
+        assert tried == expected
 
 
 def test_the_largest_card_is_not_enough_for_a_gang_above_the_limit():

@@ -155,6 +155,24 @@ def test_a_claim_on_more_than_it_counts_for_may_be_cleared_within_the_share():
     assert world.nodes["b1"] == "n1"
 
 
+def test_devices_that_a_claim_only_looks_at_are_none_that_it_gets():
+    """Access for administrators counts for nothing, also where others are evicted for the pod."""
+    world = World(a=0, b=1)
+    world.node("n1", "H100", "H100")
+    world.template("one")
+    world.pod("a1", "a", "one")
+    world.pod("a2", "a", "one")
+    world.cycle()
+    asked = asking()
+    exactly = {"deviceClassName": DRIVER, "count": 1, "adminAccess": True}
+    asked["devices"]["requests"].append({"name": "seen", "exactly": exactly})
+    world.put("ResourceClaimTemplate", "watch", "team", spec={"spec": asked})
+    world.pod("b1", "b", "watch")
+    assert [len(it) for it in evicted(world, 3)] == [1, 0, 0]
+    assert world.nodes["b1"] == "n1"
+    assert len(world.devices("b1-watch")) == 2
+
+
 def test_reclaim_takes_devices_that_go_together():
     """Of four single devices the two of one half of the node, not the two youngest."""
     world = World(a=0, b=2)
