@@ -87,18 +87,45 @@ def room_of(snapshot, shape):
     """``(N,)`` pods of a shape that fit now, counted by hand: amounts, then cards one by one."""
     room = []
     for node in range(len(snapshot.nodes)):
-        pods = 0
         cards, whole = cards_of(snapshot, node)
+        if waits_for_open(snapshot, node, shape, cards):
+            whole = 0
         free = snapshot.nodes.idle[:, node] + np.minimum(snapshot.nodes.releasing[:, node], 0)
-        request = snapshot.shapes.request[:, shape]
-        while (free >= request).all() and pods < 12:
-            whole = fill(snapshot, node, shape, cards, whole)
-            if whole is None:
-                break
-            free = free - request
-            pods += 1
-        room.append(pods)
+        left = {slot: it for slot, (it, _) in cards.items()}
+        by_amounts = min(fit(free, snapshot.shapes.request[:, shape]), 12)
+        room.append(on_cards(snapshot, node, shape, left, whole, by_amounts))
     return room
+
+
+def fit(free, request):
+    """Return how many pods with a request fit into free amounts."""
+    asked = request > 0
+    return int((np.maximum(free[asked], 0) // request[asked]).min())
+
+
+def waits_for_open(snapshot, node, shape, cards):
+    """Tell whether more pods will fit on open cards of a node once they are vacated (V10)."""
+    if snapshot.shapes.constraints[shape].devices is None:
+        return False
+    now, later = (
+        on_cards(snapshot, node, shape, left, 0, 100)
+        for left in (
+            {slot: it for slot, (it, _) in cards.items()},
+            {slot: it + leaving for slot, (it, leaving) in cards.items()},
+        )
+    )
+    return later > now
+
+
+def on_cards(snapshot, node, shape, left, whole, most):
+    """Return how many pods of a shape, up to so many, cards of a node have room for."""
+    pods, left = 0, dict(left)
+    while pods < most:
+        whole = fill(snapshot, node, shape, left, whole)
+        if whole is None:
+            break
+        pods += 1
+    return pods
 
 
 def cards_of(snapshot, node):
@@ -125,7 +152,7 @@ def cards_of(snapshot, node):
     return {slot: (it, leaving[slot]) for slot, it in left.items() if slot not in emptying}, whole
 
 
-def fill(snapshot, node, shape, cards, whole):
+def fill(snapshot, node, shape, left, whole):
     """Put a pod of a shape on cards; return how many cards stay whole, None where it lacks room."""
     demand = snapshot.shapes.constraints[shape].devices
     if demand is None:
@@ -133,14 +160,12 @@ def fill(snapshot, node, shape, cards, whole):
         return rest if rest >= 0 else None
     size = int(snapshot.nodes.cards.size[node])
     take = demand.take(size // CARD)
-    fits = sorted((left, slot) for slot, (left, _) in cards.items() if left >= take)
-    waits = not fits and any(left + later >= take for left, later in cards.values())
-    chosen = [slot for _, slot in fits[: demand.cards]]
+    chosen = sorted((slot for slot, it in left.items() if it >= take), key=left.get)[: demand.cards]
     opened = demand.cards - len(chosen)
-    if opened > (0 if waits else whole) or take > size:
+    if opened > whole or take > size:
         return None
     for slot in chosen:
-        cards[slot] = cards[slot][0] - take, cards[slot][1]
-    for number in range(opened):
-        cards["new", len(cards), number] = size - take, 0
+        left[slot] -= take
+    for _ in range(opened):
+        left["new", len(left)] = size - take
     return whole - opened
