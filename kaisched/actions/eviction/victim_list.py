@@ -105,8 +105,6 @@ class VictimList:
             if future.allowed is not None:
                 helps &= future.allowed[node]
             free[place[helps]] = True
-        if victims.split_off:  # no core goes without its elastic pods
-            free = np.isin(victims.job, victims.job[free])
         return self._some(free)
 
     def along(self, place: int) -> list[int]:
