@@ -93,7 +93,7 @@ class VictimList:
 
         None if that is no less than the whole list.
         """
-        free, victims = np.zeros(len(self.victims), np.bool_), self.victims
+        free = np.zeros(len(self.victims), np.bool_)
         for future, count in needs:
             if future.total >= count:
                 continue
