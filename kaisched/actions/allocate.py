@@ -230,8 +230,6 @@ class _Allocation:
         for item in run:
             fair_order.placed(item)
         self._go_on(run[-1])
-        if need == vacancy.total and not session.capacity.has_releasing:
-            self._drop_no_smaller(shape, 1)
 
     def _take_shares(self, first: Pick) -> bool:
         """Place the next candidates of one pod with a share each, in one statement.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kaisched.cluster.grouping import Membership
     from kaisched.cluster.translate import PodRow
     from kaisched.objects.wire import ObjectMeta
@@ -46,6 +48,10 @@ class KnownPods:
         """Return a pod; None if there is no such pod."""
         found = self._pods.get(key)
         return None if found is None else found[0]
+
+    def members(self) -> Iterator[tuple[PodRow, Membership | None]]:
+        """Yield each pod with its membership; None for a pod of another scheduler."""
+        yield from self._pods.values()
 
     def of_others(self) -> list[PodRow]:
         """Return the pods of other schedulers that hold room on our nodes."""

@@ -20,7 +20,7 @@ from kaisched.cluster.ours import NO_SHARING, OUR_SCHEDULERS, Ours, Sharing
 from kaisched.cluster.past import Pasts
 from kaisched.cluster.pod_tasks import PodTasks
 from kaisched.cluster.pools.book import PoolBook
-from kaisched.cluster.pools.moving import forget_group, look_at_job, note_queue, refresh, settle
+from kaisched.cluster.pools.moving import forget_group, note_group, note_queue, refresh, settle
 from kaisched.cluster.pools.owners import Owners, SharedOwners
 from kaisched.cluster.problems import Problem, fault_of
 from kaisched.cluster.rowstore import RowStore
@@ -189,22 +189,11 @@ class StateStore:
 
     def upsert_pod_group(self, group: PodGroup) -> None:
         """Take in a pod group that came or changed; one with a fault refuses its pods."""
-        is_listed_anew = self.pools.note_group(group)
-        if not self.pools.admits_group(group):
-            self._withdraw(group.key)
-        elif self.members.declare(group, fault_of(group)):
-            self.rows.touch()
-        if is_listed_anew:
-            look_at_job(self, group.key)
+        note_group(self, group)
 
     def remove_pod_group(self, key: str) -> None:
         """Drop a pod group."""
         forget_group(self, key)
-        self._withdraw(key)
-
-    def _withdraw(self, key: str) -> None:
-        self.rows.touch()
-        self.members.withdraw(key)
 
     def upsert_pod(self, pod: Pod) -> None:
         """Take in a pod that came or changed."""

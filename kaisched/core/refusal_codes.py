@@ -30,6 +30,7 @@ class Refusal(IntEnum):
     NO_ROOM = 32
     GANG_NO_ROOM = 33
     WAITING_FOR_RELEASE = 34
+    ROOM_HELD = 35
     # what others hold
     NO_VICTIMS = 40
     EVICTION_DELAY = 44

@@ -104,6 +104,11 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "its room is being released",
         "Nothing: its room is promised and being released.",
     ),
+    Refusal.ROOM_HELD: RefusalText(
+        "RoomHeld",
+        "room that it could have is held in this cycle for a job that was promised it",
+        "Nothing: the next cycle tries it.",
+    ),
     Refusal.NO_VICTIMS: RefusalText(
         "NoVictims",
         "no work that may be evicted would make room",

@@ -7,6 +7,7 @@ either.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from kaisched.core.axis import GPU, GPU_UNIT, Amounts, IntVec, RowVec
 from kaisched.core.constraints import Constraints, Requirement
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
-from kaisched.core.tables import DELAY, QueueTable, SubGroup, TopologyLevel
+from kaisched.core.tables import DELAY, EVICTED, QueueTable, SubGroup, TopologyLevel
 from kaisched.errors import InvariantBroken
 from kaisched.framework.intents import Bind
 from kaisched.framework.report.records import CycleResult
@@ -61,6 +62,8 @@ class Cluster:
         self.devices = devices
         self._frozen: tuple[Snapshot, Snapshot] | None = None
         """The last snapshot without claims, and the same with them."""
+        self._evicted_s: dict[int, float] = {}
+        """When jobs that wait for a better place were last evicted: they then wait anew."""
         self._work = workload
         self._origin_s = origin_s
         self._store = RowStore()
@@ -115,6 +118,7 @@ class Cluster:
             first = int(self._store.jobs.first_podset.data[self._row[job]])
             root = SubGroup("default", first, 0, topology=kind.topology)
             self._store.jobs.set_structure(self._row[job], root)
+            self._store.jobs.set_rare(self._row[job], EVICTED, self._evicted_s.get(job, math.nan))
         self._job_of_row.append(job)
         if eviction_delay_s:
             self._store.jobs.set_rare(self._row[job], DELAY, eviction_delay_s)
@@ -166,8 +170,11 @@ class Cluster:
                 milli[job] -= shapes.saved(shape, int(sizes[node]))
         return {job: exact(amount) for job, amount in milli.items()}
 
-    def release(self, job: int) -> None:
+    def release(self, job: int, at_s: float) -> None:
         """Begin to stop a job's pods, which still hold their room."""
+        wish = self._work.kind[job].topology
+        if wish is not None and wish.patience_s:
+            self._evicted_s[job] = at_s
         for task in self._store.jobs.tasks.data[self._row[job]]:
             self._store.set_state(task, TaskState.RELEASING)
 

@@ -325,7 +325,7 @@ class Replay:
             self._stop(job, tick, is_failure=False)
             self._events.add(tick + STOP_TICKS, ~job)
             self._stopping.add(job)
-            cluster.release(job)
+            cluster.release(job, self.pace.now_s(tick))
 
     def _stop(self, job: int, tick: int, *, is_failure: bool) -> None:
         """Return a running job to the queue, less the work since its last checkpoint."""

@@ -16,6 +16,7 @@ from kaisched.testing.rows import Group, Job, Task, add_job
 FRACTIONS = (125_000, 200_000, 333_300, 400_000, 500_000, 700_000, 999_999)
 MEMORY_MIB = (1_000, 8_000, 20_000)
 SIZES_MIB = (16_000, 40_000)
+HUGE = 1 << 40
 STATES = (TaskState.RUNNING, TaskState.RUNNING, TaskState.BOUND, TaskState.RELEASING)
 
 
@@ -41,11 +42,8 @@ def memory_of(random):
     return {"cpu": 100}, Constraints(devices=demand)
 
 
-def make_shared(seed, jobs=8, pending=5, nodes=3, ask=request_of, slots=12, *, runs=False):
-    """Return a store with running jobs that fit, as its own cards say, and pending jobs.
-
-    Jobs run only with ``runs``: before the first snapshot nodes have no rows to start pods on.
-    """
+def make_shared(seed, jobs=8, pending=5, nodes=3, ask=request_of, slots=12):
+    """Return a store with running jobs that fit, as its own cards say, and pending jobs."""
     random = Random(seed)
     store = RowStore()
     for number in range(random.randint(1, nodes)):
@@ -55,8 +53,6 @@ def make_shared(seed, jobs=8, pending=5, nodes=3, ask=request_of, slots=12, *, r
     for name in "ab":
         quota = {"gpu": 1000 * random.randint(0, 4)}
         store.put_queue(QueueRow(name, quota=quota, weight={"gpu": 1.0}))
-    if runs:
-        store.snapshot()
     for number in range(jobs + pending):
         pods = random.randint(1, 2)
         request, constraints = ask(random)
@@ -81,8 +77,9 @@ def start(store, random, names):
     for name in names:
         task = store.row_of_task(name)
         shape = int(store.tasks.shape_of_task.data[task])
-        for node in random.sample(range(len(store.nodes)), len(store.nodes)):
-            if room_of(store.snapshot(), shape)[node] > 0:
+        room = room_of(store.snapshot(), shape)  # nodes have rows from the first snapshot on
+        for node in random.sample(range(len(room)), len(room)):
+            if room[node] > 0:
                 store.set_state(task, random.choice(STATES), node, 0.0)
                 break
 
@@ -109,23 +106,54 @@ def room_of(snapshot, shape):
     """``(N,)`` pods of a shape that fit now, counted by hand: amounts, then cards one by one."""
     room = []
     for node in range(len(snapshot.nodes)):
-        pods = 0
         cards, whole = cards_of(snapshot, node)
+        if waits_for_open(snapshot, node, shape, cards):
+            whole = 0
         free = snapshot.nodes.idle[:, node] + np.minimum(snapshot.nodes.releasing[:, node], 0)
-        request = snapshot.shapes.request[:, shape]
-        while (free >= request).all() and pods < 12:
-            before = whole
-            whole = fill(snapshot, node, shape, cards, whole)
-            if whole is None:
-                break
-            free = free - request
-            if snapshot.shapes.constraints[shape].devices is not None:
-                free[PODS] -= before - whole  # the slots of the reservation pods
-                if free[PODS] < 0:
-                    break
-            pods += 1
-        room.append(pods)
+        left = {slot: it for slot, (it, _) in cards.items()}
+        by_amounts = min(fit(free, snapshot.shapes.request[:, shape]), 12)
+        slots = max(int(free[PODS]), 0)
+        room.append(on_cards(snapshot, node, shape, left, whole, by_amounts, slots))
     return room
+
+
+def fit(free, request):
+    """Return how many pods with a request fit into free amounts."""
+    asked = request > 0
+    return int((np.maximum(free[asked], 0) // request[asked]).min())
+
+
+def waits_for_open(snapshot, node, shape, cards):
+    """Tell whether more pods will fit on open cards of a node once they are vacated (V10)."""
+    if snapshot.shapes.constraints[shape].devices is None:
+        return False
+    now, later = (
+        on_cards(snapshot, node, shape, left, 0, 100)
+        for left in (
+            {slot: it for slot, (it, _) in cards.items()},
+            {slot: it + leaving for slot, (it, leaving) in cards.items()},
+        )
+    )
+    return later > now
+
+
+def on_cards(snapshot, node, shape, left, whole, most, slots=HUGE):
+    """Return how many pods of a shape, up to so many, cards of a node have room for.
+
+    Each takes one of the free pod slots, and each card that it opens takes another.
+    """
+    pods, left = 0, dict(left)
+    shares = snapshot.shapes.constraints[shape].devices is not None
+    while pods < most:
+        before = whole
+        whole = fill(snapshot, node, shape, left, whole)
+        if whole is None:
+            break
+        slots -= 1 + (before - whole) * shares
+        if slots < 0:
+            break
+        pods += 1
+    return pods
 
 
 def cards_of(snapshot, node):
@@ -152,7 +180,7 @@ def cards_of(snapshot, node):
     return {slot: (it, leaving[slot]) for slot, it in left.items() if slot not in emptying}, whole
 
 
-def fill(snapshot, node, shape, cards, whole):
+def fill(snapshot, node, shape, left, whole):
     """Put a pod of a shape on cards; return how many cards stay whole, None where it lacks room."""
     demand = snapshot.shapes.constraints[shape].devices
     if demand is None:
@@ -160,14 +188,12 @@ def fill(snapshot, node, shape, cards, whole):
         return rest if rest >= 0 else None
     size = int(snapshot.nodes.cards.size[node])
     take = demand.take(size // CARD)
-    fits = sorted((left, slot) for slot, (left, _) in cards.items() if left >= take)
-    waits = not fits and any(left + later >= take for left, later in cards.values())
-    chosen = [slot for _, slot in fits[: demand.cards]]
+    chosen = sorted((slot for slot, it in left.items() if it >= take), key=left.get)[: demand.cards]
     opened = demand.cards - len(chosen)
-    if opened > (0 if waits else whole) or take > size:
+    if opened > whole or take > size:
         return None
     for slot in chosen:
-        cards[slot] = cards[slot][0] - take, cards[slot][1]
-    for number in range(opened):
-        cards["new", len(cards), number] = size - take, 0
+        left[slot] -= take
+    for _ in range(opened):
+        left["new", len(left)] = size - take
     return whole - opened

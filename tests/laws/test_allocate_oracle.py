@@ -1,12 +1,12 @@
 """Allocate decides what asking everything again after each batch would decide."""
 
-from hypothesis import given, note
+from hypothesis import example, given, note
 
 from kaisched.core.refusals import text_of
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.explain import dominant
-from tests.laws.clusters import NOW_S, clusters, policies, told
+from tests.laws.clusters import NOW_S, clusters, make_cluster, policies, policy, told
 from tests.oracles.naive_allocate import naive_allocate
 
 
@@ -27,12 +27,16 @@ def reasons(session, codes):
     return {job: text_of(dominant(session, job, code)).name for job, code in codes.items()}
 
 
+@example(
+    make_cluster(17166, node_count=2, queue_count=4, jobs=8),
+    policy(gpu="binpack", cpu="spread", depth=None),
+)
 @given(clusters, policies)
-def test_the_decisions_are_those_of_asking_after_every_batch(cluster, policy):
+def test_the_decisions_are_those_of_asking_after_every_batch(cluster, one):
     note(told(cluster))
     snapshot = cluster.store().snapshot()
-    expected = naive_allocate(snapshot, policy)
-    binds, promises, codes, session = decided(snapshot, policy)
+    expected = naive_allocate(snapshot, one)
+    binds, promises, codes, session = decided(snapshot, one)
     # The names of rows, so that a failure can be read.
     task, node = snapshot.tasks.name, snapshot.nodes.name
     named = (

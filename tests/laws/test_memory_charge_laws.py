@@ -11,17 +11,16 @@ from kaisched.actions.order.gates import first_shut
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import GPU
-from kaisched.core.charges import charges
+from kaisched.core.charges import charges, gpus_of, least_charges
 from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.core.memory_charges import MemoryCharges
 from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, TaskState
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.ledger import rolled_up
 from kaisched.testing.builder import policy_of
 from tests.laws.shared_cards import SIZES_MIB, make_shared, memory_of, reserve
-from tests.laws.test_card_laws import POLICY, SEEDS, move, session_of
+from tests.laws.test_card_laws import SEEDS, check_cycles, move, session_of
 
 HOLDING = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING)
 MIB = st.integers(1, 3_000_000)
@@ -37,6 +36,8 @@ def test_what_many_shapes_count_is_what_each_counts(memory_mib, cards, sizes):
     saved = [demand.milli_gpus(least) - demand.milli_gpus(size) for size in sizes]
     assert by_card.saved(shape, np.array(sizes)).tolist() == saved
     assert by_card.saved(shape[:1], 0).tolist() == [0], "a size that is not known is the smallest"
+    largest = demand.milli_gpus(least) - demand.milli_gpus(most)
+    assert by_card.saved(shape[:1], 2 * most).tolist() == [largest], "no share is on a larger card"
 
 
 def count_of(snapshot, task, node):
@@ -51,19 +52,64 @@ def count_of(snapshot, task, node):
     return each
 
 
+def make_mixed(seed, **more):
+    """Return a store with cards of both sizes, in which all pods ask for memory.
+
+    Its queues are in one above, and some of its jobs must not be evicted.
+    """
+    random, store = Random(seed), make_shared(seed, ask=memory_of, **more)
+    for mib in SIZES_MIB:
+        amounts = {"cpu": 4000, "gpu": 2000, "pods": 12}
+        store.put_node(NodeRow(f"all-{mib}", amounts, card_mib=mib))
+    store.put_queue(QueueRow("top", quota={"gpu": 8000}))
+    for name in "ab":
+        store.put_queue(QueueRow(name, "top", quota={"gpu": 2000}))
+    for job in range(store.jobs.size):
+        store.accounts.set_preemptible(job, is_preemptible=random.random() < 0.6)
+    store.revision += 1
+    return store
+
+
+@settings(max_examples=15)
+@given(SEEDS)
+def test_tasks_count_on_the_card_of_the_node_that_they_have_or_are_asked_about(seed):
+    snapshot = make_mixed(seed).snapshot()
+    tasks, nodes = np.arange(len(snapshot.tasks.name)), range(-1, len(snapshot.nodes))
+    here = zip(tasks.tolist(), snapshot.tasks.node_of_task.tolist(), strict=True)
+    by_hand = np.stack([count_of(snapshot, *it) for it in here], axis=1)
+    assert (charges(snapshot, tasks) == by_hand).all()
+    assert gpus_of(snapshot, tasks.tolist()) == by_hand[GPU].sum()
+    least = least_charges(snapshot.shapes)
+    for task in tasks.tolist():
+        each = charges(snapshot, [task] * len(nodes), np.array(nodes))
+        by_hand = np.stack([count_of(snapshot, task, node) for node in nodes], axis=1)
+        assert (each == by_hand).all()
+        assert (least[:, snapshot.tasks.shape_of_task[task]] == by_hand.min(axis=1)).all()
+
+
+def held_by(session, *, is_strict):
+    """Return by hand what queues hold, of all jobs or of those that must not be evicted."""
+    ledger, jobs, held = session.ledger, session.jobs, np.zeros_like(session.ledger.held)
+    for task in np.flatnonzero(ACTIVE_STATES[ledger.state]).tolist():
+        job = session.tasks.job_of_task[task]
+        if not (is_strict and jobs.is_preemptible[job]):
+            node = int(ledger.node_of_task[task])
+            held[:, jobs.queue_of_job[job]] += count_of(session.snapshot, task, node)
+    return rolled_up(session.snapshot, held)
+
+
 @settings(max_examples=40)
 @given(SEEDS, st.integers(1, 25))
 def test_moves_count_on_the_card_of_the_node_and_are_undone_exactly(seed, moves):
-    random, session = Random(seed), session_of(make_shared(seed).snapshot())
+    random, session = Random(seed), session_of(make_mixed(seed).snapshot())
     ledger, statement = session.ledger, session.statement()
     begun = ledger.held.copy(), ledger.held_non_preemptible.copy()
     for _ in range(moves):
         move(session, statement, random)
-        held = np.zeros_like(ledger.held)
-        for task in np.flatnonzero(ACTIVE_STATES[ledger.state]).tolist():
-            queue = session.jobs.queue_of_job[session.tasks.job_of_task[task]]
-            held[:, queue] += count_of(session.snapshot, task, int(ledger.node_of_task[task]))
-        assert (rolled_up(session.snapshot, held) == ledger.held).all()
+        if random.random() < 0.2:
+            statement.rollback(random.randint(0, statement.checkpoint()))
+        assert (held_by(session, is_strict=False) == ledger.held).all()
+        assert (held_by(session, is_strict=True) == ledger.held_non_preemptible).all()
     statement.rollback()
     assert (ledger.held == begun[0]).all()
     assert (ledger.held_non_preemptible == begun[1]).all()
@@ -72,7 +118,7 @@ def test_moves_count_on_the_card_of_the_node_and_are_undone_exactly(seed, moves)
 @settings(max_examples=15)
 @given(SEEDS)
 def test_a_batch_counts_as_one_by_one(seed):
-    snapshot = make_shared(seed, pending=6).snapshot()
+    snapshot = make_mixed(seed, pending=6).snapshot()
     for shape in range(snapshot.shapes.request.shape[1]):
         batch, single = session_of(snapshot), session_of(snapshot)
         pending = np.flatnonzero(snapshot.tasks.state == TaskState.PENDING)
@@ -126,7 +172,7 @@ def change(store, random):
 @settings(max_examples=60)
 @given(SEEDS, st.integers(1, 30))
 def test_queues_hold_what_their_pods_count_whatever_happens_to_nodes(seed, changes):
-    random, store = Random(seed), make_shared(seed, jobs=20)
+    random, store = Random(seed), make_mixed(seed, jobs=20)
     for _ in range(changes):
         change(store, random)
         if random.random() < 0.5:
@@ -170,19 +216,7 @@ def with_limits(seed):
 @settings(max_examples=40)
 @given(SEEDS)
 def test_no_cycle_passes_a_limit_or_a_quota_on_any_card(seed):
-    store, memory = with_limits(seed), Memory()
-    policy = POLICY()
-    for turn in range(3):
-        snapshot = store.snapshot()
-        result, memory = run_cycle(snapshot, None, policy, 1000.0 + 60 * turn, memory)
-        assert not result.failures
-        assert list(violations(snapshot, result, policy, with_records=True)) == []
-        for row in result.evict_tasks.tolist():
-            store.evict(row, 1000.0)
-        store.cards.choose(result.bind_cards)
-        store.place(result.bind_tasks, result.bind_nodes, TaskState.RUNNING, 1000.0)
-        for task in np.flatnonzero(snapshot.tasks.state == TaskState.RELEASING).tolist():
-            store.set_gone(task)
+    check_cycles(with_limits(seed))
 
 
 @settings(max_examples=40)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -204,6 +205,32 @@ def test_leases_of_several_shards_are_held_apart(rig, server):
         assert lost == []
     finally:
         two.stop()
+        keeper.close()
+
+
+def test_a_lease_is_ordered_once_when_the_process_starts_at_that_moment(rig, server, monkeypatch):
+    keeper = LeaseKeeper(Client(rig.access), namespace="default", identity="us", times=LONG, most=1)
+    lost, orders, send = [], [], keeper._send
+    candidacy = keeper.candidacy("one", on_won=lambda: None, on_lost=lost.append)
+    starting = threading.Thread(target=candidacy.start)
+
+    def sending(order):
+        if isinstance(order, Begin):
+            starting.start()
+            starting.join(0.2)  # it waits for the lock, which whoever sends now holds
+        orders.append(order)
+        send(order)
+
+    monkeypatch.setattr(keeper, "_send", sending)
+    keeper.start()
+    try:
+        until(candidacy.gate.is_open)
+        starting.join()
+        assert sum(isinstance(order, Try) for order in orders) == 1
+        candidacy.stop()
+        assert not holder(rig)
+        assert lost == []
+    finally:
         keeper.close()
 
 

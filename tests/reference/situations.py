@@ -431,7 +431,7 @@ SITUATIONS = {
 ELSEWHERE = {
     "It takes several cycles, or what only a running scheduler knows.": (
         "Backoff", "DevicesLeaving", "NotWorthIt", "OpenedSince", "OthersTimeSlice",
-        "OwnerNotRead", "PutOff", "SearchBudget", "TakingTurns", "WouldComeBack",
+        "OwnerNotRead", "PutOff", "RoomHeld", "SearchBudget", "TakingTurns", "WouldComeBack",
     ),
     "A plugin or an action has to fail, or a plugin of others has to refuse.": (
         "ActionFailed", "Plugin", "PluginFailed",

@@ -23,6 +23,7 @@ from kaisched.actions.room.parts import has_parts
 from kaisched.actions.room.placing import place_waiting
 from kaisched.core.charges import charges
 from kaisched.core.refusals import Refusal
+from kaisched.framework.session.units import Going
 
 if TYPE_CHECKING:
     from kaisched.actions.eviction.victim_list import VictimList
@@ -240,19 +241,17 @@ class Attempt:
     def _without_unneeded(self, chosen: UnitList) -> UnitList:
         """Drop units that the counts show to be unneeded, the most important first."""
         need = self._needs[0]
-        cores: set[int] = set()
+        going = Going()
         kept: UnitList = []
         dropped: UnitList = []
         for unit in reversed(chosen):
-            job, tasks, is_core = unit
-            if is_core or job not in cores:
-                need.give_back(tasks)
+            if not going.takes(unit):
+                need.give_back(unit.tasks)
                 if need.is_met:
                     dropped.append(unit)
                     continue
-                need.take(tasks)
-            if is_core:
-                cores.add(job)
+                need.take(unit.tasks)
+            going.add(unit)
             kept.append(unit)
         self._nodes = need.nodes_with_room()
         self._is_tight = need.total == need.count
@@ -367,15 +366,14 @@ class Attempt:
         if self._is_tight or self._is_limited or not self._is_plain:
             return units  # a limit or a filter may need them gone though their room is unused
         session = self._session
-        cores: set[int] = set()
+        going = Going()
         kept: UnitList = []
         for unit in reversed(units):
-            job, tasks, is_core = unit
-            if is_core or job not in cores:
+            if not going.takes(unit):
                 mark = statement.checkpoint()
-                ask = charges(session, list(tasks)).sum(axis=1)
-                shut = first_shut(session, self.demand.claim.action, job, ask)
-                for task in () if shut else tasks:
+                ask = charges(session, list(unit.tasks)).sum(axis=1)
+                shut = first_shut(session, self.demand.claim.action, unit.job, ask)
+                for task in () if shut else unit.tasks:
                     if not statement.may_spare(task):
                         break
                     statement.spare(task)
@@ -383,7 +381,6 @@ class Attempt:
                     if not shut:
                         continue
                 statement.rollback(mark)
-            if is_core:
-                cores.add(job)
+            going.add(unit)
             kept.append(unit)
         return kept[::-1]

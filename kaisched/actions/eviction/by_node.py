@@ -186,9 +186,10 @@ def _allowed(
         allowed &= ~lost  # the kept units could not go along with this set
     if victim_list.victims.split_off and not allowed.all():
         # No core goes without the elastic pods before it.
-        job = victim_list.victims.job[place]
-        shut = set(zip(node[~allowed].tolist(), job[~allowed].tolist(), strict=True))
-        for at in (allowed & victim_list.victims.is_core[place]).nonzero()[0].tolist():
-            if (int(node[at]), int(job[at])) in shut:
+        along = victim_list.victims.along
+        shut = set(zip(node[~allowed].tolist(), place[~allowed].tolist(), strict=True))
+        takes = allowed & np.isin(place, list(along))
+        for at in takes.nonzero()[0].tolist():
+            if any((int(node[at]), other) in shut for other in along[int(place[at])]):
                 allowed[at] = False
     return allowed

@@ -169,14 +169,11 @@ class CardSets:
         return [self._set(node, it, taken) for it in found if it]
 
     def _set(self, node: int, items: Iterable[Item], taken: AbstractSet[int]) -> _Set:
-        """Return items as a set, with each core all elastic pods of its job."""
+        """Return items as a set, with all units that go along with them."""
         victim_list, victims = self._victim_list, self._victim_list.victims
         places = {item.place for item in items}
         if victims.split_off:
-            jobs = {victims.job[at] for at in places if victims.is_core[at]}
-            for job in jobs:
-                of_job = victim_list.places[victims.job[victim_list.places] == job]
-                places |= set(of_job.tolist()) - taken
+            places.update(*(set(victim_list.along(at)) - taken for at in tuple(places)))
         order = sorted(places)
         pods, gpus = victim_list.sizes[order].sum(), victims.amounts[GPU, order].sum()
         return _Set((int(pods), int(gpus)), tuple(order[::-1]), node)

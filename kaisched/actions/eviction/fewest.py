@@ -170,19 +170,14 @@ class Fewest:
         return found
 
     def _is_whole(self, places: RowVec, bits: BoolVec) -> BoolVec:
-        """Tell which sets have, with each core, all elastic pods of its job."""
+        """Tell which sets have, with each unit, all that goes along with it."""
         victim_list, whole = self._victim_list, np.ones(len(bits), np.bool_)
         if not victim_list.victims.split_off:
             return whole
-        job, is_core = victim_list.victims.job, victim_list.victims.is_core
         column = {place: at for at, place in enumerate(places.tolist())}
-        for at in is_core[places].nonzero()[0].tolist():
-            same = victim_list.places[
-                (job[victim_list.places] == job[places[at]]) & ~is_core[victim_list.places]
-            ]
-            for place in same.tolist():
-                along = bits[:, column[place]] if place in column else False
-                whole &= ~bits[:, at] | along
+        for place, at in column.items():
+            for other in victim_list.along(place):
+                whole &= ~bits[:, at] | (bits[:, column[other]] if other in column else False)
         return whole
 
     def _makes_room(self, places: RowVec, bits: BoolVec) -> BoolVec:

@@ -220,14 +220,12 @@ def _pods(units: list[Unit]) -> int:
 
 
 def _may_go(victim_list: VictimList, demand: Demand, units: list[Unit]) -> bool:
-    """Tell whether plugins let units go together, and no core goes without its elastic pods."""
+    """Tell whether plugins let units go together, with all that goes along with them."""
     wanted = set(units)
-    job, is_core = victim_list.victims.job, victim_list.victims.is_core
-    jobs = {unit.job for unit in units}
+    job, jobs = victim_list.victims.job, {unit.job for unit in units}
     places = [place for place in victim_list.places.tolist() if int(job[place]) in jobs]
     chosen = [place for place in places if victim_list.unit(place) in wanted]
-    cores = {int(job[place]) for place in chosen if is_core[place]}
-    if any(int(job[place]) in cores and place not in set(chosen) for place in places):
+    if not set(chosen).issuperset(it for place in chosen for it in victim_list.along(place)):
         return False
     return not victim_list.judged(demand.claim, np.array(chosen, np.int64)).any()
 

@@ -15,6 +15,7 @@ from kaisched.actions.eviction.attempt import OVER_SHARE, Attempt
 from kaisched.actions.eviction.plan import Plan
 from kaisched.actions.eviction.victim_list import as_units
 from kaisched.core.refusals import Refusal
+from kaisched.framework.session.units import Going
 
 if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
@@ -101,9 +102,9 @@ class OrderedAttempt(Attempt):
     def _put_back(self, statement: Statement, chosen: UnitList) -> UnitList:
         """Let units stay that the claim does not need, from the last but one to the first."""
         kept = list(chosen)
-        cores: set[int] = set()
+        going = Going(chosen[-1:])
         for unit in reversed(chosen[:-1]):
-            if unit.is_core or unit.job not in cores:
+            if not going.takes(unit):
                 rest = [other for other in kept if other is not unit]
                 mark = statement.checkpoint()
                 for task in unit.tasks:
@@ -116,8 +117,7 @@ class OrderedAttempt(Attempt):
                 statement.rollback(mark)
                 for need in self._needs:
                     need.take(unit.tasks)
-            if unit.is_core:
-                cores.add(unit.job)
+            going.add(unit)
         return kept
 
     def _refusal(self, units: UnitList) -> int:

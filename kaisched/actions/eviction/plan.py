@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kaisched.framework.session.units import Going
+
 if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
     from kaisched.framework.session.claims import Claim, Unit
@@ -35,7 +37,7 @@ class Demand:
 
 
 def without(units: list[Unit], some: list[Unit]) -> list[Unit]:
-    """Leave out units, except elastic pods of a core that goes: they go with it."""
-    gone = set(some)
-    cores = {unit.job for unit in units if unit.is_core and unit not in gone}
-    return [unit for unit in units if unit not in gone or unit.job in cores]
+    """Leave out units, except those that go along with others."""
+    left_out = set(some)
+    going = Going(unit for unit in units if unit not in left_out)
+    return [unit for unit in units if unit not in left_out or going.takes(unit)]

@@ -38,14 +38,14 @@ class Charges:
         self._budget = budget - 2
 
     def refused_alone(self) -> BoolVec:
-        """``(V,)`` units that budgets refuse even alone, and cores of jobs with such a unit."""
+        """``(V,)`` units that budgets refuse even alone, and those that take such a unit along."""
         victims = self._victims
         left = np.append(disruptions_left(self._session), (0, 0))  # SEVERAL is -2
         stays = np.zeros(len(victims), np.bool_)
         stays[self._place[self._count > left[self._budget]]] = True
         if victims.split_off and stays.any():
-            shut = np.isin(victims.job, victims.job[stays])
-            stays |= shut & victims.is_core
+            for place, along in victims.along.items():
+                stays[place] |= stays[along].any()
         return stays
 
     def over(self, places: RowVec, sets: RowVec | None, refused: BoolVec) -> BoolVec:

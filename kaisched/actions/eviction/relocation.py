@@ -13,6 +13,7 @@ from kaisched.core.charges import charges
 from kaisched.core.refusals import PASSING, Refusal, text_of
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.framework.session.node_sets import node_sets, shapes_of
+from kaisched.framework.session.units import Going
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -45,30 +46,27 @@ class Relocation:
         """
         is_complete = True
         left = []
-        broken: set[int] = set()
-        """Jobs whose core has no other place: their elastic pods are useless without it."""
+        going = Going()
         for unit in reversed(plan.units):
-            if unit.job not in broken and self.move(plan.statement, unit, barred):
+            if not going.takes(unit) and self.move(plan.statement, unit, barred):
                 continue
             is_complete = False
-            if unit.is_core:
-                broken.add(unit.job)
+            going.add(unit)
             left.append(unit)
         plan.units = left[::-1]
         return is_complete
 
     def left_over(self, statement: Statement, units: list[Unit]) -> list[Unit]:
         """Let units stay whose room is still free, the last first; return those that go."""
-        cores: set[int] = set()
+        going = Going()
         kept: list[Unit] = []
         for unit in reversed(units):
             mark = statement.checkpoint()
-            is_bound = unit.job in cores or self._is_shut(unit)
+            is_bound = going.takes(unit) or self._is_shut(unit)
             if not is_bound and all(self._stays(statement, task, ()) for task in unit.tasks):
                 continue
             statement.rollback(mark)
-            if unit.is_core:
-                cores.add(unit.job)
+            going.add(unit)
             kept.append(unit)
         return kept[::-1]
 

@@ -93,7 +93,7 @@ class VictimList:
 
         None if that is no less than the whole list.
         """
-        free, victims = np.zeros(len(self.victims), np.bool_), self.victims
+        free = np.zeros(len(self.victims), np.bool_)
         for future, count in needs:
             if future.total >= count:
                 continue
@@ -105,12 +105,23 @@ class VictimList:
             if future.allowed is not None:
                 helps &= future.allowed[node]
             free[place[helps]] = True
-        if victims.split_off:  # no core goes without its elastic pods
-            free = np.isin(victims.job, victims.job[free])
         return self._some(free)
 
+    def along(self, place: int) -> list[int]:
+        """Return the places of the list that go when the unit at a place goes."""
+        along = self.victims.along.get(place) if self.victims.split_off else None
+        found: list[int] = self.places[np.isin(self.places, along)].tolist() if along else []
+        return found
+
     def _some(self, use: BoolVec) -> VictimList | None:
-        """Return the list of some of the units; None for none or all of them."""
+        """Return the list of some of the units; None for none or all of them.
+
+        What goes along with a unit is in it too.
+        """
+        if self.victims.split_off:
+            use = use.copy()
+            for place in [at for at in self.victims.along if use[at]]:
+                use[self.victims.along[place]] = True
         places = self.places[use[self.places]]
         if not 0 < len(places) < len(self.places):
             return None
@@ -168,7 +179,7 @@ class VictimList:
     def forget_gone(self) -> None:
         """Drop the units that no longer run where they did.
 
-        A job with moved pods keeps its core: the pods would be useless without it.
+        A job with moved pods keeps what they would be useless without.
         """
         evictions = self._session.outcome.evictions
         if self._seen == len(evictions):
@@ -176,12 +187,16 @@ class VictimList:
         victims, job_of_task = self.victims, self._session.tasks.job_of_task
         state = self._session.ledger.state
         gone: set[int] = set()
+        moved: set[int] = set()
         for eviction in evictions[self._seen :]:
             has_moved = ACTIVE_STATES[state[eviction.task]]
             for place in self._places_of(int(job_of_task[eviction.task])):
                 unit = victims.split_off.get(place)
                 if unit is None or eviction.task in unit.tasks or (has_moved and unit.is_core):
                     gone.add(place)
+                    moved |= {place} if has_moved else set()
+        if victims.split_off and moved:
+            gone.update(at for at, along in victims.along.items() if moved.intersection(along))
         self._seen = len(evictions)
         if len(gone) == 1 and len(self.places) and self.places[0] in gone:
             self.places = self.places[1:]  # it goes most often, and a slice costs nothing
@@ -232,6 +247,8 @@ class VictimList:
         stays[of_moved & self.victims.is_core] = False
         for place in (of_moved & ~self.victims.is_core).nonzero()[0].tolist():
             stays[place] = tasks.isdisjoint(self.victims.unit(place).tasks)
+        for place in [at for at in self.victims.along if of_moved[at]]:
+            stays[place] &= stays[self.victims.along[place]].all()
         self.places = self.places[stays[self.places]]
 
 
@@ -273,14 +290,14 @@ class Pods:
     def by_node(self, wanted: list[int]) -> tuple[RowVec, RowVec, Amounts]:
         """Return nodes, places ``(P,)`` and amounts ``(R', P)``, by node and then by place.
 
-        There is an entry for every node on which a unit has pods. The elastic pods of a job also
-        have an entry, of amount 0, on every node of its core: the core cannot go without them.
+        There is an entry for every node on which a unit has pods. What goes along with a unit, such
+        as the elastic pods of a core, also has an entry, of amount 0, on every node of the unit.
         """
         if self._by_node is None:
             count = len(self._victims)
             key = self._all.nodes * count + self._place
             rows: Amounts = self._all.amounts
-            missing = self._elastic_keys(key, count)
+            missing = self._keys_along(key, count)
             if missing.size:
                 key = np.concatenate((key, missing))
                 rows = np.pad(rows, ((0, 0), (0, len(missing))))
@@ -294,17 +311,12 @@ class Pods:
         node, place, rows = self._by_node
         return node, place, rows[wanted]
 
-    def _elastic_keys(self, key: IntVec, count: int) -> IntVec:
-        victims = self._victims
-        elastic: dict[int, list[int]] = {}
-        for place, unit in victims.split_off.items():
-            if not unit.is_core:
-                elastic.setdefault(unit.job, []).append(place)
+    def _keys_along(self, key: IntVec, count: int) -> IntVec:
+        along = self._victims.along if self._victims.split_off else {}
         missing = [
             entry - entry % count + place
-            for entry in (set(key.tolist()) if elastic else ())
-            if victims.is_core[entry % count]
-            for place in elastic.get(int(victims.job[entry % count]), ())
+            for entry in (set(key.tolist()) if along else ())
+            for place in along.get(entry % count, ())
         ]
         return np.array(missing, np.int64)
 

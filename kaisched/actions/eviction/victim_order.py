@@ -11,7 +11,7 @@ search reads every unit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from kaisched.core.charges import charges
 from kaisched.framework.session.claims import Unit
 from kaisched.framework.session.job_order import last_first
-from kaisched.framework.session.units import units_of
+from kaisched.framework.session.units import going_along, units_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,6 +40,7 @@ class Victims:
     """``(R, V)`` what each holds."""
     split_off: dict[int, Unit]
     """Place to unit, for jobs with elastic pods; at any other place the unit is the whole job."""
+    _along: dict[int, list[int]] | None = field(default=None, init=False)
 
     def __len__(self) -> int:
         """Return V."""
@@ -49,6 +50,13 @@ class Victims:
         """Return the unit at a place."""
         unit = self.split_off.get(place)
         return units_of(self.session, int(self.job[place]))[-1] if unit is None else unit
+
+    @property
+    def along(self) -> dict[int, list[int]]:
+        """Place of a core or a spare subgroup to the places of units that go when it goes."""
+        if self._along is None:
+            self._along = going_along(self.split_off)
+        return self._along
 
 
 def victim_order(session: Session, job: RowVec) -> Iterator[Unit]:

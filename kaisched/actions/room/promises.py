@@ -144,6 +144,7 @@ def hold_broken(session: Session, broken: list[tuple[int, RowVec]]) -> dict[int,
             for task, node in zip(batch.tolist(), nodes.tolist(), strict=True):
                 if _put(session, statement, task, node):
                     held[job] = statement
+    session.outcome.held = tuple(held)
     return held
 
 

@@ -68,8 +68,7 @@ class Candidacy:
 
     def start(self) -> None:
         """Try to lead from now on."""
-        self.is_tried = True
-        self._keeper.send(self.order())
+        self._keeper.try_for(self)
 
     def stop(self) -> None:
         """Shut the gate, and release the lease so that standbys need not wait."""
@@ -186,6 +185,16 @@ class LeaseKeeper:
             with suppress(OSError):  # the process has ended: the listening thread starts another
                 process.stdin.write(line_of(order))
                 process.stdin.flush()
+
+    def try_for(self, candidacy: Candidacy) -> None:
+        """Order to take a lease, once: a process that starts just now has the order already.
+
+        Two orders would make two electors, of which only one is told to let go; the other would
+        take that for a loss.
+        """
+        with self._lock:
+            candidacy.is_tried = True
+            self._send(candidacy.order())
 
     def let_go(self, candidacy: Candidacy) -> None:
         """Release a lease, and wait for that no longer than a renewal may take."""

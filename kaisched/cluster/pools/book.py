@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kaisched.cluster.dependents import Dependents
-from kaisched.cluster.derived import queue_of
 from kaisched.cluster.pools.elsewhere import Overdrafts
 from kaisched.cluster.pools.guests import Guests
 from kaisched.cluster.pools.listed import Known, Listed, is_lost
+from kaisched.cluster.pools.lists import Lists
 from kaisched.cluster.pools.open_pools import OpenPools
 from kaisched.cluster.pools.projects import Projects
+from kaisched.cluster.pools.whereabouts import Whereabouts
 from kaisched.core.states import TaskState
-from kaisched.errors import ObjectError
 from kaisched.objects import labels
 
 if TYPE_CHECKING:
@@ -59,20 +58,20 @@ class PoolBook:
         self.jobs: dict[str, Listed] = {}
         self._impatient: set[str] = set()
         """Jobs that may evict here all the same."""
-        self.changes: Counter[str] = Counter()
-        """By pool, how often something there may have made room."""
-        self._groups: dict[str, PodGroup] = {}
+        self._where = Whereabouts()
+        self.changes = self._where.changes
+        self._lists = Lists(self.projects)
         self._job_of_pod: dict[str, str] = {}
         self._others: dict[str, Known] = {}
         """Pods of other pools without a list. They may get one: it may be read after them."""
         self._others_of: dict[str, set[str]] = {}
         """The same by job."""
-        self._pool_of_node: dict[str, str] = {}
-        self._node_of_pod: dict[str, str] = {}
         self._dependents = Dependents()
         self._let_go: set[str] = set()
         self._unsettled: set[str] = set()
         self._new: set[str] = set()
+        self._looked_at = -1
+        """The revision of the queues by which pods without a list were looked at last."""
 
     @property
     def is_on(self) -> bool:
@@ -83,16 +82,12 @@ class PoolBook:
 
     def note_node(self, node: Node) -> None:
         """Note a node that came or changed: there may be room on it."""
-        if self.is_on:
-            pool = labels.node_pool_of(node.metadata)
-            if self._pool_of_node.get(node.name) != pool:
-                self.look_at_all()
-            self._pool_of_node[node.name] = pool
-            self.changes[pool] += 1
+        if self.is_on and self._where.note_node(node):
+            self.look_at_all()
 
     def forget_node(self, name: str) -> None:
         """Forget a node that is gone."""
-        self._pool_of_node.pop(name, None)
+        self._where.forget_node(name)
 
     def note_queue(self, queue: Queue) -> bool:
         """Note a queue that came or changed; tell whether jobs must be looked at again."""
@@ -121,34 +116,31 @@ class PoolBook:
         """Note a pod group; tell whether its pods must be looked at again: its list is another."""
         if not self.is_on:
             return False
-        before = self._groups.get(group.key)
-        self._groups[group.key] = group
         if group.spec.queue:
             self.overdrafts.elsewhere.requeue(group.key, group.spec.queue)
-        now = self._said((group.metadata,), group.spec.queue)
-        return before is None or self._said((before.metadata,), before.spec.queue) != now
+        return self._lists.put(group)
 
     def admits_group(self, group: PodGroup) -> bool:
         """Tell whether a pod group is ours now."""
         if not self.is_on:
             return self._ours.has(group.metadata)
-        if group.key in self.jobs or self._said((group.metadata,), group.spec.queue) is not None:
+        if group.key in self.jobs or self._lists.of_group(group) is not None:
             return self.is_mine(group.key)
         return self._has(group.metadata, (group.metadata,))
 
     def forget_group(self, key: str) -> bool:
         """Forget a pod group that is gone; tell whether its list of pools went with it."""
-        return self._groups.pop(key, None) is not None and key in self.jobs
+        return self._lists.drop(key) and key in self.jobs
 
     def group(self, job: str) -> PodGroup | None:
         """Return the pod group of a job; None without one."""
-        return self._groups.get(job)
+        return self._lists.group(job)
 
     def admits(self, pod: PodRow, member: Membership) -> bool:
         """Tell whether a pod is ours now; note what it says of pools."""
         if not self.is_on:
             return self._ours.has(pod.meta)
-        said = self._list_of(member)
+        said = self._lists.of(member)
         if said is not None:
             self._enter(pod, member, *said)
             is_mine = self.is_mine(member.job)
@@ -156,7 +148,7 @@ class PoolBook:
             return is_mine and self.owners.admits(member.job, pod)
         self._strike(pod.key)
         is_ours = self._has(pod.meta, member.metas)
-        self.overdrafts.count(pod, member.job, self._queue_of(member), is_ours=is_ours)
+        self.overdrafts.count(pod, member.job, self._lists.queue_of(member), is_ours=is_ours)
         if not is_ours and pod.state != _GONE:
             self._others[pod.key] = (pod, member)
             self._others_of.setdefault(member.job, set()).add(pod.key)
@@ -168,10 +160,6 @@ class PoolBook:
         served = self.owners.served  # without a label that is for ``default``, or else the first
         is_told_here = "" not in served and self.pool == min(served)
         return self._ours.has(meta) or (is_told_here and is_lost(metas))
-
-    def _queue_of(self, member: Membership) -> str:
-        group = self._groups.get(member.job) if member.is_declared else None
-        return (group.spec.queue if group is not None else "") or queue_of(member.metas)
 
     def _enter(self, pod: PodRow, member: Membership, pools: tuple[str, ...], queue: str) -> None:
         before = self._find(pod.key)
@@ -214,6 +202,7 @@ class PoolBook:
             self.owners.noted(job)
             return
         del self.jobs[job]
+        self._new.add(job)  # its group is ours or not by itself now
         self._impatient.discard(job)
         self._unsettled.discard(job)
         self.owners.leave(job)
@@ -221,15 +210,7 @@ class PoolBook:
     def note_place(self, pod: PodRow) -> None:
         """Note where any pod is; one that has ended makes room."""
         if self.is_on:
-            if pod.node and pod.state != _GONE:
-                self._node_of_pod[pod.key] = pod.node
-            else:
-                self._note_left(pod.key)
-
-    def _note_left(self, key: str) -> None:
-        left = self._node_of_pod.pop(key, None)
-        if left in self._pool_of_node:
-            self.changes[self._pool_of_node[left]] += 1
+            self._where.note_pod(pod)
 
     def forget_pod(self, key: str, uid: str = "") -> None:
         """Forget a pod that is gone; with a UID, only if it is still that one."""
@@ -237,7 +218,7 @@ class PoolBook:
             return
         known = self._find(key)
         if known is None or uid in {"", known[0].uid}:
-            self._note_left(key)
+            self._where.forget_pod(key)
             self._strike(key)
 
     def _find(self, key: str) -> Known | None:
@@ -248,29 +229,6 @@ class PoolBook:
 
     # -- what jobs say ---------------------------------------------------------------------------
 
-    def _list_of(self, member: Membership) -> tuple[tuple[str, ...], str] | None:
-        """Return the pools of a pod's job and the queue that it names; None without a list."""
-        group = self._groups.get(member.job) if member.is_declared else None
-        if group is None:
-            return self._said(member.metas, "")
-        return self._said((group.metadata, *member.metas), group.spec.queue)
-
-    def _said(
-        self, metas: tuple[ObjectMeta, ...], queue: str
-    ) -> tuple[tuple[str, ...], str] | None:
-        queue = queue or queue_of(metas)
-        for meta in metas:
-            try:
-                pools = labels.node_pools_of(meta)
-            except ObjectError:
-                return None  # the job has this fault where its labels put it, or see _has
-            if pools is not None:
-                return pools, queue
-        if any(labels.NODE_POOL in meta.labels for meta in metas):
-            return None
-        pools = self.projects.list_of(queue)
-        return None if pools is None else (pools, queue)
-
     def _hear_next(self, job: str, listed: Listed) -> None:
         """Let the next pod speak for a job whose speaker is gone.
 
@@ -278,7 +236,7 @@ class PoolBook:
         """
         if listed.speaker not in listed.pods:
             listed.speaker = min(listed.pods)
-            said = self._list_of(listed.pods[listed.speaker][1])
+            said = self._lists.of(listed.pods[listed.speaker][1])
             if said is not None and listed.hear(listed.speaker, *said):
                 self._new.add(job)
 
@@ -325,7 +283,7 @@ class PoolBook:
         for job in sorted(self._unsettled):
             listed = self.jobs[job]
             self._hear_next(job, listed)
-            owner, home = self.owners.owner(job), listed.home(self._pool_of_node)
+            owner, home = self.owners.owner(job), listed.home(self._where.pool_of_node)
             if home is not None and home not in self.owners.served:
                 home = None
             if owner == self.pool and home not in {None, self.pool}:
@@ -338,9 +296,9 @@ class PoolBook:
         return elsewhere
 
     def news(self) -> list[str]:
-        """Return the jobs that are new here, or have another owner since this was asked last."""
+        """Return the jobs that have a list or none anew, or another owner, since the last time."""
         new, self._new = self._new, set()
-        return sorted((self.owners.news() | new) & self.jobs.keys())
+        return sorted((self.owners.news() & self.jobs.keys()) | new)
 
     def be_idle_first(self) -> None:
         """Let no job evict here before it was refused in all its pools."""
@@ -388,6 +346,25 @@ class PoolBook:
     def all_pods(self) -> list[str]:
         """Return all pods with a list, and those that may get one, by name."""
         return sorted({*self._job_of_pod, *self._others})
+
+    def listed_anew(self, pods: Iterable[tuple[PodRow, Membership | None]]) -> list[str]:
+        """Return those of some pods that were taken in without a list and now have that of a queue.
+
+        Without it our shard would keep a job that another one has by its list. They are looked at
+        before a snapshot, once for all queues that have changed since the last one.
+        """
+        if self._looked_at == self.projects.revision:
+            return []
+        self._looked_at = self.projects.revision
+        if not self.projects.has_lists:
+            return []
+        return [
+            pod.key
+            for pod, member in pods
+            if member is not None
+            and member.job not in self.jobs
+            and self._lists.of(member) is not None
+        ]
 
     def dependents(self, uids: Iterable[str]) -> list[str]:
         """Return the pods whose job depends on one of these owners, by name."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Guests:
     """Which queue of our pool counts for the queue that a job names: that of its project here.
 
-    A job that names a queue of ours is no guest, and costs one look-up.
+    A job that names a queue of ours is no guest, and costs three look-ups.
     """
 
     def __init__(self, projects: Projects, owners: Owners, pool: str) -> None:
@@ -32,8 +32,9 @@ class Guests:
 
     def queue_for(self, job: str, name: str) -> str:
         """Return the queue that counts for a job without a list; the name as it is if none does."""
+        self._drop(self._lacking, job)  # it had a list before
         if self._projects.pool_of(name) == self._pool:
-            self._is_news |= self._queue_of.pop(job, None) is not None
+            self._drop(self._queue_of, job)
             return name
         queue = self._resolved(name)
         if self._queue_of.get(job) != (name, queue):
@@ -43,11 +44,12 @@ class Guests:
 
     def queue_for_listed(self, job: str, name: str) -> str:
         """Return the queue that counts for a job with a list, made up if need be."""
+        self._drop(self._queue_of, job)  # it had no list before
         queue = self._projects.queue_in(self._pool, name)
         if not queue and self._owners.served.get(self._pool):
             queue = self._projects.made_up(self._pool, name)[-1].name
         if queue:
-            self._is_news |= self._lacking.pop(job, None) is not None
+            self._drop(self._lacking, job)
         elif self._lacking.get(job) != name:
             self._lacking[job] = name
             self._is_news = True
@@ -65,7 +67,10 @@ class Guests:
     def forget(self, job: str) -> None:
         """Forget a job that is gone."""
         for known in (self._queue_of, self._lacking):
-            self._is_news |= known.pop(job, None) is not None
+            self._drop(known, job)
+
+    def _drop(self, known: dict[str, tuple[str, str]] | dict[str, str], job: str) -> None:
+        self._is_news |= known.pop(job, None) is not None
 
     def review(self) -> list[str]:
         """Return the jobs for which another queue counts now."""

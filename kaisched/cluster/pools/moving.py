@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from kaisched.cluster.problems import fault_of
+
 if TYPE_CHECKING:
+    from kaisched.cluster.known_pods import KnownPods
     from kaisched.cluster.members import Members
     from kaisched.cluster.pools.book import PoolBook
     from kaisched.cluster.rowstore import RowStore
@@ -17,15 +20,12 @@ class Store(Protocol):
     """What is used of the store of a shard."""
 
     pools: PoolBook
+    pods: KnownPods
     rows: RowStore
     members: Members
 
     def look_again(self, pods: Iterable[str]) -> None:
         """Take in pods again of which something is new that they do not say themselves."""
-        ...
-
-    def upsert_pod_group(self, group: PodGroup) -> None:
-        """Take in a pod group that came or changed."""
         ...
 
 
@@ -34,6 +34,7 @@ def settle(store: Store) -> None:
     book = store.pools
     if book.is_on:
         book.owners.begin()
+        store.look_again(book.listed_anew(store.pods.members()))
         for job, pool in book.settle():
             hand_over(store, job, pool)
         for job in book.news():
@@ -62,10 +63,32 @@ def note_queue(store: Store, queue: Queue) -> None:
         refresh(store)
 
 
+def note_group(store: Store, group: PodGroup) -> None:
+    """Take in a pod group of any pool; look at its pods again if its list is another."""
+    is_listed_anew = store.pools.note_group(group)
+    _declare(store, group)
+    if is_listed_anew:
+        look_at_job(store, group.key)
+        _declare(store, group)  # whose it is depends on its pods
+
+
+def _declare(store: Store, group: PodGroup) -> None:
+    if not store.pools.admits_group(group):
+        _withdraw(store, group.key)
+    elif store.members.declare(group, fault_of(group)):
+        store.rows.touch()
+
+
 def forget_group(store: Store, key: str) -> None:
-    """Forget a pod group of any pool; if its pods had their list from it, look at them again."""
+    """Drop a pod group of any pool; if its pods had their list from it, look at them again."""
     if store.pools.forget_group(key):
         look_at_job(store, key)
+    _withdraw(store, key)
+
+
+def _withdraw(store: Store, key: str) -> None:
+    store.rows.touch()
+    store.members.withdraw(key)
 
 
 def look_at_job(store: Store, job: str) -> None:
@@ -84,12 +107,17 @@ def refresh(store: Store) -> None:
 
 def _review(store: Store, job: str) -> None:
     """Take a job in or drop it, as its owner says."""
-    if not (store.members.is_known(job) or store.pools.is_mine(job)):
+    book = store.pools
+    group = book.group(job)
+    if job in book.jobs:
+        is_ours = book.is_mine(job)
+    else:  # it has no list any more
+        is_ours = group is not None and book.admits_group(group)
+    if not (is_ours or store.members.is_known(job)):
         return  # it is another pool's, and nothing of it is here
     store.rows.touch()
-    group = store.pools.group(job)
     if group is not None:
-        store.upsert_pod_group(group)
+        note_group(store, group)
     is_new = not store.members.is_known(job)
     look_at_job(store, job)
     if not is_new or len(store.members.pods_of(job)) > 1:

@@ -25,26 +25,35 @@ class Projects:
         """Know none."""
         self._queues: dict[str, Queue] = {}
         self.revision = 0
-        """Grows with every change."""
+        """Grows with every change but those of a status."""
         self._of_project: dict[tuple[str, str], str] | None = None
         """By (project, pool) the first queue by name that has the label; None after a change."""
+        self._listing: set[str] = set()
+        """The queues that list pools."""
 
     def put(self, queue: Queue) -> bool:
         """Note a queue; tell whether anything here depends on what has changed."""
         before = self._queues.get(queue.name)
+        self._queues[queue.name] = queue
+        said = queue.spec, queue.metadata.labels
+        if before is not None and (before.spec, before.metadata.labels) == said:
+            return False  # only its status, which is written again and again
         self._of_project = None
         self.revision += 1
-        self._queues[queue.name] = queue
-        return before is None or (before.spec, before.metadata.labels) != (
-            queue.spec,
-            queue.metadata.labels,
-        )
+        (self._listing.add if queue.spec.node_pools else self._listing.discard)(queue.name)
+        return True
 
     def drop(self, name: str) -> bool:
         """Forget a queue; tell whether it was known."""
         self._of_project = None
         self.revision += 1
+        self._listing.discard(name)
         return self._queues.pop(name, None) is not None
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether any queue lists pools."""
+        return bool(self._listing)
 
     def list_of(self, name: str) -> tuple[str, ...] | None:
         """Return the pools for jobs of a queue, by it or by a queue above; None for no list."""

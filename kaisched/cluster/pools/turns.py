@@ -30,6 +30,7 @@ _STAYS: Final = frozenset(
         Refusal.NOT_TRIED,
         Refusal.PUT_OFF,
         Refusal.OPENED_SINCE,
+        Refusal.ROOM_HELD,
         Refusal.SEARCH_BUDGET,
         Refusal.PLUGIN_FAILED,
         Refusal.ACTION_FAILED,

@@ -21,7 +21,7 @@ from kaisched.framework.report.records import RUN
 from kaisched.framework.report.room_reasons import NODE_SETS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kaisched.core.axis import Amounts, BoolVec
     from kaisched.core.snapshot import Snapshot
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kaisched.framework.report.records import CycleResult
 
 _NO_ROOM: Final = frozenset({TEXTS[Refusal.NO_ROOM].name, TEXTS[Refusal.GANG_NO_ROOM].name})
+_HELD: Final = TEXTS[Refusal.ROOM_HELD].name
 _OPENED: Final = TEXTS[Refusal.OPENED_SINCE].name
 _PENDING: Final = int(TaskState.PENDING)
 _RELEASING: Final = int(TaskState.RELEASING)
@@ -171,18 +172,34 @@ def _closes_nodes(constraints: Constraints) -> bool:
     return bool(constraints.pod_anti_affinity or (devices is not None and devices.legacy_slices))
 
 
+def _is_promised(snapshot: Snapshot) -> bool:
+    """Tell whether any pod came into the cycle with a promise."""
+    return bool(((snapshot.tasks.nominated_node >= 0) & (snapshot.tasks.state == _PENDING)).any())
+
+
+def _reasons(
+    snapshot: Snapshot, result: CycleResult, waiting: list[int], reason: Mapping[str, str]
+) -> Iterator[str]:
+    """I21, I22: each has a reason, and what it says of room has a cause in this cycle."""
+    names = snapshot.jobs.name
+    for job in waiting:
+        told = reason.get(names[job])
+        if told is None:
+            yield f"I22 job {names[job]} waits without a record"
+        elif told == _OPENED and not result.evict_tasks.size:
+            yield f"I21 job {names[job]} waits though its queue has had room all along"
+        elif told == _HELD and not _is_promised(snapshot):
+            yield f"I21 job {names[job]} waits for room that is held, but nothing was promised"
+
+
 def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
     """I21, I22: every waiting job has a record, and a job that waits for room has none."""
     jobs = snapshot.jobs
-    reason = {record.pod_group: record.reason for record in result.records}
-    bound_to_sets = {it.pod_group for it in result.records if NODE_SETS in it.numbers}
     bound = np.bincount(snapshot.tasks.job_of_task[result.bind_tasks], minlength=len(jobs.name))
     waiting = np.flatnonzero(jobs.pending > bound).tolist()
-    for job in waiting:
-        if jobs.name[job] not in reason:
-            yield f"I22 job {jobs.name[job]} waits without a record"
-        elif reason[jobs.name[job]] == _OPENED and not result.evict_tasks.size:
-            yield f"I21 job {jobs.name[job]} waits though its queue has had room all along"
+    reason = {record.pod_group: record.reason for record in result.records}
+    bound_to_sets = {it.pod_group for it in result.records if NODE_SETS in it.numbers}
+    yield from _reasons(snapshot, result, waiting, reason)
     nodes = snapshot.nodes
     idle = nodes.idle - sum_of(snapshot, result.bind_tasks, result.bind_nodes, len(nodes))
     promised = sum_of(snapshot, result.nominate_tasks, result.nominate_nodes, len(nodes))

@@ -51,8 +51,11 @@ def codes_of(session: Session, job: RowVec, abandoned: str = "") -> CodeVec:
     if at.size:
         code[at] = _room_codes(session, job[at], code[at])
     own = own[np.isin(code[own], _ROOM)]
+    if session.outcome.held:
+        at = np.setdiff1d(np.flatnonzero(np.isin(code, _ROOM)), own)
+        code[at[are_kept_out(session, job[at])]] = int(Refusal.ROOM_HELD)
     if own.size:
-        code[own[_have_room(session, job[own])]] = int(Refusal.OPENED_SINCE)
+        code[own[_have_room(session, job[own])]] = opened_code(session)
     code[code == 0] = int(Refusal.NOT_TRIED)
     return code
 
@@ -60,6 +63,36 @@ def codes_of(session: Session, job: RowVec, abandoned: str = "") -> CodeVec:
 def has_room(session: Session, job: int) -> bool:
     """Tell whether the next batch of a job with equal pods fits on what is idle now."""
     return bool(_have_room(session, np.array([job]))[0])
+
+
+def opened_code(session: Session) -> int:
+    """Return why a queue was full that no longer is: of evictions, or of held room that it counted.
+
+    Of both, where there were both.
+    """
+    outcome = session.outcome
+    return int(
+        Refusal.ROOM_HELD if outcome.held and not outcome.evictions else Refusal.OPENED_SINCE
+    )
+
+
+def are_kept_out(session: Session, job: RowVec) -> BoolVec:
+    """``(K,)`` whether jobs of equal pods have room that was held for others in this cycle.
+
+    False where more than free room may keep the pods of a job apart.
+    """
+    held = session.outcome.held
+    found = np.isin(job, held, invert=True) if held else np.zeros(len(job), np.bool_)
+    if not found.any():
+        return found
+    has_parts = session.ask.subgroup_sets(session) is not None
+    shape, size, _ = measure(session, job)
+    for at in found.nonzero()[0].tolist():
+        row, limits = int(job[at]), session.shapes.constraints[shape[at]]
+        is_bound = size[at] > 1 and bool(limits.has_pod_terms or limits.claims or limits.devices)
+        found[at] = not is_bound and not (has_parts and row in session.jobs.structure)
+    found[found] = _have_room(session, job[found])
+    return found
 
 
 def _have_room(session: Session, job: RowVec) -> BoolVec:

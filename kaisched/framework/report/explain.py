@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kaisched.core.refusals import FIRST_OF_PLUGINS, TEXTS, Refusal, code_named, text_of
-from kaisched.framework.report.codes import has_room, runs_allocate
+from kaisched.framework.report.codes import are_kept_out, has_room, opened_code, runs_allocate
 from kaisched.framework.report.eviction_refusals import eviction_refusals_of, in_words
+from kaisched.framework.report.held_room import held_sentence
 from kaisched.framework.report.queue_reasons import queue_sentence
 from kaisched.framework.report.records import DecisionRecord, NodeRefusal
 from kaisched.framework.report.room_reasons import lack_of
@@ -28,6 +29,7 @@ _HELPLESS: Final = frozenset(
     TEXTS[code].name
     for code in (
         Refusal.WAITING_FOR_RELEASE,
+        Refusal.ROOM_HELD,
         Refusal.VOLUME_CLAIM,
         Refusal.VOLUME_UNBOUND,
         Refusal.VOLUME_IN_USE,
@@ -74,7 +76,8 @@ def _waiting_record(session: Session, job: int, abandoned: str) -> DecisionRecor
     reason = session.ask.refusal_reason(session, _ALLOCATE, job, code)
     if reason is not None:
         return _record(session, job, name, code, reason.sentence, dict(reason.numbers))
-    sentence = queue_sentence(session, job, code) or text_of(code).sentence
+    sentence = held_sentence(session, job, code) or queue_sentence(session, job, code)
+    sentence = sentence or text_of(code).sentence
     if fault := session.jobs.faults.get(job):
         sentence = f"{sentence}: {fault}"
     return _record(session, job, name, code, sentence)
@@ -105,7 +108,9 @@ def dominant(session: Session, job: int, code: int) -> int:
     for ask in possible_asks(session, job):
         if shut := _shut(session, job, ask[:, None]):
             return shut
-    return int(Refusal.OPENED_SINCE) if was_shut and has_room(session, job) else code
+    if was_shut:
+        return opened_code(session) if has_room(session, job) else code
+    return int(Refusal.ROOM_HELD) if are_kept_out(session, np.array([job]))[0] else code
 
 
 def _shut(session: Session, job: int, ask: Amounts) -> int:

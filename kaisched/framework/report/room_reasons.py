@@ -9,6 +9,7 @@ import numpy as np
 from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.report.affinity_reasons import with_affinity
 from kaisched.framework.report.codes import MOST_SHAPES
+from kaisched.framework.report.held_room import held_for_others
 from kaisched.framework.report.lack import Lack
 from kaisched.framework.report.node_refusals import node_refusals_of
 from kaisched.framework.session.capacity import room_of
@@ -43,13 +44,14 @@ def lack_of(session: Session, job: int, code: int) -> Lack:
     if sets is None:
         if part_code := _shut_part(session, job):
             return _without_sets(session, job, part_code)
-        return with_affinity(session, job, shapes, _shared(session, shapes, size, code))
+        lack = _of_parts(session, job, _shared(session, shapes, size, code))
+        return with_affinity(session, job, shapes, lack)
     if not sets:
         return _without_sets(session, job, sets.code)
     lacks = []
     for nodes in sets[:MOST_SETS]:
         with session.placement.within(nodes):
-            lacks.append(_lack(session, shapes, size, code))
+            lacks.append(_of_parts(session, job, _lack(session, shapes, size, code)))
     best = max(range(len(lacks)), key=lambda at: (lacks[at].code, -at))
     told = [f"{it.label}: {lack.message}" for it, lack in zip(sets, lacks, strict=False)]
     if len(sets) > MOST_SETS:
@@ -59,28 +61,54 @@ def lack_of(session: Session, job: int, code: int) -> Lack:
     return with_affinity(session, job, shapes, lack)
 
 
-def _shut_part(session: Session, job: int) -> int:
+def _of_parts(session: Session, job: int, lack: Lack) -> Lack:
+    """Return what subgroups lack on the set that is tried now, if each pod of the job has room.
+
+    Unless room was held for others: it may be what was missing when the job was tried.
+    """
+    size = lack.numbers.get("pods", 0)
+    is_full = lack.code in (Refusal.NO_ROOM, Refusal.GANG_NO_ROOM)
+    if not is_full or lack.numbers.get("fit") != size:
+        return lack
+    if size and (held := held_for_others(session, job)):
+        each = "its pod" if size == 1 else f"each of its {size} pods"
+        return lack._replace(message=f"{each} has room now, and room was {held}")
+    part_code = _shut_part(session, job)
+    if part_code is None:
+        return lack
+    told = session.ask.refusal_reason(session, _ALLOCATE, job, part_code) if part_code else None
+    if told is not None:
+        return lack._replace(message=told.sentence, numbers={**lack.numbers, **told.numbers})
+    if size == 1:
+        return lack
+    together = "but its subgroups do not fit together, each on one set of nodes"
+    return lack._replace(message=f"each of its {size} pods has room, {together}")
+
+
+def _shut_part(session: Session, job: int) -> int | None:
     """Return why plugins leave a subgroup in the next batch no set of nodes, whatever others do.
 
-    0 if every subgroup has some.
+    It is asked on the set that is tried now. 0 if every subgroup has some; None if it makes no
+    difference which nodes subgroups get.
     """
     root = session.jobs.structure.get(job)
     if root is None or session.ask.subgroup_sets(session) is None:
-        return 0
+        return None
     batch = pods_of_batch(session, job)
     podset = session.tasks.podset_of_task[batch]
-    left = list(root.children[::-1])
-    with session.placement.within(None):
-        while left:
-            group = left.pop()
-            left += group.children[::-1]
-            some = batch[np.isin(podset, leaves(group))]
-            if not some.size:
-                continue
-            sets = subgroup_sets(session, job, group, shapes_of(session, some))
-            if sets is not None and not sets:
+    left, found = list(root.children[::-1]), None
+    while left:
+        group = left.pop()
+        left += group.children[::-1]
+        some = batch[np.isin(podset, leaves(group))]
+        if not some.size:
+            continue
+        sets = subgroup_sets(session, job, group, shapes_of(session, some))
+        if sets is not None:
+            if not sets:
                 return sets.code
-    return 0
+            found = 0
+    return found
 
 
 def _without_sets(session: Session, job: int, code: int) -> Lack:

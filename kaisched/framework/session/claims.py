@@ -178,6 +178,8 @@ class Unit(NamedTuple):
     tasks: tuple[int, ...]
     """Task rows."""
     is_core: bool
+    part_of: int = -1
+    """For an elastic pod of a spare subgroup: the first task row of that unit; else -1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

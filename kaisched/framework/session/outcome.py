@@ -45,6 +45,7 @@ class Outcome:
         "claims",
         "evictions",
         "has_put_off",
+        "held",
         "nominations",
         "refusal",
         "steps",
@@ -63,6 +64,8 @@ class Outcome:
         """``(J,)`` the last refusal of each job, 0 for none."""
         self.has_put_off = False
         """Whether any job was put off; in nearly all cycles none is."""
+        self.held: tuple[int, ...] = ()
+        """Jobs for which allocate held room while it tried the others; nearly always none."""
         self.claims: dict[str, CodeVec] = {}
         """Evicting action to ``(J,)`` why it evicted nothing for a job, 0 for untried."""
 

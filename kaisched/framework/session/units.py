@@ -1,7 +1,9 @@
 """Units of a running job, which are evicted together: elastic pods one by one, then the core.
 
 The least important pod goes first. The pods that a job needs in order to run are one unit, the
-core: without a part of it the rest would be useless.
+core: without a part of it the rest would be useless. A spare subgroup, beyond those that the job
+needs, is a unit too. Its own elastic pods are useless without it. So what goes takes others along:
+:class:`Going` tells which.
 """
 
 from __future__ import annotations
@@ -17,8 +19,52 @@ from kaisched.framework.session.host import host_of
 from kaisched.framework.session.task_order import ordered_tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from kaisched.core.tables import SubGroup
     from kaisched.framework.session.view import SessionView
+
+
+class Going:
+    """Units that go; what rests on one of them may not stay."""
+
+    def __init__(self, units: Iterable[Unit] = ()) -> None:
+        """Begin with the units that are known to go."""
+        self._cores: set[int] = set()
+        self._pods: set[int] = set()
+        """The first pod of each unit that is no core."""
+        for unit in units:
+            self.add(unit)
+
+    def add(self, unit: Unit) -> None:
+        """Note that a unit goes."""
+        if unit.is_core:
+            self._cores.add(unit.job)
+        else:
+            self._pods.add(unit.tasks[0])
+
+    def takes(self, unit: Unit) -> bool:
+        """Tell whether a unit goes too: with its job's core, or with the subgroup it is part of."""
+        return unit.job in self._cores or unit.part_of in self._pods
+
+
+def going_along(units: Mapping[int, Unit]) -> dict[int, list[int]]:
+    """Return, by place of a unit that takes others along, the places of these.
+
+    ``units`` are by place, and those of a job are all in it.
+    """
+    of_job: dict[int, list[int]] = {}
+    subgroups: dict[int, int] = {}
+    for place, unit in units.items():
+        of_job.setdefault(unit.job, []).append(place)
+        subgroups[unit.tasks[0]] = place
+    along: dict[int, list[int]] = {}
+    for place, unit in units.items():
+        if unit.is_core:
+            along[place] = [other for other in of_job[unit.job] if other != place]
+        elif unit.part_of >= 0:
+            along.setdefault(subgroups[unit.part_of], []).append(place)
+    return along
 
 
 def units_of(
@@ -28,7 +74,9 @@ def units_of(
 
     Elastic pods come one by one, then whole subgroups beyond the number that is needed, then all
     other pods. A job that needs nothing to run has no core. Pods on unknown nodes are in no unit.
-    ``state`` is the state of every pod; by default that of now.
+    ``state`` is the state of every pod; by default that of now. Pods that this cycle has placed are
+    the first to be elastic, and subgroups that are met by them the first to be spare: no pod that
+    runs may go because they will.
     """
     rows = session.jobs.tasks[job]
     if state is None:
@@ -43,18 +91,21 @@ def units_of(
     if stranded is not None:
         tasks = tasks[~stranded[tasks]]
     ranked = ordered_tasks(session, tasks).tolist()
+    placed = set(tasks[~ACTIVE_STATES[session.tasks.state[tasks]]].tolist())
+    if placed:
+        ranked.sort(key=placed.__contains__)
     root = session.jobs.structure.get(job)
     if root is None:
         least = int(session.podsets.minimum[int(session.jobs.first_podset[job])])
         units = [Unit(job, (task,), is_core=False) for task in reversed(ranked[least:])]
         core = tuple(ranked[:least])
     else:
-        units, core = _split_tree(session, job, ranked, root)
+        units, core = _split_tree(session, job, ranked, root, placed)
     return [*units, Unit(job, core, is_core=True)] if core else units
 
 
 def _split_tree(
-    session: SessionView, job: int, ranked: list[int], root: SubGroup
+    session: SessionView, job: int, ranked: list[int], root: SubGroup, placed: set[int]
 ) -> tuple[list[Unit], tuple[int, ...]]:
     """Return the elastic units of a job with subgroups, and the task rows of its core."""
     podset_of_task, minimum = session.tasks.podset_of_task, session.podsets.minimum
@@ -67,27 +118,41 @@ def _split_tree(
             members.append(task)
         else:
             surplus.append(task)
-    units = [Unit(job, (task,), is_core=False) for task in reversed(surplus)]
-    for group in _dispensable(root, kept, minimum.tolist()):
-        tasks = tuple(task for podset in leaves(group) for task in kept.pop(podset, ()))
+    ran = {podset: [it for it in some if it not in placed] for podset, some in kept.items()}
+    spare: list[Unit] = []
+    part_of: dict[int, int] = {}
+    for group in _dispensable(root, kept, ran, minimum.tolist()):
+        podsets = leaves(group)
+        tasks = tuple(task for podset in podsets for task in kept.pop(podset, ()))
         if tasks:
-            units.append(Unit(job, tasks, is_core=False))
+            spare.append(Unit(job, tasks, is_core=False))
+            part_of.update(dict.fromkeys(podsets, tasks[0]))
+    elastic = [
+        Unit(job, (task,), is_core=False, part_of=part_of.get(int(podset_of_task[task]), -1))
+        for task in reversed(surplus)
+    ]
     core = {task for members in kept.values() for task in members}
-    return units, tuple(task for task in ranked if task in core)
+    return elastic + spare, tuple(task for task in ranked if task in core)
 
 
 def _dispensable(
-    group: SubGroup, running: dict[int, list[int]], minimum: list[int]
+    group: SubGroup,
+    running: dict[int, list[int]],
+    ran: dict[int, list[int]],
+    minimum: list[int],
 ) -> list[SubGroup]:
-    """Return the subgroups beyond what their parents need, the last by name first."""
+    """Return the subgroups beyond what their parents need, the last by name first.
+
+    Before those that were met by pods that ``ran`` come those that are met only now.
+    """
     if group.podset >= 0:
         return []
     met = [child for child in group.children if _is_met(child, running, minimum)]
-    met.sort(key=lambda child: child.name)
+    met.sort(key=lambda child: (not _is_met(child, ran, minimum), child.name))
     spare = met[group.min_subgroup :] if group.min_subgroup >= 0 else []
     found = list(reversed(spare))
     for child in met[: len(met) - len(spare)]:
-        found.extend(_dispensable(child, running, minimum))
+        found.extend(_dispensable(child, running, ran, minimum))
     return found
 
 

@@ -187,12 +187,12 @@ def _described(line: DeviceLine, found: Findings, path: tuple[Step, ...]) -> lis
     described: list[_Described] = [({}, {}) for _ in range(count)]
     for name, written in line.attributes.items():
         values: list[Attribute] = _each(written, count, found, (*path, "attributes", name))
-        for (attributes, _), value in zip(described, values, strict=True):
+        for (attributes, _), value in zip(described, values, strict=False):  # none of an empty list
             attributes[name] = _value(value)
     for name, amounts in line.capacity.items():
         where = (*path, "capacity", name)
         for (_, capacities), amount in zip(
-            described, _each(amounts, count, found, where), strict=True
+            described, _each(amounts, count, found, where), strict=False
         ):
             try:
                 text = str(amount)
@@ -205,7 +205,7 @@ def _described(line: DeviceLine, found: Findings, path: tuple[Step, ...]) -> lis
 
 
 def _each(written: T | list[T], count: int, found: Findings, path: tuple[Step, ...]) -> list[T]:
-    """Return the value of each device."""
+    """Return the value of each device; none of an empty list."""
     if not isinstance(written, list):
         return [written] * count
     if len(written) != count:

@@ -61,13 +61,13 @@ class Answers:
         demand = demand_of(session, group.topology)
         if not isinstance(demand, Demand):
             return demand
-        strict = None
-        if group.topology.patience_s:
-            strict = self._patient(session, job, group, shapes, demand.required)
-        if strict is not None:
-            return self._patient_sets(session, action, job, group, strict, shapes)
         tasks = pods_of(session, job, group)
         pins = pins_of(session, tasks)
+        strict = None
+        if group.topology.patience_s:
+            strict = self._patient(session, job, group, shapes, demand.required, pins)
+        if strict is not None:
+            return self._patient_sets(session, action, job, group, strict, shapes, tasks, pins)
         is_bounded = action != _WITHIN and not pins.held.size
         if is_bounded and self.limits.is_known(demand, shapes):
             return refusals.TOO_LARGE  # before anything is counted or searched for it
@@ -78,17 +78,26 @@ class Answers:
         return found
 
     def _patient(
-        self, session: Session, job: int, group: SubGroup, shapes: Shapes, required: int
+        self,
+        session: Session,
+        job: int,
+        group: SubGroup,
+        shapes: Shapes,
+        required: int,
+        pins: Pins,
     ) -> Demand | None:
         """Return what a job demands while it is patient; None if it is not.
 
         It is not if the level that it prefers is not inside of that which it requires, so that it
         wishes for nothing more, nor if no domain of the level could ever hold it: it would wait in
-        vain.
+        vain. Nor if it is promised room outside of one domain, as after a move: it would lose it.
         """
         wish = strict_of(session, job, group)
         demand = None if wish is None else demand_of(session, wish)
         if not isinstance(demand, Demand) or demand.required <= required:
+            return None
+        promised = np.unique(demand.tree.domain_of_node[demand.required][pins.promised])
+        if promised.size > 1 or -1 in promised:
             return None
         return None if self.limits.is_too_large(session, demand, shapes) else demand
 
@@ -100,12 +109,12 @@ class Answers:
         group: SubGroup,
         demand: Demand,
         shapes: Shapes,
+        tasks: RowVec,
+        pins: Pins,
     ) -> Sets:
         """Return the sets for a patient job; nothing is evicted for it."""
         if action not in (_ALLOCATE, _WITHIN):
             return refusals.PATIENT
-        tasks = pods_of(session, job, group)
-        pins = pins_of(session, tasks)
         found = self._counted(session, action, job, group, demand, shapes, tasks, pins)
         if isinstance(found, int) or found is None or demand.constraint.is_pod_set:
             return refusals.PATIENT if found in _FOR_ROOM else found

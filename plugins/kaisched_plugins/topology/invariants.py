@@ -86,6 +86,8 @@ def _broken(
         placed = set(domain[after[tasks[fresh]]].tolist())
         old = tasks[~fresh & (after[tasks] >= 0)]
         held = set(domain[after[old]].tolist()) - {-1}
+        if held:  # those that held the job in a domain may have been evicted after others came
+            held |= set(domain[before[tasks[before[tasks] >= 0]]].tolist()) - {-1}
         if (held and not placed <= held) or (not held and len(placed) > 1):
             yield f"{name}: placed outside of one domain of {wish.required}"
     workers = without_leader(snapshot.tasks.podset_of_task, tasks, group)

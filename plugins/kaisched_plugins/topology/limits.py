@@ -11,7 +11,7 @@ import numpy as np
 from kaisched import IntVec, Session, SubGroup, TaskState
 from kaisched_plugins.topology import refusals
 from kaisched_plugins.topology.choosing import MOST_PODS, Shapes
-from kaisched_plugins.topology.demands import Demand, demand_of, pods_of
+from kaisched_plugins.topology.demands import Demand, demand_of, is_divided
 from kaisched_plugins.topology.domains import Tree
 
 _PENDING = int(TaskState.PENDING)
@@ -79,39 +79,76 @@ class Limits:
         return bool(able.any())
 
 
-def _parts(session: Session, job: int, group: SubGroup) -> Iterator[Part]:
-    """Yield the subgroups with a condition, no pod of which runs, that a group needs to start."""
+def _parts(session: Session, job: int, root: SubGroup) -> Iterator[Part]:
+    """Yield the subgroups with a condition, no pod of which runs, that a job needs to start."""
+    if not is_divided(root):
+        return
+    starting = Starting(session, job)
+    for group in _needed(root):
+        demand = None if group.topology is None else demand_of(session, group.topology)
+        if demand is None or (isinstance(demand, Demand) and demand.required < 0):
+            continue
+        pods = starting.of(group)
+        if pods:
+            yield Part(group, demand, tuple(sorted(pods.items())))
+
+
+def _needed(group: SubGroup) -> Iterator[SubGroup]:
+    """Yield the subgroups without which a group does not start, the innermost first."""
     if group.min_subgroup < len(group.children):
         return
     for child in group.children:
-        yield from _parts(session, job, child)
-        demand = None if child.topology is None else demand_of(session, child.topology)
-        if demand is None or (isinstance(demand, Demand) and demand.required < 0):
-            continue
-        needs = _needs(session, job, child)
-        if needs:
-            yield Part(child, demand, tuple(sorted(needs.items())))
+        yield from _needed(child)
+        yield child
 
 
-def _needs(session: Session, job: int, group: SubGroup) -> Counter[int] | None:
-    """Count the pods that start together in a subgroup, by shape; None if that is not known."""
-    found: Counter[int] = Counter()
-    if group.children:
+class Starting:
+    """The pods of a job that start together, counted once for all of its subgroups."""
+
+    def __init__(self, session: Session, job: int) -> None:
+        """Count the pods of each pod set by shape."""
+        tasks = np.array(session.jobs.tasks[job], np.int64)
+        podset = session.tasks.podset_of_task[tasks].tolist()
+        shape = session.tasks.shape_of_task[tasks].tolist()
+        waits = (session.state_now[tasks] == _PENDING).tolist()
+        self._minimum = session.podsets.minimum
+        self._shapes: dict[int, Counter[int]] = {}
+        self._begun = {at for at, is_waiting in zip(podset, waits, strict=True) if not is_waiting}
+        for at, one in zip(podset, shape, strict=True):
+            self._shapes.setdefault(at, Counter())[one] += 1
+
+    def of(self, group: SubGroup) -> Counter[int] | None:
+        """Count the pods of a subgroup by shape; None if they are not known or some have begun."""
+        if not group.children:
+            return self._of_podset(group.podset)
         if group.min_subgroup < len(group.children):
             return None
+        found: Counter[int] = Counter()
         for child in group.children:
-            more = _needs(session, job, child)
+            more = self.of(child)
             if more is None:
                 return None
             found += more
         return found
-    tasks = pods_of(session, job, group)
-    need = int(session.podsets.minimum[group.podset])
-    if not need:
-        return found
-    shapes, counts = np.unique(session.tasks.shape_of_task[tasks], return_counts=True)
-    if not (session.state_now[tasks] == _PENDING).all() or (len(shapes) > 1 and need < len(tasks)):
-        return None
-    if len(shapes) == 1:
-        counts[0] = need
-    return Counter(dict(zip(shapes.tolist(), counts.tolist(), strict=True)))
+
+    def _of_podset(self, podset: int) -> Counter[int] | None:
+        need, pods = int(self._minimum[podset]), self._shapes.get(podset, Counter())
+        if not need or not pods:
+            return Counter()
+        if podset in self._begun or (len(pods) > 1 and need < pods.total()):
+            return None
+        return Counter({next(iter(pods)): need}) if len(pods) == 1 else Counter(pods)
+
+
+def out_of_use(session: Session, tree: Tree, level: int, domain: int) -> str:
+    """Say how many nodes cannot be used now: of a domain, or else of others; of all with -1."""
+    statics = session.nodes.statics
+    is_down = (~statics.is_ready | statics.is_unschedulable) & tree.is_member
+    inside = is_down if domain < 0 else is_down & tree.mask(level, domain)
+    down = int(inside.sum() or is_down.sum())
+    if not down:
+        return ""
+    whose = "in all" if domain < 0 else "of it" if inside.any() else "of others"
+    return (
+        f"; {down} node{'s' * (down != 1)} {whose} {'is' if down == 1 else 'are'} down or cordoned"
+    )

@@ -110,6 +110,8 @@ class Topology(Plugin):
     @hookimpl
     def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
         """Name what is missing: a topology, a level, or room in the domain that has most."""
+        if job not in session.jobs.structure:
+            return None
         limits = self._answers(session).limits
         return reason_of(session, action, job, code, self._style, limits)
 

@@ -29,8 +29,9 @@ from kaisched_plugins.topology.demands import (
     name_of,
     pins_of,
     pods_of,
+    podsets_of,
 )
-from kaisched_plugins.topology.limits import Limits, Part
+from kaisched_plugins.topology.limits import Limits, Part, Starting, out_of_use
 from kaisched_plugins.topology.patience import end_s, strict_of
 from kaisched_plugins.topology.podsets.filling import Style
 from kaisched_plugins.topology.podsets.reasons import COULD_HOLD, HAS_ROOM, reason_of_pod_set
@@ -51,23 +52,25 @@ _NAMES: Final = (refusals.NO_TOPOLOGY, refusals.NO_LEVEL, refusals.WRONG_SLICES)
 def reason_of(
     session: Session, action: str, job: int, code: int, style: Style, limits: Limits
 ) -> Reason | None:
-    """Return why a job is refused; None where the sentence of the refusal says it all."""
-    root = session.jobs.structure.get(job)
-    if root is not None and code == refusals.TOO_LARGE:
+    """Return why a job with a tree is refused; None where the sentence of the refusal says it all.
+
+    On a set of nodes it is asked about the subgroups of the job.
+    """
+    root = session.jobs.structure[job]
+    if code == refusals.TOO_LARGE:
         return _too_large(session, job, root, style, limits)
-    part = None if root is None else limits.part(session, job, root)
+    part = limits.part(session, job, root)
     if part is not None and part.code == code and part.group.topology is not None:
         told = _faulty(session, part.group.topology, code)
         return told and Reason(_who(root, part) + told.sentence, told.numbers)
-    if root is None or root.topology is None:
-        return (
-            None if root is None or code != refusals.NO_DOMAIN else _part_full(session, job, root)
-        )
-    if code in _NAMES:
-        return _faulty(session, root.topology, code)
     if code == refusals.PATIENT:
         return _patient(session, action, job, root, style)
-    return _full(session, job, root, root.topology, code, style)
+    wish = root.topology
+    if wish is None or not wish.is_condition or session.node_set is not None:
+        return _of_part(session, job, root, code, style, Starting(session, job))
+    if code in _NAMES:
+        return _faulty(session, wish, code)
+    return _full(session, job, root, wish, code, style)
 
 
 def _faulty(session: Session, wish: TopologyConstraint, code: int) -> Reason | None:
@@ -96,33 +99,60 @@ def _full(
     return _short(session, Chooser(demand, shapes, room_of, pins), demand, pods, code)
 
 
-def _part_full(session: Session, job: int, group: SubGroup) -> Reason | None:
-    """Name the first subgroup of equal pods without a domain, whatever the others take."""
+def _of_part(
+    session: Session, job: int, group: SubGroup, code: int, style: Style, starting: Starting
+) -> Reason | None:
+    """Name the first subgroup that is refused on the nodes tried, whatever the others take."""
     for child in group.children:
-        told = _part_short(session, job, child) or _part_full(session, job, child)
+        told = None
+        if child.topology is not None and code == demand_of(session, child.topology):
+            told = _faulty(session, child.topology, code)
+        elif code == refusals.NO_DOMAIN:
+            told = _part_full(session, job, child, style, starting)
+        if told is not None:
+            return Reason(f"subgroup {child.name}: {told.sentence}", told.numbers)
+        told = _of_part(session, job, child, code, style, starting)
         if told is not None:
             return told
     return None
 
 
-def _part_short(session: Session, job: int, group: SubGroup) -> Reason | None:
+def _part_full(
+    session: Session, job: int, group: SubGroup, style: Style, starting: Starting
+) -> Reason | None:
     """Say how many pods a subgroup is short of in the domain with most room for its next ones."""
     demand = None if group.topology is None else demand_of(session, group.topology)
-    if group.podset < 0 or not isinstance(demand, Demand) or demand.required < 0:
+    if not isinstance(demand, Demand) or not demand.constraint.is_condition:
         return None
-    tasks = pods_of(session, job, group)
-    waits = tasks[session.state_now[tasks] == _PENDING]
-    shapes = np.unique(session.tasks.shape_of_task[waits]).tolist()
-    if len(shapes) != 1:
+    first, tasks = starting.of(group), _NO_NODES
+    if not first or demand.constraint.is_pod_set:
+        tasks = pods_of(session, job, group)
+    shapes = tuple(sorted(first.items())) if first else _next_of(session, group, tasks)
+    if not shapes:
         return None
-    runs = int(ACTIVE_STATES[session.state_now[tasks]].sum())
-    pods = min(max(int(session.podsets.minimum[group.podset]) - runs, 1), len(waits))
-    room_of, pins = session.places_once_released, pins_of(session, tasks)
-    chooser = Chooser(demand, ((shapes[0], pods),), room_of, pins)
+    if demand.constraint.is_pod_set:
+        told = reason_of_pod_set(session, demand, tasks, group, shapes, style)
+        if told is not None:
+            return told
+    if demand.required < 0:
+        return None
+    chooser = Chooser(demand, shapes, session.places_once_released, pins_of(session, tasks))
     if chooser.able(demand.required).any():
         return None
-    told = _short(session, chooser, demand, pods, int(refusals.NO_DOMAIN))
-    return told and Reason(f"subgroup {group.name}: {told.sentence}", told.numbers)
+    return _short(session, chooser, demand, chooser.pods, int(refusals.NO_DOMAIN))
+
+
+def _next_of(session: Session, group: SubGroup, tasks: RowVec) -> Shapes:
+    """Return the pods that a subgroup places next beside those that run; none if not known."""
+    state, podset = session.state_now[tasks], session.tasks.podset_of_task[tasks]
+    waits = tasks[state == _PENDING]
+    shapes = np.unique(session.tasks.shape_of_task[waits]).tolist()
+    if group.min_subgroup < len(group.children) or len(shapes) != 1:
+        return ()
+    rows = list(podsets_of(group))
+    runs = np.bincount(podset[ACTIVE_STATES[state]], minlength=max(rows) + 1)[rows]
+    lacks = int(np.maximum(session.podsets.minimum[rows] - runs, 0).sum())
+    return ((shapes[0], min(max(lacks, 1), len(waits))),)
 
 
 def _patient(
@@ -168,33 +198,19 @@ def _too_large(
         now = reason_of_pod_set(session, demand, tasks, group, shapes, style)
         if told is not None and now is not None:
             told = Reason(told.sentence, {**told.numbers, "fit_now": now.numbers.get("fit")})
-    told = told or _short(session, empty, demand, pods, int(refusals.TOO_LARGE))
     if told is None:
-        return None
-    return Reason(
-        _who(root, part) + told.sentence + _down(session, empty, demand.required), told.numbers
-    )
+        told = _short(session, empty, demand, pods, int(refusals.TOO_LARGE))
+        fits = empty.fits(demand.required)
+        if told is not None and fits.size:
+            down = out_of_use(session, demand.tree, demand.required, int(fits.argmax()))
+            told = Reason(told.sentence + down, told.numbers)
+    return told and Reason(_who(root, part) + told.sentence, told.numbers)
 
 
-def _who(root: SubGroup | None, part: Part | None) -> str:
+def _who(root: SubGroup, part: Part | None) -> str:
     """Name the subgroup that a sentence is about, if it is not all of the job."""
-    is_all = part is None or (root is not None and root.children == (part.group,))
+    is_all = part is None or root.children == (part.group,)
     return "" if is_all or part is None else f"subgroup {part.group.name}: "
-
-
-def _down(session: Session, chooser: Chooser, level: int) -> str:
-    """Say how many nodes cannot be used now: of the domain with most room, or of the others."""
-    fits, statics = chooser.fits(level), session.nodes.statics
-    if not fits.size:
-        return ""
-    inside = chooser.tree.mask(level, int(fits.argmax()))
-    is_down = ~statics.is_ready | statics.is_unschedulable
-    for some, whose in ((inside, "it"), (chooser.tree.is_member, "others")):
-        down = int((some & is_down).sum())
-        if down:
-            are = f"node of {whose} is" if down == 1 else f"nodes of {whose} are"
-            return f"; {down} {are} down or cordoned"
-    return ""
 
 
 def _unknown(session: Session, wish: TopologyConstraint) -> Reason:

@@ -1,5 +1,8 @@
-"""Victims of a gang that has lost pods: its elastic pods never stay without its core."""
+"""Victims of a gang that has lost or gained pods: it keeps what it needs, or nothing."""
 
+from dataclasses import replace
+
+from kaisched.core.states import TaskState
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.rows import Group
 
@@ -15,3 +18,19 @@ def test_elastic_pods_go_before_the_core_of_a_gang_that_lacks_pods_elsewhere():
     builder.job("c", queue="a", tasks=3)
     ran = builder.run("reclaim")
     assert sorted(ran.evicted) == ["j-0", "j-1", "j-2", "j-3"]
+
+
+def test_a_pod_that_the_cycle_has_bound_lets_no_other_go_of_those_that_are_needed():
+    """Gang j needs the two pods that run; j-0 is before both in the order of its pods."""
+    builder = ClusterBuilder().queue("v").queue("a", deserved=4).node("n", gpu=2).node("m", gpu=1)
+    builder.job("j", queue="v", tasks=3, min_tasks=2)
+    job = builder._jobs[-1]
+    first, *others = job.tasks
+    run = [
+        replace(task, state=TaskState.RUNNING, node=node)
+        for task, node in zip(others, "nm", strict=True)
+    ]
+    builder._jobs[-1] = replace(job, tasks=[first, *run])
+    ran = builder.job("c", queue="a", on=["m"]).run()
+    assert ran.placed == {"j-0": "n"}
+    assert not ran.evicted

@@ -1,10 +1,13 @@
 """Victims where pods share GPUs: those of one card go, whatever their order (V1, R21)."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kaisched.actions.eviction import search
+from kaisched.actions.eviction.card_sets import CardSets
 from kaisched.testing import draw
 
 QUARTERS = 4
@@ -64,17 +67,77 @@ def test_a_gang_takes_as_many_cards_as_it_has_pods():
     assert len(ran.evicted) == 5 * QUARTERS
 
 
-def test_a_gang_of_unequal_pods_takes_other_cards_for_each():
-    builder = shared(2, 4, "queue a deserved=4\nqueue c deserved=4", "queue=c tasks=2").builder()
+def sized(builder: Any, *numbers: float) -> Any:
+    """Give the pods of the last job so many GPUs each."""
     job = builder._jobs[-1]
     tasks = [
-        replace(task, request={**task.request, "gpu": number * 1000})
-        for task, number in zip(job.tasks, (1, 2), strict=True)
+        replace(task, request={**task.request, "gpu": int(number * 1000)})
+        for task, number in zip(job.tasks, numbers, strict=True)
     ]
     builder._jobs[-1] = replace(job, tasks=tasks)
-    ran = builder.run("reclaim")
+    return builder
+
+
+def test_a_gang_of_unequal_pods_takes_other_cards_for_each():
+    drawn = shared(2, 4, "queue a deserved=4\nqueue c deserved=4", "queue=c tasks=2")
+    ran = sized(drawn.builder(), 1, 2).run("reclaim")
     assert len(ran.evicted) == 3 * QUARTERS
     assert ran.promised.keys() == {"c-0", "c-1"}
+
+
+def test_pods_that_ask_for_no_gpu_do_not_keep_others_of_their_gang_from_a_card():
+    drawn = shared(2, 4, "queue a deserved=4\nqueue c deserved=4", "queue=c tasks=2")
+    ran = sized(drawn.builder(), 0, 1).run("reclaim")
+    assert len(ran.evicted) == QUARTERS
+    assert ran.promised.keys() == {"c-0", "c-1"}
+
+
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """Return a list that gets the pods of each set that is tried."""
+    tried: list[set[str]] = []
+
+    class Spied(CardSets):
+        def cheapest_first(self) -> Iterator[tuple[int, ...]]:
+            name = self._session.snapshot.tasks.name
+            for places in super().cheapest_first():
+                tasks = [it for at in places for it in self._victim_list.unit(at).tasks]
+                tried.append({name[it].partition("/")[2] for it in tasks})
+                yield places
+
+    monkeypatch.setattr(search, "CardSets", Spied)
+    return tried
+
+
+@pytest.mark.parametrize(
+    ("numbers", "claim"),
+    [
+        ((1,), {}),
+        ((1,), {"on": ["n0"]}),
+        ((1, 1), {"on": ["n0"]}),
+        ((1, 1, 1), {}),
+        ((1, 2), {}),
+        ((2, 1, 1), {}),
+        ((2, 2), {}),
+        ((0, 1), {}),
+        ((1,), {"cpu": 7}),
+        ((1, 1), {"cpu": 7}),
+    ],
+    ids=str,
+)
+def test_the_first_set_that_is_looked_at_makes_room(monkeypatch, numbers, claim):
+    """Sets on nodes that are ruled out, that plugins refuse or that free too little are not."""
+    drawn = shared(4, 4, "queue a deserved=8\nqueue c deserved=8", "queue=c")
+    builder = drawn.builder()
+    builder._nodes = [
+        replace(it, allocatable={**it.allocatable, "cpu": 17_000}) for it in builder._nodes
+    ]
+    builder._jobs.pop()
+    count = len(numbers)
+    builder.job("c", queue="c", tasks=count, min_tasks=count, **claim)
+    tried = looked_at(monkeypatch)
+    ran = sized(builder, *numbers).run("reclaim")
+    assert ran.promised.keys() == {f"c-{at}" for at in range(count)}
+    assert tried == [set(ran.evicted)]
 
 
 def test_a_part_of_an_elastic_job_goes_with_no_other_job():

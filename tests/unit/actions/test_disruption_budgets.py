@@ -14,6 +14,7 @@ from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.objects.shard import SchedulingShard, ShardSpec
 from kaisched.objects.wire import ObjectMeta
+from kaisched.testing.rows import Group
 from tests.laws.clusters import NOW_S, Cluster
 from tests.laws.crowded import crowded
 from tests.unit.actions.test_search import IN_PLACE, POLICY, evicted, job, node, promised, queue
@@ -123,6 +124,17 @@ def test_elastic_pods_go_as_far_as_their_budget_allows():
 def test_a_core_does_not_go_when_a_budget_keeps_one_of_its_elastic_pods():
     cluster = full(gang(4, minimum=2), job("w", "r", (4, 1)), deserved=(0, 4))
     assert len(evicted(decide(cluster))) == 4
+    assert evicted(decide(cluster, (0, "g-3"))) == []
+
+
+def test_a_spare_subgroup_does_not_go_when_a_budget_keeps_one_of_its_elastic_pods():
+    """The job needs one of two subgroups. The pod g-3 is beyond the minimum of the second."""
+    tree = Group("root", 1, (Group("x", 1), Group("y", 2)))
+    some = gang(4, minimum=1)
+    tasks = [replace(it, podset=name) for it, name in zip(some.tasks, "xyyy", strict=True)]
+    some = replace(some, root=tree, tasks=tuple(tasks))
+    cluster = full(some, job("w", "r", (3, 1)), deserved=(0, 4))
+    assert evicted(decide(cluster)) == ["g-1", "g-2", "g-3"]
     assert evicted(decide(cluster, (0, "g-3"))) == []
 
 

@@ -1,13 +1,16 @@
 """Requests for memory of a GPU where cards differ: limits ask about the node that is tried (V2)."""
 
+import numpy as np
 import pytest
 
+from kaisched.actions.room.by_card import within_bounds
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
 from kaisched.engine.policy import default_policy
 from kaisched.framework.advice.adviser import Adviser
+from kaisched.framework.session.claims import NodeSet
 from kaisched.testing import ClusterBuilder
-from tests.unit.framework.fakes import cycle
+from tests.unit.framework.fakes import cycle, session
 
 pytestmark = pytest.mark.proportion
 
@@ -83,6 +86,22 @@ def test_a_gang_fills_the_large_cards_where_the_limit_allows_few_pods_on_small_o
         assert sorted(ran.placed.values()) == started
 
 
+@pytest.mark.parametrize(
+    ("pods", "one_by_one", "together"), [(2, [1, 2, 1, 1], [2]), (1, [1], [1])]
+)
+def test_pods_of_a_set_with_bounds_are_tried_together_only(pods, one_by_one, together):
+    """A bound says how many pods of the whole batch each part of the set gets."""
+    made = cluster(limit=pods - 0.5, small=2).asks("new", 40, tasks=pods, min_tasks=pods)
+    for most, expected in ((None, one_by_one), ({0: {0: 1, 1: 1}}, together)):
+        now, tried = session(made.store().snapshot(), rules=default_policy()), []
+        now.action = "allocate"
+        around = NodeSet("bounded", np.ones(2, np.bool_), order=np.arange(2), most=most)
+        place = within_bounds(lambda _session, _statement, some: tried.append(len(some)))  # noqa: B023
+        with now.placement.within(around):
+            assert not place(now, now.statement(), np.arange(pods))
+        assert tried == expected
+
+
 def test_the_largest_card_is_not_enough_for_a_gang_above_the_limit():
     ran = cluster(limit=1.4, small=3, large=3).asks("new", 40, tasks=3, min_tasks=3).run()
     assert not ran.placed
@@ -148,6 +167,15 @@ def test_a_victim_does_not_move_to_a_card_on_which_it_would_pass_its_limit():
         ran = made.run()
         assert set(ran.evicted) == {"old-0"}
         assert {pod: node for pod, node in ran.promised.items() if pod != "new-0"} == moved
+
+
+def test_a_victim_does_not_stay_on_a_card_on_which_its_queue_would_pass_its_limit():
+    """The new pod is half of a large card. The old one may stay a whole small one up to 1.5."""
+    for limit, moved in ((1.5, {}), (1.4, {"old-0": "b80"})):
+        made = cluster(limit=limit).asks("old", 40, running={"a40": 1}, priority=50)
+        ran = made.asks("new", 40, priority=60).run()
+        assert set(ran.evicted) == set(moved)
+        assert {**ran.placed, **ran.promised} == {"new-0": "b80", **moved}
 
 
 def test_where_cards_are_equal_nothing_differs():

@@ -106,3 +106,13 @@ def test_without_the_word_for_it_reclaim_leaves_the_claim_s_own_queue_alone():
         "reclaim", plugins=[variant(takes_from_own_queue=False)], shard={"plugins": OUT}
     )  # fmt: skip
     assert gone(ran) == ["r0", "r2"]
+
+
+def test_an_elastic_pod_is_not_put_back_if_the_last_to_go_is_its_core():
+    """What g has on n1 makes no room for the claim, which fits where the core was."""
+    made = ClusterBuilder().node("n0", gpu=2).node("n1", gpu=1).queue("a").queue("b")
+    made.job("g", queue="a", tasks=3, min_tasks=2, running={"n0": 2, "n1": 1})
+    ran = made.job("claim", queue="b", gpu=2).run(
+        "reclaim", plugins=[variant()], shard={"plugins": OUT}
+    )  # fmt: skip
+    assert sorted(ran.evicted) == ["g-0", "g-1", "g-2"]

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kaisched.core.states import TaskState
 from kaisched.core.tables import TopologyConstraint
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.rows import Group
@@ -80,6 +81,33 @@ def test_all_that_are_needed_are_never_replaced() -> None:
 def test_a_subgroup_that_finds_no_room_does_not_keep_others_from_growing() -> None:
     ran = gang(cluster(n=4), 1, a=[1], b=[8], c=[1]).run("allocate")
     assert set(ran.placed) == {"a-0", "c-2"}
+
+
+def test_of_subgroups_with_equal_pods_the_one_that_needs_fewer_may_fit() -> None:
+    builder = gang(cluster(n=5), 1, a=[3, 3], b=[3, 3])
+    root = Group("", 1, (Group("a", 2), Group("b", 1)))
+    builder._jobs[-1] = replace(builder._jobs[-1], root=root)
+    assert {name[0] for name in builder.run("allocate").placed} == {"b"}
+
+
+def test_a_group_below_that_needs_some_of_its_subgroups_starts_others() -> None:
+    builder = gang(cluster(n=4), 2, a=[8], b=[1], c=[1])
+    some = Group("some", 1, (Group("a", 1), Group("b", 1)))
+    root = Group("", 2, (some, Group("c", 1)))
+    builder._jobs[-1] = replace(builder._jobs[-1], root=root)
+    assert set(builder.run("allocate").placed) == {"b-1", "c-2"}
+
+
+def test_another_subgroup_grows_where_all_are_needed_and_the_first_finds_no_room() -> None:
+    builder = gang(cluster(n=4), 2, a=[1, 8], b=[1, 1])
+    job = builder._jobs[-1]
+    running = {"state": TaskState.RUNNING, "node": "n"}
+    tasks = [
+        replace(task, **running) if at in (0, 2) else task for at, task in enumerate(job.tasks)
+    ]
+    root = Group("", 2, (Group("a", 1), Group("b", 1)))
+    builder._jobs[-1] = replace(job, root=root, tasks=tasks)
+    assert set(builder.run("allocate").placed) == {"b-3"}
 
 
 @pytest.mark.parametrize("action", ["reclaim", "preempt", "consolidate"])

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
+from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from tests.laws.clusters import Cluster
 from tests.laws.crowded import carried_out, moves_of
@@ -93,6 +95,68 @@ def test_a_broken_promise_is_kept_from_others_for_one_cycle_only():
     result, memory = run_cycle(snapshot, None, ALLOCATE_ONLY, 1001.0, memory)
     assert (binds(result), promised(result)) == ({"a-0": "n0", "b-0": "n0"}, {})
     assert memory.facts["promises"] == {"default/w": 1000.0}
+
+
+def messages(result):
+    return {
+        each.pod_group.partition("/")[2]: (each.reason, each.message) for each in result.records
+    }
+
+
+HELD = "held in this cycle for default/w, which lacks the rest of what it was promised"
+
+
+@pytest.mark.fault("I124")
+def test_who_waits_for_room_that_is_held_for_one_cycle_hears_for_whom():
+    """Half of n0 is idle when all has been decided: nothing else keeps a and b from it."""
+    cluster = broken_off(is_preemptible=False)
+    snapshot, memory = cluster.store().snapshot(), Memory()
+    result, memory = run_cycle(snapshot, None, ALLOCATE_ONLY, 1000.0, memory)
+    assert violations(snapshot, result, ALLOCATE_ONLY, with_records=True) == []
+    told = messages(result)
+    assert told["a"] == told["b"] == ("RoomHeld", f"room that it could have is {HELD}")
+    assert told["w"][0] == "GangNoRoom"
+    assert result.records.counts() == {"GangNoRoom": 1, "RoomHeld": 2}
+    promised_none = np.full_like(snapshot.tasks.nominated_node, -1)
+    without = replace(snapshot, tasks=replace(snapshot.tasks, nominated_node=promised_none))
+    assert violations(without, result, ALLOCATE_ONLY, with_records=True) == [
+        f"I21 job default/{name} waits for room that is held, but nothing was promised"
+        for name in "ab"
+    ]
+    result, _ = run_cycle(snapshot, None, ALLOCATE_ONLY, 1001.0, memory)
+    assert set(messages(result)) == {"w"}
+
+
+@pytest.mark.fault("I124")
+def test_a_queue_that_was_full_of_held_room_is_not_said_to_have_gained_room_by_evictions():
+    """Pod w-0 is held on n0, and w-1 has no place. Together with w-0 x is over the limit of r."""
+    made = job("w", "r", (1, 8), (1, 8), minimum=2)
+    tasks = (replace(made.tasks[0], nominated="n0"), replace(made.tasks[1], nominated="n1"))
+    cluster = Cluster(
+        (node("n0", 1), node("n1", 1), node("n2", 2, cpu=2)),
+        (queue("q", 1), queue("r", 2, limit=2)),
+        (
+            job("v", "q", (1, 1, "n1"), is_preemptible=False),
+            job("x", "r", (2, 1)),
+            replace(made, tasks=tasks),
+        ),
+    )
+    result, broken = decide(cluster)
+    assert (moves_of(result), broken) == ([], [])
+    assert messages(result)["x"] == ("RoomHeld", f"room that it could have is {HELD}")
+
+
+@pytest.mark.fault("I124")
+def test_a_gang_of_unequal_pods_hears_that_room_was_held_too():
+    cluster = broken_off(is_preemptible=False)
+    more = job("c", "a", (1, 1), (1, 2), minimum=2)
+    cluster = replace(cluster, jobs=(*cluster.jobs, more))
+    snapshot = cluster.store().snapshot()
+    result, _ = run_cycle(snapshot, None, ALLOCATE_ONLY, 1000.0, Memory())
+    assert violations(snapshot, result, ALLOCATE_ONLY, with_records=True) == []
+    assert messages(result)["c"] == (
+        "GangNoRoom", f"each of its 2 pods has room now, and room was {HELD}"
+    )  # fmt: skip
 
 
 @pytest.mark.fault("I124")

@@ -74,9 +74,9 @@ def store(*jobs, nodes=(4, 4), queues=_QUEUES, extra_nodes=()):
     return made
 
 
-def session(snapshot, *plugins, memory=None):
+def session(snapshot, *plugins, memory=None, rules=None):
     """Return an opened session."""
-    rules = policy(*plugins)
+    rules = rules or policy(*plugins)
     opened = Session(snapshot, None, rules, 0.0, memory or Memory(), rules.questions)
     rules.questions.open(opened)
     return opened

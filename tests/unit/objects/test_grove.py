@@ -106,6 +106,12 @@ def test_no_spec_is_too_strange(spec):
     assert gang_of(pod_gang, spec, {}).unsupported == ""
 
 
+@pytest.mark.parametrize(("number", "told"), [(10_000, ""), (10_001, "10001 groups of pods")])
+def test_a_gang_has_at_most_ten_thousand_groups(number, told):
+    gang = pod_gang({"podgroups": groups(*map(str, range(number)))}, {})
+    assert gang.unsupported == (told and f"{told}; 10000 are the most")
+
+
 def test_two_groups_of_one_name_are_refused():
     assert "two subgroups of one name" in gang_of(
         pod_gang, {"podgroups": groups("a", "a")}, {}

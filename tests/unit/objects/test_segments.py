@@ -14,6 +14,7 @@ from kaisched.objects.workloads import Gang
 KAI = "kai.scheduler/"
 REQUIRED, SIZE = "segment-topology-required-placement", "segment-size"
 RACK = TopologyConstraint(topology="dc", required_topology_level="rack")
+NO_SIZE = "no size of a segment; write how many pods are a segment, at least 1"
 NOTES = {"topology": "dc", "segment-size": "4", "segment-topology-required-placement": "rack"}
 
 
@@ -79,8 +80,8 @@ def test_which_pods_are_in_which_segment(pods, size, leader, parts):
     for index in range(pods):
         found.setdefault(segment_of(segments, "w", index), []).append(str(index))
     assert list(found.values()) == parts
-    least = {part.name: part.min_member for part in parts_of(segments, "w")}
-    assert {name: least[name] for name in found} == {name: len(it) for name, it in found.items()}
+    least = {part.name: part.min_member for part in parts_of(segments, "w") if part.name != "w"}
+    assert least == {name: len(it) for name, it in found.items()}
 
 
 @given(
@@ -117,6 +118,13 @@ def test_a_pytorch_job_in_segments():
     }  # fmt: skip
     assert constraints(gang) == dict.fromkeys(["worker/0", "worker/1", "worker/2"], RACK)
     assert gang.segments["worker"].size == 4
+
+
+def test_roles_without_pods_are_no_subgroups_and_no_workers_are_no_segments():
+    spec = job(4, notes())
+    spec["pytorchReplicaSpecs"]["Master"]["replicas"] = 0
+    assert shown(pytorch(spec, {})) == {"worker": None, "worker/0": 4}
+    assert pytorch(job(0, notes()), {}) == Gang(minimum=1)
 
 
 def test_an_elastic_pytorch_job_needs_whole_segments():
@@ -177,15 +185,9 @@ def test_without_a_level_that_can_be_read_nothing_is_divided(said):
             REQUIRED,
             f"'rack': without a size; add {KAI}segment-size: so many pods are a segment",
         ),
-        (
-            notes(segment_size="0"),
-            SIZE,
-            "'0': no size of a segment; write how many pods are a segment, at least 1",
-        ),
-        (
-            notes(segment_size="4.5"),
-            SIZE,
-            "'4.5': no size of a segment; write how many pods are a segment, at least 1",
+        *(
+            (notes(segment_size=text), SIZE, f"{text[:80]!r}: {NO_SIZE}")
+            for text in ("0", "4.5", "+4", "\N{ARABIC-INDIC DIGIT FOUR}", "1" * 10, "9" * 5000)
         ),
     ],
 )
@@ -265,6 +267,8 @@ def test_the_annotations_of_pods_count_where_those_of_the_job_say_nothing():
     gang = job_set(replicated({}, {name: "dc", level: "rack"}), {})
     assert constraints(gang) == {"work/0": RACK}
     gang = job_set(replicated({level: "rack"}, {level: "host"}), {name: "dc"})
+    assert constraints(gang) == {"work/0": RACK}
+    gang = job_set(replicated({name: "dc", level: "rack"}, {}), {name: "other"})
     assert constraints(gang) == {"work/0": RACK}
     kueue = {"kueue.x-k8s.io/podset-required-topology": "host"}
     gang = job_set(replicated({name: "dc", level: "rack"}, kueue), {})

@@ -6,7 +6,13 @@ import pytest
 from kaisched.objects.gpu_shares import Share
 from kaisched.objects.requests import unsupported
 from kaisched.objects.shard import GPU_RESOURCES
-from kaisched.objects.share_claims import claim_fault, claim_spec, share_claim_of, template_for
+from kaisched.objects.share_claims import (
+    claim_fault,
+    claim_spec,
+    is_ours,
+    share_claim_of,
+    template_for,
+)
 from tests.unit.objects.test_gpu_shares import CARDS, FRACTION, MEMORY, pod
 
 GIB = 1 << 30
@@ -30,8 +36,27 @@ def test_the_name_of_the_template_follows_from_what_is_asked(annotations, templa
     found = share_claim_of(made, GPU_RESOURCES)
     assert (found.template, found.asked) == (template, asked)
     assert claim_fault(made, found) == ""
+    assert is_ours(template)
     assert not unsupported(made, has_share_claims=True)
     assert "does not go with resourceClaims" in unsupported(made, offers_shares=True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpu-shares",
+        "memory-5",
+        "kaisched-gpu-",
+        "kaisched-gpu-mig-5",
+        "kaisched-gpu-memory-",
+        "kaisched-gpu-memory-mine",
+        "kaisched-gpu-fraction-0.5-x",
+        "kaisched-gpu-fraction-0.5-xy",
+    ],
+)
+def test_a_name_that_no_share_gives_is_somebody_elses(name):
+    assert is_ours("gpu-share")
+    assert not is_ours(name)
 
 
 @pytest.mark.parametrize("text", [".5", "+0.5", "5e-1"])
@@ -59,6 +84,8 @@ def test_a_pod_that_does_not_name_its_claim_hears_how(spec, words):
 def test_a_claim_has_at_most_32_devices():
     made = pod({FRACTION: "0.5", CARDS: "33"}, **named("kaisched-gpu-fraction-0.5-x33"))
     assert "at most 32 devices" in unsupported(made, has_share_claims=True)
+    made = pod({FRACTION: "0.5", CARDS: "32"}, **named("kaisched-gpu-fraction-0.5-x32"))
+    assert not unsupported(made, has_share_claims=True)
 
 
 def test_a_share_may_have_other_claims_beside_it_but_no_whole_gpus():

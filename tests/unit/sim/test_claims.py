@@ -63,12 +63,25 @@ def test_devices_of_a_pod_have_one_value_of_an_attribute(ran):
     assert holders(run) == {"node-0": [0, 1, 0, 1, 3, 3]}
 
 
-def test_a_selector_leaves_other_devices_to_others(ran):
-    mixed = nodes(1, attributes={"model": ["small", "large", "small", "large"]})
-    large = f'device.attributes["{CLASS}"].model == "large"'
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        (["small", "large", "small", "large"], ' == "large"'),
+        ([40, 80, 40, 80], " > 40"),
+        ([False, True, False, True], ""),
+    ],
+)
+def test_a_selector_leaves_other_devices_to_others(ran, values, wanted):
+    mixed = nodes(1, attributes={"model": values})
+    large = f'device.attributes["{CLASS}"].model{wanted}'
     run = ran([mixed], [job("a", 1, 20, selector=large, pods=2), job("a", 1, 20, selector=large)])
     assert starts(run) == [0, NOT_YET]
     assert holders(run) == {"node-0": [-1, 0, -1, 0]}
+
+
+def test_a_pod_asks_for_four_cpus_with_each_device(ran):
+    run = ran([nodes(1) | {"cpu": 8}], [job("a", 2, 1), job("a", 2, 1)])
+    assert starts(run) == [0, 60]
 
 
 def test_devices_of_one_pod_are_on_one_node(ran):

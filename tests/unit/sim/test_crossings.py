@@ -109,6 +109,29 @@ def test_a_patient_gang_waits_for_a_rack_though_nothing_happens(tmp_path, patien
     assert waited_m * 60 <= wait.longest_s < waited_m * 60 + 600
 
 
+EVICTED = """
+time: {duration: 2h, step: 1m, recheck: 1m}
+nodes: [{count: 4, gpus: 1}]
+topology: [{level: rack, nodes: 2}]
+queues: [{name: a, quota: 0}, {name: b, quota: 4}]
+jobs:
+  - {queue: a, arrivals: {at: [1m]}, pods: 2, duration: 1h, preferredLevel: rack, patience: 20m}
+  - {queue: b, arrivals: {at: [2m]}, duration: 38m}
+  - {queue: b, arrivals: {at: [30m]}, duration: 3h}
+  - {queue: b, arrivals: {at: [31m]}, duration: 3h}
+"""
+
+
+def test_the_patience_of_a_gang_that_was_evicted_begins_anew(tmp_path):
+    """It is evicted after 31 minutes; from 40 on one node is idle in each of two racks."""
+    path = tmp_path / "s.yaml"
+    path.write_text(EVICTED, encoding="utf-8")
+    scenario = read_scenario(path)
+    run = run_scenario(scenario, policy_of(scenario)[0], is_checked=True)
+    gang = run.record.jobs[0]
+    assert (gang.runs, gang.evictions, gang.ended) == (2, 1, 31 + 20 + 60)
+
+
 def test_patience_without_a_level_is_told(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text(PATIENT.format(wish="patience: 5m"), encoding="utf-8")

@@ -62,6 +62,14 @@ def test_what_a_claim_has_is_allocated_and_what_waits_is_told(world):
     assert scraped(world)[DRIVER] == (3, 0, 1)
 
 
+def test_a_claim_that_has_its_devices_does_not_wait_whoever_does(world):
+    world.claim("c", 1)
+    world.pod("p", "a", claim="c")
+    world.cycle()
+    world.pod("q", "a", claim="c")
+    assert scraped(world)[DRIVER] == (3, 1, 0)
+
+
 def test_a_claim_of_a_class_that_does_not_exist_is_told_as_other(world):
     exactly = {"deviceClassName": "nobody", "count": 1}
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}

@@ -6,6 +6,7 @@ from typing import Final
 
 from kaisched import Reason, RowVec, Session, SubGroup
 from kaisched_plugins.topology.demands import Demand
+from kaisched_plugins.topology.limits import out_of_use
 from kaisched_plugins.topology.podsets.filling import Short, Style
 from kaisched_plugins.topology.podsets.plan import Plan, Roles, Shapes, roles_of, workers_held
 
@@ -36,7 +37,11 @@ def reason_of_pod_set(
     short = plan.shares(held)
     if not isinstance(short, Short):
         return None
-    return _told(demand, roles, short, COULD_HOLD if is_empty else HAS_ROOM)
+    told = _told(demand, roles, short, COULD_HOLD if is_empty else HAS_ROOM)
+    if is_empty:
+        down = out_of_use(session, tree, short.level, short.best)
+        told = Reason(told.sentence + down, told.numbers)
+    return told
 
 
 def _told(demand: Demand, roles: Roles, short: Short, has: str) -> Reason:

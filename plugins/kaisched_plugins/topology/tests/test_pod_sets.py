@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from kaisched import TopologyConstraint
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.rows import Group
+from kaisched_plugins.topology.tests.gangs import asking
 
 TOO_LARGE = (
     "no rack could hold its 4 pods together even if nothing else ran: best is rack b/r2, short by"
@@ -111,10 +111,7 @@ def with_leader(builder: ClusterBuilder, workers: int, wish: Any) -> Any:
     podsets = ["leader", *["workers"] * workers]
     groups = Group("", None, (Group("pair", None, leaves, wish),))
     builder.job("a1", queue="a", tasks=1 + workers, groups=groups, podsets=podsets)
-    job = builder._jobs[-1]
-    first = replace(job.tasks[0], request={**job.tasks[0].request, "gpu": 2000})
-    builder._jobs[-1] = replace(job, tasks=[first, *job.tasks[1:]])
-    return builder.run("allocate")
+    return asking(builder, {"gpu": 2000}).run("allocate")
 
 
 def test_a_leader_is_in_the_rack_of_its_workers():

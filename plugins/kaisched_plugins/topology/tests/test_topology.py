@@ -1,5 +1,6 @@
 """Which domain a job gets, and how it is filled (C1 to C5, P1 to P4)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from kaisched import TopologyConstraint
 from kaisched.testing import ClusterBuilder, draw
 from kaisched.testing.rows import Group
 from kaisched_plugins.topology.few import most_tried
+from kaisched_plugins.topology.tests.gangs import asking
+from kaisched_plugins.topology.tests.gangs import racks as nodes_in_racks
 
 
 def after(text: str) -> Any:
@@ -87,20 +90,9 @@ def test_mixed_pods_go_where_all_of_them_fit_next_to_each_other():
     for rack, cpu in (("A", 10), ("B", 12)):
         for number in "12":
             builder.node(f"{rack}{number}", gpu=4, cpu=cpu, labels={"rack": rack})
-    builder.job("a1", queue="a", tasks=4, gpu=2, cpu=4, topology=TopologyConstraint("t", "rack"))
-    ran = with_launcher(builder)
+    builder.job("a1", queue="a", tasks=5, gpu=2, cpu=4, topology=TopologyConstraint("t", "rack"))
+    ran = asking(builder, {"gpu": 0}).run("allocate")
     assert set(nodes_of(ran)) == {"B1", "B2"}
-
-
-def with_launcher(builder: ClusterBuilder):
-    """Add a pod without a GPU to the last job."""
-    from dataclasses import replace
-
-    job = builder._jobs[-1]
-    launcher = replace(job.tasks[0], name="a1-4", request={**job.tasks[0].request, "gpu": 0})
-    root = replace(job.root, minimum=5)
-    builder._jobs[-1] = replace(job, tasks=[launcher, *job.tasks], root=root)
-    return builder.run("allocate")
 
 
 def test_a_preferred_level_is_only_a_wish():
@@ -296,8 +288,6 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 def ranked(builder: ClusterBuilder, indexes: list[str]) -> list[str]:
     """Run the last job with these indexes of its pods; return the node of each index."""
-    from dataclasses import replace
-
     job = builder._jobs[-1]
     tasks = [
         replace(task, labels={**task.labels, INDEX: index} if index else task.labels)
@@ -333,8 +323,6 @@ def test_without_an_index_each_pods_go_as_nodes_are_chosen(second):
     for name in ("n0", "n1"):
         builder.node(name, gpu=1, labels={"rack": "r", "host": name})
     builder.job("a1", queue="a", tasks=2, topology=TopologyConstraint("t", "rack"))
-    from dataclasses import replace
-
     job = builder._jobs[-1]
     first, other = job.tasks
     tasks = [replace(first, labels={INDEX: "0"}), replace(other, labels={INDEX: second})]
@@ -343,9 +331,7 @@ def test_without_an_index_each_pods_go_as_nodes_are_chosen(second):
 
 
 def test_the_only_subgroup_of_a_job_has_its_own_constraint():
-    builder = ClusterBuilder().topology("t", "rack").queue("a")
-    for name, gpus in (("A1", 1), ("B1", 2), ("C1", 3)):
-        builder.node(name, gpu=gpus, labels={"rack": name[0]})
+    builder = nodes_in_racks(("A1", 1), ("B1", 2), ("C1", 3))
     leaf = Group("default", 3, topology=TopologyConstraint("t", "rack"))
     ran = builder.job("a1", queue="a", tasks=3, groups=Group("all", 1, (leaf,))).run("allocate")
     assert nodes_of(ran) == {"C1": 3}

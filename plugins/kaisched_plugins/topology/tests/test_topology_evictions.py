@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from kaisched.testing import draw
+from kaisched import TopologyConstraint
+from kaisched.testing import ClusterBuilder, draw
 
 
 def ran(text: str, *actions: str) -> Any:
@@ -226,3 +227,17 @@ def test_of_two_racks_that_cost_the_same_the_one_is_cleared_in_which_fewer_pods_
         action,
     )
     assert done.evicted == {"v1-0": "A1"}
+
+
+def test_a_pod_that_came_to_one_of_two_racks_may_stay_when_the_one_that_was_there_goes():
+    """P3: its pods are in two racks, as nodes were labelled anew; the claim takes the last one."""
+    builder = ClusterBuilder().topology("t", "rack").queue("a").queue("b", deserved=2)
+    for name, gpus in (("A1", 2), ("B1", 2), ("C1", 1)):
+        builder.node(name, gpu=gpus, labels={"rack": name[0]})
+    wish = TopologyConstraint("t", "rack")
+    builder.job("a1", queue="a", tasks=4, min_tasks=2, running={"A1": 2, "B1": 1}, topology=wish)
+    builder.job("v1", queue="a", running={"C1": 1})
+    builder.job("b1", queue="b", tasks=2)
+    done = builder.run("allocate", "reclaim")  # which looks at every rule
+    assert done.placed == {"a1-3": "B1"}
+    assert done.evicted == {"a1-2": "B1", "v1-0": "C1"}

@@ -1,6 +1,5 @@
 """Gangs that no domain of their required level could ever hold (C7)."""
 
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -13,18 +12,11 @@ from kaisched.actions.consolidate import _Consolidation
 from kaisched.actions.eviction.evicting import Evicting
 from kaisched.testing import ClusterBuilder, draw
 from kaisched.testing.rows import Group
+from kaisched_plugins.topology.tests.gangs import asking, racks
 
 RACK = TopologyConstraint("t", "rack")
 NONE = "no rack could hold its 4 pods together even if nothing else ran:"
 TOO_LARGE, FULL = "NoDomainIsLargeEnough", "NoDomainHasRoom"
-
-
-def racks(*sizes: tuple[str, int], **options: Any) -> ClusterBuilder:
-    """Build nodes A1, A2, B1 and so on with so many GPUs each, in the racks A and B."""
-    builder = ClusterBuilder().topology("t", "rack").queue("a", deserved=8).queue("v")
-    for name, gpus in sizes:
-        builder.node(name, gpu=gpus, labels={"rack": name[0]}, **options)
-    return builder
 
 
 def told(builder: ClusterBuilder, *actions: str) -> tuple[str, str]:
@@ -122,11 +114,16 @@ def test_the_cordoned_node_may_be_in_a_rack_that_has_less_now():
 def test_pods_of_several_kinds_are_counted_kind_by_kind():
     """Rack A holds the pod without a GPU and two of the three others."""
     builder = racks(("A1", 2), ("B1", 1))
-    builder.job("a1", queue="a", tasks=4, topology=RACK)
-    first, *others = builder._jobs[-1].tasks
-    few = replace(first, request={**first.request, "gpu": 0})
-    builder._jobs[-1] = replace(builder._jobs[-1], tasks=[few, *others])
+    asking(builder.job("a1", queue="a", tasks=4, topology=RACK), {"gpu": 0})
     assert told(builder) == (TOO_LARGE, f"{NONE} best is rack A, short by at least 1 pod")
+
+
+def test_a_rack_has_to_hold_all_kinds():
+    """Rack A holds the two pods with GPUs, rack B the two that ask for much CPU."""
+    builder = racks(("A1", 2), cpu=8).node("B1", gpu=0, cpu=64, labels={"rack": "B"})
+    wide = {"gpu": 0, "cpu": 30_000}
+    asking(builder.job("a1", queue="a", tasks=4, topology=RACK), wide, wide)
+    assert told(builder)[0] == TOO_LARGE
 
 
 def test_pods_that_share_gpus_are_counted_by_amounts_and_the_sentence_says_so():
@@ -149,12 +146,26 @@ def test_parts_of_gpus_are_bounded_by_amounts(gpu, pods, reason):
     assert told(builder)[0] == reason
 
 
+def test_parts_of_gpus_that_wait_for_room_are_counted_on_cards():
+    builder = racks(("A1", 2)).job("v1", queue="v", running={"A1": 1})
+    builder.job("a1", queue="a", tasks=3, gpu=0.5, topology=RACK)
+    assert told(builder) == (
+        FULL, "no rack has room for its 3 pods together: best is rack A, short by 1 pod"
+    )  # fmt: skip
+
+
 def test_what_runs_already_binds_the_rest_and_is_told_as_ever():
     builder = racks(("A1", 2), ("B1", 8))
     builder.job("a1", queue="a", tasks=4, min_tasks=1, running={"A1": 2}, topology=RACK)
     assert told(builder) == (
         FULL, "pods of it run in rack A, which has no room for its pod: short by 1 pod"
     )  # fmt: skip
+
+
+def test_the_rest_of_a_gang_that_runs_in_part_is_told_as_ever_though_no_rack_could_hold_it():
+    builder = racks(("A1", 1), ("B1", 2))
+    builder.job("a1", queue="a", tasks=4, running={"A1": 1}, topology=RACK)
+    assert told(builder)[0] == FULL
 
 
 @pytest.mark.parametrize("needed", [2, 1])
@@ -182,6 +193,24 @@ def test_subgroups_inside_of_one_count_together():
     assert told(builder) == (TOO_LARGE, f"subgroup both: {NONE} best is rack A, short by 1 pod")
 
 
+def test_subgroups_of_which_some_are_enough_are_not_counted_together():
+    inner = Group("both", 1, (Group("x", 2), Group("y", 2)), topology=RACK)
+    builder = racks(("A1", 3)).job(
+        "a1", queue="a", tasks=5, groups=Group("all", None, (Group("head", 1), inner)),
+        podsets=["head", "x", "x", "y", "y"],
+    )  # fmt: skip
+    assert {"a1-0", "a1-1", "a1-2"} <= builder.run("allocate").placed.keys()
+
+
+def test_a_subgroup_inside_of_another_counts_too():
+    inner = Group("both", None, (Group("x", 4, topology=RACK), Group("y", 1)))
+    builder = racks(("A1", 3), ("B1", 3)).job(
+        "a1", queue="a", tasks=6, groups=Group("all", None, (Group("head", 1), inner)),
+        podsets=["head", "x", "x", "x", "x", "y"],
+    )  # fmt: skip
+    assert told(builder) == (TOO_LARGE, f"subgroup x: {NONE} best is rack A, short by 1 pod")
+
+
 def test_one_more_pod_of_a_subgroup_whose_rack_is_full_hears_so():
     builder = racks(("A1", 2), ("B1", 2)).job(
         "a1", queue="a", tasks=4, podsets=["x", "x", "x", "y"],
@@ -193,12 +222,32 @@ def test_one_more_pod_of_a_subgroup_whose_rack_is_full_hears_so():
     )
 
 
-def test_a_subgroup_for_which_every_rack_is_too_full_now_is_named():
+def test_a_subgroup_of_which_pods_run_is_told_as_ever_though_no_rack_could_hold_all_of_it():
+    builder = racks(("A1", 2), ("B1", 3)).job(
+        "a1", queue="a", tasks=5, podsets=["x", "x", "x", "x", "y"], running={"A1": 2},
+        groups=Group("all", None, (Group("x", 4, topology=RACK), Group("y", 1))),
+    )  # fmt: skip
+    assert told(builder)[0] == FULL
+
+
+def test_of_pods_of_several_kinds_any_may_be_those_that_a_subgroup_needs():
+    """Rack A has no room for both that ask for two GPUs; it has for the two others."""
+    parts = (Group("head", 1), Group("workers", 2, topology=RACK))
+    builder = racks(("A1", 3)).job(
+        "a1", queue="a", tasks=5, groups=Group("all", None, parts),
+        podsets=["head", *["workers"] * 4],
+    )  # fmt: skip
+    asking(builder, {}, {}, {}, {"gpu": 2000}, {"gpu": 2000})
+    assert {"a1-0", "a1-1", "a1-2"} <= builder.run("allocate").placed.keys()
+
+
+@pytest.mark.parametrize("of_head", [None, RACK])
+def test_a_subgroup_for_which_every_rack_is_too_full_now_is_named(of_head):
     """Each of its two pods has room, in two racks, and the other subgroup has room as well."""
     builder = racks(("A1", 2), ("B1", 2), ("C1", 1))
     for node in ("A1", "B1"):
         builder.job(f"v{node}", queue="v", running={node: 1})
-    parts = (Group("head", 1), Group("workers", 2, topology=RACK))
+    parts = (Group("head", 1, topology=of_head), Group("workers", 2, topology=RACK))
     builder.job(
         "a1", queue="a", tasks=3, groups=Group("all", None, parts),
         podsets=["head", "workers", "workers"],
@@ -207,6 +256,23 @@ def test_a_subgroup_for_which_every_rack_is_too_full_now_is_named():
     assert reason == FULL
     assert sentence == (
         "subgroup workers: no rack has room for its 2 pods together: best is rack A, short by 1 pod"
+    )
+
+
+def test_the_cordoned_node_is_not_said_to_be_in_the_domain_with_most_slices_if_it_is_in_another():
+    """Rack A could hold nine pods, but not one slice of four on a host; rack B holds two."""
+    wish = TopologyConstraint("", "rack", slices=(("host", 4),), is_pod_set=True)
+    builder = ClusterBuilder().topology("t", "rack", "host").queue("a", deserved=12)
+    for name, gpus, is_down in (
+        ("A1", 3, False), ("A2", 3, False), ("A3", 3, False), ("A4", 8, True),
+        ("B1", 4, False), ("B2", 4, False),
+    ):  # fmt: skip
+        place = {"rack": name[0], "host": name}
+        builder.node(name, gpu=gpus, labels=place, is_unschedulable=is_down)
+    builder.job("a1", queue="a", tasks=12, topology=wish)
+    assert told(builder)[1] == (
+        "no rack could hold its 3 slices of 4 pods together even if nothing else ran:"
+        " best is rack B, short by 1 slice; 1 node of others is down or cordoned"
     )
 
 
@@ -233,6 +299,17 @@ def test_a_subgroup_that_names_what_does_not_exist_says_so(wish, reason, sentenc
         assert told(builder) == (reason, f"subgroup workers: {sentence}")
     else:
         assert builder.run("allocate").placed == {"a1-0": "A1"}
+
+
+@pytest.mark.parametrize("wish", [TopologyConstraint("s", "rack"), RACK])
+def test_a_subgroup_that_needs_no_pod_keeps_no_job_from_starting(wish):
+    """Neither one that names what does not exist, nor one that no rack could hold."""
+    parts = (Group("head", 1), Group("workers", 0, topology=wish))
+    builder = racks(("A1", 3)).job(
+        "a1", queue="a", tasks=6, groups=Group("all", None, parts),
+        podsets=["head", *["workers"] * 5],
+    )  # fmt: skip
+    assert builder.run("allocate").placed["a1-0"] == "A1"
 
 
 def crowded(seed: int, only: str = "") -> ClusterBuilder:

@@ -106,9 +106,36 @@ def test_the_time_begins_anew_with_an_eviction():
     assert len(cycle(again, 160).placed) == 4
 
 
+def test_who_was_moved_keeps_the_room_that_it_was_promised_in_two_racks():
+    """Its pods ran in both, and have been evicted to make room: it does not wait for one rack."""
+    moved = world(*SPLIT, promised={"A1": 2, "B1": 2}, last_evicted_s=NOW_S)
+    assert sorted(cycle(moved, 1).placed.values()) == ["A1", "A1", "B1", "B1"]
+
+
+def test_who_was_promised_room_in_one_rack_waits_for_that():
+    waits = world(("A1", 4, 2), ("B1", 4, 2), promised={"A1": 4})
+    assert cycle(waits, 1).reasons == {"a1": PATIENT}
+
+
 def test_more_pods_of_a_job_that_runs_do_not_wait():
     builder = world(("A1", 4, 2), ("B1", 4, 0), tasks=3, min_tasks=1, running={"A1": 2})
     assert cycle(builder, 1).placed == {"a1-2": "B1"}
+
+
+def test_more_pods_of_a_job_that_starts_in_the_same_cycle_do_not_wait():
+    placed = cycle(world(*SPLIT, min_tasks=1), 1).placed
+    assert sorted(placed.values()) == ["A1", "A1", "B1", "B1"]
+
+
+def test_a_subgroup_does_not_wait_for_its_wish():
+    parts = Group("all", None, (Group("x", 4, topology=WISH), Group("y", 1)))
+    more: dict[str, Any] = {
+        "tasks": 5,
+        "podsets": ["x", "x", "x", "x", "y"],
+        "groups": parts,
+        "topology": None,
+    }
+    assert len(cycle(world(*SPLIT, ("C1", 1, 0), **more), 1).placed) == 5
 
 
 def test_a_pod_set_is_patient_too():
@@ -132,6 +159,7 @@ def test_room_for_each_of_its_pods_in_the_domain_and_not_for_all_tells_of_the_wa
     (record,) = waits.result.records
     assert record.message == (
         f"zone z, for which it waits until {UNTIL}:"
-        " each of its 4 pods has room, but not all of them together"
+        " each of its 4 pods has room, but its subgroups do not fit together, each on one set of"
+        " nodes"
     )
     assert len(cycle(builder, 60, memory=waits.memory).placed) == 4

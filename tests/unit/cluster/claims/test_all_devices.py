@@ -66,6 +66,14 @@ def test_only_devices_that_match_count():
     assert counted(world, "a") == 2  # n1 has none of them, n0 has two, n2 three
 
 
+def test_nodes_with_more_devices_than_a_claim_may_have_do_not_count():
+    world = world_with(["H100"] * 33, ["H100"] * 33)
+    ask_for_all(world, "a")
+    assert counted(world, "a") == 1
+    world.node("n2", *["H100"] * 32)
+    assert counted(world, "a") == 32
+
+
 def test_what_nodes_offer_later_counts_too():
     world = world_with(["H100"] * 4)
     ask_for_all(world, "a")

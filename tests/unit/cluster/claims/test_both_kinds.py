@@ -192,10 +192,12 @@ def test_a_pod_of_which_only_the_plugin_knows_the_resource_stays_off_the_driver(
     assert world.nodes == {"amd": "n3", "two": ""}
     # Nothing about claims is said of a pod that could not have one.
     asking_pod(world, "three", resource="amd.com/gpu")
+    asking_pod(world, "elsewhere", resource="amd.com/gpu", nodeSelector={"zone": "a"})
     world.cycle()
     message = world.reason("three")[1]
     assert "what it asks for is given there by claims only" in message
     assert "too few devices" not in message
+    assert "by claims only" not in world.reason("elsewhere")[1], "each node says its first reason"
 
 
 def test_a_pod_with_another_resource_that_only_a_class_backs_goes_to_the_plugin():

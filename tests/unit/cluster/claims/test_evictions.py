@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.cluster.claims.worlds import DRIVER, World, of_model
+from tests.unit.cluster.claims.worlds import DRIVER, World, asking, of_model
 
 
 def evicted(world, cycles):
@@ -56,6 +56,24 @@ def test_a_claim_that_others_use_frees_nothing():
     world.pod("b1", "b", "one")
     assert evicted(world, 2) == [[], []]
     assert world.reason("b1")[0] == "NoRoom"
+
+
+def test_devices_of_a_claim_without_users_are_promised_to_nobody():
+    """Whoever has given them has not taken them back, so they do not become free."""
+    world = World(b=2)
+    world.node("n1", "H100", "H100")
+    result = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
+    given = {"allocation": {"devices": {"results": [result]}}}
+    world.put("ResourceClaim", "kept", "team", spec=asking(), status=given)
+    world.template("one")
+    world.template("two", 2)
+    world.pod("b1", "b", "one")
+    world.cycle()
+    assert world.devices("b1-one") == ["n1/gpu-1"]
+    world.cluster.delete(world.cluster.pod("team/b1"))
+    world.pod("b2", "b", "two")
+    done = world.cycle(for_s=0.5)
+    assert (list(done.binds), list(done.nominations)) == ([], [])
 
 
 def test_devices_of_a_victim_that_stays_are_promised_to_nobody():
@@ -135,6 +153,24 @@ def test_a_claim_on_more_than_it_counts_for_may_be_cleared_within_the_share():
     for _ in range(4):
         world.cycle()
     assert world.nodes["b1"] == "n1"
+
+
+def test_devices_that_a_claim_only_looks_at_are_none_that_it_gets():
+    """Access for administrators counts for nothing, also where others are evicted for the pod."""
+    world = World(a=0, b=1)
+    world.node("n1", "H100", "H100")
+    world.template("one")
+    world.pod("a1", "a", "one")
+    world.pod("a2", "a", "one")
+    world.cycle()
+    asked = asking()
+    exactly = {"deviceClassName": DRIVER, "count": 1, "adminAccess": True}
+    asked["devices"]["requests"].append({"name": "seen", "exactly": exactly})
+    world.put("ResourceClaimTemplate", "watch", "team", spec={"spec": asked})
+    world.pod("b1", "b", "watch")
+    assert [len(it) for it in evicted(world, 3)] == [1, 0, 0]
+    assert world.nodes["b1"] == "n1"
+    assert len(world.devices("b1-watch")) == 2
 
 
 def test_reclaim_takes_devices_that_go_together():

@@ -1,6 +1,7 @@
 """Clusters that mix shares, MIG instances, claims and nodes of both sorts; worked out by hand."""
 
 from kaisched.units import CLAIMED_GPU
+from tests.unit.cluster.claims.test_both_kinds import migrating
 from tests.unit.cluster.claims.worlds import DRIVER, World
 
 READY = [{"type": "Ready", "status": "True"}]
@@ -178,3 +179,12 @@ def test_a_pod_without_a_gpu_goes_to_a_node_whose_plugin_is_gone_while_shares_ru
     world.put("Pod", "plain", "team", metadata=meta, spec=spec)
     world.cycle()
     assert world.nodes == {"share": "n1", "plain": "n1"}
+
+
+def test_shares_are_given_where_the_plugin_gives_gpus_though_other_nodes_have_the_resource_too():
+    """A device of a claim is no card: nobody could hold the rest of it."""
+    world = migrating(plugin=1, driver=2, team=8)
+    for name in "abc":
+        sharing_pod(world, name, fraction="0.5")
+    world.cycle()
+    assert sorted(world.nodes.values()) == ["", "n1", "n1"]

@@ -9,9 +9,10 @@ from structlog.testing import capture_logs
 from kaisched.cluster.kubernetes import device_claims as module
 from kaisched.cluster.kubernetes.claim_api import FINALIZER
 from kaisched.cluster.kubernetes.resources import DEVICES, PODS
+from kaisched.core.axis import GPU
 from kaisched_apiserver import Fault
 from kaisched_apiserver.access import Rule
-from tests.unit.cluster.kubernetes.live_claims import CLAIMS, LiveWorld, Shard
+from tests.unit.cluster.kubernetes.live_claims import CLAIMS, LiveWorld, Shard, asking
 
 PLURAL = "resourceclaims"
 WRITES = (
@@ -121,8 +122,28 @@ def test_devices_are_taken_from_the_decision_on(world, shard):
     assert world.node_of("p-e") == ""
 
 
+def test_a_part_counts_as_what_it_is_of_its_device_from_the_decision_on(client):
+    """Before, the smallest device counts; the claim does not show yet which one it has."""
+    world = LiveWorld(client)
+    for name, size in (("n1", "40Gi"), ("n2", "80Gi")):
+        device = {"name": "gpu-0", "allowMultipleAllocations": True}
+        world.node(name, 1, listed=[device | {"capacity": {"memory": {"value": size}}}])
+    world.must("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}},
+               "application/merge-patch+json")  # fmt: skip
+    spec = asking()
+    spec["devices"]["requests"][0]["exactly"]["capacity"] = {"requests": {"memory": "20Gi"}}
+    world.must("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": spec})
+    world.pod("p", "c")
+    shard = Shard(client)
+    shard.hear()
+    snapshot = shard.cluster.snapshot()
+    assert snapshot.shapes.charge[GPU, snapshot.tasks.shape_of_task[-1]] == 500
+    assert shard.decide() == {"p": "n2"}
+    assert shard.cluster.snapshot().allocated[GPU].tolist() == [250]
+
+
 def test_a_claim_that_another_has_allocated_meanwhile_is_left_to_it(world, shard):
-    world.node("n2", 1)
+    world.node("n2", 3)
     world.pod("p", "c")
     shard.hear()
     assert shard.decide() == {"p": "n1"}
@@ -243,7 +264,7 @@ def test_devices_that_only_a_waiting_pod_has_are_given_back(world, client):
 
 
 def test_while_devices_are_given_back_their_pods_wait(world, client):
-    world.node("n2", 1)
+    world.node("n2", 3)
     pod = world.pod("p", "c")
     world.allocate("c", "n1", "gpu-0", pod)
     world.must("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}},
@@ -345,7 +366,7 @@ def test_who_is_decided_again_while_an_allocation_is_in_doubt_goes_where_its_dev
     world, shard, is_written
 ):
     """The writers were shut for a moment: the claim may have its devices, and shows nothing yet."""
-    world.node("n2", 1)
+    world.node("n2", 3)
     world.claim("d")
     world.allocate("d", "n1", "gpu-1")
     world.pod("p", "c")

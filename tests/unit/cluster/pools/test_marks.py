@@ -155,7 +155,13 @@ def test_the_jobs_of_a_lost_pool_that_run_there_stay():
 def test_what_is_no_mark_is_none():
     assert pool_marks.mark_of("one 3") == ("one", 3)
     assert pool_marks.mark_of("default 3") == ("", 3)
-    assert [pool_marks.mark_of(text) for text in ("", "one", "one x", " 3")] == [None] * 4
+    others = ("", "one", "one x", " 3", "one 3x", "one 3 3", f"one {'9' * 5000}")
+    assert {pool_marks.mark_of(text) for text in others} == {None}
+
+
+def test_a_mark_is_read_as_it_was_written():
+    for mark in (("one", 0), ("", 12)):
+        assert pool_marks.mark_of(pool_marks.mark_text(*mark)) == mark
 
 
 def gang(*pools_and_moves, pools="one, two"):

@@ -7,6 +7,7 @@ from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.shard import GPU_RESOURCES
 from tests.contract.clusters import make, pod
 from tests.oracles.accounts import content
+from tests.unit.cluster.pools.test_lists import gang
 from tests.unit.cluster.pools.worlds import POOL, World, listed, node_in, queue_in
 
 H100 = {POOL: "h100"}
@@ -45,17 +46,28 @@ def test_queues_without_the_label_are_of_one_project_by_their_names(named):
 
 def test_a_job_whose_project_has_no_queue_in_its_pool_hears_what_is_missing():
     world = two(queue_in("a100", "a", 8, project="t"), queue_in("h100", "other", 8))
-    world.load(pod("x", "a", labels=H100, uid="x"), listed("y", "h100", 1, "a"))
+    world.load(queue_in("a100", "c", 8, project="t"))
+    world.load(pod("x", "a", labels=H100, uid="x"), listed("y", "h100", 1, "c"))
     world.cycle()
     text = (
-        "queue a is in node pool a100; project t has no queue in node pool h100, which would have"
+        "queue {} is in node pool a100; project t has no queue in node pool h100, which would have"
         " the labels kai.scheduler/node-pool: h100 and kaisched.io/project: t"
     )
-    assert told(world, "x") == ("QueueDoesNotExist", text)
-    assert told(world, "y") == ("QueueDoesNotExist", text)
+    assert told(world, "x") == ("QueueDoesNotExist", text.format("a"))
+    assert told(world, "y") == ("QueueDoesNotExist", text.format("c"))
     world.load(queue_in("h100", "b", 8, project="t"))
     world.cycle()
     assert (world.node_of("x"), world.node_of("y")) == ("n-h100", "n-h100")
+
+
+def test_a_queue_that_comes_counts_for_a_gang_with_a_list_that_waits():
+    world = two(queue_in("a100", "a", 8, project="t"))
+    gang(world, "g", 2, "h100")
+    world.cycle()
+    assert world.reasons["ns/g", "h100"] == "QueueDoesNotExist"
+    world.load(queue_in("h100", "b", 8, project="t"))
+    world.cycle()
+    assert [world.node_of(f"g-{at}") for at in range(2)] == ["n-h100"] * 2
 
 
 def test_a_queue_that_comes_or_goes_counts_for_jobs_that_are_there():
@@ -108,17 +120,23 @@ def test_a_pool_that_admits_all_projects_makes_up_the_queue_for_a_label_too():
     world.cycle()
     assert world.node_of("x") == "n-h100"
     assert list(world.ports["h100"].snapshot().queues.name) == ["t-h100"]
-    assert told(world, "y")[0] == "QueueDoesNotExist"
+    reason, message = told(world, "y")
+    assert reason == "QueueDoesNotExist"
+    assert message.startswith("queue typo does not exist")
 
 
 def test_jobs_that_are_gone_are_forgotten():
     world = two(queue_in("a100", "a", 8))
-    world.load(pod("x", "a", labels=H100, uid="x"))
+    world.load(pod("x", "a", labels=H100, uid="x"), listed("z", "h100", 1, "a"))
     world.cycle()
-    world.delete(world.cluster.pod("ns/x"))
+    guests = world.ports["h100"].store.pools.guests
+    assert set(guests._lacking) == {"ns/pg-z-z"}
+    for name in "xz":
+        world.delete(world.cluster.pod(f"ns/{name}"))
     world.load(pod("y", "a", labels=H100, uid="y"))
     world.run_to(10)
-    assert set(world.ports["h100"].store.pools.guests._queue_of) == {"ns/pg-y-y"}
+    assert set(guests._queue_of) == {"ns/pg-y-y"}
+    assert not guests._lacking
 
 
 def test_a_store_made_again_counts_in_the_same_queues():

@@ -3,9 +3,10 @@
 import pytest
 
 from kaisched.core.states import TaskState
-from tests.contract.clusters import pod
-from tests.unit.cluster.pools.test_lists import gang, two
-from tests.unit.cluster.pools.worlds import POOL, World, listed, node_in, queue_in
+from kaisched.objects.podgroup import PodGroup
+from tests.contract.clusters import make, pod
+from tests.unit.cluster.pools.test_lists import gang, job_of, two
+from tests.unit.cluster.pools.worlds import LIST, POOL, World, listed, node_in, queue_in
 
 
 def labelled(pool, **rest):
@@ -164,3 +165,52 @@ def test_nodes_that_are_labelled_anew_one_by_one_cost_no_running_gang_its_pods()
         world.run_to(300 * (at + 1), step_s=5)
         assert world.pool_of("ns/g") == ("h100", "a100")[at]
     assert not [it for it in world.cluster.history if it.what == "evicted"]
+
+
+@pytest.mark.parametrize("is_queue_first", [True, False])
+def test_a_list_of_a_queue_counts_for_jobs_that_were_read_before_it(is_queue_first):
+    """The default pool had the job by then, and the other one got it by its list: both decided."""
+    world = World("h100", "default")
+    world.load(node_in("h100", "h0"), node_in("default", "n0"))
+    listing = queue_in("default", "a", 8, project="t", nodePools=["h100", "default"])
+    job = pod("x", "a", uid="x")
+    world.load(*((listing, job) if is_queue_first else (job, listing)))
+    world.load(queue_in("h100", "b", 8, project="t"))
+    assert owners_of(world, job_of(world, "x")) == ["h100"]
+    world.load(queue_in("default", "a", 8, project="t"))
+    assert owners_of(world, job_of(world, "x")) == ["default"]
+
+
+def owners_of(world, job):
+    """Return the pools whose stores have a job, once each has looked who owns it."""
+    for _ in range(2):
+        for port in world.ports.values():
+            port.snapshot()
+    return [name for name, port in world.ports.items() if port.store.members.pods_of(job)]
+
+
+def test_a_group_that_gets_a_label_in_place_of_its_list_is_read_in_the_pool_of_the_label():
+    """Its pods had the list when the group was read; the label of the pods is read later."""
+    world = World("one", "two")
+    world.load(node_in("one", "n1"), queue_in("one", "a", 8), node_in("two", "n2", 0))
+    spec = {"queue": "a", "minMember": 1}
+    said = {"annotations": {"pod-group-name": "g"}, "uid": "g0"}
+    world.load(make(PodGroup, "g", annotations={LIST: "two"}, spec=spec), pod("g-0", **said))
+    world.cycle()
+    world.load(make(PodGroup, "g", labels={POOL: "one"}, spec=spec))
+    world.load(pod("g-0", labels={POOL: "one"}, **said))
+    world.cycle()
+    assert world.node_of("g-0") == "n1"
+
+
+def test_a_group_whose_pods_had_lists_is_that_of_its_pool_once_they_are_gone():
+    world = World("one", "default")
+    world.load(node_in("one", "n1", 0), node_in("default", "n0"), queue_in("default", "a", 8))
+    world.load(make(PodGroup, "g", spec={"queue": "a", "minMember": 1}))
+    world.load(listed("g-0", "one", annotations={"pod-group-name": "g"}))
+    world.cycle()
+    world.delete(world.cluster.pod("ns/g-0"))
+    world.run_to(10)
+    world.load(pod("g-1", annotations={"pod-group-name": "g"}, uid="g1"))
+    world.cycle()
+    assert world.node_of("g-1") == "n0"

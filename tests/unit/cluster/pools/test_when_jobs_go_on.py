@@ -1,7 +1,14 @@
 """When a job leaves its pool and when it stays: the reasons that count, and those that do not."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import msgspec
+import numpy as np
+import pytest
+
+from kaisched.cluster.pools.turns import refused
+from kaisched.core.refusals import Refusal
 from tests.contract.clusters import pod
 from tests.unit.cluster.pools.test_lists import gang, job_of, two
 from tests.unit.cluster.pools.worlds import POOL, World, listed, node_in, queue_in
@@ -25,6 +32,25 @@ def test_a_job_whose_pod_is_gated_or_whose_gang_is_not_whole_stays():
     world.run_to(40)
     assert world.moves == []
     assert world.reasons["ns/g", "h100"] == "GangIncomplete"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "counts"),
+    [
+        ("NO_ROOM EXCEEDS_ANY_NODE", True),
+        ("QUEUE_DEPTH NOT_TRIED PUT_OFF OPENED_SINCE ROOM_HELD SEARCH_BUDGET", False),
+        ("PLUGIN_FAILED ACTION_FAILED", False),
+        ("INVALID_GROUP GANG_INCOMPLETE SCHEDULING_GATED OWNER_NOT_READ", False),
+    ],
+    ids=["refused", "not tried to the end", "failed", "in every pool"],
+)
+def test_only_what_a_whole_cycle_has_refused_here_counts(reasons, counts):
+    """L10."""
+    codes = np.array([int(Refusal[it]) for it in reasons.split()])
+    records = SimpleNamespace(rows=np.arange(len(codes)), codes=codes)
+    snapshot = SimpleNamespace(jobs=SimpleNamespace(active=np.zeros(len(codes), np.int64)))
+    found = [code for _, code in refused(snapshot, SimpleNamespace(records=records))]
+    assert found == (codes.tolist() if counts else [])
 
 
 def test_a_job_that_had_no_turn_stays():
@@ -87,3 +113,34 @@ def test_pods_beyond_the_minimum_stay_in_the_pool_of_the_others():
     nodes = [world.node_of(f"g-{number}") for number in range(4)]
     assert (nodes.count("h0"), nodes.count("")) == (2, 2)
     assert world.moves == []
+
+
+@pytest.mark.parametrize(
+    ("again", "is_due"),
+    [
+        ({}, False),
+        ({"metadata": {"resourceVersion": "9", "annotations": {"seen": "now"}}}, False),
+        ({"spec": {"unschedulable": True}}, True),
+        ({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, True),
+        ({"metadata": {"labels": {POOL: "a100", "rack": "r"}}}, True),
+    ],
+)
+def test_a_node_that_reports_that_nothing_has_changed_makes_its_pool_not_due(again, is_due):
+    """Each kubelet does so every few minutes, so in a large pool there is always one."""
+    world = World("h100", "a100")
+    world.load(node_in("h100", "h0"), node_in("a100", "a0"))
+    changes = world.ports["h100"].store.pools.changes
+    before = dict(changes)
+    world.load(node_in("a100", "a0", **again))
+    assert (changes["a100"] > before["a100"], changes["h100"]) == (is_due, before["h100"])
+
+
+def test_a_status_that_is_written_to_a_queue_makes_no_pool_due():
+    world = two()
+    book = world.ports["h100"].store.pools
+    before, revision = dict(book.changes), book.projects.revision
+    same = queue_in("a100", "a-there", 8, project="team")
+    world.load(msgspec.structs.replace(same, status={"allocated": {"gpu": 1}}))
+    assert (dict(book.changes), book.projects.revision) == (before, revision)
+    world.load(queue_in("a100", "a-there", 7, project="team"))
+    assert book.projects.revision > revision
