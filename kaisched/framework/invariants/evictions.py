@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PREEMPT: Final = "preempt"
 _RECLAIM: Final = "reclaim"
 _CONSOLIDATE: Final = "consolidate"
-_STALE: Final = "stalegang"
+STALE: Final = "stalegang"
 _DRAIN: Final = "drain"
 _TIME_LIMIT: Final = "timelimit"
 
@@ -45,7 +45,7 @@ def victims(moves: Moves) -> Iterator[str]:
             yield f"I13 pod {tasks.name[each.task]} is evicted but does not run"
         elif tasks.node_of_task[each.task] < 0:
             yield f"I13 pod {tasks.name[each.task]} is evicted but is on no node that is known"
-        elif each.action not in {_STALE, _DRAIN, _TIME_LIMIT} and not jobs.is_preemptible[job]:
+        elif each.action not in {STALE, _DRAIN, _TIME_LIMIT} and not jobs.is_preemptible[job]:
             yield f"I13 pod {tasks.name[each.task]} is evicted but is not preemptible"
 
 
@@ -65,7 +65,7 @@ def evictions(moves: Moves, *, may_take_own: bool = False) -> Iterator[str]:
     by_action: dict[str, list[Evict]] = {}
     for each in moves.result.evictions:
         by_action.setdefault(each.action, []).append(each)
-    yield from _stale(moves, by_action.pop(_STALE, []))
+    yield from _stale(moves, by_action.pop(STALE, []))
     yield from _drained(moves, by_action.pop(_DRAIN, []))
     yield from _ended(moves, by_action.pop(_TIME_LIMIT, []))
     yield from _served(moves, by_action, taker_of_name)

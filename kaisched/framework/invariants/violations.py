@@ -15,7 +15,7 @@ from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
 from kaisched.framework.invariants.cards import cards, opened_cards
-from kaisched.framework.invariants.evictions import evictions, victims
+from kaisched.framework.invariants.evictions import STALE, evictions, victims
 from kaisched.framework.invariants.sums import Moves, charges_of, is_job_met, sum_of
 from kaisched.framework.report.records import RUN
 from kaisched.framework.report.room_reasons import NODE_SETS
@@ -203,7 +203,8 @@ def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
     nodes = snapshot.nodes
     idle = nodes.idle - sum_of(snapshot, result.bind_tasks, result.bind_nodes, len(nodes))
     promised = sum_of(snapshot, result.nominate_tasks, result.nominate_nodes, len(nodes))
-    leaving = result.evict_tasks
+    # Stale gangs are ended last: nobody was offered what they leave.
+    leaving = np.array([it.task for it in result.evictions if it.action != STALE], np.int64)
     freed = sum_of(snapshot, leaving, snapshot.tasks.node_of_task[leaving], len(nodes))
     opened, later = opened_cards(snapshot, result)
     idle[PODS] -= opened

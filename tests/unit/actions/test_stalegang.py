@@ -257,3 +257,18 @@ def test_an_abandoned_cycle_keeps_the_stamps():
     _, after = run(store(gang()), memory=memory)
     assert stamps(after) == {"default/g": 7.0}
     assert np.isfinite(stamps(after)["default/g"])
+
+
+def test_a_job_that_waits_had_no_room_before_a_gang_was_ended_as_stale():
+    """Of n0 a GPU is idle, one is released, and both are promised; the gang leaves a third."""
+    large = Job("large", "q", (Task("large-0", {"gpu": 2000}),), root=Group("default", 1))
+    made = store(
+        gang("leaves", (L,), minimum=1), gang(), large, gang("waits", (P,), minimum=1), nodes=(3,)
+    )
+    actions = (Allocate(), StaleGangs())
+    rules = replace(default_policy(), actions=actions, staleness_grace_s=0.0)
+    snapshot = made.snapshot()
+    result, _ = run_cycle(snapshot, None, rules, NOW_S, Memory())
+    assert (evicted(result), result.nominate_tasks.size) == (["g-0"], 1)
+    assert {it.pod_group: it.reason for it in result.records}["default/waits"] == "NoRoom"
+    assert violations(snapshot, result, rules, with_records=True) == []
