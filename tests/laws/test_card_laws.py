@@ -33,8 +33,15 @@ COLUMNS = ("_used", "_leaving", "_tasks", "_next_used", "_next_tasks", "_milli",
 POLICY = cache(policy_of)
 
 
-def session_of(snapshot):
-    session = Session(snapshot, None, POLICY(), 1000.0, Memory(), POLICY().questions)
+@cache
+def policy_that(*, spreads):
+    """Return a policy under which shares are spread over cards, or packed."""
+    return policy_of({"plugins": {"gpu-spread": {"enabled": True}}} if spreads else None)
+
+
+def session_of(snapshot, policy=None):
+    policy = policy or POLICY()
+    session = Session(snapshot, None, policy, 1000.0, Memory(), policy.questions)
     session.ask.open(session)
     return session
 
@@ -144,6 +151,26 @@ def test_rolling_back_restores_every_card(seed, moves, slots, is_reserved):
         assert state_of(session) == before
 
 
+@settings(max_examples=25)
+@given(SEEDS, st.integers(1, 15), SLOTS, st.booleans())
+def test_what_is_placed_can_be_promised_instead(seed, moves, slots, is_spread):
+    store = make_shared(seed, pending=12, slots=slots)
+    random, session = Random(seed), session_of(store.snapshot(), policy_that(spreads=is_spread))
+    statement = session.statement()
+    evict_together(statement, np.flatnonzero(session.tasks.state == TaskState.RUNNING)[::2])
+    mark, before = statement.checkpoint(), state_of(session)
+    for _ in range(moves):
+        waiting = np.flatnonzero(session.ledger.state == TaskState.PENDING)
+        if len(waiting):
+            place(session, statement, random, int(random.choice(waiting)))
+    free = session.capacity.free().tolist()
+    statement.pipeline_all(mark)
+    check_totals(session)
+    assert session.capacity.free().tolist() == free
+    statement.rollback(mark)
+    assert state_of(session) == before
+
+
 @settings(max_examples=15)
 @given(SEEDS, st.integers(1, 15), SLOTS)
 def test_committed_moves_are_made_again_on_the_same_cards(seed, moves, slots):
@@ -193,6 +220,8 @@ def check_slots(session):
     later = (cards._next_tasks > 0).sum(axis=1) - emptied.sum(axis=1)
     assert capacity.idle[PODS].tolist() == (nodes.idle[PODS] - taken - opened).tolist()
     assert capacity.releasing[PODS].tolist() == (nodes.releasing[PODS] - promised - later).tolist()
+    assert (capacity.idle[PODS] >= 0).all()
+    assert (capacity.free()[PODS] >= 0).all()
 
 
 @settings(max_examples=10)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,6 +63,15 @@ class CardColumns:
     def are_shared(self, rows: RowVec) -> bool:
         """Tell whether pods share a card of some of these nodes."""
         return bool(self._open[rows].any())
+
+    def is_open(self, node: int, slot: int) -> bool:
+        """Tell whether pods hold a part of a card now."""
+        return slot < self._tasks.shape[1] and bool(self._tasks[node, slot])
+
+    def number_of_new(self, node: int, taken: set[int]) -> int:
+        """Return the lowest number that no promised card of a node has, nor is in ``taken``."""
+        promised = self._next_tasks[node].tolist()
+        return next(at for at in count() if at not in taken and not any(promised[at : at + 1]))
 
     def fewest_sharers(self, rows: RowVec) -> IntVec:
         """``(K,)`` pods on that shared card of each node which has the fewest; 1 without any."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kaisched.core.constraints import Constraints
     from kaisched.core.devices import CardTable, DeviceDemand, PromisedCards
     from kaisched.core.snapshot import Snapshot
+    from kaisched.framework.session.kept_cards import KeptCards
 
     Opened = tuple[int, int] | None
     Scores = Callable[[RowVec, IntVec], FloatVec]
@@ -61,9 +62,9 @@ class Cards(CardColumns):
         self._takes_of: dict[tuple[int, int], tuple[int, int]] = {}
         """What :meth:`take_of` has answered, by shape and size of a card."""
         self._recalled: tuple[dict[int, tuple[int, ...]], dict[int, PromisedCards]] = ({}, {})
-        """Cards to give again: none but while committed moves are made again."""
+        """Cards to give again: none but while moves are made again."""
 
-    def recall(self, other: Cards | None) -> None:
+    def recall(self, other: Cards | KeptCards | None) -> None:
         """Give tasks the cards that they had in ``other``, until this is called without one."""
         self._recalled = ({}, {}) if other is None else (other.chosen, other.promised)
 

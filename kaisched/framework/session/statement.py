@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from kaisched.core.states import TaskState
+from kaisched.framework.session.kept_cards import as_promises, cards_of
 
 if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, RowVec
@@ -226,7 +227,8 @@ class Statement:
     def pipeline_all(self, mark: int = 0) -> None:
         """Turn every allocation since ``mark`` into a promise: a gang starts whole or waits whole.
 
-        Evictions stay as they are; no evicted task may have been moved since ``mark``.
+        Pods keep their cards. Evictions stay as they are; no evicted task may have been moved
+        since ``mark``.
         """
         if not self.has_allocated(mark):
             return  # all of it is a promise already, as nearly always
@@ -239,9 +241,16 @@ class Statement:
             else:
                 state = _PIPELINED if entry.state == _ALLOCATED else entry.state
                 moves.append((entry.task, state, entry.node))
+        cards = self._session.capacity.cards
+        placed = [(task, node) for task, state, node in moves if state == _PIPELINED]
+        held = [] if cards is None else cards_of(cards, placed)
         self.rollback(mark)
+        if cards is not None:
+            cards.recall(as_promises(cards, held))
         for task, state, node in moves:
             self._change(task, state, node)
+        if cards is not None:
+            cards.recall(None)
 
     @property
     def has_pipelined(self) -> bool:

@@ -7,6 +7,7 @@ from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.cards import cards
+from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.card_refusals import TOGETHER_OR_SLOTS
 from kaisched.framework.session.card_slots import pods_by_slots
@@ -155,13 +156,54 @@ def test_the_slot_of_a_reservation_pod_is_free_once_everything_leaves_its_card()
 
 
 def test_spread_shares_open_cards_as_long_as_there_are_two_slots():
-    spread = {"plugins": {"gpu-spread": {"enabled": True}}}
     made = share(cluster(4, gpu=4), gpu=0.2, tasks=5, min_tasks=1)
-    ran = made.run(shard=spread)
+    ran = made.run(shard=SPREAD)
     assert sorted(ran.result.bind_cards.values()) == [(0,), (1,)]
-    ran = share(cluster(5, gpu=4), gpu=0.2, tasks=5, min_tasks=1).run(shard=spread)
+    ran = share(cluster(5, gpu=4), gpu=0.2, tasks=5, min_tasks=1).run(shard=SPREAD)
     assert len(set(ran.result.bind_cards.values())) == 2
     assert len(ran.placed) == 3
+
+
+SPREAD = {"plugins": {"gpu-spread": {"enabled": True}}}
+
+
+def promised_gang(made, *devices_and_gpus):
+    """Return the cards that pods of one gang are promised, and what is wrong with the promises."""
+    store, policy = made.store(), policy_of(SPREAD, (), ("allocate",))
+    pods = [
+        Task(f"g-{at}", {"cpu": 100, "gpu": gpu}, Constraints(devices=device))
+        for at, (device, gpu) in enumerate(devices_and_gpus)
+    ]
+    add_job(store, Job("g", "q", pods, root=Group("default", len(pods))))
+    snapshot = store.snapshot()
+    result, _ = run_cycle(snapshot, None, policy, 1000.0, Memory())
+    assert len(result.nominate_tasks) == len(pods)
+    told = [tuple(result.nominate_cards.get(it, ())) for it in result.nominate_tasks.tolist()]
+    return told, violations(snapshot, result, policy)
+
+
+def test_a_share_that_waits_for_its_gang_keeps_the_open_card_beside_a_whole_pod():
+    """Spread, it would be promised the GPU that leaves, which the whole pod needs."""
+    made = ClusterBuilder().queue("q", deserved=8).node("n0", gpu=2)
+    share(made, "old", running={"n0": 1}).job("goes", queue="q", gpu=1, leaving={"n0": 1})
+    half = DeviceDemand(500_000)
+    assert promised_gang(made, (half, 0), (None, 1000)) == ([((0,), ()), ()], [])
+
+
+def test_a_share_that_waits_for_its_gang_keeps_the_open_card_that_needs_no_slot():
+    """One slot is idle, so the first pod gets an open card; another is released for the second."""
+    made = ClusterBuilder().queue("q", deserved=8).node("n0", gpu=2, pods=3)
+    share(made, "old", running={"n0": 1}).job("goes", queue="q", gpu=0, leaving={"n0": 1})
+    parts = DeviceDemand(200_000), DeviceDemand(250_000)
+    assert promised_gang(made, *((part, 0) for part in parts)) == ([((0,), ()), ((0,), ())], [])
+
+
+def test_pods_that_wait_for_their_gang_share_the_card_that_one_of_them_opened():
+    made = ClusterBuilder().queue("q", deserved=8).node("n0", gpu=2, pods=3)
+    made.job("goes", queue="q", gpu=1, leaving={"n0": 1})
+    parts = DeviceDemand(500_000), DeviceDemand(400_000)
+    told = promised_gang(made, *((part, 0) for part in parts))
+    assert told == ([((), (0,)), ((), (0,))], [])
 
 
 def test_cards_that_are_opened_without_a_slot_are_told():
