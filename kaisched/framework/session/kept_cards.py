@@ -6,14 +6,30 @@ spread one opens a card that another of its gang has been promised.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kaisched.core.devices import PromisedCards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kaisched.framework.session.cards import Cards
+
+class Giving(Protocol):
+    """The cards of a cycle, as far as they answer which card is whose."""
+
+    promised: dict[int, PromisedCards]
+
+    def slots_of(self, task: int) -> tuple[int, ...]:
+        """Return the slots of a task that was placed in this cycle."""
+        ...
+
+    def is_open(self, node: int, slot: int) -> bool:
+        """Tell whether pods hold a part of a card now."""
+        ...
+
+    def number_of_new(self, node: int, taken: set[int]) -> int:
+        """Return the lowest number that no promised card of a node has, nor is in ``taken``."""
+        ...
 
 
 class _Held(NamedTuple):
@@ -29,7 +45,7 @@ class KeptCards(NamedTuple):
     promised: dict[int, PromisedCards]
 
 
-def cards_of(cards: Cards, places: Iterable[tuple[int, int]]) -> list[_Held]:
+def cards_of(cards: Giving, places: Iterable[tuple[int, int]]) -> list[_Held]:
     """Return the cards that tasks have been given on their nodes, in the order of ``places``."""
     return [
         _Held(task, node, cards.promised.get(task) or PromisedCards(cards.slots_of(task)))
@@ -37,7 +53,7 @@ def cards_of(cards: Cards, places: Iterable[tuple[int, int]]) -> list[_Held]:
     ]
 
 
-def as_promises(cards: Cards, held: list[_Held]) -> KeptCards:
+def as_promises(cards: Giving, held: list[_Held]) -> KeptCards:
     """Return what to promise tasks that have been taken off their cards.
 
     A card that one of them had opened is closed by now: it is one that will be whole, the same for
