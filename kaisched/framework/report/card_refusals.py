@@ -69,9 +69,11 @@ def slot_refusals(session: Session, shape: int, short: BoolVec) -> Iterator[tupl
     if cards is None or demand is None or not short.any():
         return
     rows = short.nonzero()[0]
-    gpus = session.capacity.idle[GPU][rows], session.capacity.releasing[GPU][rows]
+    idle, request = session.capacity.idle[:, rows], session.shapes.request[:, [shape]]
+    gpus = idle[GPU], session.capacity.releasing[GPU][rows]
     slots = session.capacity.unpromised(rows)[PODS]
-    keep = (slots > 0) & (cards.room_now(shape, rows, gpus, None) > 0)
+    keep: BoolVec = (idle >= request).all(axis=0) & (slots > 0)
+    keep &= cards.room_now(shape, rows, gpus, None) > 0
     keep &= cards.room_now(shape, rows, gpus, slots) == 0
     rows, slots = rows[keep], slots[keep]
     if rows.size:

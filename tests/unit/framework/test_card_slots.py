@@ -48,6 +48,11 @@ def test_a_share_that_would_open_a_card_waits_for_a_second_slot_and_hears_so():
     assert share(cluster(2)).run().placed == {"new-0": "n0"}
 
 
+def test_a_share_that_lacks_cpu_too_hears_of_that_first():
+    ran = share(cluster(1), cpu=1000).run()
+    assert reasons(ran) == ("NoRoom", [("Resources", "cpu short by at least 1")])
+
+
 def test_one_slot_is_enough_on_an_open_card():
     made = share(cluster(2), "old", running={"n0": 1})
     assert share(made).run().placed == {"new-0": "n0"}
