@@ -180,13 +180,18 @@ class _Filling:
                 blind[node] |= state is CardState.LOST
                 if (slot := self._named.get((node, told.group))) is not None:
                     closed[node, slot] = True
-        reserved = np.zeros(self.used.shape, np.bool_)
+        reserved, awaited = np.zeros(self.used.shape, np.bool_), np.zeros(len(self.cards), np.int64)
         for card in self._reserved:
             reserved[card] = True
+        for told in () if sharing is None else sharing.awaited():
+            node = row_of_name.get(told.node, -1)
+            if node >= 0 and (slot := self._named.get((node, told.group))) is not None:
+                reserved[node, slot] = True
+                awaited[node] += 1
         columns = (self.cards, self.size, self.used, self.leaving, self.tasks)
-        for column in (*columns, self.milli, self.milli_leaving, closed, blind, reserved):
+        for column in (*columns, self.milli, self.milli_leaving, closed, blind, reserved, awaited):
             column.setflags(write=False)
         groups = {(node, slot): group for (node, group), slot in self._named.items()}
         slots, named = MappingProxyType(self.slots), MappingProxyType(groups)
         milli = self.milli, self.milli_leaving
-        return CardTable(*columns, slots, named, *milli, closed, blind, reserved)
+        return CardTable(*columns, slots, named, *milli, closed, blind, reserved, awaited)

@@ -16,6 +16,7 @@ from kaisched.objects.reservations import Card, Reservation, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
+    from collections.abc import Set as AbstractSet
 
 
 class Use(NamedTuple):
@@ -51,8 +52,9 @@ class SharedCards:
         self._held: dict[Card, set[str]] = defaultdict(set)
         self._changed: set[Card] = set()
         self._stale: set[Card] = set()
-        """Cards whose entry in ``_closed`` may be wrong."""
+        """Cards that ``_closed`` and ``_awaited`` may be wrong about."""
         self._closed: dict[Card, CardState] = {}
+        self._awaited: set[Card] = set()
 
     # -- what is told ----------------------------------------------------------------------------
 
@@ -141,14 +143,26 @@ class SharedCards:
 
     def closed(self) -> Mapping[Card, CardState]:
         """Return the cards that take no more shares."""
+        self._look()
+        return self._closed
+
+    def awaited(self) -> AbstractSet[Card]:
+        """Return the cards to which a bind was sent, and whose reservation pods are to come."""
+        self._look()
+        return self._awaited
+
+    def _look(self) -> None:
         for card in self._stale:
             state = self.state_of(card)
             if state is CardState.OPEN:
                 self._closed.pop(card, None)
             else:
                 self._closed[card] = state
+            if not self._held.get(card) and any(use.is_sent for use in self.uses_of(card)):
+                self._awaited.add(card)
+            else:
+                self._awaited.discard(card)
         self._stale.clear()
-        return self._closed
 
     # -- what is to be done ----------------------------------------------------------------------
 

@@ -120,7 +120,10 @@ class CardTable:
     """``(N,)`` nodes with a GPU in use that nothing holds: whole GPUs are given out by the device
     plugin, which may give this one."""
     is_reserved: BoolVec
-    """``(N, G)`` cards that a reservation pod holds: it leaves once nothing uses its card."""
+    """``(N, G)`` cards that a reservation pod holds or is about to: it leaves once nothing uses its
+    card."""
+    awaited: IntVec
+    """``(N,)`` how many reservation pods are about to be there: each will take a pod slot."""
 
 
 def changed_cards(old: CardTable | None, new: CardTable | None) -> BoolVec | slice:
@@ -131,7 +134,7 @@ def changed_cards(old: CardTable | None, new: CardTable | None) -> BoolVec | sli
     changed |= old.is_blind != new.is_blind
     for name in ("used", "leaving", "tasks", "is_closed", "is_reserved"):
         changed |= (getattr(old, name) != getattr(new, name)).any(axis=1)
-    for name in ("milli", "milli_leaving"):
+    for name in ("milli", "milli_leaving", "awaited"):
         changed |= getattr(old, name) != getattr(new, name)
     return changed
 
@@ -152,4 +155,5 @@ def with_nodes_like(table: CardTable, like: int, milli_gpus: int, count: int) ->
         is_closed=np.pad(table.is_closed, wide),
         is_blind=np.pad(table.is_blind, pair),
         is_reserved=np.pad(table.is_reserved, wide),
+        awaited=np.pad(table.awaited, pair),
     )

@@ -112,7 +112,7 @@ def _slots(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
             snapshot.tasks.node_of_task[result.evict_tasks],
         )
     )
-    free = nodes.idle[PODS]
+    free = nodes.idle[PODS] - (0 if nodes.cards is None else nodes.cards.awaited)
     yield from _short_of_slots(snapshot, "bound", (bound, opened), free)
     free = free + nodes.releasing[PODS] + left - bound - opened
     yield from _short_of_slots(snapshot, "promised", (promised, later), free)

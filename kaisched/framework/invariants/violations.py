@@ -207,7 +207,7 @@ def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
     leaving = np.array([it.task for it in result.evictions if it.action != STALE], np.int64)
     freed = sum_of(snapshot, leaving, snapshot.tasks.node_of_task[leaving], len(nodes))
     opened, later = opened_cards(snapshot, result)
-    idle[PODS] -= opened
+    idle[PODS] -= opened + (0 if nodes.cards is None else nodes.cards.awaited)
     promised[PODS] += later
     idle -= np.maximum(promised - nodes.releasing - freed, 0)
     statics = nodes.statics

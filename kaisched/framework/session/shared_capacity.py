@@ -3,8 +3,8 @@
 A snapshot in which no pod shares has the plain capacity, which knows nothing of cards: what no pod
 uses costs nothing.
 
-A card that is opened in this cycle takes a pod slot: its reservation pod is not there yet. Once all
-is released, one that everything leaves has left its slot.
+A card that was opened in this cycle, or shortly before it, takes a pod slot: its reservation pod is
+not there yet. Once all is released, one that everything leaves has left its slot.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class SharedCapacity(Capacity):
         self.cards = Cards(cards, snapshot.shapes.constraints, self._request, spread)
         self._slots_later: dict[int, int] = {}
         """What is counted of :meth:`CardColumns.slots_later`, by node."""
-        self._settle([], self.cards.in_motion)
+        if cards.awaited.any():
+            self._copy()
+            self.idle[PODS] -= cards.awaited
+        self._settle_all(self.cards.in_motion)
 
     # -- moves -------------------------------------------------------------------------------------
 
@@ -54,13 +57,13 @@ class SharedCapacity(Capacity):
         whole = self._whole_for_shares(node) if self.cards.spread.cards else None
         opened = self.cards.take(task, node, shape, state, whole)
         super().take(task, node, shape, state)
-        self._settle([(node, opened)] if opened else [], (node,))
+        self._settle(node, opened)
 
     def give_back(self, task: int, node: int, shape: int, state: int) -> None:
         """Undo :meth:`take`."""
         opened = self.cards.give_back(task, node, shape, state)
         super().give_back(task, node, shape, state)
-        self._settle([(node, opened)] if opened else [], (node,))
+        self._settle(node, opened)
 
     def take_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Do :meth:`take` for a pod on each of the nodes: all are placed, or all promised."""
@@ -73,7 +76,9 @@ class SharedCapacity(Capacity):
             if number := self.cards.take(task, node, shape, state):
                 opened.append((node, number))
         super().take_all(tasks, nodes, shape, state)
-        self._settle(opened, nodes.tolist())
+        for node, number in opened:
+            self.idle[PODS, node] -= number
+        self._settle_all(nodes.tolist())
 
     def give_back_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Undo :meth:`take_all`."""
@@ -82,23 +87,30 @@ class SharedCapacity(Capacity):
             if number := self.cards.give_back(task, node, shape, state):
                 opened.append((node, number))
         super().give_back_all(tasks, nodes, shape, state)
-        self._settle(opened, nodes.tolist())
+        for node, number in opened:
+            self.idle[PODS, node] -= number
+        self._settle_all(nodes.tolist())
 
-    def _settle(self, opened: list[tuple[int, int]], moved: Iterable[int]) -> None:
+    def _settle(self, node: int, opened: int = 0) -> None:
         """Count the slots of reservation pods after moves, and how many more cards are open.
 
         They follow from the cards as they are, so the inverse of a move gives them back.
         """
-        for node, number in opened:
-            self.idle[PODS, node] -= number
-        for node in self.cards.in_motion.intersection(moved):
-            now, before = self.cards.slots_later(node), self._slots_later.get(node, 0)
-            if now != before:
-                if not self._is_own:
-                    self._copy()
-                self.releasing[PODS, node] -= now - before
-                self._has_releasing = True
-                self._slots_later[node] = now
+        if opened:
+            self.idle[PODS, node] -= opened
+        if node not in self.cards.in_motion:
+            return
+        now, before = self.cards.slots_later(node), self._slots_later.get(node, 0)
+        if now != before:
+            if not self._is_own:
+                self._copy()
+            self.releasing[PODS, node] -= now - before
+            self._has_releasing = True
+            self._slots_later[node] = now
+
+    def _settle_all(self, nodes: Iterable[int]) -> None:
+        for node in self.cards.in_motion.intersection(nodes):
+            self._settle(node)
 
     def release(self, tasks: RowVec, shapes: RowVec, holding: Holding, sign: int) -> None:
         """Count what running pods hold as being released (1), or as held again (-1)."""
@@ -106,7 +118,7 @@ class SharedCapacity(Capacity):
         for task, node, shape in zip(*(it.tolist() for it in columns), strict=True):
             self.cards.release(task, node, shape, sign)
         super().release(tasks, shapes, holding, sign)
-        self._settle([], holding.nodes.tolist())
+        self._settle_all(holding.nodes.tolist())
 
     # -- what fits ---------------------------------------------------------------------------------
 

@@ -2,13 +2,17 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from kaisched.cluster.kubernetes.reservation_backend import ReservationBackend
 from kaisched.cluster.ours import Sharing
 from kaisched.cluster.sharing import CardState
 from kaisched.cluster.store import StateStore
-from kaisched.core.axis import GPU
+from kaisched.core.axis import GPU, PODS
+from kaisched.core.states import TaskState
+from kaisched.framework.session.capacity import Holding
+from kaisched.framework.session.shared_capacity import capacity_of
 from kaisched.objects import Node, Pod, Queue
 from kaisched.objects.decode import decode_object
 from kaisched.objects.labels import GPU_CONFIG_MAP
@@ -80,6 +84,36 @@ def test_a_bind_that_was_sent_uses_its_card_until_it_is_taken_back(store):
     assert store.snapshot().nodes.cards.group_of_slot == {(0, 0): "x"}
     store.refute_bind("team/a")
     assert released(store) == ["r"]
+
+
+def test_the_slot_of_a_reservation_pod_is_awaited_from_the_bind_until_the_pod_is_there(store):
+    user(store, "a", node="")
+    store.assume_bound("team/a", "n0", ("x",))
+    table = store.snapshot().nodes.cards
+    assert (table.awaited.tolist(), table.is_reserved.tolist()) == ([1], [[True, False]])
+    reservation(store, gpu="")
+    table = store.snapshot().nodes.cards
+    assert (table.awaited.tolist(), table.is_reserved.tolist()) == ([0], [[True, False]])
+    store.refute_bind("team/a")
+    store.remove_pod(f"{NAMESPACE}/r")
+    user(store, "b")
+    table = store.snapshot().nodes.cards  # nothing was sent: nobody makes one
+    assert (table.awaited.tolist(), table.is_reserved.tolist()) == ([0], [[False, False]])
+
+
+def test_slots_of_reservation_pods_that_are_awaited_are_not_free(store):
+    user(store, "a", node="")
+    store.assume_bound("team/a", "n0", ("x",))
+    snapshot = store.snapshot()
+    capacity = capacity_of(snapshot)
+    assert (snapshot.nodes.idle[PODS].tolist(), capacity.idle[PODS].tolist()) == ([109], [108])
+    task = store.rows.row_of_task("team/a")
+    shape, state = int(snapshot.tasks.shape_of_task[task]), int(snapshot.tasks.state[task])
+    holding = Holding(np.array([0]), snapshot.shapes.request[:, [shape]])
+    capacity.release(np.array([task]), np.array([shape]), holding, 1)
+    assert capacity.free()[PODS].tolist() == [110]  # nothing uses the card then
+    capacity.release(np.array([task]), np.array([shape]), holding, -1)
+    assert (capacity.free()[PODS].tolist(), state) == ([108], TaskState.BINDING)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
