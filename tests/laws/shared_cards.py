@@ -7,7 +7,7 @@ import numpy as np
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import GPU
+from kaisched.core.axis import GPU, PODS
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.core.states import HOLDING_STATES, TaskState
@@ -81,6 +81,36 @@ def start(store, random, names):
             if room[node] > 0:
                 store.set_state(task, random.choice(STATES), node, 0.0)
                 break
+
+
+def reserve(store):
+    """Let a reservation pod hold each open card of a store that has a pod slot left for it."""
+    snapshot = store.snapshot()
+    free = snapshot.nodes.idle[PODS].tolist()
+    if snapshot.nodes.cards is None:
+        return store
+    for at, (node, slot) in enumerate(np.argwhere(snapshot.nodes.cards.tasks > 0).tolist()):
+        if free[node] > 0:
+            free[node] -= 1
+            holds = Constraints(devices=DeviceDemand(is_reservation=True))
+            pod = Job(f"r{at}", "a", [Task(f"r{at}-0", {}, holds)], is_preemptible=False)
+            add_job(store, pod)
+            task = store.row_of_task(f"default/r{at}-0")
+            store.cards.choose({task: (slot,)})
+            store.set_state(task, TaskState.RUNNING, node, 0.0)
+    return store
+
+
+def make_reserved(seed, **more):
+    """Return what :func:`make_shared` does with reservation pods, some on cards of no share."""
+    store, random = reserve(make_shared(seed, **more)), Random(seed)
+    snapshot = store.snapshot()
+    table, tasks = snapshot.nodes.cards, snapshot.tasks
+    for task in [] if table is None else list(table.slots_of_task):
+        devices = snapshot.shapes.constraints[tasks.shape_of_task[task]].devices
+        if not devices.is_reservation and random.random() < 0.3:
+            store.set_gone(task)
+    return store
 
 
 def room_of(snapshot, shape):

@@ -39,13 +39,12 @@ def card_refusals(
     if as_empty or not left.any():
         return
     rows = left.nonzero()[0]
-    idle, releasing = session.capacity.idle[GPU][rows], session.capacity.releasing[GPU][rows]
-    room = cards.room_now(shape, rows, idle, releasing)
+    room = cards.room_now(shape, rows)
     is_open = cards.left_now(rows) >= 0
     rows, is_open = rows[keep := (room == 0) & is_open.any(axis=1)], is_open[keep]
     if not rows.size:
         return
-    whole = cards.whole(rows, idle[keep], releasing[keep])[0]
+    whole = cards.whole(rows)[0]
     if demand is None:
         asked = int(session.shapes.request[GPU, shape]) // GPU_UNIT
         yield _whole_text(session, rows, asked, whole), _mask(left, rows)

@@ -25,10 +25,26 @@ class CardColumns:
     """What is held of each card as of now."""
 
     def __init__(
-        self, table: CardTable, constraints: Sequence[Constraints], request: Amounts
+        self,
+        table: CardTable,
+        constraints: Sequence[Constraints],
+        request: Amounts,
+        gpus: tuple[IntVec, IntVec] | None = None,
     ) -> None:
-        """Begin with the cards of the snapshot."""
+        """Begin with the cards of the snapshot.
+
+        Args:
+            table: the cards.
+            constraints: by shape.
+            request: ``(R, S)`` what a pod of each shape asks for.
+            gpus: ``(N,)`` amounts of GPUs that are idle and that are being released, parts of
+                cards included. They are kept up with the moves by whoever gives them, and only
+                read here. None is enough where nobody asks what is whole.
+
+        """
         self.table = table
+        nothing = np.zeros(len(table.cards), np.int64)
+        self._idle, self._releasing = gpus or (nothing, nothing)
         self._constraints = constraints
         self._request: list[int] = request[GPU].tolist()
         self._has_blind = bool(table.is_blind.any())
@@ -164,15 +180,29 @@ class CardColumns:
         used: BoolVec = (self._used[rows] == self._leaving[rows]) & (self._leaving[rows] > 0)
         return used
 
-    def _unused(self, rows: RowVec) -> IntVec:
-        """``(K,)`` cards that only reservation pods hold: those go if no share comes."""
-        unused: IntVec = ((self._tasks[rows] > 0) & (self._used[rows] == 0)).sum(axis=1)
-        return unused
+    def _is_unused(self, rows: RowVec) -> BoolVec:
+        """``(K, G)`` cards that only reservation pods hold: those go if no share comes."""
+        unused: BoolVec = (self._tasks[rows] > 0) & (self._used[rows] == 0)
+        return unused & (self._leaving[rows] == 0) if self._leaves else unused
+
+    def _is_spoken_for(self, rows: RowVec) -> BoolVec:
+        """``(K, G)`` unused cards that whole pods were promised, closed to shares.
+
+        So many are as whole pods were promised beyond all other GPUs that will be whole. Which
+        ones does not matter to those pods: the last slots, since shares take the first.
+        """
+        unused = self._is_unused(rows)
+        if not unused.any():
+            return unused
+        rank = np.cumsum(unused[:, ::-1], axis=1)[:, ::-1]
+        return unused & (rank <= -self._gained(rows)[:, None])
 
     def _takes_none(self, rows: RowVec) -> BoolVec:
         """``(K, G)`` slots that take no share: no card, or one that is closed to shares."""
         closed: BoolVec = self._is_closed[rows] | (self._tasks[rows] == 0)
-        return closed | self._is_emptying(rows) if self._leaves else closed
+        if self._leaves:
+            closed |= self._is_emptying(rows) | self._is_spoken_for(rows)
+        return closed
 
     def left_on(self, node: int) -> list[int] | None:
         """Return what :meth:`left_now` does for one node; None where something is in motion."""
@@ -202,16 +232,20 @@ class CardColumns:
         left = self.table.size[rows, None] - self._next_used[rows]
         return np.where(self._next_tasks[rows] == 0, -1, left)
 
-    def whole(self, rows: RowVec, idle: IntVec, releasing: IntVec) -> tuple[IntVec, IntVec]:
-        """``(K,)`` whole GPUs that are idle now and not promised, and once all is released.
-
-        ``idle`` and ``releasing`` are the nodes' amounts of GPUs, parts of cards included.
-        """
-        now = (idle + self._milli[rows]) // GPU_UNIT - self._open[rows]
-        gained = (releasing - self._milli_leaving[rows]) // GPU_UNIT
-        gained += self._unused(rows)
+    def _gained(self, rows: RowVec) -> IntVec:
+        """``(K,)`` GPUs that will be whole, unused cards left out, less those that are promised."""
+        gained = (self._releasing.take(rows) - self._milli_leaving[rows]) // GPU_UNIT
         if self._leaves:
             gained += np.count_nonzero(self._is_emptying(rows), axis=1)
             gained -= np.count_nonzero(self._next_tasks[rows], axis=1)
+        return gained
+
+    def whole(self, rows: RowVec, extra: IntVec | int = 0) -> tuple[IntVec, IntVec]:
+        """``(K,)`` whole GPUs that are idle now and not promised, and once all is released.
+
+        ``extra`` ``(K,)`` is an amount of GPUs that counts as held besides.
+        """
+        now = (self._idle.take(rows) - extra + self._milli[rows]) // GPU_UNIT - self._open[rows]
+        gained = self._gained(rows) + np.count_nonzero(self._is_unused(rows), axis=1)
         is_sure = ~self.table.is_blind[rows]
         return (now + np.minimum(gained, 0)) * is_sure, (now + gained) * is_sure

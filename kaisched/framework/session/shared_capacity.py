@@ -6,11 +6,12 @@ uses costs nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kaisched.core.axis import GPU
+from kaisched.core.states import TaskState
 from kaisched.framework.session.capacity import Capacity
 from kaisched.framework.session.cards import PACKED, Cards
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from kaisched.core.devices import CardTable, ShareSpread
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.session.capacity import Holding
+
+_PIPELINED: Final = int(TaskState.PIPELINED)
 
 
 def capacity_of(snapshot: Snapshot, spread: ShareSpread = PACKED) -> Capacity:
@@ -37,7 +40,9 @@ class SharedCapacity(Capacity):
     def __init__(self, snapshot: Snapshot, cards: CardTable, spread: ShareSpread) -> None:
         """Begin with the amounts and the cards of the snapshot."""
         super().__init__(snapshot)
-        self.cards = Cards(cards, snapshot.shapes.constraints, self._request, spread)
+        self._copy()  # so that the cards may keep the rows of GPUs
+        gpus = self.idle[GPU], self.releasing[GPU]
+        self.cards = Cards(cards, snapshot.shapes.constraints, self._request, gpus, spread)
 
     # -- moves -------------------------------------------------------------------------------------
 
@@ -54,7 +59,9 @@ class SharedCapacity(Capacity):
 
     def take_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Do :meth:`take` for a pod on each of the nodes: all are placed, or all promised."""
-        if self.cards.spread.cards:  # which card is opened depends on the amounts before
+        # Which card is opened depends on the amounts before, and so does which one is promised.
+        is_share = self.cards.demand_of(shape) is not None
+        if self.cards.spread.cards or (is_share and state == _PIPELINED):
             for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
                 self.take(task, node, shape, state)
             return
@@ -87,31 +94,27 @@ class SharedCapacity(Capacity):
         room = super().room(shape, allowed, without)
         if without is not None or not self.is_by_card(shape):
             return room
-        rows = np.arange(len(room))
-        return np.minimum(room, self._later(shape, rows))
+        return np.minimum(room, self.cards.room_later(shape, np.arange(len(room))))
 
     def limited_now(self, shape: int, rows: RowVec, room: IntVec) -> IntVec:
         """Return room ``(K,)`` by idle amounts, bounded by what cards of the nodes allow now."""
         if not self.is_by_card(shape):
             return room
-        amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
-        return np.minimum(room, self.cards.room_now(shape, rows, *amounts))
+        return np.minimum(room, self.cards.room_now(shape, rows))
 
     def pods_now(self, shape: int, node: int) -> int:
         """Return how many pods of a shape fit on a node, and on its cards, now."""
         fits = super().pods_now(shape, node)
         if not fits or not self.is_by_card(shape):
             return fits
-        idle, releasing = int(self.idle[GPU, node]), int(self.releasing[GPU, node])
-        by_card = self.cards.pods_now(shape, node, idle, releasing)
+        by_card = self.cards.pods_now(shape, node)
         if by_card is not None:
             return min(fits, by_card)
         return int(self.limited_now(shape, np.array([node]), np.array([fits]))[0])
 
     def gpus_free(self, shape: int, rows: RowVec, extra: IntVec) -> tuple[IntVec, Amounts]:
         """Whole GPUs ``(K,)``, and thousandths left of open cards ``(K, G)``: idle or released."""
-        amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
-        return self.cards.free_with(shape, rows, extra, *amounts)
+        return self.cards.free_with(shape, rows, extra)
 
     def is_by_card(self, shape: int) -> bool:
         """Tell whether cards bound the room of a shape, so that amounts are an upper bound."""
@@ -136,32 +139,21 @@ class SharedCapacity(Capacity):
             return self.fits(shape, node)
         if not super().fits(shape, node):
             return False
-        rows = np.array([node])
-        amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
-        _, whole = self.cards.whole(rows, *amounts)
+        _, whole = self.cards.whole(np.array([node]))
         return self.cards.may_stay(task, node, demand, int(whole[0]))
 
     def pods_on(self, node: int, shape: int) -> int:
         """Return how many pods of a shape fit on a node once everything is released."""
         room = super().pods_on(node, shape)
         if room and self.is_by_card(shape):
-            room = min(room, int(self._later(shape, np.array([node]))[0]))
+            room = min(room, int(self.cards.room_later(shape, np.array([node]))[0]))
         return room
 
     def whole_gpus(self, node: int) -> int:
         """Return the whole GPUs of a node that are free once everything is released."""
-        row = np.array([node])
-        amounts = self.idle[GPU].take(row), self.releasing[GPU].take(row)
-        return max(int(self.cards.whole(row, *amounts)[1][0]), 0)
+        return max(int(self.cards.whole(np.array([node]))[1][0]), 0)
 
     def _whole_for_shares(self, node: int) -> tuple[int, int]:
         """Return the GPUs of a node that shares may open, now and once all is released."""
-        row = np.array([node])
-        now, later = self.cards.whole_for_shares(
-            row, self.idle[GPU].take(row), self.releasing[GPU].take(row)
-        )
+        now, later = self.cards.whole_for_shares(np.array([node]))
         return max(int(now[0]), 0), max(int(later[0]), 0)
-
-    def _later(self, shape: int, rows: RowVec) -> IntVec:
-        amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
-        return self.cards.room_later(shape, rows, *amounts)
