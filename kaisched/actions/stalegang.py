@@ -57,6 +57,7 @@ class StaleGangs:
         before = _remembered(session)
         since: dict[str, float] = {}
         hopes: dict[str, float] = {}
+        served = {eviction.beneficiary for eviction in session.outcome.evictions}
         for job in _below_minimum(session, before):
             session.trying = (job,)
             name, grace_s = session.jobs.name[job], _grace(session, job)
@@ -70,7 +71,9 @@ class StaleGangs:
                 end_s += PATIENCE_S
                 if lacking or (name in before and _lacking(session, job, _SURE_STATES)):
                     hopes[name] = since_s
-            if lacking and grace_s >= 0 and session.now_s >= end_s and job not in session.barred:
+            # Others were evicted for it just now: the next cycle evicts it if that was of no use.
+            is_due = grace_s >= 0 and session.now_s >= end_s and job not in served
+            if lacking and is_due and job not in session.barred:
                 self._evict(session, job, _reason(session, lacking, since_s, grace_s))
         session.facts[self.name] = since  # even if empty: its absence means a restart
         if hopes:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kaisched.core.refusals import Refusal
 from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.report.records import RUN, PluginFailure
+from kaisched.framework.session.given_cards import Given
 
 if TYPE_CHECKING:
     from kaisched.framework.policy import Action
@@ -76,20 +77,25 @@ def start_over(session: Session) -> None:
         kept.clear()
     session.has_kept_promises = False
     session.ask.open(session)
-    tasks, nodes = outcome.binds()
-    if not (len(tasks) or outcome.nominations or outcome.evictions):
+    if not (len(outcome.binds()[0]) or outcome.nominations or outcome.evictions):
         return
-    statement = session.statement()  # its moves are committed already
     cards = session.capacity.cards
-    if cards is not None:
-        cards.recall(before)
+    if before is None or cards is None:
+        _make_again(session)
+        return
+    with cards.giving(Given(before.chosen, before.promised)):
+        _make_again(session)
+
+
+def _make_again(session: Session) -> None:
+    """Make the committed moves again."""
+    outcome, statement = session.outcome, session.statement()
     evicted = [eviction.task for eviction in outcome.evictions]
     for task in evicted:
         statement.evict(task)
     moved = set(evicted)
     for task, node in outcome.nominations:
         (statement.relocate if task in moved else statement.pipeline)(task, node)
+    tasks, nodes = outcome.binds()
     for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
         statement.allocate(task, node)
-    if cards is not None:
-        cards.recall(None)

@@ -142,8 +142,9 @@ def _ended(
     names = snapshot.nodes.name
     idle, releasing = snapshot.nodes.idle[GPU], snapshot.nodes.releasing[GPU]
     if snapshot.nodes.cards is not None:  # the cases count whole cards
-        cards = Cards(snapshot.nodes.cards, snapshot.shapes.constraints, snapshot.shapes.request)
-        idle, later = cards.whole(np.arange(len(names)), idle, releasing)
+        shapes, amounts = snapshot.shapes, (snapshot.nodes.idle, snapshot.nodes.releasing)
+        cards = Cards(snapshot.nodes.cards, shapes.constraints, shapes.request, amounts)
+        idle, later = cards.whole(np.arange(len(names)))
         idle, releasing = idle * GPU_UNIT, (later - idle) * GPU_UNIT
     idle, releasing = idle / GPU_UNIT, (releasing - promised) / GPU_UNIT
     return Ended(

@@ -102,6 +102,18 @@ def reserve(store):
     return store
 
 
+def make_reserved(seed, **more):
+    """Return what :func:`make_shared` does with reservation pods, some on cards of no share."""
+    store, random = reserve(make_shared(seed, **more)), Random(seed)
+    snapshot = store.snapshot()
+    table, tasks = snapshot.nodes.cards, snapshot.tasks
+    for task in [] if table is None else list(table.slots_of_task):
+        devices = snapshot.shapes.constraints[tasks.shape_of_task[task]].devices
+        if not devices.is_reservation and random.random() < 0.3:
+            store.set_gone(task)
+    return store
+
+
 def room_of(snapshot, shape):
     """``(N,)`` pods of a shape that fit now, counted by hand: amounts, then cards one by one."""
     room = []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import GPU, GPU_UNIT, PODS
+from kaisched.core.axis import GPU, GPU_UNIT
 from kaisched.core.devices import CARD
 
 if TYPE_CHECKING:
@@ -43,13 +43,12 @@ def card_refusals(
     if as_empty or not left.any():
         return
     rows = left.nonzero()[0]
-    idle, releasing = session.capacity.idle[GPU][rows], session.capacity.releasing[GPU][rows]
-    room = cards.room_now(shape, rows, (idle, releasing), None)
+    room = cards.room_now(shape, rows, by_slots=False)
     is_open = cards.left_now(rows) >= 0
     rows, is_open = rows[keep := (room == 0) & is_open.any(axis=1)], is_open[keep]
     if not rows.size:
         return
-    whole = cards.whole(rows, idle[keep], releasing[keep])[0]
+    whole = cards.whole(rows)[0]
     if demand is None:
         asked = int(session.shapes.request[GPU, shape]) // GPU_UNIT
         yield _whole_text(session, rows, asked, whole), _mask(left, rows)
@@ -70,11 +69,10 @@ def slot_refusals(session: Session, shape: int, short: BoolVec) -> Iterator[tupl
         return
     rows = short.nonzero()[0]
     idle, request = session.capacity.idle[:, rows], session.shapes.request[:, [shape]]
-    gpus = idle[GPU], session.capacity.releasing[GPU][rows]
-    slots = session.capacity.unpromised(rows)[PODS]
+    slots = cards.slots_now(rows)
     keep: BoolVec = (idle >= request).all(axis=0) & (slots > 0)
-    keep &= cards.room_now(shape, rows, gpus, None) > 0
-    keep &= cards.room_now(shape, rows, gpus, slots) == 0
+    keep &= cards.room_now(shape, rows, by_slots=False) > 0
+    keep &= cards.room_now(shape, rows) == 0
     rows, slots = rows[keep], slots[keep]
     if rows.size:
         sizes = (cards.table.size[rows] // CARD).tolist()

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.axis import GPU, GPU_UNIT
+from kaisched.core.axis import GPU, GPU_UNIT, PODS
 from kaisched.core.devices import CARD
 
 if TYPE_CHECKING:
@@ -26,10 +25,31 @@ class CardColumns:
     """What is held of each card as of now."""
 
     def __init__(
-        self, table: CardTable, constraints: Sequence[Constraints], request: Amounts
+        self,
+        table: CardTable,
+        constraints: Sequence[Constraints],
+        request: Amounts,
+        amounts: tuple[Amounts, Amounts] | None = None,
     ) -> None:
-        """Begin with the cards of the snapshot."""
+        """Begin with the cards of the snapshot.
+
+        Args:
+            table: the cards.
+            constraints: by shape.
+            request: ``(R, S)`` what a pod of each shape asks for.
+            amounts: ``(R, N)`` what is idle and what is being released, of GPUs parts of cards
+                included. They are kept up with the moves by whoever gives them, and only read
+                here. None is enough where nobody asks what is whole.
+
+        """
         self.table = table
+        nothing = np.zeros((len(request), len(table.cards)), np.int64)
+        idle, releasing = amounts or (nothing, nothing)
+        self._idle: IntVec = idle[GPU]
+        self._releasing: IntVec = releasing[GPU]
+        self._slots: IntVec = idle[PODS]
+        self._slots_leaving: IntVec = releasing[PODS]
+        """``(N,)`` slots for pods, likewise."""
         self._constraints = constraints
         self._request: list[int] = request[GPU].tolist()
         self._has_blind = bool(table.is_blind.any())
@@ -38,8 +58,9 @@ class CardColumns:
         self._used, self._leaving, self._tasks = (
             column.copy() for column in (table.used, table.leaving, table.tasks)
         )
-        self._is_closed, self._is_reserved = table.is_closed, table.is_reserved
-        self._has_reserved = bool(table.is_reserved.any())
+        self._is_closed = table.is_closed
+        self._is_reserved: BoolVec = table.is_reserved | (table.tasks == 0)
+        """``(N, G)`` a card that is opened will be held by a reservation pod."""
         self._next_used = np.zeros_like(self._used)
         self._next_tasks = np.zeros_like(self._used)
         self._milli, self._milli_leaving = table.milli.copy(), table.milli_leaving.copy()
@@ -64,15 +85,6 @@ class CardColumns:
         """Tell whether pods share a card of some of these nodes."""
         return bool(self._open[rows].any())
 
-    def is_open(self, node: int, slot: int) -> bool:
-        """Tell whether pods hold a part of a card now."""
-        return slot < self._tasks.shape[1] and bool(self._tasks[node, slot])
-
-    def number_of_new(self, node: int, taken: set[int]) -> int:
-        """Return the lowest number that no promised card of a node has, nor is in ``taken``."""
-        promised = self._next_tasks[node].tolist()
-        return next(at for at in count() if at not in taken and not any(promised[at : at + 1]))
-
     def fewest_sharers(self, rows: RowVec) -> IntVec:
         """``(K,)`` pods on that shared card of each node which has the fewest; 1 without any."""
         tasks = self._tasks[rows]
@@ -92,6 +104,7 @@ class CardColumns:
 
     def frozen(self) -> CardTable:
         """Return the cards as they are now, as a table without what was decided meanwhile."""
+        wide = (0, 0), (0, self._used.shape[1] - self.table.used.shape[1])
         return replace(
             self.table,
             used=self._used,
@@ -100,7 +113,7 @@ class CardColumns:
             milli=self._milli,
             milli_leaving=self._milli_leaving,
             is_closed=self._is_closed,
-            is_reserved=self._is_reserved,
+            is_reserved=np.pad(self.table.is_reserved, wide),
         )
 
     # -- moves ---------------------------------------------------------------------------------
@@ -176,7 +189,7 @@ class CardColumns:
             self._next_used = np.pad(self._next_used, pad)
             self._next_tasks = np.pad(self._next_tasks, pad)
             self._is_closed = np.pad(self._is_closed, pad)
-            self._is_reserved = np.pad(self._is_reserved, pad)
+            self._is_reserved = np.pad(self._is_reserved, pad, constant_values=True)
             self._left.clear()
 
     # -- what is left ----------------------------------------------------------------------------
@@ -186,33 +199,57 @@ class CardColumns:
         used: BoolVec = (self._used[rows] == self._leaving[rows]) & (self._leaving[rows] > 0)
         return used
 
-    def slots_later(self, node: int) -> int:
-        """Return the pod slots that reservation pods of a node will take, less those they leave."""
+    def slots_now(self, rows: RowVec) -> IntVec:
+        """``(K,)`` slots for pods that are free now, and not promised."""
+        promised = np.minimum(self._slots_leaving.take(rows), 0)
+        free: IntVec = self._slots.take(rows) + promised
+        return free
+
+    def slots_later(self, rows: RowVec) -> IntVec:
+        """``(K,)`` slots for pods that are free once everything is released."""
+        free: IntVec = self._slots.take(rows) + self._slots_leaving.take(rows)
+        return free
+
+    def slots_to_take(self, node: int) -> int:
+        """Return the slots that reservation pods of a node will take, less those they leave."""
         if node not in self._in_motion:
             return 0
         taken = np.count_nonzero(self._next_tasks[node])
-        if self._has_reserved:
-            taken -= np.count_nonzero(
-                self._is_emptying(np.array([node]))[0] & self._is_reserved[node]
-            )
-        return int(taken)
+        return int(taken - np.count_nonzero(self._leave_slots(node)))
 
     def slots_kept(self, task: int, node: int) -> int:
         """Return how many reservation pods would not leave if a released task stayed."""
-        if not self._has_reserved:
-            return 0
-        leave = self._is_emptying(np.array([node]))[0] & self._is_reserved[node]
-        return int(np.count_nonzero(leave[list(self.table.slots_of_task[task])]))
+        return int(self._leave_slots(node)[list(self.table.slots_of_task[task])].sum())
 
-    def _unused(self, rows: RowVec) -> IntVec:
-        """``(K,)`` cards that only reservation pods hold: those go if no share comes."""
-        unused: IntVec = ((self._tasks[rows] > 0) & (self._used[rows] == 0)).sum(axis=1)
-        return unused
+    def _leave_slots(self, node: int) -> BoolVec:
+        """``(G,)`` cards that everything leaves, and so do their reservation pods."""
+        leaving = self._leaving[node]
+        leave: BoolVec = (self._used[node] == leaving) & (leaving > 0) & self._is_reserved[node]
+        return leave
+
+    def _is_unused(self, rows: RowVec) -> BoolVec:
+        """``(K, G)`` cards that only reservation pods hold: those go if no share comes."""
+        unused: BoolVec = (self._tasks[rows] > 0) & (self._used[rows] == 0)
+        return unused & (self._leaving[rows] == 0) if self._leaves else unused
+
+    def _is_spoken_for(self, rows: RowVec) -> BoolVec:
+        """``(K, G)`` unused cards that whole pods were promised, closed to shares.
+
+        So many are as whole pods were promised beyond all other GPUs that will be whole. Which
+        ones does not matter to those pods: the last slots, since shares take the first.
+        """
+        unused = self._is_unused(rows)
+        if not unused.any():
+            return unused
+        rank = np.cumsum(unused[:, ::-1], axis=1)[:, ::-1]
+        return unused & (rank <= -self._gained(rows)[:, None])
 
     def _takes_none(self, rows: RowVec) -> BoolVec:
         """``(K, G)`` slots that take no share: no card, or one that is closed to shares."""
         closed: BoolVec = self._is_closed[rows] | (self._tasks[rows] == 0)
-        return closed | self._is_emptying(rows) if self._leaves else closed
+        if self._leaves:
+            closed |= self._is_emptying(rows) | self._is_spoken_for(rows)
+        return closed
 
     def left_on(self, node: int) -> list[int] | None:
         """Return what :meth:`left_now` does for one node; None where something is in motion."""
@@ -242,16 +279,20 @@ class CardColumns:
         left = self.table.size[rows, None] - self._next_used[rows]
         return np.where(self._next_tasks[rows] == 0, -1, left)
 
-    def whole(self, rows: RowVec, idle: IntVec, releasing: IntVec) -> tuple[IntVec, IntVec]:
-        """``(K,)`` whole GPUs that are idle now and not promised, and once all is released.
-
-        ``idle`` and ``releasing`` are the nodes' amounts of GPUs, parts of cards included.
-        """
-        now = (idle + self._milli[rows]) // GPU_UNIT - self._open[rows]
-        gained = (releasing - self._milli_leaving[rows]) // GPU_UNIT
-        gained += self._unused(rows)
+    def _gained(self, rows: RowVec) -> IntVec:
+        """``(K,)`` GPUs that will be whole, unused cards left out, less those that are promised."""
+        gained = (self._releasing.take(rows) - self._milli_leaving[rows]) // GPU_UNIT
         if self._leaves:
             gained += np.count_nonzero(self._is_emptying(rows), axis=1)
             gained -= np.count_nonzero(self._next_tasks[rows], axis=1)
+        return gained
+
+    def whole(self, rows: RowVec, extra: IntVec | int = 0) -> tuple[IntVec, IntVec]:
+        """``(K,)`` whole GPUs that are idle now and not promised, and once all is released.
+
+        ``extra`` ``(K,)`` is an amount of GPUs that counts as held besides.
+        """
+        now = (self._idle.take(rows) - extra + self._milli[rows]) // GPU_UNIT - self._open[rows]
+        gained = self._gained(rows) + np.count_nonzero(self._is_unused(rows), axis=1)
         is_sure = ~self.table.is_blind[rows]
         return (now + np.minimum(gained, 0)) * is_sure, (now + gained) * is_sure

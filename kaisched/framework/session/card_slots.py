@@ -5,12 +5,15 @@ So a pod that opens cards needs a slot for itself and one for each of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 if TYPE_CHECKING:
     from kaisched.core.axis import IntVec
+
+ENOUGH: Final = 1 << 40
+"""More slots for pods than any node has."""
 
 
 def pods_by_slots(

@@ -7,28 +7,27 @@ an open card, or a card that will be whole then and has no slot yet (``next``).
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import GPU, GPU_UNIT, PODS
+from kaisched.core.axis import GPU_UNIT
 from kaisched.core.card_order import card_order, place, pods_left, pods_on_several, promised_order
 from kaisched.core.devices import CARD, ShareSpread
 from kaisched.core.states import HOLDING_STATES, TaskState
 from kaisched.framework.session.card_columns import CardColumns
-from kaisched.framework.session.card_slots import pods_by_slots
+from kaisched.framework.session.card_slots import ENOUGH, pods_by_slots
 from kaisched.framework.session.cards_ahead import CardsAhead
+from kaisched.framework.session.given_cards import Given, as_promises
 from kaisched.framework.session.open_cards import OpenCards
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
     from kaisched.core.constraints import Constraints
     from kaisched.core.devices import CardTable, DeviceDemand, PromisedCards
-    from kaisched.core.snapshot import Snapshot
-    from kaisched.framework.session.kept_cards import KeptCards
 
     Opened = tuple[int, int] | None
     Scores = Callable[[RowVec, IntVec], FloatVec]
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 _RELEASING: Final = int(TaskState.RELEASING)
 _PIPELINED: Final = int(TaskState.PIPELINED)
 _HOLDS: Final = HOLDING_STATES.tolist()
-_ENOUGH: Final = 1 << 40
-"""More pod slots than any node has."""
 PACKED: Final = ShareSpread()
 
 
@@ -49,10 +46,11 @@ class Cards(CardColumns):
         table: CardTable,
         constraints: Sequence[Constraints],
         request: Amounts,
+        amounts: tuple[Amounts, Amounts] | None = None,
         spread: ShareSpread = PACKED,
     ) -> None:
-        """Begin with the cards of the snapshot."""
-        super().__init__(table, constraints, request)
+        """Begin with the cards of the snapshot; see :class:`CardColumns`."""
+        super().__init__(table, constraints, request, amounts)
         self.spread = spread
         self._open_cards: dict[tuple[int, bool], OpenCards] = {}
         self.chosen: dict[int, tuple[int, ...]] = {}
@@ -61,12 +59,31 @@ class Cards(CardColumns):
         """The cards of each task that was promised room in this cycle."""
         self._takes_of: dict[tuple[int, int], tuple[int, int]] = {}
         """What :meth:`take_of` has answered, by shape and size of a card."""
-        self._recalled: tuple[dict[int, tuple[int, ...]], dict[int, PromisedCards]] = ({}, {})
-        """Cards to give again: none but while moves are made again."""
+        self._again = Given()
+        """Cards to give again: none but while moves are made again or undone."""
 
-    def recall(self, other: Cards | KeptCards | None) -> None:
-        """Give tasks the cards that they had in ``other``, until this is called without one."""
-        self._recalled = ({}, {}) if other is None else (other.chosen, other.promised)
+    def given(self) -> Given:
+        """Return the cards that tasks have got in this cycle."""
+        return Given(self.chosen, self.promised)
+
+    def given_to(self, tasks: Iterable[int]) -> Given | None:
+        """Return the cards that tasks have got in this cycle; None if they have none."""
+        chosen = {task: self.chosen[task] for task in tasks if task in self.chosen}
+        promised = {task: self.promised[task] for task in tasks if task in self.promised}
+        return Given(chosen, promised) if chosen or promised else None
+
+    @contextmanager
+    def giving(self, given: Given) -> Iterator[None]:
+        """Give tasks these cards again."""
+        before, self._again = self._again, given
+        try:
+            yield
+        finally:
+            self._again = before
+
+    def as_promises(self, placed: Sequence[tuple[int, int]], given: Given) -> Given:
+        """Return promises of the cards that tasks had on nodes, see :mod:`.given_cards`."""
+        return as_promises(placed, given, self._tasks, self._next_tasks)
 
     # -- moves ---------------------------------------------------------------------------------
 
@@ -78,17 +95,18 @@ class Cards(CardColumns):
         """
         opened, demand = 0, self.demand_of(shape)
         if demand is None:
-            return opened
-        if _HOLDS[state]:
+            self._note_whole(node, state)
+        elif _HOLDS[state]:
             slots = self.table.slots_of_task.get(task)
             if slots is None:
-                slots = self._recalled[0].get(task) or self._choose(node, demand, whole)
+                slots = self._again.chosen.get(task) or self._choose(node, demand, whole)
                 self.chosen[task] = slots
             opened = self._hold(node, shape, slots, 1)
             if state == _RELEASING:
                 self._release(node, shape, slots, 1)
         elif state == _PIPELINED:
-            promised = self._recalled[1].get(task) or self._choose_next(node, demand, whole)
+            promised = self._again.promised.get(task)
+            promised = promised or self._choose_next(node, demand, whole)
             self.promised[task] = promised
             self._promise(promised, node, shape, 1)
         return opened
@@ -97,8 +115,8 @@ class Cards(CardColumns):
         """Undo :meth:`take`, and return the same less than 0."""
         opened = 0
         if self.demand_of(shape) is None:
-            return opened
-        if _HOLDS[state]:
+            self._note_whole(node, state)
+        elif _HOLDS[state]:
             slots = self.table.slots_of_task.get(task)
             if slots is None:
                 slots = self.chosen.pop(task)
@@ -111,8 +129,19 @@ class Cards(CardColumns):
 
     def release(self, task: int, node: int, shape: int, sign: int) -> None:
         """Count a running task as being released (1), or as held again (-1)."""
-        if self.demand_of(shape) is not None:
+        if self.demand_of(shape) is None:
+            self._note_whole(node, _RELEASING)
+        else:
             self._release(node, shape, self.table.slots_of_task[task], sign)
+
+    def _note_whole(self, node: int, state: int) -> None:
+        """Note that whole GPUs were promised, which may close unused cards beside them to shares.
+
+        Nothing is closed before the first promise: what is released before matters to nobody.
+        """
+        is_promise = state == _PIPELINED
+        if self._open[node] and (is_promise or (state == _RELEASING and node in self._in_motion)):
+            self._move_later(node)
 
     def may_stay(self, task: int, node: int, demand: DeviceDemand, whole: int) -> bool:
         """Tell whether a released task may run on: its cards are promised to no other task.
@@ -173,34 +202,31 @@ class Cards(CardColumns):
 
     # -- room ------------------------------------------------------------------------------------
 
-    def whole_for_shares(
-        self, rows: RowVec, idle: IntVec, releasing: IntVec
-    ) -> tuple[IntVec, IntVec]:
+    def whole_for_shares(self, rows: RowVec) -> tuple[IntVec, IntVec]:
         """``(K,)`` GPUs that shares may open, now and once all is released.
 
-        Cards that only reservation pods hold are open to shares already.
+        Cards that only reservation pods hold are open to shares already, or spoken for.
         """
-        now, later = self.whole(rows, idle, releasing)
-        return now, later - self._unused(rows)
+        now, later = self.whole(rows)
+        unused = self._is_unused(rows)
+        if self._leaves:
+            unused &= ~self._is_spoken_for(rows)
+        return now, later - np.count_nonzero(unused, axis=1)
 
-    def free_with(
-        self, shape: int, rows: RowVec, extra: IntVec, gpus: tuple[IntVec, IntVec], slots: IntVec
-    ) -> tuple[IntVec, Amounts]:
+    def free_with(self, shape: int, rows: RowVec, extra: IntVec) -> tuple[IntVec, Amounts]:
         """``(K,)`` whole GPUs, ``(K, G)`` thousandths left of open cards, once all is released.
 
         It is as if ``extra`` ``(K,)`` more pods of a shape were on the nodes already, on the cards
-        that they would get one by one. ``gpus`` are those idle and releasing; ``slots`` ``(K,)``
-        of pods are free now.
+        that they would get one by one.
         """
-        (idle, releasing), demand = gpus, self.demand_of(shape)
-        if demand is None:
-            idle = idle - extra * self._request[shape]
-        left, (_, whole) = self._left_later(rows), self.whole(rows, idle, releasing)
+        demand = self.demand_of(shape)
+        left = self._left_later(rows)
+        _, whole = self.whole(rows, extra * self._request[shape] if demand is None else 0)
         if demand is not None and extra.any():
-            opens, _ = self.whole_for_shares(rows, idle, releasing)
+            opens, _ = self.whole_for_shares(rows)
             size, take = self.table.size[rows], self._takes(demand, rows)
-            columns = self.left_now(rows), left, self._tasks[rows], self._used[rows]
-            counts = opens, whole, slots
+            columns = self.left_now(rows), left, self._tasks[rows], self._is_unused(rows)
+            counts = opens, whole, self.slots_now(rows)
             ahead = CardsAhead(size, columns, counts, is_spread=self.spread.cards)
             for step in range(int(extra.max())):
                 ahead.put(take, demand.cards, extra > step)
@@ -210,32 +236,28 @@ class Cards(CardColumns):
         milli: Amounts = np.maximum(left, 0) * GPU_UNIT // self.table.size[rows, None]
         return np.maximum(whole, 0), milli
 
-    def room_now(
-        self, shape: int, rows: RowVec, gpus: tuple[IntVec, IntVec], slots: IntVec | None
-    ) -> IntVec:
+    def room_now(self, shape: int, rows: RowVec, *, by_slots: bool = True) -> IntVec:
         """``(K,)`` pods of a shape that cards allow now on some nodes.
 
-        ``gpus`` are those idle and releasing; ``slots`` of pods are free, None for enough.
         No card is opened while open cards are being vacated for such a pod: it waits for them,
-        unless shares are spread over cards.
+        unless shares are spread over cards. Slots for reservation pods count ``by_slots``.
         """
-        whole, _ = self.whole(rows, *gpus)
+        whole, _ = self.whole(rows)
         if self.demand_of(shape) is not None and not self.spread.cards:
             later = self.on_open_cards(shape, rows, is_later=True)
             whole = whole * (later <= self.on_open_cards(shape, rows, is_later=False))
+        slots = self.slots_now(rows) if by_slots else None
         return self._room(shape, rows, np.maximum(whole, 0), (self.left_now(rows),), slots)
 
-    def pods_now(self, shape: int, node: int, free: list[int]) -> int | None:
-        """Return what :meth:`room_now` does for one node; None where only columns tell.
-
-        ``free`` is what is idle by resource, if no promise needs more GPUs than are released.
-        """
+    def pods_now(self, shape: int, node: int) -> int | None:
+        """Return what :meth:`room_now` does for one node; None where only columns tell."""
         left = self.left_on(node)
-        if left is None:
+        if left is None or self._releasing[node] < 0:
             return None
         whole = 0
         if not (self._has_blind and self.table.is_blind[node]):
-            whole = max((free[GPU] + int(self._milli[node])) // GPU_UNIT - int(self._open[node]), 0)
+            idle = int(self._idle[node]) + int(self._milli[node])
+            whole = max(idle // GPU_UNIT - int(self._open[node]), 0)
         demand = self.demand_of(shape)
         if demand is None:
             return whole * GPU_UNIT // self._request[shape]
@@ -245,19 +267,15 @@ class Cards(CardColumns):
             return 0
         take, of_new_card = self.take_of(shape, node)
         fits = whole * of_new_card + pods_left(left, take)
-        return fits if fits + whole <= free[PODS] else None
+        slots = int(self._slots[node]) + min(int(self._slots_leaving[node]), 0)
+        return fits if fits + whole <= slots else None
 
-    def room_later(
-        self, shape: int, rows: RowVec, gpus: tuple[IntVec, IntVec], slots: IntVec | None
-    ) -> IntVec:
-        """``(K,)`` pods of a shape that cards allow once everything is released.
-
-        ``gpus`` and ``slots`` are as for :meth:`room_now`, the slots once all is released.
-        """
+    def room_later(self, shape: int, rows: RowVec) -> IntVec:
+        """``(K,)`` pods of a shape that cards allow once everything is released."""
         shares = self.demand_of(shape) is not None
-        _, whole = (self.whole_for_shares if shares else self.whole)(rows, *gpus)
+        _, whole = (self.whole_for_shares if shares else self.whole)(rows)
         left = (self._left_later(rows), self._left_next(rows))
-        return self._room(shape, rows, np.maximum(whole, 0), left, slots)
+        return self._room(shape, rows, np.maximum(whole, 0), left, self.slots_later(rows))
 
     def could_take(self, shape: int) -> BoolVec:
         """``(N,)`` nodes that have enough cards of the size that a shape asks for."""
@@ -293,7 +311,7 @@ class Cards(CardColumns):
     def next_fit(self, shape: int, node: int, whole: int, slots: int) -> Iterator[bool]:
         """Yield whether the next pod of a shape fits on open cards, then the one after it.
 
-        ``whole`` cards of the node can be opened, as far as its free pod ``slots`` reach.
+        ``whole`` cards of the node can be opened, as far as its free ``slots`` for pods reach.
         """
         demand = self.demand_of(shape)
         assert demand is not None
@@ -351,17 +369,17 @@ class Cards(CardColumns):
         take, size = self._takes(demand, rows), self.table.size[rows]
         can_share = self.table.cards[rows] > 0
         if demand.cards > 1:
-            slots = np.full(len(rows), _ENOUGH) if slots is None else slots
+            free = whole + ENOUGH if slots is None else slots
             room = [
                 pods_on_several(
                     [it[at].tolist() for it in left],
-                    int(whole[at]),
-                    int(size[at]),
-                    int(take[at]),
-                    (demand.cards, int(slots[at])),
+                    *numbers,
+                    (demand.cards, int(free[at])),
                     is_spread=self.spread.cards,
                 )
-                for at in range(len(rows))
+                for at, numbers in enumerate(
+                    zip(whole.tolist(), size.tolist(), take.tolist(), strict=True)
+                )
             ]
             return np.array(room, np.int64) * can_share
         per_card = size // take
@@ -380,21 +398,3 @@ class Cards(CardColumns):
         if demand.memory_mib:
             each = np.full(len(rows), demand.memory_mib * CARD)
         return np.maximum(each, 1)
-
-
-def table_of(snapshot: Snapshot, slots: Mapping[int, tuple[int, ...]]) -> CardTable | None:
-    """Return the cards of a snapshot's nodes if tasks hold these slots; None if no pod shares."""
-    table, tasks = snapshot.nodes.cards, snapshot.tasks
-    if table is None:
-        return None
-    names = ("used", "leaving", "tasks", "milli", "milli_leaving")
-    empty: dict[str, Any] = {name: np.zeros_like(getattr(table, name)) for name in names}
-    cards = Cards(
-        replace(table, slots_of_task=slots, **empty),
-        snapshot.shapes.constraints,
-        snapshot.shapes.request,
-    )
-    for task in slots:
-        node, shape = int(tasks.node_of_task[task]), int(tasks.shape_of_task[task])
-        cards.take(task, node, shape, int(tasks.state[task]))
-    return cards.frozen()

@@ -19,7 +19,7 @@ class CardsAhead:
     def __init__(
         self,
         size: IntVec,
-        columns: tuple[Amounts, Amounts, Amounts, Amounts],
+        columns: tuple[Amounts, Amounts, Amounts, BoolVec],
         counts: tuple[IntVec, IntVec, IntVec],
         *,
         is_spread: bool,
@@ -29,16 +29,15 @@ class CardsAhead:
         Args:
             size: ``(K,)`` what a card has.
             columns: ``(K, G)`` what each open card has left now and once all is released, -1 for a
-                closed one; how many pods hold a part of it; and what they hold.
+                closed one; how many pods hold a part of it; and whether none but its reservation
+                pod does.
             counts: ``(K,)`` GPUs that can be opened now, whole ones once all is released, and
-                pod slots that are free now.
+                slots for pods that are free now.
             is_spread: whether a share opens a card if it can.
 
         """
         self._size = size
-        now, self.left, self._tasks, used = columns
-        self._now = now
-        self._is_unused: BoolVec = (self._tasks > 0) & (used == 0)
+        self._now, self.left, self._tasks, self._is_unused = columns
         self._can_open, self.whole, self._slots = (it.copy() for it in counts)
         self._is_spread = is_spread
 

@@ -9,12 +9,13 @@ not there yet. Once all is released, one that everything leaves has left its slo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import GPU, PODS
-from kaisched.framework.session.capacity import HUGE, Capacity
+from kaisched.core.axis import PODS
+from kaisched.core.states import TaskState
+from kaisched.framework.session.capacity import Capacity
 from kaisched.framework.session.cards import PACKED, Cards
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from kaisched.core.devices import CardTable, ShareSpread
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.session.capacity import Holding
+
+_PIPELINED: Final = int(TaskState.PIPELINED)
 
 
 def capacity_of(snapshot: Snapshot, spread: ShareSpread = PACKED) -> Capacity:
@@ -42,12 +45,12 @@ class SharedCapacity(Capacity):
     def __init__(self, snapshot: Snapshot, cards: CardTable, spread: ShareSpread) -> None:
         """Begin with the amounts and the cards of the snapshot."""
         super().__init__(snapshot)
-        self.cards = Cards(cards, snapshot.shapes.constraints, self._request, spread)
+        self._copy()  # so that the cards may keep rows of them
+        amounts = self.idle, self.releasing
+        self.cards = Cards(cards, snapshot.shapes.constraints, self._request, amounts, spread)
         self._slots_later: dict[int, int] = {}
-        """What is counted of :meth:`CardColumns.slots_later`, by node."""
-        if cards.awaited.any():
-            self._copy()
-            self.idle[PODS] -= cards.awaited
+        """What is counted of :meth:`CardColumns.slots_to_take`, by node."""
+        self.idle[PODS] -= cards.awaited
         self._settle_all(self.cards.in_motion)
 
     # -- moves -------------------------------------------------------------------------------------
@@ -67,29 +70,29 @@ class SharedCapacity(Capacity):
 
     def take_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Do :meth:`take` for a pod on each of the nodes: all are placed, or all promised."""
-        if self.cards.spread.cards:  # which card is opened depends on the amounts before
+        # Which card is opened depends on the amounts before, and so does which one is promised.
+        is_share = self.cards.demand_of(shape) is not None
+        if self.cards.spread.cards or (is_share and state == _PIPELINED):
             for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
                 self.take(task, node, shape, state)
             return
-        opened = []
-        for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
-            if number := self.cards.take(task, node, shape, state):
-                opened.append((node, number))
+        opened = [
+            (node, self.cards.take(task, node, shape, state))
+            for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True)
+        ]
         super().take_all(tasks, nodes, shape, state)
-        for node, number in opened:
-            self.idle[PODS, node] -= number
-        self._settle_all(nodes.tolist())
+        for it in opened:
+            self._settle(*it)
 
     def give_back_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Undo :meth:`take_all`."""
-        opened = []
-        for task, node in zip(tasks[::-1].tolist(), nodes[::-1].tolist(), strict=True):
-            if number := self.cards.give_back(task, node, shape, state):
-                opened.append((node, number))
+        opened = [
+            (node, self.cards.give_back(task, node, shape, state))
+            for task, node in zip(tasks[::-1].tolist(), nodes[::-1].tolist(), strict=True)
+        ]
         super().give_back_all(tasks, nodes, shape, state)
-        for node, number in opened:
-            self.idle[PODS, node] -= number
-        self._settle_all(nodes.tolist())
+        for it in opened:
+            self._settle(*it)
 
     def _settle(self, node: int, opened: int = 0) -> None:
         """Count the slots of reservation pods after moves, and how many more cards are open.
@@ -100,10 +103,8 @@ class SharedCapacity(Capacity):
             self.idle[PODS, node] -= opened
         if node not in self.cards.in_motion:
             return
-        now, before = self.cards.slots_later(node), self._slots_later.get(node, 0)
+        now, before = self.cards.slots_to_take(node), self._slots_later.get(node, 0)
         if now != before:
-            if not self._is_own:
-                self._copy()
             self.releasing[PODS, node] -= now - before
             self._has_releasing = True
             self._slots_later[node] = now
@@ -132,33 +133,27 @@ class SharedCapacity(Capacity):
         room = super().room(shape, allowed, without)
         if without is not None or not self.is_by_card(shape):
             return room
-        rows = np.arange(len(room))
-        return np.minimum(room, self._later(shape, rows))
+        return np.minimum(room, self.cards.room_later(shape, np.arange(len(room))))
 
     def limited_now(self, shape: int, rows: RowVec, room: IntVec) -> IntVec:
         """Return room ``(K,)`` by idle amounts, bounded by what cards of the nodes allow now."""
         if not self.is_by_card(shape):
             return room
-        slots = None if self.cards.demand_of(shape) is None else self._slots_now(rows)
-        return np.minimum(room, self.cards.room_now(shape, rows, self._gpus(rows), slots))
+        return np.minimum(room, self.cards.room_now(shape, rows))
 
     def pods_now(self, shape: int, node: int) -> int:
         """Return how many pods of a shape fit on a node, and on its cards, now."""
-        free = self._unpromised_on(node)
-        fits = max(min([free[at] // each for at, each in self.asked(shape)], default=HUGE), 0)
+        fits = super().pods_now(shape, node)
         if not fits or not self.is_by_card(shape):
             return fits
-        by_card = None
-        if not self.has_releasing or self.releasing[GPU, node] >= 0:
-            by_card = self.cards.pods_now(shape, node, free)
+        by_card = self.cards.pods_now(shape, node)
         if by_card is not None:
             return min(fits, by_card)
         return int(self.limited_now(shape, np.array([node]), np.array([fits]))[0])
 
     def gpus_free(self, shape: int, rows: RowVec, extra: IntVec) -> tuple[IntVec, Amounts]:
         """Whole GPUs ``(K,)``, and thousandths left of open cards ``(K, G)``: idle or released."""
-        slots = self._slots_now(rows)
-        return self.cards.free_with(shape, rows, extra, self._gpus(rows), slots)
+        return self.cards.free_with(shape, rows, extra)
 
     def is_by_card(self, shape: int) -> bool:
         """Tell whether cards bound the room of a shape, so that amounts are an upper bound."""
@@ -170,9 +165,9 @@ class SharedCapacity(Capacity):
 
     def cards_to_open(self, node: int) -> tuple[int, int]:
         """Return how many GPUs of a node shares may open, and its free pod slots, as of now."""
-        rows = np.array([node])
-        whole, _ = self.cards.whole_for_shares(rows, *self._gpus(rows))
-        return max(int(whole[0]), 0), self._slots_on(node)
+        row = np.array([node])
+        whole, _ = self.cards.whole_for_shares(row)
+        return max(int(whole[0]), 0), int(self.cards.slots_now(row)[0])
 
     def fits(self, shape: int, node: int) -> bool:
         """Tell whether a pod fits on a node, and on its cards, once everything is released."""
@@ -187,49 +182,27 @@ class SharedCapacity(Capacity):
         free = int(self.idle[PODS, node] + self.releasing[PODS, node])
         if free <= self.cards.slots_kept(task, node) or not super().fits(shape, node):
             return False
-        rows = np.array([node])
-        _, whole = self.cards.whole(rows, *self._gpus(rows))
+        _, whole = self.cards.whole(np.array([node]))
         return self.cards.may_stay(task, node, demand, int(whole[0]))
 
     def pods_on(self, node: int, shape: int) -> int:
         """Return how many pods of a shape fit on a node once everything is released."""
         room = super().pods_on(node, shape)
         if room and self.is_by_card(shape):
-            room = min(room, int(self._later(shape, np.array([node]))[0]))
+            room = min(room, int(self.cards.room_later(shape, np.array([node]))[0]))
         return room
 
     def whole_gpus(self, node: int) -> int:
         """Return the whole GPUs of a node that are free once everything is released."""
-        row = np.array([node])
-        return max(int(self.cards.whole(row, *self._gpus(row))[1][0]), 0)
+        return max(int(self.cards.whole(np.array([node]))[1][0]), 0)
 
     def _whole_for_shares(self, node: int) -> tuple[int, int]:
         """Return the GPUs of a node that a share may open, now and once all is released.
 
         One slot is for the pod, and each card that it opens takes another.
         """
-        row = np.array([node])
-        now, later = self.cards.whole_for_shares(row, *self._gpus(row))
-        slots = self._slots_on(node), int(self.idle[PODS, node] + self.releasing[PODS, node])
-        now_and_later = zip((int(now[0]), int(later[0])), slots, strict=True)
-        opens = [max(min(whole, free - 1), 0) for whole, free in now_and_later]
-        return opens[0], opens[1]
-
-    def _gpus(self, rows: RowVec) -> tuple[IntVec, IntVec]:
-        """``(K,)`` the amounts of GPUs that are idle, and that are being released."""
-        return self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
-
-    def _slots_now(self, rows: RowVec) -> IntVec:
-        """``(K,)`` pod slots that are free now, and not promised."""
-        slots: IntVec = self.idle[PODS].take(rows) + np.minimum(self.releasing[PODS].take(rows), 0)
-        return slots
-
-    def _slots_on(self, node: int) -> int:
-        """Return what :meth:`_slots_now` does for one node."""
-        return int(self.idle[PODS, node]) + min(int(self.releasing[PODS, node]), 0)
-
-    def _later(self, shape: int, rows: RowVec) -> IntVec:
-        slots = None
-        if self.cards.demand_of(shape) is not None:
-            slots = self.free_of(PODS, rows)
-        return self.cards.room_later(shape, rows, self._gpus(rows), slots)
+        row, cards = np.array([node]), self.cards
+        whole, slots = cards.whole_for_shares(row), (cards.slots_now(row), cards.slots_later(row))
+        pairs = zip(whole, slots, strict=True)
+        now, later = (max(min(int(gpus[0]), int(free[0]) - 1), 0) for gpus, free in pairs)
+        return now, later

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from kaisched.core.states import TaskState
-from kaisched.framework.session.kept_cards import as_promises, cards_of
 
 if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, RowVec
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.session.capacity import Capacity
     from kaisched.framework.session.devices import Devices
+    from kaisched.framework.session.given_cards import Given
     from kaisched.framework.session.ledger import Ledger
     from kaisched.framework.session.outcome import Outcome, Reason
     from kaisched.framework.session.placement import Placement
@@ -73,6 +73,8 @@ class _Change(NamedTuple):
     node: int
     old_state: int
     old_node: int
+    given: Given | None
+    """The cards that it had got in this cycle; None if none."""
 
 
 _Entry: TypeAlias = _Batch | _Promise | _Release | _Relocation | _Change
@@ -221,14 +223,14 @@ class Statement:
                         np.array([entry.task]), np.array([entry.node]), -1
                     )
             else:
-                ledger.set_state(entry.task, entry.old_state, entry.old_node)
+                self._set_state(entry.task, entry.old_state, entry.old_node, entry.given)
                 self._tell(entry.task, entry.state, entry.node, entry.old_state, entry.old_node)
 
     def pipeline_all(self, mark: int = 0) -> None:
         """Turn every allocation since ``mark`` into a promise: a gang starts whole or waits whole.
 
-        Pods keep their cards. Evictions stay as they are; no evicted task may have been moved
-        since ``mark``.
+        Evictions stay as they are; no evicted task may have been moved since ``mark``. Pods keep
+        their cards: in another order there might be none for the last one.
         """
         if not self.has_allocated(mark):
             return  # all of it is a promise already, as nearly always
@@ -241,16 +243,13 @@ class Statement:
             else:
                 state = _PIPELINED if entry.state == _ALLOCATED else entry.state
                 moves.append((entry.task, state, entry.node))
-        cards = self._session.capacity.cards
-        placed = [(task, node) for task, state, node in moves if state == _PIPELINED]
-        held = [] if cards is None else cards_of(cards, placed)
+        cards, again = self._session.capacity.cards, None
+        given = None if cards is None else cards.given_to([task for task, *_ in moves])
         self.rollback(mark)
-        if cards is not None:
-            cards.recall(as_promises(cards, held))
+        if cards is not None and given is not None:
+            again = cards.as_promises([(task, node) for task, _, node in moves], given)
         for task, state, node in moves:
-            self._change(task, state, node)
-        if cards is not None:
-            cards.recall(None)
+            self._change(task, state, node, again)
 
     @property
     def has_pipelined(self) -> bool:
@@ -324,10 +323,23 @@ class Statement:
         elif isinstance(entry, _Change) and entry.state == _PIPELINED:
             outcome.nominate(entry.task, entry.node)
 
-    def _change(self, task: int, state: int, node: int) -> None:
-        old_state, old_node = self._ledger.set_state(task, state, node)
-        self._journal.append(_Change(task, state, node, old_state, old_node))
+    def _change(self, task: int, state: int, node: int, again: Given | None = None) -> None:
+        """Move a task, which gets the cards ``again``, or keeps those that it has on the node."""
+        cards, given = self._session.capacity.cards, None
+        if cards is not None:
+            given = cards.given_to((task,))
+            if again is None and node == self._ledger.node_of_task[task]:
+                again = given
+        old_state, old_node = self._set_state(task, state, node, again)
+        self._journal.append(_Change(task, state, node, old_state, old_node, given))
         self._tell(task, old_state, old_node, state, node)
+
+    def _set_state(self, task: int, state: int, node: int, given: Given | None) -> tuple[int, int]:
+        cards = self._session.capacity.cards
+        if given is None or cards is None:
+            return self._ledger.set_state(task, state, node)
+        with cards.giving(given):
+            return self._ledger.set_state(task, state, node)
 
     def _tell(self, task: int, old_state: int, old_node: int, state: int, node: int) -> None:
         if not self._listens:

@@ -8,6 +8,7 @@ import pytest
 
 from kaisched.actions.allocate import Allocate
 from kaisched.actions.consolidate import Consolidate
+from kaisched.actions.preempt import Preempt
 from kaisched.actions.stalegang import StaleGangs
 from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
@@ -243,6 +244,16 @@ def test_a_gang_of_which_a_pod_is_moved_ends_one_cycle_later():
     made = store(replace(g, tasks=leaving), whole_node, nodes=(4, 4))
     result, _ = run(made, memory=memory, grace_s=0)
     assert len(result.evictions) == 1
+
+
+def test_a_gang_for_which_others_were_just_evicted_ends_one_cycle_later():
+    low = Job("low", "q", (Task("low-0", {"gpu": 1000}, state=R, node="n0"),), priority=10)
+    made = store(gang(states=(R, P), priority=90), low, nodes=(2,))
+    memory = Memory({"stalegang": {"default/g": NOW_S - 100}})
+    result, memory = run(made, memory=memory, actions=(Preempt(), StaleGangs()))
+    assert evicted(result) == ["low-0"]
+    result, _ = run(store(gang(states=(R, P)), nodes=(1,)), memory=memory)
+    assert evicted(result) == ["g-0"]
 
 
 def test_a_pod_on_a_node_that_is_gone_is_left_alone():

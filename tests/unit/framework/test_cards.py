@@ -1,10 +1,15 @@
 """Shares of GPUs in a cycle: which card a pod gets, what is freed, and what is said."""
 
+import numpy as np
 import pytest
 
 from kaisched.core.constraints import Constraints
-from kaisched.core.devices import DeviceDemand
+from kaisched.core.devices import DeviceDemand, PromisedCards
+from kaisched.core.states import TaskState
+from kaisched.framework.memory import Memory
+from kaisched.framework.session.session import Session
 from kaisched.testing import ClusterBuilder
+from kaisched.testing.builder import policy_of
 
 
 def share(thousandths, cards=1):
@@ -13,6 +18,9 @@ def share(thousandths, cards=1):
 
 def memory(mib):
     return Constraints(devices=DeviceDemand(0, mib))
+
+
+RESERVES = Constraints(devices=DeviceDemand(is_reservation=True))
 
 
 class Cluster(ClusterBuilder):
@@ -36,9 +44,23 @@ def cards_of(ran):
     return {names[task].rpartition("/")[2]: it for task, it in ran.result.bind_cards.items()}
 
 
+def promised_cards(ran):
+    """Return pod to the slots, and the numbers of whole cards to be, that it was promised."""
+    names, promised = ran.snapshot.tasks.name, ran.result.nominate_cards
+    return {names[it].rpartition("/")[2]: (on.opened, on.later) for it, on in promised.items()}
+
+
 def reasons(ran, job):
     (record,) = [it for it in ran.result.records if it.pod_group == f"default/{job}"]
     return record.reason, [miss.detail for miss in record.node_misses]
+
+
+def session_of(made):
+    """Return a session on a cluster, before any action."""
+    policy = policy_of()
+    session = Session(made.run().snapshot, None, policy, 1000.0, Memory(), policy.questions)
+    session.ask.open(session)
+    return session
 
 
 def test_shares_are_packed_on_the_card_with_the_least_left():
@@ -213,3 +235,50 @@ def test_a_card_that_is_being_vacated_is_told():
 def test_a_batch_of_several_shapes_is_told_that_its_pods_fit_only_alone():
     made = cluster(1).job("new", queue="q", gpu=0, tasks=1)
     assert made.run("allocate").placed
+
+
+def test_a_gang_that_waits_whole_is_promised_the_cards_on_which_it_was_tried():
+    """Chosen anew, the first pod would take what leaves card 0, and nothing were left beside it."""
+    made = cluster(4).part("a", 800, running={"n0": 1}).part("goes", 100, leaving={"n0": 1})
+    made.part("b", 750, running={"n0": 1}).part("c", 600, running={"n0": 1})
+    session = session_of(
+        made.job("full", queue="q", running={"n0": 1}).part("new", 200, 2, tasks=2)
+    )
+    statement, cards = session.statement(), session.capacity.cards
+    first, second = np.flatnonzero(session.tasks.state == TaskState.PENDING).tolist()
+    statement.allocate(first, 0)
+    statement.pipeline(second, 0)
+    assert (cards.chosen, cards.promised) == ({first: (1, 2)}, {second: PromisedCards((0, 2))})
+    statement.pipeline_all()
+    promised = {first: PromisedCards((1, 2)), second: PromisedCards((0, 2))}
+    assert (cards.chosen, cards.promised) == ({}, promised)
+    statement.rollback()
+    assert (cards.chosen, cards.promised) == ({}, {})
+
+
+def test_a_card_that_a_gang_would_have_opened_is_promised_as_one_that_will_be_whole():
+    session = session_of(cluster(2).part("new", 400, tasks=3).job("whole", queue="q"))
+    statement, cards = session.statement(), session.capacity.cards
+    pods = np.flatnonzero(session.tasks.state == TaskState.PENDING).tolist()
+    statement.pipeline(pods[0], 0)
+    statement.allocate(pods[1], 0)
+    statement.pipeline(pods[2], 0)
+    assert cards.promised == {pods[0]: PromisedCards((), (0,)), pods[2]: PromisedCards((0,))}
+    statement.pipeline_all()
+    assert cards.promised == {
+        pods[0]: PromisedCards((), (0,)),
+        pods[1]: PromisedCards((), (1,)),
+        pods[2]: PromisedCards((), (1,)),
+    }
+
+
+def test_a_card_of_a_reservation_pod_that_a_whole_pod_was_promised_takes_no_share():
+    """Without shares its reservation pod goes, and the whole pod gets the GPU."""
+    made = cluster(2).job("reserves", queue="q", gpu=0, running={"n0": 1}, constraints=RESERVES)
+    made.job("goes", queue="q", gpu=1, leaving={"n0": 1})
+    one = made.job("whole", queue="q", gpu=1, priority=90).part("new", 500).run("allocate")
+    assert (one.promised, one.placed) == ({"whole-0": "n0"}, {"new-0": "n0"})
+    made = cluster(2).job("reserves", queue="q", gpu=0, running={"n0": 1}, constraints=RESERVES)
+    made.job("goes", queue="q", gpu=1, leaving={"n0": 1}).job("two", queue="q", gpu=2, priority=90)
+    both = made.part("new", 500).run("allocate")
+    assert (both.promised, both.placed) == ({"two-0": "n0"}, {})

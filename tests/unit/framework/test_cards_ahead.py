@@ -6,11 +6,10 @@ import pytest
 from kaisched.framework.session.cards_ahead import CardsAhead
 
 
-def ahead(*, is_spread=False, used=(300, 600), slots=9):
+def ahead(*, is_spread=False, is_unused=(False, False), slots=9):
     """Return a node with 2 open cards that have 700 and 400 left, and 3 whole ones."""
-    left, held = np.array([[700, 400]]), np.array([used])
-    whole = np.array([3])
-    columns = left, left.copy(), np.array([[1, 1]]), held
+    left, whole = np.array([[700, 400]]), np.array([3])
+    columns = left, left.copy(), np.array([[1, 1]]), np.array([is_unused])
     counts = whole, whole, np.array([slots])
     return CardsAhead(np.array([1000]), columns, counts, is_spread=is_spread)
 
@@ -40,7 +39,7 @@ def test_a_node_without_one_more_pod_stays_as_it_is():
 
 
 def test_a_card_that_nothing_but_its_reservation_pod_holds_is_no_longer_whole():
-    node = ahead(used=(300, 0))
+    node = ahead(is_unused=(False, True))
     node.put(np.array([300]), 1, np.array([True]))
     assert node.whole.tolist() == [2]
 
