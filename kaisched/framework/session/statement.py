@@ -6,7 +6,6 @@ it was. A commit passes the moves to the session's outcome; nothing is sent to t
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -326,17 +325,20 @@ class Statement:
 
     def _change(self, task: int, state: int, node: int, again: Given | None = None) -> None:
         """Move a task, which gets the cards ``again``, or keeps those that it has on the node."""
-        cards = self._session.capacity.cards
-        given = None if cards is None else cards.given_to((task,))
-        if again is None and node == self._ledger.node_of_task[task]:
-            again = given
+        cards, given = self._session.capacity.cards, None
+        if cards is not None:
+            given = cards.given_to((task,))
+            if again is None and node == self._ledger.node_of_task[task]:
+                again = given
         old_state, old_node = self._set_state(task, state, node, again)
         self._journal.append(_Change(task, state, node, old_state, old_node, given))
         self._tell(task, old_state, old_node, state, node)
 
     def _set_state(self, task: int, state: int, node: int, given: Given | None) -> tuple[int, int]:
         cards = self._session.capacity.cards
-        with nullcontext() if given is None or cards is None else cards.giving(given):
+        if given is None or cards is None:
+            return self._ledger.set_state(task, state, node)
+        with cards.giving(given):
             return self._ledger.set_state(task, state, node)
 
     def _tell(self, task: int, old_state: int, old_node: int, state: int, node: int) -> None:
