@@ -127,6 +127,8 @@ def _nodes(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
     freed = sum_of(snapshot, leaving, snapshot.tasks.node_of_task[leaving], len(nodes))
     promised = sum_of(snapshot, result.nominate_tasks, result.nominate_nodes, len(nodes))
     idle = nodes.idle - bound
+    if nodes.cards is not None:
+        idle[PODS] -= nodes.cards.awaited
     later = idle + nodes.releasing + freed - promised
     later[PODS] -= np.minimum(opened_cards(snapshot, result)[1], 0)
     for what, over in (

@@ -222,6 +222,18 @@ def test_cards_that_are_opened_without_a_slot_are_told():
     ]
 
 
+def test_a_pod_that_is_bound_to_the_slot_of_a_reservation_pod_to_come_is_told():
+    made = share(share(cluster(2), "old", running={"n0": 1}), "cpu", gpu=0)
+    ran = made.run()
+    assert ran.placed == {"cpu-0": "n0"}
+    assert violations(ran.snapshot, ran.result, policy_of()) == []
+    awaited = ran.snapshot.nodes.cards.awaited
+    awaited.setflags(write=True)
+    awaited[0] = 1
+    told = ["I3 node n0: more pods is bound than there is"]
+    assert violations(ran.snapshot, ran.result, policy_of()) == told
+
+
 def one_by_one(on_open, whole, per_card, slots, *, is_spread):
     """Count pods by placing them one by one."""
     pods = 0
