@@ -74,16 +74,19 @@ def opened_cards(snapshot: Snapshot, result: CycleResult) -> tuple[IntVec, IntVe
         np.bincount(np.array(nodes, np.int64), minlength=len(snapshot.nodes))
         for nodes in (opened, [node for node, _ in later])
     )
-    return bound, promised - _vacated(snapshot, result)
+    return bound, promised - _vacated(snapshot, result, held)
 
 
-def _vacated(snapshot: Snapshot, result: CycleResult) -> IntVec:
-    """``(N,)`` cards whose users all leave, and whose reservation pods leave their slots then."""
+def _vacated(snapshot: Snapshot, result: CycleResult, held: set[tuple[int, int]]) -> IntVec:
+    """``(N,)`` cards whose users all leave, and whose reservation pods leave their slots then.
+
+    ``held`` are those that pods are bound to.
+    """
     table, tasks = snapshot.nodes.cards, snapshot.tasks
     assert table is not None
     gone = set(result.evict_tasks.tolist())
     gone |= set(np.flatnonzero(tasks.state == _RELEASING).tolist())
-    stays = {
+    stays = held | {
         (node, slot)
         for task, node in zip(result.nominate_tasks, result.nominate_nodes, strict=True)
         if task in result.nominate_cards

@@ -1,12 +1,14 @@
 """Pod slots of cards: one that is opened takes a slot for its reservation pod too."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.invariants.cards import cards
+from kaisched.framework.invariants.cards import cards, opened_cards
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.card_refusals import TOGETHER_OR_SLOTS
@@ -232,6 +234,17 @@ def test_a_pod_that_is_bound_to_the_slot_of_a_reservation_pod_to_come_is_told():
     awaited[0] = 1
     told = ["I3 node n0: more pods is bound than there is"]
     assert violations(ran.snapshot, ran.result, policy_of()) == told
+
+
+def test_a_card_on_which_a_pod_is_bound_keeps_its_reservation_pod_whoever_leaves():
+    ran = share(reserved(1), gpu=0.3).run()
+    assert ran.result.bind_cards == {2: (0,)}
+    old = np.array([ran.snapshot.tasks.name.index("default/old0-0")])
+    assert [it.tolist() for it in opened_cards(ran.snapshot, ran.result)] == [[0], [0]]
+    result = replace(ran.result, evict_tasks=old)
+    assert [it.tolist() for it in opened_cards(ran.snapshot, result)] == [[0], [0]]
+    nothing = replace(result, bind_tasks=old[:0], bind_nodes=old[:0], bind_cards={})
+    assert [it.tolist() for it in opened_cards(ran.snapshot, nothing)] == [[0], [-1]]
 
 
 def one_by_one(on_open, whole, per_card, slots, *, is_spread):
