@@ -70,7 +70,7 @@ class CardColumns:
         """False as long as nothing has left or was promised: then nothing of it is looked at."""
         self.moved: list[int] = []
         """The node of each move, in order: what is kept by node is asked for again there."""
-        self._in_motion = set(
+        self.in_motion = set(
             (table.leaving.any(axis=1) | (table.milli_leaving != 0)).nonzero()[0].tolist()
         )
         """The nodes on whose cards something has left or was promised in this cycle."""
@@ -167,14 +167,9 @@ class CardColumns:
     def _move_later(self, node: int) -> None:
         """Note that what a node has now and what it will have are no longer the same."""
         self._leaves = True
-        self._in_motion.add(node)
+        self.in_motion.add(node)
         self._left.pop(node, None)
         self.moved.append(node)
-
-    @property
-    def in_motion(self) -> set[int]:
-        """The nodes on whose cards something has left or was promised in this cycle."""
-        return self._in_motion
 
     def _mib(self, node: int) -> int:
         return int(self.table.size[node]) // CARD
@@ -212,7 +207,7 @@ class CardColumns:
 
     def slots_to_take(self, node: int) -> int:
         """Return the slots that reservation pods of a node will take, less those they leave."""
-        if node not in self._in_motion:
+        if node not in self.in_motion:
             return 0
         taken = np.count_nonzero(self._next_tasks[node])
         return int(taken - np.count_nonzero(self._leave_slots(node)))
@@ -254,7 +249,7 @@ class CardColumns:
     def left_on(self, node: int) -> list[int] | None:
         """Return what :meth:`left_now` does for one node; None where something is in motion."""
         left = self._left.get(node)
-        if left is None and node not in self._in_motion:
+        if left is None and node not in self.in_motion:
             left = self._left[node] = self.left_now(np.array([node]))[0].tolist()
         return left
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import GPU_UNIT
+from kaisched.core.axis import GPU, GPU_UNIT, PODS
 from kaisched.core.card_order import card_order, place, pods_left, pods_on_several, promised_order
 from kaisched.core.devices import CARD, ShareSpread
 from kaisched.core.states import HOLDING_STATES, TaskState
@@ -140,7 +140,7 @@ class Cards(CardColumns):
         Nothing is closed before the first promise: what is released before matters to nobody.
         """
         is_promise = state == _PIPELINED
-        if self._open[node] and (is_promise or (state == _RELEASING and node in self._in_motion)):
+        if self._open[node] and (is_promise or (state == _RELEASING and node in self.in_motion)):
             self._move_later(node)
 
     def may_stay(self, task: int, node: int, demand: DeviceDemand, whole: int) -> bool:
@@ -249,15 +249,14 @@ class Cards(CardColumns):
         slots = self.slots_now(rows) if by_slots else None
         return self._room(shape, rows, np.maximum(whole, 0), (self.left_now(rows),), slots)
 
-    def pods_now(self, shape: int, node: int) -> int | None:
-        """Return what :meth:`room_now` does for one node; None where only columns tell."""
+    def pods_now(self, shape: int, node: int, free: list[int]) -> int | None:
+        """Return what :meth:`room_now` does for one node with free amounts; None: ask columns."""
         left = self.left_on(node)
         if left is None or self._releasing[node] < 0:
             return None
         whole = 0
         if not (self._has_blind and self.table.is_blind[node]):
-            idle = int(self._idle[node]) + int(self._milli[node])
-            whole = max(idle // GPU_UNIT - int(self._open[node]), 0)
+            whole = max((free[GPU] + int(self._milli[node])) // GPU_UNIT - int(self._open[node]), 0)
         demand = self.demand_of(shape)
         if demand is None:
             return whole * GPU_UNIT // self._request[shape]
@@ -267,8 +266,7 @@ class Cards(CardColumns):
             return 0
         take, of_new_card = self.take_of(shape, node)
         fits = whole * of_new_card + pods_left(left, take)
-        slots = int(self._slots[node]) + min(int(self._slots_leaving[node]), 0)
-        return fits if fits + whole <= slots else None
+        return fits if fits + whole <= free[PODS] else None
 
     def room_later(self, shape: int, rows: RowVec) -> IntVec:
         """``(K,)`` pods of a shape that cards allow once everything is released."""

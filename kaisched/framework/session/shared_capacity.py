@@ -15,7 +15,7 @@ import numpy as np
 
 from kaisched.core.axis import PODS
 from kaisched.core.states import TaskState
-from kaisched.framework.session.capacity import Capacity
+from kaisched.framework.session.capacity import HUGE, Capacity
 from kaisched.framework.session.cards import PACKED, Cards
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class SharedCapacity(Capacity):
         self._slots_later: dict[int, int] = {}
         """What is counted of :meth:`CardColumns.slots_to_take`, by node."""
         self.idle[PODS] -= cards.awaited
-        self._settle_all(self.cards.in_motion)
+        self._settle_all((node, 0) for node in self.cards.in_motion)
 
     # -- moves -------------------------------------------------------------------------------------
 
@@ -60,19 +60,22 @@ class SharedCapacity(Capacity):
         whole = self._whole_for_shares(node) if self.cards.spread.cards else None
         opened = self.cards.take(task, node, shape, state, whole)
         super().take(task, node, shape, state)
-        self._settle(node, opened)
+        if opened or node in self.cards.in_motion:
+            self._settle(node, opened)
 
     def give_back(self, task: int, node: int, shape: int, state: int) -> None:
         """Undo :meth:`take`."""
         opened = self.cards.give_back(task, node, shape, state)
         super().give_back(task, node, shape, state)
-        self._settle(node, opened)
+        if opened or node in self.cards.in_motion:
+            self._settle(node, opened)
 
     def take_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Do :meth:`take` for a pod on each of the nodes: all are placed, or all promised."""
         # Which card is opened depends on the amounts before, and so does which one is promised.
         is_share = self.cards.demand_of(shape) is not None
-        if self.cards.spread.cards or (is_share and state == _PIPELINED):
+        is_one_by_one = self.cards.spread.cards or (is_share and state == _PIPELINED)
+        if is_one_by_one or len(nodes) == 1:
             for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
                 self.take(task, node, shape, state)
             return
@@ -81,8 +84,7 @@ class SharedCapacity(Capacity):
             for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True)
         ]
         super().take_all(tasks, nodes, shape, state)
-        for it in opened:
-            self._settle(*it)
+        self._settle_all(opened)
 
     def give_back_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Undo :meth:`take_all`."""
@@ -91,10 +93,9 @@ class SharedCapacity(Capacity):
             for task, node in zip(tasks[::-1].tolist(), nodes[::-1].tolist(), strict=True)
         ]
         super().give_back_all(tasks, nodes, shape, state)
-        for it in opened:
-            self._settle(*it)
+        self._settle_all(opened)
 
-    def _settle(self, node: int, opened: int = 0) -> None:
+    def _settle(self, node: int, opened: int) -> None:
         """Count the slots of reservation pods after moves, and how many more cards are open.
 
         They follow from the cards as they are, so the inverse of a move gives them back.
@@ -109,17 +110,18 @@ class SharedCapacity(Capacity):
             self._has_releasing = True
             self._slots_later[node] = now
 
-    def _settle_all(self, nodes: Iterable[int]) -> None:
-        for node in self.cards.in_motion.intersection(nodes):
-            self._settle(node)
+    def _settle_all(self, opened: Iterable[tuple[int, int]]) -> None:
+        for node, number in opened:
+            if number or node in self.cards.in_motion:
+                self._settle(node, number)
 
     def release(self, tasks: RowVec, shapes: RowVec, holding: Holding, sign: int) -> None:
         """Count what running pods hold as being released (1), or as held again (-1)."""
-        columns = (tasks, holding.nodes, shapes)
-        for task, node, shape in zip(*(it.tolist() for it in columns), strict=True):
+        columns = [it.tolist() for it in (tasks, holding.nodes, shapes)]
+        for task, node, shape in zip(*columns, strict=True):
             self.cards.release(task, node, shape, sign)
         super().release(tasks, shapes, holding, sign)
-        self._settle_all(holding.nodes.tolist())
+        self._settle_all((node, 0) for node in self.cards.in_motion.intersection(columns[1]))
 
     # -- what fits ---------------------------------------------------------------------------------
 
@@ -143,10 +145,11 @@ class SharedCapacity(Capacity):
 
     def pods_now(self, shape: int, node: int) -> int:
         """Return how many pods of a shape fit on a node, and on its cards, now."""
-        fits = super().pods_now(shape, node)
+        free = self._unpromised_on(node)
+        fits = max(min([free[at] // each for at, each in self.asked(shape)], default=HUGE), 0)
         if not fits or not self.is_by_card(shape):
             return fits
-        by_card = self.cards.pods_now(shape, node)
+        by_card = self.cards.pods_now(shape, node, free)
         if by_card is not None:
             return min(fits, by_card)
         return int(self.limited_now(shape, np.array([node]), np.array([fits]))[0])
