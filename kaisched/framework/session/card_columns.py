@@ -44,12 +44,7 @@ class CardColumns:
         """
         self.table = table
         nothing = np.zeros((len(request), len(table.cards)), np.int64)
-        idle, releasing = amounts or (nothing, nothing)
-        self._idle: IntVec = idle[GPU]
-        self._releasing: IntVec = releasing[GPU]
-        self._slots: IntVec = idle[PODS]
-        self._slots_leaving: IntVec = releasing[PODS]
-        """``(N,)`` slots for pods, likewise."""
+        self._free = amounts or (nothing, nothing)
         self._constraints = constraints
         self._request: list[int] = request[GPU].tolist()
         self._has_blind = bool(table.is_blind.any())
@@ -196,13 +191,14 @@ class CardColumns:
 
     def slots_now(self, rows: RowVec) -> IntVec:
         """``(K,)`` slots for pods that are free now, and not promised."""
-        promised = np.minimum(self._slots_leaving.take(rows), 0)
-        free: IntVec = self._slots.take(rows) + promised
+        idle, releasing = (it[PODS].take(rows) for it in self._free)
+        free: IntVec = idle + np.minimum(releasing, 0)
         return free
 
     def slots_later(self, rows: RowVec) -> IntVec:
         """``(K,)`` slots for pods that are free once everything is released."""
-        free: IntVec = self._slots.take(rows) + self._slots_leaving.take(rows)
+        idle, releasing = (it[PODS].take(rows) for it in self._free)
+        free: IntVec = idle + releasing
         return free
 
     def slots_to_take(self, node: int) -> int:
@@ -276,7 +272,8 @@ class CardColumns:
 
     def _gained(self, rows: RowVec) -> IntVec:
         """``(K,)`` GPUs that will be whole, unused cards left out, less those that are promised."""
-        gained = (self._releasing.take(rows) - self._milli_leaving[rows]) // GPU_UNIT
+        releasing = self._free[1][GPU].take(rows)
+        gained: IntVec = (releasing - self._milli_leaving[rows]) // GPU_UNIT
         if self._leaves:
             gained += np.count_nonzero(self._is_emptying(rows), axis=1)
             gained -= np.count_nonzero(self._next_tasks[rows], axis=1)
@@ -287,7 +284,8 @@ class CardColumns:
 
         ``extra`` ``(K,)`` is an amount of GPUs that counts as held besides.
         """
-        now = (self._idle.take(rows) - extra + self._milli[rows]) // GPU_UNIT - self._open[rows]
+        idle = self._free[0][GPU].take(rows) - extra
+        now = (idle + self._milli[rows]) // GPU_UNIT - self._open[rows]
         gained = self._gained(rows) + np.count_nonzero(self._is_unused(rows), axis=1)
         is_sure = ~self.table.is_blind[rows]
         return (now + np.minimum(gained, 0)) * is_sure, (now + gained) * is_sure

@@ -252,7 +252,7 @@ class Cards(CardColumns):
     def pods_now(self, shape: int, node: int, free: list[int]) -> int | None:
         """Return what :meth:`room_now` does for one node with free amounts; None: ask columns."""
         left = self.left_on(node)
-        if left is None or self._releasing[node] < 0:
+        if left is None or self._free[1][GPU, node] < 0:
             return None
         whole = 0
         if not (self._has_blind and self.table.is_blind[node]):
