@@ -92,7 +92,9 @@ class ShareClaims:
         return f"claim {CLAIM} is not made from its template yet"
 
     def check(self, pod: PodRow, label: str, claim: ResourceClaim) -> None:
-        """Refuse a claim that was made from somebody else's template.
+        """Refuse a claim that asks for something else than the share of its pod.
+
+        It was made from somebody else's template, which may be gone since.
 
         Raises:
             Waiting: it says why.
@@ -101,11 +103,18 @@ class ShareClaims:
         share = pod.share
         if share is None or label != CLAIM or pod.node or claim.status.allocation is not None:
             return
-        template = self._templates.get(f"{pod.namespace}/{share.template}")
-        if template is None or self._why_unknown(share) or not self._is_foreign(share, template):
+        sizes = self._devices.sizes(self.device_class, MEMORY)
+        if not sizes:
+            raise Waiting(self._why_unknown(share))
+        # Where sizes differ, it may have been made while all devices had any one of them.
+        specs = (claim_spec(share.share, self.device_class, it) for it in sizes)
+        if not all(_is_other(claim.spec, it) for it in specs):
             return
-        if _is_other(claim.spec, self._spec(share)):
-            raise Waiting(f"{_foreign(share)}: delete it, and make the pod anew")
+        template = self._templates.get(f"{pod.namespace}/{share.template}")
+        if template is None or _is_other(claim.spec, template.spec.spec):
+            wrong = f"claim {claim.name} does not ask for what {share.asked} says"
+            raise Waiting(f"{wrong}: make the pod anew")
+        raise Waiting(f"{_foreign(share)}: delete it, and make the pod anew")
 
     def wanted(self, is_ours: Callable[[str], bool]) -> Iterable[ResourceClaimTemplate]:
         """Yield the templates that pods wait for and nobody has made, by name.
