@@ -61,7 +61,7 @@ RULES: Final = {
     "pool-lists": "Queues of one project list different node pools.",
     "quota-sum": "Quotas below a queue add up to more than it has, or than the cluster has.",
     "unknown-queue": "A job names a queue that cannot take it.",
-    "unknown-topology": "A job names a topology or level that no Topology among the files has.",
+    "unknown-topology": "A job names a topology or level that no Topology here has, or can have.",
     "shard": "A SchedulingShard has an error in its policy.",
     "settings": "A settings file has an error.",
     "scenario": "A scenario file has an error, or jobs that wait for ever.",
