@@ -51,7 +51,7 @@ class _Found(NamedTuple):
 
 def claim_doubts(loaded: Loaded) -> Iterator[Wrong]:
     """Yield what is wrong with the classes and selectors that claims and classes name."""
-    known = [it.name for it in loaded.of(DeviceClass)]
+    known = {it.name for it in loaded.of(DeviceClass)}
     unusable = {it.name for it in loaded.problems if it.kind == DeviceClass.KIND}  # told already
     selectors: dict[str, _Found | None] = {}
     faulty = ((obj, source) for obj, source in loaded.faulty)
@@ -59,8 +59,8 @@ def claim_doubts(loaded: Loaded) -> Iterator[Wrong]:
     for obj, source in (*listed, *faulty):
         found: list[_Found] = []
         for path, ask in _asks(obj):
-            if known and ask.device_class_name not in {*known, *unusable}:
-                found.append(_unknown(path, ask.device_class_name, [*known, *unusable]))
+            if known and ask.device_class_name not in known | unusable:
+                found.append(_unknown(path, ask.device_class_name, sorted(known | unusable)))
             found += _selectors(path, ask.selectors, selectors)
         if isinstance(obj, DeviceClass):
             found += _selectors(("spec",), obj.spec.selectors, selectors)

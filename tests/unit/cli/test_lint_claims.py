@@ -94,6 +94,11 @@ def test_a_class_that_no_file_has_is_told_with_the_nearest(lint, text, kind, pat
     ]
 
 
+def test_a_class_of_several_files_is_named_once(lint):
+    found = lint(CLASS % quoted(GOOD) * 2 + CLAIM % ("tpu", quoted(GOOD)))
+    assert [it[-1] for it in found if it[1] == "unknown-class"] == [f"known: {NAME}"]
+
+
 def test_without_a_class_among_the_files_none_is_missed(lint):
     assert lint(CLAIM % ("gpu.exampl.com", quoted(GOOD))) == []
 
