@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from kaisched.cluster.claims.checks import Waiting
 from kaisched.cluster.claims.reading import claim_of
 from kaisched.core.claims.model import ClaimError
-from kaisched.core.states import TaskState
 from kaisched.objects.share_claims import CLAIM, MEMORY, PREFIX, claim_spec, template_for
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class ShareClaims:
 
     def put(self, template: ResourceClaimTemplate) -> list[str]:
         """Take in a template that came or changed; return the pods that it may matter to."""
-        if not self.device_class or not template.name.startswith(PREFIX):
+        if not template.name.startswith(PREFIX):
             return []
         self._templates[template.key] = template
         return sorted(self._users.get(template.key, ()))
@@ -56,8 +55,8 @@ class ShareClaims:
         return sorted(self._users.get(template.key, ()))
 
     def note(self, pod: PodRow) -> None:
-        """Take in a pod."""
-        if pod.share is None or pod.state == TaskState.GONE:
+        """Take in a pod that has not ended."""
+        if pod.share is None:
             self.forget(pod.key)
             return
         key = f"{pod.namespace}/{pod.share.template}"

@@ -227,7 +227,7 @@ class SpecialClaims:
     def _draft(self, key: str, pod: PodRow, classes: Mapping[str, str]) -> Draft:
         special = special_of(pod.extended, classes)
         known = self.drafts.get(key)
-        if known is not None and known.special == special and known.claim.metadata.uid == pod.uid:
+        if known is not None and known.special == special:
             return known
         namespace, _, name = key.partition("/")
         meta = ObjectMeta(
