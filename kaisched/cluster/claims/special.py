@@ -92,7 +92,6 @@ class SpecialClaims:
         for owner in claim.metadata.owner_references if is_special(claim) else ():
             pod = f"{claim.metadata.namespace}/{owner.name}"
             self._claims[owner.uid] = claim
-            self.suspects[claim.key] = pod, owner.uid
             found.append(pod)
         return found
 

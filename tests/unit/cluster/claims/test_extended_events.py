@@ -1,5 +1,7 @@
 """Claims for extended resources when classes, claims and pods come and go in unusual orders."""
 
+import dataclasses
+
 from msgspec.structs import replace
 
 from kaisched.cluster.claims.drafts import NOTE, draft_key, owner_of
@@ -129,3 +131,81 @@ def test_gpus_of_a_vendor_without_a_class_stay_counted_where_the_pod_runs():
     upsert(store, replace(made, spec=ResourceClaimSpec(devices=DeviceClaim(requests=[request]))))
     assert [it.name for it in store.pods.pod("team/a").device_claims] == ["made"]
     assert store.pods.pod("team/a").request["gpu"] == 2000
+
+
+def test_a_claim_of_another_pod_of_the_name_is_not_given_back_for_this_one():
+    world = backed(team=4)
+    asking_pod(world, "a")
+    pod, store = world.cluster.pod("team/a"), world.cluster.store
+    upsert(store, claim("c", "team/a", pod.metadata.uid))
+    special = store.device_claims.special
+    assert special.suspects == {"team/c": ("team/a", pod.metadata.uid)}
+    upsert(store, replace(pod, metadata=replace(pod.metadata, uid="another")))
+    assert special.pods["team/a"].uid == "another"
+    assert special.left_over(lambda _: True) == []
+    assert not special.suspects
+
+
+def sent(*, is_bound=True):
+    """A world in which the claim of a pod is on its way, with the key of the draft."""
+    world = backed(team=4)
+    world.node("n1", "H100")
+    asking_pod(world, "a")
+    store, result = world.cluster.store, world.decide(world.cluster.snapshot())
+    [bind] = result.binds
+    store.device_claims.assume(store.pods.pod("team/a"), dict(bind.claims), lambda: "share")
+    special = store.device_claims.special
+    if is_bound:
+        special.pods["team/a"] = dataclasses.replace(special.pods["team/a"], node="n1")
+    special.changed.clear()
+    [key] = special.drafts
+    return store.device_claims, key
+
+
+def test_a_draft_stays_while_its_bind_is_under_way_or_nobody_knows_of_it():
+    claims, key = sent()
+    assert claims.settle_sent(lambda _: True, 1.0) == []
+    assert claims.settle_sent(lambda _: False, 1.0) == []
+    assert key in claims.sent
+    assert key in claims.special.drafts
+    assert not claims.special.changed
+
+
+def test_a_pod_whose_bind_came_to_nothing_is_looked_at_again():
+    claims, key = sent(is_bound=False)
+    assert claims.settle_sent(lambda _: False, 1.0) == []
+    assert key not in claims.sent
+    assert claims.special.changed == {"team/a"}
+    assert claims.held == {}
+
+
+def test_a_pod_whose_claim_is_there_is_looked_at_again_without_the_draft():
+    claims, key = sent()
+    claims.sent.get(key, claims.special.pods["team/a"].uid).is_seen = True
+    claims.settle_sent(lambda _: False, 1.0)
+    assert key not in claims.special.drafts
+    assert claims.special.changed == {"team/a"}
+
+
+def test_a_draft_that_a_pod_keeps_on_a_node_with_the_plugin_stays():
+    world = migrating(team=4)
+    world.cluster.snapshot()
+    container = {"name": "c", "resources": {"limits": {NVIDIA: 1}}}
+    spec = {"schedulerName": "kaisched", "nodeName": "n1", "containers": [container]}
+    world.put("Pod", "a", "team", metadata={"labels": {"kai.scheduler/queue": "team"}}, spec=spec)
+    claims = world.cluster.store.device_claims
+    drafts = dict(claims.special.drafts)
+    assert drafts
+    claims.settle_sent(lambda _: False, 1.0)
+    assert dict(claims.special.drafts) == drafts
+    assert not claims.special.changed
+
+
+def test_a_draft_of_a_pod_that_is_gone_is_forgotten_although_another_of_its_name_runs():
+    claims, key = sent()
+    pod = claims.special.pods["team/a"]
+    claims.forget("team/a")
+    claims.special.pods["team/a"] = dataclasses.replace(pod, uid="another")
+    claims.settle_sent(lambda _: False, 1.0)
+    assert key not in claims.sent
+    assert key not in claims.special.drafts
