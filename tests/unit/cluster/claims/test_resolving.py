@@ -47,6 +47,49 @@ def test_a_pod_that_runs_waits_for_no_claim():
     assert resolved(claims, replace(row, node="n1")).constraints.wait is None
 
 
+def test_claims_that_cannot_be_read_keep_waiting_pods_alone():
+    claims, row = waiting_for(None, "c")
+    claims.heed("the API server does not answer")
+    wait = (int(Refusal.DEVICE_CLAIM), "the API server does not answer")
+    assert resolved(claims, row).constraints.wait == wait
+    assert resolved(claims, replace(row, node="n1")).constraints.wait is None
+
+
+def test_devices_that_are_being_given_back_count_where_a_pod_runs():
+    claims, row = waiting_for(None, "c")
+    claims.leftovers.clearing.add("team/c")
+    assert resolved(claims, row).constraints.wait[1].endswith("devices that are being given back")
+    [use] = resolved(claims, replace(row, node="n1")).constraints.claims
+    assert use.key == "team/c"
+
+
+def own_claim():
+    """Return the claims of a world, a pod with one from a template, its key and what it gets."""
+    world = World(team=9)
+    world.node("n1", "H100", "H100")
+    world.template("x")
+    world.pod("a", "team", "x")
+    store, result = world.cluster.store, world.decide(world.cluster.snapshot())
+    [bind] = result.binds
+    [(key, allocation)] = bind.claims
+    return store.device_claims, store.pods.pod("team/a"), key, allocation
+
+
+def test_a_claim_of_its_own_is_known_by_its_key_only_while_it_has_devices_and_no_pod():
+    claims, row, key, allocation = own_claim()
+
+    def known_as(pod):
+        [use] = resolved(claims, pod).constraints.claims
+        return use.key
+
+    assert known_as(row) == ""
+    claims.assume(row, {key: allocation}, lambda: "share")
+    assert known_as(row) == ""
+    claims.sent.take_back(row.key, row.uid)
+    assert known_as(row) == key, "a bind that failed may have left the devices to it"
+    assert known_as(replace(row, node="n1")) == ""
+
+
 def test_a_pod_hears_that_claims_are_not_read_until_they_are():
     claims, row = waiting_for(None, "c")
     claims.heed(OFF)
@@ -57,6 +100,17 @@ def test_a_pod_hears_that_claims_are_not_read_until_they_are():
     assert resolved(claims, off).fault == ""
     assert resolved(claims, replace(row, fault=NOTHING_KNOWN)).fault == ""
     assert resolved(claims, replace(row, fault="another")).fault == "another"
+
+
+@pytest.mark.parametrize("resource", [NVIDIA, "example.com/gpu"])
+def test_pieces_of_the_bridged_resource_are_the_gpus_of_a_claim_in_queues(resource):
+    world = migrating(resource, driver=4, team=8)
+    world.template("own", 2)
+    world.pod("a", "team", "own")
+    world.cluster.snapshot()
+    row = world.cluster.store.pods.pod("team/a")
+    assert row.request["gpu-by-claim"] == 2000
+    assert row.constraints.claimed_milli == 0
 
 
 @pytest.mark.parametrize("by_plugin", [0, 1])
