@@ -5,9 +5,7 @@ from collections import Counter
 from fractions import Fraction
 
 import pytest
-from msgspec.structs import replace
 
-from kaisched.cluster.events import remove, upsert
 from kaisched.objects.decode import decode_object
 from kaisched.objects.resource_claims import ResourceClaimTemplate as Template
 from tests.unit.cluster.claims.test_shared_devices import counts, fullness, shared_node
@@ -330,54 +328,3 @@ def test_a_plan_says_that_a_template_is_missing_and_not_that_somebody_makes_it()
     )]  # fmt: skip
     _, why = settled.shapes.constraints[shape].wait
     assert why == "template kaisched-gpu-fraction-0.5 of its claim gpu-share does not exist yet"
-
-
-def template_of(name, amount="40Gi"):
-    meta = {"name": name, "namespace": "team"}
-    return decode_object({"metadata": meta, "spec": with_memory(amount)}, Template)[0]
-
-
-def test_a_template_that_comes_or_goes_changes_why_its_pods_wait():
-    world = world_of([80])
-    share(world, "a")
-    store, name = world.cluster.store, "kaisched-gpu-fraction-0.5"
-
-    def why():
-        return store.pods.pod("team/a").constraints.wait[1]
-
-    of_claim = f"template {name} of its claim gpu-share"
-    store.snapshot()
-    assert why() == f"{of_claim} does not exist yet"
-    upsert(store, template_of(name, "1Gi"))
-    foreign = f'{of_claim} does not ask for what gpu-fraction: "0.5" says'
-    assert why() == f"{foreign}: delete it, and it is made anew"
-    upsert(store, template_of(name))
-    assert why() == "claim gpu-share is not made from its template yet"
-    remove(store, template_of(name))
-    assert why() == f"{of_claim} does not exist yet"
-
-
-def test_a_pod_that_asks_for_another_share_needs_the_template_of_the_first_no_more():
-    world = world_of([80])
-    store = world.cluster.store
-
-    def wanted():
-        return [it.name for it in store.device_claims.shares.wanted(lambda _: True)]
-
-    for part in ("0.5", "0.25"):
-        share(world, "a", part=part)
-        store.snapshot()
-        assert wanted() == [f"kaisched-gpu-fraction-{part}"]
-    share(world, "b", part="0.25")
-    world.cluster.delete(world.cluster.pod("team/a"))
-    assert wanted() == ["kaisched-gpu-fraction-0.25"]
-    without = world.cluster.pod("team/b")
-    upsert(store, replace(without, metadata=replace(without.metadata, annotations={})))
-    assert wanted() == []
-
-
-def test_another_claim_of_a_pod_with_a_share_has_its_own_reason():
-    world = world_of([80])
-    share(world, "a", others=["nic"])
-    world.cycle()
-    assert "claim nic is not made from its template yet" in world.reason("a")[1]
