@@ -28,9 +28,9 @@ def command(
     """Check queues, shards, jobs, nodes, settings and scenario files; report all errors at once.
 
     Beyond faults of single objects: cycles and missing parents of queues, quotas above those of
-    the parent or of the nodes, jobs in queues that do not exist, topologies that no file has, and
-    errors in policies. What is
-    not among the files is not missed, unless objects of its kind are.
+    the parent or of the nodes, jobs in queues that do not exist, topologies and device classes
+    that no file has, selectors of devices that do not parse, and errors in policies. What is not
+    among the files is not missed, unless objects of its kind are.
 
     The exit code is 1 if there are errors, and 0 if there are only warnings. SARIF is what code
     hosts show beside a change.

@@ -1,6 +1,7 @@
 """Linter of constraints: names of topologies and levels that no Topology among the files has.
 
-Where there is no Topology among the files, nothing is missed: the cluster may have them.
+Where there is no Topology among the files, nothing is missed: the cluster may have them. But node
+labels that no node can have are told all the same.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kaisched.errors import ObjectError, join_path
 from kaisched.objects import labels
 from kaisched.objects.faults import Source, did_you_mean
+from kaisched.objects.labels import LABEL_KEY
 from kaisched.objects.load import identity_of
 from kaisched.objects.owners import PartialObject
 from kaisched.objects.pod_sets import layers_of
 from kaisched.objects.podgroup import PodGroup, TopologyConstraint
 from kaisched.objects.topology import Topology
+from kaisched.objects.topology_faults import LABEL_FIX
 
 if TYPE_CHECKING:
     from kaisched.objects.load import Loaded, Manifest
@@ -34,6 +37,7 @@ _NODE_LABELS: Final = {
 }
 """Kueue's annotations, which name a node label that some topology has to have."""
 _MOST_DEPTH: Final = 32
+_NO_LABEL: Final = "no name of a label, so no node can have it"
 _NO_TOPOLOGY: Final = "no such Topology among the files"
 
 _Path = tuple[str | int, ...]
@@ -61,12 +65,10 @@ class _Said(NamedTuple):
 
 
 def unknown_names(loaded: Loaded) -> Iterator[Wrong]:
-    """Yield the names of topologies and levels that are not among the files, if any Topology is."""
+    """Yield the names of topologies and levels that are not among the files, or cannot be."""
     faulty = [obj for obj, _ in loaded.faulty if isinstance(obj, Topology)]
     known = {it.name: _names_in(it) for it in loaded.of(Topology)}
     unusable = {it.name for it in faulty}  # told already: nothing is missed for it
-    if not known and not unusable:
-        return
     for kind, name, source, constraints in _constraints(loaded):
         for said in constraints:
             for path, text, what, fix, is_required in _missing(said, known, unusable):
@@ -93,7 +95,9 @@ def _missing(
 ) -> Iterator[tuple[_Path, str, str, str, bool]]:
     """Yield path, value, what is wrong, fix, and whether pods wait for it."""
     if said.topology is None:
-        yield from () if unusable else _without_topology(said, known)
+        yield from _without_topology(said, known, is_all=not unusable)
+        return
+    if not known and not unusable:
         return
     topology = said.topology.text
     if topology in unusable:
@@ -109,9 +113,16 @@ def _missing(
 
 
 def _without_topology(
-    said: _Said, known: Mapping[str, list[str]]
+    said: _Said, known: Mapping[str, list[str]], *, is_all: bool
 ) -> Iterator[tuple[_Path, str, str, str, bool]]:
-    """Yield the node labels of a constraint that are levels of no topology, or not of one."""
+    """Yield the node labels of a constraint that are levels of no topology, or not of one.
+
+    If not all topologies are known, only those that no node can have.
+    """
+    if not known or not is_all:
+        bad = (it for it in said.levels if not LABEL_KEY.fullmatch(it.text))
+        yield from ((path, text, _NO_LABEL, LABEL_FIX, must) for path, text, must in bad)
+        return
     levels = sorted({it for names in known.values() for it in names})
     lacking = [it for it in said.levels if it.text not in levels]
     for path, text, is_required in lacking:

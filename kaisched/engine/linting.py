@@ -18,6 +18,7 @@ from kaisched.config.loading import settings_errors
 from kaisched.config.settings import KIND as SETTINGS_KIND
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.engine.desks import Desks
+from kaisched.engine.lint_claims import claim_doubts
 from kaisched.engine.lint_topologies import unknown_names
 from kaisched.engine.planning import (
     OUR_NAMES,
@@ -61,7 +62,9 @@ RULES: Final = {
     "pool-lists": "Queues of one project list different node pools.",
     "quota-sum": "Quotas below a queue add up to more than it has, or than the cluster has.",
     "unknown-queue": "A job names a queue that cannot take it.",
-    "unknown-topology": "A job names a topology or level that no Topology among the files has.",
+    "unknown-topology": "A job names a topology or level that no Topology here has, or can have.",
+    "unknown-class": "A claim names a device class that no DeviceClass among the files is.",
+    "selector": "A selector of devices does not parse, or is not understood here.",
     "shard": "A SchedulingShard has an error in its policy.",
     "settings": "A settings file has an error.",
     "scenario": "A scenario file has an error, or jobs that wait for ever.",
@@ -107,6 +110,7 @@ def lint(files: Sequence[str], shard_file: Path | None = None) -> list[Finding]:
             _of_object("unknown-topology", it.error, is_error=it.is_required)
             for it in unknown_names(loaded)
         ),
+        *(_of_object(it.rule, it.error, is_error=it.is_error) for it in claim_doubts(loaded)),
     ]
     _use_all_that_have_a_form(loaded)
     found += _together(loaded, given.shard if given is not None else None)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kaisched.objects.faults import Fault, Path, Source, to_error
 from kaisched.objects.gang_sizes import as_map, as_maps, count, sized
+from kaisched.objects.labels import LABEL_KEY
 from kaisched.objects.workloads import MOST, Gang, Workload
 
 GROUP: Final = "scheduling.k8s.io"
@@ -64,7 +65,7 @@ def _unsupported(spec: Mapping[str, Any]) -> Gang | None:
         keys = ", ".join(str(it.get("key")) for it in wishes)
         return _refused(where, "more than one constraint", keys, "keep one of them")
     key = wishes[0].get("key") if wishes else "none"
-    if not isinstance(key, str) or not key:
+    if not isinstance(key, str) or not LABEL_KEY.fullmatch(key):
         fix = "write a label of nodes; its value will be the same for all pods"
         return _refused((*where, 0, "key"), "no label of nodes", key, fix)
     parent = spec.get("parentCompositePodGroupName")

@@ -122,6 +122,11 @@ NON_PREEMPTIBLE: Final = "non-preemptible"
 _T = TypeVar("_T")
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _MAX_COUNT: Final = (1 << 31) - 1
+LABEL_KEY: Final = re.compile(
+    r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
+    re.ASCII,
+)
 LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _POOLS_FIX: Final = 'write names with commas, such as "h100, a100, default"'
 

@@ -7,14 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kaisched.objects.faults import Fault, Path
-from kaisched.objects.labels import LABEL_VALUE
+from kaisched.objects.labels import LABEL_KEY, LABEL_VALUE
 from kaisched.objects.queue import NodeLabelRequirement, QueueNodeAffinity
 
-LABEL_KEY: Final = re.compile(
-    r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
-    r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
-    re.ASCII,
-)
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _WITHOUT: Final = ("Exists", "DoesNotExist")
 _COMPARE: Final = ("Gt", "Lt")

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from kaisched.objects.faults import Fault
+from kaisched.objects.labels import LABEL_KEY
 from kaisched.objects.topology import Topology
 
 MAX_LEVELS: Final = 16
+LABEL_FIX: Final = "write one such as topology.kubernetes.io/rack"
+"""What to do about a name that no label of a node can have."""
 _HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 def topology_faults(topology: Topology) -> Iterator[Fault]:
-    """Yield faults: the number of levels, repeated labels or aliases, hosts above other levels."""
+    """Yield faults: the number of levels, bad or repeated names, hosts above other levels."""
     levels = topology.spec.levels
     path = ("spec", "levels")
     if not 1 <= len(levels) <= MAX_LEVELS:
@@ -26,6 +29,8 @@ def topology_faults(topology: Topology) -> Iterator[Fault]:
         elif level.node_label in labels[:at]:
             fix = "give each level its own label"
             yield Fault((*path, at, "nodeLabel"), "given twice", level.node_label, fix)
+        elif not LABEL_KEY.fullmatch(level.node_label):
+            yield Fault((*path, at, "nodeLabel"), "no name of a label", level.node_label, LABEL_FIX)
         if level.node_label == _HOSTNAME and at != len(levels) - 1:
             fix = "make it the last level: no level is inside a host"
             yield Fault((*path, at, "nodeLabel"), "a host holds no other level", _HOSTNAME, fix)

@@ -186,5 +186,5 @@ def _pays(claims: KnownClaims, key: str, pod: PodRow) -> bool:
     rivals = [it for it in users if it.node]
     if not rivals:
         job = claims.job_of(pod)
-        rivals = [it for it in users if it.key == pod.key or claims.job_of(it) == job]
+        rivals = [it for it in users if claims.job_of(it) == job]
     return min(rivals, key=lambda it: (it.created_s, it.key), default=pod).key == pod.key

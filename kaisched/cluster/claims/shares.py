@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from kaisched.cluster.claims.checks import Waiting
 from kaisched.cluster.claims.reading import claim_of
 from kaisched.core.claims.model import ClaimError
-from kaisched.core.states import TaskState
 from kaisched.objects.share_claims import CLAIM, MEMORY, PREFIX, claim_spec, template_for
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class ShareClaims:
 
     def put(self, template: ResourceClaimTemplate) -> list[str]:
         """Take in a template that came or changed; return the pods that it may matter to."""
-        if not self.device_class or not template.name.startswith(PREFIX):
+        if not template.name.startswith(PREFIX):
             return []
         self._templates[template.key] = template
         return sorted(self._users.get(template.key, ()))
@@ -56,8 +55,8 @@ class ShareClaims:
         return sorted(self._users.get(template.key, ()))
 
     def note(self, pod: PodRow) -> None:
-        """Take in a pod."""
-        if pod.share is None or pod.state == TaskState.GONE:
+        """Take in a pod that has not ended."""
+        if pod.share is None:
             self.forget(pod.key)
             return
         key = f"{pod.namespace}/{pod.share.template}"
@@ -92,7 +91,9 @@ class ShareClaims:
         return f"claim {CLAIM} is not made from its template yet"
 
     def check(self, pod: PodRow, label: str, claim: ResourceClaim) -> None:
-        """Refuse a claim that was made from somebody else's template.
+        """Refuse a claim that asks for something else than the share of its pod.
+
+        It was made from somebody else's template, which may be gone since.
 
         Raises:
             Waiting: it says why.
@@ -101,11 +102,18 @@ class ShareClaims:
         share = pod.share
         if share is None or label != CLAIM or pod.node or claim.status.allocation is not None:
             return
-        template = self._templates.get(f"{pod.namespace}/{share.template}")
-        if template is None or self._why_unknown(share) or not self._is_foreign(share, template):
+        sizes = self._devices.sizes(self.device_class, MEMORY)
+        if not sizes:
+            raise Waiting(self._why_unknown(share))
+        # Where sizes differ, it may have been made while all devices had any one of them.
+        specs = (claim_spec(share.share, self.device_class, it) for it in sizes)
+        if not all(_is_other(claim.spec, it) for it in specs):
             return
-        if _is_other(claim.spec, self._spec(share)):
-            raise Waiting(f"{_foreign(share)}: delete it, and make the pod anew")
+        template = self._templates.get(f"{pod.namespace}/{share.template}")
+        if template is None or _is_other(claim.spec, template.spec.spec):
+            wrong = f"claim {claim.name} does not ask for what {share.asked} says"
+            raise Waiting(f"{wrong}: make the pod anew")
+        raise Waiting(f"{_foreign(share)}: delete it, and make the pod anew")
 
     def wanted(self, is_ours: Callable[[str], bool]) -> Iterable[ResourceClaimTemplate]:
         """Yield the templates that pods wait for and nobody has made, by name.

@@ -92,7 +92,6 @@ class SpecialClaims:
         for owner in claim.metadata.owner_references if is_special(claim) else ():
             pod = f"{claim.metadata.namespace}/{owner.name}"
             self._claims[owner.uid] = claim
-            self.suspects[claim.key] = pod, owner.uid
             found.append(pod)
         return found
 
@@ -227,7 +226,7 @@ class SpecialClaims:
     def _draft(self, key: str, pod: PodRow, classes: Mapping[str, str]) -> Draft:
         special = special_of(pod.extended, classes)
         known = self.drafts.get(key)
-        if known is not None and known.special == special and known.claim.metadata.uid == pod.uid:
+        if known is not None and known.special == special:
             return known
         namespace, _, name = key.partition("/")
         meta = ObjectMeta(

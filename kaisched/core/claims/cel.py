@@ -29,6 +29,8 @@ _ORDER: Final = {
     ">=": (0, 1),
 }
 _LONG: Final = 2
+_NUMBERS: Final = 1 << 63
+"""Whole numbers are less than this, and not less than its negative."""
 
 
 class CelSelector:
@@ -270,12 +272,18 @@ def _arithmetic(sign: str, left: Any, right: Any) -> Any:
     if type(left) is not type(right) or not isinstance(left, int | float | str | list):
         raise ClaimError(f"no such overload: {sign}")
     if sign == "+" and not isinstance(left, bool):
-        return left + right
+        return _bounded(left + right)
     if isinstance(left, bool | str | list):
         raise ClaimError(f"no such overload: {sign}")
     if sign in ("/", "%"):
         return _divided(sign, left, right)
-    return left - right if sign == "-" else left * right
+    return _bounded(left - right if sign == "-" else left * right)
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, int) and not -_NUMBERS <= value < _NUMBERS:
+        raise ClaimError("the result is no 64-bit number")
+    return value
 
 
 def _divided(sign: str, left: Any, right: Any) -> Any:

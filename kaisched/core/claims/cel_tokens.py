@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Final, NamedTuple
 
 from kaisched.core.claims.model import ClaimError
@@ -11,8 +12,9 @@ _TOKEN: Final = re.compile(
     r"""(?P<space>[ \t\r\n\f]+|//[^\n]*)
     |(?P<number>0x[0-9a-fA-F]+[uU]?|[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+
         |\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[uU]?)
-    |(?P<text>[rR]?(?:\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''
-        |"(?:\\.|[^"\\\r\n])*"|'(?:\\.|[^'\\\r\n])*'))
+    |(?P<text>[rR](?:\"\"\".*?\"\"\"|'''.*?'''|"[^"\r\n]*"|'[^'\r\n]*')
+        |\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''
+        |"(?:\\.|[^"\\\r\n])*"|'(?:\\.|[^'\\\r\n])*')
     |(?P<name>[_a-zA-Z][_a-zA-Z0-9]*)
     |(?P<sign>&&|\|\||==|!=|<=|>=|[-+*/%<>!?:.,()\[\]{}])""",
     re.VERBOSE | re.DOTALL | re.ASCII,
@@ -27,6 +29,11 @@ _PLAIN: Final = {
 }  # fmt: skip
 MOST_CHARACTERS: Final = 10_240
 """Characters of an expression, as in the API."""
+_SURROGATES: Final = range(0xD800, 0xE000)
+_MOST: Final = 1 << 63
+"""Largest number that is written without a sign: with a minus it is the least there is."""
+_MOST_UNSIGNED: Final = (1 << 64) - 1
+_MOST_DIGITS: Final = 20
 _OCTAL: Final = 4
 """Group of an octal escape."""
 
@@ -63,13 +70,23 @@ def tokens_of(expression: str) -> list[Token]:
 
 def _value(kind: str, text: str) -> object:
     if kind == "number":
-        body = text.rstrip("uU")
-        if body.startswith("0x"):
-            return int(body, 16)
-        return int(body) if body.isdecimal() else float(body)
+        return _number(text)
     if kind == "text":
         return _unquoted(text)
     return text
+
+
+def _number(text: str) -> int | float:
+    body = text.rstrip("uU")
+    is_hex = body.startswith("0x")
+    if not is_hex and not body.isdecimal():
+        return float(body)
+    most = _MOST_UNSIGNED if body != text else _MOST
+    digits = body.removeprefix("0x").lstrip("0") or "0"
+    value = int(digits, 16 if is_hex else 10) if len(digits) <= _MOST_DIGITS else most + 1
+    if value > most:
+        raise ClaimError(f"{text[:_MOST_DIGITS]} is no 64-bit number")
+    return value
 
 
 def _unquoted(text: str) -> str:
@@ -83,7 +100,10 @@ def _unquoted(text: str) -> str:
 def _escape(match: re.Match[str]) -> str:
     for group, digits in enumerate(match.groups()[:-1]):
         if digits is not None:
-            return chr(int(digits, 8 if group == _OCTAL else 16))
+            code = int(digits, 8 if group == _OCTAL else 16)
+            if code > sys.maxunicode or code in _SURROGATES:
+                break
+            return chr(code)
     plain = _PLAIN.get(match.group(6))
     if plain is None:
         raise ClaimError(f"{match.group()!r} is no character")

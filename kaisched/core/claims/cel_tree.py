@@ -21,6 +21,10 @@ _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 _DEEPEST: Final = 60
 
 
+class TooDeepError(ClaimError):
+    """An expression is nested deeper than is read here."""
+
+
 class Node(NamedTuple):
     """A node of the tree.
 
@@ -56,7 +60,7 @@ class _Parser:
     def expression(self) -> Node:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise ClaimError("the expression is nested too deep")
+            raise TooDeepError("the expression is nested too deep")
         found = self._binary(0)
         if self._has("?"):
             then = self._binary(0)
@@ -84,7 +88,7 @@ class _Parser:
             signs.append("not" if sign.text == "!" else "minus")
             self._at += 1
         if len(signs) > _DEEPEST:
-            raise ClaimError("the expression is nested too deep")
+            raise TooDeepError("the expression is nested too deep")
         found = self._member()
         for kind in reversed(signs):
             found = Node(kind, None, (found,))

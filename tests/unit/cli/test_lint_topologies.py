@@ -132,6 +132,53 @@ def test_annotations_of_workloads_are_read_too(lint, own, template, path, value)
     assert fix
 
 
+KUEUE = "kueue.x-k8s.io/podset"
+SLICES = f'{KUEUE}-slice-required-topology-constraints: \'[{{"topology": "a b", "size": 2}}]\''
+
+
+@pytest.mark.parametrize(
+    ("notes", "level", "key"),
+    [
+        (f"{KUEUE}-required-topology: a b", "error", "required-topology"),
+        (f"{KUEUE}-preferred-topology: a b", "warning", "preferred-topology"),
+        (
+            f"{KUEUE}-slice-required-topology: a b, {KUEUE}-slice-size: '2'",
+            "error",
+            "slice-required-topology",
+        ),
+        (SLICES, "error", "slice-required-topology-constraints"),
+    ],
+)
+def test_a_label_that_no_node_can_have_is_told_also_without_a_topology(lint, notes, level, key):
+    ((told, where, message, value, fix, line),) = lint(JOB % ("", notes))
+    assert (told, value) == (level, "a b")
+    assert where == f"spec.template.metadata.annotations['{KUEUE}-{key}']"
+    assert message == "no name of a label, so no node can have it"
+    assert fix == "write one such as topology.kubernetes.io/rack"
+    assert line > 1
+
+
+def test_a_label_that_nodes_can_have_is_no_finding_without_a_topology(lint):
+    assert lint(JOB % ("", f"{KUEUE}-required-topology: Rack_1.x")) == []
+    assert lint(JOB % (f"{KEY}: a b, {KEY}-required-placement: c d", "")) == []
+
+
+def test_the_label_of_a_group_of_kubernetes_is_told(run, tmp_path):
+    text = """apiVersion: scheduling.k8s.io/v1alpha2
+kind: PodGroup
+metadata: {name: g, namespace: default}
+spec:
+  schedulingPolicy: {gang: {minCount: 2}}
+  schedulingConstraints: {topology: [{key: a b}]}
+---
+"""
+    (tmp_path / "f.yaml").write_text(text, encoding="utf-8")
+    code, out, _ = run("lint", tmp_path / "f.yaml")
+    assert code == 1
+    assert "f.yaml:" in out
+    assert "spec.schedulingConstraints.topology[0].key: no label of nodes (value 'a b')" in out
+
+
 def test_a_topology_with_a_fault_is_not_missed_as_well(run, tmp_path):
     text = TOPOLOGY.replace("example.com/rack", "topology.kubernetes.io/zone")
     text += GROUP % ("datacenter", REQUIRED, "zone", "hall")

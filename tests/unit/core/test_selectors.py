@@ -53,10 +53,16 @@ UNDERSTOOD = [
     (f"{A}.none == 1 || true", True),
     (f"{A}.none == 1 && false", False),
     ("'\\x41\\u0042' == \"AB\" // a comment", True),
+    ("-9223372036854775807 - 1 < 9223372036854775806 + 1", True),
+    ("'\\U0010ffff' != '\\uE000'", True),
 ]
 
 
-@pytest.mark.parametrize(("text", "answer"), UNDERSTOOD)
+RAW = [("r'a\\' == 'a\\\\'", True), ('r"""\\""" == "\\\\"', True)]
+"""With a backslash at the end of a raw string, which the library refuses against the language."""
+
+
+@pytest.mark.parametrize(("text", "answer"), UNDERSTOOD + RAW)
 def test_an_expression_means_what_cel_says(text, answer):
     assert CelSelector(text).matches(device(model="H100", index=3, ok=True)) is answer
 
@@ -81,6 +87,13 @@ def test_an_expression_means_what_cel_says(text, answer):
         ("(" * 100, "nested too deep"),
         ("!" * 100 + "true", "nested too deep"),
         ("true && " * 2000 + "true", "longer than"),
+        ("9" * 5000 + " == 1", "is no 64-bit number"),
+        ("0x10000000000000000 == 1", "is no 64-bit number"),
+        ("device.driver == '\\U00110000'", "is no character"),
+        ("device.driver == '\\uD800'", "is no character"),
+        (f"{A}.index * 9223372036854775807 == 1", "no 64-bit number"),
+        ("-9223372036854775807 - 2 == 1", "no 64-bit number"),
+        ("9223372036854775807 + 1 == 1", "no 64-bit number"),
         ("has(device)", "has() takes a field"),
         ("[1].all(1)", "takes a variable and a condition"),
     ],

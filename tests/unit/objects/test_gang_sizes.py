@@ -181,6 +181,13 @@ PARENT = "spec.parentCompositePodGroupName: groups of groups"
             f"{TOPOLOGY}[0].key: no label of nodes (value None); {LABEL}",
         ),
         (
+            {
+                "schedulingPolicy": {"basic": {}},
+                "schedulingConstraints": {"topology": [{"key": "a b"}]},
+            },
+            f"{TOPOLOGY}[0].key: no label of nodes (value 'a b'); {LABEL}",
+        ),
+        (
             {"schedulingPolicy": {"basic": {}}, "parentCompositePodGroupName": "all"},
             f"{PARENT} are not offered (value 'all'); leave it out",
         ),

@@ -6,6 +6,8 @@ from fractions import Fraction
 
 import pytest
 
+from kaisched.objects.decode import decode_object
+from kaisched.objects.resource_claims import ResourceClaimTemplate as Template
 from tests.unit.cluster.claims.test_shared_devices import counts, fullness, shared_node
 from tests.unit.cluster.claims.worlds import DRIVER, World, asking
 
@@ -213,6 +215,53 @@ def test_a_template_of_somebody_else_is_left_alone_and_named():
         in message
     )
     assert "make the pod anew" in message
+
+
+def test_a_claim_from_a_foreign_template_is_refused_also_when_the_template_is_gone():
+    world = world_of([80])
+    name = "kaisched-gpu-fraction-0.5"
+    world.put("ResourceClaimTemplate", name, "team", spec=with_memory("1Gi"))
+    share(world, "a")
+    world.cycle()
+    template, _ = decode_object({"metadata": {"name": name, "namespace": "team"}}, Template)
+    world.cluster.delete(template)
+    world.cycle()
+    reason, message = world.reason("a")
+    assert (reason, world.nodes["a"]) == ("DeviceClaim", "")
+    wrong = 'claim a-gpu-share does not ask for what gpu-fraction: "0.5" says: make the pod anew'
+    assert wrong in message
+    share(world, "b")  # for it the template is made anew
+    world.cycle()
+    world.cycle()
+    assert world.nodes == {"a": "", "b": "n1"}
+    assert wrong in world.reason("a")[1]
+
+
+def test_a_foreign_claim_gets_no_whole_device_where_none_can_be_shared():
+    world = World(share_class=DRIVER, team=9)
+    world.node("n1", "H100")
+    world.template("kaisched-gpu-memory-5")
+    share(world, "a", part="5")
+    world.cycle()
+    assert world.nodes["a"] == ""
+    assert f"no device of class {DRIVER} can be shared" in world.reason("a")[1]
+    shared_node(world, "n2", 80)
+    world.cycle()
+    assert world.nodes["a"] == ""
+    assert 'does not ask for what gpu-memory: "5" says' in world.reason("a")[1]
+
+
+def test_where_devices_differ_a_fraction_of_none_of_them_is_a_foreign_claim():
+    world = world_of([80])
+    for name, amount in (("0.5", "40Gi"), ("0.25", "1Gi")):
+        template = f"kaisched-gpu-fraction-{name}"
+        world.put("ResourceClaimTemplate", template, "team", spec=with_memory(amount))
+    share(world, "a")
+    share(world, "b", part="0.25")
+    shared_node(world, "n2", 40)
+    world.cycle()
+    assert [bool(world.nodes[it]) for it in "ab"] == [True, False]
+    assert 'does not ask for what gpu-fraction: "0.25" says' in world.reason("b")[1]
 
 
 def test_a_template_whose_amount_is_written_in_another_unit_is_ours():

@@ -1,0 +1,132 @@
+"""Linter of claims: device classes that the files do not have, and selectors with faults.
+
+Where there is no DeviceClass among the files, none is missed: the cluster may have it. A selector
+that is only not understood here may be right for other schedulers, and is no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kaisched.core.claims import cel_library
+from kaisched.core.claims.cel import CelSelector
+from kaisched.core.claims.cel_syntax import syntax_fault
+from kaisched.errors import ObjectError, join_path
+from kaisched.objects.faults import Source, did_you_mean
+from kaisched.objects.load import identity_of
+from kaisched.objects.resource_claims import (
+    ExactRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimTemplate,
+)
+from kaisched.objects.resource_slices import DeviceClass, DeviceSelector
+
+if TYPE_CHECKING:
+    from kaisched.objects.load import Loaded, Manifest
+
+_PARSE: Final = "write an expression of CEL, such as device.driver == 'gpu.example.com'"
+_WAIT: Final = "claims with it wait"
+
+_Path = tuple[str | int, ...]
+
+
+class Wrong(NamedTuple):
+    """Something in a claim or class that is wrong, or may be."""
+
+    rule: str
+    error: ObjectError
+    is_error: bool = True
+
+
+class _Found(NamedTuple):
+    rule: str
+    path: _Path
+    value: str
+    what: str
+    fix: str
+    is_error: bool = True
+
+
+def claim_doubts(loaded: Loaded) -> Iterator[Wrong]:
+    """Yield what is wrong with the classes and selectors that claims and classes name."""
+    known = {it.name for it in loaded.of(DeviceClass)}
+    unusable = {it.name for it in loaded.problems if it.kind == DeviceClass.KIND}  # told already
+    selectors: dict[str, _Found | None] = {}
+    faulty = ((obj, source) for obj, source in loaded.faulty)
+    listed = ((obj, loaded.sources.get(identity_of(obj), Source())) for obj in loaded.objects)
+    for obj, source in (*listed, *faulty):
+        found: list[_Found] = []
+        for path, ask in _asks(obj):
+            if known and ask.device_class_name not in known | unusable:
+                found.append(_unknown(path, ask.device_class_name, sorted(known | unusable)))
+            found += _selectors(path, ask.selectors, selectors)
+        if isinstance(obj, DeviceClass):
+            found += _selectors(("spec",), obj.spec.selectors, selectors)
+        for one in found:
+            kind, name = identity_of(obj)
+            error = ObjectError(
+                one.what,
+                file=source.file,
+                document=source.document,
+                kind=kind,
+                name=name,
+                path=join_path(*one.path),
+                value=one.value,
+                fix=one.fix,
+            )
+            yield Wrong(one.rule, error, one.is_error)
+
+
+def _unknown(path: _Path, name: str, known: list[str]) -> _Found:
+    what = "no such DeviceClass among the files"
+    return _Found(
+        "unknown-class", (*path, "deviceClassName"), name, what, did_you_mean(name, known)
+    )
+
+
+def _asks(obj: Manifest) -> Iterator[tuple[_Path, ExactRequest]]:
+    """Yield each request of a claim or template, and each alternative of one, with its path."""
+    spec: ResourceClaimSpec | None = None
+    path: _Path = ("spec",)
+    if isinstance(obj, ResourceClaim):
+        spec = obj.spec
+    elif isinstance(obj, ResourceClaimTemplate):
+        spec, path = obj.spec.spec, ("spec", "spec")
+    for at, request in enumerate(() if spec is None else spec.devices.requests):
+        where = (*path, "devices", "requests", at)
+        if request.exactly is not None:
+            yield (*where, "exactly"), request.exactly
+        for number, option in enumerate(request.first_available):
+            yield (*where, "firstAvailable", number), option
+
+
+def _selectors(
+    path: _Path, listed: Sequence[DeviceSelector], known: dict[str, _Found | None]
+) -> Iterator[_Found]:
+    """Yield what is wrong with selectors; ``known`` has what was found about each text."""
+    for at, selector in enumerate(listed):
+        if selector.cel is None:
+            continue  # of a kind that a later version may have
+        text = selector.cel.expression
+        if text not in known:
+            known[text] = _about(text)
+        found = known[text]
+        if found is not None:
+            yield found._replace(path=(*path, "selectors", at, "cel", "expression"))
+
+
+def _about(text: str) -> _Found | None:
+    """Return what is wrong with an expression, or may be."""
+    fault = CelSelector(text).fault
+    if not fault:
+        return None
+    if why := syntax_fault(text):
+        return _Found("selector", (), text, f"does not parse: {why}", _PARSE)
+    why = fault.removeprefix(f"selector {text!r}: ")
+    fix = f"{_WAIT} unless the scheduler has the extra cel and it understands the expression"
+    if cel_library.library() is not None:
+        fix = f"{_WAIT}: write it in another way"
+    what = f"not understood here, though it may be right: {why}"
+    return _Found("selector", (), text, what, fix, is_error=False)
