@@ -36,8 +36,8 @@ def place_packed(
 ) -> bool:
     """Place pods that may go to any node on idle room, or else on what will be released, too.
 
-    Not equal pods: counting has told whether they fit. And only where there is a Topology: without
-    one there are no constraints. Nothing is placed on failure.
+    Not equal pods: counting has told whether they fit. And only where there is a Topology:
+    elsewhere pods are placed as ever. Nothing is placed on failure.
     """
     if len(tasks) > STEPS or not session.nodes.topologies:
         return False
