@@ -1,9 +1,9 @@
 """Whether a constraint makes a gang of unequal pods, or of subgroups, start that waits without it.
 
 ``python -m tests.laws.constrained_starts --runs 1000`` places so many gangs of each kind with a
-constraint and without. To find out whether such a gang fits at all is hard in general, and not all
-choices are tried: with a constraint, which leaves fewer nodes to choose from, a choice may be found
-that is missed without it. That is to happen at most once in 100 starts.
+constraint and without. To find out whether such a gang fits at all is hard in general: without a
+constraint all choices are tried as far as the steps go. For the gangs drawn here they suffice, so
+none that starts with a constraint may wait without, and none that fits.
 """
 
 import argparse
@@ -16,7 +16,6 @@ from tests.laws.fewest_racks import IN_A_RACK, KINDS, drawn, fits, placed, pods_
 
 LEVELS = (("zone", ""), ("rack", ""), ("", "rack"), ("zone", "rack"), ("", "zone"))
 """(required, preferred) of the whole gang."""
-MOST = 0.01
 
 
 class Tried(NamedTuple):
@@ -59,14 +58,14 @@ def main():
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--first", type=int, default=0)
     asked = parser.parse_args()
-    is_rare = True
+    is_any = False
     for kind in KINDS:
         seeds = range(asked.first, asked.first + asked.runs)
         starts, only, fit, missed = counted(kind, seeds)
-        is_rare &= len(only) <= MOST * starts
+        is_any |= bool(only or missed)
         print(f"{kind}: {len(only)} of {starts} starts wait without, seeds {only[:8]};"
               f" of {fit} that fit {len(missed)} wait, seeds {missed[:8]}", flush=True)  # fmt: skip
-    sys.exit(not is_rare)
+    sys.exit(is_any)
 
 
 if __name__ == "__main__":

@@ -82,6 +82,20 @@ def are_within(session: Session, job: int, tasks: RowVec, nodes: RowVec) -> bool
     )
 
 
+def may_go_anywhere(session: Session, tasks: RowVec) -> bool:
+    """Tell whether pods of a job may go to any node: none of them is bound, unless by a wish."""
+    job = int(session.tasks.job_of_task[tasks[0]])
+    if not _is_everywhere(session.placement.nodes):
+        return False
+    return not has_parts(session, job) or all(
+        len(sets) and _is_everywhere(sets[-1]) for _, sets in _bound_parts(session, job, tasks)
+    )
+
+
+def _is_everywhere(nodes: NodeSet | None) -> bool:
+    return nodes is None or (nodes.most is None and bool(nodes.nodes.all()))
+
+
 def _bound_parts(session: Session, job: int, tasks: RowVec) -> list[tuple[RowVec, NodeSets]]:
     """Return the pods of each subgroup that has sets of nodes of its own, with the sets."""
     found: list[tuple[RowVec, NodeSets]] = []

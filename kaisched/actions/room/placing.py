@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.actions.room.by_card import within_bounds
+from kaisched.actions.room.packing import place_packed
 from kaisched.actions.room.parts import Budget, place_parts
 from kaisched.core.states import TaskState
 from kaisched.framework.session.pod_index import as_neighbours
@@ -68,9 +69,15 @@ def place_now(
 ) -> bool:
     """Place ``tasks`` in their order on idle room; False when a task finds none.
 
-    With a budget other choices are tried too, see :func:`place_parts`.
+    With a budget other choices are tried too, see :func:`place_parts` and :func:`place_packed`.
     """
-    return place_parts(session, statement, tasks, within_bounds(_place_idle), budget)
+    mark = statement.checkpoint()
+    if place_parts(session, statement, tasks, within_bounds(_place_idle), budget):
+        return True
+    if budget is None:
+        return False
+    statement.rollback(mark)
+    return place_packed(session, statement, tasks)
 
 
 def place_waiting(
@@ -83,7 +90,11 @@ def place_waiting(
     """
     mark = statement.checkpoint()
     if not place_parts(session, statement, tasks, within_bounds(_place_future), budget):
-        return False
+        if budget is None:
+            return False
+        statement.rollback(mark)
+        if not place_packed(session, statement, tasks, is_later=True):
+            return False
     job = int(session.ledger.job_of_task[tasks[0]])
     if statement.has_allocated(mark) and leans_on_promises(session, job):
         statement.pipeline_all(mark)
