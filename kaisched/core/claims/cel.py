@@ -29,6 +29,12 @@ _ORDER: Final = {
     ">=": (0, 1),
 }
 _LONG: Final = 2
+_STEPS: Final = ""
+"""Among the names, which are never empty: a list with the steps that are left."""
+MOST_STEPS: Final = 100_000
+"""Steps of one evaluation, less than 0.1 s: nested macros multiply, and ``a + a`` in nested
+``bind`` doubles a text each time. A value is a step, and so is each character or element that an
+operator or function is given."""
 _NUMBERS: Final = 1 << 63
 """Whole numbers are less than this, and not less than its negative."""
 
@@ -175,15 +181,30 @@ def _constant(node: Node) -> str | None:
 
 
 def _answer(tree: Node, device: Device) -> Any:
-    return _value(tree, {"device": fields_of(device)})
+    return _value(tree, {"device": fields_of(device), _STEPS: [MOST_STEPS]})
 
 
 def _value(node: Node, names: _Names) -> Any:
+    _step(names, 1)
     evaluate = _KINDS.get(node.kind)
     if evaluate is not None:
         return evaluate(node, names)
-    left, right = (_value(each, names) for each in node.below)
+    left, right = _given(node, names)
     return _operated(node.kind, left, right)
+
+
+def _given(node: Node, names: _Names) -> list[Any]:
+    """Return what an operator or function is given."""
+    given = [_value(each, names) for each in node.below]
+    _step(names, sum(len(each) for each in given if isinstance(each, str | list)))
+    return given
+
+
+def _step(names: _Names, steps: int) -> None:
+    left: list[int] = names[_STEPS]
+    left[0] -= steps
+    if left[0] < 0:
+        raise ClaimError(f"it takes more than {MOST_STEPS:,} steps for a device")
 
 
 def _chosen(node: Node, names: _Names) -> Any:
@@ -202,7 +223,7 @@ def _called(node: Node, names: _Names) -> Any:
         return _value(below[3], {**names, str(below[1].value): _value(below[2], names)})
     if node.kind == "method" and node.value in _MACROS:
         return _macro(node, names)
-    return call(str(node.value), [_value(each, names) for each in below])
+    return call(str(node.value), _given(node, names))
 
 
 def _macro(node: Node, names: _Names) -> bool:

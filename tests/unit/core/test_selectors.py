@@ -105,6 +105,27 @@ def test_what_cannot_be_evaluated_is_named(text, told, monkeypatch):
     assert told in str(caught.value)
 
 
+def doubled(times):
+    text = "x.size() > 0"
+    for _ in range(times):
+        text = f"cel.bind(x, x + x, {text})"
+    return f"cel.bind(x, 'ten letters', {text})"
+
+
+def nested(times, of="[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"):
+    text = "true"
+    for at in range(times):
+        text = f"{of}.all(x{at}, {text})"
+    return text
+
+
+@pytest.mark.parametrize(("of", "few", "many"), [(doubled, 10, 20), (nested, 3, 12)])
+def test_an_evaluation_without_end_is_refused_and_a_long_one_is_not(of, few, many):
+    assert CelSelector(of(few)).matches(device())
+    with pytest.raises(ClaimError, match=r"it takes more than 100,000 steps for a device"):
+        CelSelector(of(many)).matches(device())
+
+
 def test_equal_devices_are_evaluated_once():
     selector = CelSelector(f"{A}.model == 'H100' && {M}.isGreaterThan(quantity('40Gi'))")
     devices = [device(f"gpu-{at}", model="H100", uuid=f"u{at}") for at in range(100)]
