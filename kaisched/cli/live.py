@@ -179,7 +179,7 @@ def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
 def _decoded(data: bytes, url: str) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         found = {"error": {"message": data[:300].decode("utf-8", "replace").strip(), "fix": ""}}
     return found if isinstance(found, dict) else {"error": {"message": f"{url} answers oddly"}}
 

@@ -113,7 +113,7 @@ class LostPools:
             if answer.is_done:
                 lease = msgspec.json.decode(answer.data)["spec"]
             why = "" if answer.is_done or answer.code == _ABSENT else answer.text()
-        except (ClusterUnavailable, msgspec.DecodeError, KeyError) as error:
+        except (ClusterUnavailable, msgspec.DecodeError, KeyError, UnicodeDecodeError) as error:
             why = str(error)
         self._tell(pool, shard, why)
         if why:

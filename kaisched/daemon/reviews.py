@@ -94,5 +94,5 @@ class Reviews:
             raise ClusterUnavailable(f"the API server answered a {kind} with {answer.code}")
         try:
             return msgspec.json.decode(answer.data, type=_Review).status
-        except msgspec.DecodeError as wrong:
+        except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
             raise ClusterUnavailable(f"the answer to a {kind} cannot be read") from wrong

@@ -66,7 +66,7 @@ def decode_stored(data: bytes, type_: type[_T]) -> tuple[_T, ObjectError | None]
     except msgspec.ValidationError:
         # A fault, or merely a null somewhere: the slow way finds out.
         obj, problem = _decode_slowly(data, type_)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ObjectError(f"no JSON: {error}", kind=type_.KIND) from None
     fault = next((it for it in faults_of(obj) if not it.is_warning), None)
     if problem is None and fault is not None:
@@ -203,7 +203,7 @@ def _decode_slowly(data: bytes, type_: type[_T]) -> tuple[_T, ObjectError | None
             return _form(without_unknown(value, type_), type_), bad.errors[0]
     except BadObject as bad:
         raise bad.errors[0] from None
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ObjectError(f"no JSON: {error}", kind=type_.KIND) from None
 
 

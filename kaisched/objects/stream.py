@@ -88,14 +88,14 @@ def decode_list(data: bytes, type_: type[_T]) -> ListAnswer[_T]:
     if not has_faults(type_):
         try:
             whole = _typed_lists(type_).decode(data)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             pass  # some object is bad or has a null: decode each object on its own
         else:
             meta = whole.metadata
             return ListAnswer(whole.items, [], meta.resource_version, meta.continue_)
     try:
         answer = _LISTS.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ObjectError(f"no list: {error}", kind=type_.KIND) from None
     objects: list[_T] = []
     problems: list[ObjectError] = []

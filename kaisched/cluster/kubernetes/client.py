@@ -71,7 +71,7 @@ class Answer(NamedTuple):
         """Return the reason in an answer that is no success, as far as it can be read."""
         try:
             return _STATUS.decode(self.data)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return Status(self.code, "", self.data[:_BLOCK].decode("utf-8", "replace"))
 
     def text(self) -> str:

@@ -99,7 +99,7 @@ def _asked(client: Client, path: str, part: str = "resources") -> list[dict[str,
         raise wrong(f"the server does not say what it serves: {answer.text()}")
     try:
         found = msgspec.json.decode(answer.data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ClusterUnavailable(f"an answer is no JSON: {error}") from error
     listed = found.get(part) if isinstance(found, dict) else None
     return [it for it in listed or () if isinstance(it, dict)]

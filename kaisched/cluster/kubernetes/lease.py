@@ -218,7 +218,7 @@ class Elector:
         except LeaseRefusedError as error:
             self._warn(error)
             return False
-        except (ClusterUnavailable, msgspec.DecodeError) as error:
+        except (ClusterUnavailable, msgspec.DecodeError, UnicodeDecodeError) as error:
             self._log.info("lease_not_reached", err=str(error))
             return False
 

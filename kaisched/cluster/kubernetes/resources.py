@@ -119,7 +119,7 @@ def owner(row: Workload) -> Watched:
     def read_list(data: bytes) -> ListAnswer[Any]:
         try:
             answer = _METAS.decode(data)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ObjectError(f"no list: {error}", kind=kind) from None
         meta = answer.metadata
         objects: list[Any] = [named(obj) for obj in answer.items or ()]
@@ -159,7 +159,7 @@ def bare_event(line: bytes) -> WatchEvent[Any]:
         if event.type in {"ERROR", "BOOKMARK"}:
             return decode_event(line, Pod)
         obj: Any = msgspec.json.decode(event.object, type=_Owner)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ObjectError(f"no watch event: {error}") from None
     return WatchEvent(event.type, obj, obj.metadata.resource_version, {})
 

@@ -115,7 +115,7 @@ def _may(visit: Visit, right: Right, name: str, namespace: str) -> bool:
     try:
         found = msgspec.json.decode(answer.data)
         return bool(found["status"]["allowed"])
-    except (msgspec.DecodeError, KeyError, TypeError) as wrong:
+    except (msgspec.DecodeError, KeyError, TypeError, UnicodeDecodeError) as wrong:
         raise ClusterUnavailable("an answer about rights cannot be read") from wrong
 
 

@@ -80,7 +80,7 @@ def _pods(visit: Visit) -> Iterator[ObjectMeta]:
             raise ClusterUnavailable(f"pods cannot be listed: {answer.text()}")
         try:
             page = msgspec.json.decode(answer.data, type=_Page)
-        except msgspec.DecodeError as wrong:
+        except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
             raise ClusterUnavailable("the list of pods cannot be read") from wrong
         yield from (item.metadata for item in page.items or ())
         if not page.metadata.continue_:

@@ -138,7 +138,7 @@ def _raw(visit: Visit) -> list[dict[str, Any]]:
             page = msgspec.json.decode(answer.data)
             items += [it for it in page.get("items") or [] if isinstance(it, dict)]
             token = str((page.get("metadata") or {}).get("continue") or "")
-        except (msgspec.DecodeError, AttributeError) as wrong:
+        except (msgspec.DecodeError, AttributeError, UnicodeDecodeError) as wrong:
             raise ClusterUnavailable("the list of queues cannot be read") from wrong
         if not token:
             return items

@@ -149,6 +149,6 @@ def _served(visit: Visit) -> Served:
 def _json(answer: Answer) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(answer.data)
-    except msgspec.DecodeError as wrong:
+    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
         raise ClusterUnavailable(f"an answer is no JSON: {wrong}") from wrong
     return found if isinstance(found, dict) else {}

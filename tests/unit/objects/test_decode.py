@@ -5,7 +5,7 @@ from functools import cache
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kaisched.errors import ObjectError
@@ -179,11 +179,25 @@ def test_watch_events():
 
 @pytest.mark.fault("A17")
 @given(st.binary())
+@example(b'"\x80"')
 def test_no_bytes_can_surprise_the_decoders(data):
     for type_ in KINDS:
         for read in (decode_json, decode_list, decode_event):
             with pytest.raises(ObjectError):
                 read(data or b"x", type_)
+
+
+@pytest.mark.fault("A17")
+def test_a_text_that_is_no_utf_8_is_a_fault():
+    bad = b'{"metadata": {"name": "\x80"}}'
+    for read, data in (
+        (decode_json, bad),
+        (decode_event, b'{"type": "ADDED", "object": %s}' % bad),
+    ):
+        with pytest.raises(ObjectError, match="utf-8"):
+            read(data, Node)
+    (problem,) = decode_list(b'{"items": [%s]}' % bad, Node).problems
+    assert "utf-8" in str(problem)
 
 
 PLAIN = st.recursive(
