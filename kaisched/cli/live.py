@@ -12,6 +12,7 @@ import msgspec
 import urllib3
 from urllib3.exceptions import HTTPError
 
+from kaisched.bad_json import BAD_JSON
 from kaisched.errors import ClusterUnavailable, ConfigError
 from kaisched.view.paging import USUAL
 from kaisched.view.paths import CHANGES, ROOT
@@ -179,7 +180,7 @@ def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
 def _decoded(data: bytes, url: str) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except BAD_JSON:
         found = {"error": {"message": data[:300].decode("utf-8", "replace").strip(), "fix": ""}}
     return found if isinstance(found, dict) else {"error": {"message": f"{url} answers oddly"}}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import structlog
 
+from kaisched.bad_json import BAD_JSON
 from kaisched.clock import monotonic_s
 from kaisched.cluster.pools.marks import Mark, MarkedOwners
 from kaisched.cluster.pools.owners import Owners, SharedOwners
@@ -113,7 +114,7 @@ class LostPools:
             if answer.is_done:
                 lease = msgspec.json.decode(answer.data)["spec"]
             why = "" if answer.is_done or answer.code == _ABSENT else answer.text()
-        except (ClusterUnavailable, msgspec.DecodeError, KeyError, UnicodeDecodeError) as error:
+        except (ClusterUnavailable, KeyError, *BAD_JSON) as error:
             why = str(error)
         self._tell(pool, shard, why)
         if why:

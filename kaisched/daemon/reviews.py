@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from kaisched.bad_json import BAD_JSON
 from kaisched.errors import ClusterUnavailable
 
 if TYPE_CHECKING:
@@ -94,5 +95,5 @@ class Reviews:
             raise ClusterUnavailable(f"the API server answered a {kind} with {answer.code}")
         try:
             return msgspec.json.decode(answer.data, type=_Review).status
-        except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+        except BAD_JSON as wrong:
             raise ClusterUnavailable(f"the answer to a {kind} cannot be read") from wrong

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kaisched.core.claims import cel_library
 from kaisched.core.claims.cel import CelSelector
 from kaisched.core.claims.cel_syntax import syntax_fault
-from kaisched.errors import ObjectError, join_path
-from kaisched.objects.faults import Source, did_you_mean
+from kaisched.errors import ObjectError
+from kaisched.objects.faults import Fault, Path, Source, did_you_mean, to_error
 from kaisched.objects.load import identity_of
 from kaisched.objects.resource_claims import (
     ExactRequest,
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 _PARSE: Final = "write an expression of CEL, such as device.driver == 'gpu.example.com'"
 _WAIT: Final = "claims with it wait"
 
-_Path = tuple[str | int, ...]
-
 
 class Wrong(NamedTuple):
     """Something in a claim or class that is wrong, or may be."""
@@ -40,56 +38,37 @@ class Wrong(NamedTuple):
     is_error: bool = True
 
 
-class _Found(NamedTuple):
-    rule: str
-    path: _Path
-    value: str
-    what: str
-    fix: str
-    is_error: bool = True
-
-
 def claim_doubts(loaded: Loaded) -> Iterator[Wrong]:
     """Yield what is wrong with the classes and selectors that claims and classes name."""
     known = {it.name for it in loaded.of(DeviceClass)}
     unusable = {it.name for it in loaded.problems if it.kind == DeviceClass.KIND}  # told already
-    selectors: dict[str, _Found | None] = {}
+    selectors: dict[str, Fault | None] = {}
     faulty = ((obj, source) for obj, source in loaded.faulty)
     listed = ((obj, loaded.sources.get(identity_of(obj), Source())) for obj in loaded.objects)
     for obj, source in (*listed, *faulty):
-        found: list[_Found] = []
+        found: list[tuple[str, Fault]] = []
         for path, ask in _asks(obj):
             if known and ask.device_class_name not in known | unusable:
-                found.append(_unknown(path, ask.device_class_name, sorted(known | unusable)))
-            found += _selectors(path, ask.selectors, selectors)
+                fault = _unknown(path, ask.device_class_name, sorted(known | unusable))
+                found.append(("unknown-class", fault))
+            found += (("selector", it) for it in _selectors(path, ask.selectors, selectors))
         if isinstance(obj, DeviceClass):
-            found += _selectors(("spec",), obj.spec.selectors, selectors)
-        for one in found:
-            kind, name = identity_of(obj)
-            error = ObjectError(
-                one.what,
-                file=source.file,
-                document=source.document,
-                kind=kind,
-                name=name,
-                path=join_path(*one.path),
-                value=one.value,
-                fix=one.fix,
-            )
-            yield Wrong(one.rule, error, one.is_error)
+            path, listed_here = ("spec",), obj.spec.selectors
+            found += (("selector", it) for it in _selectors(path, listed_here, selectors))
+        for rule, fault in found:
+            error = to_error(fault, source, *identity_of(obj))
+            yield Wrong(rule, error, not fault.is_warning)
 
 
-def _unknown(path: _Path, name: str, known: list[str]) -> _Found:
+def _unknown(path: Path, name: str, known: list[str]) -> Fault:
     what = "no such DeviceClass among the files"
-    return _Found(
-        "unknown-class", (*path, "deviceClassName"), name, what, did_you_mean(name, known)
-    )
+    return Fault((*path, "deviceClassName"), what, name, did_you_mean(name, known))
 
 
-def _asks(obj: Manifest) -> Iterator[tuple[_Path, ExactRequest]]:
+def _asks(obj: Manifest) -> Iterator[tuple[Path, ExactRequest]]:
     """Yield each request of a claim or template, and each alternative of one, with its path."""
     spec: ResourceClaimSpec | None = None
-    path: _Path = ("spec",)
+    path: Path = ("spec",)
     if isinstance(obj, ResourceClaim):
         spec = obj.spec
     elif isinstance(obj, ResourceClaimTemplate):
@@ -103,8 +82,8 @@ def _asks(obj: Manifest) -> Iterator[tuple[_Path, ExactRequest]]:
 
 
 def _selectors(
-    path: _Path, listed: Sequence[DeviceSelector], known: dict[str, _Found | None]
-) -> Iterator[_Found]:
+    path: Path, listed: Sequence[DeviceSelector], known: dict[str, Fault | None]
+) -> Iterator[Fault]:
     """Yield what is wrong with selectors; ``known`` has what was found about each text."""
     for at, selector in enumerate(listed):
         if selector.cel is None:
@@ -117,16 +96,16 @@ def _selectors(
             yield found._replace(path=(*path, "selectors", at, "cel", "expression"))
 
 
-def _about(text: str) -> _Found | None:
+def _about(text: str) -> Fault | None:
     """Return what is wrong with an expression, or may be."""
     fault = CelSelector(text).fault
     if not fault:
         return None
     if why := syntax_fault(text):
-        return _Found("selector", (), text, f"does not parse: {why}", _PARSE)
+        return Fault((), f"does not parse: {why}", text, _PARSE)
     why = fault.removeprefix(f"selector {text!r}: ")
     fix = f"{_WAIT} unless the scheduler has the extra cel and it understands the expression"
     if cel_library.library() is not None:
         fix = f"{_WAIT}: write it in another way"
     what = f"not understood here, though it may be right: {why}"
-    return _Found("selector", (), text, what, fix, is_error=False)
+    return Fault((), what, text, fix, is_warning=True)

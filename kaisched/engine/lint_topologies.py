@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kaisched.errors import ObjectError, join_path
+from kaisched.errors import ObjectError
 from kaisched.objects import labels
-from kaisched.objects.faults import Source, did_you_mean
+from kaisched.objects.faults import Fault, Source, did_you_mean, to_error
 from kaisched.objects.labels import LABEL_KEY
 from kaisched.objects.load import identity_of
 from kaisched.objects.owners import PartialObject
@@ -72,17 +72,7 @@ def unknown_names(loaded: Loaded) -> Iterator[Wrong]:
     for kind, name, source, constraints in _constraints(loaded):
         for said in constraints:
             for path, text, what, fix, is_required in _missing(said, known, unusable):
-                error = ObjectError(
-                    what,
-                    file=source.file,
-                    document=source.document,
-                    kind=kind,
-                    name=name,
-                    path=join_path(*path),
-                    value=text,
-                    fix=fix,
-                )
-                yield Wrong(error, is_required)
+                yield Wrong(to_error(Fault(path, what, text, fix), source, kind, name), is_required)
 
 
 def _names_in(topology: Topology) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from kaisched.bad_json import BAD_JSON
 from kaisched.engine.recording import SCHEMA, Recording
 from kaisched.errors import ConfigError
 from kaisched.objects.decode import without_nulls
@@ -89,7 +90,7 @@ def parsed(data: bytes, name: str) -> Recording:
         return _DECODER.decode(text)
     except msgspec.ValidationError as wrong:
         raise _explained(text, name, str(wrong)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+    except BAD_JSON as wrong:
         raise ConfigError(f"no JSON: {wrong}", file=name, fix=_FIX) from None
     except RecursionError:
         raise ConfigError("nested too deep", file=name, fix=_FIX) from None

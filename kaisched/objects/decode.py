@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from kaisched.bad_json import BAD_JSON
 from kaisched.errors import ObjectError
 from kaisched.objects.explain import explain, is_at, without, without_unknown
 from kaisched.objects.faults import Fault, Source, to_error
@@ -66,7 +67,7 @@ def decode_stored(data: bytes, type_: type[_T]) -> tuple[_T, ObjectError | None]
     except msgspec.ValidationError:
         # A fault, or merely a null somewhere: the slow way finds out.
         obj, problem = _decode_slowly(data, type_)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except BAD_JSON as error:
         raise ObjectError(f"no JSON: {error}", kind=type_.KIND) from None
     fault = next((it for it in faults_of(obj) if not it.is_warning), None)
     if problem is None and fault is not None:
@@ -203,7 +204,7 @@ def _decode_slowly(data: bytes, type_: type[_T]) -> tuple[_T, ObjectError | None
             return _form(without_unknown(value, type_), type_), bad.errors[0]
     except BadObject as bad:
         raise bad.errors[0] from None
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except (RecursionError, *BAD_JSON) as error:
         raise ObjectError(f"no JSON: {error}", kind=type_.KIND) from None
 
 

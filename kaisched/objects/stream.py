@@ -8,6 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from kaisched.bad_json import BAD_JSON
 from kaisched.errors import ObjectError
 from kaisched.objects.decode import decode_stored
 from kaisched.objects.kinds import has_faults
@@ -88,14 +89,14 @@ def decode_list(data: bytes, type_: type[_T]) -> ListAnswer[_T]:
     if not has_faults(type_):
         try:
             whole = _typed_lists(type_).decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except BAD_JSON:
             pass  # some object is bad or has a null: decode each object on its own
         else:
             meta = whole.metadata
             return ListAnswer(whole.items, [], meta.resource_version, meta.continue_)
     try:
         answer = _LISTS.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except BAD_JSON as error:
         raise ObjectError(f"no list: {error}", kind=type_.KIND) from None
     objects: list[_T] = []
     problems: list[ObjectError] = []

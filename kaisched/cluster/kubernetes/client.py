@@ -16,6 +16,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from kaisched import __version__
+from kaisched.bad_json import BAD_JSON
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.counts import Counts
@@ -71,7 +72,7 @@ class Answer(NamedTuple):
         """Return the reason in an answer that is no success, as far as it can be read."""
         try:
             return _STATUS.decode(self.data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except BAD_JSON:
             return Status(self.code, "", self.data[:_BLOCK].decode("utf-8", "replace"))
 
     def text(self) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.kubernetes.resources import kinds_with, owner
 from kaisched.errors import ClusterUnavailable, ConfigError
 from kaisched.objects import gang_api
@@ -99,7 +100,7 @@ def _asked(client: Client, path: str, part: str = "resources") -> list[dict[str,
         raise wrong(f"the server does not say what it serves: {answer.text()}")
     try:
         found = msgspec.json.decode(answer.data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except BAD_JSON as error:
         raise ClusterUnavailable(f"an answer is no JSON: {error}") from error
     listed = found.get(part) if isinstance(found, dict) else None
     return [it for it in listed or () if isinstance(it, dict)]

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from kaisched.bad_json import BAD_JSON
 from kaisched.clock import Clock, monotonic_s
 from kaisched.cluster.kubernetes.client import Answer, Client
 from kaisched.cluster.kubernetes.gate import Gate
@@ -218,7 +219,7 @@ class Elector:
         except LeaseRefusedError as error:
             self._warn(error)
             return False
-        except (ClusterUnavailable, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (ClusterUnavailable, *BAD_JSON) as error:
             self._log.info("lease_not_reached", err=str(error))
             return False
 

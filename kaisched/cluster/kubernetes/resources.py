@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias, get_origin
 
 import msgspec
 
+from kaisched.bad_json import BAD_JSON
 from kaisched.errors import ObjectError
 from kaisched.objects import gang_api
 from kaisched.objects.disruption_budget import PodDisruptionBudget
@@ -119,7 +120,7 @@ def owner(row: Workload) -> Watched:
     def read_list(data: bytes) -> ListAnswer[Any]:
         try:
             answer = _METAS.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except BAD_JSON as error:
             raise ObjectError(f"no list: {error}", kind=kind) from None
         meta = answer.metadata
         objects: list[Any] = [named(obj) for obj in answer.items or ()]
@@ -159,7 +160,7 @@ def bare_event(line: bytes) -> WatchEvent[Any]:
         if event.type in {"ERROR", "BOOKMARK"}:
             return decode_event(line, Pod)
         obj: Any = msgspec.json.decode(event.object, type=_Owner)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except BAD_JSON as error:
         raise ObjectError(f"no watch event: {error}") from None
     return WatchEvent(event.type, obj, obj.metadata.resource_version, {})
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.kubernetes.resources import (
     ALL,
     DEVICES,
@@ -115,7 +116,7 @@ def _may(visit: Visit, right: Right, name: str, namespace: str) -> bool:
     try:
         found = msgspec.json.decode(answer.data)
         return bool(found["status"]["allowed"])
-    except (msgspec.DecodeError, KeyError, TypeError, UnicodeDecodeError) as wrong:
+    except (KeyError, TypeError, *BAD_JSON) as wrong:
         raise ClusterUnavailable("an answer about rights cannot be read") from wrong
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.kubernetes.resources import PODS
 from kaisched.cluster.stuck import STUCK_AFTER_S, is_overdue
 from kaisched.cluster.translate import leaving_of
@@ -80,7 +81,7 @@ def _pods(visit: Visit) -> Iterator[ObjectMeta]:
             raise ClusterUnavailable(f"pods cannot be listed: {answer.text()}")
         try:
             page = msgspec.json.decode(answer.data, type=_Page)
-        except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+        except BAD_JSON as wrong:
             raise ClusterUnavailable("the list of pods cannot be read") from wrong
         yield from (item.metadata for item in page.items or ())
         if not page.metadata.continue_:

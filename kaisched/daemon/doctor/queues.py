@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.kubernetes.resources import QUEUES
 from kaisched.cluster.kubernetes.statuses import OVER_SUBSCRIBED, TRUE
 from kaisched.cluster.pools.agreement import different_lists, lacking_queues
@@ -138,7 +139,7 @@ def _raw(visit: Visit) -> list[dict[str, Any]]:
             page = msgspec.json.decode(answer.data)
             items += [it for it in page.get("items") or [] if isinstance(it, dict)]
             token = str((page.get("metadata") or {}).get("continue") or "")
-        except (msgspec.DecodeError, AttributeError, UnicodeDecodeError) as wrong:
+        except (AttributeError, *BAD_JSON) as wrong:
             raise ClusterUnavailable("the list of queues cannot be read") from wrong
         if not token:
             return items

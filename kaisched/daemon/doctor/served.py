@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.kubernetes.discovery import find_gang_api
 from kaisched.cluster.kubernetes.resources import OWNERS, POD_GROUPS, QUEUES, SHARDS
 from kaisched.daemon.doctor.finding import Finding, Served
@@ -149,6 +150,6 @@ def _served(visit: Visit) -> Served:
 def _json(answer: Answer) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(answer.data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+    except BAD_JSON as wrong:
         raise ClusterUnavailable(f"an answer is no JSON: {wrong}") from wrong
     return found if isinstance(found, dict) else {}
