@@ -42,7 +42,7 @@ from kaisched.framework.session.other_subgroups import other_batches
 from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kaisched.actions.order.fair_order import FairOrder
     from kaisched.actions.order.rations import Rations
@@ -237,35 +237,43 @@ class _Allocation:
         Their shapes may differ: each gets the node that it would get by itself. Return False if
         not even the first can be placed in this way.
         """
-        session, fair_order, candidates = self._session, self._fair_order, self._candidates
-        placement, statement = session.placement, session.statement()
         run: list[Pick] = []
+        statement = self._session.statement()
+        statement.place_each(self._shares(first, run))
+        statement.commit(self._action)
+        for item in run:
+            self._fair_order.placed(item)
+        if run:
+            self._go_on(run[-1])
+        return bool(run)
+
+    def _shares(self, first: Pick, run: list[Pick]) -> Iterator[tuple[int, int, int]]:
+        """Yield (task, node, shape) of candidates as :meth:`_take_shares` places them.
+
+        They are added to ``run``.
+        """
+        session, fair_order, candidates = self._session, self._fair_order, self._candidates
+        next_share, pending = session.placement.next_share, session.ledger.job_pending
         item: Pick | None = first
         while item is not None and not item.code and len(run) < self._longest:
             at = item.at
             shape = int(candidates.shape[at])
             if shape < 0 or candidates.size[at] != 1 or at in self._promised:
-                break
+                return
             if run and self._is_bound(item):
-                break
+                return
             following = fair_order.peek(len(run) + 1)
             if following is not None and candidates.shape[following.at] == shape:
-                break  # equal pods are placed together
-            if (node := placement.next_share(shape)) is None:
-                break
+                return  # equal pods are placed together
+            if (node := next_share(shape)) is None:
+                return
             job = int(candidates.job[at])
             session.trying = (job,)
-            statement.place(self._tasks_of(at), np.array([node]), shape)
             run.append(item)
-            if session.ledger.job_pending[job]:
-                break
+            yield int(self._tasks_of(at)[0]), node, shape
+            if pending[job] > 1:  # its other pods come next: it is counted once the run ends
+                return
             item = following
-        statement.commit(self._action)
-        for item in run:
-            fair_order.placed(item)
-        if run:
-            self._go_on(run[-1])
-        return bool(run)
 
     def _tasks(self, run: list[Pick]) -> RowVec:
         """Return the task rows of a run's batches, job after job."""

@@ -136,11 +136,27 @@ def place(session, statement, random, task):
 def place_job(session, statement, random, job):
     """Place pods of a job, and promise all of them their places if one is only promised."""
     mark = statement.checkpoint()
-    for task in session.jobs.tasks[job]:
-        if session.ledger.state[task] == TaskState.PENDING:
-            place(session, statement, random, task)
+    waiting = [
+        int(task)
+        for task in session.jobs.tasks[job]
+        if session.ledger.state[task] == TaskState.PENDING
+    ]
+    if random.random() < 0.4:
+        statement.place_each(with_room(session, waiting))
+        return
+    for task in waiting:
+        place(session, statement, random, task)
     if random.random() < 0.7:
         statement.pipeline_all(mark)
+
+
+def with_room(session, tasks):
+    """Yield (task, node, shape) of pods that fit once those before them have their cards."""
+    for task in tasks:
+        shape = int(session.tasks.shape_of_task[task])
+        best = session.placement.best_future(shape)
+        if best is not None and best[1]:
+            yield task, best[0], shape
 
 
 def place_again(session, statement, random, task):

@@ -54,6 +54,21 @@ class StatementMachine(RuleBasedStateMachine):
             self.statement.place(same, nodes, shape)
 
     @precondition(lambda self: len(self.tasks_in(PENDING)))
+    @rule(number=numbers, count=st.sampled_from([1, 3, 40]))
+    def place_each(self, number, count):
+        """Place pods of any shapes, each where the session would when the one before has room."""
+        rows = np.roll(self.tasks_in(PENDING), number)[:count].tolist()
+        self.statement.place_each(self.with_room(rows))
+
+    def with_room(self, rows):
+        placement = self.session.placement
+        for task in rows:
+            shape = int(self.snapshot.tasks.shape_of_task[task])
+            nodes = placement.choose(placement.vacancy(shape), 1)
+            if nodes is not None:
+                yield task, int(nodes[0]), shape
+
+    @precondition(lambda self: len(self.tasks_in(PENDING)))
     @rule(number=numbers, node=numbers, is_promise=st.booleans())
     def move(self, number, node, is_promise):
         """Allocate or promise, whether or not there is room: the ledger does not judge."""

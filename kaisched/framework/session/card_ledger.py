@@ -58,6 +58,10 @@ class _CardLedger(Ledger):
         super().place_pending(tasks, nodes, shape)
         self._save(tasks, nodes, 1)
 
+    def count_placed(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
+        super().count_placed(tasks, nodes, sign)
+        self._save(tasks, nodes, sign)
+
     def take_back_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         super().take_back_pending(tasks, nodes, shape)
         self._save(tasks, nodes, -1)

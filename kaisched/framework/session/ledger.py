@@ -110,6 +110,35 @@ class Ledger:
         self.state[tasks] = _ALLOCATED
         self.node_of_task[tasks] = nodes
 
+    def place_one(self, task: int, node: int, shape: int) -> None:
+        """Put a pending task on idle room, which :meth:`count_placed` counts later."""
+        self._capacity.take(task, node, shape, _ALLOCATED)
+        self.state[task] = _ALLOCATED
+        self.node_of_task[task] = node
+
+    def take_back_one(self, task: int, node: int) -> None:
+        """Undo :meth:`place_one`."""
+        self._capacity.give_back(task, node, int(self._shape_of_task[task]), _ALLOCATED)
+        self.state[task] = _PENDING
+        self.node_of_task[task] = -1
+
+    def count_placed(self, tasks: RowVec, _nodes: RowVec, sign: int) -> None:
+        """Count what :meth:`place_one` placed on nodes as placed (1), or as pending again (-1)."""
+        shapes = self._shape_of_task[tasks]
+        if len(tasks) <= _FEW:
+            for task, shape in zip(tasks.tolist(), shapes.tolist(), strict=True):
+                self._count_one(task, self._charge[:, shape] * sign, sign)
+            return
+        podsets, jobs = self._podset_of_task[tasks], self.job_of_task[tasks]
+        for column, rows, more in (
+            (self.podset_active, podsets, sign),
+            (self.podset_pending, podsets, -sign),
+            (self.job_active, jobs, sign),
+            (self.job_pending, jobs, -sign),
+        ):
+            np.add.at(column, rows, more)
+        self._hold_each(jobs, self._charge.take(shapes, axis=1) * sign)
+
     def take_back_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         """Undo :meth:`place_pending`."""
         self._capacity.give_back_all(tasks, nodes, shape, _ALLOCATED)
@@ -137,19 +166,10 @@ class Ledger:
         The result is that of one by one, except for states, which the caller sets.
         """
         self._capacity.release(tasks, self._shape_of_task[tasks], self.holding(tasks), sign)
-        amounts = self._charge.take(self._shape_of_task[tasks], axis=1) * sign
         jobs, podsets = self.job_of_task[tasks], self._podset_of_task[tasks]
         np.subtract.at(self.job_active, jobs, sign)
         np.subtract.at(self.podset_active, podsets, sign)
-        queues = self._queue_of_job[jobs]
-        strict = ~self._is_preemptible[jobs]
-        for queue in dict.fromkeys(queues.tolist()):
-            here = queues == queue
-            path = self._tree.path(queue)
-            self.held[:, path] -= amounts[:, here].sum(axis=1)[:, None]
-            if strict.any():
-                strictly = amounts[:, here & strict].sum(axis=1)
-                self.held_non_preemptible[:, path] -= strictly[:, None]
+        self._hold_each(jobs, self._charge.take(self._shape_of_task[tasks], axis=1) * -sign)
 
     def holding(self, tasks: RowVec) -> Holding:
         """Return what tasks hold on their nodes."""
@@ -201,6 +221,18 @@ class Ledger:
             self.held[:, row] += amounts
             if not self._is_preemptible[job]:
                 self.held_non_preemptible[:, row] += amounts
+
+    def _hold_each(self, jobs: RowVec, amounts: Amounts) -> None:
+        """Add the charge ``(R, K)`` of pods of some jobs to their queues and all queues above."""
+        queues = self._queue_of_job[jobs]
+        strict = ~self._is_preemptible[jobs]
+        for queue in dict.fromkeys(queues.tolist()):
+            here = queues == queue
+            path = self._tree.path(queue)
+            self.held[:, path] += amounts[:, here].sum(axis=1)[:, None]
+            if strict.any():
+                strictly = amounts[:, here & strict].sum(axis=1)
+                self.held_non_preemptible[:, path] += strictly[:, None]
 
     def _hold(self, jobs: list[int], per_job: list[int], charge: Amounts) -> None:
         """Add pods of one shape to their queues and all queues above."""

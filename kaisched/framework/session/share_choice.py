@@ -36,10 +36,6 @@ class Scoring(Protocol):
         """Return what scores nodes with so many more pods of the shape."""
         ...
 
-    def amounts_room(self, shape: int) -> IntVec:
-        """``(N,)`` pods of the shape that fit now, whatever plugins say."""
-        ...
-
 
 class Opening(Protocol):
     """The capacity, as far as it answers which cards can be opened."""
@@ -53,6 +49,10 @@ class Opening(Protocol):
 
     def cards_for(self, shape: int) -> Cards | None:
         """Return the cards for a shape with a share; None for any other shape."""
+        ...
+
+    def pods_now(self, shape: int, node: int) -> int:
+        """Return how many pods of a shape fit on a node, and on its cards, now."""
         ...
 
     def has_amounts_now(self, shape: int, node: int) -> bool:
@@ -90,7 +90,7 @@ def next_share(
             return False, False
         if cards is not None and cards.has_open_card(shape, row):  # then amounts alone decide
             return capacity.has_amounts_now(shape, row), True
-        return bool(scoring.amounts_room(shape)[row] > 0), False
+        return capacity.pods_now(shape, row) > 0, False
 
     if shares.seen < len(capacity.touched):
         shares.update(capacity.touched, look)

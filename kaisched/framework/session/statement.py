@@ -6,13 +6,15 @@ it was. A commit passes the moves to the session's outcome; nothing is sent to t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from kaisched.core.states import TaskState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kaisched.core.axis import BoolVec, RowVec
     from kaisched.core.tables import JobTable, TaskTable
     from kaisched.framework.plugins.dispatch import Questions
@@ -39,6 +41,13 @@ class _Batch(NamedTuple):
     tasks: RowVec
     nodes: RowVec
     shape: int
+
+
+class _Series(NamedTuple):
+    """Pending tasks placed on idle room one by one."""
+
+    tasks: RowVec
+    nodes: RowVec
 
 
 class _Promise(NamedTuple):
@@ -77,7 +86,9 @@ class _Change(NamedTuple):
     """The cards that it had got in this cycle; None if none."""
 
 
-_Entry: TypeAlias = _Batch | _Promise | _Release | _Relocation | _Change
+_PLACES: Final = (_Batch, _Series, _Promise)
+_BINDS: Final = (_Batch, _Series)
+_Entry: TypeAlias = _Batch | _Series | _Promise | _Release | _Relocation | _Change
 
 
 class Moved(Protocol):
@@ -143,6 +154,28 @@ class Statement:
         if self._listens:
             self._session.placement.note_moves(tasks, nodes, 1)
 
+    def place_each(self, pods: Iterable[tuple[int, int, int]]) -> None:
+        """Allocate pending tasks on idle room, given as (task, node, shape), one by one.
+
+        Each is asked for when the one before it has its room. What queues hold and the pods of jobs
+        are counted once all have theirs.
+        """
+        tasks: list[int] = []
+        nodes: list[int] = []
+        place = self._ledger.place_one
+        try:
+            for task, node, shape in pods:
+                place(task, node, shape)
+                tasks.append(task)
+                nodes.append(node)
+                if self._listens:
+                    self._session.placement.note_moves(np.array([task]), np.array([node]), 1)
+        finally:
+            if tasks:
+                series = _Series(np.array(tasks), np.array(nodes))
+                self._ledger.count_placed(*series, 1)
+                self._journal.append(series)
+
     def allocate(self, task: int, node: int) -> None:
         """Place a task on idle room."""
         self._change(task, _ALLOCATED, node)
@@ -204,9 +237,11 @@ class Statement:
         ledger = self._ledger
         while len(self._journal) > mark:
             entry = self._journal.pop()
-            if isinstance(entry, _Batch | _Promise):
+            if isinstance(entry, _PLACES):
                 if isinstance(entry, _Batch):
                     ledger.take_back_pending(entry.tasks, entry.nodes, entry.shape)
+                elif isinstance(entry, _Series):
+                    self._take_back(entry)
                 else:
                     ledger.take_back_promised(entry.tasks, entry.nodes, entry.shape)
                 if self._listens:
@@ -237,7 +272,7 @@ class Statement:
         moves: list[tuple[int, int, int]] = []
         for entry in self._journal[mark:]:
             assert not isinstance(entry, _Relocation | _Release)
-            if isinstance(entry, _Batch | _Promise):
+            if isinstance(entry, _PLACES):
                 pairs = zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True)
                 moves.extend((task, _PIPELINED, node) for task, node in pairs)
             else:
@@ -263,7 +298,7 @@ class Statement:
     def has_allocated(self, mark: int = 0) -> bool:
         """Tell whether some move since ``mark`` takes idle room."""
         return any(
-            isinstance(entry, _Batch) or (isinstance(entry, _Change) and entry.state == _ALLOCATED)
+            isinstance(entry, _BINDS) or (isinstance(entry, _Change) and entry.state == _ALLOCATED)
             for entry in self._journal[mark:]
         )
 
@@ -280,7 +315,7 @@ class Statement:
         outcome, state = self._session.outcome, self._ledger.state
         start = outcome.counts() if beneficiary >= 0 else None
         for entry in self._journal:
-            if isinstance(entry, _Batch):  # nearly all there is
+            if isinstance(entry, _BINDS):  # nearly all there is
                 outcome.bind(entry.tasks, entry.nodes)
                 continue
             for task, node in _evicted(entry):
@@ -340,6 +375,13 @@ class Statement:
             return self._ledger.set_state(task, state, node)
         with cards.giving(given):
             return self._ledger.set_state(task, state, node)
+
+    def _take_back(self, series: _Series) -> None:
+        """Undo :meth:`place_each`, the last pod first."""
+        columns = [column[::-1].tolist() for column in series]
+        for task, node in zip(*columns, strict=True):
+            self._ledger.take_back_one(task, node)
+        self._ledger.count_placed(*series, -1)
 
     def _tell(self, task: int, old_state: int, old_node: int, state: int, node: int) -> None:
         if not self._listens:

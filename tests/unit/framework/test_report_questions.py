@@ -196,5 +196,6 @@ def test_refusals_that_cannot_be_told_apart_are_refused_at_load():
     assert contract_fault(Same, "same") == "it lists two refusals called Twice"
     Same.refusals = ["no"]
     assert contract_fault(Same, "same").startswith("its refusals are not a tuple")
+    TOO_LATE.claim("fake")
     with pytest.raises(ValueError, match="TooLate is listed by plugin fake too"):
         TOO_LATE.claim("another")

@@ -1,10 +1,12 @@
 """Tentative moves: what each does to the amounts, and that it can be taken back."""
 
 import numpy as np
+import pytest
 
 from kaisched.core.axis import GPU
 from kaisched.core.states import TaskState
 from kaisched.testing.rows import Group, Job, Task
+from tests.amounts import amounts_of, assert_equal
 from tests.unit.framework.fakes import job, plugin, session, store
 
 TASK = 0
@@ -64,6 +66,61 @@ def test_a_batch_does_what_its_pods_do_one_by_one():
         assert np.array_equal(getattr(one.ledger, name), getattr(other.ledger, name)), name
 
 
+def mixed(count):
+    """Return a session with pods of two shapes, some of jobs that nobody may evict."""
+    jobs = [
+        Job(f"j{at:02}", "q", (Task(f"t{at:02}", {"gpu": 1000 + 1000 * (at % 2)}),),
+            is_preemptible=at % 3 > 0)
+        for at in range(count)
+    ]  # fmt: skip
+    return session(store(*jobs, nodes=(64, 64)).snapshot())
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_pods_placed_one_by_one_are_counted_as_those_of_batches(count):
+    one, other = mixed(count), mixed(count)
+    shapes = one.tasks.shape_of_task.tolist()
+    statement, before = one.statement(), amounts_of(one)
+    statement.place_each((task, task % 2, shapes[task]) for task in range(count))
+    for task in range(count):
+        other.statement().place(np.array([task]), np.array([task % 2]), shapes[task])
+    assert_equal(one, amounts_of(other))
+    assert statement.has_allocated()
+    statement.rollback()
+    assert_equal(one, before)
+
+
+def test_each_pod_is_asked_for_when_the_one_before_it_has_its_room():
+    opened = waiting()
+    statement, idle = opened.statement(), []
+
+    def pods():
+        for task in range(2):
+            idle.append(gpus(opened)[0])
+            yield task, 0, 0
+
+    statement.place_each(pods())
+    assert idle == [4, 2]
+    statement.commit("allocate")
+    tasks, nodes = opened.outcome.binds()
+    assert (tasks.tolist(), nodes.tolist()) == ([0, 1], [0, 0])
+
+
+def test_pods_that_have_room_when_choosing_fails_can_be_taken_back():
+    opened = waiting()
+    statement, before = opened.statement(), amounts_of(opened)
+
+    def pods():
+        yield 0, 0, 0
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        statement.place_each(pods())
+    assert gpus(opened) == [2, 0, 2, 0]
+    statement.rollback()
+    assert_equal(opened, before)
+
+
 def test_a_rollback_goes_to_its_mark_and_no_further():
     opened = waiting()
     statement = opened.statement()
@@ -118,6 +175,10 @@ def test_listeners_hear_of_every_move_and_of_its_undoing():
     statement.pipeline(2, 0)
     statement.rollback()
     assert heard == [([0, 1], [0, 0], 1), ([2], [0], 1), ([2], [0], -1), ([0, 1], [0, 0], -1)]
+    heard.clear()
+    statement.place_each([(0, 0, 0), (1, 0, 0)])
+    statement.rollback()
+    assert heard == [([0], [0], 1), ([1], [0], 1), ([0, 1], [0, 0], -1)]
 
 
 def test_amounts_of_a_gang_tree_are_counted_by_pod_set():
