@@ -38,6 +38,8 @@ class TimeLimit:
     def run(self, session: Session) -> None:
         """Evict each job whose time is over, the oldest first, as budgets allow."""
         ended = _remembered(session)
+        if not ended and session.queues.max_run_time_s is None:
+            return
         rows, ends_s = limited_jobs(session.queues, session.jobs)
         for job in jobs_by_age(session, rows[ends_s <= session.now_s]).tolist():
             if job not in session.barred and evict_job(

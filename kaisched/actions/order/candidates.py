@@ -64,6 +64,8 @@ class Candidates:
 
     def count_queues(self) -> int:
         """Return how many queues have candidates."""
+        if len(self.queue) < 2:  # noqa: PLR2004 - nothing to count
+            return len(self.queue)
         return int(np.count_nonzero(np.bincount(self.queue)))
 
     def asks(self, session: Session, at: RowVec) -> Amounts:
@@ -236,25 +238,20 @@ def drop_gated(session: Session, action: str, candidates: Candidates) -> Candida
 
     Gates do not open as a queue fills: a candidate refused now stays refused as room is taken.
     """
-    if not len(candidates) or not session.ask.gates(session, action):
+    gates = session.ask.gates(session, action) if len(candidates) else None
+    if gates is None:
         return candidates
     held, strict = session.held, session.held_non_preemptible
     if session.has_moved:
         held, strict = session.ledger.held, session.ledger.held_non_preemptible
     paths = session.queues.tree.path_of_leaf[candidates.queue]
+    asks = candidates.least_asks(session, np.arange(len(candidates)))
     code = np.zeros(len(candidates), np.int16)
     for level in range(paths.shape[1]):
-        rows = np.flatnonzero((paths[:, level] >= 0) & (code == 0))
+        rows = ((paths[:, level] >= 0) & (code == 0)).nonzero()[0]
         queue = paths[rows, level].astype(np.int64)
-        codes = session.ask.queue_gate(
-            session,
-            action,
-            queue,
-            candidates.job[rows],
-            candidates.least_asks(session, rows),
-            held[:, queue],
-            strict[:, queue],
-        )
+        job, ask = candidates.job[rows], asks.take(rows, axis=1)
+        codes = gates(session, action, queue, job, ask, held[:, queue], strict[:, queue])
         if codes is not None:
             code[rows] = codes
     refused = code != 0

@@ -48,7 +48,7 @@ def measure(session: Session, job: RowVec) -> tuple[RowVec, IntVec, dict[int, Ro
 
 def _lone_parts(session: Session) -> RowVec:
     """Return the jobs whose only pod set has sets of nodes of its own: it is placed as a part."""
-    if session.ask.subgroup_sets(session) is None:
+    if not session.jobs.structure or session.ask.subgroup_sets(session) is None:
         return _NONE
     found: RowVec | None = session.found.get(_LONE)
     if found is None:

@@ -235,7 +235,7 @@ class Session:
     @lazy
     def waiting(self) -> RowVec:
         """The rows of the jobs that had pending tasks when the cycle began."""
-        return self.jobs.pending.nonzero()[0]
+        return (self.jobs.pending > 0).nonzero()[0]  # of numbers: four times as long
 
     @property
     def jobs_waiting(self) -> int:

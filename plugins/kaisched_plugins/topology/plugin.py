@@ -49,6 +49,7 @@ class Topology(Plugin):
     def __init__(self, arguments: TopologyArguments) -> None:
         """Answer no scores unless asked to: they would cost every placement something."""
         super().__init__(arguments)
+        self._style = Style(arguments.least_free, arguments.even_shares)
         if not arguments.pack_unconstrained:
             self.node_score = None  # type: ignore[method-assign, assignment]
 
@@ -128,10 +129,6 @@ class Topology(Plugin):
     def broken_rules(self, moves: Moves) -> Iterable[str]:
         """Return the groups whose pods a cycle has spread over domains of their required level."""
         return broken(moves)
-
-    @property
-    def _style(self) -> Style:
-        return Style(self.arguments.least_free, self.arguments.even_shares)
 
     def _answers(self, session: Session) -> Answers:
         answers: Answers = session.state[self.name]
