@@ -126,7 +126,7 @@ class Ledger:
         shapes = self._shape_of_task[tasks]
         if len(tasks) <= _FEW:
             for task, shape in zip(tasks.tolist(), shapes.tolist(), strict=True):
-                self._count_one(task, self._charge[:, shape] * sign, sign)
+                self._count_alike(task, self._charge[:, shape], sign)
         else:
             self._count_many(tasks, self._charge.take(shapes, axis=1) * sign, sign)
 
@@ -189,24 +189,31 @@ class Ledger:
 
     def _count_all(self, tasks: RowVec, shape: int, sign: int) -> None:
         """Count pending tasks of one shape as placed (1), or as pending again (-1)."""
-        amounts = self._charge[:, shape] * sign
-        if len(tasks) <= _FEW:
+        charge, count = self._charge[:, shape], len(tasks)
+        if count == 1 or self._are_of_one_podset(tasks):
+            self._count_alike(int(tasks[0]), charge, count * sign)
+        elif count <= _FEW:
             for task in tasks.tolist():
-                self._count_one(task, amounts, sign)
+                self._count_alike(task, charge, sign)
         else:
-            every: Amounts = np.broadcast_to(amounts[:, None], (len(amounts), len(tasks)))
+            every: Amounts = np.broadcast_to(charge[:, None] * sign, (len(charge), count))
             self._count_many(tasks, every, sign)
 
-    def _count_one(self, task: int, amounts: IntVec, sign: int) -> None:
-        """Count one task and what it is charged ``(R,)``, in scalars."""
+    def _are_of_one_podset(self, tasks: RowVec) -> bool:
+        podsets = self._podset_of_task[tasks]
+        return bool(np.count_nonzero(podsets == podsets[0]) == len(podsets))
+
+    def _count_alike(self, task: int, charge: IntVec, number: int) -> None:
+        """Count so many tasks like one, of its pod set and charged ``(R,)`` each, in scalars."""
         podset, job = int(self._podset_of_task[task]), int(self.job_of_task[task])
-        self.podset_active[podset] += sign
-        self.podset_pending[podset] -= sign
-        self.job_active[job] += sign
-        self.job_pending[job] -= sign
+        self.podset_active[podset] += number
+        self.podset_pending[podset] -= number
+        self.job_active[job] += number
+        self.job_pending[job] -= number
+        amounts, is_strict = charge * number, not self._is_preemptible[job]
         for row in self._tree.path(int(self._queue_of_job[job])).tolist():
             self.held[:, row] += amounts
-            if not self._is_preemptible[job]:
+            if is_strict:
                 self.held_non_preemptible[:, row] += amounts
 
     def _count_many(self, tasks: RowVec, amounts: Amounts, sign: int) -> None:
