@@ -373,5 +373,6 @@ class Decisions:
         """Take note of tasks placed (``sign`` +1) or taken back (-1); return stale filter answers.
 
         The answer is (shapes, node rows) whose :meth:`node_filter` must be asked again. An empty
-        shape array means every shape.
+        shape array means every shape. States and nodes of the tasks are as of now; what queues hold
+        may be counted once a run of pods has been placed.
         """

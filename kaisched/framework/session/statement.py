@@ -6,11 +6,22 @@ it was. A commit passes the moves to the session's outcome; nothing is sent to t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from kaisched.core.states import TaskState
+from kaisched.framework.session.journal import (
+    BINDS,
+    PLACES,
+    Batch,
+    Change,
+    Promise,
+    Release,
+    Relocation,
+    Series,
+    evicted_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +32,7 @@ if TYPE_CHECKING:
     from kaisched.framework.session.capacity import Capacity
     from kaisched.framework.session.devices import Devices
     from kaisched.framework.session.given_cards import Given
+    from kaisched.framework.session.journal import Entry
     from kaisched.framework.session.ledger import Ledger
     from kaisched.framework.session.outcome import Outcome, Reason
     from kaisched.framework.session.placement import Placement
@@ -33,62 +45,6 @@ _EVICTED = (_RELEASING, _PIPELINED)
 """States of an evicted task: leaving, or promised a new place; a task that may stay runs again."""
 _FEW = 8
 """Up to so many tasks are evicted faster one by one."""
-
-
-class _Batch(NamedTuple):
-    """Pending tasks of one shape placed on idle room."""
-
-    tasks: RowVec
-    nodes: RowVec
-    shape: int
-
-
-class _Series(NamedTuple):
-    """Pending tasks placed on idle room one by one."""
-
-    tasks: RowVec
-    nodes: RowVec
-
-
-class _Promise(NamedTuple):
-    """Pending tasks of one shape promised room that is being released."""
-
-    tasks: RowVec
-    nodes: RowVec
-    shape: int
-
-
-class _Release(NamedTuple):
-    """Running tasks evicted together."""
-
-    tasks: RowVec
-    nodes: RowVec
-    old_states: np.ndarray[tuple[int], np.dtype[np.int8]]
-
-
-class _Relocation(NamedTuple):
-    """A task being released that is promised another node."""
-
-    task: int
-    node: int
-    old_node: int
-
-
-class _Change(NamedTuple):
-    """One task moved from one state to another."""
-
-    task: int
-    state: int
-    node: int
-    old_state: int
-    old_node: int
-    given: Given | None
-    """The cards that it had got in this cycle; None if none."""
-
-
-_PLACES: Final = (_Batch, _Series, _Promise)
-_BINDS: Final = (_Batch, _Series)
-_Entry: TypeAlias = _Batch | _Series | _Promise | _Release | _Relocation | _Change
 
 
 class Moved(Protocol):
@@ -144,13 +100,13 @@ class Statement:
         """Start with an empty journal."""
         self._session = session
         self._ledger = session.ledger
-        self._journal: list[_Entry] = []
+        self._journal: list[Entry] = []
         self._listens = session.ask.has_moves or session.devices is not None
 
     def place(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         """Allocate pending ``tasks`` of one shape to ``nodes``, entry by entry, on idle room."""
         self._ledger.place_pending(tasks, nodes, shape)
-        self._journal.append(_Batch(tasks, nodes, shape))
+        self._journal.append(Batch(tasks, nodes, shape))
         if self._listens:
             self._session.placement.note_moves(tasks, nodes, 1)
 
@@ -172,7 +128,7 @@ class Statement:
                     self._session.placement.note_moves(np.array([task]), np.array([node]), 1)
         finally:
             if tasks:
-                series = _Series(np.array(tasks), np.array(nodes))
+                series = Series(np.array(tasks), np.array(nodes))
                 self._ledger.count_placed(*series, 1)
                 self._journal.append(series)
 
@@ -187,7 +143,7 @@ class Statement:
     def promise(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         """Promise pending ``tasks`` of one shape, entry by entry, room that is being released."""
         self._ledger.promise_pending(tasks, nodes, shape)
-        self._journal.append(_Promise(tasks, nodes, shape))
+        self._journal.append(Promise(tasks, nodes, shape))
         if self._listens:
             self._session.placement.note_moves(tasks, nodes, 1)
 
@@ -202,7 +158,7 @@ class Statement:
                 self.evict(task)
             return
         ledger = self._ledger
-        entry = _Release(tasks, ledger.node_of_task[tasks], ledger.state[tasks])
+        entry = Release(tasks, ledger.node_of_task[tasks], ledger.state[tasks])
         ledger.release_all(tasks, 1)
         ledger.state[tasks] = _RELEASING
         self._journal.append(entry)
@@ -212,7 +168,7 @@ class Statement:
     def relocate(self, task: int, node: int) -> None:
         """Promise an evicted task another node; it moves once it has left its old one."""
         old_node = self._ledger.relocate(task, node)
-        self._journal.append(_Relocation(task, node, old_node))
+        self._journal.append(Relocation(task, node, old_node))
         if self._listens:
             self._session.placement.note_moves(np.array([task]), np.array([node]), 1)
 
@@ -237,21 +193,21 @@ class Statement:
         ledger = self._ledger
         while len(self._journal) > mark:
             entry = self._journal.pop()
-            if isinstance(entry, _PLACES):
-                if isinstance(entry, _Batch):
+            if isinstance(entry, PLACES):
+                if isinstance(entry, Batch):
                     ledger.take_back_pending(entry.tasks, entry.nodes, entry.shape)
-                elif isinstance(entry, _Series):
+                elif isinstance(entry, Series):
                     self._take_back(entry)
                 else:
                     ledger.take_back_promised(entry.tasks, entry.nodes, entry.shape)
                 if self._listens:
                     self._session.placement.note_moves(entry.tasks, entry.nodes, -1)
-            elif isinstance(entry, _Release):
+            elif isinstance(entry, Release):
                 ledger.release_all(entry.tasks, -1)
                 ledger.state[entry.tasks] = entry.old_states
                 if self._listens:
                     self._session.placement.note_moves(entry.tasks, entry.nodes, 1)
-            elif isinstance(entry, _Relocation):
+            elif isinstance(entry, Relocation):
                 ledger.take_back_relocated(entry.task, entry.old_node)
                 if self._listens:
                     self._session.placement.note_moves(
@@ -271,8 +227,8 @@ class Statement:
             return  # all of it is a promise already, as nearly always
         moves: list[tuple[int, int, int]] = []
         for entry in self._journal[mark:]:
-            assert not isinstance(entry, _Relocation | _Release)
-            if isinstance(entry, _PLACES):
+            assert not isinstance(entry, Relocation | Release)
+            if isinstance(entry, PLACES):
                 pairs = zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True)
                 moves.extend((task, _PIPELINED, node) for task, node in pairs)
             else:
@@ -290,21 +246,20 @@ class Statement:
     def has_pipelined(self) -> bool:
         """True when some move is only a promise."""
         return any(
-            isinstance(entry, _Promise)
-            or (isinstance(entry, _Change) and entry.state == _PIPELINED)
+            isinstance(entry, Promise) or (isinstance(entry, Change) and entry.state == _PIPELINED)
             for entry in self._journal
         )
 
     def has_allocated(self, mark: int = 0) -> bool:
         """Tell whether some move since ``mark`` takes idle room."""
         return any(
-            isinstance(entry, _BINDS) or (isinstance(entry, _Change) and entry.state == _ALLOCATED)
+            isinstance(entry, BINDS) or (isinstance(entry, Change) and entry.state == _ALLOCATED)
             for entry in self._journal[mark:]
         )
 
     def evicted(self) -> int:
         """Return how many pods the moves evict, those that get another node included."""
-        return sum(len(_evicted(entry)) for entry in self._journal)
+        return sum(len(evicted_in(entry)) for entry in self._journal)
 
     def is_promise(self, tasks: RowVec) -> BoolVec:
         """``(K,)`` which tasks are pipelined now."""
@@ -315,10 +270,10 @@ class Statement:
         outcome, state = self._session.outcome, self._ledger.state
         start = outcome.counts() if beneficiary >= 0 else None
         for entry in self._journal:
-            if isinstance(entry, _BINDS):  # nearly all there is
+            if isinstance(entry, BINDS):  # nearly all there is
                 outcome.bind(entry.tasks, entry.nodes)
                 continue
-            for task, node in _evicted(entry):
+            for task, node in evicted_in(entry):
                 if state[task] in _EVICTED:
                     outcome.evict(task, node, action, beneficiary, reason)
             self._keep(entry)
@@ -330,11 +285,11 @@ class Statement:
     def commit_each(self, action: str, beneficiaries: list[int], reasons: list[Reason]) -> None:
         """Keep evictions and as many promises as if each pair had been committed for one job."""
         outcome, names = self._session.outcome, self._session.jobs.name
-        evicted = [pair for entry in self._journal for pair in _evicted(entry)]
+        evicted = [pair for entry in self._journal for pair in evicted_in(entry)]
         promised = [
             pair
             for entry in self._journal
-            if isinstance(entry, _Promise)
+            if isinstance(entry, Promise)
             for pair in zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True)
         ]
         for gone, come, job, reason in zip(evicted, promised, beneficiaries, reasons, strict=True):
@@ -345,17 +300,17 @@ class Statement:
         self._journal.clear()
         outcome.commit()
 
-    def _keep(self, entry: _Entry) -> None:
+    def _keep(self, entry: Entry) -> None:
         """Record in the outcome what an entry of the journal has placed."""
         outcome = self._session.outcome
-        if isinstance(entry, _Promise):
+        if isinstance(entry, Promise):
             for task, node in zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True):
                 outcome.nominate(task, node)
-        elif isinstance(entry, _Relocation):
+        elif isinstance(entry, Relocation):
             outcome.nominate(entry.task, entry.node)
-        elif isinstance(entry, _Change) and entry.state == _ALLOCATED:
+        elif isinstance(entry, Change) and entry.state == _ALLOCATED:
             outcome.bind(np.array([entry.task]), np.array([entry.node]))
-        elif isinstance(entry, _Change) and entry.state == _PIPELINED:
+        elif isinstance(entry, Change) and entry.state == _PIPELINED:
             outcome.nominate(entry.task, entry.node)
 
     def _change(self, task: int, state: int, node: int, again: Given | None = None) -> None:
@@ -366,7 +321,7 @@ class Statement:
             if again is None and node == self._ledger.node_of_task[task]:
                 again = given
         old_state, old_node = self._set_state(task, state, node, again)
-        self._journal.append(_Change(task, state, node, old_state, old_node, given))
+        self._journal.append(Change(task, state, node, old_state, old_node, given))
         self._tell(task, old_state, old_node, state, node)
 
     def _set_state(self, task: int, state: int, node: int, given: Given | None) -> tuple[int, int]:
@@ -376,7 +331,7 @@ class Statement:
         with cards.giving(given):
             return self._ledger.set_state(task, state, node)
 
-    def _take_back(self, series: _Series) -> None:
+    def _take_back(self, series: Series) -> None:
         """Undo :meth:`place_each`, the last pod first."""
         columns = [column[::-1].tolist() for column in series]
         for task, node in zip(*columns, strict=True):
@@ -391,12 +346,3 @@ class Statement:
             note_moves(np.array([task]), np.array([old_node]), -1)
         if node >= 0 and state != _RELEASING:
             note_moves(np.array([task]), np.array([node]), 1)
-
-
-def _evicted(entry: _Entry) -> list[tuple[int, int]]:
-    """Return (task, node) of what an entry of the journal has evicted."""
-    if isinstance(entry, _Release):
-        return list(zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True))
-    if isinstance(entry, _Change) and entry.state == _RELEASING:
-        return [(entry.task, entry.node)]
-    return []
