@@ -170,12 +170,8 @@ class Questions:
         self.node_score: Callable[[SessionView, int, RowVec, IntVec], FloatVec] = self._asker(
             Plugin.node_score
         )
-        self.on_moves: Callable[[SessionView, RowVec, RowVec, int], list[Stale]] = self._asker(
-            Plugin.on_moves
-        )
         self.spreads_shares = self._asker(Plugin.spreads_shares)
         self._honors_topology = any(it.owner.honors_topology for it in self._answers["node_sets"])
-        self.has_moves = bool(self._answers["on_moves"])
         self.has_rooms = bool(self._answers["node_room"])
         scores = self._answers["node_score"]
         self.fills_first = all(answer.owner.is_score_rising for answer in scores)
@@ -335,22 +331,27 @@ class Questions:
 
         If no plugin honors topology constraints, the jobs that require a level have no set.
         """
-        asker = self._sets(session, "node_sets")
+        asker = self._spoken(session, "node_sets")
         if self._honors_topology or not requires_level(session):
             return asker
         return without_topology(asker)
 
     def subgroup_sets(self, session: AskingSession) -> Callable[..., NodeSets | None] | None:
         """Return the question about sets of subgroups; None if no plugin answers in this cycle."""
-        return self._sets(session, "subgroup_sets")
+        return self._spoken(session, "subgroup_sets")
 
-    def _sets(self, session: AskingSession, question: str) -> Callable[..., NodeSets | None] | None:
+    def on_moves(self, session: AskingSession) -> Callable[..., list[Stale]] | None:
+        """Return what tells plugins of moves; None if none is to hear of them in this cycle."""
+        return self._spoken(session, "on_moves")
+
+    def _spoken(self, session: AskingSession, question: str) -> Callable[..., Any] | None:
+        """Return the function that asks a question; None if nobody answers it in this cycle."""
         if not self._answers[question]:
             return None
         if question not in session.found:
             answers = self._may_speak[question](session, question)
             session.found[question] = self._over(question, answers) if answers else None
-        found: Callable[..., NodeSets | None] | None = session.found[question]
+        found: Callable[..., Any] | None = session.found[question]
         return found
 
     # -- words -----------------------------------------------------------------------------------

@@ -366,7 +366,7 @@ class Decisions:
         ``session.free`` and ``session.room`` are as of now.
         """
 
-    @question(Union())
+    @question(Union(), unless=Promise("is_silent", silent=True))
     def on_moves(
         self, session: SessionView, task: RowVec, node: RowVec, sign: int
     ) -> tuple[RowVec, RowVec] | None:

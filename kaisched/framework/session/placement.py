@@ -84,8 +84,7 @@ class Placement:
         # A weak reference: a cycle of references would keep all columns of a cycle until the next
         # garbage collection, and fresh memory costs more than memory that was just released.
         self._of = weakref.ref(session)
-        self._ask = session.ask
-        self._devices = session.devices
+        self._ask, self._devices = session.ask, session.devices
         rooms = session.hints.get(_HINT)
         if not (isinstance(rooms, Rooms) and rooms.serves(session.snapshot)):
             rooms = session.hints[_HINT] = Rooms(session.snapshot)
@@ -93,8 +92,7 @@ class Placement:
         self._has_cards = session.capacity.cards is not None
         rooms.begin(session.snapshot, self._capacity)
         self._shared: Rooms = rooms
-        self._rows, self._none = rooms.rows, rooms.none
-        self._turn = rooms.turn
+        self._rows, self._none, self._turn = rooms.rows, rooms.none, rooms.turn
         self.highest_score, self.fills_first = self._ask.highest_score, self._ask.fills_first
         self._plans: dict[int, ShapePlan] = {}
         """Plans for all nodes."""
@@ -320,11 +318,18 @@ class Placement:
         """
         return self.choose(self.future_vacancy(shape), count)
 
+    @property
+    def listens(self) -> bool:
+        """Whether devices or plugins are to hear of moves."""
+        return self._devices is not None or self._ask.on_moves(self._session) is not None
+
     def note_moves(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
         """Report moves to the plugins, and ask again the filters that they name as stale."""
         if self._devices is not None:
             self._devices.note_all(tasks, nodes, self._session.ledger.state, sign)
-        for shapes, rows in self._ask.on_moves(self._session, tasks, nodes, sign):
+        tell = self._ask.on_moves(self._session)
+        # A filter is asked whole: affinity domains span more rows than moved.
+        for shapes, _ in tell(self._session, tasks, nodes, sign) if tell else ():
             self.news += 1
             known = self._plans if not len(shapes) else [int(shape) for shape in shapes]
             for plan in [self._plans[shape] for shape in known if shape in self._plans]:
@@ -332,7 +337,6 @@ class Placement:
                 plan.mask = Mask()
                 for plans in self._plans_within.values():
                     plans.pop(plan.shape, None)
-            del rows  # a filter is asked whole: affinity domains span more rows than moved
 
     # -- upkeep ------------------------------------------------------------------------------------
 

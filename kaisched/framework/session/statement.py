@@ -101,7 +101,7 @@ class Statement:
         self._session = session
         self._ledger = session.ledger
         self._journal: list[Entry] = []
-        self._listens = session.ask.has_moves or session.devices is not None
+        self._listens = session.placement.listens
 
     def place(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         """Allocate pending ``tasks`` of one shape to ``nodes``, entry by entry, on idle room."""

@@ -48,6 +48,7 @@ from kaisched_plugins.fair_sharing.work import NEVER
 
 Shapes = Sequence[tuple[int, int]]
 _TAKING = frozenset({"reclaim", PREEMPT})
+_OF_FLAVORS = frozenset({"node_sets", "on_moves"})
 _ORDINARY = int(np.iinfo(np.int64).max)
 """Comes after any priority that overrules fair sharing."""
 
@@ -99,8 +100,8 @@ class FairSharing(Plugin):
         return subtree_quotas(session, self._table_of(session))
 
     def is_silent(self, session: Session, question: str) -> bool:
-        """Promise it about sets of nodes while no queue has flavors."""
-        return question == "node_sets" and self._table_of(session).flavors is None
+        """Promise it about sets of nodes and moves while no queue has flavors."""
+        return question in _OF_FLAVORS and self._table_of(session).flavors is None
 
     # -- flavors -------------------------------------------------------------------------------
 

@@ -50,6 +50,11 @@ class Predicates(Plugin):
         room = neighbours.room(session, shape)
         return None if room is None else room.take(rows)
 
+    def is_silent(self, session: Session, question: str) -> bool:
+        """Promise it about moves while no pod has host ports or terms about other pods."""
+        neighbours: Neighbours = session.state[self.name]
+        return question == "on_moves" and not neighbours.terms.are_any
+
     @hookimpl
     def on_moves(
         self, session: Session, task: RowVec, node: RowVec, sign: int

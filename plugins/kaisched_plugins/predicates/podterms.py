@@ -31,6 +31,8 @@ class PodTerms:
         self.shapes: object = None
         self.seen = 0
         self.last: Constraints | None = None
+        self.are_any = False
+        """Whether any shape has ports or terms, so that answers may rest on where pods stand."""
         self.port_shapes: list[int] = []
         self.mig_by_annotation: list[int] = []
         """Shapes whose pods took MIG instances by annotation."""
@@ -82,6 +84,7 @@ class PodTerms:
             self.port_shapes.append(shape)
         if asked.devices is not None and asked.devices.legacy_slices:
             self.mig_by_annotation.append(shape)
+        self.are_any |= asked.has_pod_terms
         if not (asked.pod_affinity or asked.pod_anti_affinity):
             return
         own = asked.label_set

@@ -161,6 +161,32 @@ def test_a_promise_about_the_division_that_fails_abandons_the_cycle(question, of
     assert failed(one) == [("x", question, "RuntimeError: out of order")]
 
 
+def test_who_promises_to_be_silent_about_moves_hears_of_none():
+    heard = []
+
+    def listens(sign, **_):
+        heard.append(sign)
+
+    silent = opened(promising("x", "on_moves", raises, is_silent=lambda *_: True))
+    assert not silent.placement.listens
+    silent.statement().allocate(0, 0)
+    assert failed(silent) == []
+    both = opened(
+        promising("x", "on_moves", raises, is_silent=lambda *_: True),
+        plugin("y", on_moves=listens),
+    )
+    both.statement().allocate(0, 0)
+    assert (heard, failed(both)) == ([1], [])
+
+
+def test_who_fails_to_say_whether_it_is_silent_about_moves_hears_of_them():
+    heard = []
+    one = opened(promising("x", "on_moves", lambda **_: heard.append(1), is_silent=raises))
+    one.statement().allocate(0, 0)
+    assert heard == [1]
+    assert failed(one) == [("x", "on_moves", "RuntimeError: out of order")]
+
+
 def test_a_weight_that_is_no_number_is_told_as_such():
     one = opened(plugin("x", over_quota_weights=lambda weights, **_: weights * np.inf))
     with pytest.raises(CycleAbandonedError, match="weights: plugin x answered nonsense"):

@@ -7,6 +7,7 @@ from kaisched.cluster.nodes import NodeRow
 from kaisched.core.devices import DeviceDemand
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
+from kaisched.framework.session.session import Session
 from kaisched.testing import ClusterBuilder, check_plugin
 from kaisched.testing.builder import NOW_S, policy_of
 from kaisched.testing.rows import Job, Task, add_job
@@ -302,3 +303,28 @@ def test_no_mig_instance_is_given_where_a_pod_took_some_by_annotation(state, tak
     refused = {record.pod_group: record.node_misses for record in result.records}
     said = [each.reason for each in refused.get("default/new", ())]
     assert said == ([] if takes else ["MigByAnnotation"])
+
+
+# -- silence -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("constraints", "is_silent"),
+    [
+        (Constraints(), True),
+        (Constraints(node_selector=(("zone", "a"),)), True),
+        (Constraints(host_ports=(("TCP", "", 80),)), False),
+        (near(WEB, term()), False),
+        (apart(WEB, term("other")), False),
+        (Constraints(pod_affinity=(term(match_none=True),)), False),
+    ],
+)
+def test_it_hears_of_moves_only_if_pods_may_mind_each_other(constraints, is_silent):
+    builder = web(cluster("a", "a"))
+    store = builder.store()
+    add_job(store, Job("other", "q", (Task("other-0", {"gpu": 1000}, constraints),)))
+    policy = policy_of()
+    snapshot = store.snapshot()
+    session = Session(snapshot, None, policy, NOW_S, Memory(), policy.questions)
+    session.ask.open(session)
+    assert session.placement.listens is not is_silent
