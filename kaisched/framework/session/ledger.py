@@ -190,7 +190,7 @@ class Ledger:
     def _count_all(self, tasks: RowVec, shape: int, sign: int) -> None:
         """Count pending tasks of one shape as placed (1), or as pending again (-1)."""
         charge, count = self._charge[:, shape], len(tasks)
-        if count == 1 or self._are_of_one_podset(tasks):
+        if count == 1 or (count and self._are_of_one_podset(tasks)):
             self._count_alike(int(tasks[0]), charge, count * sign)
         elif count <= _FEW:
             for task in tasks.tolist():

@@ -90,6 +90,16 @@ def test_pods_placed_one_by_one_are_counted_as_those_of_batches(count):
     assert_equal(one, before)
 
 
+def test_placing_no_pods_changes_nothing():
+    opened = waiting()
+    before, none = amounts_of(opened), np.zeros(0, np.int64)
+    statement = opened.statement()
+    statement.place(none, none, 0)
+    statement.place_each(())
+    statement.rollback()
+    assert_equal(opened, before)
+
+
 def test_each_pod_is_asked_for_when_the_one_before_it_has_its_room():
     opened = waiting()
     statement, idle = opened.statement(), []
