@@ -204,8 +204,9 @@ class _Consolidation:
         self, demand: Demand, avoided: _Avoided, clearings: list[Clearing], stuck: set[int]
     ) -> None:
         """Avoid what found no place: the nodes, or only the choice where a node has others."""
+        has_choices = self._session.capacity.cards is not None  # nodes have them for shares only
         for clearing in clearings:
-            if clearing.node in stuck and any(
+            if has_choices and clearing.node in stuck and any(
                 self._priced(shape, respects_budgets=self._respects_budgets).has_others(
                     clearing, avoided.choices
                 )
@@ -242,7 +243,10 @@ class _Consolidation:
                 continue
             prices = self._priced(shape, respects_budgets=respects_budgets)
             first = len(chosen)
-            for clearing in prices.cheapest_first(movable, avoided.choices):
+            cheapest_first = prices.cheapest_first(movable, future, avoided.choices)
+            if self._is_too_much(movable, cheapest_first.fewest_pods(missing)):
+                return None
+            for clearing in cheapest_first:
                 if clearing.node in taken or not may_clear([*chosen, clearing]):
                     continue
                 taken.add(clearing.node)
@@ -262,6 +266,12 @@ class _Consolidation:
                     return None
                 chosen = min(deeper, key=_cost)
         return chosen
+
+    def _is_too_much(self, movable: Movable, pods: int) -> bool:
+        """Tell whether so many pods on different nodes are of more jobs than may move."""
+        # Where pods share GPUs, a node may make room for several pods of the claim.
+        is_bounded = self._most >= 0 and self._session.capacity.cards is None
+        return is_bounded and pods > movable.pods_of(self._most)
 
     def _may_clear(
         self, demand: Demand, clearings: list[Clearing], *, respects_budgets: bool
@@ -321,6 +331,8 @@ class _Consolidation:
         # No pod moves twice in one cycle.
         for movable in self._movable.values():
             movable.forget(units)
+        for prices in self._prices.values():
+            prices.forget()
 
     def _claim_first(self, plan: Plan, demand: Demand) -> bool:
         plan.statement.evict_all(_tasks(plan.units))
