@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, IntVec, RowVec
     from kaisched.framework.session.session import Session
 
-    _Bound = tuple[tuple[int, int], int, int]
-    """The least cost, a place before any, and a node."""
+
 _MOST_SUMS = 256
 """At most so many different sums are kept: a node with more kinds of pods is rare."""
 
@@ -82,22 +81,19 @@ class Prices:
         # what is lacking does not say how many pods have to go, only whether any has to.
         fewest = -(-least // np.maximum(largest, 1)) if capacity.cards is None else least > 0
         order = np.lexsort((least, fewest))
-        columns = (column[order].tolist() for column in (fewest, least, nodes))
-        bounds: list[_Bound] = [
-            ((pods, amount), -1, node) for pods, amount, node in zip(*columns, strict=True)
-        ]
-        rest = self._priced(bounds, movable, avoided)
-        return CheapestFirst([pods for (pods, _), *_ in bounds], rest, avoided)
+        columns = [column[order].tolist() for column in (fewest, least, nodes)]
+        rest = self._priced(zip(*columns, strict=True), movable, avoided)
+        return CheapestFirst(columns[0], rest, avoided)
 
     def _priced(
-        self, bounds: list[_Bound], movable: Movable, avoided: list[Clearing]
+        self, bounds: Iterable[tuple[int, int, int]], movable: Movable, avoided: list[Clearing]
     ) -> Iterator[Clearing]:
-        """Yield the clearings of nodes, which are given in the order of lower bounds."""
+        """Yield the clearings of nodes, given in the order of the least pods and amounts."""
         priced: list[tuple[tuple[int, int], int, int, Clearing]] = []
-        for bound in bounds:
+        for pods, amount, node in bounds:
+            bound = (pods, amount), -1, node
             while priced and priced[0][:3] < bound:
                 yield heapq.heappop(priced)[3]
-            node = bound[2]
             if node not in self._known:
                 self._known[node] = self._price(node, movable.on(node))
             known = next((it for it in self._known[node] if it not in avoided), None)
@@ -147,7 +143,7 @@ class Prices:
         missing = here.lack(future.asked, room + more)
         choices = choices_by_card(self._session, node, future.shape, room + more - 1, items)
         if choices is not None:
-            return [it._replace(pods=more) for it in self._by_cost(node, choices, items, missing)]
+            return self._by_cost(node, choices, items, missing, more)
         lacks = dict(missing)[main]
         # By amount that leaves the node: (cost, items).
         sets: dict[int, tuple[tuple[int, int], tuple[Item, ...]]] = {0: ((0, 0), ())}
@@ -162,9 +158,9 @@ class Prices:
                     sets[total + amount] = dearer, (*some, item)
         enough = [(cost, total) for total, (cost, _) in sets.items() if total >= lacks]
         for _, total in sorted(enough):
-            found = self._by_cost(node, (sets[total][1],), items, missing)
+            found = self._by_cost(node, (sets[total][1],), items, missing, more)
             if found:
-                return [it._replace(pods=more) for it in found]
+                return found
         return []
 
     def _by_cost(
@@ -173,6 +169,7 @@ class Prices:
         choices: Iterable[tuple[Item, ...]],
         items: list[Item],
         missing: list[tuple[int, int]],
+        more: int,
     ) -> list[Clearing]:
         """Return some choices, with what is missing besides, the cheapest first."""
         found = []
@@ -181,7 +178,8 @@ class Prices:
             if chosen:
                 pods_moved = sum(len(item.unit.tasks) for item in chosen)
                 cost = pods_moved, sum(item.moved[self._main] for item in chosen)
-                found.append(Clearing(cost, max(item.place for item in chosen), node, chosen))
+                place = max(item.place for item in chosen)
+                found.append(Clearing(cost, place, node, chosen, more))
         return sorted(found)
 
 
