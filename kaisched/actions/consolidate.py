@@ -207,11 +207,15 @@ class _Consolidation:
         """Avoid what found no place: the nodes, or only the choice where a node has others."""
         has_choices = self._session.capacity.cards is not None  # nodes have them for shares only
         for clearing in clearings:
-            if has_choices and clearing.node in stuck and any(
-                self._priced(shape, respects_budgets=self._respects_budgets).has_others(
-                    clearing, avoided.choices
+            if (
+                has_choices
+                and clearing.node in stuck
+                and any(
+                    self._priced(shape, respects_budgets=self._respects_budgets).has_others(
+                        clearing, avoided.choices
+                    )
+                    for shape, _ in demand.shapes
                 )
-                for shape, _ in demand.shapes
             ):
                 avoided.choices.append(clearing)
                 stuck = stuck - {clearing.node}
