@@ -16,6 +16,7 @@ from kaisched.actions.eviction.alternatives import serve
 from kaisched.actions.eviction.claimants import claimants
 from kaisched.actions.eviction.evicting import anything_runs, running_jobs, without_delayed
 from kaisched.actions.eviction.loops import is_loop, note_eviction, recall_evictions
+from kaisched.actions.eviction.no_place import without_place
 from kaisched.actions.eviction.plan import Demand, Plan
 from kaisched.actions.eviction.reasons import consolidate_reason
 from kaisched.actions.eviction.relocation import Relocation
@@ -186,13 +187,13 @@ class _Consolidation:
         demand = self._search.demand(claim, tasks)
         avoided = _Avoided()
         clearings: list[Clearing] | None = None
-        for _ in range(TRIES):
+        for number in range(TRIES):
             clearings = self._choose(demand, avoided, respects_budgets=self._respects_budgets)
             if clearings is None:
                 return self._nothing_to_clear(demand, avoided)
             if not may_evict(session, sum(len(unit.tasks) for unit in _units(clearings))):
                 return int(Refusal.EVICTION_BUDGET)
-            stuck = self._moved(demand, clearings)
+            stuck = self._moved(demand, clearings, is_first=not number)
             if isinstance(stuck, Plan):
                 return stuck
             if not clearings:
@@ -204,12 +205,17 @@ class _Consolidation:
         self, demand: Demand, avoided: _Avoided, clearings: list[Clearing], stuck: set[int]
     ) -> None:
         """Avoid what found no place: the nodes, or only the choice where a node has others."""
+        has_choices = self._session.capacity.cards is not None  # nodes have them for shares only
         for clearing in clearings:
-            if clearing.node in stuck and any(
-                self._priced(shape, respects_budgets=self._respects_budgets).has_others(
-                    clearing, avoided.choices
+            if (
+                has_choices
+                and clearing.node in stuck
+                and any(
+                    self._priced(shape, respects_budgets=self._respects_budgets).has_others(
+                        clearing, avoided.choices
+                    )
+                    for shape, _ in demand.shapes
                 )
-                for shape, _ in demand.shapes
             ):
                 avoided.choices.append(clearing)
                 stuck = stuck - {clearing.node}
@@ -242,7 +248,10 @@ class _Consolidation:
                 continue
             prices = self._priced(shape, respects_budgets=respects_budgets)
             first = len(chosen)
-            for clearing in prices.cheapest_first(movable, avoided.choices):
+            cheapest_first = prices.cheapest_first(movable, future, avoided.choices)
+            if self._is_too_much(movable, cheapest_first.fewest_pods(missing)):
+                return None
+            for clearing in cheapest_first:
                 if clearing.node in taken or not may_clear([*chosen, clearing]):
                     continue
                 taken.add(clearing.node)
@@ -262,6 +271,12 @@ class _Consolidation:
                     return None
                 chosen = min(deeper, key=_cost)
         return chosen
+
+    def _is_too_much(self, movable: Movable, pods: int) -> bool:
+        """Tell whether so many pods on different nodes are of more jobs than may move."""
+        # Where pods share GPUs, a node may make room for several pods of the claim.
+        is_bounded = self._most >= 0 and self._session.capacity.cards is None
+        return is_bounded and pods > movable.pods_of(self._most)
 
     def _may_clear(
         self, demand: Demand, clearings: list[Clearing], *, respects_budgets: bool
@@ -288,7 +303,9 @@ class _Consolidation:
             self._prices[key] = Prices(session, self._search.future(shape), main)
         return self._prices[key]
 
-    def _moved(self, demand: Demand, clearings: list[Clearing]) -> Plan | set[int]:
+    def _moved(
+        self, demand: Demand, clearings: list[Clearing], *, is_first: bool
+    ) -> Plan | set[int]:
         """Move and place; return the plan, or the nodes whose pods found no new place.
 
         The claim is placed first. If the moved pods then find no new place, they are placed first.
@@ -296,11 +313,14 @@ class _Consolidation:
         session = self._session
         units = _units(clearings)
         nodes = {clearing.node for clearing in clearings}
+        # The first choice often succeeds. Where it does not, the others mostly fail like it.
+        lacking = [] if is_first else without_place(session, self._search, demand, units)
+        if lacking and len(lacking) == len(units):
+            return self._nodes_of(units)
         plan = Plan(session.statement(), units.copy())
         is_done = self._claim_first(plan, demand)
-        before = session.tasks.node_of_task
-        stuck = {int(before[task]) for unit in plan.units for task in unit.tasks}
-        if not is_done and units:
+        stuck = self._nodes_of(plan.units)
+        if not is_done and units and not lacking:
             plan.statement.rollback()
             plan = Plan(session.statement(), units.copy())
             is_done = self._moves_first(plan, demand, nodes)
@@ -308,6 +328,11 @@ class _Consolidation:
             plan.statement.rollback()
             return stuck or {-1}
         return Plan(plan.statement, units)
+
+    def _nodes_of(self, units: Iterable[Unit]) -> set[int]:
+        """Return the nodes on which pods of units ran when the cycle began."""
+        before = self._session.tasks.node_of_task
+        return {int(before[task]) for unit in units for task in unit.tasks}
 
     def _carry_out(self, claim: Claim, plan: Plan) -> None:
         """Commit a plan on the set of nodes that is tried now."""
@@ -321,6 +346,8 @@ class _Consolidation:
         # No pod moves twice in one cycle.
         for movable in self._movable.values():
             movable.forget(units)
+        for prices in self._prices.values():
+            prices.forget()
 
     def _claim_first(self, plan: Plan, demand: Demand) -> bool:
         plan.statement.evict_all(_tasks(plan.units))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.core.axis import GPU
 from kaisched.core.states import ACTIVE_STATES
 
 if TYPE_CHECKING:
@@ -62,7 +63,12 @@ class FailedClaims:
         runs = ACTIVE_STATES[ledger.state] & is_one[tasks.job_of_task]
         if session.stranded is not None:
             runs &= ~session.stranded
-        left = session.capacity.without(ledger.holding(runs.nonzero()[0]))
+        rows = runs.nonzero()[0]
+        nodes = ledger.node_of_task.take(rows)
+        gpus = session.shapes.request[GPU].take(tasks.shape_of_task.take(rows))
+        if not all(session.capacity.has_gpus(*each, nodes, gpus) for each in demand.shapes):
+            return False
+        left = session.capacity.without(ledger.holding(rows))
         return all(
             left.room(shape, self._search.future(shape).allowed).sum() >= count
             for shape, count in demand.shapes

@@ -31,9 +31,9 @@ class RefusedUnits:
         """Note the refusals of units; 0 is none."""
         refused = codes[codes != 0]
         if refused.size:
-            for code, count in enumerate(np.bincount(refused).tolist()):
-                if count:
-                    self.note(code, count)
+            counts = np.bincount(refused)
+            for code in counts.nonzero()[0].tolist():  # of thousands of codes one or two occur
+                self.note(code, int(counts[code]))
 
     def most_said(self) -> int:
         """Return the most frequent one, those first that the next pass may lift; 0 for none."""

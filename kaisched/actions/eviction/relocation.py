@@ -44,17 +44,35 @@ class Relocation:
         The most important go first. A unit that fits where it was stays there, unless its node is
         ``barred``. A unit stays or moves as a whole.
         """
-        is_complete = True
+        is_complete, shape_of_task = True, self._session.tasks.shape_of_task
         left = []
         going = Going()
+        full = self._full_for(plan.units)
         for unit in reversed(plan.units):
-            if not going.takes(unit) and self.move(plan.statement, unit, barred):
+            if (
+                not going.takes(unit)
+                and not any(int(shape_of_task[task]) in full for task in unit.tasks)
+                and self.move(plan.statement, unit, barred)
+            ):
                 continue
             is_complete = False
             going.add(unit)
             left.append(unit)
         plan.units = left[::-1]
         return is_complete
+
+    def _full_for(self, units: list[Unit]) -> set[int]:
+        """Return the shapes of pods for which there is no room, and none comes while units move.
+
+        Mostly this is so for all victims of a claim that needs what they held.
+        """
+        session = self._session
+        if session.ask.node_sets(session) is not None:
+            return set()  # each job has sets of nodes of its own
+        tasks = [task for unit in units for task in unit.tasks]
+        shapes = set(session.tasks.shape_of_task[tasks].tolist())
+        futures = [self._search.future(shape) for shape in shapes]
+        return {future.shape for future in futures if future.is_plain and not future.total}
 
     def left_over(self, statement: Statement, units: list[Unit]) -> list[Unit]:
         """Let units stay whose room is still free, the last first; return those that go."""
@@ -91,7 +109,8 @@ class Relocation:
         shape_of_task = session.tasks.shape_of_task
         if any(not self._search.future(int(shape_of_task[task])).total for task in tasks):
             return False
-        if first_shut(session, self._action, unit.job, self._least(unit)):
+        has_gates = session.ask.gates(session, self._action)  # else the amounts are not needed
+        if has_gates and first_shut(session, self._action, unit.job, self._least(unit)):
             return False  # a limit requires that the unit goes
         mark = statement.checkpoint()
         if all(self._stays(statement, task, barred) for task in tasks) and not is_over(

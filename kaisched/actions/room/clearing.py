@@ -9,6 +9,7 @@ much if each were as large as the largest: most nodes are never priced.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,11 +24,12 @@ from kaisched.framework.session.job_order import ordered_jobs
 from kaisched.framework.session.units import units_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kaisched.actions.room.future import Future
     from kaisched.core.axis import BoolVec, IntVec, RowVec
     from kaisched.framework.session.session import Session
+
 
 _MOST_SUMS = 256
 """At most so many different sums are kept: a node with more kinds of pods is rare."""
@@ -44,12 +46,29 @@ class Prices:
         self._known: dict[int, list[Clearing]] = {}
         """By node, the choices of what makes room for one more pod, the cheapest first."""
         self._seen = len(session.capacity.touched)
+        self._drawn: CheapestFirst | None = None
+        """What :meth:`cheapest_first` has yielded since pods moved for good."""
 
     def cheapest_first(
-        self, movable: Movable, avoided: Collection[Clearing] = ()
-    ) -> Iterator[Clearing]:
-        """Yield clearings for one more pod each, on different nodes, the cheapest first."""
-        self._forget_touched()
+        self, movable: Movable, future: Future, avoided: Collection[Clearing] = ()
+    ) -> CheapestFirst:
+        """Return clearings for one more pod each, on different nodes, the cheapest first.
+
+        A claim tries one choice after another, and what it tries is taken back. So the clearings
+        are the same each time, until :meth:`forget`. ``future`` is the room as of now.
+        """
+        drawn = self._drawn
+        # Where plugins rule out other nodes by now, there is another room.
+        if drawn is None or future is not self._future or drawn.avoided != [*avoided]:
+            self._forget_touched()
+            drawn = self._drawn = self._draw(movable, [*avoided])
+        return drawn
+
+    def forget(self) -> None:
+        """Take note that pods have moved for good."""
+        self._drawn = None
+
+    def _draw(self, movable: Movable, avoided: list[Clearing]) -> CheapestFirst:
         future, main = self._future, self._main
         nodes, largest = movable.nodes, movable.largest(main)
         could = self._could_hold_more(nodes)
@@ -62,9 +81,16 @@ class Prices:
         # what is lacking does not say how many pods have to go, only whether any has to.
         fewest = -(-least // np.maximum(largest, 1)) if capacity.cards is None else least > 0
         order = np.lexsort((least, fewest))
-        columns = (column[order].tolist() for column in (fewest, least, nodes))
+        columns = [column[order].tolist() for column in (fewest, least, nodes)]
+        rest = self._priced(zip(*columns, strict=True), movable, avoided)
+        return CheapestFirst(columns[0], rest, avoided)
+
+    def _priced(
+        self, bounds: Iterable[tuple[int, int, int]], movable: Movable, avoided: list[Clearing]
+    ) -> Iterator[Clearing]:
+        """Yield the clearings of nodes, given in the order of the least pods and amounts."""
         priced: list[tuple[tuple[int, int], int, int, Clearing]] = []
-        for pods, amount, node in zip(*columns, strict=True):
+        for pods, amount, node in bounds:
             bound = (pods, amount), -1, node
             while priced and priced[0][:3] < bound:
                 yield heapq.heappop(priced)[3]
@@ -117,7 +143,7 @@ class Prices:
         missing = here.lack(future.asked, room + more)
         choices = choices_by_card(self._session, node, future.shape, room + more - 1, items)
         if choices is not None:
-            return [it._replace(pods=more) for it in self._by_cost(node, choices, items, missing)]
+            return self._by_cost(node, choices, items, missing, more)
         lacks = dict(missing)[main]
         # By amount that leaves the node: (cost, items).
         sets: dict[int, tuple[tuple[int, int], tuple[Item, ...]]] = {0: ((0, 0), ())}
@@ -132,9 +158,9 @@ class Prices:
                     sets[total + amount] = dearer, (*some, item)
         enough = [(cost, total) for total, (cost, _) in sets.items() if total >= lacks]
         for _, total in sorted(enough):
-            found = self._by_cost(node, (sets[total][1],), items, missing)
+            found = self._by_cost(node, (sets[total][1],), items, missing, more)
             if found:
-                return [it._replace(pods=more) for it in found]
+                return found
         return []
 
     def _by_cost(
@@ -143,6 +169,7 @@ class Prices:
         choices: Iterable[tuple[Item, ...]],
         items: list[Item],
         missing: list[tuple[int, int]],
+        more: int,
     ) -> list[Clearing]:
         """Return some choices, with what is missing besides, the cheapest first."""
         found = []
@@ -151,8 +178,37 @@ class Prices:
             if chosen:
                 pods_moved = sum(len(item.unit.tasks) for item in chosen)
                 cost = pods_moved, sum(item.moved[self._main] for item in chosen)
-                found.append(Clearing(cost, max(item.place for item in chosen), node, chosen))
+                place = max(item.place for item in chosen)
+                found.append(Clearing(cost, place, node, chosen, more))
         return sorted(found)
+
+
+class CheapestFirst:
+    """Clearings of different nodes, the cheapest first, found when they are asked for."""
+
+    def __init__(
+        self, fewest: list[int], rest: Iterator[Clearing], avoided: list[Clearing]
+    ) -> None:
+        """Begin with what was not found yet, and lower bounds on pods of nodes, ascending."""
+        self.avoided = avoided
+        """The clearings that are left out."""
+        self._fewest = fewest
+        self._rest = rest
+        self._found: list[Clearing] = []
+
+    def __iter__(self) -> Iterator[Clearing]:
+        """Yield all clearings from the first one on."""
+        yield from self._found
+        for clearing in self._rest:
+            self._found.append(clearing)
+            yield clearing
+
+    def fewest_pods(self, count: int) -> int:
+        """Return how many pods at least leave the nodes of so many clearings.
+
+        Where pods share GPUs that is not known.
+        """
+        return sum(self._fewest[:count])
 
 
 def completed(
@@ -160,13 +216,24 @@ def completed(
 ) -> tuple[Item, ...] | None:
     """Add items until every resource suffices; None when all items are not enough."""
     left: list[Item] | None = None
-    while any(sum(item.amounts[at] for item in chosen) < lack for at, lack in missing):
+    while not _are_enough(chosen, missing):
         if left is None:
             left = [item for item in items if item not in chosen]
         if not left:
             return None
         chosen = (*chosen, left.pop(0))
     return chosen
+
+
+def _are_enough(items: Iterable[Item], missing: list[tuple[int, int]]) -> bool:
+    """Tell whether items free what is missing; loops, as this is asked of every node."""
+    for at, lack in missing:
+        left = lack
+        for item in items:
+            left -= item.amounts[at]
+        if left > 0:
+            return False
+    return True
 
 
 class Movable:
@@ -191,6 +258,7 @@ class Movable:
             runs &= left[session.snapshot.disruption_budgets.of_task] > 0
         self._runs: BoolVec = runs
         self._largest: dict[int, IntVec] = {}
+        self._pods_of_job: IntVec | None = None
         rows = runs.nonzero()[0]
         node = node_of_task[rows]
         self._rank = rank
@@ -209,10 +277,19 @@ class Movable:
         """By job and pod; None where a part of the unit must not move."""
         self._held: dict[int, list[int]] = {}
         """By shape: what a pod holds."""
+        self._behind: dict[int, dict[int, int]] = {}
+        """By job and pod: how many pods of the job go before it."""
 
     def holding(self) -> Holding:
         """Return what the movable pods hold, by node."""
         return self._session.ledger.holding(self._runs.nonzero()[0])
+
+    def pods_of(self, jobs: int) -> int:
+        """Return the most pods that so many jobs have among the pods that may move."""
+        if self._pods_of_job is None:
+            counts = np.bincount(self._session.tasks.job_of_task[self._rows])
+            self._pods_of_job = np.sort(counts)[::-1]
+        return int(self._pods_of_job[:jobs].sum())
 
     def largest(self, resource: int) -> IntVec:
         """``(K,)`` the most that a pod on each of the nodes held at first."""
@@ -248,12 +325,17 @@ class Movable:
     def _item_alone(self, task: int, job: int) -> Item:
         """Return the item of a job's only pod."""
         session = self._session
-        shape = int(session.tasks.shape_of_task[task])
-        held = self._held.get(shape)
-        if held is None:
-            held = self._held[shape] = session.shapes.request[:, shape].tolist()
+        held = self._held_by(task)
         place = int(self._rank[job]) * len(session.tasks.name)
         return Item(place, Unit(job, (task,), is_core=True), held, held)
+
+    def _held_by(self, task: int) -> list[int]:
+        """Return what a pod holds, by resource."""
+        shape = int(self._session.tasks.shape_of_task[task])
+        held = self._held.get(shape)
+        if held is None:
+            held = self._held[shape] = self._session.shapes.request[:, shape].tolist()
+        return held
 
     def _unit(self, task: int) -> Unit | None:
         """Return the unit that a pod moves with; None where a part of it must not move."""
@@ -267,18 +349,29 @@ class Movable:
         return self._units[job].get(task)
 
     def _item(self, unit: Unit, here: set[int]) -> Item:
-        session = self._session
-        names = session.tasks.name
-        rows = session.jobs.tasks[unit.job]
-        behind = 0  # of a job's pods the last by name goes first
+        job = unit.job
+        behind = self._behind.get(job)
+        if behind is None:
+            behind = self._behind[job] = self._places_in(job)
         on_node = [task for task in unit.tasks if task in here]
-        if len(rows) > 1:
-            behind = min(sum(names[other] > names[task] for other in rows) for task in on_node)
-        place = int(self._rank[unit.job]) * len(names) + behind
-        request, shape = session.shapes.request, session.tasks.shape_of_task
-        amounts = request[:, shape[on_node]].sum(axis=1).tolist()
-        moved = request[:, shape[list(unit.tasks)]].sum(axis=1).tolist()
+        place = int(self._rank[job]) * len(self._session.tasks.name)
+        place += min(behind[task] for task in on_node)
+        amounts = self._sum_of(on_node)
+        moved = amounts if len(on_node) == len(unit.tasks) else self._sum_of(unit.tasks)
         return Item(place, unit, amounts, moved)
+
+    def _places_in(self, job: int) -> dict[int, int]:
+        """Return how many pods of a job go before each: the last by name goes first."""
+        names, rows = self._session.tasks.name, self._session.jobs.tasks[job]
+        name_of = {int(row): names[row] for row in rows}
+        ascending = sorted(name_of.values())
+        return {row: len(rows) - bisect_right(ascending, name) for row, name in name_of.items()}
+
+    def _sum_of(self, tasks: Sequence[int]) -> list[int]:
+        """Return what pods hold together, by resource."""
+        if len(tasks) == 1:
+            return self._held_by(tasks[0])
+        return [sum(amounts) for amounts in zip(*map(self._held_by, tasks), strict=True)]
 
     def forget(self, units: Iterable[Unit]) -> None:
         """Take out units that have moved: no pod moves twice in one cycle."""

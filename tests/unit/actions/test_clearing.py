@@ -64,3 +64,22 @@ def test_nodes_that_are_too_small_are_not_priced(monkeypatch):
     cluster = Cluster(nodes, (queue("q", 12),), (*runs, mixed))
     result, broken = decide(cluster)
     assert (evicted(result), result.failures, broken) == ([], (), [])
+
+
+def gang_of_whole_nodes():
+    """Half of each node is free, in pieces: two nodes are free once four jobs have moved."""
+    nodes = tuple(node(f"n{at}", 4) for at in range(4))
+    runs = tuple(job(f"r{at}", "q", (1, 1, f"n{at // 2}")) for at in range(8))
+    return Cluster(nodes, (queue("q", 16),), (*runs, job("w", "q", (4, 1), (4, 1), minimum=2)))
+
+
+@pytest.mark.parametrize(("most", "moved"), [(3, 0), (4, 4), (-1, 4)])
+def test_a_gang_moves_so_many_jobs_or_none(most, moved):
+    result, broken = decide(gang_of_whole_nodes(), with_most(most))
+    assert (len(evicted(result)), result.failures, broken) == (moved, (), [])
+
+
+def test_no_node_is_priced_where_more_jobs_would_have_to_move_than_may(monkeypatch):
+    monkeypatch.setattr("kaisched.actions.room.clearing.Movable.on", lambda *_: 1 / 0)
+    result, broken = decide(gang_of_whole_nodes(), with_most(3))
+    assert (evicted(result), result.failures, broken) == ([], (), [])
