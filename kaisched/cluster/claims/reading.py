@@ -126,7 +126,9 @@ def _optional(amount: Amount | None) -> model.Quantity | None:
 def quantity_of(amount: Amount) -> model.Quantity:
     """Return an amount and how it is written."""
     text = str(amount)
-    return model.Quantity(amount_of(text).nanos, text.endswith("i"))
+    # The E of "5E" and "5Ei" is a suffix, and no exponent.
+    letters = [it for it in text if it in "eE"] if text[-1:].isdecimal() else []
+    return model.Quantity(amount_of(text).nanos, text.endswith("i"), "".join(letters))
 
 
 def _place(node: str, selector: NodeSelector | None, *, is_everywhere: bool) -> model.Place:

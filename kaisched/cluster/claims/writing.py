@@ -108,7 +108,7 @@ def quantity_text(amount: model.Quantity) -> str:
     """Return an amount as an API server writes it: the shortest number with a suffix.
 
     Whole multiples of 1024 are all that stays binary: other numbers have no binary suffix, and a
-    server reads what has none as decimal.
+    server reads what has none as decimal. An exponent stays one, and is a multiple of 3.
     """
     nanos = amount.nanos
     if amount.is_binary and nanos >= 1024 * model.NANOS and nanos % (1024 * model.NANOS) == 0:
@@ -121,7 +121,12 @@ def quantity_text(amount: model.Quantity) -> str:
     power = 0
     while nanos and nanos % 1000 == 0 and power < len(suffixes) - 1:
         nanos, power = nanos // 1000, power + 1
-    return f"{nanos}{suffixes[power]}" if nanos else "0"
+    if not nanos:
+        return "0"
+    exponent = 3 * (power - len(_SMALL))
+    if amount.exponent and exponent:
+        return f"{nanos}{amount.exponent}{exponent}"
+    return f"{nanos}{suffixes[power]}"
 
 
 def place_of(allocation: ClaimAllocation) -> model.Place:

@@ -34,6 +34,8 @@ class Quantity(NamedTuple):
     nanos: int
     is_binary: bool = False
     """Written with Ki, Mi and so on."""
+    exponent: str = ""
+    """The letter before the exponent if it is written with one, as in 5e9 or 5E9."""
 
 
 class Value(NamedTuple):

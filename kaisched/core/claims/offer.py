@@ -31,6 +31,7 @@ class Offer:
         self._at_look: dict[int, tuple[Ask, dict[int, tuple[int, ...] | None]]] = {}
         self._nodes_of_pool: dict[_Key, set[str]] = {}
         self._with_counters: set[_Key] = set()
+        self._unsound: frozenset[_Key] | None = None
         for one in slices:
             key = one.driver, one.pool
             self._slices.setdefault(key, []).append(one)
@@ -120,7 +121,22 @@ class Offer:
         known = self._pools.get(site.name)
         if known is not None and known[0] is site.labels:
             return known[1]
-        keys = self._at.get(site.name, set()) | self._anywhere
+        keys = self._at.get(site.name, set()) | self._anywhere | self._unsound_pools()
         pools = pools_of((it for key in sorted(keys) for it in self._slices[key]), site)
         self._pools[site.name] = site.labels, pools
         return pools
+
+    def _unsound_pools(self) -> frozenset[_Key]:
+        """Return the pools with counters that are not all there yet, or contradict themselves.
+
+        They matter to all nodes: what is still to come of them can be for any.
+        """
+        if self._unsound is None:
+            nowhere = Site("", {})
+            self._unsound = frozenset(
+                (pool.driver, pool.name)
+                for key in self._with_counters
+                for pool in pools_of(self._slices[key], nowhere)
+                if pool.fault
+            )
+        return self._unsound

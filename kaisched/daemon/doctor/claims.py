@@ -68,7 +68,7 @@ def _drivers(at: dict[str, list[Pool]], taken: Taken) -> Iterator[Finding]:
     nodes: Counter[str] = Counter()
     faults = {}
     for pools in at.values():
-        nodes.update({it.driver for it in pools})
+        nodes.update({it.driver for it in pools if it.devices})
         for pool in pools:
             found = {device.identity for _, device in pool.devices}
             devices.setdefault(pool.driver, set()).update(found)

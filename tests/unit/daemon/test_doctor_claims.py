@@ -62,6 +62,17 @@ def test_a_pool_that_is_not_whole_and_a_class_without_devices_are_named(server):
     assert odd.startswith("pods that ask for it wait: ")
 
 
+def test_a_pool_whose_counters_alone_are_there_adds_no_nodes_to_its_driver(server):
+    pool = {"name": "cards", "generation": 1, "resourceSliceCount": 2}
+    counters = [{"name": "card-0", "counters": {"slices": {"value": "7"}}}]
+    spec = {"driver": "other", "nodeName": "gpu-node-2", "pool": pool, "sharedCounters": counters}
+    must(server, "POST", f"{RESOURCE}/resourceslices", {"metadata": {"name": "x"}, "spec": spec})
+    findings = found(server)
+    assert texts(findings, "driver other", "ok") == ["0 devices on 0 nodes, 0 of them taken"]
+    (fault,) = texts(findings, "driver other", "warn")
+    assert "pool cards of other is being updated: 1 slices are there, of 2" in fault
+
+
 def test_claims_that_no_shard_allocates_are_warned_of(server):
     must(server, "DELETE", f"{SHARDS}/default", {})
     (warning,) = of(found(server), "claims")

@@ -28,6 +28,9 @@ RECORDED = Path(__file__).with_name("recorded.json.gz")
 REPEATED = {"distinct-309"}
 """Kubernetes gives these two devices with one value although ``distinctAttribute`` asks for
 different ones: of several devices of one request it compares with the last one only."""
+LEFT_COUNTED = {"counters-2136", "taints-3215", "mixed-3478"}
+"""Kubernetes up to 1.36 goes on counting what a device takes from counters after it has refused the
+device for a taint or a constraint, and misses devices that are free (its issue 140436)."""
 
 
 @cache
@@ -79,10 +82,10 @@ def test_allocations_are_those_that_kubernetes_writes(feature: str) -> None:
     cases = list(cases_of(feature))
     assert len(cases) >= 20
     other = {it["id"] for it in cases if allocations(it) != it["expected"]}
-    assert other == {it for it in REPEATED if it.startswith(f"{feature}-")}
+    assert other == {it for it in REPEATED | LEFT_COUNTED if it.startswith(f"{feature}-")}
 
 
 def test_all_cases_have_a_feature_and_many_have_devices() -> None:
     cases = recorded()["cases"]
-    assert len(cases) >= 320
-    assert sum(all(it["expected"].values()) for it in cases) >= 150
+    assert len(cases) >= 358
+    assert sum(all(it["expected"].values()) for it in cases) >= 180

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kaisched.cluster.claims.reading import quantity_of
 from kaisched.cluster.claims.writing import quantity_text
 from kaisched.core.claims.model import NANOS, Quantity
 
@@ -26,3 +27,21 @@ def test_only_multiples_of_1024_are_written_binary(number: int, text: str) -> No
 def test_decimal_amounts_keep_decimal_suffixes() -> None:
     assert quantity_text(Quantity(1024 * NANOS)) == "1024"
     assert quantity_text(Quantity(NANOS // 2)) == "500m"
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        ("5e9", "5e9"),
+        ("1e11", "100e9"),
+        ("3E9", "3E9"),
+        ("12000e3", "12e6"),
+        ("5e-1", "500e-3"),
+        ("7e0", "7"),
+        ("0e3", "0"),
+        ("2E", "2E"),
+        ("1Ei", "1Ei"),
+    ],
+)
+def test_amounts_with_an_exponent_keep_one(read: str, text: str) -> None:
+    assert quantity_text(quantity_of(read)) == text
