@@ -205,20 +205,18 @@ class _Consolidation:
         self, demand: Demand, avoided: _Avoided, clearings: list[Clearing], stuck: set[int]
     ) -> None:
         """Avoid what found no place: the nodes, or only the choice where a node has others."""
-        has_choices = self._session.capacity.cards is not None  # nodes have them for shares only
-        for clearing in clearings:
-            if (
-                has_choices
-                and clearing.node in stuck
-                and any(
-                    self._priced(shape, respects_budgets=self._respects_budgets).has_others(
-                        clearing, avoided.choices
-                    )
-                    for shape, _ in demand.shapes
-                )
-            ):
-                avoided.choices.append(clearing)
-                stuck = stuck - {clearing.node}
+        if self._session.capacity.cards is not None:  # else no node has a choice
+            movable = self._movable[self._respects_budgets]
+            prices = [
+                self._priced(shape, respects_budgets=self._respects_budgets)
+                for shape, _ in demand.shapes
+            ]
+            for clearing in clearings:
+                if clearing.node in stuck and any(
+                    it.has_others(clearing, movable, avoided.choices) for it in prices
+                ):
+                    avoided.choices.append(clearing)
+                    stuck = stuck - {clearing.node}
         avoided.nodes.update(stuck)
 
     def _nothing_to_clear(self, demand: Demand, avoided: _Avoided) -> int:
@@ -248,7 +246,7 @@ class _Consolidation:
                 continue
             prices = self._priced(shape, respects_budgets=respects_budgets)
             first = len(chosen)
-            cheapest_first = prices.cheapest_first(movable, future, avoided.choices)
+            cheapest_first = prices.cheapest_first(movable, avoided.choices)
             if self._is_too_much(movable, cheapest_first.fewest_pods(missing)):
                 return None
             for clearing in cheapest_first:
@@ -299,9 +297,10 @@ class _Consolidation:
         main = main_resource(session, session.shapes.request[:, shape])
         nodes = session.placement.nodes
         key = (None if nodes is None else nodes.key, shape, main, respects_budgets)
-        if key not in self._prices:
-            self._prices[key] = Prices(session, self._search.future(shape), main)
-        return self._prices[key]
+        future, prices = self._search.future(shape), self._prices.get(key)
+        if prices is None or not prices.is_of(future):
+            prices = self._prices[key] = Prices(session, future, main)
+        return prices
 
     def _moved(
         self, demand: Demand, clearings: list[Clearing], *, is_first: bool

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
-    from kaisched.framework.plugins.dispatch import NamedKey
+    from kaisched.framework.plugins.named_keys import NamedKey
     from kaisched.framework.report.records import CycleResult, PluginFailure, QueueShare
     from kaisched.framework.session.devices import Devices
     from kaisched.framework.session.session import Session

@@ -49,17 +49,18 @@ class Prices:
         self._drawn: CheapestFirst | None = None
         """What :meth:`cheapest_first` has yielded since pods moved for good."""
 
-    def cheapest_first(
-        self, movable: Movable, future: Future, avoided: Collection[Clearing] = ()
-    ) -> CheapestFirst:
+    def is_of(self, future: Future) -> bool:
+        """Tell whether the prices are of this room: plugins may rule out other nodes by now."""
+        return self._future is future
+
+    def cheapest_first(self, movable: Movable, avoided: Collection[Clearing] = ()) -> CheapestFirst:
         """Return clearings for one more pod each, on different nodes, the cheapest first.
 
         A claim tries one choice after another, and what it tries is taken back. So the clearings
-        are the same each time, until :meth:`forget`. ``future`` is the room as of now.
+        are the same each time, until :meth:`forget`.
         """
         drawn = self._drawn
-        # Where plugins rule out other nodes by now, there is another room.
-        if drawn is None or future is not self._future or drawn.avoided != [*avoided]:
+        if drawn is None or drawn.avoided != [*avoided]:
             self._forget_touched()
             drawn = self._drawn = self._draw(movable, [*avoided])
         return drawn
@@ -94,18 +95,24 @@ class Prices:
             bound = (pods, amount), -1, node
             while priced and priced[0][:3] < bound:
                 yield heapq.heappop(priced)[3]
-            if node not in self._known:
-                self._known[node] = self._price(node, movable.on(node))
-            known = next((it for it in self._known[node] if it not in avoided), None)
+            known = next((it for it in self._choices(node, movable) if it not in avoided), None)
             if known is not None:
                 heapq.heappush(priced, (known.cost, known.place, node, known))
         while priced:
             yield heapq.heappop(priced)[3]
 
-    def has_others(self, clearing: Clearing, avoided: Collection[Clearing]) -> bool:
+    def has_others(
+        self, clearing: Clearing, movable: Movable, avoided: Collection[Clearing]
+    ) -> bool:
         """Tell whether other pods of the same node could leave instead."""
-        known = self._known.get(clearing.node, ())
-        return any(it != clearing and it not in avoided for it in known)
+        choices = self._choices(clearing.node, movable)
+        return any(it != clearing and it not in avoided for it in choices)
+
+    def _choices(self, node: int, movable: Movable) -> list[Clearing]:
+        """Return what makes room for one more pod on a node, the cheapest first."""
+        if node not in self._known:
+            self._known[node] = self._price(node, movable.on(node))
+        return self._known[node]
 
     def deeper(self, clearing: Clearing, movable: Movable) -> Clearing | None:
         """Return the cheapest clearing of the same node for one pod more, or None.

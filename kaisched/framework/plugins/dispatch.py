@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from kaisched.core.refusals import Refusal
+from kaisched.framework.plugins.named_keys import NamedKey
 from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.plugins.registry import Registry
@@ -70,20 +71,6 @@ class AskingSession(SessionView, Protocol):
     def gates(self) -> dict[str, Callable[..., CodeVec | None] | None]:
         """Queue gates by action, each compiled on first use."""
         ...
-
-
-class NamedKey(NamedTuple):
-    """A key column of a question about order, with the plugin that answered it."""
-
-    plugin: str
-    name: str
-    column: IntVec | FloatVec
-    is_negative: bool
-    """True where the key is the named number with its sign turned."""
-
-    def shown(self, value: float) -> float:
-        """Return the named number of a key."""
-        return -value if self.is_negative else value
 
 
 class Questions:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kaisched.core.axis import RowVec
-    from kaisched.framework.plugins.dispatch import NamedKey
+    from kaisched.framework.plugins.named_keys import NamedKey
     from kaisched.framework.report.records import CycleResult
     from kaisched.framework.session.session import Session
 

@@ -11,12 +11,11 @@ from __future__ import annotations
 import weakref
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kaisched.core.refusals import PASSING, Refusal
-from kaisched.framework.plugins.dispatch import AskingSession
 from kaisched.framework.session.open_cards import ON_OPEN_CARD
 from kaisched.framework.session.ordered_fill import choose_within
 from kaisched.framework.session.rooms import Rooms
@@ -28,52 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from kaisched.core.axis import CodeVec, FloatVec, IntVec, RowVec
-    from kaisched.core.snapshot import Snapshot
-    from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.session.capacity import Capacity
     from kaisched.framework.session.cards import Scores
     from kaisched.framework.session.claims import NodeSet
-    from kaisched.framework.session.devices import Devices
-    from kaisched.framework.session.ledger import Ledger
+    from kaisched.framework.session.placing_session import PlacingSession
 
 _HINT = "rooms"
 _OUTSIDE = np.int16(Refusal.OUTSIDE_NODE_SET)
 _SCARCE = 64
 """With more room than this, no check is made whether all of it is on one node."""
-
-
-class PlacingSession(AskingSession, Protocol):
-    """Session as its placement needs it."""
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """Frozen tables of the cycle."""
-        ...
-
-    @property
-    def capacity(self) -> Capacity:
-        """Room of the nodes as of now."""
-        ...
-
-    @property
-    def has_moved(self) -> bool:
-        """True once something may differ from the snapshot."""
-        ...
-
-    @property
-    def ledger(self) -> Ledger:
-        """Where every task stands, as of now."""
-        ...
-
-    @property
-    def devices(self) -> Devices | None:
-        """Devices for claims as of now; None without claims."""
-        ...
-
-    @property
-    def ask(self) -> Questions:
-        """Questions of the shard."""
-        ...
 
 
 class Placement:

@@ -2,11 +2,17 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from kaisched.actions.consolidate import _Consolidation
+from kaisched.actions.eviction.search import Search
+from kaisched.core.refusals import Refusal
 from kaisched.engine.policy import default_policy
 from tests.laws.clusters import Cluster
 from tests.unit.actions.test_search import decide, evicted, job, node, promised, queue
+from tests.unit.framework.fakes import job as framework_job
+from tests.unit.framework.fakes import plugin, session, store
 
 
 def in_pieces():
@@ -83,3 +89,30 @@ def test_no_node_is_priced_where_more_jobs_would_have_to_move_than_may(monkeypat
     monkeypatch.setattr("kaisched.actions.room.clearing.Movable.on", lambda *_: 1 / 0)
     result, broken = decide(gang_of_whole_nodes(), with_most(3))
     assert (evicted(result), result.failures, broken) == ([], (), [])
+
+
+def test_prices_are_kept_while_plugins_rule_out_the_same_nodes():
+    """Where a move makes a filter stale, other nodes may be ruled out."""
+    closed = []
+
+    def rules_out(rows, **_):
+        return np.isin(rows, closed).astype(np.int16) * Refusal.NODE_SELECTOR
+
+    def is_stale(**_):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+    opened = session(
+        store(framework_job("w", gpu=4), framework_job("x"), nodes=(4, 4)).snapshot(),
+        plugin(node_filter=rules_out, on_moves=is_stale),
+    )
+    consolidation = _Consolidation(opened, "consolidate", 16)
+    consolidation._search = Search(opened)
+    shape = int(opened.tasks.shape_of_task[0])
+    prices = consolidation._priced(shape, respects_budgets=False)
+    assert consolidation._priced(shape, respects_budgets=False) is prices
+    closed.append(1)
+    opened.statement().allocate(1, 0)
+    later = consolidation._priced(shape, respects_budgets=False)
+    assert later is not prices
+    assert later.is_of(consolidation._search.future(shape))
+    assert consolidation._search.future(shape).allowed.tolist() == [True, False]
