@@ -15,6 +15,7 @@ from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.report.records import RUN, CycleResult, CycleStats
 from kaisched.framework.report.result import Binds, Evictions, Nominations, Records, Shares
+from kaisched.framework.session.leaving import await_leaving
 from kaisched.framework.session.outcome import PUT_OFF, Outcome
 from kaisched.framework.session.session import Session
 
@@ -49,6 +50,7 @@ def run_cycle(
         ask.open(session)
         for action in policy.actions:
             probe.wrap(action.name, RUN, run_contained)(session, action)
+        await_leaving(session)
         facts = {**ask.close(session), **session.facts}
         if session.barred:
             session.hints.clear()  # some count the failed jobs as refused: true only in this cycle

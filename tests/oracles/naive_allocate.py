@@ -38,7 +38,7 @@ class PlainSession:
         self.over_quota_weights, self.facts_before = policy.over_quota_weights, {}
         self.hints, self.state, self.failures = {}, {}, []
         self.usage, self.fold, self.head_start = None, None, None
-        self.gates, self.barred = {}, set()
+        self.gates, self.barred, self.held_stuck = {}, set(), None
         self.ask = policy.questions
         self.ledger = self._ledger(np.array(state), np.array(node_of_task))
         if fair_share is not None:
@@ -168,6 +168,8 @@ class NaiveAllocate:
         self.node = snapshot.tasks.node_of_task.tolist()
         self.fair_share = None
         self.answer = Answer()
+        self.batches: list[tuple[int, list[int]]] = []
+        """(job, its pods to be bound), in the order of decision."""
         self.instead: dict[int, list[int]] = {}
         """Job row to its next batch, where that of its first subgroups has no room."""
         self.fair_share = self.now.fair_share
@@ -193,7 +195,27 @@ class NaiveAllocate:
                 for other in [job, *self._no_easier(job, batch, waiting)]:
                     self.answer.refusal[other] = NO_ROOM
                     waiting.remove(other)
+        self._await_leaving()
         return self.answer
+
+    def _await_leaving(self):
+        """Promise, instead of binding, what its queues refuse beside all that still leaves."""
+        tasks, waits = self.snapshot.tasks, set()
+        here = [
+            int(TaskState.RUNNING if tasks.job_of_task[at] >= 0 and HOLDING_STATES[now] else now)
+            for at, now in enumerate(tasks.state.tolist())
+        ]
+        for job, batch in self.batches:
+            now = PlainSession(self.snapshot, self.policy, here, self.node, self.fair_share)
+            ask = sum(now.request(task) for task in batch)
+            if job in waits or self._refused(now, "bind", job, ask):
+                waits.add(job)
+                for task in batch:
+                    self.answer.nominations[task] = self.answer.binds.pop(task)
+                self.answer.refusal[job] = int(Refusal.WAITING_FOR_RELEASE)
+            else:
+                for task in batch:
+                    here[task] = int(ALLOCATED)
 
     # -- who takes part -----------------------------------------------------------------------
 
@@ -398,24 +420,28 @@ class NaiveAllocate:
 
     def _refused_by_queues(self, job):
         """Ask the gates from the leaf to the root; note the first refusal."""
-        now, ask = self.now, self._ask(job)[:, None]
+        code = self._refused(self.now, "allocate", job, self._ask(job))
+        if code:
+            self.answer.refusal[job] = code
+        return bool(code)
+
+    def _refused(self, now, action, job, ask):
         leaf = int(self.snapshot.jobs.queue_of_job[job])
         for queue in self.snapshot.queues.tree.path(leaf).tolist():
             code = one(
                 now.ask.queue_gate(
                     now,
-                    "allocate",
+                    action,
                     np.array([queue]),
                     np.array([job]),
-                    ask,
+                    ask[:, None],
                     now.ledger.held[:, [queue]],
                     now.ledger.held_non_preemptible[:, [queue]],
                 )
             )
             if code:
-                self.answer.refusal[job] = code
-                return True
-        return False
+                return code
+        return 0
 
     # -- placing ----------------------------------------------------------------------------------
 
@@ -455,6 +481,8 @@ class NaiveAllocate:
         for task in batch:
             is_firm = self.state[task] == ALLOCATED
             (self.answer.binds if is_firm else self.answer.nominations)[task] = self.node[task]
+        if firm := [task for task in batch if self.state[task] == ALLOCATED]:
+            self.batches.append((job, firm))
         if any(self.state[task] == PIPELINED for task in batch):
             self.answer.refusal[job] = int(Refusal.WAITING_FOR_RELEASE)
         return True

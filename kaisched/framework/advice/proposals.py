@@ -120,6 +120,8 @@ def larger_bounds(session: SessionView, job: int, kind: Kind, bound: Amounts) ->
     on larger cards, room on those comes first.
     """
     queues, held = session.queues, session.held_now
+    if session.held_stuck is not None:
+        held = held + session.held_stuck[0]
     for ask in possible_asks(session, job):
         changes = [
             Change(queues.name[row], session.axis.names[resource], needed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kaisched.core.charges import charges
-from kaisched.core.states import ACTIVE_STATES
+from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES
 from kaisched.core.tree import PROJECTS, without_inner
 
 if TYPE_CHECKING:
@@ -79,6 +79,13 @@ class Moves:
             change += self.by_queue(self.moved, counts)
             change -= self.by_queue(self.moved, counts, is_before=True)
         return change
+
+    def bound_beside(self, counts: BoolVec | None = None) -> tuple[Amounts, Amounts]:
+        """``(R, Q)`` what leaf queues get bound, and hold then with all that still leaves."""
+        tasks = self.snapshot.tasks
+        here = np.flatnonzero(HOLDING_STATES[tasks.state] & (tasks.job_of_task >= 0))
+        bound = self.by_queue(self.result.bind_tasks, counts)
+        return bound, bound + self.by_queue(here, counts, is_before=True)
 
     def by_queue(
         self, tasks: RowVec, counts: BoolVec | None = None, *, is_before: bool = False

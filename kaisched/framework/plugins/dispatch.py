@@ -296,10 +296,15 @@ class Questions:
         held: Amounts,
         held_non_preemptible: Amounts,
     ) -> CodeVec | None:
-        """Return codes ``(K,)``, or None for no objection."""
+        """Return codes ``(K,)``, or None for no objection; what does not end counts as held."""
         gates = self.gates(session, action)
         if gates is None:
             return None
+        if (stuck := session.held_stuck) is not None:
+            held, held_non_preemptible = (
+                more + column[:, queue]
+                for more, column in zip((held, held_non_preemptible), stuck, strict=True)
+            )
         return gates(session, action, queue, job, ask, held, held_non_preemptible)
 
     def scenario_gate(

@@ -23,7 +23,10 @@ def held_for_others(session: Session, job: int) -> str:
 
 
 def held_sentence(session: Session, job: int, code: int) -> str:
-    """Return what a job hears that has room now, and had none while some was held, or ""."""
+    """Return what a job hears whose room is kept, or was kept for others for a while, or ""."""
+    if code == Refusal.WAITING_FOR_RELEASE and job in session.outcome.awaits:
+        queue = session.queues.name[session.outcome.awaits[job]]
+        return f"its room is kept for it until pods that leave are gone: queue {queue} is full"
     held = held_for_others(session, job)
     if held and code == Refusal.ROOM_HELD:
         return f"room that it could have is {held}"

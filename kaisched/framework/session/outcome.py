@@ -38,10 +38,12 @@ class Outcome:
     """Collects moves and refusals while the actions run."""
 
     __slots__ = (
+        "_bind_ends",
         "_bind_nodes",
         "_bind_tasks",
         "_bound",
         "_committed",
+        "awaits",
         "claims",
         "evictions",
         "has_put_off",
@@ -55,6 +57,8 @@ class Outcome:
         """Start with nothing decided for ``jobs`` jobs."""
         self._bind_tasks: list[RowVec] = []
         self._bind_nodes: list[RowVec] = []
+        self._bind_ends: list[int] = []
+        """How many pods were bound after each commit."""
         self._bound = 0
         self._committed = (0, 0, 0, 0)
         self.nominations: list[tuple[int, int]] = []
@@ -66,6 +70,8 @@ class Outcome:
         """Whether any job was put off; in nearly all cycles none is."""
         self.held: tuple[int, ...] = ()
         """Jobs for which allocate held room while it tried the others; nearly always none."""
+        self.awaits: dict[int, int] = {}
+        """Jobs whose binds wait for pods to leave: the lowest queue that has no room before."""
         self.claims: dict[str, CodeVec] = {}
         """Evicting action to ``(J,)`` why it evicted nothing for a job, 0 for untried."""
 
@@ -121,6 +127,7 @@ class Outcome:
 
     def commit(self) -> None:
         """Mark the moves recorded so far as complete."""
+        self._bind_ends.append(self._bound)
         self._committed = (
             len(self._bind_tasks),
             len(self.nominations),
@@ -134,6 +141,37 @@ class Outcome:
         del self._bind_tasks[binds:], self._bind_nodes[binds:]
         del self.nominations[nominations:], self.evictions[evictions:], self.steps[steps:]
         self._bound = sum(map(len, self._bind_tasks))
+
+    def bind_starts(self) -> RowVec:
+        """Return the places in :meth:`binds` at which what a commit has bound begins."""
+        ends = np.unique(np.array([0, *self._bind_ends], np.int64))
+        return ends[ends < self._bound]
+
+    def postpone(self, waits: BoolVec) -> None:
+        """Turn binds, marked in the order of :meth:`binds`, into promises of the same steps."""
+        if not waits.any():
+            return
+        tasks, nodes = self.binds()
+        before = np.append(0, np.cumsum(waits)).tolist()
+        ends = [it.binds[1] for it in self.steps]
+        starts = [*(it.nominations[0] for it in self.steps), len(self.nominations)]
+        where = np.array(starts)[np.searchsorted(ends, np.flatnonzero(waits), "right")]
+        known = np.array(self.nominations, np.int64).reshape(-1, 2)
+        added = np.stack((tasks[waits], nodes[waits]), axis=1)
+        self.nominations = [
+            (task, node) for task, node in np.insert(known, where, added, 0).tolist()
+        ]
+        self.steps = [
+            it._replace(
+                binds=tuple(at - before[at] for at in it.binds),
+                nominations=tuple(
+                    at + before[bound] for at, bound in zip(it.nominations, it.binds, strict=True)
+                ),
+            )
+            for it in self.steps
+        ]
+        self._bind_tasks, self._bind_nodes = [tasks[~waits]], [nodes[~waits]]
+        self._bound -= before[-1]
 
     def binds(self) -> tuple[RowVec, RowVec]:
         """Return (tasks, nodes) of every allocation, in the order they were made."""

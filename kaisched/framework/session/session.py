@@ -17,12 +17,13 @@ import numpy as np
 from kaisched.core.charges import least_charges
 from kaisched.core.devices import ShareSpread
 from kaisched.core.lazy import lazy
-from kaisched.core.states import ACTIVE_STATES
+from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.core.tree import PROJECTS, without_inner
 from kaisched.framework.invariants.sums import charges_of
 from kaisched.framework.session import places
 from kaisched.framework.session.card_ledger import ledger_of
 from kaisched.framework.session.devices import Devices
+from kaisched.framework.session.leaving import held_by
 from kaisched.framework.session.ledger import rolled_up
 from kaisched.framework.session.outcome import Outcome
 from kaisched.framework.session.placement import Placement
@@ -128,6 +129,11 @@ class Session:
     def held_non_preemptible(self) -> Amounts:
         """``(R, Q)`` the part of :attr:`held` that belongs to non-preemptible jobs."""
         return rolled_up(self.snapshot, self.snapshot.allocated_non_preemptible)
+
+    @lazy
+    def held_stuck(self) -> tuple[Amounts, Amounts] | None:
+        """``(R, Q)`` what pods hold that do not end, all and non-preemptible; None if none do."""
+        return held_by(self, TaskState.STUCK)
 
     @lazy
     def held_not_evictable(self) -> Amounts:

@@ -120,6 +120,14 @@ class SessionView(Protocol):
         ...
 
     @property
+    def held_stuck(self) -> tuple[Amounts, Amounts] | None:
+        """``(R, Q)`` what pods hold that were asked to go and do not end, and the firm part of it.
+
+        ``queue_gate`` is asked with it as held. None if there are none.
+        """
+        ...
+
+    @property
     def held_not_evictable(self) -> Amounts:
         """``(R, Q)`` what stays: non-preemptible jobs, and pods on nodes that are gone."""
         ...

@@ -102,15 +102,16 @@ def _limits(moves: Moves) -> Iterator[str]:
     """F4: what grew is within its limit."""
     snapshot = moves.snapshot
     queues = snapshot.queues
-    growth = roll_up(_change(moves), queues.tree)
-    after = roll_up(snapshot.allocated, queues.tree) + growth
-    over = (growth > 0) & (queues.limit < UNLIMITED) & (after > queues.limit)
-    for resource, row in np.argwhere(over).tolist():
-        name = snapshot.axis.names[resource]
-        yield (
-            f"F4 queue {queues.name[row]} grows to {name}"
-            f" {format_amount(name, int(after[resource, row]))}, over its limit"
-        )
+    change = _change(moves)
+    for more, has in ((change, snapshot.allocated + change), moves.bound_beside()):
+        growth, after = (roll_up(each, queues.tree) for each in (more, has))
+        over = (growth > 0) & (queues.limit < UNLIMITED) & (after > queues.limit)
+        for resource, row in np.argwhere(over).tolist():
+            name = snapshot.axis.names[resource]
+            yield (
+                f"F4 queue {queues.name[row]} grows to {name}"
+                f" {format_amount(name, int(after[resource, row]))}, over its limit"
+            )
 
 
 def _takers(moves: Moves, table: Table, high_from: int | None) -> Iterator[str]:

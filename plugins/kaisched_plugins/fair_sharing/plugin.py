@@ -48,6 +48,7 @@ from kaisched_plugins.fair_sharing.work import NEVER
 
 Shapes = Sequence[tuple[int, int]]
 _TAKING = frozenset({"reclaim", PREEMPT})
+_BIND = "bind"
 _OF_FLAVORS = frozenset({"node_sets", "on_moves"})
 _ORDINARY = int(np.iinfo(np.int64).max)
 """Comes after any priority that overrules fair sharing."""
@@ -174,6 +175,8 @@ class FairSharing(Plugin):
         table = self._table(session)
         quotas, rows, some = table.quotas, table.rows, ask[table.rows]
         codes = is_beyond(session.queues.limit[:, queue], held, ask) * np.int16(refusals.OVER_LIMIT)
+        if action == _BIND and table.goes_by_paths:
+            return codes  # what is lent is not a sum of ``held``: beside what leaves limits decide
         if (by_flavor := self._choices(session) if table.flavors is not None else None) is not None:
             some = by_flavor.amounts(session, job, ask)
             codes = np.where(codes == 0, by_flavor.codes(session, queue, job, ask), codes)

@@ -67,6 +67,8 @@ def refused(
 def _over_limit(session: Session, job: int, queue: int) -> Reason | None:
     ask = asked_of(session, job)
     held = session.held_now
+    if session.held_stuck is not None:
+        held = held + session.held_stuck[0]
     for row in session.queues.tree.path(queue).tolist():
         for resource, asked in enumerate(ask.tolist()):
             has, most = int(held[resource, row]), int(session.queues.limit[resource, row])

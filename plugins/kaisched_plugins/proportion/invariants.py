@@ -82,16 +82,20 @@ def _bounds(moves: Moves, quota_scope: str) -> Iterator[str]:
             firm_quotas(queues.deserved, snapshot.overdrawn, quota_scope),
         ),
     ):
-        growth = roll_up(moves.change(counts), queues.tree)
-        after = roll_up(held, queues.tree) + growth
-        is_broken = (growth > 0) & (bound < UNLIMITED) & (after > bound)
-        for resource, row in np.argwhere(is_broken).tolist():
-            name = snapshot.axis.names[resource]
-            yield (
-                f"{rule} queue {queues.name[row]}:"
-                f" {name} {format_amount(name, int(after[resource, row]))}"
-                f" is over its {word} of {format_amount(name, int(bound[resource, row]))}"
-            )
+        change = moves.change(counts)
+        for more, after, when in (
+            (change, held + change, ""),
+            (*moves.bound_beside(counts), ", with what still leaves"),
+        ):
+            growth, has = (roll_up(each, queues.tree) for each in (more, after))
+            is_broken = (growth > 0) & (bound < UNLIMITED) & (has > bound)
+            for resource, row in np.argwhere(is_broken).tolist():
+                name = snapshot.axis.names[resource]
+                yield (
+                    f"{rule} queue {queues.name[row]}:"
+                    f" {name} {format_amount(name, int(has[resource, row]))}"
+                    f" is over its {word} of {format_amount(name, int(bound[resource, row]))}{when}"
+                )
 
 
 def _reclaims(moves: Moves, taker_of_name: Mapping[str, int]) -> Iterator[str]:

@@ -61,6 +61,8 @@ def _over(session: Session, job: int, bound: Amounts, word: str) -> Reason | Non
 
 def _over_by(session: Session, job: int, ask: Amounts, bound: Amounts, word: str) -> Reason | None:
     held = session.held_now if word == "limit" else session.held_non_preemptible_now
+    if session.held_stuck is not None:
+        held = held + session.held_stuck[word != "limit"]
     names = session.axis.names
     for row in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
         for resource, asked in enumerate(ask.tolist()):
