@@ -5,8 +5,10 @@ import secrets
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
+from tests.chaos.faults import SLOW_EVICTIONS
 from tests.chaos.run import LARGE, SMALL, Run
 from tests.chaos.stage import stage
 from tests.chaos.summary import told
@@ -18,6 +20,9 @@ def options():
     parser.add_argument("--seed", type=int, help="a number; by chance unless given")
     parser.add_argument(
         "--short", action="store_true", help="fewer nodes, and the fixed list of faults"
+    )
+    parser.add_argument(
+        "--slow-evictions", action="store_true", help="answer each after 0.2 to 3 s all the time"
     )
     parser.add_argument("--logs", type=Path, help="folder for the logs of the replicas")
     return parser.parse_args()
@@ -31,7 +36,11 @@ def main():
     asked = options()
     seed = secrets.randbelow(10**6) if asked.seed is None else asked.seed
     say(f"chaos: seed {seed}, {asked.minutes:g} minutes, to repeat: SEED={seed}")
-    with tempfile.TemporaryDirectory(prefix="chaos-") as kept, stage() as here:
+    with ExitStack() as kept_up:
+        kept = kept_up.enter_context(tempfile.TemporaryDirectory(prefix="chaos-"))
+        here = kept_up.enter_context(stage())
+        for fault in SLOW_EVICTIONS if asked.slow_evictions else ():
+            kept_up.enter_context(here.fault(**fault))
         folder = asked.logs or Path(kept)
         folder.mkdir(parents=True, exist_ok=True)
         size = SMALL if asked.short else LARGE

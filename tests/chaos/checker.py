@@ -5,9 +5,11 @@ from collections import Counter
 from dataclasses import dataclass
 
 from tests.chaos.binding import BoundOnce
+from tests.chaos.bounds import WithinBounds
 from tests.chaos.capacity import WithinCapacity
 from tests.chaos.evictions import EvictedForSomebody
 from tests.chaos.gangs import WholeGangs
+from tests.chaos.shares import WithinShares
 
 
 @dataclass(slots=True)
@@ -77,14 +79,15 @@ class Cluster:
 class Checker:
     """Applies events and asks every promise after each revision."""
 
-    def __init__(self, outages=None, who_for=lambda _: None):
+    def __init__(self, outages=None, who_for=lambda _: None, has_moves=lambda _: False):
         self.cluster = Cluster()
         self.outages = outages or Outages()
         self.breaches = []
         self.counts = Counter()
         self.promises = [
             WithinCapacity(self), BoundOnce(self), WholeGangs(self),
-            EvictedForSomebody(self, who_for),
+            EvictedForSomebody(self, who_for), WithinBounds(self),
+            WithinShares(self, who_for, has_moves),
         ]  # fmt: skip
 
     def breach(self, promise, subject, order, at_s, text):

@@ -33,7 +33,7 @@ LANES = {
     ),
     "server": (
         "server_restarted", "server_paused", "server_slow", "server_errors", "server_busy",
-        "answers_dropped", "watches_cut", "watches_expired",
+        "answers_dropped", "watches_cut", "watches_expired", "evictions_slow",
     ),
     "objects": (
         "node_deleted", "node_cordoned", "queue_deleted", "quota_changed", "pods_deleted",
@@ -46,7 +46,7 @@ FIXED = {
     "replicas": ("leader_killed", "leader_stopped", "standby_killed", "leader_hung"),
     "server": (
         "answers_dropped", "watches_cut", "server_paused", "server_errors", "watches_expired",
-        "server_restarted", "server_slow", "server_busy",
+        "server_restarted", "server_slow", "evictions_slow", "server_busy",
     ),
     "objects": (
         "member_deleted", "node_deleted", "quota_changed", "beneficiary_deleted", "pods_deleted",
@@ -55,6 +55,12 @@ FIXED = {
     ),
 }  # fmt: skip
 """The list of the short run, each lane in this order, again and again."""
+SLOW_EVICTIONS = tuple(
+    {"subresource": "eviction", "delay_s": delay_s, "share": share, "times": None}
+    for delay_s, share in ((0.2, 0.2), (0.6, 0.25), (1.2, 0.33), (2.0, 0.5), (3.0, 1.0))
+)
+"""A fifth of all evictions is answered after each of these times; the first fault that meets one
+happens to it."""
 FIXED_PAUSES_S = {"replicas": (15.0, 15.0), "server": (4.0, 4.0), "objects": (3.0, 3.0)}
 
 
@@ -237,6 +243,13 @@ class Faults:
         # A lease that cannot be renewed in time is another fault.
         delay_s = chance.uniform(0.2, self._most(1.5))
         return self._for_a_while(chance, {"delay_s": delay_s}) + f", {delay_s:.1f} s an answer"
+
+    def _evictions_slow(self, chance):
+        with ExitStack() as stack:
+            for fault in SLOW_EVICTIONS:
+                stack.enter_context(self._stage.fault(**fault))
+            self._end.wait(seconds := chance.uniform(20.0, 60.0))
+        return f"for {seconds:.0f} s, 0.2 to 3 s an eviction"
 
     def _server_errors(self, chance):
         share = chance.choice((0.3, self._most(0.7)))

@@ -83,6 +83,8 @@ class Replicas:
 
     def __init__(self, kubeconfig, folder, end, count=2):
         self.lives, self.count = [], count
+        self.moving = set()
+        """Evicted pods in whose plan some get another node."""
         self.evicted = {}
         """Pod to (action, beneficiary), as the log told; of a job without a pod group, its pod."""
         self.recent = []
@@ -153,6 +155,9 @@ class Replicas:
     def who_for(self, pod):
         return self.evicted.get(pod)
 
+    def has_moves(self, pod):
+        return pod in self.moving
+
     # -- watching over them ----------------------------------------------------------------------
 
     def _run(self):
@@ -209,6 +214,8 @@ class Replicas:
         elif event in {"pod_evicted", "eviction_unanswered"}:
             told = line["action"], job_of(line["beneficiary"])
             self.evicted[line["pod"]] = told
+            if "moved" in line["reason"] or "moving" in line["reason"]:
+                self.moving.add(line["pod"])
             self.recent = [*self.recent[-50:], (now_s, line["pod"], *told)]
         elif event == "lease_won":
             life.has_led = True

@@ -25,7 +25,7 @@ def told(run):
         *(
             f"{name} {much}"
             for name, much in sorted(counts.items())
-            if name.startswith("evictions ")
+            if name.startswith(("evictions ", "binds not judged"))
         ),
         (
             f"longest time of a gang below its minimum past its grace:"

@@ -440,3 +440,91 @@ def test_a_slope_has_an_error():
 def test_memory_is_told_by_binds():
     samples = [Sample(0.0, 100.0 + at, 1, 1, 1.0, 0.0, 500.0 * at) for at in range(4)]
     assert slope_of_binds(samples) == pytest.approx((2.0, 0.0))
+
+
+# -- P7 ------------------------------------------------------------------------------------------
+
+TOP = Queue("top", "u1", "", 8, 8)
+LEAF = Queue("q", "u2", "top", 8, -1)
+FIRM = {"priority": "build"}
+
+
+def bound(name, gpus=1, **words):
+    """A pod that waits, and the same on a node."""
+    return pod(name, gpus=gpus, **words), pod(name, "n", gpus, **words)
+
+
+def test_p7_a_bind_counts_at_every_level_what_leaves_too():
+    leaving = replace(pod("a", "n", 6), is_leaving=True)
+    history = History(TOP, LEAF, leaving).put(*bound("b", 2))
+    assert history.breaches == []
+    assert history.put(*bound("c")).breaches == [("P7", "queue top")]
+    text = history.checker.breaches[0].text
+    assert "9 GPU of its limit of 8 are held, 6 by pods that leave" in text
+    assert History(TOP, LEAF, leaving).gone(leaving).put(*bound("b", 8)).breaches == []
+
+
+def test_p7_an_excess_from_elsewhere_is_no_bind_of_ours_but_the_next_one_is():
+    history = History(TOP, LEAF, pod("a", "n", 9))
+    assert history.breaches == []
+    assert history.put(*bound("b")).breaches == [("P7", "queue top")]
+
+
+@pytest.mark.parametrize(("after_s", "found"), [(40.0, []), (60.0, [("P7", "queue top")])])
+def test_p7_a_limit_that_was_larger_a_moment_ago_counts(after_s, found):
+    history = History(replace(TOP, limit=9.0), LEAF, pod("a", "n", 8)).put(TOP)
+    assert history.put(*bound("b"), at_s=history.now_s + after_s).breaches == found
+
+
+def test_p7_what_may_not_be_preempted_stays_within_the_quota():
+    queues = replace(TOP, limit=-1), replace(LEAF, quota=2)
+    history = History(*queues, pod("a", "n", 2)).put(*bound("b", 2, **FIRM))
+    assert history.breaches == []
+    assert history.put(*bound("c", **FIRM)).breaches == [("P7", "queue q")]
+    assert "3 GPU of its quota of 2" in history.checker.breaches[0].text
+
+
+def test_p7_binds_after_a_queue_came_back_are_counted():
+    history = History(TOP, LEAF, pod("a", "n", 8)).gone(LEAF).put(LEAF).put(*bound("b"))
+    assert history.breaches == []
+    assert history.checker.counts["binds not judged, a queue came or went"] == 1
+
+
+# -- P8 ------------------------------------------------------------------------------------------
+
+FOUR = (
+    Queue("top", "u1", "", 8, -1), Queue("q", "u2", "top", 4, -1), Queue("r", "u3", "top", 4, -1),
+)  # fmt: skip
+
+
+def reclaimed(held, *queues, action="reclaim", moves=False, before=(), rooms=((8,),)):
+    """A pod of q evicted for one of r, while q holds so many GPUs."""
+    history = History(*(node(f"n{at}", ((GPU, Decimal(it)),)) for at, (it,) in enumerate(rooms)))
+    history.checker = Checker(None, {"t/v": (action, "t/w")}.get, lambda _: moves)
+    nodes = [node(f"n{at}", ((GPU, Decimal(it)),)) for at, (it,) in enumerate(rooms)]
+    history.put(*nodes, *(queues or FOUR), *before, pod("w", queue="r", gpus=1))
+    history.gone(*before, at_s=50.0)
+    for number in range(held - 1):
+        history.put(pod(f"o{number}", "n0"), at_s=51.0)
+    history.put(pod("v", "n0"), at_s=52.0)
+    return history.put(pod("v", "n0", is_evicted=True), at_s=60.0).until(120.0)
+
+
+def eighth(history):
+    return [it for it in history.breaches if it[0] == "P8"]
+
+
+def test_p8_the_queue_that_loses_holds_more_than_its_quota():
+    assert eighth(reclaimed(5)) == []
+    assert eighth(reclaimed(3)) == [("P8", "pod t/v")]
+    assert eighth(reclaimed(3, action="preempt")) == eighth(reclaimed(3, moves=True)) == []
+
+
+def test_p8_what_it_held_a_while_ago_counts():
+    assert eighth(reclaimed(3, before=[pod("x", "n0", 5)])) == []
+
+
+def test_p8_a_quota_is_worth_no_more_than_there_is():
+    assert eighth(reclaimed(3, rooms=[(4,)])) == []
+    crowded = replace(FOUR[0], quota=4.0)
+    assert eighth(reclaimed(3, crowded, *FOUR[1:])) == []

@@ -6,6 +6,7 @@ The server is ours, unless KAISCHED_TEST_KUBECONFIG names a real one.
 import itertools
 import os
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -87,6 +88,9 @@ class Rig:
         self.nodes = []
         self.queues = []
         self.daemons = []
+        self.leave_s = 0.0
+        """How long pods take to leave."""
+        self._leaving = {}
         self._end = threading.Event()
         self._kubelet = threading.Thread(target=self._run_kubelet, daemon=True)
         self.must("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
@@ -257,6 +261,9 @@ class Rig:
     def _tend(self, client, pod):
         path = f"{self.pods_path}/{pod['metadata']['name']}"
         if "deletionTimestamp" in pod["metadata"]:
+            since_s = self._leaving.setdefault(pod["metadata"]["uid"], time.monotonic())
+            if time.monotonic() - since_s < self.leave_s:
+                return
             client.call("DELETE", path, body={"gracePeriodSeconds": 0})
         elif pod["spec"].get("nodeName") and pod["status"].get("phase") == "Pending":
             client.call("PATCH", f"{path}/status", body={"status": {"phase": "Running"}},

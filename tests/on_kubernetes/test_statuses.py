@@ -43,7 +43,7 @@ def test_queues_and_pod_groups_say_how_they_are(cluster):
     assert queue(cluster, "root")["childQueues"] == ["a", "b"]
     assert {it["type"]: it["status"] for it in status["conditions"]} == {
         "Ready": "True", "Orphan": "False", "OverQuota": "False",
-        "OverSubscribed": "False",
+        "OverLimit": "False", "OverSubscribed": "False",
     }  # fmt: skip
     conditions = until(lambda: group(cluster, "big").get("schedulingConditions"))
     assert conditions[0]["type"] == "UnschedulableOnNodePool"

@@ -20,13 +20,20 @@ from kaisched.errors import ObjectError
 from kaisched.framework.report.records import QueueShare
 from kaisched.framework.report.result import without_session
 from kaisched.framework.report.share_table import ShareTable
-from kaisched.units import IN_THOUSANDTHS, MEBIBYTE, MEMORY_UNIT, is_in_bytes
+from kaisched.units import (
+    IN_THOUSANDTHS,
+    MEBIBYTE,
+    MEMORY_UNIT,
+    format_amount,
+    is_in_bytes,
+)
 
 TRUE: Final = "True"
 FALSE: Final = "False"
 READY: Final = "Ready"
 ORPHAN: Final = "Orphan"
 OVER_QUOTA: Final = "OverQuota"
+OVER_LIMIT: Final = "OverLimit"
 OVER_SUBSCRIBED: Final = "OverSubscribed"
 """Types of a queue's conditions; ``Orphan`` and ``OverQuota`` are KAI-Scheduler's."""
 _NAMES: Final = {"gpu": "nvidia.com/gpu"}
@@ -136,6 +143,7 @@ def queue_statuses(
                         _ready(share, int(misplaced[row])),
                         _condition(ORPHAN, FALSE, "ParentUsable", ""),
                         _over_quota(share),
+                        _over_limit(queues.limit[:, row], share, names),
                         _over_subscribed(promised.get(row)),
                     ],
                 },
@@ -172,6 +180,7 @@ def _unused(fault: ObjectError, nothing: dict[str, str], below: list[str]) -> di
             _condition(READY, FALSE, reason, str(fault)),
             _condition(ORPHAN, TRUE if is_orphan else FALSE, reason, ""),
             _condition(OVER_QUOTA, FALSE, "WithinQuota", ""),
+            _condition(OVER_LIMIT, FALSE, "WithinLimit", ""),
             _over_subscribed(None),
         ],
     }
@@ -217,6 +226,20 @@ def _over_quota(share: QueueShare) -> dict[str, str]:
         return _condition(OVER_QUOTA, FALSE, "WithinQuota", "")
     return _condition(OVER_QUOTA, TRUE, "AboveQuota", f"it holds more {' and '.join(over)} than"
                       " its quota; the excess may be reclaimed")  # fmt: skip
+
+
+def _over_limit(limit: IntVec, share: QueueShare, names: Sequence[str]) -> dict[str, str]:
+    """Return the condition that says what a queue holds beyond its limit, not by our binds."""
+    over = [
+        f"{name} {format_amount(name, share.allocated[name])} of a limit of"
+        f" {format_amount(name, most)}"
+        for name, most in zip(names, limit.tolist(), strict=True)
+        if most < share.allocated.get(name, 0) and name != _NOT_DIVIDED
+    ]
+    if not over:
+        return _condition(OVER_LIMIT, FALSE, "WithinLimit", "")
+    return _condition(OVER_LIMIT, TRUE, "AboveLimit", f"it holds {' and '.join(over)}: nothing"
+                      " that asks for more of it starts")  # fmt: skip
 
 
 def _over_subscribed(found: OverSubscription | None) -> dict[str, str]:

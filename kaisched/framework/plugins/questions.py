@@ -224,7 +224,9 @@ class Decisions:
 
         Asked at every level from the leaf to the root, also on assumed positions (``held`` ``(R,
         K)`` is what the queue would hold by then). Pods that ask for memory of a GPU are asked
-        about with the least that they could count, and again with what they count on nodes.
+        about with the least that they could count, and again with what they count on nodes. At the
+        end of a cycle it is asked once more, as the action ``bind``, about what would be bound at
+        once: then ``held`` has all that still leaves. What is refused waits on its node for that.
         """
 
     @question(FirstRefusal("job"))

@@ -15,8 +15,7 @@ import numpy as np
 from kaisched.core.charges import charges
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
-from kaisched.framework.invariants.sums import charges_of
-from kaisched.framework.session.ledger import rolled_up
+from kaisched.framework.session.ledger import held_in
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec, RowVec
@@ -27,32 +26,13 @@ BIND: Final = "bind"
 _WAITING: Final = int(Refusal.WAITING_FOR_RELEASE)
 
 
-def held_by(session: Session, state: TaskState) -> tuple[Amounts, Amounts] | None:
-    """Return ``(R, Q)`` what pods in a state hold at every level, all and non-preemptible.
-
-    As the cycle began; None if there are none.
-    """
-    tasks = session.tasks
-    rows = (tasks.state == state).nonzero()[0]
-    job = tasks.job_of_task[rows]
-    queue = np.where(job >= 0, session.jobs.queue_of_job[job], -1)
-    rows, job, queue = (column[queue >= 0] for column in (rows, job, queue))
-    if not rows.size:
-        return None
-    firm = ~session.jobs.is_preemptible[job]
-    return (
-        rolled_up(session.snapshot, charges_of(session.snapshot, rows, queue)),
-        rolled_up(session.snapshot, charges_of(session.snapshot, rows[firm], queue[firm])),
-    )
-
-
 def await_leaving(session: Session) -> None:
     """Turn binds into promises that a queue has no room for beside what still leaves."""
     outcome = session.outcome
     tasks, nodes = outcome.binds()
     if not len(tasks) or session.ask.gates(session, BIND) is None:
         return
-    leaving = held_by(session, TaskState.RELEASING)
+    leaving = held_in(session.snapshot, TaskState.RELEASING)
     if leaving is None and not outcome.evictions:
         return
     waits = _waiting(session, tasks, nodes, leaving)

@@ -13,6 +13,7 @@ import numpy as np
 
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.core.tree import roll_up
+from kaisched.framework.invariants.sums import charges_of
 from kaisched.framework.session.capacity import Holding
 
 if TYPE_CHECKING:
@@ -265,3 +266,23 @@ def rolled_up(snapshot: Snapshot, leaf_amounts: Amounts) -> Amounts:
     """Return ``(R, Q)`` amounts at every level from amounts at the leaves."""
     tree = snapshot.queues.tree
     return roll_up(leaf_amounts, tree) if len(tree.levels) > 1 else leaf_amounts
+
+
+def held_in(snapshot: Snapshot, state: TaskState) -> tuple[Amounts, Amounts] | None:
+    """Return ``(R, Q)`` what pods in a state hold at every level, all and non-preemptible.
+
+    None if there are none.
+    """
+    tasks, jobs = snapshot.tasks, snapshot.jobs
+    rows = (tasks.state == state).nonzero()[0]
+    rows = rows[tasks.job_of_task[rows] >= 0]
+    job = tasks.job_of_task[rows]
+    queue = jobs.queue_of_job[job]
+    rows, job, queue = (column[queue >= 0] for column in (rows, job, queue))
+    if not rows.size:
+        return None
+    firm = ~jobs.is_preemptible[job]
+    return (
+        rolled_up(snapshot, charges_of(snapshot, rows, queue)),
+        rolled_up(snapshot, charges_of(snapshot, rows[firm], queue[firm])),
+    )

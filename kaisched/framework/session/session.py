@@ -23,8 +23,7 @@ from kaisched.framework.invariants.sums import charges_of
 from kaisched.framework.session import places
 from kaisched.framework.session.card_ledger import ledger_of
 from kaisched.framework.session.devices import Devices
-from kaisched.framework.session.leaving import held_by
-from kaisched.framework.session.ledger import rolled_up
+from kaisched.framework.session.ledger import held_in, rolled_up
 from kaisched.framework.session.outcome import Outcome
 from kaisched.framework.session.placement import Placement
 from kaisched.framework.session.run_times import requeued
@@ -133,7 +132,7 @@ class Session:
     @lazy
     def held_stuck(self) -> tuple[Amounts, Amounts] | None:
         """``(R, Q)`` what pods hold that do not end, all and non-preemptible; None if none do."""
-        return held_by(self, TaskState.STUCK)
+        return held_in(self.snapshot, TaskState.STUCK)
 
     @lazy
     def held_not_evictable(self) -> Amounts:
