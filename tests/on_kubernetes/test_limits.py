@@ -35,8 +35,10 @@ class Watch:
         until(lambda: all(it.is_up for it in self._streams))
 
     def breaches(self, rig):
-        """Return what is wrong up to now: up to the revision of a list of this moment."""
-        version = int(rig.must("GET", rig.pods_path)["metadata"]["resourceVersion"])
+        """Return what is wrong up to now: up to a change of a pod that is made for it."""
+        path = f"{rig.pods_path}/{next(iter(rig.placed()))}"
+        changed = rig.must("PATCH", path, {"metadata": {"labels": {"seen": "yes"}}}, MERGE)
+        version = int(changed["metadata"]["resourceVersion"])
         pods = next(it for it in self._streams if it.kind == "pods")
         until(lambda: pods.version >= version)
         self._end.set()

@@ -229,10 +229,10 @@ class Ledger:
     def _hold(self, jobs: RowVec, amounts: Amounts) -> None:
         """Add charges ``(R, K)`` of pods of some jobs to their queues and all queues above."""
         paths = self._tree.path_of_leaf[self._queue_of_job[jobs]].T.astype(np.int64)
-        _add_along(self.held, paths, amounts)
+        add_along(self.held, paths, amounts)
         strict = ~self._is_preemptible[jobs]
         if np.count_nonzero(strict):
-            _add_along(self.held_non_preemptible, paths[:, strict], amounts[:, strict])
+            add_along(self.held_non_preemptible, paths[:, strict], amounts[:, strict])
 
     def _count(self, task: int, old: int, new: int, shape: int) -> None:
         job = int(self.job_of_task[task])
@@ -254,7 +254,7 @@ class Ledger:
                 self.held_non_preemptible[:, path] += more
 
 
-def _add_along(held: Amounts, paths: RowVec, amounts: Amounts) -> None:
+def add_along(held: Amounts, paths: RowVec, amounts: Amounts) -> None:
     """Add amounts ``(R, K)`` to the queues of paths ``(D, K)``, which end with -1."""
     for rows in paths:
         there = rows >= 0
