@@ -24,8 +24,8 @@ class Books(Promise):
         """Pods on nodes that have not ended."""
         self._bounds = {}
         """Queue to (since when, quota, limit), the last one now."""
-        self._torn_s = float("-inf")
-        """When a queue came, went or moved last in which pods count."""
+        self._torn_s = {}
+        """Queue to when it, or one below it, came, went or moved last while pods counted in it."""
 
     def changed(self, event, before, after):
         if event.kind == "pods":
@@ -36,16 +36,23 @@ class Books(Promise):
         elif event.kind == "queues":
             is_moved = before is None or after is None or before.parent != after.parent
             if is_moved and any(self._counts_in(it, event.facts.key) for it in self._on.values()):
-                self._torn_s = event.at_s
+                for it in (before, after):
+                    self._tear(event, [event.facts.key, *self.path_of(it.parent if it else "")])
             if after is not None:
                 now = event.at_s, after.quota, after.limit
                 self._bounds.setdefault(event.facts.key, []).append(now)
         elif event.kind == "podgroups" and None not in (before, after):
             is_moved = (before.queue, before.priority) != (after.queue, after.priority)
-            self._torn_s = event.at_s if is_moved else self._torn_s
+            for it in (before, after) if is_moved else ():
+                self._tear(event, self.path_of(it.queue))
 
-    def is_torn(self, now_s):
-        return self.checker.outages.counted(self._torn_s, now_s) <= LATE_S
+    def _tear(self, event, queues):
+        self._torn_s.update(dict.fromkeys(queues, event.at_s))
+
+    def is_torn(self, pod, now_s):
+        """Tell whether it was another a while ago which pods count in a queue of a pod."""
+        torn = [it for name, it in self._torn_s.items() if name in self.path_of(self.queue_of(pod))]
+        return any(self.checker.outages.counted(it, now_s) <= LATE_S for it in torn)
 
     def queue_of(self, pod):
         group = self.cluster.podgroups.get(pod.group)
@@ -101,17 +108,14 @@ class WithinBounds(Books):
 
     def settle(self, event):
         bound, self._bound = self._bound, []
-        if not bound:
-            return
-        if self.is_torn(event.at_s):
-            self.checker.counts["binds not judged, a queue came or went"] += len(bound)
-            return
-        held, firm = self.held(), None
+        held = self.held() if bound else {}
         for pod in bound:
+            if self.is_torn(pod, event.at_s):
+                self.checker.counts["binds not judged, a queue came or went"] += 1
+                continue
             self._look(event, pod, held, "limit")
             if self.is_firm(pod):
-                firm = firm or self.held(self.is_firm)
-                self._look(event, pod, firm, "quota")
+                self._look(event, pod, self.held(self.is_firm), "quota")
 
     def _look(self, event, pod, held, word):
         for name in self.path_of(self.queue_of(pod)):
