@@ -95,6 +95,12 @@ def claim_of(store: RowStore, name: str) -> tuple[object, ...]:
     return (jobs.queue_name[row], int(jobs.priority.data[row]), tuple(minimums))
 
 
+def active_pods_of(store: RowStore, name: str) -> int:
+    """Return how many pods of a job run, or are about to."""
+    row = store.row_of_job(name)
+    return int(store.jobs.active.data[row]) if row >= 0 else 0
+
+
 def divide(store: RowStore, job: int, spec: JobRow) -> bool:
     """Give a job the pod sets of ``spec``; return whether its tasks must be assigned again."""
     jobs, podsets = store.jobs, store.podsets

@@ -6,7 +6,8 @@ evicted; otherwise some would be evicted in vain. In both stages a few requests 
 time, so that a slow server does not leave the first victim's room idle until the last one goes.
 
 Before each request the plan must still be valid. Once it is not, the remaining victims live on. An
-eviction that was sent cannot be called back: its room is given away like any other.
+eviction that was sent cannot be called back: its room is given away like any other. So where a job
+goes whole and some of its pods are sent already, the others follow: they would run in vain.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class EvictionPlan:
         self.evictions, self.promises = tuple(evictions), tuple(promises)
         self.sent: set[str] = set()
         """Victims whose eviction was granted."""
+        self.whole: frozenset[str] = frozenset()
+        """Jobs of which no pod stays."""
         self._unanswered: set[str] = set()
         """Victims that were asked to go, and the answer never came."""
         self._evictor, self._put = evictor, put
@@ -109,9 +112,12 @@ class EvictionPlan:
 
     @property
     def why_over(self) -> str:
-        """Why nothing more may be sent; empty while it may."""
-        if self._why:
-            return self._why
+        """Why the plan is over, but for the rest of jobs that go whole; empty while it is not."""
+        return self._why or self.why_late
+
+    @property
+    def why_late(self) -> str:
+        """Why nothing more at all may be sent; empty while something may."""
         if monotonic_s() > self._due_s:
             return "it could not be carried out in time"
         is_ours = self._evictor.writers.gate.term.epoch == self._epoch
@@ -122,19 +128,30 @@ class EvictionPlan:
 
         Args:
             why: for the log.
-            is_unwanted: no pod waits for the room any more; else the plan failed.
+            is_unwanted: no pod waits for the room any more; else the plan failed. Then the rest of
+                jobs that go whole, and have begun to, goes all the same.
 
         """
         with self._lock:
-            if self._why:
+            if self._why and (is_unwanted or not self._left):
                 return
             self._why, self._is_unwanted = why, is_unwanted
-            self._steps.clear()
-            kept = [evict for pod, evict in self._left.items() if pod not in self._in_hand]
-            for evict in kept:
+            follow = self._following(self.sent | self._in_hand) if is_unwanted else ()
+            self._steps = deque(it for it in self._steps if it.is_eviction and it.victim in follow)
+            stay = [
+                evict
+                for pod, evict in self._left.items()
+                if pod not in self._in_hand and pod not in follow
+            ]
+            for evict in stay:
                 del self._left[evict.pod]
-        for evict in kept:
+        for evict in stay:
             self._spared(evict)
+
+    def _following(self, gone: set[str]) -> set[str]:
+        """Return the victims left of jobs that go whole and of which some pod is ``gone``."""
+        begun = {it.pod_group for it in self.evictions if it.pod in gone} & self.whole
+        return {pod for pod, evict in self._left.items() if evict.pod_group in begun}
 
     def spare(self, pod: str) -> None:
         """Leave a victim out that is not where it was: its room is free already."""
@@ -146,8 +163,7 @@ class EvictionPlan:
 
     def take(self, *, is_evicting: bool) -> Step | None:
         """Take the next step of a stage; return None if no step is left for this writer."""
-        why = self.why_over
-        if why:
+        if why := self.why_late:
             self.withdraw(why)
         step = None
         with self._lock:
@@ -172,6 +188,12 @@ class EvictionPlan:
                 self._left.pop(step.victim, None)
                 self.sent.add(step.victim)
         self._go_on()
+
+    def why_not(self, step: Step) -> str:
+        """Return why a step that was not granted is not tried again; empty if it is."""
+        with self._lock:
+            follows = step.victim in self._following(self.sent | self._unanswered)
+        return self.why_late or ("" if follows else self._why)
 
     def failed(self, step: Step, why: str, *, is_unwanted: bool = False) -> None:
         """Give up a step, and the plan with it."""
@@ -234,7 +256,7 @@ class EvictWork:
         step = self._step
         if step is None:
             step = self._step = plan.take(is_evicting=self._is_evicting)
-        elif why := plan.why_over:
+        elif why := plan.why_not(step):
             self.drop(why)
             return None
         if step is None:
@@ -245,7 +267,7 @@ class EvictWork:
             self._pauses.reset()
             plan.granted(step)
             return 0.0 if plan.has_more(is_evicting=self._is_evicting) else None
-        if verdict.is_final or plan.why_over:
+        if verdict.is_final or plan.why_not(step):
             self._step = None
             plan.failed(step, verdict.why, is_unwanted=verdict.is_unwanted)
             return None

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from kaisched.cluster.changes import is_same_task
 from kaisched.cluster.grouping import Membership
-from kaisched.cluster.jobs import claim_of
+from kaisched.cluster.jobs import active_pods_of, claim_of
 from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.eviction_plan import EvictionPlan
 from kaisched.cluster.kubernetes.pods import why_not_waiting
@@ -68,6 +68,7 @@ class Plans:
         evicted_s = {it.pod_group: store.past.last_evicted_s(it.pod_group) for it in plan.evictions}
         for evict in plan.evictions:
             store.assume_evicted(evict.pod, at_s)
+        plan.whole = frozenset(it for it in evicted_s if not active_pods_of(store.rows, it))
         pods = [promise.pod for promise in plan.promises]
         beneficiaries = {pod: store.pods.find(pod) for pod in pods}
         live = _Live(
@@ -103,10 +104,11 @@ class Plans:
     def review(self, store: StateStore) -> None:
         """Withdraw plans that are no longer valid, and forget those that are over."""
         for live in list(self._live):
-            why = live.plan.why_over
-            if why:
+            if why := live.plan.why_late:
                 live.plan.withdraw(why)
-            elif why := _why_changed(live, store) or _spare(live.plan, store):
+            elif not (why := live.plan.why_over) and (
+                why := _why_changed(live, store) or _spare(live.plan, store)
+            ):
                 live.plan.withdraw(why, is_unwanted=True)
             if live.plan.is_settled and not live.is_settled:
                 live.is_settled = True

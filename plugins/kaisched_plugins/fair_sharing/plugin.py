@@ -29,6 +29,7 @@ from kaisched import (
 )
 from kaisched_plugins.fair_sharing import reasons, refusals
 from kaisched_plugins.fair_sharing.allowed import Rules
+from kaisched_plugins.fair_sharing.beside import Beside
 from kaisched_plugins.fair_sharing.choices import Choices
 from kaisched_plugins.fair_sharing.choosing import PREEMPT, in_order
 from kaisched_plugins.fair_sharing.claims import claim_codes
@@ -63,6 +64,7 @@ class Cycle:
     strict: Now | None = None
     choices: Choices | None = None
     pools: Pools | None = None
+    beside: Beside | None = None
     within: set[tuple[str, int]] = field(default_factory=set)
     """The action and job of claims whose present pass lets their queue borrow nothing (F24)."""
 
@@ -176,7 +178,9 @@ class FairSharing(Plugin):
         quotas, rows, some = table.quotas, table.rows, ask[table.rows]
         codes = is_beyond(session.queues.limit[:, queue], held, ask) * np.int16(refusals.OVER_LIMIT)
         if action == _BIND and table.goes_by_paths:
-            return codes  # what is lent is not a sum of ``held``: beside what leaves limits decide
+            cycle: Cycle = session.state[self.name]
+            cycle.beside = cycle.beside or Beside(session, table)
+            return np.where(codes == 0, cycle.beside.codes(queue, job), codes)
         if (by_flavor := self._choices(session) if table.flavors is not None else None) is not None:
             some = by_flavor.amounts(session, job, ask)
             codes = np.where(codes == 0, by_flavor.codes(session, queue, job, ask), codes)

@@ -153,12 +153,14 @@ class Table:
         return replace(units, amounts=found)
 
     def of_tasks(self, session: Session, tasks: RowVec) -> Ask:
-        """Return what tasks of one queue hold together, by row of the quotas."""
+        """Return what tasks of one queue hold together now, by row of the quotas."""
+        return self.held_by(session, tasks, session.node_of_task_now[tasks])
+
+    def held_by(self, session: Session, tasks: RowVec, node: RowVec) -> Ask:
+        """Return what tasks of one queue hold together on nodes, by row of the quotas."""
         if self.flavors is None:
-            here = session.node_of_task_now[tasks]
-            return self.ask(charges(session, tasks, here).sum(axis=1))
+            return self.ask(charges(session, tasks, node).sum(axis=1))
         found = np.zeros((len(self.rows), 1), np.int64)
-        node = session.node_of_task_now[tasks]
         self.count(session, found, np.zeros(len(tasks), np.int64), tasks, node)
         return some_of(found[:, 0])
 

@@ -285,3 +285,42 @@ def test_a_server_in_trouble_is_asked_again(promise, server, effect):
     verdict = promise()
     assert verdict.why
     assert not verdict.is_final
+
+
+def half_sent(plan, works, whole):
+    """Three pods of one job, of which one is evicted when nobody waits any more."""
+    made = plan(3, promises=False)
+    made.whole = frozenset(whole)
+    while not made.sent:
+        is_prepared, work = works.pop(0)
+        if work.send() is not None:
+            works.insert(0, (is_prepared, work))
+    made.withdraw("b is placed", is_unwanted=True)
+    return made
+
+
+@pytest.mark.parametrize(("whole", "count"), [((), 1), (("other",), 1), (("v",), 3)])
+def test_the_rest_of_a_job_that_goes_whole_follows_though_nobody_waits(
+    plan, works, fake, whole, count
+):
+    made = half_sent(plan, works, whole)
+    run(works)
+    assert len(asked(fake, "evict")) == count
+    assert made.is_settled
+
+
+def test_a_job_that_goes_whole_stays_whole_where_nothing_of_it_is_sent(plan, works, fake):
+    made = plan(3, promises=False)
+    made.whole = frozenset({"v"})
+    made.withdraw("b is placed", is_unwanted=True)
+    run(works)
+    assert asked(fake, "evict") == []
+    assert made.is_settled
+
+
+def test_nothing_follows_once_we_do_not_lead(plan, works, fake, monkeypatch):
+    made = half_sent(plan, works, ["v"])
+    monkeypatch.setattr(type(made), "why_late", "it was made under an earlier leadership")
+    run(works)
+    assert len(asked(fake, "evict")) == 1
+    assert made.is_settled

@@ -29,6 +29,11 @@ class FakePlan:
     why_over: str = ""
     withdrawn: list = field(default_factory=list)
     sent: set = field(default_factory=set)
+    whole: frozenset = frozenset()
+
+    @property
+    def why_late(self):
+        return self.why_over
 
     def __post_init__(self):
         self.left = self.evictions
@@ -101,6 +106,22 @@ def test_what_has_not_changed_is_wanted(store, plans, plan):
     plans.compare([], [promise("w0"), promise("w1")])
     assert plan.withdrawn == []
     assert plans.victims() == {"ns/v0", "ns/v1"}
+
+
+def test_a_job_of_which_no_pod_stays_goes_whole():
+    gang = [running(name, annotations={"pod-group-name": "g"}) for name in ("g0", "g1", "g2")]
+    store = store_of(group("g", "b", minMember=1), *gang, *map(running, VICTIMS))
+    store.snapshot()
+
+    def evict(name, job):
+        return Evict(f"ns/{name}", f"{name}-1", "n0", job, "reclaim", "ns/w", "", 0, 0)
+
+    some = FakePlan([], [evict("g0", "ns/g"), evict("v0", job_of("v0"))])
+    Plans().add(some, "ns/w", store, AT_S)
+    assert some.whole == {job_of("v0")}
+    rest = FakePlan([], [evict("g1", "ns/g"), evict("g2", "ns/g")])
+    Plans().add(rest, "ns/w", store, AT_S)
+    assert rest.whole == {"ns/g"}
 
 
 def test_the_room_is_promised_before_the_pod_says_so(store, plans):
