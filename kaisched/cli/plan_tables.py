@@ -114,7 +114,7 @@ def _print_moves(prefix: str, result: CycleResult) -> None:
         [(it.pod, it.node, it.action, it.beneficiary, it.reason) for it in result.evictions],
     )
     promised = {task: _promised(cards) for task, cards in result.nominate_cards.items()}
-    title = f"{prefix}Nominations (room is being released)"
+    title = f"{prefix}Nominations (bound once enough pods have left)"
     _print_placed(title, result, result.nominations, promised)
 
 

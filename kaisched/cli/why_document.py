@@ -116,7 +116,7 @@ def _pods(result: CycleResult, found: Found) -> Iterator[tuple[int, str, str]]:
         if task in bound:
             yield task, "to be bound now", nodes[bound[task]]
         elif task in promised:
-            yield task, "promised room that is being released", nodes[promised[task]]
+            yield task, "promised room", nodes[promised[task]]
         elif task in evicted:
             yield task, "to be evicted now", nodes[at] if at >= 0 else ""
         else:

@@ -102,7 +102,7 @@ TEXTS: Final[dict[int, RefusalText]] = {
     Refusal.WAITING_FOR_RELEASE: RefusalText(
         "WaitingForRelease",
         "its room is being released",
-        "Nothing: its room is promised and being released.",
+        "Nothing: its room is promised; its pods start once enough others have left.",
     ),
     Refusal.ROOM_HELD: RefusalText(
         "RoomHeld",

@@ -150,7 +150,7 @@ _CYCLES: Final = (
     Series(
         "kaisched_nominations_total",
         "counter",
-        "Pods promised room that is being released.",
+        "Pods promised room that they get once enough pods have left.",
         (),
         attrgetter("nominations"),
     ),

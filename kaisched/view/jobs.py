@@ -39,7 +39,7 @@ _OF_TASK: Final = {
     TaskState.PENDING: "pending",
     TaskState.GATED: "gated",
     TaskState.ALLOCATED: "to be bound now",
-    TaskState.PIPELINED: "promised room that is being released",
+    TaskState.PIPELINED: "promised room",
     TaskState.BINDING: "binding",
     TaskState.BOUND: "bound",
     TaskState.RUNNING: "running",
