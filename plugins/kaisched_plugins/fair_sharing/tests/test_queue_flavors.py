@@ -386,16 +386,3 @@ def test_what_a_queue_would_borrow_for_is_told_of_the_flavor_it_would_get():
     ran = built.job("y", queue="b", tasks=2).run(shard=SHARD)
     assert not ran.result.evictions
     assert why(ran, "y").endswith("gpu in flavor old 2 asked, queue b has a quota of 1")
-
-
-def test_quota_of_a_flavor_is_had_once_who_borrowed_it_has_left():
-    """Its nodes have room all along; what leaves another flavor is in nobody's way."""
-    only = of(flavor("old", 2))
-    for leaving, is_bound in ({"old": 2}, False), ({"new": 2}, True), ({}, True):
-        built = two_teams(cluster(olds=8), second=only)
-        if leaving:
-            built.job("gone", queue="a", leaving=leaving, tasks=2)
-        built.job("x", queue="a", running={"old": 2}, tasks=2)
-        ran = built.job("y", queue="b", tasks=2).run(shard=SHARD)
-        assert (ran.placed if is_bound else ran.promised) == {"y-0": "old", "y-1": "old"}
-        assert not (ran.promised if is_bound else ran.placed)

@@ -194,35 +194,3 @@ def test_who_has_used_more_lately_counts_for_less():
     assert held[1]["b"] > held[1]["a"] > 0
     alone = made.run(shard=shard, usage={"a": 0.3, "b": 0.3})
     assert Counter(name[0] for name in alone.placed) == held[0]
-
-
-def run(text):
-    return str(draw(text).after("allocate", "reclaim", shard=SHARD))
-
-
-@pytest.mark.parametrize("lends", ["", "lending=2"])
-def test_quota_of_others_is_had_once_who_borrowed_it_has_left(lends):
-    """Nodes have room all along; by amounts, and where a queue lends a part only."""
-    text = f"""
-        queue top
-        queue a     parent=top deserved=2
-        queue b     parent=top deserved=4 {lends}
-        node  n0    | a1 a2 {{0}} {{1}}
-        node  n1    | . . . .
-        job   b1    gpu=4
-        """
-    assert ">b1 >b1 >b1 >b1" in run(text.format("a3>", "a4>"))
-    assert "+b1 +b1 +b1 +b1" in run(text.format(".", "."))
-
-
-def test_what_leaves_holds_up_nobody_who_has_room_beside_it():
-    assert "+b1 +b1 +b1" in run(
-        """
-        queue top
-        queue a     parent=top deserved=2
-        queue b     parent=top deserved=4 lending=2
-        node  n0    | a1 a2 a3> .
-        node  n1    | . . . .
-        job   b1    gpu=3
-        """
-    )
