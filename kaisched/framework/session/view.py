@@ -79,7 +79,7 @@ class SessionView(Protocol):
 
     @property
     def total(self) -> Amounts:
-        """``(R,)`` what is divided: what ready nodes have less what others' pods use there."""
+        """``(R,)`` what is divided: what pods of queues hold, and what they could be given."""
         ...
 
     @property
