@@ -89,20 +89,22 @@ def _is_open(world: World, living: BoolVec) -> BoolVec:
     number_of_node, barriers = _barriers(statics)
     if not any(barriers):
         return is_open
-    shapes = np.bincount(world.tasks.shape_of_task[living], minlength=request.shape[1]).nonzero()[0]
+    shapes = np.bincount(world.tasks.shape_of_task[living]).nonzero()[0]
+    asks = request[:, shapes] > 0
     asks_of: dict[tuple[Toleration, ...], BoolVec] = {}
-    for shape in shapes.tolist():
-        known, asks = world.shapes.constraints[shape].tolerations, request[:, shape] > 0
-        asks_of[known] = asks_of[known] | asks if known in asks_of else asks
-    asked = np.logical_or.reduce([*asks_of.values(), np.zeros(len(request), np.bool_)])
+    for at, shape in enumerate(shapes.tolist()):
+        if own := world.shapes.constraints[shape].tolerations:
+            asks_of[own] = asks[:, at] | asks_of.get(own, False)
+    asked = np.logical_or.reduce(asks, axis=1)
     for number, taints in enumerate(barriers):
         lets_in = [
-            asks
-            for tolerations, asks in asks_of.items()
-            if all(any(tolerates(it, taint) for it in tolerations) for taint in taints)
+            some
+            for own, some in asks_of.items()
+            if all(any(tolerates(it, taint) for it in own) for taint in taints)
         ]
-        met = np.logical_or.reduce([~asked & (CORDON not in taints), *lets_in])
-        is_open[:, number_of_node == number] &= met[:, None]
+        if taints:
+            met = np.logical_or.reduce([~asked & (CORDON not in taints), *lets_in])
+            is_open[:, number_of_node == number] &= met[:, None]
     return is_open
 
 

@@ -22,3 +22,18 @@ def moves(name):
 )
 def test_half_of_what_can_be_had_is_taken_back(name, each):
     assert moves(f"share-{name}") == ({"a": each}, {"b": each})
+
+
+def test_demand_that_no_node_can_take_entitles_to_nothing_and_is_told():
+    name = "share-demand-that-no-node-can-take"
+    assert moves(name) == ({"r": 4}, {"s": 4})
+    share = next(it for it in planned(f"{name}.yaml").cycles[0].shares if it.name == "junk")
+    assert (share.fair_share["gpu"], share.requested["gpu"]) == (0, 0)
+    assert share.unschedulable == (
+        {"gpu": 32_000},
+        "NoNodeAllowed",
+        (
+            "gpu 32 that its jobs ask for counts for no share: 4 NoNodeAllowed, such as"
+            " default/pg-j0-uid-default-j0; they could not start if nothing else ran"
+        ),
+    )

@@ -17,6 +17,7 @@ from kaisched.core.subscription import OverSubscription, children_quota, over_su
 from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.errors import ObjectError
+from kaisched.framework.report.reason import LeftOut
 from kaisched.framework.report.records import QueueShare
 from kaisched.framework.report.result import without_session
 from kaisched.framework.report.share_table import ShareTable
@@ -28,6 +29,7 @@ READY: Final = "Ready"
 ORPHAN: Final = "Orphan"
 OVER_QUOTA: Final = "OverQuota"
 OVER_SUBSCRIBED: Final = "OverSubscribed"
+UNSCHEDULABLE: Final = "Unschedulable"
 """Types of a queue's conditions; ``Orphan`` and ``OverQuota`` are KAI-Scheduler's."""
 _NAMES: Final = {"gpu": "nvidia.com/gpu"}
 _NOT_DIVIDED: Final = "pods"
@@ -89,7 +91,7 @@ class QueueStatuses:
         if not isinstance(table, ShareTable):
             yield from queue_statuses(snapshot, table, faults)
             return
-        words = (table.resources, table.problems, faults)
+        words = (table.resources, table.problems, table.unschedulable, faults)
         numbers = np.vstack(
             (table.allocated, table.requested, _firm(snapshot), _misplaced(snapshot)[None])
         )
@@ -137,6 +139,7 @@ def queue_statuses(
                         _condition(ORPHAN, FALSE, "ParentUsable", ""),
                         _over_quota(share),
                         _over_subscribed(promised.get(row)),
+                        _unschedulable(share.unschedulable),
                     ],
                 },
             )
@@ -173,6 +176,7 @@ def _unused(fault: ObjectError, nothing: dict[str, str], below: list[str]) -> di
             _condition(ORPHAN, TRUE if is_orphan else FALSE, reason, ""),
             _condition(OVER_QUOTA, FALSE, "WithinQuota", ""),
             _over_subscribed(None),
+            _unschedulable(None),
         ],
     }
 
@@ -223,6 +227,12 @@ def _over_subscribed(found: OverSubscription | None) -> dict[str, str]:
     if found is None:
         return _condition(OVER_SUBSCRIBED, FALSE, "WithinQuota", "")
     return _condition(OVER_SUBSCRIBED, TRUE, *found)
+
+
+def _unschedulable(found: LeftOut | None) -> dict[str, str]:
+    if found is None:
+        return _condition(UNSCHEDULABLE, FALSE, "AllCounts", "")
+    return _condition(UNSCHEDULABLE, TRUE, found.reason, found.message)
 
 
 def _condition(type_: str, status: str, reason: str, message: str) -> dict[str, str]:

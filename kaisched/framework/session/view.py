@@ -143,7 +143,10 @@ class SessionView(Protocol):
 
     @property
     def requested(self) -> Amounts:
-        """``(R, Q)`` held plus pending, at every level, when the cycle began."""
+        """``(R, Q)`` held plus pending, at every level, when the cycle began.
+
+        Pods that could not start if nothing else ran ask for nothing.
+        """
         ...
 
     @property
