@@ -112,7 +112,7 @@ def _advice(advice: Advice) -> dict[str, Any]:
             {
                 "on": it.on,
                 "resource": it.resource or None,
-                "amount": _amount(it.resource, it.amount) if it.amount else None,
+                "amount": _amount(it.resource, it.amount) if it.amount or it.resource else None,
             }
             for it in advice.changes
         ],

@@ -4,7 +4,11 @@ from collections import Counter
 
 import pytest
 
-from tests.small_clusters.test_plans import planned
+from kaisched.engine.linting import lint
+from kaisched.engine.planning import plan, read_plan_input
+from kaisched.framework.advice.advice import Change, Kind
+from kaisched.framework.advice.adviser import Adviser
+from tests.small_clusters.test_plans import HERE, planned
 
 pytestmark = pytest.mark.proportion
 
@@ -37,3 +41,22 @@ def test_demand_that_no_node_can_take_entitles_to_nothing_and_is_told():
             " default/pg-j0-uid-default-j0; they could not start if nothing else ran"
         ),
     )
+
+
+def test_the_quota_that_would_free_gpus_from_work_without_gpus_is_named(tmp_path):
+    file = HERE / "cpu-only-work.yaml"
+    (record,) = Adviser(planned(file.name).cycles[0]).records()
+    advice = [it for it in record.advice if it.kind is Kind.QUOTA]
+    assert [(it.changes, it.helps) for it in advice] == [((Change("a", "cpu", 0),), True)]
+    (finding,) = lint([str(file)])
+    assert (finding.rule, finding.is_error) == ("unbounded", False)
+    assert "Queue a): spec.resources.cpu.quota: deserves cpu without bound" in str(finding.error)
+    # With that line in the file the job starts, one pod goes, and nothing is left to warn of.
+    text = file.read_text(encoding="utf-8").replace(
+        "spec: {}", "spec: {resources: {cpu: {quota: 0}}}"
+    )
+    (tmp_path / "f.yaml").write_text(text, encoding="utf-8")
+    assert lint([str(tmp_path / "f.yaml")]) == []
+    cycles = plan(read_plan_input([str(tmp_path / "f.yaml")]), 2).cycles
+    assert [it.pod for it in cycles[0].evictions] == ["default/c3"]
+    assert [it.pod for it in cycles[1].binds] == ["default/g"]
