@@ -173,6 +173,39 @@ def test_a_gang_whose_group_is_seen_first_or_last_is_in_one_pool():
         assert {world.node_of(it.name) for it in pods} == {"a0"}
 
 
+ALONE = {"kaisched.io/independent-pods": "true"}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_pods_of_a_pod_group_are_independent_if_it_says_so(is_first):
+    """What the group says of queue and preemptibility holds for each of them."""
+    world = two(first=5, second=6)
+    own = {"pod-group-name": "g", "kai.scheduler/skip-podgrouper": "true"}
+    pods = [pod(f"g-{number}", "none", annotations=own) for number in range(8)]
+    spec = {"queue": "a", "minMember": 8, "preemptibility": "non-preemptible"}
+    group = make(PodGroup, "g", annotations={**ALONE, LIST: "h100,a100"}, spec=spec)
+    world.load(*((group, *pods) if is_first else (*pods, group)))
+    world.run_to(80)
+    nodes = [world.node_of(it.name) for it in pods]
+    assert (nodes.count("h0"), nodes.count("a0")) == (5, 3)
+    jobs = world.ports["a100"].store.snapshot().jobs
+    there = jobs.active.nonzero()[0].tolist()
+    assert {jobs.queue_name[row] for row in there} == {"a-there"}
+    assert not jobs.is_preemptible[there].any()
+
+
+def test_pods_of_a_pod_group_are_a_gang_again_once_it_says_so_no_more():
+    world = two(first=5, second=6)
+    label = {"labels": {POOL: "h100"}}
+    world.load(*(pod(f"g-{at}", "a", annotations={"pod-group-name": "g"}, metadata=label)
+                 for at in range(4)))  # fmt: skip
+    store = world.ports["h100"].store
+    for annotations, jobs in (({}, 1), (ALONE, 4), ({}, 1)):
+        spec = {"queue": "a", "minMember": 4}
+        world.load(make(PodGroup, "g", annotations=annotations, metadata=label, spec=spec))
+        assert len({member.job for _, member in store.pods.members()}) == jobs
+
+
 def test_times_double_with_each_lap_and_a_change_makes_a_pool_due():
     """Worked example X20."""
     world = two(first=1, second=1)
