@@ -60,3 +60,21 @@ def test_the_quota_that_would_free_gpus_from_work_without_gpus_is_named(tmp_path
     cycles = plan(read_plan_input([str(tmp_path / "f.yaml")]), 2).cycles
     assert [it.pod for it in cycles[0].evictions] == ["default/c3"]
     assert [it.pod for it in cycles[1].binds] == ["default/g"]
+
+
+def over_pools(name, rounds):
+    return plan(read_plan_input([str(HERE / f"{name}.yaml")], is_one=False), rounds)
+
+
+@pytest.mark.parametrize("name", ["counts-where-it-runs", "beside-a-pool-for-others"])
+def test_a_running_job_without_a_label_counts_in_the_pool_of_its_node(name):
+    cycles = over_pools(f"share-unlabelled-job-{name}", 1).cycles
+    assert not any(len(cycle.records) for cycle in cycles)
+    shares = [share for cycle in cycles for share in cycle.shares]
+    assert {it.name: it.allocated["gpu"] for it in shares if it.allocated["gpu"]} == {"v-a": 2000}
+
+
+def test_pods_of_a_group_that_calls_them_independent_go_to_several_pools():
+    cycles = over_pools("workload-independent-pods-of-a-pod-group", 20).cycles
+    nodes = Counter(bind.node for cycle in cycles for bind in cycle.binds)
+    assert nodes == {"a0": 4, "h0": 2}
