@@ -33,7 +33,9 @@ def left_out(session: Session) -> dict[int, LeftOut]:
             for at, (name, amount) in enumerate(zip(names, found.amounts[:, row], strict=True))
             if amount and at != PODS
         }
-        reason_of_job = {int(job[at]): reasons[at] for at in (queue == row).nonzero()[0].tolist()}
+        reason_of_job: dict[int, str] = {}
+        for at in (queue == row).nonzero()[0].tolist():  # of several the first by name
+            reason_of_job[int(job[at])] = min(reasons[at], reason_of_job.get(int(job[at]), "~"))
         told[row] = _told(session, amounts, reason_of_job)
     return told
 
