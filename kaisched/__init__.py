@@ -29,6 +29,9 @@ _HOME = {
     "topology_of": "kaisched.core.domains",
     "unique_names": "kaisched.core.domains",
     "Constraints": "kaisched.core.constraints",
+    "CORDON": "kaisched.core.constraints",
+    "KEEPS_AWAY": "kaisched.core.constraints",
+    "tolerates": "kaisched.core.constraints",
     "NodeStatics": "kaisched.core.constraints",
     "PodTerm": "kaisched.core.constraints",
     "Requirement": "kaisched.core.constraints",
@@ -109,12 +112,15 @@ if TYPE_CHECKING:
     from kaisched.core.axis import RowVec as RowVec
     from kaisched.core.charges import charges as charges
     from kaisched.core.charges import least_charges as least_charges
+    from kaisched.core.constraints import CORDON as CORDON
+    from kaisched.core.constraints import KEEPS_AWAY as KEEPS_AWAY
     from kaisched.core.constraints import Constraints as Constraints
     from kaisched.core.constraints import NodeStatics as NodeStatics
     from kaisched.core.constraints import PodTerm as PodTerm
     from kaisched.core.constraints import Requirement as Requirement
     from kaisched.core.constraints import Taint as Taint
     from kaisched.core.constraints import Toleration as Toleration
+    from kaisched.core.constraints import tolerates as tolerates
     from kaisched.core.division import Entitlements as Entitlements
     from kaisched.core.division import divide_level as divide_level
     from kaisched.core.domains import domain_paths as domain_paths

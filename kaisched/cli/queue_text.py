@@ -71,6 +71,10 @@ def print_tables(document: Mapping[str, Any], *, with_jobs: bool) -> None:
     )
     problems = [(entry["name"], entry["problem"]) for entry in entries if entry["problem"]]
     print_table("Problems", (Column("QUEUE"), Column("PROBLEM")), problems)
+    left_out = [
+        (entry["name"], found["message"]) for entry in entries if (found := entry["unschedulable"])
+    ]
+    print_table("Unschedulable", (Column("QUEUE"), Column("COUNTS FOR NO SHARE")), left_out)
     if with_jobs:
         _print_projects(entries)
         print_table("Jobs in order", _JOBS, [_job_row(job) for job in document["jobs"]])

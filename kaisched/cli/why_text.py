@@ -103,13 +103,16 @@ def _pod_lines(pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _queue_line(queue: Mapping[str, Any]) -> str:
-    def amount(of: str) -> str:
-        gpus = queue[of].get("gpu", 0)
+    def shown(amounts: Mapping[str, Any]) -> str:
+        gpus = amounts.get("gpu", 0)
         return "unlimited" if gpus is None else format_amount("gpu", round(gpus * 1000))
 
+    left_out = (queue["unschedulable"] or {}).get("amounts", {})
+    more = f", and {shown(left_out)} that could never start" if left_out.get("gpu") else ""
     return (
-        f"queue {queue['name']}: {amount('allocated')} GPUs allocated, fair share"
-        f" {amount('fairShare')}, quota {amount('deserved')}, requested {amount('requested')}"
+        f"queue {queue['name']}: {shown(queue['allocated'])} GPUs allocated, fair share"
+        f" {shown(queue['fairShare'])}, quota {shown(queue['deserved'])}, requested"
+        f" {shown(queue['requested'])}{more}"
     )
 
 

@@ -74,9 +74,9 @@ class Accounts:
         # Not when only the kind of holding changes, as from BOUND to RUNNING.
         if old_node != node or RELEASING in (old, state) or _HOLDS[old] != _HOLDS[state]:
             if old_node >= 0 and _HOLDS[old]:
-                self._hold(old_node, old, shape, -1, is_foreign=job < 0)
+                self._hold(old_node, old, shape, -1)
             if node >= 0 and _HOLDS[state]:
-                self._hold(node, state, shape, 1, is_foreign=job < 0)
+                self._hold(node, state, shape, 1)
         tasks.state.edit()[task] = state
         if old_node != node:
             tasks.node_of_task.edit()[task] = node
@@ -89,11 +89,11 @@ class Accounts:
                 self._save_one(job, shape, (old, old_node), -1)
                 self._save_one(job, shape, (state, node), 1)
 
-    def _hold(self, node: int, state: int, shape: int, sign: int, *, is_foreign: bool) -> None:
+    def _hold(self, node: int, state: int, shape: int, sign: int) -> None:
         more, less = self.shapes.request_of_shape[shape], self.shapes.refund_of_shape[shape]
         if sign < 0:
             more, less = less, more
-        self.nodes.hold(node, more, less, is_releasing=state == RELEASING, is_foreign=is_foreign)
+        self.nodes.hold(node, more, less, is_releasing=state == RELEASING)
 
     def _count(self, podset: int, job: int, old: int, new: int, at_s: float) -> None:
         jobs, podsets = self.jobs, self.podsets
@@ -194,11 +194,7 @@ class Accounts:
         is_releasing = state == RELEASING
         if is_releasing.any():
             _add_at(nodes.releasing, node[is_releasing], amount[:, is_releasing])
-        is_foreign = self.tasks.job_of_task.data[tasks] < 0
-        has_foreign = bool(is_foreign.any())
-        if has_foreign:
-            _add_at(nodes.foreign, node[is_foreign], amount[:, is_foreign])
-        nodes.note_held(node, is_foreign=has_foreign)
+        nodes.note_held(node)
 
     def _count_many(
         self, tasks: RowVec, old: NDArray[np.int8], new: NDArray[np.int8], at_s: float

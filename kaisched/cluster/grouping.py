@@ -16,6 +16,7 @@ from kaisched.cluster.translate import PodRow
 from kaisched.errors import ObjectError
 from kaisched.objects import gang_api, labels
 from kaisched.objects.known_workloads import KNOWN
+from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.segments import segment_of
 from kaisched.objects.wire import ObjectMeta, OwnerReference
 from kaisched.objects.workloads import Gang, Table, Workload
@@ -104,6 +105,8 @@ class Grouper:
         self._named_kinds = {(row.api_group, row.kind) for row in named}
         self._owner: dict[str, Owner] = {}
         self._named: dict[str, Owner] = {}
+        self._independent: dict[str, ObjectMeta] = {}
+        """Pod groups whose pods are jobs of their own."""
 
     def put(self, owner: Owner) -> tuple[str, ...]:
         """Add or replace a workload; return how pods know it whose group that may change."""
@@ -129,7 +132,7 @@ class Grouper:
         """Return the job of a pod."""
         name = labels.pod_group_of(pod.meta)
         if name is not None:
-            return Membership(f"{pod.namespace}/{name}", is_declared=True, metas=(pod.meta,))
+            return self._declared(pod, f"{pod.namespace}/{name}")
         chain, uids = self._chain(pod.meta)
         owners = [link.owner.meta for link in reversed(chain) if link.owner is not None]
         if pod.scheduling_group:
@@ -142,6 +145,26 @@ class Grouper:
         if last is None or last.owner is not None or last.key not in self._table:
             return member
         return replace(member, missing=f"{last.reference.kind} {last.reference.name}")
+
+    def note_group(self, key: str, group: PodGroup | None) -> tuple[str, ...]:
+        """Note whether there is a pod group of independent pods; return its key if that is news."""
+        meta = None
+        if group is not None and labels.has_independent_pods(group.metadata):
+            meta = _said_by_labels(group)
+        if self._independent.get(key) == meta:
+            return ()
+        if meta is None:
+            del self._independent[key]
+        else:
+            self._independent[key] = meta
+        return (f"{PodGroup.KIND} {key}",)
+
+    def _declared(self, pod: PodRow, key: str) -> Membership:
+        """Return the job of a pod that names a PodGroup: it is one by itself if pods there are."""
+        group, uids = self._independent.get(key), (f"{PodGroup.KIND} {key}",)
+        if group is not None:
+            return _alone(pod, _BY_NAME, (group, pod.meta), uids)
+        return Membership(key, is_declared=True, metas=(pod.meta,), owner_uids=uids)
 
     def _owned(
         self, pod: PodRow, chain: list[_Link], metas: tuple[ObjectMeta, ...], uids: tuple[str, ...]
@@ -306,6 +329,22 @@ def _alone(
     job = f"{pod.namespace}/pg-{pod.meta.name}-{pod.meta.uid or 'pod'}"
     return Membership(
         job, is_declared=False, rule=rule, metas=metas, owner_uids=uids, gang=gang, is_single=True
+    )
+
+
+def _said_by_labels(group: PodGroup) -> ObjectMeta:
+    """Return the metadata of a pod group, with labels and annotations for what its spec says."""
+    spec, meta = group.spec, group.metadata
+    said = {
+        labels.QUEUE: spec.queue,
+        labels.PRIORITY_CLASS: spec.priority_class_name,
+        labels.PREEMPTIBILITY: spec.preemptibility,
+    }
+    delay = {} if (it := spec.preemption_delay) is None else {labels.PREEMPTION_DELAY: str(it)}
+    return structs.replace(
+        meta,
+        labels={**meta.labels, **{key: text for key, text in said.items() if text}},
+        annotations={**meta.annotations, **delay},
     )
 
 

@@ -81,6 +81,13 @@ class Members:
         """Drop an owner; return the keys by which pods refer to it."""
         return self._grouper.remove(uid)
 
+    def note_group(self, key: str, group: PodGroup | None) -> Sequence[str]:
+        """Note a pod group of any pool, None for one that is gone or faulty.
+
+        Return how pods know it if they are independent since, or no longer.
+        """
+        return self._grouper.note_group(key, group)
+
     def declare(self, group: PodGroup, fault: str) -> bool:
         """Take in a pod group; tell whether it has changed. A fault refuses the pods."""
         return self._groups.declare(group, fault)

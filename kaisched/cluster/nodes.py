@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from kaisched.cluster.columns import Block, Column
-from kaisched.core.axis import GPU_UNIT, Amounts, BoolVec, IntVec, ResourceAxis, RowVec
+from kaisched.core.axis import GPU_UNIT, BoolVec, IntVec, ResourceAxis, RowVec
 from kaisched.core.constraints import NodeStatics, Taint
 from kaisched.core.devices import CardTable
 from kaisched.core.tables import NodeTable, TopologyLevel
@@ -45,8 +45,6 @@ class NodeRows:
         self.allocatable = Block(len(axis), 0)
         self.idle = Block(len(axis), 0, is_hot=True)
         self.releasing = Block(len(axis), 0, is_hot=True)
-        self.foreign = Block(len(axis), 0, is_hot=True)
-        """``(R, N)`` the part that tasks without a job hold."""
         self.version = Column(np.int64, 0, is_hot=True)
         self.is_laid_out = True
         self.is_changed = True
@@ -55,7 +53,6 @@ class NodeRows:
         self._annotations: tuple[Mapping[str, str], ...] | None = None
         self._topologies: Mapping[str, tuple[TopologyLevel, ...]] = MappingProxyType({})
         self._table: NodeTable | None = None
-        self._total: Amounts | None = None
         self._card_sizes: tuple[int, int] | None = None
         self._cards: tuple[IntVec, IntVec] | None = None
 
@@ -72,7 +69,6 @@ class NodeRows:
             return
         if _statics_of(old) != _statics_of(node):
             self._statics = None
-            self._total = None
             self.is_changed = True
         if old.annotations != node.annotations:
             self._annotations = None
@@ -121,11 +117,10 @@ class NodeRows:
         self.allocatable.replace(allocatable)
         self.idle.replace(allocatable.copy())
         self.releasing.replace(np.zeros_like(allocatable))
-        self.foreign.replace(np.zeros_like(allocatable))
         newest = int(self.version.data.max(initial=0))
         self.version.replace(np.full(count, newest + 1, np.int64))
         self._statics = self._annotations = self._cards = None
-        self._touch_total()
+        self.is_changed = True
 
     def set_axis(self, axis: ResourceAxis) -> None:
         """Count by another axis; every node is empty afterwards."""
@@ -133,47 +128,19 @@ class NodeRows:
         self.reset()
 
     def hold(
-        self,
-        node: int,
-        more: tuple[int, ...],
-        less: tuple[int, ...],
-        *,
-        is_releasing: bool,
-        is_foreign: bool,
+        self, node: int, more: tuple[int, ...], less: tuple[int, ...], *, is_releasing: bool
     ) -> None:
         """Let a task hold ``more`` of a node, which is ``less`` idle; the other way round, less."""
         self.idle.add(node, less)
         if is_releasing:
             self.releasing.add(node, more)
-        if is_foreign:
-            self.foreign.add(node, more)
-            self._total = None
         self.version.edit()[node] += 1
         self.is_changed = True
 
-    def note_held(self, rows: RowVec, *, is_foreign: bool) -> None:
+    def note_held(self, rows: RowVec) -> None:
         """Take note that tasks hold more or less of these nodes."""
-        if is_foreign:
-            self._total = None
         np.add.at(self.version.own(), rows, 1)
         self.is_changed = True
-
-    def _touch_total(self) -> None:
-        """Take note that what is divided may have changed."""
-        self._total = None
-        self.is_changed = True
-
-    def total(self) -> Amounts:
-        """``(R,)`` allocatable of ready nodes less what foreign tasks hold there, at least 0."""
-        if self._total is None:
-            ready = self.statics().is_ready
-            usable = self.allocatable.data[:, ready].sum(axis=1)
-            usable -= self.foreign.data[:, ready].sum(axis=1)
-            np.maximum(usable, 0, out=usable)
-            usable = self._axis.charged(usable)
-            usable.setflags(write=False)
-            self._total = usable
-        return self._total
 
     def card_mib_of(self, name: str) -> int:
         """Return the MiB of each card of a node; 0 where no label says."""
@@ -243,7 +210,7 @@ class NodeRows:
             self.allocatable.own()[:, row] = allocatable
             self.idle.own()[:, row] += more
             self.version.own()[row] += 1
-            self._touch_total()
+            self.is_changed = True
 
 
 def _statics_of(node: NodeRow) -> tuple[object, ...]:

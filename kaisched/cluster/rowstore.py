@@ -389,7 +389,6 @@ class RowStore:
             allocated=queues.allocated.frozen(count),
             allocated_non_preemptible=queues.allocated_non_preemptible.frozen(count),
             pending=pending,
-            total=self.nodes.total(),
             generation=self.generation,
             revision=self.revision,
             label_sets=self.labels.table(),

@@ -189,10 +189,12 @@ class StateStore:
 
     def upsert_pod_group(self, group: PodGroup) -> None:
         """Take in a pod group that came or changed; one with a fault refuses its pods."""
+        self._regroup(self.members.note_group(group.key, None if fault_of(group) else group))
         note_group(self, group)
 
     def remove_pod_group(self, key: str) -> None:
         """Drop a pod group."""
+        self._regroup(self.members.note_group(key, None))
         forget_group(self, key)
 
     def upsert_pod(self, pod: Pod) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,21 @@ class Toleration:
     operator: str
     value: str
     effect: str
+
+
+KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
+"""Effects of taints that keep pods from a node; others are wishes."""
+CORDON: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+"""The taint of a cordoned node."""
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Tell whether a toleration covers a taint, by the rules of Kubernetes."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.operator == "Exists":
+        return not toleration.key or toleration.key == taint.key
+    return toleration.key == taint.key and toleration.value == taint.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kaisched.core.claims.table import ClaimTable
 from kaisched.core.disruption_budgets import NO_DISRUPTION_BUDGETS, DisruptionBudgets
+from kaisched.core.divided import divided
 from kaisched.core.marks import mark_of
 from kaisched.core.record import record
 from kaisched.core.tables import LabelSets
@@ -50,8 +51,6 @@ class Snapshot:
     allocated_non_preemptible: Amounts
     pending: Amounts
     """Requests of pending tasks that are not gated; requested = allocated + pending."""
-    total: Amounts
-    """``(R,)`` what is divided: allocatable of ready nodes less what foreign pods use there."""
     generation: int
     """Row numbers keep their meaning within one generation."""
     revision: int
@@ -65,6 +64,14 @@ class Snapshot:
     None if no project does."""
     claims: ClaimTable | None = None
     """Devices and claims on them; None while no pod has a claim."""
+    _total: Amounts | None = field(default=None, init=False)
+
+    @property
+    def total(self) -> Amounts:
+        """``(R,)`` what is divided, worked out when it is first read."""
+        if self._total is None:
+            self._total = divided(self)  # type: ignore[misc] # once, to one value
+        return self._total
 
     def mark(self, *names: str) -> Mark:
         """Return a mark of columns such as ``jobs.pending``, to compare a later snapshot."""

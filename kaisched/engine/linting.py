@@ -20,6 +20,7 @@ from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.engine.desks import Desks
 from kaisched.engine.lint_claims import claim_doubts
 from kaisched.engine.lint_topologies import unknown_names
+from kaisched.engine.lint_unbounded import unbounded
 from kaisched.engine.planning import (
     OUR_NAMES,
     PlanInput,
@@ -61,6 +62,7 @@ RULES: Final = {
     "queue-tree": "A queue has no parents up to a root, or is in a cycle.",
     "pool-lists": "Queues of one project list different node pools.",
     "quota-sum": "Quotas below a queue add up to more than it has, or than the cluster has.",
+    "unbounded": "A queue has work without GPUs that gives way to no quota of GPUs.",
     "unknown-queue": "A job names a queue that cannot take it.",
     "unknown-topology": "A job names a topology or level that no Topology here has, or can have.",
     "unknown-class": "A claim names a device class that no DeviceClass among the files is.",
@@ -168,6 +170,8 @@ def _together(loaded: Loaded, given: SchedulingShard | None) -> Iterator[Finding
     pools = [(cluster.store, snapshot)] if given is not None else _in_pools(loaded)
     pools = pools or [(cluster.store, snapshot)]
     snapshots = [each for _, each in pools]
+    doubts_of_queues = (it for each in snapshots if not lends for it in unbounded(each, loaded))
+    yield from (_of_object("unbounded", it, is_error=False) for it in doubts_of_queues)
     if any(len(each.queues.name) or each.queues.why_not for each in snapshots):
         jobs = (error for store, each in pools for error in _jobs(store, each, loaded))
         for error in (*jobs, *_owners(workloads, snapshots, loaded)):

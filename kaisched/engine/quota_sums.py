@@ -27,6 +27,7 @@ def quota_sums(
     cluster is compared.
     """
     queues, tree = snapshot.queues, snapshot.queues.tree
+    have = snapshot.axis.charged(snapshot.nodes.allocatable.sum(axis=1))
     parents = np.full_like(tree.parent_of_queue, -1) if is_lent else tree.parent_of_queue
     for parent in sorted({-1, *parents.tolist()}):
         children = np.flatnonzero(parents == parent)
@@ -39,7 +40,7 @@ def quota_sums(
                 word = "quota" if quota <= limit else "limit"
                 where, whose = queues.name[parent], f"its own {word} of"
             else:
-                bound = int(snapshot.total[at]) if len(snapshot.nodes) else UNLIMITED
+                bound = int(have[at]) if len(snapshot.nodes) else UNLIMITED
                 where, whose = queues.name[_largest(children, quotas)] if summed else "", ""
             if summed > 0 and bound < summed:
                 whole = "of all queues" if is_lent else "of all top-level queues"

@@ -247,7 +247,7 @@ class Cluster:
 
     def total(self) -> Amounts:
         """Return the amounts ``(R,)`` that are divided now."""
-        return self._store.nodes.total()
+        return self.snapshot().total
 
     def node_labels(self) -> Sequence[Mapping[str, str]]:
         """Return the labels of all nodes, in the order of :meth:`node_names`."""

@@ -112,7 +112,7 @@ def _advice(advice: Advice) -> dict[str, Any]:
             {
                 "on": it.on,
                 "resource": it.resource or None,
-                "amount": _amount(it.resource, it.amount) if it.amount else None,
+                "amount": _amount(it.resource, it.amount) if it.amount or it.resource else None,
             }
             for it in advice.changes
         ],
@@ -120,7 +120,8 @@ def _advice(advice: Advice) -> dict[str, Any]:
 
 
 def queue_document(share: QueueShare) -> dict[str, Any]:
-    """Return a queue with its amounts."""
+    """Return a queue with its amounts, and the demand that counts for no share."""
+    left_out = share.unschedulable
     return {
         "name": share.name,
         "parent": share.parent,
@@ -128,6 +129,12 @@ def queue_document(share: QueueShare) -> dict[str, Any]:
         "allocated": amounts(share.allocated),
         "requested": amounts(share.requested),
         "deserved": amounts(share.deserved),
+        "unschedulable": left_out
+        and {
+            "amounts": amounts(left_out.amounts),
+            "reason": left_out.reason,
+            "message": left_out.message,
+        },
     }
 
 

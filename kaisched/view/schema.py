@@ -90,6 +90,14 @@ class Overview(Document):
     usage: Annotated[UsageState | None, Meta(description="Null without a usage history.")]
 
 
+class LeftOut(Doc):
+    """Demand that could not be met if nothing else ran, and counts for no share."""
+
+    amounts: Amounts
+    reason: Annotated[str, Meta(description="The refusal of most of its jobs.")]
+    message: str
+
+
 class Queue(Doc):
     """A queue; its amounts contain those of the queues below it."""
 
@@ -99,6 +107,10 @@ class Queue(Doc):
     allocated: Annotated[Amounts, Meta(description="What its pods hold after the cycle.")]
     requested: Annotated[Amounts, Meta(description="What running and pending pods ask for.")]
     deserved: Annotated[Amounts, Meta(description="Its quota.")]
+    unschedulable: Annotated[
+        LeftOut | None,
+        Meta(description="What its jobs ask for and could never have; not in `requested`."),
+    ]
     limit: Amounts
     saturation: Annotated[
         float | None,

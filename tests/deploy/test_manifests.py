@@ -330,6 +330,11 @@ def test_the_defaults_load_and_fit_their_definitions():
     loaded = load_text(text, "defaults")
     assert loaded.problems == []
     assert {obj.name for obj in loaded.objects} >= {"default", "default-queue", "train"}
+    nothing = {"quota": 0, "limit": -1, "overQuotaWeight": 1}  # as KAI-Scheduler ships them
+    queues = [obj for obj in documents(text) if obj["kind"] == "Queue"]
+    assert [obj["metadata"]["name"] for obj in queues] == ["default-parent-queue", "default-queue"]
+    for obj in queues:
+        assert obj["spec"]["resources"] == dict.fromkeys(("gpu", "cpu", "memory"), nothing)
     (shard,) = [obj for obj in loaded.objects if obj.KIND == "SchedulingShard"]
     assert build_policy(shard, "shard.yaml")[1] == []
     for obj in documents(text):

@@ -37,13 +37,16 @@ def test_queues_and_pod_groups_say_how_they_are(cluster):
     cluster.gang("big", "a", 32)
     cluster.wait_placed("g-0", "g-1", "g-2", "g-3")
     until(lambda: queue(cluster, "a").get("allocated") == amounts(4))
-    until(lambda: queue(cluster, "a").get("requested") == amounts(36), what="hearing of all pods")
+    # The gang of 32 would not fit if nothing else ran: it counts for no share, and that is told.
+    until(lambda: "gpu 32 " in condition(cluster, "a", "Unschedulable").get("message", ""))
     status = queue(cluster, "a")
+    assert status["requested"] == amounts(4)
+    assert condition(cluster, "a", "Unschedulable")["reason"] == "GangNoRoom"
     assert status["allocatedNonPreemptible"] == amounts(0)
     assert queue(cluster, "root")["childQueues"] == ["a", "b"]
     assert {it["type"]: it["status"] for it in status["conditions"]} == {
         "Ready": "True", "Orphan": "False", "OverQuota": "False",
-        "OverLimit": "False", "OverSubscribed": "False",
+        "OverLimit": "False", "OverSubscribed": "False", "Unschedulable": "True",
     }  # fmt: skip
     conditions = until(lambda: group(cluster, "big").get("schedulingConditions"))
     assert conditions[0]["type"] == "UnschedulableOnNodePool"

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from kaisched.core.constraints import Taint, tolerates
 from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
 
 
@@ -14,7 +15,6 @@ def assert_adds_up(snapshot):
 def _recounted(s):
     idle = s.nodes.allocatable.copy()
     releasing = np.zeros_like(idle)
-    foreign = np.zeros_like(idle)
     allocated = np.zeros((len(s.axis), len(s.queues)), np.int64)
     fixed, pending = allocated.copy(), allocated.copy()
     job = {"active": [0] * len(s.jobs.name), "pending": [0] * len(s.jobs.name)}
@@ -28,7 +28,6 @@ def _recounted(s):
             assert HOLDING_STATES[state], "only what holds room has a node"
             idle[:, node] -= request
             releasing[:, node] += request * (state == TaskState.RELEASING)
-            foreign[:, node] += request * (mine < 0)
         if mine < 0:
             continue
         assert s.podsets.job_of_podset[part] == mine
@@ -42,16 +41,59 @@ def _recounted(s):
             if not s.jobs.is_preemptible[mine]:
                 fixed[:, queue] += charge * ALLOCATED_STATES[state]
             pending[:, queue] += charge * (state == TaskState.PENDING)
-    usable = (s.nodes.allocatable - foreign)[:, s.nodes.statics.is_ready].sum(axis=1)
     yield "idle", idle, s.nodes.idle
     yield "releasing", releasing, s.nodes.releasing
     yield "allocated", allocated, s.allocated
     yield "allocated_non_preemptible", fixed, s.allocated_non_preemptible
     yield "pending", pending, s.pending
-    yield "total", s.axis.charged(np.maximum(usable, 0)), s.total
+    yield "total", _total(s), s.total
     for column in ("active", "pending"):
         yield f"jobs.{column}", np.array(job[column], np.int64), getattr(s.jobs, column)
         yield f"podsets.{column}", np.array(podset[column], np.int64), getattr(s.podsets, column)
+
+
+def _total(s):
+    """Rule R0, resource by resource and node by node."""
+    free, held = np.zeros(len(s.axis), np.int64), np.zeros(len(s.axis), np.int64)
+    for resource in range(len(s.axis)):
+        open_nodes = {node for node in range(len(s.nodes)) if _is_open(s, node, resource)}
+        free[resource] = sum(int(s.nodes.allocatable[resource, node]) for node in open_nodes)
+        for task in range(len(s.tasks.name)):
+            state, node = int(s.tasks.state[task]), int(s.tasks.node_of_task[task])
+            request = int(s.shapes.request[resource, s.tasks.shape_of_task[task]])
+            if not _has_queue(s, task):
+                free[resource] -= request * bool(HOLDING_STATES[state]) * (node in open_nodes)
+            elif node not in open_nodes:
+                held[resource] += request * bool(ALLOCATED_STATES[state])
+    return s.axis.charged(np.maximum(free, 0) + held)
+
+
+def _has_queue(s, task):
+    job = int(s.tasks.job_of_task[task])
+    return job >= 0 and s.jobs.queue_of_job[job] >= 0
+
+
+def _is_open(s, node, resource):
+    statics = s.nodes.statics
+    if not statics.is_ready[node] or statics.has_pressure[node]:
+        return False
+    taints = [it for it in statics.taints[node] if it.effect in ("NoSchedule", "NoExecute")]
+    if statics.is_unschedulable[node]:
+        taints.append(Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"))
+    living = [
+        int(s.tasks.shape_of_task[task])
+        for task in range(len(s.tasks.name))
+        if s.tasks.state[task] != TaskState.GONE and _has_queue(s, task)
+    ]
+    asking = [it for it in living if s.shapes.request[resource, it] > 0]
+    if not asking and not statics.is_unschedulable[node]:
+        return True
+    return not taints or any(
+        all(
+            any(tolerates(own, it) for own in s.shapes.constraints[at].tolerations) for it in taints
+        )
+        for at in asking
+    )
 
 
 def content(snapshot):

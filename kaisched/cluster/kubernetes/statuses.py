@@ -17,6 +17,7 @@ from kaisched.core.subscription import OverSubscription, children_quota, over_su
 from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.errors import ObjectError
+from kaisched.framework.report.reason import LeftOut
 from kaisched.framework.report.records import QueueShare
 from kaisched.framework.report.result import without_session
 from kaisched.framework.report.share_table import ShareTable
@@ -35,6 +36,7 @@ ORPHAN: Final = "Orphan"
 OVER_QUOTA: Final = "OverQuota"
 OVER_LIMIT: Final = "OverLimit"
 OVER_SUBSCRIBED: Final = "OverSubscribed"
+UNSCHEDULABLE: Final = "Unschedulable"
 """Types of a queue's conditions; ``Orphan`` and ``OverQuota`` are KAI-Scheduler's."""
 _NAMES: Final = {"gpu": "nvidia.com/gpu"}
 _NOT_DIVIDED: Final = "pods"
@@ -96,7 +98,7 @@ class QueueStatuses:
         if not isinstance(table, ShareTable):
             yield from queue_statuses(snapshot, table, faults)
             return
-        words = (table.resources, table.problems, faults)
+        words = (table.resources, table.problems, table.unschedulable, faults)
         numbers = np.vstack(
             (table.allocated, table.requested, _firm(snapshot), _misplaced(snapshot)[None])
         )
@@ -145,6 +147,7 @@ def queue_statuses(
                         _over_quota(share),
                         _over_limit(queues.limit[:, row], share, names),
                         _over_subscribed(promised.get(row)),
+                        _unschedulable(share.unschedulable),
                     ],
                 },
             )
@@ -182,6 +185,7 @@ def _unused(fault: ObjectError, nothing: dict[str, str], below: list[str]) -> di
             _condition(OVER_QUOTA, FALSE, "WithinQuota", ""),
             _condition(OVER_LIMIT, FALSE, "WithinLimit", ""),
             _over_subscribed(None),
+            _unschedulable(None),
         ],
     }
 
@@ -246,6 +250,12 @@ def _over_subscribed(found: OverSubscription | None) -> dict[str, str]:
     if found is None:
         return _condition(OVER_SUBSCRIBED, FALSE, "WithinQuota", "")
     return _condition(OVER_SUBSCRIBED, TRUE, *found)
+
+
+def _unschedulable(found: LeftOut | None) -> dict[str, str]:
+    if found is None:
+        return _condition(UNSCHEDULABLE, FALSE, "AllCounts", "")
+    return _condition(UNSCHEDULABLE, TRUE, found.reason, found.message)
 
 
 def _condition(type_: str, status: str, reason: str, message: str) -> dict[str, str]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 from kaisched.cluster.dependents import Dependents
 from kaisched.cluster.pools.elsewhere import Overdrafts
 from kaisched.cluster.pools.guests import Guests
-from kaisched.cluster.pools.listed import Known, Listed, is_lost
+from kaisched.cluster.pools.listed import Known, Listed, is_lost, sign_of
 from kaisched.cluster.pools.lists import Lists
 from kaisched.cluster.pools.open_pools import OpenPools
+from kaisched.cluster.pools.others import Others
 from kaisched.cluster.pools.projects import Projects
 from kaisched.cluster.pools.whereabouts import Whereabouts
 from kaisched.core.states import TaskState
@@ -21,6 +22,7 @@ from kaisched.objects import labels
 if TYPE_CHECKING:
     from kaisched.cluster.grouping import Membership
     from kaisched.cluster.ours import Ours
+    from kaisched.cluster.pools.lists import Said
     from kaisched.cluster.pools.owners import Owners
     from kaisched.cluster.queues import QueueRow
     from kaisched.cluster.structure import JobRow
@@ -62,14 +64,13 @@ class PoolBook:
         self.changes = self._where.changes
         self._lists = Lists(self.projects)
         self._job_of_pod: dict[str, str] = {}
-        self._others: dict[str, Known] = {}
-        """Pods of other pools without a list. They may get one: it may be read after them."""
-        self._others_of: dict[str, set[str]] = {}
-        """The same by job."""
+        self._others = Others()
         self._dependents = Dependents()
         self._let_go: set[str] = set()
         self._unsettled: set[str] = set()
         self._new: set[str] = set()
+        self.moved: set[str] = set()
+        """Pods whose pool by their node may be another."""
         self._looked_at = -1
         """The revision of the queues by which pods without a list were looked at last."""
 
@@ -84,10 +85,12 @@ class PoolBook:
         """Note a node that came or changed: there may be room on it."""
         if self.is_on and self._where.note_node(node):
             self.look_at_all()
+            self.moved.update(self._where.pods_on(node.name))
 
     def forget_node(self, name: str) -> None:
         """Forget a node that is gone."""
         self._where.forget_node(name)
+        self.look_at_all()
 
     def note_queue(self, queue: Queue) -> bool:
         """Note a queue that came or changed; tell whether jobs must be looked at again."""
@@ -141,8 +144,11 @@ class PoolBook:
         if not self.is_on:
             return self._ours.has(pod.meta)
         said = self._lists.of(member)
+        is_by_place = said is None
+        said = said or self._said_by_place(pod, member)
         if said is not None:
             self._enter(pod, member, *said)
+            self.jobs[member.job].is_by_place = is_by_place
             is_mine = self.is_mine(member.job)
             self.overdrafts.count(pod, member.job, said[1], is_ours=is_mine)
             return is_mine and self.owners.admits(member.job, pod)
@@ -150,10 +156,25 @@ class PoolBook:
         is_ours = self._has(pod.meta, member.metas)
         self.overdrafts.count(pod, member.job, self._lists.queue_of(member), is_ours=is_ours)
         if not is_ours and pod.state != _GONE:
-            self._others[pod.key] = (pod, member)
-            self._others_of.setdefault(member.job, set()).add(pod.key)
-            self._dependents.watch(pod.key, None, member)
+            self._put_other(pod.key, (pod, member))
         return is_ours
+
+    def _put_other(self, key: str, known: Known) -> None:
+        self._others.put(key, known)
+        self._dependents.watch(key, None, known[1])
+
+    def _said_by_place(self, pod: PodRow, member: Membership) -> Said | None:
+        """Return the pool of the node of a pod that says none, or where others of its job are."""
+        if pool := self._place_of((pod, member)):
+            return (pool,), self._lists.queue_of(member)
+        listed = self.jobs.get(member.job)
+        if listed is None or not listed.is_by_place or labels.NODE_POOL in pod.meta.labels:
+            return None
+        return listed.pools, listed.queue
+
+    def _place_of(self, known: Known) -> str:
+        pool = self._where.pool_of(known[0])
+        return pool if pool in self.owners.served else ""
 
     def _has(self, meta: ObjectMeta, metas: tuple[ObjectMeta, ...]) -> bool:
         """Tell whether something without a list is ours: by its label, or as we tell its fault."""
@@ -174,7 +195,7 @@ class PoolBook:
             self._new.add(member.job)  # its group may have been taken in as that of an earlier job
         if listed.hear(pod.key, pools, queue):
             self._new.add(member.job)
-        if before is None or _sign(before[0]) != _sign(pod):
+        if before is None or sign_of(before[0]) != sign_of(pod):
             self._unsettled.add(member.job)
             self.owners.noted(member.job)
         self._dependents.watch(pod.key, None if before is None else before[1], member)
@@ -189,10 +210,7 @@ class PoolBook:
             return
         self._dependents.watch(key, found[1], None)
         job = found[1].job
-        if self._others.pop(key, None) is not None:
-            self._others_of[job].discard(key)
-            if not self._others_of[job]:
-                del self._others_of[job]
+        if self._others.drop(key):
             return
         del self._job_of_pod[key]
         listed = self.jobs[job]
@@ -236,7 +254,8 @@ class PoolBook:
         """
         if listed.speaker not in listed.pods:
             listed.speaker = min(listed.pods)
-            said = self._lists.of(listed.pods[listed.speaker][1])
+            pod, member = listed.pods[listed.speaker]
+            said = self._lists.of(member) or self._said_by_place(pod, member)
             if said is not None and listed.hear(listed.speaker, *said):
                 self._new.add(job)
 
@@ -283,6 +302,9 @@ class PoolBook:
         for job in sorted(self._unsettled):
             listed = self.jobs[job]
             self._hear_next(job, listed)
+            if listed.is_by_place and not any(map(self._place_of, listed.pods.values())):
+                self._forget_place(listed)
+                continue
             owner, home = self.owners.owner(job), listed.home(self._where.pool_of_node)
             if home is not None and home not in self.owners.served:
                 home = None
@@ -294,6 +316,13 @@ class PoolBook:
                     unsettled.add(job)
         self._unsettled = unsettled
         return elsewhere
+
+    def _forget_place(self, listed: Listed) -> None:
+        """Let a job be where its labels say again: no pod of it is on a node of another pool."""
+        for key, known in list(listed.pods.items()):
+            self._strike(key)
+            self._put_other(key, known)
+            self.moved.add(key)
 
     def news(self) -> list[str]:
         """Return the jobs that have a list or none anew, or another owner, since the last time."""
@@ -340,8 +369,7 @@ class PoolBook:
     def pods_of(self, job: str) -> list[str]:
         """Return the pods of a job that are known here, by name."""
         listed = self.jobs.get(job)
-        others = self._others_of.get(job, ())
-        return sorted({*(listed.pods if listed is not None else ()), *others})
+        return sorted(self._others.of_job(job).union(listed.pods if listed is not None else ()))
 
     def all_pods(self) -> list[str]:
         """Return all pods with a list, and those that may get one, by name."""
@@ -369,8 +397,3 @@ class PoolBook:
     def dependents(self, uids: Iterable[str]) -> list[str]:
         """Return the pods whose job depends on one of these owners, by name."""
         return self._dependents.of(uids)
-
-
-def _sign(pod: PodRow) -> tuple[object, ...]:
-    """Return what of a pod says whose its job is."""
-    return pod.state, pod.node, pod.mark

@@ -32,6 +32,8 @@ class Listed:
     speaker: str
     """The first of its pods by name, whose word counts where pods differ."""
     pods: dict[str, Known] = field(default_factory=dict)
+    is_by_place: bool = False
+    """It says nothing of pools, and pods of it are on nodes of one."""
 
     def hear(self, pod: str, pools: tuple[str, ...], queue: str) -> bool:
         """Take the word of a pod if it is the speaker or before it; tell whether it is news."""
@@ -68,3 +70,8 @@ def is_lost(metas: Sequence[ObjectMeta]) -> bool:
     except ObjectError:
         return not any(labels.NODE_POOL in meta.labels for meta in metas)
     return False
+
+
+def sign_of(pod: PodRow) -> tuple[object, ...]:
+    """Return what of a pod says whose its job is."""
+    return pod.state, pod.node, pod.mark

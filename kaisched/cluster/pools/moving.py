@@ -34,11 +34,12 @@ def settle(store: Store) -> None:
     book = store.pools
     if book.is_on:
         book.owners.begin()
-        store.look_again(book.listed_anew(store.pods.members()))
+        store.look_again([*_moved(book), *book.listed_anew(store.pods.members())])
         for job, pool in book.settle():
             hand_over(store, job, pool)
         for job in book.news():
             _review(store, job)
+        store.look_again(_moved(book))
     for job in book.guests.review():
         store.rows.touch()
         store.members.refresh(job)
@@ -48,6 +49,13 @@ def settle(store: Store) -> None:
     for queue in book.missing_queues():
         store.rows.touch()
         store.rows.put_queue(queue)
+
+
+def _moved(book: PoolBook) -> list[str]:
+    """Return the pods whose pool by their node may be another, once."""
+    moved = sorted(book.moved)
+    book.moved.clear()
+    return moved
 
 
 def hand_over(store: Store, job: str, pool: str) -> None:

@@ -44,6 +44,16 @@ class Whereabouts:
         self.pool_of_node.pop(name, None)
         self._said.pop(name, None)
 
+    def pods_on(self, node: str) -> list[str]:
+        """Return the pods on a node, by name."""
+        return sorted(pod for pod, at in self._node_of_pod.items() if at == node)
+
+    def pool_of(self, pod: PodRow) -> str:
+        """Return the pool that has a pod by its node; empty if it says itself, or none has."""
+        if pod.state == TaskState.GONE or labels.NODE_POOL in pod.meta.labels:
+            return ""
+        return self.pool_of_node.get(pod.node, "")
+
     def note_pod(self, pod: PodRow) -> None:
         """Note where a pod is; one that has ended makes room."""
         if pod.node and pod.state != TaskState.GONE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -74,6 +75,24 @@ def _in_pools(visit: Visit, valid: list[Queue]) -> Iterator[Finding]:
     if DEFAULT_QUEUE not in {queue.name for queue in valid}:
         text = f"no queue {DEFAULT_QUEUE}: pods without the label of a queue are refused"
         yield Finding("queues", "warn", text, "make it, or label every pod")
+    yield from _for_anybody(valid)
+
+
+def _for_anybody(valid: list[Queue]) -> Iterator[Finding]:
+    """Name the queues that deserve something for work that names no queue."""
+    by_name = {queue.name: queue for queue in valid}
+    children = Counter(queue.spec.parent_queue for queue in valid)
+    queue = by_name.get(DEFAULT_QUEUE)
+    while queue is not None:
+        deserved = [name for name, it in sorted(queue.spec.resources.items()) if it.quota]
+        if deserved:
+            text = (
+                f"{queue.name} deserves {' and '.join(deserved)}, which pods without the label of a"
+                " queue may then hold against the quotas of others"
+            )
+            yield Finding("queues", "warn", text, "set its quotas to 0, as KAI-Scheduler ships it")
+        above = queue.spec.parent_queue or ""
+        queue = by_name.get(above) if children[above] == 1 else None
 
 
 def _lists(visit: Visit, valid: list[Queue]) -> Iterator[Finding]:

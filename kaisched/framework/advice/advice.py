@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 
 MEANINGS: Final[dict[Kind, str]] = {
-    Kind.QUOTA: "the quota of these queues is raised to the amounts",
+    Kind.QUOTA: "these queues have the amounts as quota",
     Kind.LIMIT: "the limit of these queues is raised to the amounts",
     Kind.NODES: "so many nodes are added that are like this one, with larger amounts where named",
     Kind.MINIMUM: "the gang's minimum is lowered to so many pods",

@@ -50,11 +50,13 @@ def is_possible(session: Session, kind: Kind, changes: tuple[Change, ...]) -> bo
     queues, position = session.queues, session.axis.position
     if kind in (Kind.QUOTA, Kind.LIMIT):
         bound = queues.limit if kind is Kind.LIMIT else queues.deserved
+
+        def is_new(it: Change) -> bool:
+            now = int(bound[position[it.resource], queues.row_of_name[it.on]])
+            return now >= UNLIMITED or it.amount > now
+
         return all(
-            it.on in queues.row_of_name
-            and it.resource in position
-            and it.amount > int(bound[position[it.resource], queues.row_of_name[it.on]])
-            for it in changes
+            it.on in queues.row_of_name and it.resource in position and is_new(it) for it in changes
         )
     if kind is Kind.NODES:
         is_known = all(it.resource in position for it in changes[1:])

@@ -161,7 +161,6 @@ def _nodes(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapsh
             cards=nodes.cards and with_nodes_like(nodes.cards, like, int(more[GPU, 0]), count),
             annotations=(*nodes.annotations, *[nodes.annotations[like]] * count),
         ),
-        total=snapshot.total + snapshot.axis.charged(allocatable[:, 0]) * count,
     )
 
 

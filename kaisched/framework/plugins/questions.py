@@ -206,7 +206,8 @@ class Decisions:
     def job_gate(self, session: SessionView, action: str, job: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may these jobs be tried by this action at all?
 
-        Asked once when an action starts.
+        Asked once when an action starts, and about gangs that lack pods when their demand is
+        summed up: so the answer must not rest on ``requested`` or ``fair_share``.
         """
 
     @question(FirstRefusal("job"), unless=Promise("has_gates", silent=False))

@@ -32,3 +32,13 @@ class Problem(NamedTuple):
     """The reason of the queue's condition, in CamelCase."""
     message: str
     """The problem and its cure."""
+
+
+class LeftOut(NamedTuple):
+    """Demand of a queue that could not be met if nothing else ran, and counts for no share."""
+
+    amounts: Mapping[str, int]
+    """By resource name in base units."""
+    reason: str
+    """Name of the refusal of most of its jobs."""
+    message: str

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kaisched.core.devices import PromisedCards
     from kaisched.framework.advice.advice import Advice
     from kaisched.framework.intents import Bind, Evict, Nominate
-    from kaisched.framework.report.reason import Problem
+    from kaisched.framework.report.reason import LeftOut, Problem
 
 _LEFT_OUT: Final = frozenset({"task", "node_row", "queue", "beneficiary_queue", "kind"})
 """Row numbers are the store's own business: two stores of the same objects may differ in them.
@@ -66,6 +66,9 @@ class QueueShare:
     """Why the queue cannot be used under the policy of the shard, if it cannot."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """What the policy tells of it besides, by name."""
+    unschedulable: LeftOut | None = None
+    """What its jobs ask for and could not have if nothing else ran, which is not in ``requested``;
+    None for nothing."""
 
     @property
     def pending(self) -> Mapping[str, int]:

@@ -20,6 +20,7 @@ from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.report.codes import codes_of, counted
 from kaisched.framework.report.explain import record_of
+from kaisched.framework.report.left_out import left_out
 from kaisched.framework.report.reason import EvictionReason
 from kaisched.framework.report.records import DecisionRecord, QueueShare
 from kaisched.framework.report.share_table import ShareTable
@@ -262,6 +263,7 @@ class Shares(Lazy[QueueShare]):
             session.queues.deserved if quotas is None else quotas,
             {} if self._abandoned else session.ask.queue_problems(session),
             {} if self._abandoned else session.ask.queue_figures(session) or {},
+            {} if self._abandoned else left_out(session),
         )
 
     def _make(self) -> Iterable[QueueShare]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import Amounts, FloatVec
     from kaisched.core.tables import QueueTable
-    from kaisched.framework.report.reason import Problem
+    from kaisched.framework.report.reason import LeftOut, Problem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +33,7 @@ class ShareTable(Sequence[QueueShare]):
     deserved: Amounts
     problems: Mapping[int, Problem]
     figures: Mapping[str, FloatVec]
+    unschedulable: Mapping[int, LeftOut]
 
     def __len__(self) -> int:
         """Return Q."""
@@ -60,6 +61,7 @@ class ShareTable(Sequence[QueueShare]):
             self._amounts(self.deserved, row),
             self.problems.get(row),
             {figure: float(numbers[row]) for figure, numbers in self.figures.items()},
+            self.unschedulable.get(row),
         )
 
     def _amounts(self, amounts: Amounts, row: int) -> dict[str, int]:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.states import TaskState
+from kaisched.framework.session.places import places_in_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kaisched.core.axis import IntVec, RowVec
+    from kaisched.core.axis import RowVec
     from kaisched.core.tables import SubGroup
     from kaisched.framework.session.session import Session
 
@@ -24,7 +25,6 @@ MOST_TRIES: Final = 64
 """So many questions whether pods fit, and answers, find another batch for a job at most."""
 _NONE: Final[RowVec] = np.zeros(0, np.int64)
 _PENDING = int(TaskState.PENDING)
-_PLACES: Final = "places_when_empty"
 
 
 def other_batches(
@@ -161,15 +161,6 @@ def _could_ever_fit(session: Session, tasks: RowVec) -> bool:
     """Tell whether nodes would have room for pods, kind by kind, if nothing else ran."""
     shapes, counts = np.unique(session.tasks.shape_of_task[tasks], return_counts=True)
     return all(
-        _places(session, shape) >= count
+        places_in_all(session, session, shape) >= count
         for shape, count in zip(shapes.tolist(), counts.tolist(), strict=True)
     )
-
-
-def _places(session: Session, shape: int) -> int:
-    known: dict[int, int] = session.found.setdefault(_PLACES, {})
-    if shape not in known:
-        with session.placement.within(None):
-            rooms: IntVec = session.places_when_empty(shape)
-        known[shape] = int(rooms.sum())
-    return known[shape]

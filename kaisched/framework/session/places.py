@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -11,11 +11,12 @@ from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.session.capacity import Capacity, Holding, room_of
 
 if TYPE_CHECKING:
-    from kaisched.core.axis import BoolVec, IntVec
+    from kaisched.core.axis import Amounts, BoolVec, IntVec
     from kaisched.framework.session.placement import Placement
     from kaisched.framework.session.view import SessionView
 
 _EVICTABLE: Final = "places.evictable"
+_IN_ALL: Final = "places.in_all"
 
 
 class Placing(Protocol):
@@ -70,6 +71,45 @@ def places_when_empty(session: Placing, view: SessionView, shape: int) -> IntVec
     codes = session.placement.plan(shape).codes
     allowed = None if codes is None else ~np.isin(codes, lasting_codes())
     return room_of(view.nodes.allocatable, view.shapes.request[:, shape], allowed)
+
+
+class _InAll(NamedTuple):
+    """Places on all nodes by shape, and the nodes that they were counted on."""
+
+    generation: int
+    statics: object
+    allocatable: Amounts
+    places: dict[int, int]
+
+    def holds(self, session: SessionView) -> bool:
+        nodes = session.nodes
+        return (
+            self.generation == session.generation
+            and self.statics is nodes.statics
+            and np.array_equal(self.allocatable, nodes.allocatable)
+        )
+
+
+def places_in_all(session: Placing, view: SessionView, shape: int) -> int:
+    """Return how many pods of a shape would fit on all nodes if nothing ran at all: a bound.
+
+    It is kept from cycle to cycle while the nodes are the same.
+    """
+    known: dict[int, int] | None = view.found.get(_IN_ALL)
+    if known is None:
+        hint: _InAll | None = view.hints.get(_IN_ALL)
+        if hint is None or not hint.holds(view):
+            nodes = view.nodes
+            hint = _InAll(view.generation, nodes.statics, nodes.allocatable, {})
+        known, view.hints[_IN_ALL] = hint.places, hint
+        view.found[_IN_ALL] = known
+    if shape not in known:
+        with session.placement.within(None):
+            rooms = places_when_empty(session, view, shape)
+        if (cards := session.capacity.cards) is not None:
+            rooms = rooms * cards.could_take(shape)
+        known[shape] = int(rooms.sum())
+    return known[shape]
 
 
 def _evictable(session: SessionView) -> Holding:

@@ -29,6 +29,7 @@ from kaisched.framework.session.placement import Placement
 from kaisched.framework.session.run_times import requeued
 from kaisched.framework.session.shared_capacity import capacity_of
 from kaisched.framework.session.statement import Statement
+from kaisched.framework.session.unschedulable import find_unschedulable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -149,13 +150,19 @@ class Session:
 
     @lazy
     def requested(self) -> Amounts:
-        """``(R, Q)`` held plus pending, at every level, when the cycle began."""
-        return self.held + rolled_up(self.snapshot, self.snapshot.pending)
+        """``(R, Q)`` held plus pending, at every level, when the cycle began.
 
-    @property
+        What is :attr:`unschedulable` is left out.
+        """
+        return rolled_up(self.snapshot, self.requested_by_jobs)
+
+    @lazy
     def requested_by_jobs(self) -> Amounts:
         """``(R, Q)`` the same of each queue's own jobs; inner queues have none."""
-        return self.snapshot.allocated + self.snapshot.pending
+        asked = self.snapshot.allocated + self.snapshot.pending
+        return asked if self.unschedulable is None else asked - self.unschedulable.amounts
+
+    unschedulable = lazy(find_unschedulable)
 
     @lazy
     def fair_share(self) -> Amounts:

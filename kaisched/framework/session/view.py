@@ -79,7 +79,7 @@ class SessionView(Protocol):
 
     @property
     def total(self) -> Amounts:
-        """``(R,)`` what is divided: what ready nodes have less what others' pods use there."""
+        """``(R,)`` what is divided: what pods of queues hold, and what they could be given."""
         ...
 
     @property
@@ -151,7 +151,10 @@ class SessionView(Protocol):
 
     @property
     def requested(self) -> Amounts:
-        """``(R, Q)`` held plus pending, at every level, when the cycle began."""
+        """``(R, Q)`` held plus pending, at every level, when the cycle began.
+
+        Pods that could not start if nothing else ran ask for nothing.
+        """
         ...
 
     @property

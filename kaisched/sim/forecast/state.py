@@ -37,7 +37,6 @@ class Pods:
         self.active: IntVec = jobs.active.copy()
         self._rare: FloatVec = jobs.rare.copy()
         self._evictions_s = snapshot.evictions_s
-        self._total: Amounts = snapshot.total
         table = snapshot.nodes.cards
         self._slots = dict(table.slots_of_task) if table is not None else {}
         """The cards of each pod that has parts of GPUs."""
@@ -67,11 +66,6 @@ class Pods:
 
     def release(self, tasks: RowVec, *, is_made_anew: bool) -> None:
         """Free the room of pods that have ended; made anew, they wait again."""
-        strangers = tasks[(self.job[tasks] < 0) & (self.node[tasks] >= 0)]
-        strangers = strangers[self._base.nodes.statics.is_ready[self.node[strangers]]]
-        if len(strangers):
-            freed = sum_of(self._base, strangers, np.zeros(len(strangers), np.int64), 1)
-            self._total = self._total + self._base.axis.charged(freed[:, 0])
         self.state[tasks] = TaskState.PENDING if is_made_anew else TaskState.GONE
         self.node[tasks] = self.nominated[tasks] = _NOWHERE
         if self._slots:
@@ -120,7 +114,6 @@ class Pods:
             ),
             revision=last.revision + 1,
             evictions_s=self._evictions_s,
-            total=self._total,
             allocated=allocated,
             allocated_non_preemptible=fixed,
             pending=pending,

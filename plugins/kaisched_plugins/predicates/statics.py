@@ -13,20 +13,19 @@ from typing import TypeAlias
 import numpy as np
 
 from kaisched import (
+    CORDON,
+    KEEPS_AWAY,
     BoolVec,
     CodeVec,
     Constraints,
     NodeStatics,
     Refusal,
     Requirement,
-    Taint,
-    Toleration,
+    tolerates,
 )
 
 _Term: TypeAlias = tuple[tuple[Requirement, ...], tuple[Requirement, ...]]
 """Requirements on labels, and on fields; all must hold."""
-_KEEPS_AWAY = ("NoSchedule", "NoExecute")
-_CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _NAME_FIELD = "metadata.name"
 NODE_TYPE_LABEL = "run.ai/type"
 """The label of nodes whose values are Run:ai's node types."""
@@ -65,7 +64,7 @@ class StaticMasks:
         codes = np.zeros(len(statics.name), np.int16)
         if self._has_bad_nodes:
             _mark(codes, ~statics.is_ready, Refusal.NODE_NOT_READY)
-            if not any(tolerates(each, _CORDON) for each in constraints.tolerations):
+            if not any(tolerates(each, CORDON) for each in constraints.tolerations):
                 _mark(codes, statics.is_unschedulable, Refusal.NODE_UNSCHEDULABLE)
             _mark(codes, statics.has_pressure, Refusal.NODE_PRESSURE)
         column, taint_sets = statics.taint_sets
@@ -100,7 +99,7 @@ class StaticMasks:
         return np.array(
             [
                 any(
-                    taint.effect in _KEEPS_AWAY
+                    taint.effect in KEEPS_AWAY
                     and not any(tolerates(each, taint) for each in constraints.tolerations)
                     for taint in taints
                 )
@@ -204,15 +203,6 @@ class StaticMasks:
 def _mark(codes: CodeVec, where: BoolVec, refusal: Refusal) -> None:
     """Set a code where there is none yet: the first reason is kept."""
     codes[where & (codes == 0)] = int(refusal)
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Tell whether a toleration covers a taint, by the rules of Kubernetes."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.operator == "Exists":
-        return not toleration.key or toleration.key == taint.key
-    return toleration.key == taint.key and toleration.value == taint.value
 
 
 def _integer(text: str) -> int | None:

@@ -1,10 +1,26 @@
-"""Proposes cures for refusals of proportion: larger bounds, the end of work, preemptibility."""
+"""Proposes cures for refusals of proportion: other bounds, the end of work, preemptibility."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kaisched import Change, Kind, Proposal, Session, end_of_work, larger_bounds
+import numpy as np
+
+from kaisched import (
+    ACTIVE_STATES,
+    GPU,
+    PODS,
+    UNLIMITED,
+    Change,
+    Kind,
+    Proposal,
+    Session,
+    asked_of,
+    charges,
+    end_of_work,
+    larger_bounds,
+    roll_up,
+)
 from kaisched_plugins.proportion import refusals
 
 
@@ -19,3 +35,39 @@ def cures(session: Session, job: int, code: int) -> Iterator[Proposal]:
         if code == refusals.OVER_QUOTA:
             yield Kind.PREEMPTIBLE, (Change(session.jobs.name[job]),)
             yield from end_of_work(session, job, queues.deserved)
+        elif code == refusals.NOT_OVER_SHARE:
+            yield from _bounds_of_others(session, job)
+
+
+def _bounds_of_others(session: Session, job: int) -> Iterator[Proposal]:
+    """Yield a quota for the queue that holds most of a resource without GPUs and without a quota.
+
+    Of all that the job asks for. A queue that mentions GPUs alone deserves all the rest without
+    bound, so that its work without GPUs gives way to nobody. With the quota it keeps what its work
+    on GPUs holds.
+    """
+    queues, tree, tasks = session.queues, session.queues.tree, session.tasks
+    running = np.flatnonzero(ACTIVE_STATES[tasks.state] & (tasks.job_of_task >= 0))
+    queue = session.jobs.queue_of_job[tasks.job_of_task[running]]
+    running, queue = running[queue >= 0], queue[queue >= 0]
+    held, kept = np.zeros_like(queues.deserved), np.zeros_like(queues.deserved)
+    each = charges(session, running)
+    for row, amounts in enumerate(each):
+        np.add.at(held[row], queue, amounts)
+        np.add.at(kept[row], queue, amounts * (each[GPU] > 0))
+    kept = roll_up(kept, tree)
+    mine = tree.path(int(session.jobs.queue_of_job[job])).tolist()
+    free = np.where((queues.deserved >= UNLIMITED) & tree.is_leaf, held - kept, 0)
+    free[:, mine] = 0
+    for resource in np.flatnonzero(asked_of(session, job) > 0).tolist():
+        most = int(free[resource].argmax()) if len(queues) else 0
+        if resource not in (GPU, PODS) and len(queues) and free[resource, most] > 0:
+            name, apart = session.axis.names[resource], set(tree.path(most).tolist()) - {*mine}
+            yield (
+                Kind.QUOTA,
+                tuple(
+                    Change(queues.name[row], name, int(kept[resource, row]))
+                    for row in sorted(apart)
+                    if queues.deserved[resource, row] >= UNLIMITED
+                ),
+            )

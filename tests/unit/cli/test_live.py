@@ -158,7 +158,7 @@ def test_top_prints_one_frame_where_there_is_no_terminal(run, url):
         "1 ExceedsAnyNode, 2 OverLimit",
         "queues: 3, by order",
         "QUEUE  FAIR SHARE  HELD  ASKED  QUOTA  RUNNING  WAITING  REASONS",
-        "root           16     4     28     16        1        3  1 ExceedsAnyNode, 2",
+        "root           12     4     12     16        1        3  1 ExceedsAnyNode, 2",
         "                                                         OverLimit",
         "a               6     4     12      4        1        2  2 OverLimit",
     ]

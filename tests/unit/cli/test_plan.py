@@ -28,9 +28,9 @@ team/pg-b-0-uid-8  b      ExceedsAnyNode  a pod asks for more than any node has
 
 Queues: GPUs
 QUEUE  FAIR SHARE  ALLOCATED  REQUESTED   DESERVED
-root           16          4         24  unlimited
+root            8          4          8  unlimited
   a             6          4          8          4
-  b            10          0         16          8
+  b             0          0          0          8
 
 1 pod bound; 2 pod groups pending
 """

@@ -91,9 +91,9 @@ def test_files_with_several_shards_have_the_sums_too(run, files):
     assert code == 0
     table = out[out.index("Over node pools: GPUs") :].partition("\n\n")[0]
     assert [line.split() for line in table.splitlines()[2:]] == [
-        ["t", "x", "t-x", "8", "3", "12", "4"],
+        ["t", "x", "t-x", "3", "3", "3", "4"],
         ["t", "y", "t-y", "0", "0", "0", "4"],
-        ["t", "all", "8", "3", "12", "8"],
+        ["t", "all", "3", "3", "3", "8"],
     ], table
     found = json.loads(run("queue", "show", "t-x", "-f", files, "-o", "json")[1])
     assert [it["name"] for it in found["queues"]] == ["t-x"]

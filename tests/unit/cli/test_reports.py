@@ -43,9 +43,9 @@ def test_fairness_is_a_table_of_80_columns(run, live_files):
         == """\
 Fairness: GPUs
 QUEUE  FAIR SHARE  ALLOCATED  OF SHARE  REQUESTED  USED LATELY  WAITING
-root           16          4       25%         28            -        3
+root           12          4       33%         12            -        3
   a             6          4       67%         12            -        2
-  b            10          0        0%         16            -        1
+  b             0          0         -          0            -        1
 
 no usage history: shares are those of the moment
 """

@@ -41,7 +41,7 @@ job team/pg-a-1-uid-7 is pending: OverLimit
   position 1 of 2 in queue a
   no job is ahead of it
   queue a: 4 GPUs allocated, fair share 6, quota 4, requested 12
-  queue root: 4 GPUs allocated, fair share 16, quota 16, requested 28
+  queue root: 4 GPUs allocated, fair share 12, quota 16, requested 12
   next: a limit of gpu 8 for queue a
     tried on a copy: the job starts, or is promised room
 """,
@@ -195,15 +195,20 @@ def test_queues_are_listed_with_the_reasons_of_their_jobs(run, crowd):
         == """\
 Queues: GPUs
 QUEUE  FAIR SHARE  ALLOCATED  REQUESTED  DESERVED
-root           16          4         28        16
+root           12          4         12        16
   a             6          4         12         4
-  b            10          0         16         8
+  b             0          0          0         8
 
 Waiting
 QUEUE  WAITING JOBS  REASONS
 root              3  2 OverLimit, 1 ExceedsAnyNode
 a                 2  2 OverLimit
 b                 1  1 ExceedsAnyNode
+
+Unschedulable
+QUEUE  COUNTS FOR NO SHARE
+b      gpu 16 that its jobs ask for counts for no share: 1 ExceedsAnyNode, such
+       as team/pg-b-0-uid-9; they could not start if nothing else ran
 
 """
     )

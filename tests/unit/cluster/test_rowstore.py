@@ -163,11 +163,11 @@ def test_a_node_may_shrink_below_what_it_holds():
     assert store.snapshot().nodes.idle[GPU, 0] == -1000
 
 
-def test_only_ready_nodes_are_divided():
+def test_only_nodes_that_take_new_pods_are_divided():
     store = store_of()
     store.put_node(NodeRow("n1", ROOM, is_ready=False))
     store.put_node(NodeRow("n2", ROOM, is_unschedulable=True))
-    assert store.snapshot().total[GPU] == 16_000
+    assert store.snapshot().total[GPU] == 8000
 
 
 def test_a_new_resource_joins_the_axis_and_keeps_the_amounts():

@@ -294,6 +294,19 @@ def test_nodes_in_no_shard_and_shards_without_nodes_are_told(healthy):
     )
 
 
+def test_what_anybody_may_hold_against_quotas_is_told(server):
+    everything = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    queue(server, "open", resources=everything)
+    queue(server, "default-queue", resources=everything, parentQueue="open")
+    told = "deserves gpu, which pods without the label of a queue may then hold against the quotas"
+    for shared in (False, True):
+        if shared:  # the quota of the parent may be for the other one
+            queue(server, "team", parentQueue="open")
+        warned = [it for it in texts(found(server), "queues", "warn") if told in it]
+        names = ["default-queue"] if shared else ["default-queue", "open"]
+        assert [it.split()[0] for it in warned] == names
+
+
 def test_a_plugin_that_is_not_installed_is_told(healthy):
     shard(healthy, "default", plugins={"nosuchplugin": {"enabled": True}})
     assert of(found(healthy), "shard default", "fail")

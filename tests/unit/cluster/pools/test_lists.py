@@ -10,7 +10,7 @@ from kaisched.objects.labels import format_time
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.topology import TopologyLevel, TopologySpec
-from tests.contract.clusters import make, node, pod
+from tests.contract.clusters import make, node, pod, queue
 from tests.oracles.accounts import content
 from tests.unit.cluster.pools.worlds import LIST, POOL, World, listed, node_in, queue_in
 
@@ -171,6 +171,39 @@ def test_a_gang_whose_group_is_seen_first_or_last_is_in_one_pool():
         world.load(*pods)
         world.run_to(3)
         assert {world.node_of(it.name) for it in pods} == {"a0"}
+
+
+ALONE = {"kaisched.io/independent-pods": "true"}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_pods_of_a_pod_group_are_independent_if_it_says_so(is_first):
+    """What the group says of queue and preemptibility holds for each of them."""
+    world = two(first=5, second=6)
+    own = {"pod-group-name": "g", "kai.scheduler/skip-podgrouper": "true"}
+    pods = [pod(f"g-{number}", "none", annotations=own) for number in range(8)]
+    spec = {"queue": "a", "minMember": 8, "preemptibility": "non-preemptible"}
+    group = make(PodGroup, "g", annotations={**ALONE, LIST: "h100,a100"}, spec=spec)
+    world.load(*((group, *pods) if is_first else (*pods, group)))
+    world.run_to(80)
+    nodes = [world.node_of(it.name) for it in pods]
+    assert (nodes.count("h0"), nodes.count("a0")) == (5, 3)
+    jobs = world.ports["a100"].store.snapshot().jobs
+    there = jobs.active.nonzero()[0].tolist()
+    assert {jobs.queue_name[row] for row in there} == {"a-there"}
+    assert not jobs.is_preemptible[there].any()
+
+
+def test_pods_of_a_pod_group_are_a_gang_again_once_it_says_so_no_more():
+    world = two(first=5, second=6)
+    label = {"labels": {POOL: "h100"}}
+    world.load(*(pod(f"g-{at}", "a", annotations={"pod-group-name": "g"}, metadata=label)
+                 for at in range(4)))  # fmt: skip
+    store = world.ports["h100"].store
+    for annotations, jobs in (({}, 1), (ALONE, 4), ({}, 1)):
+        spec = {"queue": "a", "minMember": 4}
+        world.load(make(PodGroup, "g", annotations=annotations, metadata=label, spec=spec))
+        assert len({member.job for _, member in store.pods.members()}) == jobs
 
 
 def test_times_double_with_each_lap_and_a_change_makes_a_pool_due():
@@ -412,3 +445,78 @@ def test_a_store_made_again_owns_what_it_owned():
         again = restored(objects, state, ["kaisched"], value, GPU_RESOURCES)
         assert content(again.snapshot()) == content(port.store.snapshot())
         assert state.pools.served == {"h100": False, "a100": False}
+
+
+def held(world):
+    """GPUs that each queue holds, by pool."""
+    found = {}
+    for pool, port in world.ports.items():
+        s = port.store.snapshot()
+        for at, name in enumerate(s.queues.name):
+            if gpus := int(s.allocated[2, at]) // 1000:
+                found.setdefault(pool, {})[name] = gpus
+    return found
+
+
+def unlisted(world, *places):
+    """A job without list or label; its pods are on nodes, or wait."""
+    note = {"pod-group-name": "g"}
+    for at, where in enumerate(places):
+        phase = "Running" if where else "Pending"
+        world.load(pod(f"g-{at}", "a-there", annotations=note, where=where, phase=phase))
+
+
+def beside(*before):
+    """The pools a100 and default, with a node and a queue each."""
+    world = World("a100", "default")
+    unlisted(world, *before)
+    world.load(
+        node_in("a100", "a0", 8),
+        queue_in("a100", "a-there", 8, project="t"),
+        node("d0", 8),
+        queue("t-default", labels={"kaisched.io/project": "t"}),
+        make(PodGroup, "g", spec={"queue": "a-there", "minMember": 1}),
+    )
+    return world
+
+
+def test_pods_without_list_or_label_count_where_their_node_is():
+    world = beside("a0", "a0")
+    assert held(world) == {"a100": {"a-there": 2}}
+    world = beside()
+    unlisted(world, "a0", "a0")
+    assert held(world) == {"a100": {"a-there": 2}}
+
+
+def test_the_rest_of_their_job_is_there_too_until_none_of_it_is():
+    world = beside()
+    unlisted(world, "", "a0")
+    world.cycle()
+    assert (world.node_of("g-0"), held(world)) == ("a0", {"a100": {"a-there": 2}})
+    for name in ("g-0", "g-1"):
+        world.delete(world.cluster.pod(f"ns/{name}"))
+    world.clock.advance_to(60.0)
+    world.cycle()
+    unlisted(world, "")
+    world.cycle()
+    assert (world.node_of("g-0"), held(world)) == ("d0", {"default": {"t-default": 1}})
+
+
+def test_a_job_waits_where_its_labels_say_once_nothing_of_it_runs_elsewhere():
+    world = beside()
+    unlisted(world, "", "a0")
+    world.ports["a100"].store.snapshot()
+    world.delete(world.cluster.pod("ns/g-1"))
+    world.clock.advance_to(60.0)
+    world.cycle()
+    assert world.node_of("g-0") == "d0"
+
+
+def test_pods_move_with_the_label_of_their_node():
+    world = beside()
+    unlisted(world, "d0", "d0")
+    assert held(world) == {"default": {"t-default": 2}}
+    world.load(node_in("a100", "d0", 8))
+    assert held(world) == {"a100": {"a-there": 2}}
+    world.load(node("d0", 8))
+    assert held(world) == {"default": {"t-default": 2}}
