@@ -1,4 +1,9 @@
-"""Which waiting jobs quotas cover: every queue on their path stays within its quota with them."""
+"""Which waiting jobs quotas cover, at every level.
+
+A leaf queue's quota covers a job if the queue stays within it. A queue above has room for the job
+in its quota beside what the quotas below it cover of the running work: what others below hold
+beyond their own quotas is no reason to keep a job from what is deserved.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +33,22 @@ def are_covered(
     if is_sum:
         ask = ask.cumsum(axis=1)
     paths = session.queues.tree.path_of_leaf[candidates.queue[at]]
-    room = np.maximum(_quotas(session) - session.held_now, 0)
+    room = _room(session)
     covered = np.ones(len(at), np.bool_)
     for queue in paths.T:
         is_within = np.logical_and.reduce(ask <= room.take(queue, axis=1, mode="clip"), axis=0)
         covered &= is_within | (queue < 0)
     return covered
+
+
+def _room(session: Session) -> Amounts:
+    """``(R, Q)`` what quotas leave beside the work that they cover."""
+    quotas, tree = _quotas(session), session.queues.tree
+    used = np.where(tree.is_leaf, session.held_now, 0)
+    for rows in tree.levels[:0:-1]:
+        covered = np.minimum(used, quotas).take(rows, axis=1)
+        np.add.at(used.T, tree.parent_of_queue.take(rows), covered.T)
+    return np.maximum(quotas - used, 0)
 
 
 def _quotas(session: Session) -> Amounts:
