@@ -6,6 +6,7 @@ quota, and nothing is protected by a minimum run time, a budget or a delay.
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,6 +104,7 @@ def test_a_deserved_quota_is_held_once_its_victims_have_ended(case):
     holds(case, {})
 
 
+@pytest.mark.proportion
 @given(cases())
 @settings(max_examples=15)
 def test_a_lending_policy_keeps_the_law_as_well(case):
