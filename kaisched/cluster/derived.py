@@ -66,8 +66,7 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
             wish = pod_set_in(member.metas)
     except ObjectError as error:
         fault = fault or str(error)
-    if priority is None:
-        priority = _implied(pod, member, classes, workload, declared)
+    priority = _implied(pod, member, classes, workload, declared) if priority is None else priority
     tree = around(bound(tree, podsets[0][0], wish), podsets[0][0], member.gang.node_label)
     try:
         tree = with_patience(tree, member.metas)
