@@ -31,21 +31,21 @@ from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.rations import rations_of
 from kaisched.actions.order.sequence import Pick
 from kaisched.actions.order.stepwise import StepwiseOrder, are_few
+from kaisched.actions.owed import owed_claims
 from kaisched.actions.room.by_card import is_tight
 from kaisched.actions.room.placing import place_mixed, place_waiting, place_within
 from kaisched.actions.room.promises import hold_broken, keep_promises
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
 from kaisched.framework.session.claims import NodeSets
 from kaisched.framework.session.node_sets import node_sets, shapes_of
 from kaisched.framework.session.other_subgroups import other_batches
-from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from kaisched.actions.order.fair_order import FairOrder
     from kaisched.actions.order.rations import Rations
+    from kaisched.actions.owed import OwedClaims
     from kaisched.core.axis import RowVec
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     Place = Callable[[Statement, RowVec], bool]
 
 _LONGEST_RUN: Final = 512
-_PENDING = int(TaskState.PENDING)
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
 
 
@@ -79,19 +78,24 @@ class Allocate:
     def _allocate(self, session: Session, rations: Rations | None, held: list[int]) -> None:
         if session.policy.queue_depth.get(self.name) is None and session.placement.is_full:
             return  # records ask the other questions, see framework/report/explain.py
+        self._place(session, self._waiting(session, held), held)
+        if rations is None or session.policy.queue_depth.get(self.name) is not None:
+            return
+        while (job := rations.more(session)).size:
+            self._place(session, _without(self._gather(session, job), held), held)
+
+    def _waiting(self, session: Session, held: Sequence[int]) -> Candidates:
         candidates = waiting_heads(session, self.name)
         if candidates is None:
             candidates = self._gather(session, pending_jobs(session))
             note_room(session, candidates)
-        self._place(session, _without(candidates, held))
-        if rations is None or session.policy.queue_depth.get(self.name) is not None:
-            return
-        while (job := rations.more(session)).size:
-            self._place(session, _without(self._gather(session, job), held))
+        return _without(candidates, held)
 
-    def _place(self, session: Session, candidates: Candidates) -> None:
-        if len(candidates):
-            _Allocation(session, candidates, self.name).run()
+    def _place(self, session: Session, candidates: Candidates, held: Sequence[int] = ()) -> None:
+        owed = owed_claims(session)
+        while len(candidates) and not _Allocation(session, candidates, self.name, owed).run():
+            owed.take_back()
+            candidates = self._waiting(session, held)
 
     def _gather(self, session: Session, job: RowVec) -> Candidates:
         candidates = gather(session, self.name, job)
@@ -102,7 +106,7 @@ class Allocate:
         return drop_gated(session, self.name, candidates)
 
 
-def _without(candidates: Candidates, held: list[int]) -> Candidates:
+def _without(candidates: Candidates, held: Sequence[int]) -> Candidates:
     """Leave out the jobs whose promised room is held for them."""
     return candidates.keep(~np.isin(candidates.job, held)) if held else candidates
 
@@ -110,8 +114,12 @@ def _without(candidates: Candidates, held: list[int]) -> Candidates:
 class _Allocation:
     """One run of the action over its candidates."""
 
-    def __init__(self, session: Session, candidates: Candidates, action: str) -> None:
+    def __init__(
+        self, session: Session, candidates: Candidates, action: str, owed: OwedClaims
+    ) -> None:
         self._session = session
+        self._owed = owed
+        owed.begin(candidates)
         self._action = action
         self._candidates = candidates
         ask = session.ask
@@ -128,7 +136,6 @@ class _Allocation:
         """Whether any plugin may bind jobs to sets of nodes in this cycle."""
         self._promised = self._with_a_promise()
         """Candidates with a promise: their other pods must not start before the gang."""
-        self._longest = 1 if session.is_careful else _LONGEST_RUN
         self._has_shares = session.capacity.cards is not None and not session.is_careful
 
     def _with_a_promise(self) -> set[int]:
@@ -140,9 +147,18 @@ class _Allocation:
         jobs = self._session.tasks.job_of_task[tasks]
         return set(np.isin(self._candidates.job, jobs).nonzero()[0].tolist())
 
-    def run(self) -> None:
+    @property
+    def _longest(self) -> int:
+        """The most candidates that are placed together."""
+        return 1 if self._session.is_careful or self._owed.wait else _LONGEST_RUN
+
+    def run(self) -> bool:
+        """Place what fits; stop, with False, where claims that are owed room come first."""
         fair_order = self._fair_order
         while (item := fair_order.peek()) is not None:
+            if not item.code and self._owed.go_before(self._candidates, item.at):
+                self._owed.spare(self._candidates, fair_order.waiting())
+                return False
             job, shape = int(self._candidates.job[item.at]), int(self._candidates.shape[item.at])
             self._session.trying = (job,)
             if item.code:
@@ -155,11 +171,14 @@ class _Allocation:
                     self._take_run(item, shape)
             else:
                 self._take_mixed(item)
+        return True
 
     def _is_tight(self, item: Pick) -> bool:
         """Tell whether a queue on the job's path would take its pods on some cards only."""
         session = self._session
-        return session.shapes.by_card is not None and is_tight(session, self._tasks_of(item.at))
+        return session.shapes.by_card is not None and is_tight(
+            session, self._candidates.tasks(session, [item.at])
+        )
 
     def _sets_of(self, item: Pick) -> NodeSets | None:
         return sets_of(self._session, self._action, self._candidates, item.at)
@@ -177,7 +196,7 @@ class _Allocation:
             some = sets if tasks is first else self._sets_of_batch(at, tasks)
             return place_within(session, statement, tasks, some, has_promises=has_promises)
 
-        first = self._batch(at)
+        first = self._candidates.batch(session, at)
         if self._take_batch(item, first, place):
             return
         waits = self._fair_order.waiting().copy()
@@ -185,7 +204,7 @@ class _Allocation:
         waits[at] = False
         others = alike(session, self._action, self._candidates, at, waits)
         if others.size:
-            note_no_room(session, self._candidates.job[others])
+            self._note_no_room(others)
             self._fair_order.drop(others)
 
     def _sets_of_batch(self, at: int, tasks: RowVec) -> NodeSets:
@@ -225,7 +244,7 @@ class _Allocation:
         nodes = placement.choose(vacancy, need)
         assert nodes is not None
         statement = session.statement()
-        statement.place(self._tasks(run), nodes, shape)
+        statement.place(candidates.tasks(session, [item.at for item in run]), nodes, shape)
         statement.commit(self._action)
         for item in run:
             fair_order.placed(item)
@@ -270,47 +289,15 @@ class _Allocation:
             job = int(candidates.job[at])
             session.trying = (job,)
             run.append(item)
-            yield int(self._tasks_of(at)[0]), node, shape
+            yield int(candidates.tasks(session, [at])[0]), node, shape
             if pending[job] > 1:  # its other pods come next: it is counted once the run ends
                 return
             item = following
 
-    def _tasks(self, run: list[Pick]) -> RowVec:
-        """Return the task rows of a run's batches, job after job."""
-        session, candidates = self._session, self._candidates
-        if len(run) == 1:
-            return self._tasks_of(run[0].at)
-        at = [item.at for item in run]
-        jobs, sizes = candidates.job[at], candidates.size[at]
-        first = session.jobs.first_task[jobs]
-        ledger = session.ledger
-        alone = (ledger.job_pending[jobs] == 1) & (ledger.job_active[jobs] == 0)
-        if (alone & (ledger.state[first] == _PENDING)).all():
-            return first  # jobs of one pod, by far the most frequent
-        batches = [
-            pending_tasks(session, job)[:size]
-            for job, size in zip(jobs.tolist(), sizes.tolist(), strict=True)
-        ]
-        return np.concatenate(batches)
-
-    def _tasks_of(self, at: int) -> RowVec:
-        """Return the task rows of one candidate's batch."""
-        session, candidates = self._session, self._candidates
-        job, ledger = int(candidates.job[at]), session.ledger
-        if ledger.job_pending[job] == 1 and ledger.job_active[job] == 0:
-            first: RowVec = session.jobs.first_task[job : job + 1]
-            if ledger.state[first[0]] == _PENDING:
-                return first
-        return pending_tasks(session, job)[: int(candidates.size[at])]
-
-    def _batch(self, at: int) -> RowVec:
-        """Return the task rows of one candidate's batch, of whatever pods it is."""
-        tasks = self._candidates.batches.get(int(self._candidates.job[at]))
-        return self._tasks_of(at) if tasks is None else tasks
-
     def _take_mixed(self, item: Pick) -> None:
         """Place the next batch of a job whose pods differ, or may go to some cards only."""
-        if not self._take_batch(item, self._batch(item.at), partial(place_mixed, self._session)):
+        batch = self._candidates.batch(self._session, item.at)
+        if not self._take_batch(item, batch, partial(place_mixed, self._session)):
             self._refuse(item)
 
     def _take_batch(self, item: Pick, tasks: RowVec, place: Place) -> bool:
@@ -353,7 +340,7 @@ class _Allocation:
         session = self._session
         if session.capacity.has_releasing:
             statement = session.statement()
-            if place_waiting(session, statement, self._tasks([item])):
+            if place_waiting(session, statement, self._candidates.tasks(session, [item.at])):
                 self._keep(item, statement.has_pipelined)
                 statement.commit(self._action)
                 self._fair_order.placed(item)
@@ -371,12 +358,16 @@ class _Allocation:
             return
         too_large = (waits & (candidates.shape == shape) & (candidates.size >= size)).nonzero()[0]
         if too_large.size:
-            note_no_room(self._session, candidates.job[too_large])
+            self._note_no_room(too_large)
             self._fair_order.drop(too_large)
 
     def _refuse(self, item: Pick) -> None:
-        note_no_room(self._session, self._candidates.job[[item.at]])
+        self._note_no_room(np.array([item.at]))
         self._fair_order.refused(item)
+
+    def _note_no_room(self, at: RowVec) -> None:
+        note_no_room(self._session, self._candidates.job[at])
+        self._owed.note(self._candidates, at)
 
     def _keep(self, item: Pick, is_waiting: bool) -> None:
         if is_waiting:

@@ -7,24 +7,32 @@ search finds the fewest victims. Non-preemptible work is never evicted.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kaisched.actions.eviction.evicting import Evicting
+import numpy as np
+
+from kaisched.actions.eviction.evicting import Evicting, anything_runs
 from kaisched.actions.eviction.making_way import MakingWay
+from kaisched.actions.order.within_quota import are_covered
+from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
     from kaisched.actions.eviction.plan import Demand, Plan
     from kaisched.actions.eviction.victim_list import VictimList
-    from kaisched.core.axis import RowVec
+    from kaisched.actions.order.candidates import Candidates
+    from kaisched.actions.order.sequence import Pick
+    from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session.claims import Claim
     from kaisched.framework.session.session import Session
+
+NAME: Final = "reclaim"
 
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
     """The reclaim action."""
 
-    name: str = "reclaim"
+    name: str = NAME
 
     def run(self, session: Session) -> None:
         """Evict running jobs for pending jobs of queues below their share."""
@@ -65,3 +73,43 @@ class _Reclaiming(Evicting):
         claim, session = demand.claim, self._session
         priority = int(session.jobs.priority[claim.job]) if session.ask.orders_victims else 0
         return claim.queue, priority, *demand.shapes
+
+
+class TakingBack(_Reclaiming):
+    """A run for claims that quotas cover, while allocate has not given away what is left.
+
+    Nothing is moved: who gets what is left is decided in fair order, and not for the victims.
+    """
+
+    _relocates = False
+
+    def __init__(self, session: Session, spared: BoolVec) -> None:
+        """Leave out the jobs ``spared`` ``(J,)``."""
+        super().__init__(session, NAME)
+        self._spared = spared
+
+    def has_claims(self) -> bool:
+        """Tell whether there is such a claim."""
+        return anything_runs(self._session) and self._claims() is not None
+
+    def _claims(self) -> Candidates | None:
+        claims = super()._claims()
+        if claims is None:
+            return None
+        claims = claims.keep(~self._spared[claims.job])
+        claims = claims.keep(are_covered(self._session, claims, np.arange(len(claims))))
+        return claims if len(claims) else None
+
+    def _may_move(self, demand: Demand) -> bool:
+        del demand
+        return False
+
+    def _ahead(self, most: int) -> RowVec:
+        rows = super()._ahead(most)
+        return rows[are_covered(self._session, self._candidates, rows, is_sum=True)]
+
+    def _try(self, item: Pick, *, is_first: bool) -> int:
+        at = np.array([item.at])
+        if not is_first and not are_covered(self._session, self._candidates, at)[0]:
+            return int(Refusal.NO_VICTIMS)
+        return super()._try(item, is_first=is_first)

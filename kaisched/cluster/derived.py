@@ -15,7 +15,7 @@ from kaisched.cluster.constraints import (
     with_pod_sets,
 )
 from kaisched.cluster.grouping import Membership
-from kaisched.cluster.priorities import PriorityClasses
+from kaisched.cluster.priorities import PriorityClasses, class_of
 from kaisched.cluster.structure import (
     DEFAULT_PODSET,
     NO_TIMING,
@@ -49,9 +49,8 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
     elif not member.is_named and any(labels.is_grouping_skipped(meta) for meta in member.metas):
         fault = f"left out of grouping ({labels.SKIP_GROUPING}), but in no pod group"
     timing, workload = NO_TIMING, -1
-    name, priority = _priority(pod, member, classes)
-    podsets, tree = _whole(1), None
-    wish = None
+    name, priority = _named_class(pod, member, classes)
+    podsets, tree, wish = _whole(1), None, None
     try:
         timing = timing_of(member.metas)
         workload = workload_of(name, member.metas)
@@ -67,6 +66,7 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
             wish = pod_set_in(member.metas)
     except ObjectError as error:
         fault = fault or str(error)
+    priority = _implied(pod, member, classes, workload, declared) if priority is None else priority
     tree = around(bound(tree, podsets[0][0], wish), podsets[0][0], member.gang.node_label)
     try:
         tree = with_patience(tree, member.metas)
@@ -153,17 +153,28 @@ def queue_of(metas: Sequence[ObjectMeta]) -> str:
     return next((name for meta in metas if (name := labels.queue_of(meta))), labels.DEFAULT_QUEUE)
 
 
-def _priority(pod: PodRow, member: Membership, classes: PriorityClasses) -> tuple[str, int]:
-    """Return the known priority class that a job names, empty for none, and its priority."""
+def _named_class(
+    pod: PodRow, member: Membership, classes: PriorityClasses
+) -> tuple[str, int | None]:
+    """Return the known priority class that a job names, empty for none, and its priority, if any.
+
+    A global default is no choice: API servers write it, or 0, into every pod that names no class.
+    """
     label = member.rule.priority_label
     named = [meta.labels.get(labels.PRIORITY_CLASS) or meta.labels.get(label)
              for meta in member.metas]  # fmt: skip
-    for name in (member.gang.priority_class, *named, pod.priority_class):
+    own = "" if classes.is_default(pod.priority_class) else pod.priority_class
+    for name in (member.gang.priority_class, *named, own):
         value = classes.find(name) if name else None
         if value is not None:
             return str(name), value
-    # An API server writes 0 into every pod that names no class: that is not a choice.
-    if pod.priority is not None and (pod.priority_class or pod.priority):
-        return "", pod.priority
-    value = classes.find(member.rule.priority_class)
-    return ("", classes.default) if value is None else (member.rule.priority_class, value)
+    is_chosen = pod.priority is not None and own == pod.priority_class
+    return "", pod.priority if is_chosen and (own or pod.priority) else None
+
+
+def _implied(
+    pod: PodRow, member: Membership, classes: PriorityClasses, workload: int, declared: str | None
+) -> int:
+    """Return the priority of a job that names no class."""
+    of_kind = "" if classes.is_default(pod.priority_class) else member.rule.priority_class
+    return classes.value(class_of(workload, declared, of_kind))

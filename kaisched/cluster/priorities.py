@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kaisched.core.tables import INFERENCE, INTERACTIVE, TRAINING
+from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
 from kaisched.objects.owners import PriorityClass
 
 BUILT_IN: Final = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
@@ -42,6 +43,15 @@ class PriorityClasses:
         cls = self._class.get(name)
         return cls.value if cls is not None else BUILT_IN.get(name)
 
+    def value(self, name: str) -> int:
+        """Return the value of a class, or the default for an unknown one."""
+        value = self.find(name)
+        return self.default if value is None else value
+
+    def is_default(self, name: str) -> bool:
+        """Tell whether an API server writes a class into every pod that names none."""
+        return name in self._class and self._class[name].global_default
+
     @property
     def default(self) -> int:
         """What holds without a known class: the global default class's value, else 50."""
@@ -50,3 +60,16 @@ class PriorityClasses:
             (cls.value for cls in self._class.values() if cls.global_default),
             default=DEFAULT_PRIORITY,
         )
+
+
+def class_of(workload: int, declared: str | None, of_kind: str = "") -> str:
+    """Return the class of a job that names none; empty for the cluster's default.
+
+    Interactive work goes before training. So does what is not preemptible and does not say what it
+    is. ``of_kind`` is the class of the job's kind where neither says anything else.
+    """
+    if workload == INTERACTIVE:
+        return "build-preemptible" if declared == PREEMPTIBLE else "build"
+    if workload in (TRAINING, INFERENCE):
+        return "train" if workload == TRAINING else "inference"
+    return of_kind or ("build" if declared == NON_PREEMPTIBLE else "")

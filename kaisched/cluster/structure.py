@@ -12,6 +12,7 @@ from kaisched.cluster.priorities import (
     FIRST_NON_PREEMPTIBLE,
     WORKLOAD_OF_CLASS,
     PriorityClasses,
+    class_of,
 )
 from kaisched.cluster.translate import created_s
 from kaisched.core.metadata import NO_METADATA, Metadata
@@ -67,9 +68,6 @@ class JobRow:
 def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRow:
     """Return the job of a pod group; a group with a fault counts as one pod set."""
     spec, meta = group.spec, group.metadata
-    priority = classes.find(spec.priority_class_name)
-    if priority is None:
-        priority = classes.default
     last_start_s = None
     declared = None
     timing, workload = NO_TIMING, -1
@@ -81,6 +79,9 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
         workload = workload_of(spec.priority_class_name, [meta])
     except ObjectError as error:
         fault = fault or str(error)
+    priority = classes.find(spec.priority_class_name)
+    if priority is None:
+        priority = classes.value(class_of(workload, declared))
     minimum = 1 if fault or spec.min_member is None else spec.min_member
     podsets: tuple[tuple[str, int], ...] = ((DEFAULT_PODSET, minimum),)
     tree = None
@@ -145,7 +146,7 @@ def _first(
 def workload_of(priority_class: str, metas: Sequence[ObjectMeta]) -> int:
     """Return the type of a workload by its priority class, else by its label; -1 without both.
 
-    Of several objects the outermost that has the label counts.
+    Of several objects, the outermost first, the first that has the label counts.
 
     Raises:
         ObjectError: the label makes no sense.
@@ -155,7 +156,7 @@ def workload_of(priority_class: str, metas: Sequence[ObjectMeta]) -> int:
     by_class = WORKLOAD_OF_CLASS.get(priority_class)
     if by_class is not None:
         return by_class
-    return WORKLOADS.index(said[-1]) if said else -1
+    return WORKLOADS.index(said[0]) if said else -1
 
 
 def is_preemptible(declared: str | None, priority: int) -> bool:

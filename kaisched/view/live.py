@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.report.granted import granted_to
 from kaisched.framework.report.result import without_session
 from kaisched.view.history import NO_HISTORY, History
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
-    from kaisched.framework.plugins.named_keys import NamedKey
     from kaisched.framework.report.records import CycleResult, PluginFailure, QueueShare
     from kaisched.framework.session.devices import Devices
     from kaisched.framework.session.session import Session
@@ -98,18 +96,14 @@ def _waiting(result: CycleResult, session: Session) -> Waiting:
     pending = session.ledger.job_pending if session.has_moved else jobs.pending
     takes_part = (jobs.queue_of_job >= 0) & (jobs.refusal == 0) & (pending > 0)
     is_in_order = takes_part[rows]
-    keys: tuple[NamedKey, ...] = ()
     if result.stats.abandoned:
-        return Waiting(rows, codes, np.zeros_like(is_in_order), keys, jobs.created_s)
-    try:
-        gated = session.ask.job_gate(session, _ALLOCATE, rows)
-        if gated is not None:
-            is_in_order &= gated == 0
-        found = session.ask.named_keys("job_order", session, rows[is_in_order])
-        # A plugin may answer with a column that it goes on to change.
-        keys = tuple(it._replace(column=it.column.copy()) for it in found)
-    except CycleAbandonedError:
-        is_in_order = np.zeros_like(is_in_order)
+        return Waiting(rows, codes, np.zeros_like(is_in_order), (), jobs.created_s)
+    gated = session.ask.job_gate(session, _ALLOCATE, rows)
+    if gated is not None:
+        is_in_order &= gated == 0
+    found = session.ask.named_keys("job_order", session, rows[is_in_order])
+    # A plugin may answer with a column that it goes on to change.
+    keys = tuple(it._replace(column=it.column.copy()) for it in found)
     return Waiting(rows, codes, is_in_order, keys, jobs.created_s)
 
 

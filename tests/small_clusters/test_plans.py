@@ -207,3 +207,29 @@ def test_a_plan_and_its_node_map_say_who_has_cards_instances_and_devices(capsys)
     assert (small["part"], small["total"], small["free"], small["holders"]) == (0.142, 7, 7, [])
     assert (large["part"], large["total"], large["free"]) == (0.428, 2, 1)
     assert [(it["queue"], it["instances"]) for it in large["holders"]] == [("q", 1)]
+
+
+def bound_and_evicted(name, rounds=2):
+    result = planned(name, rounds)
+    gone = {it.pod for cycle in result.cycles for it in cycle.evictions}
+    return set(binds(result)), gone
+
+
+def test_idle_room_is_kept_for_a_claim_that_a_quota_covers():
+    # With the idle GPU, three pods have to go for the gang of four; had a got it, four.
+    bound, gone = bound_and_evicted("idle-gpu-before-the-claim.yaml", 4)
+    assert bound == {f"default/b{at}" for at in range(4)}
+    assert gone == {f"default/r{at}" for at in range(3)}
+
+
+def test_interactive_work_takes_the_place_of_training_in_its_queue():
+    bound, gone = bound_and_evicted("interactive-preempts-training.yaml")
+    assert bound == {"x/b0-0"}
+    assert gone == {"x/t3-0"}
+
+
+@pytest.mark.parametrize(
+    ("name", "pod"), [("interactive-goes-first", "x/b0-0"), ("interactive-job", "x/ijob-0")]
+)
+def test_interactive_work_goes_before_older_training(name, pod):
+    assert bound_and_evicted(f"{name}.yaml") == ({pod}, set())

@@ -34,3 +34,16 @@ def test_a_gpu_that_cannot_be_divided_is_handed_on_now_and_then(change):
     day = a_day(change)
     assert 0 < day.evictions <= 48
     assert day.fairness_error <= 0.01
+
+
+def test_a_queue_that_deserves_the_whole_cluster_gets_it_though_others_come_and_go():
+    file = FILE.with_name("whole-cluster-under-churn.yaml")
+    raw = read_raw(file)
+    raw["time"]["duration"] = "70m"
+    raw["jobs"][1] |= {"arrivals": {"at": ["30m"]}}
+    scenario = scenario_of(raw, file)
+    queues = {
+        it.name: it for it in outcome_of(run_scenario(scenario, policy_of(scenario)[0])).queues
+    }
+    assert queues["b"].finished == 1
+    assert queues["b"].wait.longest_s <= 60

@@ -1,6 +1,6 @@
 """A small cluster in virtual time for timelines: steps of equal length, a real cycle in each.
 
-What a cycle evicts holds its room until the next step and then waits again; what it promises is
+What a cycle evicts holds its room for ``grace`` steps and then waits again; what it promises is
 promised until it is bound. Usage is what queues held in each step, old steps counting less by the
 half-life, as a part of what the cluster had; of all steps, of those since the last multiple of
 ``window``, or of the last ``sliding`` ones. An instant cluster needs no step to evict.
@@ -63,6 +63,7 @@ class VirtualCluster:
         sliding: int = 0,
         *,
         is_instant: bool = False,
+        grace: int = 1,
     ) -> None:
         self.store = RowStore()
         self.total = 0
@@ -80,6 +81,7 @@ class VirtualCluster:
         self.window = window
         self.sliding = sliding
         self.is_instant = is_instant
+        self.grace = grace
         self.samples: list[tuple[np.ndarray, np.ndarray]] = []
         self.now = 0
         self.made: dict[str, tuple[int, Work]] = {}
@@ -91,7 +93,8 @@ class VirtualCluster:
         self.evicted: list[tuple[int, str, int]] = []
         """(step, job, steps it had run)."""
         self.starts: list[tuple[int, str]] = []
-        self.renewed: list[str] = []
+        self.renewed: dict[str, int] = {}
+        """Jobs that were evicted, and the step in which they have ended."""
         self.shares: dict[str, float] = {}
         self.finished: list[str] = []
 
@@ -103,7 +106,7 @@ class VirtualCluster:
     def step(self) -> None:
         if self.window and self.now % self.window == 0:
             self.used, self.had = None, 0.0
-        self._renew()
+        self._renew(self.now)
         self._finish()
         self._arrive()
         snapshot = self.store.snapshot()
@@ -121,7 +124,7 @@ class VirtualCluster:
         self._evict(result)
         self._bind(result.bind_tasks, result.bind_nodes)
         if self.is_instant and len(result.nominate_tasks):
-            self._renew()
+            self._renew(self.now + self.grace)
             self._bind(result.nominate_tasks, result.nominate_nodes)
         for task, node in zip(
             result.nominate_tasks.tolist(), result.nominate_nodes.tolist(), strict=True
@@ -181,11 +184,11 @@ class VirtualCluster:
             minimum=work.pods,
         )
 
-    def _renew(self) -> None:
-        for name in self.renewed:
+    def _renew(self, now: int) -> None:
+        for name in [name for name, end in self.renewed.items() if end <= now]:
             self.store.remove_job(self.store.row_of_job(f"t/{name}"))
             self._add(name)
-        self.renewed = []
+            del self.renewed[name]
 
     def _finish(self) -> None:
         for name in [name for name, end in self.ends.items() if end <= self.now]:
@@ -214,7 +217,7 @@ class VirtualCluster:
         for name in self._jobs_of(result.evict_tasks):
             self.evicted.append((self.now, name, self.now - self.started.pop(name)))
             self.ends.pop(name, None)
-            self.renewed.append(name)
+            self.renewed[name] = self.now + self.grace
         for task in result.evict_tasks.tolist():
             self.store.set_state(task, TaskState.RELEASING)
 

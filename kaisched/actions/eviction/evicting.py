@@ -31,7 +31,6 @@ from kaisched.actions.room.promises import keep_promises
 from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.session.claims import Claim
 from kaisched.framework.session.eviction_budget import is_spent, may_evict
-from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
     from kaisched.actions.eviction.claimants import Claimants
@@ -90,9 +89,13 @@ class Evicting:
             else:
                 is_first = False
                 fair_order.placed(item)
-                done = runs.carry_out(fair_order.ahead, self._known_list)
+                done = runs.carry_out(self._ahead, self._known_list)
                 if done.size:
                     fair_order.drop(done)
+
+    def _ahead(self, most: int) -> RowVec:
+        """Return the claims that come next whatever is placed, at most so many."""
+        return self._fair_order.ahead(most)
 
     def _claims(self) -> Candidates | None:
         """Return the jobs that the claim gate lets take from other jobs; None if there are none."""
@@ -177,7 +180,7 @@ class Evicting:
                 return int(codes[0])
         if is_loop(session, job, claim.ask):
             return _TURN
-        tasks = self._tasks(item.at)
+        tasks = candidates.batch(session, item.at)
 
         def plan(claim: Claim) -> Plan | int:
             return self._plan(claim, tasks)
@@ -194,17 +197,21 @@ class Evicting:
         plan = self._found(demand, victim_list)
         if not isinstance(plan, Plan):
             return plan
-        # A victim that stays after all, elsewhere, is no longer what an ordering policy bore out.
-        if (
-            plan.units
-            and session.policy.allows_consolidating_reclaim
-            and not session.ask.orders_victims
-        ):
+        if plan.units and self._relocates:
             self._relocation.relocate(plan)
         if not may_evict(session, plan.statement.evicted()):
             plan.statement.rollback()
             return _BUDGET
         return plan
+
+    @property
+    def _relocates(self) -> bool:
+        """Whether victims get another place if there is one.
+
+        A victim that stays, elsewhere, is no longer what an ordering policy bore out.
+        """
+        session = self._session
+        return session.policy.allows_consolidating_reclaim and not session.ask.orders_victims
 
     def _carry_out(self, claim: Claim, plan: Plan) -> None:
         """Commit a plan on the set of nodes that is tried now."""
@@ -235,15 +242,6 @@ class Evicting:
         """Tell whether an earlier claim of this cycle evicted pods of the job."""
         session = self._session
         return session.has_moved and bool(session.ledger.job_active[job] < session.jobs.active[job])
-
-    def _tasks(self, at: int) -> RowVec:
-        """Return the task rows of a candidate's batch."""
-        candidates = self._candidates
-        job = int(candidates.job[at])
-        tasks = candidates.batches.get(job)
-        if tasks is None:
-            tasks = pending_tasks(self._session, job)[: int(candidates.size[at])]
-        return tasks
 
     def _let_go(self, key: tuple[object, ...]) -> None:
         """Drop the victim list of the class that was refused before this one.
@@ -277,7 +275,7 @@ class Evicting:
         job, queue = int(candidates.job[at]), int(candidates.queue[at])
         ask = candidates.asks(self._session, np.array([at]))[:, 0]
         claim = Claim(self._action, job, queue, ask)
-        demand = self._search.demand(claim, self._tasks(at))
+        demand = self._search.demand(claim, candidates.batch(self._session, at))
         return self._victim_lists.get(self._class(demand))
 
     def _losers(self, claim: Claim) -> RowVec | int:

@@ -15,8 +15,10 @@ import numpy as np
 
 from kaisched.actions.order.rations import rations_of, waiting_jobs
 from kaisched.core.refusals import Refusal
+from kaisched.core.states import TaskState
 from kaisched.framework.session.batches import asks_of, measure
 from kaisched.framework.session.other_subgroups import other_batches
+from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 ANY: Final = int(np.iinfo(np.int64).max)
 _NO_ROOM = int(Refusal.NO_ROOM)
+_PENDING = int(TaskState.PENDING)
 _GATHERED: Final = "gathered"
 
 
@@ -76,6 +79,21 @@ class Candidates:
         """``(R, K)`` the least that these could count in queues, as gates are asked."""
         columns = self.job[at], self.shape[at], self.size[at], self.batches
         return asks_of(session, *columns, is_least=True)
+
+    def batch(self, session: Session, at: int) -> RowVec:
+        """Return the task rows of one candidate's batch, of whatever pods it is."""
+        tasks = self.batches.get(int(self.job[at]))
+        return self.tasks(session, [at]) if tasks is None else tasks
+
+    def tasks(self, session: Session, at: list[int]) -> RowVec:
+        """Return the task rows of the batches of some candidates of equal pods, job after job."""
+        jobs, ledger = self.job[at], session.ledger
+        first: RowVec = session.jobs.first_task[jobs]
+        alone = (ledger.job_pending[jobs] == 1) & (ledger.job_active[jobs] == 0)
+        if (alone & (ledger.state[first] == _PENDING)).all():
+            return first  # jobs of one pod, by far the most frequent
+        sized = zip(jobs.tolist(), self.size[at].tolist(), strict=True)
+        return np.concatenate([pending_tasks(session, job)[:size] for job, size in sized])
 
 
 def pending_jobs(session: Session, *, claims: bool = False) -> RowVec:

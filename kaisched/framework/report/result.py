@@ -17,7 +17,6 @@ from kaisched.core.lazy import lazy
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate
-from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.report.codes import codes_of, counted
 from kaisched.framework.report.explain import record_of
 from kaisched.framework.report.left_out import left_out
@@ -278,14 +277,9 @@ class Shares(Lazy[QueueShare]):
         return [-1 if amount >= UNLIMITED else amount for amount in row.tolist()]
 
     def _fair_share(self) -> Amounts:
-        """Return the fair shares; zero if the division fails, even if it fails only now."""
+        """Return the fair shares; zero if the division failed."""
         session = self._session
-        if not self._abandoned:
-            try:
-                return session.fair_share
-            except CycleAbandonedError:
-                pass
-        return np.zeros_like(session.held)
+        return np.zeros_like(session.held) if self._abandoned else session.fair_share
 
 
 def without_session(shares: Sequence[QueueShare]) -> Sequence[QueueShare]:

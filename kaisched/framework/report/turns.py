@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from kaisched.core.lazy import lazy
-from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.report.because import Because, plain_number
 from kaisched.framework.session.batches import asks_of, measure
 
@@ -199,11 +198,8 @@ class Turns:
 
     @lazy
     def _order(self) -> _Order:
-        """The order; empty if a plugin that it needs failed, even if it fails only now."""
-        try:
-            return _Order({}, {}, {}) if self._result.stats.abandoned else self._compared()
-        except CycleAbandonedError:
-            return _Order({}, {}, {})
+        """The order; empty if the division that it needs failed."""
+        return _Order({}, {}, {}) if self._result.stats.abandoned else self._compared()
 
     def _compared(self) -> _Order:
         tree = self._session.fair_tree

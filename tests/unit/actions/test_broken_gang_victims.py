@@ -22,7 +22,7 @@ def test_elastic_pods_go_before_the_core_of_a_gang_that_lacks_pods_elsewhere():
 
 def test_a_pod_that_the_cycle_has_bound_lets_no_other_go_of_those_that_are_needed():
     """Gang j needs the two pods that run; j-0 is before both in the order of its pods."""
-    builder = ClusterBuilder().queue("v").queue("a", deserved=4).node("n", gpu=2).node("m", gpu=1)
+    builder = ClusterBuilder().queue("v").queue("a").node("n", gpu=2).node("m", gpu=1)
     builder.job("j", queue="v", tasks=3, min_tasks=2)
     job = builder._jobs[-1]
     first, *others = job.tasks

@@ -54,7 +54,7 @@ def test_an_elastic_pod_does_not_move_away_from_its_subgroup_that_goes() -> None
 def test_a_subgroup_does_not_go_for_another_that_the_cycle_has_just_completed() -> None:
     """By name x is the one that is needed, but until now only y had all its pods."""
     tree = Group("all", 1, (Group("x", 2), Group("y", 1)))
-    builder = ClusterBuilder().queue("v").queue("a", deserved=4).node("n", gpu=2).node("m", gpu=1)
+    builder = ClusterBuilder().queue("v").queue("a").node("n", gpu=2).node("m", gpu=1)
     builder.job("j", queue="v", tasks=3, groups=tree, podsets="xyx", running={"n": 1, "m": 1})
     ran = builder.job("c", queue="a", on=["m"]).run()
     assert ran.placed == {"j-2": "n"}

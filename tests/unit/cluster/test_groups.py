@@ -11,6 +11,7 @@ from kaisched.core.states import TaskState
 from kaisched.objects import Deployment, Job, PriorityClass, ReplicaSet, StatefulSet
 from kaisched.objects.owners import PartialObject
 from kaisched.objects.podgroup import TopologyConstraint
+from kaisched.objects.queue import WORKLOAD_TYPES
 from kaisched.objects.wire import ObjectMeta, OwnerReference
 from kaisched.objects.workloads import Gang
 from tests.contract.clusters import group, make, node, pod, queue
@@ -162,6 +163,9 @@ def test_which_queue(owner, own, queue_name):
     assert job(store)["queue"] == queue_name
 
 
+TYPED = {of: {"kaisched.io/workload-type": of} for of in WORKLOAD_TYPES}
+
+
 @pytest.mark.parametrize(
     ("labels", "spec", "priority", "is_preemptible"),
     [
@@ -171,7 +175,12 @@ def test_which_queue(owner, own, queue_name):
         ({}, {"priorityClassName": "build"}, 100, False),
         ({}, {"priorityClassName": "unheard-of", "priority": 7}, 7, True),
         ({"priorityClassName": "own"}, {"priorityClassName": "build"}, 30, True),
-        ({"kai.scheduler/preemptibility": "non-preemptible"}, {}, 50, False),
+        ({"kai.scheduler/preemptibility": "non-preemptible"}, {}, 100, False),
+        (TYPED["interactive"], {}, 100, False),
+        (TYPED["interactive"] | {"kai.scheduler/preemptibility": "preemptible"}, {}, 75, True),
+        (TYPED["training"] | {"kai.scheduler/preemptibility": "non-preemptible"}, {}, 50, False),
+        (TYPED["inference"], {"priority": 0}, 125, False),
+        (TYPED["interactive"], {"priorityClassName": "own"}, 30, True),
         (
             {"priorityClassName": "inference", "kai.scheduler/preemptibility": "preemptible"},
             {},
@@ -184,6 +193,18 @@ def test_which_priority(labels, spec, priority, is_preemptible):
     store = store_of(make(PriorityClass, "own", value=30), pod("p", labels=labels, spec=spec))
     found = job(store)
     assert (found["priority"], found["preemptible"]) == (priority, is_preemptible)
+
+
+def test_the_type_of_the_outermost_owner_counts_also_beside_a_global_default():
+    """An API server writes the default class into every pod that names none: that is no choice."""
+    common = make(PriorityClass, "common", value=10, globalDefault=True)
+    plain = owned("p", "Job", "train")
+    spec = replace(plain.spec, priority_class_name="common", priority=10)
+    plain = replace(plain, metadata=replace(plain.metadata, labels=TYPED["training"]), spec=spec)
+    kept = make(Job, "train", uid="uid-train", labels=TYPED["interactive"])
+    assert job(store_of(common, kept, plain))["priority"] == 100
+    spec = {"priorityClassName": "common", "priority": 10}
+    assert job(store_of(common, pod("q", spec=spec)))["priority"] == 10
 
 
 @pytest.mark.fault("D72")

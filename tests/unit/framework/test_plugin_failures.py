@@ -157,11 +157,17 @@ def test_what_was_placed_before_the_cycle_was_abandoned_is_taken_back():
     assert result.shares[0].allocated["gpu"] == 0
 
 
-def test_shares_that_nobody_needed_can_still_be_read():
-    """A division that fails only when the result is read gives shares of zero."""
-    result = cycle(store(job("a")).snapshot(), policy(plugin(fair_share=raises)))
-    assert not result.stats.abandoned
+@pytest.mark.parametrize("nonsense", ["raises", "a word", "too long", "NaN"])
+@pytest.mark.parametrize("question", sorted(DIVISION))
+def test_a_division_that_no_action_asks_for_fails_in_the_cycle(question, nonsense):
+    """Reports ask for the shares: by then it would be too late to name the plugin."""
+    rules = with_default(plugin(**{question: NONSENSE[nonsense](question)}))
+    result = cycle(world(), replace(rules, actions=()))
+    named = {(failure.plugin, failure.question) for failure in result.failures}
+    assert named == {("fake", question)}
+    assert result.stats.abandoned
     assert result.shares[0].fair_share["gpu"] == 0
+    result.encode()
 
 
 def test_a_failed_division_inside_another_answer_abandons_too():

@@ -231,7 +231,7 @@ def test_of_two_racks_that_cost_the_same_the_one_is_cleared_in_which_fewer_pods_
 
 def test_a_pod_that_came_to_one_of_two_racks_may_stay_when_the_one_that_was_there_goes():
     """P3: its pods are in two racks, as nodes were labelled anew; the claim takes the last one."""
-    builder = ClusterBuilder().topology("t", "rack").queue("a").queue("b", deserved=2)
+    builder = ClusterBuilder().topology("t", "rack").queue("a").queue("b")
     for name, gpus in (("A1", 2), ("B1", 2), ("C1", 1)):
         builder.node(name, gpu=gpus, labels={"rack": name[0]})
     wish = TopologyConstraint("t", "rack")

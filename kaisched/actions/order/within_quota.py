@@ -1,0 +1,64 @@
+"""Which waiting jobs quotas cover, at every level.
+
+A leaf queue's quota covers a job if the queue stays within it. A queue above has room for the job
+in its quota beside what the quotas below it cover of the running work: what others below hold
+beyond their own quotas is no reason to keep a job from what is deserved.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.core.axis import PODS
+from kaisched.units import UNLIMITED
+
+if TYPE_CHECKING:
+    from kaisched.actions.order.candidates import Candidates
+    from kaisched.core.axis import Amounts, BoolVec, RowVec
+    from kaisched.framework.session.session import Session
+
+_FOUND: Final = "quotas"
+
+
+def are_covered(
+    session: Session, candidates: Candidates, at: RowVec, *, is_sum: bool = False
+) -> BoolVec:
+    """Tell, ``(K,)``, which candidates quotas cover on top of what their queues hold now.
+
+    Each by itself, or with ``is_sum`` one after the other.
+    """
+    ask = candidates.least_asks(session, at)
+    if is_sum:
+        ask = ask.cumsum(axis=1)
+    paths = session.queues.tree.path_of_leaf[candidates.queue[at]]
+    room = _room(session)
+    covered = np.ones(len(at), np.bool_)
+    for queue in paths.T:
+        is_within = np.logical_and.reduce(ask <= room.take(queue, axis=1, mode="clip"), axis=0)
+        covered &= is_within | (queue < 0)
+    return covered
+
+
+def _room(session: Session) -> Amounts:
+    """``(R, Q)`` what quotas leave beside the work that they cover."""
+    quotas, tree = _quotas(session), session.queues.tree
+    used = np.where(tree.is_leaf, session.held_now, 0)
+    for rows in tree.levels[:0:-1]:
+        covered = np.minimum(used, quotas).take(rows, axis=1)
+        np.add.at(used.T, tree.parent_of_queue.take(rows), covered.T)
+    return np.maximum(quotas - used, 0)
+
+
+def _quotas(session: Session) -> Amounts:
+    """``(R, Q)`` the quotas that count: none of pod slots, nor of queues that do not divide."""
+    quotas: Amounts | None = session.found.get(_FOUND)
+    if quotas is None:
+        told, tree = session.ask.quotas(session), session.queues.tree
+        quotas = np.array(session.queues.deserved if told is None else told)
+        quotas[PODS] = UNLIMITED
+        if session.fair_tree is not tree:
+            quotas[:, ~tree.is_leaf] = UNLIMITED
+        session.found[_FOUND] = quotas
+    return quotas
