@@ -56,7 +56,12 @@ def policy_of(scenario: Scenario, actions: Sequence[str] | None = None) -> tuple
         ConfigError: a plugin, action or argument does not exist or is invalid.
 
     """
-    policy, warnings = build_policy(scenario.shard, scenario.shard_file, actions=actions)
+    policy, warnings = build_policy(
+        scenario.shard,
+        scenario.shard_file,
+        actions=actions,
+        has_history=scenario.usage is not None,
+    )
     for shard in scenario.others:
         warnings += build_policy(shard, scenario.shard_file, actions=actions)[1]
     return policy, warnings
