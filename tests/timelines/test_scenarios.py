@@ -24,6 +24,7 @@ STORIES = (
     "guaranteed",
     "within-share",
     "budget",
+    "budget-calendar",
     "budget-reset",
     "budget-granularity",
     "budget-overcommitted",

@@ -160,8 +160,51 @@ def test_overcommitted_budgets_are_cut_in_the_same_ratio():
     assert outcome.evictions == 0
 
 
-def test_late_budgets_share_what_is_left():
+def test_a_budget_is_a_part_of_its_calendar_month():
+    run = told("budget-calendar")
+    for begin, end in ((0, 31), (31, 59)):
+        jobs = started(run, begin, end)
+        whole = (end - begin) * 6
+        assert jobs.total() == whole
+        for name, part in (("half", 0.5), ("third", 0.3), ("fifth", 0.2)):
+            assert jobs[name] == pytest.approx(part * whole, abs=1), "to a job"
+    assert outcome_of(run).evictions == 0
+
+
+def test_late_budgets_go_by_unused_budget():
     run = told("budget-late")
     assert started(run, 0, 20) == {"half": 120}
     assert started(run, 20, 30) == {"third": 36, "fifth": 24}
     assert outcome_of(run).evictions == 0
+
+
+def begun(name, **begins):
+    """Run a scenario in which the jobs of queues come from another day on."""
+    path = FOLDER / f"{name}.yaml"
+    raw = read_raw(path)
+    for job in raw["jobs"]:
+        job["arrivals"] = {"backlog": "endless", "begin": begins[job["queue"]]}
+    scenario = scenario_of(raw, path)
+    return run_scenario(scenario, policy_of(scenario)[0])
+
+
+def test_budgets_that_all_want_at_the_end_are_cut_in_the_same_ratio():
+    run = begun("budget-late", half="20d", third="20d", fifth="20d")
+    assert started(run, 20, 30) == {"half": 30, "third": 18, "fifth": 12}
+
+
+def test_what_is_left_of_two_budgets_is_met_late_if_the_hours_allow():
+    """The second has had five days of its nine, the third none of its six: ten days are enough."""
+    run = begun("budget-late", half="0d", third="15d", fifth="20d")
+    assert started(run, 0, 15) == {"half": 90}
+    assert started(run, 15, 20) == {"third": 30}
+    assert started(run, 20, 30) == {"third": 24, "fifth": 36}
+
+
+def test_who_had_some_of_its_budget_gives_way_until_others_had_as_large_a_part():
+    """`third` has had three of its nine days, `fifth` nothing of its six, and seven are left."""
+    run = begun("budget-late", half="0d", third="20d", fifth="23d")
+    assert started(run, 20, 23) == {"third": 18}
+    # Two days for `fifth`, then five by turns: each has had two thirds of its budget.
+    assert started(run, 23, 25) == {"fifth": 12}
+    assert started(run, 20, 30) == {"third": 36, "fifth": 24}

@@ -44,8 +44,8 @@ class Handover:
     """``(R, Q)`` usage beyond the quota, as a part of the cluster."""
     k: float
     slice_s: float
-    elapsed: float
-    """How much of the budget period has passed, 0 to 1; NaN where slices do not follow budgets."""
+    seen: float
+    """The part of the budget period that usage covers; NaN where slices do not follow budgets."""
     before: Facts
     granted: list[tuple[int, Indivisible, Need]] = field(default_factory=list)
     """Waiting indivisible jobs whose time slice it is, with the queue that was given something for
@@ -183,9 +183,9 @@ class Handover:
         for resource, contest in contests.items():
             part = contest.surplus / max(int(total[resource]), 1)
             contest.margin = part * len(contest.sides) / (2 * SLICES_OF_HISTORY * self.k)
-            if not math.isnan(self.elapsed):
+            if not math.isnan(self.seen):
                 for queue, side in contest.sides.items():
-                    used = float(self.excess[resource, queue]) * self.elapsed
+                    used = float(self.excess[resource, queue]) * self.seen
                     side.owed = _weight_part(session, resource, queue) * part - used
 
         def covers(queue: int, resource: int, amount: int) -> bool:
@@ -200,7 +200,7 @@ class Handover:
             indivisible_jobs,
             session.now_s,
             self.slice_s,
-            not math.isnan(self.elapsed),
+            not math.isnan(self.seen),
             covers,
             is_passed_over,
         )
@@ -286,7 +286,7 @@ def handover_of(
     *,
     k: float,
     history_s: float,
-    elapsed: float,
+    seen: float,
     before: Facts,
 ) -> Handover:
     """Return the handover of a cycle, at the first question about head starts.
@@ -297,11 +297,11 @@ def handover_of(
         quota: ``(R, Q)`` parts per billion of the cluster.
         k: how strongly usage counts, above 0.
         history_s: the length of the history.
-        elapsed: part of the budget period, NaN without budgets.
+        seen: the part of the budget period that usage covers, NaN without budgets.
         before: what was remembered.
 
     """
     parts = np.zeros(quota.shape) if session.usage is None else session.usage.parts
     excess = np.maximum(parts - quota, 0.0) / PARTS
     slice_s = history_s / (SLICES_OF_HISTORY * k)
-    return Handover(indivisible_jobs, excess, k, slice_s, elapsed, before)
+    return Handover(indivisible_jobs, excess, k, slice_s, seen, before)
