@@ -23,6 +23,7 @@ STORIES = (
     "burst",
     "guaranteed",
     "within-share",
+    "within-share-late",
     "budget",
     "budget-calendar",
     "budget-reset",

@@ -115,6 +115,17 @@ def test_queues_within_their_share_are_not_starved():
     assert queues["greedy"].got == pytest.approx(1, abs=0.05), "it takes what they leave, no more"
 
 
+@pytest.mark.parametrize(("counts", "finished", "evictions"), [(True, 4, 40), (False, 0, 0)])
+def test_use_within_the_share_counts_unless_the_shard_says_otherwise(counts, finished, evictions):
+    """The fourth queue is owed what it did not use, or nothing: shares of 16 GPUs, or of 10."""
+    arguments = {"enabled": True, "arguments": {"countInShare": counts}}
+    run = told("within-share-late", plugins={"time-based-fairshare": arguments})
+    assert by_name(run)["late"].finished == finished
+    assert outcome_of(run).evictions <= evictions
+    for name in ("steady-1", "steady-2", "steady-3"):
+        assert by_name(run)[name].got >= 0.97
+
+
 # -- story 5: budgets ----------------------------------------------------------------------------
 
 

@@ -51,6 +51,11 @@ class TimeBasedFairshareArguments(Arguments):
         description="Whether usage that the quota covers counts against a queue too, as in "
         "KAI-Scheduler.",
     )
+    count_in_share: bool = Field(
+        default=True,
+        description="Whether usage within a queue's part by weight counts against it too, as in "
+        "KAI-Scheduler; else only what exceeds the part does, and nobody gets more for waiting.",
+    )
     hand_over: HandOver = Field(
         default="none",
         description="Whether queues with jobs that cannot be divided have the surplus by time "

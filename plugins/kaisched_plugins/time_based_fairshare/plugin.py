@@ -123,7 +123,10 @@ class TimeBasedFairshare(Plugin):
         cycle: _Cycle = session.state[self.name]
         if cycle.usage is None:
             return None
-        return folded(self.arguments.k_value, cycle.usage[resource, queue], group, weights)
+        used = cycle.usage[resource, queue]
+        if not self.arguments.count_in_share:
+            used = np.maximum(used, weights)
+        return folded(self.arguments.k_value, used, group, weights)
 
     @hookimpl
     def head_start(
