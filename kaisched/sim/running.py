@@ -67,6 +67,12 @@ def policy_of(scenario: Scenario, actions: Sequence[str] | None = None) -> tuple
     return policy, warnings
 
 
+def cluster_of(scenario: Scenario) -> Cluster:
+    """Return the first cluster of a scenario as it is before any job has come."""
+    workload = Workload(tuple(scenario.leaves), (), (), [], [], [], [], [], [])
+    return _clusters(scenario, workload)[0]
+
+
 def run_scenario(
     scenario: Scenario,
     policy: Policy,
