@@ -189,12 +189,14 @@ def test_late_budgets_go_by_unused_budget():
     assert outcome_of(run).evictions == 0
 
 
-def begun(name, **begins):
+def begun(name, duration="4h", step="4h", **begins):
     """Run a scenario in which the jobs of queues come from another day on."""
     path = FOLDER / f"{name}.yaml"
     raw = read_raw(path)
+    raw["time"]["step"] = step
     for job in raw["jobs"]:
         job["arrivals"] = {"backlog": "endless", "begin": begins[job["queue"]]}
+        job["duration"] = duration
     scenario = scenario_of(raw, path)
     return run_scenario(scenario, policy_of(scenario)[0])
 
@@ -202,6 +204,14 @@ def begun(name, **begins):
 def test_budgets_that_all_want_at_the_end_are_cut_in_the_same_ratio():
     run = begun("budget-late", half="20d", third="20d", fifth="20d")
     assert started(run, 20, 30) == {"half": 30, "third": 18, "fifth": 12}
+
+
+def test_jobs_without_an_end_share_late_hours_by_unused_budget_too():
+    run = begun("budget-late", duration="60d", step="10m", half="20d", third="20d", fifth="20d")
+    outcome = outcome_of(run)
+    parts = {queue.name: queue.gpu_hours / outcome.gpu_hours for queue in outcome.queues}
+    assert parts == pytest.approx({"half": 0.5, "third": 0.3, "fifth": 0.2}, rel=0.05)
+    assert outcome.evictions <= 2 * 4, "each of two jobs of four pods gives way once"
 
 
 def test_what_is_left_of_two_budgets_is_met_late_if_the_hours_allow():

@@ -154,6 +154,12 @@ class TimeBasedFairshareArguments(Arguments):
             return math.nan
         return min(now_s - self._begin_s(now_s), weighed_s) / self._window_s(now_s)
 
+    def left(self, now_s: float) -> float:
+        """Return the part of the budget period that is to come, 0 to 1; NaN without budgets."""
+        if self.hand_over != "budgets":
+            return math.nan
+        return 1.0 - (now_s - self._begin_s(now_s)) / self._window_s(now_s)
+
     @cached_property
     def _cron(self) -> Cron:
         return parse_cron(self.cron_string)

@@ -266,6 +266,7 @@ class TimeBasedFairshare(Plugin):
             k=self.arguments.k_value,
             history_s=self.arguments.history_s(session.now_s),
             seen=self.arguments.seen(session.now_s, _weighed_s(session)),
+            left=self.arguments.left(session.now_s),
             before=session.facts_before.get(self.name) or {},
         )
 

@@ -11,6 +11,7 @@ from kaisched.testing import ClusterBuilder, check_plugin
 from kaisched.testing.builder import policy_of
 from kaisched.testing.guard import open_session
 from kaisched_plugins.time_based_fairshare import TimeBasedFairshare
+from kaisched_plugins.time_based_fairshare.handover import cut_of
 from kaisched_plugins.time_based_fairshare.history import entitlement
 from kaisched_plugins.time_based_fairshare.indivisible import Indivisible, indivisible_jobs_of
 from kaisched_plugins.time_based_fairshare.time_slices import (
@@ -188,6 +189,27 @@ def test_who_has_used_its_budget_claims_nothing():
 def test_when_all_budgets_are_used_nobody_is_interrupted():
     used = {0: side(9.0, held=16, owed=-1.0), 1: side(0.0, owed=-0.5)}
     assert given(used, (0, 16, 500), (1, 16), by_budget=True) == {0: 16}
+
+
+@pytest.mark.parametrize(
+    ("budgets", "left", "cut"),
+    [
+        ([(0.5, 0.5), (0.3, 0.3), (0.2, 0.2)], 1.0, 0.0),  # on time
+        ([(0.5, 0.5), (0.3, 0.3), (0.2, 0.2)], 1 / 3, 2 / 3),  # all at the end
+        (
+            [(0.5, -0.2), (0.3, 0.3), (0.2, 0.2)],
+            1 / 3,
+            1 / 3,
+        ),  # the first has had more than its own
+        ([(0.3, 0.2), (0.2, 0.2)], 0.4, 0.0),  # the hours are enough for both
+        ([(0.3, 0.2), (0.2, 0.2)], 0.2, 0.4),
+        ([(0.3, 0.06), (0.2, 0.2)], 0.1, 0.5),  # a fifth is unused of one: it loses that
+        ([(0.3, 0.0), (0.2, -0.1)], 0.1, 0.0),
+        ([], 0.1, 0.0),
+    ],
+)
+def test_late_budgets_lose_the_same_part_of_each(budgets, left, cut):
+    assert cut_of(budgets, left) == pytest.approx(cut)
 
 
 # -- which jobs ----------------------------------------------------------------------------------
