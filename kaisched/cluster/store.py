@@ -13,6 +13,7 @@ from kaisched.cluster.claims.known import DeviceClaims
 from kaisched.cluster.declared import Declared
 from kaisched.cluster.facts import Facts
 from kaisched.cluster.freezing import Freezer
+from kaisched.cluster.future_times import FutureTimes
 from kaisched.cluster.grouping import Membership, Owner
 from kaisched.cluster.known_pods import KnownPods
 from kaisched.cluster.members import Members
@@ -90,6 +91,7 @@ class StateStore:
             lambda pod: self.members.of(pod).job, gpu_resources, sharing.share_class
         )
         self.past = Pasts(self.rows)
+        self._future = FutureTimes(self.rows)
         self.declared = Declared()
         self._tasks = PodTasks(self.rows, self.facts, sharing.has_reservations)
         self._freezer = Freezer(self.rows, self.facts, self.device_claims, self.pools)
@@ -355,7 +357,11 @@ class StateStore:
         self.look_again((*due, *self.members.unsettled.turn(now_s)))
 
     def find_stuck(self, now_s: float, wall_s: float) -> None:
-        """Count no more on room of pods that do not end; ``wall_s`` is as objects are stamped."""
+        """Count no more on room of pods that do not end, nor on starts in the future.
+
+        ``wall_s`` is the time as objects are stamped.
+        """
+        self._future.turn(wall_s)
         for key in self.facts.stuck.turn(now_s, wall_s):
             if (pod := self.pods.pod(key)) is not None:
                 self.rows.touch()

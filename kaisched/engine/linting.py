@@ -16,9 +16,11 @@ from kaisched.cluster.claims.resolving import NOTHING_KNOWN
 from kaisched.cluster.pools.agreement import different_lists
 from kaisched.config.loading import settings_errors
 from kaisched.config.settings import KIND as SETTINGS_KIND
+from kaisched.core.axis import GPU
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.engine.desks import Desks
 from kaisched.engine.lint_claims import claim_doubts
+from kaisched.engine.lint_min_runtime import advice, cores_of
 from kaisched.engine.lint_topologies import unknown_names
 from kaisched.engine.lint_unbounded import unbounded
 from kaisched.engine.planning import (
@@ -63,6 +65,7 @@ RULES: Final = {
     "pool-lists": "Queues of one project list different node pools.",
     "quota-sum": "Quotas below a queue add up to more than it has, or than the cluster has.",
     "unbounded": "A queue has work without GPUs that gives way to no quota of GPUs.",
+    "min-runtime": "A job is larger than its queue's part, and nothing protects it.",
     "unknown-queue": "A job names a queue that cannot take it.",
     "unknown-topology": "A job names a topology or level that no Topology here has, or can have.",
     "unknown-class": "A claim names a device class that no DeviceClass among the files is.",
@@ -167,6 +170,8 @@ def _together(loaded: Loaded, given: SchedulingShard | None) -> Iterator[Finding
     lends = any(setting.plugin.lends for setting in policy.plugins)
     for error in quota_sums(snapshot, loaded, is_lent=lends):
         yield _of_object("quota-sum", error, is_error=False)
+    if shard.spec.usage_db_config is not None:
+        yield from _min_runtimes(snapshot, policy, loaded)
     pools = [(cluster.store, snapshot)] if given is not None else _in_pools(loaded)
     pools = pools or [(cluster.store, snapshot)]
     snapshots = [each for _, each in pools]
@@ -176,6 +181,23 @@ def _together(loaded: Loaded, given: SchedulingShard | None) -> Iterator[Finding
         jobs = (error for store, each in pools for error in _jobs(store, each, loaded))
         for error in (*jobs, *_owners(workloads, snapshots, loaded)):
             yield _of_object("unknown-queue", error)
+
+
+def _min_runtimes(snapshot: Snapshot, policy: Policy, loaded: Loaded) -> Iterator[Finding]:
+    """Yield the queues that need a minimum runtime for jobs among the manifests."""
+    total = int(snapshot.total[GPU])
+    for each in advice(policy, snapshot.queues, total, cores_of(snapshot)):
+        source = loaded.sources.get((Queue.KIND, each.queue), Source())
+        error = ObjectError(
+            each.message,
+            file=source.file,
+            document=source.document,
+            kind=Queue.KIND,
+            name=each.queue,
+            path="spec.reclaimMinRuntime",
+            fix=each.fix,
+        )
+        yield _of_object("min-runtime", error, is_error=False)
 
 
 def _not_missed(loaded: Loaded, given: SchedulingShard | None) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import msgspec
 
 from kaisched.core.tree import PROJECTS
 from kaisched.engine.actions import ACTIONS
+from kaisched.engine.history_warnings import history_warnings
 from kaisched.errors import Collector, ConfigError, ObjectError, join_path
 from kaisched.framework.plugins.dispatch import workloads_of
 from kaisched.framework.plugins.loader import answered_questions, installed_plugins
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from kaisched.framework.policy import Action
 
 _ENTITLEMENT: Final = "fair_share"
+_HISTORY: Final = kai_names.TIME_BASED_FAIRSHARE
 _DEFAULTS: Final = frozenset(plugin.name for plugin in kai_names.DEFAULT_PLUGINS)
 
 
@@ -64,6 +66,7 @@ def build_policy(
     *,
     catalogue: Catalogue | None = None,
     actions: Sequence[str] | None = None,
+    has_history: bool = False,
 ) -> tuple[Policy, list[str]]:
     """Build the policy of a shard's cycles.
 
@@ -72,6 +75,7 @@ def build_policy(
         file: file of the shard, for messages.
         catalogue: the available plugins; by default the installed ones.
         actions: run these instead of the shard's, in this order.
+        has_history: there is a usage history even without the shard's ``usageDBConfig``.
 
     Returns:
         The policy, and warnings: one line for each setting without effect.
@@ -93,6 +97,7 @@ def build_policy(
     errors.errors += _at_odds_with_projects(spec, plugins, file)
     errors.stop_if_any()
     warnings.extend(_number_of_policies(plugins, catalogue))
+    warnings.extend(history_warnings(spec, plugins, has_history=has_history))
     policy = Policy(
         plugins=plugins,
         actions=chosen,
@@ -128,7 +133,7 @@ def _at_odds_with_projects(
 ) -> Iterator[ConfigError]:
     """Yield an error for each plugin that needs departments to divide where they do not."""
     names = [it.plugin.name for it in plugins if it.plugin.lends]
-    names += [it.plugin.name for it in plugins if it.plugin.name == kai_names.TIME_BASED_FAIRSHARE]
+    names += [it.plugin.name for it in plugins if it.plugin.name == _HISTORY]
     for name in names if spec.fairness == PROJECTS else ():
         yield ConfigError(
             f"{name} divides down the tree of queues, so departments cannot be left out",
@@ -156,8 +161,7 @@ def _plugins(
         for plugin in kai_names.DEFAULT_PLUGINS
     }
     if spec.usage_db_config is not None and spec.usage_db_config.client_type:
-        history = kai_names.TIME_BASED_FAIRSHARE
-        wanted[history] = _Wanted(kai_names.OTHER_PRIORITIES[history])
+        wanted[_HISTORY] = _Wanted(kai_names.OTHER_PRIORITIES[_HISTORY])
     spread = kai_names.GPU_SPREAD
     if spec.placement_strategy.gpu == "spread" and spread in catalogue.by_name:
         wanted[spread] = _Wanted(kai_names.OTHER_PRIORITIES[spread])
@@ -181,25 +185,7 @@ def _plugins(
         if want.is_enabled and name not in missing:
             with errors.collecting():
                 made.append(catalogue.make(name, want.arguments, want.weight, file))
-    warnings.extend(_enabled_by_history(spec, made))
     return tuple(made)
-
-
-def _enabled_by_history(spec: ShardSpec, made: Sequence[PluginSetting]) -> Iterator[str]:
-    """Warn of a plugin that only the usage history enables, where the policy lends.
-
-    There a history has other uses too, so that the plugin need not be meant.
-    """
-    history = kai_names.TIME_BASED_FAIRSHARE
-    lending = [each.plugin.name for each in made if each.plugin.lends]
-    is_made = any(each.plugin.name == history for each in made)
-    written = {kai_names.map_plugin(name).name for name in spec.plugins} | {*spec.plugins}
-    if lending and is_made and history not in written:
-        yield (
-            f"{join_path('spec', 'usageDBConfig')}: enables {history}, so that past usage changes"
-            f" the weights of {lending[0]}; write {history} into spec.plugins, with enabled: true"
-            " if that is meant, else with enabled: false"
-        )
 
 
 def _plugin_name(written: str, file: str, catalogue: Catalogue, warnings: list[str]) -> str | None:

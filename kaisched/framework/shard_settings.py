@@ -17,9 +17,11 @@ SETTINGS: Final = (
     "placementStrategy.cpu",
     "placementStrategy.gpu",
     "quotaScope",
+    "usageDBConfig.usageParams.cronString",
     "usageDBConfig.usageParams.halfLifePeriod",
     "usageDBConfig.usageParams.tumblingWindowStartTime",
     "usageDBConfig.usageParams.windowSize",
+    "usageDBConfig.usageParams.windowType",
 )
 """Paths below ``spec``."""
 _KEY: Final = "shardSetting"

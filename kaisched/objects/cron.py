@@ -1,4 +1,4 @@
-"""Cron expressions, evaluated backwards to the last time that they fired.
+"""Cron expressions: when they last fired, and when they fire next.
 
 An expression has five fields (minute, hour, day of month, month, day of week) or is a macro such as
 ``@monthly``, in UTC or after ``CRON_TZ=Europe/Berlin`` in a named zone. Fields are lists, ranges,
@@ -74,6 +74,10 @@ class Cron:
         # Cron fires at whole minutes, so all moments of one minute have the same answer.
         return _before(self, math.ceil(now_s / 60) * 60)
 
+    def after(self, now_s: float) -> float:
+        """Return the next time it fires, ``now_s`` or later: the end of the window at ``now_s``."""
+        return _after(self, math.ceil(now_s / 60) * 60)
+
     def search(self, now_s: int) -> float:
         """Find the answer of :meth:`before`, day by day."""
         today = datetime.fromtimestamp(now_s, self.zone).date()
@@ -86,6 +90,19 @@ class Cron:
             if fired:
                 return max(fired)
         return now_s  # not reached: parse_cron refuses an expression that never fires
+
+    def search_on(self, now_s: int) -> float:
+        """Find the answer of :meth:`after`, day by day."""
+        today = datetime.fromtimestamp(now_s, self.zone).date()
+        found: list[float] = []
+        # A skipped time may fall on the next day, so each day is looked at with the one before.
+        for on in range(-1, _MOST_DAYS):
+            day, is_last = today + timedelta(days=on), bool(found)
+            if self.is_on(day):
+                found += [at for at in self._times(day) if at >= now_s]
+            if is_last:
+                break
+        return min(found, default=now_s)  # as above
 
     def is_on(self, day: date) -> bool:
         """Tell whether the expression fires on a day."""
@@ -107,6 +124,11 @@ class Cron:
 @lru_cache(maxsize=256)
 def _before(cron: Cron, now_s: int) -> float:
     return cron.search(now_s)
+
+
+@lru_cache(maxsize=256)
+def _after(cron: Cron, now_s: int) -> float:
+    return cron.search_on(now_s)
 
 
 def parse_cron(value: object) -> Cron:

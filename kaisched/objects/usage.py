@@ -43,6 +43,7 @@ class UsageParams(StrictWire, frozen=True, kw_only=True):
     window_type: Literal["sliding", "tumbling", "cron"] | None = None
     tumbling_window_start_time: str | None = None
     cron_string: str | None = None
+    granularity: str | int | None = None
     fetch_interval: str | int | None = None
     staleness_period: str | int | None = None
     wait_timeout: str | int | None = None

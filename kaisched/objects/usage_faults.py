@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -24,7 +25,15 @@ from kaisched.units import UnitError, parse_duration
 _PATH: Final[Path] = ("spec", "usageDBConfig")
 MOST_RETRIES: Final = 100
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_LEAST_S: Final = {"halfLifePeriod": 0, "windowSize": 1, "fetchInterval": 1, "waitTimeout": 0}
+_LEAST_S: Final = {
+    "halfLifePeriod": 0,
+    "windowSize": 1,
+    "fetchInterval": 1,
+    "waitTimeout": 0,
+    "granularity": 1,
+}
+MOST_STRETCHES: Final = 100_000
+"""Most rows of a window, each of which is read at a start and written once."""
 
 
 def usage_faults(usage: UsageConfig) -> Iterator[Fault]:
@@ -35,6 +44,7 @@ def usage_faults(usage: UsageConfig) -> Iterator[Fault]:
         yield Fault((*_PATH, "clientType"), "no such usage store", store, fix)
     yield from _connection_faults(usage)
     yield from _params_faults(usage.usage_params)
+    yield from _granularity_faults(usage)
     path = (*_PATH, "usageParams", "extraParams")
     if usage.extra_params is not None:
         if usage.usage_params.extra_params is not None:
@@ -109,6 +119,7 @@ def _params_faults(params: UsageParams) -> Iterator[Fault]:
         "fetchInterval": params.fetch_interval,
         "stalenessPeriod": params.staleness_period,
         "waitTimeout": params.wait_timeout,
+        "granularity": params.granularity,
     }
     yield from duration_faults({(*path, name): text for name, text in durations.items()})
     for name, least in _LEAST_S.items():
@@ -126,6 +137,23 @@ def _params_faults(params: UsageParams) -> Iterator[Fault]:
             (*path, "stalenessPeriod"), "shorter than fetchInterval", params.staleness_period, fix
         )
     yield from _window_faults(params, path)
+
+
+def _granularity_faults(usage: UsageConfig) -> Iterator[Fault]:
+    params, text = usage.usage_params, usage.usage_params.granularity
+    path: Path = (*_PATH, "usageParams", "granularity")
+    grain_s, window_s = seconds_of(text), seconds_of(params.window_size or "1w") or math.inf
+    if grain_s is None:
+        return
+    if usage.client_type == "prometheus":
+        fix = "write extraParams.queryResolution, which is that of a server"
+        yield Fault(path, "has no effect here", text, fix, is_warning=True)
+    elif params.window_type != "cron" and grain_s > window_s:
+        yield Fault(path, "longer than the window", text, "write a small part of windowSize")
+    elif params.window_type != "cron" and 1 <= grain_s < window_s / MOST_STRETCHES:
+        least = f"{math.ceil(window_s / MOST_STRETCHES)}s"
+        found = f"the window would have more than {MOST_STRETCHES:,} rows"
+        yield Fault(path, found, text, f'write "{least}" or more')
 
 
 def _window_faults(params: UsageParams, path: Path) -> Iterator[Fault]:

@@ -56,10 +56,21 @@ def policy_of(scenario: Scenario, actions: Sequence[str] | None = None) -> tuple
         ConfigError: a plugin, action or argument does not exist or is invalid.
 
     """
-    policy, warnings = build_policy(scenario.shard, scenario.shard_file, actions=actions)
+    policy, warnings = build_policy(
+        scenario.shard,
+        scenario.shard_file,
+        actions=actions,
+        has_history=scenario.usage is not None,
+    )
     for shard in scenario.others:
         warnings += build_policy(shard, scenario.shard_file, actions=actions)[1]
     return policy, warnings
+
+
+def cluster_of(scenario: Scenario) -> Cluster:
+    """Return the first cluster of a scenario as it is before any job has come."""
+    workload = Workload(tuple(scenario.leaves), (), (), [], [], [], [], [], [])
+    return _clusters(scenario, workload)[0]
 
 
 def run_scenario(

@@ -2,8 +2,8 @@
 
 A sample holds until the next one, at most :data:`HOLD_S`, and is added at once to sums that fade.
 To be removed when they leave the window, and to be saved, samples are merged into stretches of at
-most 1/720 of the window, within which use counts as even. A sample and an answer cost one pass over
-the queues, however long the window.
+most 1/720 of the window, or the granularity that is set, within which use counts as even. A sample
+and an answer cost one pass over the queues, however long the window.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from kaisched.usage.port import Sample
 from kaisched.usage.sums import Stretch, Sums
-from kaisched.usage.window import weighed_s, weighed_since, weight
+from kaisched.usage.window import STRETCHES, weighed_s, weighed_since, weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 HOLD_S: Final = 300.0
 """How long a sample holds without a next one: Prometheus' look-back, so that stores agree."""
-STRETCHES: Final = 720
-"""Stretches in a window: a week in steps of 14 minutes, a day in steps of two."""
 
 
 class History:
@@ -34,7 +32,6 @@ class History:
     def __init__(self, window: Window, hold_s: float = HOLD_S) -> None:
         """Start with an empty past; a sample holds for ``hold_s`` at most."""
         self.window, self._hold_s = window, hold_s
-        self.grain_s = min(window.size_s, window.faint_s) / STRETCHES
         self.first_s: float | None = None
         """Time of the first sample ever."""
         self.last: Sample | None = None
@@ -130,7 +127,7 @@ class History:
         done: list[Stretch] = []
         if self.open is not None and not _has_names_of(self.open, sample):
             done = self._close()
-        full_s = end_s if self.open is None else self.open.start_s + self.grain_s
+        full_s = end_s if self.open is None else self.open.start_s + self.window.grain_s(start_s)
         if end_s > full_s:
             if full_s > start_s:
                 self._join(sample, start_s, full_s)

@@ -166,6 +166,7 @@ def window_of(params: UsageParams) -> Window:
         seconds_of(params.half_life_period) or None,
         time_of(start) if start is not None and kind == "tumbling" else 0.0,
         parse_cron(params.cron_string) if kind == "cron" else None,
+        seconds_of(params.granularity),
     )
 
 

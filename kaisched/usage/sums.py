@@ -34,6 +34,15 @@ class Stretch:
         """Length in seconds."""
         return self.end_s - self.start_s
 
+    def part(self, start_s: float, end_s: float) -> Stretch | None:
+        """Return what lies between two moments, as use is even; None if nothing does."""
+        start_s, end_s = max(start_s, self.start_s), min(end_s, self.end_s)
+        if start_s >= end_s:
+            return None
+        factor = (end_s - start_s) / self.span_s
+        amounts = self.used * factor, self.capacity * factor
+        return Stretch(start_s, end_s, self.resources, self.queues, *amounts)
+
     def copy(self) -> Stretch:
         """Return an independent copy."""
         return replace(self, used=self.used.copy(), capacity=self.capacity.copy())

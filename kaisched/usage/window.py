@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 WindowType = Literal["sliding", "tumbling", "cron"]
 
 WEEK_S: Final = 604_800.0
+STRETCHES: Final = 720
+"""Stretches in a window unless a granularity is set: a week in steps of 14 minutes."""
 FAINT_HALF_LIVES: Final = 32
 """Beyond this age a moment weighs less than 2^-32, below one part per billion: it is left out."""
 
@@ -32,6 +34,8 @@ class Window:
     """Begin of the first tumbling window."""
     cron: Cron | None = None
     """Begins of windows, for type ``cron``."""
+    granularity_s: float | None = None
+    """Longest stretch of time within which use counts as even; None for a part of the window."""
 
     @property
     def faint_s(self) -> float:
@@ -54,6 +58,18 @@ class Window:
                 return now_s
             return self.anchor_s + (now_s - self.anchor_s) // self.size_s * self.size_s
         return now_s - self.size_s
+
+    def length_s(self, now_s: float) -> float:
+        """Return how long the window at ``now_s`` is from begin to end, whatever the decay."""
+        if self.type == "cron" and self.cron is not None:
+            return self.cron.after(now_s) - self.cron.before(now_s)
+        return self.size_s
+
+    def grain_s(self, now_s: float) -> float:
+        """Return the longest stretch of time within which use counts as even."""
+        if self.granularity_s is not None:
+            return self.granularity_s
+        return min(self.length_s(now_s), self.faint_s) / STRETCHES
 
     @property
     def has_edges(self) -> bool:

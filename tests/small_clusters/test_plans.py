@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from kaisched.cli.plan_tables import print_plan
-from kaisched.engine.planning import plan, read_plan_input
+from kaisched.engine.planning import plan, planned_cluster, read_plan_input
 from kaisched.framework.advice.advice import Kind
 from kaisched.framework.advice.adviser import Adviser
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
 from kaisched.framework.report.steps import Step
 from kaisched.view.live import view_of
 from kaisched.view.nodes import Wanted, nodes_document
@@ -233,3 +235,17 @@ def test_interactive_work_takes_the_place_of_training_in_its_queue():
 )
 def test_interactive_work_goes_before_older_training(name, pod):
     assert bound_and_evicted(f"{name}.yaml") == ({pod}, set())
+
+
+def test_a_start_in_the_future_protects_for_the_minimum_runtime_and_no_longer():
+    # A node's clock says 2099: x counts as started now, and may be reclaimed in ten minutes.
+    what = read_plan_input([str(HERE / "start-in-the-future.yaml")])
+    cluster, _ = planned_cluster(what)
+    begin_s = cluster.clock.now_s()
+
+    def evicted(later_s):
+        cluster.advance_to(begin_s + later_s)
+        result, _ = run_cycle(cluster.snapshot(), None, what.policy, begin_s + later_s, Memory())
+        return [it.pod for it in result.evictions]
+
+    assert [evicted(later_s) for later_s in (0, 599, 600)] == [[], [], ["default/x"]]

@@ -115,6 +115,17 @@ def test_queues_within_their_share_are_not_starved():
     assert queues["greedy"].got == pytest.approx(1, abs=0.05), "it takes what they leave, no more"
 
 
+@pytest.mark.parametrize(("counts", "finished", "evictions"), [(True, 4, 40), (False, 0, 0)])
+def test_use_within_the_share_counts_unless_the_shard_says_otherwise(counts, finished, evictions):
+    """The fourth queue is owed what it did not use, or nothing: shares of 16 GPUs, or of 10."""
+    arguments = {"enabled": True, "arguments": {"countInShare": counts}}
+    run = told("within-share-late", plugins={"time-based-fairshare": arguments})
+    assert by_name(run)["late"].finished == finished
+    assert outcome_of(run).evictions <= evictions
+    for name in ("steady-1", "steady-2", "steady-3"):
+        assert by_name(run)[name].got >= 0.97
+
+
 # -- story 5: budgets ----------------------------------------------------------------------------
 
 
@@ -160,8 +171,61 @@ def test_overcommitted_budgets_are_cut_in_the_same_ratio():
     assert outcome.evictions == 0
 
 
-def test_late_budgets_share_what_is_left():
+def test_a_budget_is_a_part_of_its_calendar_month():
+    run = told("budget-calendar")
+    for begin, end in ((0, 31), (31, 59)):
+        jobs = started(run, begin, end)
+        whole = (end - begin) * 6
+        assert jobs.total() == whole
+        for name, part in (("half", 0.5), ("third", 0.3), ("fifth", 0.2)):
+            assert jobs[name] == pytest.approx(part * whole, abs=1), "to a job"
+    assert outcome_of(run).evictions == 0
+
+
+def test_late_budgets_go_by_unused_budget():
     run = told("budget-late")
     assert started(run, 0, 20) == {"half": 120}
     assert started(run, 20, 30) == {"third": 36, "fifth": 24}
     assert outcome_of(run).evictions == 0
+
+
+def begun(name, duration="4h", step="4h", **begins):
+    """Run a scenario in which the jobs of queues come from another day on."""
+    path = FOLDER / f"{name}.yaml"
+    raw = read_raw(path)
+    raw["time"]["step"] = step
+    for job in raw["jobs"]:
+        job["arrivals"] = {"backlog": "endless", "begin": begins[job["queue"]]}
+        job["duration"] = duration
+    scenario = scenario_of(raw, path)
+    return run_scenario(scenario, policy_of(scenario)[0])
+
+
+def test_budgets_that_all_want_at_the_end_are_cut_in_the_same_ratio():
+    run = begun("budget-late", half="20d", third="20d", fifth="20d")
+    assert started(run, 20, 30) == {"half": 30, "third": 18, "fifth": 12}
+
+
+def test_jobs_without_an_end_share_late_hours_by_unused_budget_too():
+    run = begun("budget-late", duration="60d", step="10m", half="20d", third="20d", fifth="20d")
+    outcome = outcome_of(run)
+    parts = {queue.name: queue.gpu_hours / outcome.gpu_hours for queue in outcome.queues}
+    assert parts == pytest.approx({"half": 0.5, "third": 0.3, "fifth": 0.2}, rel=0.05)
+    assert outcome.evictions <= 2 * 4, "each of two jobs of four pods gives way once"
+
+
+def test_what_is_left_of_two_budgets_is_met_late_if_the_hours_allow():
+    """The second has had five days of its nine, the third none of its six: ten days are enough."""
+    run = begun("budget-late", half="0d", third="15d", fifth="20d")
+    assert started(run, 0, 15) == {"half": 90}
+    assert started(run, 15, 20) == {"third": 30}
+    assert started(run, 20, 30) == {"third": 24, "fifth": 36}
+
+
+def test_who_had_some_of_its_budget_gives_way_until_others_had_as_large_a_part():
+    """`third` has had three of its nine days, `fifth` nothing of its six, and seven are left."""
+    run = begun("budget-late", half="0d", third="20d", fifth="23d")
+    assert started(run, 20, 23) == {"third": 18}
+    # Two days for `fifth`, then five by turns: each has had two thirds of its budget.
+    assert started(run, 23, 25) == {"fifth": 12}
+    assert started(run, 20, 30) == {"third": 36, "fifth": 24}

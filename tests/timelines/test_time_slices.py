@@ -190,6 +190,7 @@ def test_a_month_of_budgets_is_met(budgets):
         hand_over="budgets",
         half_life=0,
         windowSize=f"{MONTH * STEP_S:.0f}s",
+        windowType="tumbling",
         tumblingWindowStartTime="1970-01-01T00:00:00Z",
     )
     queues = weighted(dict(zip("abc", budgets, strict=True)))

@@ -22,6 +22,9 @@ from kaisched.units import UnitError
 DAY_S: Final = 86_400.0
 WINDOW_S: Final = 7 * DAY_S
 """How far back jobs count that came."""
+LEAST_SPAN_S: Final = 3_600.0
+"""Jobs that came within less come again as if no others had come for so long: what is applied at
+once says nothing of how often that is done."""
 MOST_NEW: Final = 2_000
 """The most jobs that come in one course."""
 _NONE: Final = -1
@@ -96,7 +99,10 @@ def past_of(
             pods = len(of_job)
             came.append(NewJob(first.created_s, row, shape, pods, pods, shapes.priority, True))
     came.sort()
-    return Past(ended, came, came[0].at_s if came else now_s, declared)
+    since_s = came[0].at_s if came else now_s
+    if since_s < now_s:
+        since_s = min(since_s, now_s - LEAST_SPAN_S)
+    return Past(ended, came, since_s, declared)
 
 
 class _Shapes:

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from kaisched.units import MEBIBYTE, is_in_bytes
+from kaisched.usage.sqlite.foreign import MARK, why_foreign
 from kaisched.usage.sums import Stretch
 
 if TYPE_CHECKING:
@@ -34,11 +35,20 @@ _CACHE_KB: Final = 128
 default of 2 MB, memory would grow by nearly every page that is written."""
 _OURS: Final = 0o600
 _ASIDE: Final = ("", "-wal", "-shm")
-_TABLES: Final = """
-CREATE TABLE stretch (
+_TABLES: Final = f"""
+{MARK}
     number INTEGER PRIMARY KEY, start_s REAL NOT NULL, end_s REAL NOT NULL, amounts BLOB NOT NULL
 );
 CREATE TABLE fact (name TEXT PRIMARY KEY, value REAL NOT NULL);
+"""
+_DROP: Final = """
+DELETE FROM stretch WHERE number IN (
+    SELECT number FROM (
+        SELECT number, sum(end_s - start_s) OVER (
+            ORDER BY number DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS later_s FROM stretch
+    ) WHERE later_s >= ?
+)
 """
 
 
@@ -73,10 +83,14 @@ class UsageFile:
             sqlite3.DatabaseError: it is corrupt.
 
         """
-        self.path = path
+        self.path = path = path.absolute()  # else SQLite may take the name for one of its own
         self.warning = ""
         """Problem of a file that can be used all the same; empty without one."""
         try:
+            if why := why_foreign(path):
+                raise FileUnusableError(
+                    f"{path}: {why}, which is left as it is; name another file in connectionString"
+                )
             self.warning = _make_private(path)
             self._db = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
         except (OSError, sqlite3.OperationalError) as error:
@@ -114,7 +128,7 @@ class UsageFile:
         db.commit()
 
     def read(self, from_s: float) -> Iterator[Row]:
-        """Yield the rows that end after a time, oldest first.
+        """Yield the rows that end after a time, in the order in which they were written.
 
         Raises:
             sqlite3.DatabaseError: a row is invalid.
@@ -127,6 +141,12 @@ class UsageFile:
             except (msgspec.MsgspecError, TypeError, ValueError) as error:
                 raise sqlite3.DatabaseError(f"row {number}: {error}") from error
 
+    def newest_s(self, now_s: float) -> float | None:
+        """Return the end of the newest row that begins before a time; None without any."""
+        query = "SELECT max(end_s) FROM stretch WHERE start_s < ?"
+        (newest_s,) = self._db.execute(query, (now_s,)).fetchone()
+        return None if newest_s is None else float(newest_s)
+
     def next_number(self) -> int:
         """Return the number for a new stretch."""
         (last,) = self._db.execute("SELECT max(number) FROM stretch").fetchone()
@@ -137,8 +157,10 @@ class UsageFile:
         row = self._db.execute("SELECT value FROM fact WHERE name = 'first_s'").fetchone()
         return None if row is None else float(row[0])
 
-    def write(self, rows: list[Row], first_s: float | None, from_s: float) -> None:
-        """Write stretches and drop those that ended by ``from_s``, all or nothing.
+    def write(self, rows: list[Row], first_s: float | None, keep_s: float) -> None:
+        """Write stretches and drop old ones, all or nothing.
+
+        Those stay that were written last and cover ``keep_s`` together, whatever their times.
 
         Raises:
             sqlite3.Error: the write failed as a whole.
@@ -154,7 +176,7 @@ class UsageFile:
             )
             if first_s is not None:
                 db.execute("INSERT OR IGNORE INTO fact VALUES ('first_s', ?)", (first_s,))
-            db.execute("DELETE FROM stretch WHERE end_s <= ?", (from_s,))
+            db.execute(_DROP, (keep_s,))
 
     def close(self) -> None:
         """Close the file."""

@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 import sqlite3
 from dataclasses import replace
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from kaisched.units import format_duration
+from kaisched.usage.history import HOLD_S
 from kaisched.usage.memory import MemoryStore
 from kaisched.usage.settings import FETCH_S
 from kaisched.usage.sqlite.file import FileUnusableError, Row, UsageFile, move_aside
 from kaisched.usage.sqlite.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from kaisched.core.usage import Usage
@@ -74,9 +77,9 @@ class SqliteStore:
         history = self._memory.history
         if history.open is not None:
             rows = [*rows, Row(self._number, history.open.copy())]
-        # Keep twice the window, so that one start with a wrong clock does not cost the history.
-        from_s = 2 * history.window.start(now_s) - now_s
-        writer.put(rows, history.first_s, from_s)
+        # Twice the window, counted in what rows cover: a wrong clock must not cost the history.
+        window = history.window
+        writer.put(rows, history.first_s, 2 * min(window.length_s(now_s), window.faint_s))
 
     def usage(self, now_s: float, queues: Sequence[str], resources: Sequence[str]) -> Usage:
         """Return decayed usage over decayed capacity, parts ``(R, Q)`` in the order asked."""
@@ -127,6 +130,7 @@ class SqliteStore:
             rows = list(file.read(self._memory.history.window.start(now_s)))
             self._number = file.next_number()
             first_s = file.first_s()
+            newest_s = file.newest_s(now_s)
         except sqlite3.OperationalError as error:
             file.close()
             raise FileUnusableError(f"{path}: {error}") from error
@@ -135,5 +139,55 @@ class SqliteStore:
             raise
         if file.warning:
             self._lasting = (*self._lasting, file.warning)
-        self._memory.history.restore((row.stretch for row in rows), first_s)
+        self._tell_of_clocks(path, rows, newest_s, now_s)
+        is_known = first_s is not None and first_s <= now_s
+        self._memory.history.restore(_in_order(rows, now_s), first_s if is_known else None)
         return file
+
+    def _tell_of_clocks(
+        self, path: Path, rows: Sequence[Row], newest_s: float | None, now_s: float
+    ) -> None:
+        """Tell of samples that are too new or too old for the clock to be right."""
+        end_s = max((row.stretch.end_s for row in rows), default=-math.inf)
+        if end_s > now_s + HOLD_S:
+            ahead = format_duration(round(end_s - now_s))
+            text = (
+                f"samples in {path} are up to {ahead} in the future: they stay, and do not count;"
+                " the clock is wrong, or was when they were taken"
+            )
+            self._lasting = (*self._lasting, text)
+        window_s = self._memory.history.window.length_s(now_s)
+        if newest_s is not None and now_s - newest_s > window_s:
+            age, length = (format_duration(round(it)) for it in (now_s - newest_s, window_s))
+            text = (
+                f"the newest sample in {path} is {age} old, and the window {length} long: samples"
+                " stay, and none counts; unless the scheduler was stopped for so long, the clock is"
+                " wrong"
+            )
+            self._lasting = (*self._lasting, text)
+
+
+def _in_order(rows: Iterable[Row], now_s: float) -> list[Stretch]:
+    """Return the stretches of the past in order of time; of two at a time the later written."""
+    waiting: list[tuple[float, int, Stretch]] = []
+
+    def add(number: int, stretch: Stretch | None) -> None:
+        if stretch is not None:
+            heappush(waiting, (stretch.start_s, number, stretch))
+
+    for row in rows:
+        add(row.number, row.stretch.part(-math.inf, now_s))
+    kept: list[Row] = []
+    while waiting:
+        start_s, number, stretch = heappop(waiting)
+        if kept and kept[-1].stretch.end_s > start_s:
+            last = kept[-1]
+            if last.number > number:
+                add(number, stretch.part(last.stretch.end_s, math.inf))
+                continue
+            kept.pop()
+            add(last.number, last.stretch.part(stretch.end_s, math.inf))
+            if (before := last.stretch.part(-math.inf, start_s)) is not None:
+                kept.append(Row(last.number, before))
+        kept.append(Row(number, stretch))
+    return [row.stretch for row in kept]

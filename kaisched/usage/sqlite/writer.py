@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import threading
 from typing import TYPE_CHECKING, Final
@@ -24,7 +25,7 @@ class Writer:
         self._news = threading.Event()
         self._waiting: dict[int, Row] = {}
         self._first_s: float | None = None
-        self._from_s = 0.0
+        self._keep_s = math.inf
         self._is_ending = False
         self.written_until_s = 0.0
         """End of the newest stretch in the file."""
@@ -34,14 +35,14 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="usage-writer", daemon=True)
         self._thread.start()
 
-    def put(self, rows: list[Row], first_s: float | None, from_s: float) -> None:
-        """Hand over rows that no longer change; rows that ended by ``from_s`` may be deleted."""
+    def put(self, rows: list[Row], first_s: float | None, keep_s: float) -> None:
+        """Hand over rows that no longer change; of all rows those stay that cover ``keep_s``."""
         with self._lock:
             self._waiting.update((row.number, row) for row in rows)
             while len(self._waiting) > MOST_WAITING:
                 del self._waiting[min(self._waiting)]
                 self.dropped += 1
-            self._first_s, self._from_s = first_s, from_s
+            self._first_s, self._keep_s = first_s, keep_s
         self._news.set()
 
     def close(self) -> None:
@@ -60,9 +61,9 @@ class Writer:
 
     def _write(self) -> None:
         with self._lock:
-            rows, first_s, from_s = dict(self._waiting), self._first_s, self._from_s
+            rows, first_s, keep_s = dict(self._waiting), self._first_s, self._keep_s
         try:
-            self._file.write(list(rows.values()), first_s, from_s)
+            self._file.write(list(rows.values()), first_s, keep_s)
         except sqlite3.Error as error:
             self.error = f"{self._file.path}: {error}"
             return

@@ -44,8 +44,10 @@ class Handover:
     """``(R, Q)`` usage beyond the quota, as a part of the cluster."""
     k: float
     slice_s: float
-    elapsed: float
-    """How much of the budget period has passed, 0 to 1; NaN where slices do not follow budgets."""
+    seen: float
+    """The part of the budget period that usage covers; NaN where slices do not follow budgets."""
+    left: float
+    """The part of the budget period that is to come; NaN likewise."""
     before: Facts
     granted: list[tuple[int, Indivisible, Need]] = field(default_factory=list)
     """Waiting indivisible jobs whose time slice it is, with the queue that was given something for
@@ -183,10 +185,8 @@ class Handover:
         for resource, contest in contests.items():
             part = contest.surplus / max(int(total[resource]), 1)
             contest.margin = part * len(contest.sides) / (2 * SLICES_OF_HISTORY * self.k)
-            if not math.isnan(self.elapsed):
-                for queue, side in contest.sides.items():
-                    used = float(self.excess[resource, queue]) * self.elapsed
-                    side.owed = _weight_part(session, resource, queue) * part - used
+            if not math.isnan(self.seen):
+                self._set_owed(session, resource, contest, part)
 
         def covers(queue: int, resource: int, amount: int) -> bool:
             quota = int(session.queues.deserved[resource, queue])
@@ -200,10 +200,21 @@ class Handover:
             indivisible_jobs,
             session.now_s,
             self.slice_s,
-            not math.isnan(self.elapsed),
+            not math.isnan(self.seen),
             covers,
             is_passed_over,
         )
+
+    def _set_owed(self, session: Session, resource: int, contest: Contest, part: float) -> None:
+        """Set what is left of each budget, cut to what the hours to come allow (R31)."""
+        budgets = {queue: _weight_part(session, resource, queue) * part for queue in contest.sides}
+        unused = {
+            queue: budget - float(self.excess[resource, queue]) * self.seen
+            for queue, budget in budgets.items()
+        }
+        cut = cut_of([(budgets[queue], unused[queue]) for queue in budgets], self.left * part)
+        for queue, side in contest.sides.items():
+            side.owed = unused[queue] - cut * budgets[queue]
 
     def _by_use(self, session: Session, indivisible_jobs: list[Indivisible]) -> list[Indivisible]:
         """Return the indivisible jobs of one sibling; its leaf queue with the least usage first."""
@@ -279,6 +290,22 @@ def _weight_part(session: Session, resource: int, queue: int) -> float:
     return float(weights[queue] / together)
 
 
+def cut_of(budgets: list[tuple[float, float]], left: float) -> float:
+    """Return the part that every budget loses, so that what is unused of them fits into ``left``.
+
+    ``budgets`` are pairs of a budget and its unused part. A budget of which a smaller part is
+    unused loses just that.
+    """
+    by_part = sorted(((unused / whole, whole, unused) for whole, unused in budgets if whole > 0))
+    cut = together = wanted = 0.0
+    for part, whole, unused in reversed(by_part):
+        if part <= cut:
+            break
+        together, wanted = together + whole, wanted + unused
+        cut = max((wanted - left) / together, 0.0)
+    return cut
+
+
 def handover_of(
     session: Session,
     indivisible_jobs: list[Indivisible],
@@ -286,7 +313,8 @@ def handover_of(
     *,
     k: float,
     history_s: float,
-    elapsed: float,
+    seen: float,
+    left: float,
     before: Facts,
 ) -> Handover:
     """Return the handover of a cycle, at the first question about head starts.
@@ -297,11 +325,12 @@ def handover_of(
         quota: ``(R, Q)`` parts per billion of the cluster.
         k: how strongly usage counts, above 0.
         history_s: the length of the history.
-        elapsed: part of the budget period, NaN without budgets.
+        seen: the part of the budget period that usage covers, NaN without budgets.
+        left: the part of the budget period that is to come, NaN likewise.
         before: what was remembered.
 
     """
     parts = np.zeros(quota.shape) if session.usage is None else session.usage.parts
     excess = np.maximum(parts - quota, 0.0) / PARTS
     slice_s = history_s / (SLICES_OF_HISTORY * k)
-    return Handover(indivisible_jobs, excess, k, slice_s, elapsed, before)
+    return Handover(indivisible_jobs, excess, k, slice_s, seen, left, before)

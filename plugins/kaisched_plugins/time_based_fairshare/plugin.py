@@ -39,6 +39,10 @@ from kaisched_plugins.time_based_fairshare.indivisible import Indivisible, indiv
 _INDIVISIBLES = "time-based-fairshare.indivisible jobs"
 
 
+def _weighed_s(session: Session) -> float:
+    return 0.0 if session.usage is None else session.usage.weighed_s
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
     """Values kept while queues and the cluster's size are the same."""
@@ -119,7 +123,10 @@ class TimeBasedFairshare(Plugin):
         cycle: _Cycle = session.state[self.name]
         if cycle.usage is None:
             return None
-        return folded(self.arguments.k_value, cycle.usage[resource, queue], group, weights)
+        used = cycle.usage[resource, queue]
+        if not self.arguments.count_in_share:
+            used = np.maximum(used, weights)
+        return folded(self.arguments.k_value, used, group, weights)
 
     @hookimpl
     def head_start(
@@ -172,7 +179,7 @@ class TimeBasedFairshare(Plugin):
         if handover is not None and handover.has_waiting:
             return False
         cycle: _Cycle = session.state[self.name]
-        return session.usage is None or cycle.usage is None or not self.arguments.cost_s
+        return session.usage is None or cycle.usage is None or not self._cost_s(session)
 
     @hookimpl
     def claim_gate(
@@ -218,15 +225,20 @@ class TimeBasedFairshare(Plugin):
         if claim.action != "reclaim" or usage is None or cycle.usage is None:
             return None
         handover = self._handover(session)
-        if not self.arguments.cost_s or (handover is not None and handover.has_waiting):
+        cost_s = self._cost_s(session)
+        if not cost_s or (handover is not None and handover.has_waiting):
             return None
         if cycle.debts is None:
             counted = usage.parts.astype(np.float64)
             if not self.arguments.count_in_quota:
                 counted = np.maximum(counted - self._entitlement(session).quota, 0.0)
-            history_s = min(self.arguments.history_s, usage.weighed_s)
-            cycle.debts = debts_of(session, counted, history_s, self.arguments.cost_s)
+            history_s = min(self.arguments.history_s(session.now_s), usage.weighed_s)
+            cycle.debts = debts_of(session, counted, history_s, cost_s)
         return cycle.debts
+
+    def _cost_s(self, session: Session) -> float:
+        cost_s: float = self.arguments.cost_s(session.now_s)
+        return cost_s
 
     def _handover(self, session: Session) -> Handover | None:
         """Return the handover of this cycle, None without indivisible jobs."""
@@ -252,8 +264,9 @@ class TimeBasedFairshare(Plugin):
             indivisible_jobs,
             has.quota,
             k=self.arguments.k_value,
-            history_s=self.arguments.history_s,
-            elapsed=self.arguments.elapsed(session.now_s),
+            history_s=self.arguments.history_s(session.now_s),
+            seen=self.arguments.seen(session.now_s, _weighed_s(session)),
+            left=self.arguments.left(session.now_s),
             before=session.facts_before.get(self.name) or {},
         )
 

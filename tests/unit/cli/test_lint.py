@@ -360,3 +360,81 @@ def test_scenario_files_have_faults_of_their_own(lint):
 def test_a_manifest_without_a_version_is_no_scenario(lint):
     _, ((_, rule, _, path, _, _),) = lint("kind: Queue\ntime: 1\nnodes: []\n")
     assert (rule, path) == ("object", "apiVersion")
+
+
+# -- jobs that need a minimum runtime --------------------------------------------------------------
+
+OVER_TIME = """
+apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: default}
+spec: {usageDBConfig: {clientType: sqlite}%s}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n0}
+status: {allocatable: {cpu: 64, memory: 512Gi, pods: 110, nvidia.com/gpu: 40}}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: rest}
+spec: {resources: {gpu: {quota: 0, overQuotaWeight: 9}}}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: q}
+spec: {resources: {gpu: {quota: %s, limit: %s, overQuotaWeight: 1}}%s}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, labels: {kai.scheduler/queue: q}}
+spec:
+  schedulerName: kaisched
+  containers: [{name: c, resources: {requests: {nvidia.com/gpu: %s}, limits: {nvidia.com/gpu: %s}}}]
+---
+"""
+
+
+def over_time(shard="", quota=0, limit=-1, queue="", gpus=8):
+    return OVER_TIME % (shard, quota, limit, queue, gpus, gpus)
+
+
+def test_a_job_that_past_usage_alone_lets_run_needs_a_minimum_runtime(lint):
+    """A tenth of 40 GPUs is 4; the job needs 8."""
+    code, found = lint(over_time())
+    assert (code, [it[:4] for it in found]) == (
+        0, [("warning", "min-runtime", "q", "spec.reclaimMinRuntime")],
+    )  # fmt: skip
+    assert "needs 8 GPUs at once, and by quota and weight queue q has 4 of 40" in found[0][4]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"gpus": 4},
+        {"quota": 8},
+        {"limit": 7},
+        {"queue": ", reclaimMinRuntime: 2h"},
+        {"shard": ", minRuntime: {reclaimMinRuntime: 2h}"},
+        {"shard": ", kValue: 0"},
+        {"shard": ", plugins: {time-based-fairshare: {arguments: {handOver: timeSlices}}}"},
+    ],
+)
+def test_else_nothing_is_said_of_it(lint, other):
+    assert "min-runtime" not in [it[1] for it in lint(over_time(**other))[1]]
+
+
+def test_a_scenario_whose_jobs_need_a_minimum_runtime_is_told_by_queue(lint):
+    text = """
+time: {duration: 1d}
+nodes: [{count: 5, gpus: 8}]
+queues: [{name: rest, overQuotaWeight: 9}, {name: q}]
+jobs:
+  - {queue: q, gpus: 8, arrivals: {every: 1d}, duration: %s}
+  - {queue: rest, gpus: 8, arrivals: {backlog: endless}, duration: 6h}
+shard: {usageDBConfig: {clientType: memory}}
+"""
+    code, found = lint(text % "6h")
+    assert (code, [it[1] for it in found]) == (0, ["min-runtime"])
+    assert "queue q has 4 of 40" in found[0][4]
+    assert lint(text % "10m") == (0, [])

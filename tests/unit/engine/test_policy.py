@@ -186,7 +186,7 @@ def test_a_usage_store_or_the_shard_enables_history(spec, k):
     policy, warnings = built(spec, HISTORY)
     assert setting(policy, "time-based-fairshare").plugin.arguments.k_value == k
     assert names(policy).index("time-based-fairshare") == names(policy).index("proportion") + 1
-    assert warnings == []
+    assert bool(warnings) == ("usageDBConfig" not in spec)
 
 
 def test_the_window_of_the_usage_store_reaches_the_plugin():
@@ -469,3 +469,40 @@ def test_departments_cannot_be_left_out_where_a_plugin_divides_by_them(spec, nam
     assert "spec.fairness" in text
     assert "write hierarchy, or disable" in text
     assert all(name in text for name in names)
+
+
+NO_HISTORY = "has no effect, since no usage history is kept; add usageDBConfig: {clientType"
+NOT_ENABLED = "has no effect, since time-based-fairshare is not enabled; "
+ON, OFF = ({"time-based-fairshare": {"enabled": it}} for it in (True, False))
+MEMORY = {"clientType": "memory"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"kValue": 0.5}, f"spec.kValue: {NO_HISTORY}"),
+        ({"kValue": 0.5, "plugins": ON}, f"spec.kValue: {NO_HISTORY}"),
+        ({"kValue": 0}, ""),
+        ({"plugins": ON}, f"spec.plugins.time-based-fairshare: {NO_HISTORY}"),
+        ({"plugins": OFF}, ""),
+        (
+            {"plugins": {"proportion": {"arguments": {"kValue": "0.5"}}}},
+            f"spec.plugins.proportion.arguments.kValue: {NO_HISTORY}",
+        ),
+        ({"kValue": 0.5, "usageDBConfig": {}}, f"spec.kValue: {NOT_ENABLED}add the clientType"),
+        ({"usageDBConfig": {}}, "spec.usageDBConfig: without a clientType it does not enable"),
+        ({"usageDBConfig": {}, "plugins": ON}, ""),
+        (
+            {"kValue": 0.5, "usageDBConfig": MEMORY, "plugins": OFF},
+            f"spec.kValue: {NOT_ENABLED}enable time-based-fairshare in spec.plugins",
+        ),
+        ({"usageDBConfig": MEMORY, "plugins": OFF}, ""),
+        ({"kValue": 0.5, "usageDBConfig": MEMORY}, ""),
+        ({}, ""),
+    ],
+)
+def test_fairness_over_time_without_history_or_plugin_is_told(spec, said):
+    shard = decode_object({"metadata": {"name": "s"}, "spec": spec}, SchedulingShard)[0]
+    told = build_policy(shard)[1]
+    assert [bool(text) for text in told] == [True] * bool(said)
+    assert all(text.startswith(said) for text in told)

@@ -1,4 +1,4 @@
-"""When a cron expression last fired."""
+"""When a cron expression last fired, and when it fires next."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -77,6 +77,31 @@ def test_it_is_before_now_and_nothing_lies_between(text, zone, now_s):
     fired = cron.before(now_s)
     assert fired < now_s
     assert cron.before(fired + 1) == fired
+    next_s = cron.after(now_s)
+    assert next_s >= now_s
+    assert cron.after(next_s) == next_s
+    assert cron.before(next_s) == fired
+    assert cron.after(fired + 1) == next_s
+
+
+@pytest.mark.parametrize(
+    ("text", "now", "fires"),
+    [
+        ("@monthly", "2026-02-01", "2026-02-01"),
+        ("@monthly", "2026-02-01T00:01", "2026-03-01"),
+        ("0 0 29 2 *", "2096-03-01", "2104-02-29"),
+        ("0 0 13 * 5", "2025-06-07", "2025-06-13"),
+    ],
+)
+def test_the_next_time_from_now_on(text, now, fires):
+    assert parse_cron(text).after(utc(now)) == utc(fires)
+
+
+def test_the_next_time_where_clocks_change():
+    skipped = parse_cron("CRON_TZ=Europe/Berlin 30 2 * * *")
+    assert skipped.after(berlin("2025-03-30T01:00")) == berlin("2025-03-30T03:30")
+    hourly = parse_cron("CRON_TZ=Europe/Berlin 0 * * * *")
+    assert hourly.after(berlin("2025-10-26T02:10")) == berlin("2025-10-26T02:00", 1)
 
 
 @pytest.mark.parametrize(

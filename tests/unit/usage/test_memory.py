@@ -215,7 +215,7 @@ def test_sums_kept_up_to_date_are_those_made_anew(steps, window):
     after = store.usage(now_s, ["a", "b"], RESOURCES)
     # In a new sum, use is even within a stretch: it is at most this much too old or too young.
     half_life_s = window.half_life_s or math.inf
-    blurred = PARTS * math.log(2) * store.history.grain_s / half_life_s
+    blurred = PARTS * math.log(2) * store.history.window.grain_s(0.0) / half_life_s
     assert np.abs(before.parts - after.parts).max() <= 1 + blurred
 
 

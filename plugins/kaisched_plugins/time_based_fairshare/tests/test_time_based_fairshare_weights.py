@@ -53,6 +53,21 @@ def test_published_two_queues_of_sixteen_gpus(k, used, expected):
     )
 
 
+@pytest.mark.parametrize(
+    ("used", "counted", "above_alone"),
+    [
+        ((0.5, 0.0), (5, 11), (8, 8)),  # a kept within its half
+        ((0.75, 0.0), (3, 13), (5, 11)),  # 0.5 - 0.25 and 0.5, of 0.75
+        ((1.0, 0.0), (0, 16), (0, 16)),
+        ((0.25, 0.1), (7, 9), (8, 8)),
+    ],
+)
+def test_use_within_the_share_counts_or_does_not(used, counted, above_alone):
+    of = dict(zip("ab", used, strict=True))
+    assert tuple(shares_of(16, PAIR, of).values()) == counted
+    assert tuple(shares_of(16, PAIR, of, countInShare=False).values()) == above_alone
+
+
 def test_published_one_hundred_gpus():
     assert shares_of(100, PAIR, {"a": 0.6, "b": 0.2}) == {"a": 33, "b": 67}
 

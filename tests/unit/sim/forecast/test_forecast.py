@@ -177,6 +177,17 @@ def test_new_jobs_come_again_as_they_came():
     )
 
 
+def test_what_came_within_a_minute_does_not_come_each_minute():
+    world, job = waiting()
+    came_s = np.array([NOW_S - 60, NOW_S - 59])
+    jobs = replace(world.snapshot.jobs, created_s=came_s)
+    world = world._replace(snapshot=replace(world.snapshot, jobs=jobs))
+    past = past_of([], world.snapshot, NOW_S, ("kaisched",))
+    assert len(upcoming(past, NOW_S, 3 * 3600, np.random.default_rng(0))) == 6
+    told = forecast(world, job, past, draws=1).assumptions[1]
+    assert "new jobs come as 2 came in the last 1h" in told
+
+
 def test_new_jobs_are_under_no_disruption_budget():
     world, _ = waiting()
     budgets = DisruptionBudgets(("team/b",), np.array([0]), np.array([0, 0]))
