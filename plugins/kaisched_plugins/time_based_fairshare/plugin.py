@@ -26,7 +26,7 @@ from kaisched import (
 )
 from kaisched_plugins.time_based_fairshare import refusals
 from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
-from kaisched_plugins.time_based_fairshare.debts import Debts, debts_of
+from kaisched_plugins.time_based_fairshare.debts import Debts, debts_of, plain_shares, weights_of
 from kaisched_plugins.time_based_fairshare.handover import Handover, handover_of
 from kaisched_plugins.time_based_fairshare.history import (
     Entitlement,
@@ -35,6 +35,7 @@ from kaisched_plugins.time_based_fairshare.history import (
     measured,
 )
 from kaisched_plugins.time_based_fairshare.indivisible import Indivisible, indivisible_jobs_of
+from kaisched_plugins.time_based_fairshare.order import KEY_NAMES, UsageOrder, order_of
 
 _INDIVISIBLES = "time-based-fairshare.indivisible jobs"
 
@@ -64,6 +65,10 @@ class _Cycle:
     handover: Handover | None = None
     """None until the first head start is asked for, and without indivisible jobs."""
     is_asked: bool = False
+    order: UsageOrder | None = None
+    """None until queues are compared."""
+    plain: Amounts | None = None
+    """``(R, Q)`` fair shares as if nothing had been used; None until they are needed."""
     debts: Debts | None = None
     """None until a claim is judged."""
 
@@ -122,6 +127,24 @@ class TimeBasedFairshare(Plugin):
         return folded(self.arguments.k_value, cycle.usage[resource, queue], group, weights)
 
     @hookimpl
+    def queue_order(
+        self, session: Session, queue: RowVec, held: Amounts, ask: Amounts
+    ) -> tuple[IntVec | FloatVec, ...] | None:
+        """Put queues that used more for their weight later where a job is beyond their shares."""
+        cycle: _Cycle = session.state[self.name]
+        if cycle.usage is None:
+            return None
+        if cycle.order is None:
+            weight = weights_of(session, np.arange(len(session.queues)))
+            cycle.order = order_of(session, cycle.usage, weight, self._plain(session))
+        return cycle.order.keys(queue, held, ask)
+
+    def key_names(self, question: str) -> tuple[str, ...]:
+        """Name the keys of queues."""
+        del question
+        return KEY_NAMES
+
+    @hookimpl
     def head_start(
         self,
         session: Session,
@@ -145,7 +168,7 @@ class TimeBasedFairshare(Plugin):
         if action != "allocate" or handover is None or not handover.has_waiting:
             return False
         session.divide()  # which finds out whose time slice it is
-        return bool(handover.granted)
+        return handover.keeps_room
 
     @hookimpl
     def queue_gate(
@@ -160,7 +183,7 @@ class TimeBasedFairshare(Plugin):
     ) -> CodeVec | None:
         """Let allocate leave room to the jobs with a time slice."""
         handover = self._handover(session)
-        if action != "allocate" or handover is None or not handover.granted:
+        if action != "allocate" or handover is None or not handover.keeps_room:
             return None
         return handover.gate(session, queue, job, ask, held)
 
@@ -183,7 +206,7 @@ class TimeBasedFairshare(Plugin):
         if action != "reclaim" or handover is None or not handover.has_waiting:
             return None
         session.divide()  # which finds out whose time slice it is
-        return handover.claim(session, job, ask) if handover.granted else None
+        return handover.claim(session, job, ask) if handover.keeps_room else None
 
     @hookimpl
     def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
@@ -225,8 +248,22 @@ class TimeBasedFairshare(Plugin):
             if not self.arguments.count_in_quota:
                 counted = np.maximum(counted - self._entitlement(session).quota, 0.0)
             history_s = min(self.arguments.history_s, usage.weighed_s)
-            cycle.debts = debts_of(session, counted, history_s, self.arguments.cost_s)
+            cycle.debts = debts_of(
+                session,
+                self._plain(session),
+                counted,
+                k=self.arguments.k_value,
+                history_s=history_s,
+                cost_s=self.arguments.cost_s,
+            )
         return cycle.debts
+
+    def _plain(self, session: Session) -> Amounts:
+        """Return the fair shares ``(R, Q)`` as if nothing had been used."""
+        cycle: _Cycle = session.state[self.name]
+        if cycle.plain is None:
+            cycle.plain = plain_shares(session)
+        return cycle.plain
 
     def _handover(self, session: Session) -> Handover | None:
         """Return the handover of this cycle, None without indivisible jobs."""
