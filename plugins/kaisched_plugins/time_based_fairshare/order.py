@@ -6,42 +6,128 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kaisched import PODS, Amounts, FloatVec, IntVec, RowVec, Session
+from kaisched import (
+    PARTS,
+    PODS,
+    UNLIMITED,
+    Amounts,
+    BoolVec,
+    FloatVec,
+    IntVec,
+    RowVec,
+    Session,
+)
+from kaisched_plugins.time_based_fairshare.debts import weights_of
 
 KEY_NAMES = (
     "beyond its share with the job (0 no, 1 yes)",
-    "used, for its weight, where it is beyond its share",
+    "-behind its weight, in seconds of the cluster",
 )
 """What the keys of :meth:`UsageOrder.keys` are, for people."""
+
+Facts = dict[str, list[float]]
+_GAIN = 4.0
+"""How much more counts what queues were behind when the window passed on (:func:`behind_before`).
+
+With 1, a queue whose turn comes once in more than a window gets each turn too early.
+"""
+_BEHIND, _SINCE = "behind/", "behind since"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsageOrder:
-    """What queues may hold whatever they used, and what they used for their weight."""
+    """What queues may hold whatever they used, and how far they are behind their weights."""
 
     due: Amounts
     """``(R, Q)`` the share that a queue has with and without its history: the smaller of both."""
-    used: FloatVec
-    """``(R, Q)`` usage over weight; infinite for a queue without weight."""
+    behind_s: FloatVec
+    """``(R, Q)`` in seconds of the whole cluster; least for a queue without weight."""
 
     def keys(self, queue: RowVec, held: Amounts, ask: Amounts) -> tuple[IntVec | FloatVec, ...]:
         """Return the key columns ``(K,)`` of queues, low first (R36)."""
         is_beyond = (ask > 0) & (held + ask > self.due.take(queue, axis=1))
         is_beyond[PODS] = False
-        used = np.where(is_beyond, self.used.take(queue, axis=1), 0.0).max(axis=0)
-        return is_beyond.any(axis=0).view(np.int8), used
+        ahead = np.where(is_beyond, -self.behind_s.take(queue, axis=1), -np.inf).max(axis=0)
+        is_any: BoolVec = is_beyond.any(axis=0)
+        return is_any.view(np.int8), np.where(is_any, ahead, 0.0)
 
 
-def order_of(session: Session, usage: FloatVec, weight: FloatVec, plain: Amounts) -> UsageOrder:
+def order_of(
+    session: Session, counted: FloatVec, plain: Amounts, history_s: float, behind_s: FloatVec
+) -> UsageOrder:
     """Return the order of a cycle.
 
     Args:
         session: of the cycle.
-        usage: ``(R, Q)`` what counts against each queue (R23, R24).
-        weight: ``(R, Q)`` the weights by which siblings share.
+        counted: ``(R, Q)`` usage that counts (R23), parts per billion of the cluster.
         plain: ``(R, Q)`` the fair shares as if nothing had been used.
+        history_s: the length of the history that the usage is an average of.
+        behind_s: ``(R, Q)`` of :func:`behind_before`.
 
     """
-    used = np.full(usage.shape, np.inf)
-    np.divide(usage, weight, out=used, where=weight > 0)
-    return UsageOrder(np.minimum(session.fair_share, plain), used)
+    lately = _shortfall(session, counted * (history_s / PARTS), session.held)
+    behind = lately + _GAIN * behind_s
+    behind[session.queues.weight <= 0] = -np.inf
+    return UsageOrder(np.minimum(session.fair_share, plain), behind)
+
+
+def behind_before(session: Session, facts: Facts, most_s: float) -> FloatVec:
+    """Return ``(R, Q)`` how far queues are behind their weights as a cycle opens.
+
+    In seconds of the whole cluster: what siblings that waited together got, each by its weight,
+    less what the queue had of it. Usage forgets what leaves its window, and with it the part of a
+    turn that a queue is still owed; this does not.
+
+    Args:
+        session: of the cycle.
+        facts: what the cycle before remembered, see :func:`behind_after`.
+        most_s: no queue is further behind or ahead, so that one that waits in vain piles up little.
+
+    """
+    queues, count = session.queues, len(session.axis)
+    passed_s = session.now_s - facts[_SINCE][0] if _SINCE in facts else 0.0
+    passed_s = min(max(passed_s, 0.0), most_s)
+    told = np.zeros((2 * count, len(queues)))
+    for row, name in enumerate(queues.name):
+        column = facts.get(_BEHIND + name)
+        if column is not None and len(column) == len(told):
+            told[:, row] = column
+    return np.clip(told[:count] + told[count:] * passed_s, -most_s, most_s)
+
+
+def behind_after(session: Session, behind_s: FloatVec) -> Facts:
+    """Return how far queues are behind, and how fast that grows, for the next cycle to go on from.
+
+    Args:
+        session: at the end of the cycle.
+        behind_s: ``(R, Q)`` of :func:`behind_before`.
+
+    """
+    queues, held = session.queues, session.held_now
+    quota = np.where(queues.deserved == UNLIMITED, held, queues.deserved)
+    beyond = np.maximum(held - quota, 0) / np.maximum(session.total, 1)[:, None]
+    columns = np.concatenate((behind_s, _shortfall(session, beyond, held)))
+    facts = {_SINCE: [session.now_s]}
+    for at in np.flatnonzero(columns.any(axis=0)).tolist():
+        facts[_BEHIND + queues.name[at]] = columns[:, at].tolist()
+    return facts
+
+
+def _shortfall(session: Session, amounts: FloatVec, held: Amounts) -> FloatVec:
+    """Return ``(R, Q)`` what siblings that wait have together, each by its weight, less its own.
+
+    Siblings of one priority share a surplus. Queues that do not wait have no shortfall.
+    """
+    queues = session.queues
+    weight = weights_of(session, np.arange(len(queues)))
+    waits = (session.requested > held) & (weight > 0)
+    waits[PODS] = False
+    siblings = np.stack((queues.tree.parent_of_queue, queues.priority))
+    _, group = np.unique(siblings, axis=1, return_inverse=True)
+    shortfall = np.zeros(amounts.shape)
+    for row, wait in enumerate(waits):
+        weights, own = np.where(wait, weight[row], 0.0), np.where(wait, amounts[row], 0.0)
+        together = np.bincount(group, weights)
+        part = np.bincount(group, own) / np.where(together > 0, together, 1.0)
+        shortfall[row] = weights * part[group] - own
+    return shortfall

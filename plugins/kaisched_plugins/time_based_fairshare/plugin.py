@@ -26,7 +26,7 @@ from kaisched import (
 )
 from kaisched_plugins.time_based_fairshare import refusals
 from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
-from kaisched_plugins.time_based_fairshare.debts import Debts, debts_of, plain_shares, weights_of
+from kaisched_plugins.time_based_fairshare.debts import Debts, debts_of, plain_shares
 from kaisched_plugins.time_based_fairshare.handover import Handover, handover_of
 from kaisched_plugins.time_based_fairshare.history import (
     Entitlement,
@@ -35,7 +35,13 @@ from kaisched_plugins.time_based_fairshare.history import (
     measured,
 )
 from kaisched_plugins.time_based_fairshare.indivisible import Indivisible, indivisible_jobs_of
-from kaisched_plugins.time_based_fairshare.order import KEY_NAMES, UsageOrder, order_of
+from kaisched_plugins.time_based_fairshare.order import (
+    KEY_NAMES,
+    UsageOrder,
+    behind_after,
+    behind_before,
+    order_of,
+)
 
 _INDIVISIBLES = "time-based-fairshare.indivisible jobs"
 
@@ -106,9 +112,12 @@ class TimeBasedFairshare(Plugin):
 
     @hookimpl
     def session_close(self, session: Session) -> object:
-        """Remember queues and jobs that could have taken free surplus and did not."""
+        """Remember how far queues are behind, and who could have taken free surplus and did not."""
         cycle: _Cycle = session.state[self.name]
-        return cycle.handover.facts(session) if cycle.handover is not None else None
+        facts = cycle.handover.facts(session) if cycle.handover is not None else {}
+        if cycle.usage is not None:
+            facts |= behind_after(session, self._behind(session))
+        return facts or None
 
     @hookimpl
     def over_quota_weights(
@@ -135,8 +144,13 @@ class TimeBasedFairshare(Plugin):
         if cycle.usage is None:
             return None
         if cycle.order is None:
-            weight = weights_of(session, np.arange(len(session.queues)))
-            cycle.order = order_of(session, cycle.usage, weight, self._plain(session))
+            cycle.order = order_of(
+                session,
+                self._counted(session),
+                self._plain(session),
+                self._history_s(session),
+                self._behind(session),
+            )
         return cycle.order.keys(queue, held, ask)
 
     def key_names(self, question: str) -> tuple[str, ...]:
@@ -244,19 +258,36 @@ class TimeBasedFairshare(Plugin):
         if not self.arguments.cost_s or (handover is not None and handover.has_waiting):
             return None
         if cycle.debts is None:
-            counted = usage.parts.astype(np.float64)
-            if not self.arguments.count_in_quota:
-                counted = np.maximum(counted - self._entitlement(session).quota, 0.0)
-            history_s = min(self.arguments.history_s, usage.weighed_s)
             cycle.debts = debts_of(
                 session,
                 self._plain(session),
-                counted,
+                self._counted(session),
                 k=self.arguments.k_value,
-                history_s=history_s,
+                history_s=self._history_s(session),
                 cost_s=self.arguments.cost_s,
             )
         return cycle.debts
+
+    def _behind(self, session: Session) -> FloatVec:
+        """Return how far queues are behind their weights ``(R, Q)``."""
+        facts = session.facts_before.get(self.name) or {}
+        return behind_before(session, facts, self.arguments.history_s)
+
+    def _counted(self, session: Session) -> FloatVec:
+        """Return the usage ``(R, Q)`` that counts (R23), parts per billion of the cluster."""
+        usage = session.usage
+        assert usage is not None
+        counted = usage.parts.astype(np.float64)
+        if self.arguments.count_in_quota:
+            return counted
+        beyond: FloatVec = np.maximum(counted - self._entitlement(session).quota, 0.0)
+        return beyond
+
+    def _history_s(self, session: Session) -> float:
+        """Return for how long the history reaches back, as far as it is known."""
+        usage = session.usage
+        assert usage is not None
+        return min(self.arguments.history_s, usage.weighed_s)
 
     def _plain(self, session: Session) -> Amounts:
         """Return the fair shares ``(R, Q)`` as if nothing had been used."""
