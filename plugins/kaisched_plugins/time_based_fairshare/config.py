@@ -111,9 +111,13 @@ class TimeBasedFairshareArguments(Arguments):
 
     @cached_property
     def cost_s(self) -> float:
-        """Return for how long what is evicted is taken to have run, at most a part of history."""
-        most_s = self.history_s / (_PARTS_OF_HISTORY * (1.0 + self.k_value))
-        return min(parse_duration(self.eviction_cost), most_s)
+        """Return for how long what is evicted is taken to have run."""
+        return min(parse_duration(self.eviction_cost), self.most_cost_s)
+
+    @cached_property
+    def most_cost_s(self) -> float:
+        """Return the longest such time, a part of the history: no debt may reach more."""
+        return self.history_s / (_PARTS_OF_HISTORY * (1.0 + self.k_value))
 
     @cached_property
     def _period_s(self) -> float:

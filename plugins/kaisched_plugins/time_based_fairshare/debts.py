@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from kaisched import (
-    PARTS,
     PODS,
     UNLIMITED,
     Amounts,
@@ -24,6 +24,7 @@ from kaisched import (
 )
 from kaisched_plugins.time_based_fairshare import refusals
 
+Fold = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
 _NOT_WORTH_IT = np.int16(refusals.NOT_WORTH_IT)
 
 
@@ -33,12 +34,18 @@ class Debts:
 
     plain: Amounts
     """``(R, Q)`` fair shares as if nothing had been used, fractions of a unit included."""
+    exact: Amounts
+    """``(R, Q)`` fair shares with fractions of a unit: what rounding gives a queue is not in it."""
     most: Amounts
     """``(R, Q)`` a unit more than the fair share of a queue that had used nothing."""
+    behind: FloatVec
+    """``(R, Q)`` how far queues are behind their weights (R36), in units times seconds."""
     used: FloatVec
     """``(R, Q)`` usage that counts, in units times seconds."""
     cost_s: float
     """The time for which an evicted pod is assumed to have run."""
+    most_s: float
+    """The longest such time: what only rounding justifies must be worth as much."""
     known: tuple[Claim, int, FloatVec] | None = None
     """The claim that was judged last, the number of moves then, and the answer."""
 
@@ -98,9 +105,11 @@ class Debts:
         is_over &= ~np.logical_or.reduce(is_over & (theirs > plain), axis=0)
         is_by_history = is_over | (asked & (after > self.plain[:, mine]))[:, None]
         owed = self._owed(session, mine, siblings)
+        justifies = np.maximum(np.minimum(owed, self.behind[:, mine, None]), 0.0)
+        justifies[after > self.exact[:, mine]] *= self.cost_s / self.most_s
         is_kept = asked[:, None] & (owed < 0) & (theirs < self.most.take(siblings, axis=1))
         is_equal = queues.priority.take(siblings) == queues.priority[mine]
-        return np.where((is_by_history | is_kept) & is_equal, np.maximum(owed, 0.0), np.inf)
+        return np.where((is_by_history | is_kept) & is_equal, justifies, np.inf)
 
     def _owed(self, session: Session, mine: int, siblings: RowVec) -> FloatVec:
         """Return ``(R, K)`` what siblings owe to ``mine``, below 0 for what ``mine`` owes them."""
@@ -113,24 +122,8 @@ class Debts:
         return owed
 
 
-def debts_of(
-    session: Session,
-    plain: Amounts,
-    counted: FloatVec,
-    *,
-    k: float,
-    history_s: float,
-    cost_s: float,
-) -> Debts:
-    """Return the debts of a cycle, of usage ``(R, Q)`` beyond quotas in parts per billion."""
-    surplus = plain - np.minimum(plain, session.queues.deserved)
-    most = plain + np.ceil(surplus * k).astype(np.int64) + session.axis.unit[:, None]
-    used = counted * session.total[:, None] * (history_s / PARTS)
-    return Debts(plain, most, used, cost_s)
-
-
-def plain_shares(session: Session) -> Amounts:
-    """Return the fair shares ``(R, Q)`` as if nothing had been used, with fractions of units."""
+def exact_shares(session: Session, fold: Fold | None) -> Amounts:
+    """Return the fair shares ``(R, Q)`` with fractions of units, maybe without history."""
     queues = session.queues
     entitlements = Entitlements(
         deserved=queues.deserved,
@@ -145,8 +138,16 @@ def plain_shares(session: Session) -> Amounts:
         session.total,
         entitlements,
         np.ones_like(session.axis.unit),  # a unit that goes to the largest remainder is nobody's
+        fold,
         weight_mode="quota" if session.over_quota_weights == "quota" else "equal",
     )
+
+
+def most_granted(session: Session, plain: Amounts, k: float) -> Amounts:
+    """Return ``(R, Q)`` a unit more than the fair share of a queue that had used nothing."""
+    surplus = plain - np.minimum(plain, session.queues.deserved)
+    most: Amounts = plain + np.ceil(surplus * k).astype(np.int64) + session.axis.unit[:, None]
+    return most
 
 
 def weights_of(session: Session, siblings: RowVec) -> FloatVec:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kaisched import (
+    PARTS,
     Amounts,
     BoolVec,
     Claim,
@@ -26,7 +27,7 @@ from kaisched import (
 )
 from kaisched_plugins.time_based_fairshare import refusals
 from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
-from kaisched_plugins.time_based_fairshare.debts import Debts, debts_of, plain_shares
+from kaisched_plugins.time_based_fairshare.debts import Debts, exact_shares, most_granted
 from kaisched_plugins.time_based_fairshare.handover import Handover, handover_of
 from kaisched_plugins.time_based_fairshare.history import (
     Entitlement,
@@ -72,7 +73,7 @@ class _Cycle:
     """None until the first head start is asked for, and without indivisible jobs."""
     is_asked: bool = False
     order: UsageOrder | None = None
-    """None until queues are compared."""
+    """None until queues are compared, or a claim is judged."""
     plain: Amounts | None = None
     """``(R, Q)`` fair shares as if nothing had been used; None until they are needed."""
     debts: Debts | None = None
@@ -143,15 +144,7 @@ class TimeBasedFairshare(Plugin):
         cycle: _Cycle = session.state[self.name]
         if cycle.usage is None:
             return None
-        if cycle.order is None:
-            cycle.order = order_of(
-                session,
-                self._counted(session),
-                self._plain(session),
-                self._history_s(session),
-                self._behind(session),
-            )
-        return cycle.order.keys(queue, held, ask)
+        return self._order(session).keys(queue, held, ask)
 
     def key_names(self, question: str) -> tuple[str, ...]:
         """Name the keys of queues."""
@@ -258,15 +251,30 @@ class TimeBasedFairshare(Plugin):
         if not self.arguments.cost_s or (handover is not None and handover.has_waiting):
             return None
         if cycle.debts is None:
-            cycle.debts = debts_of(
-                session,
-                self._plain(session),
-                self._counted(session),
-                k=self.arguments.k_value,
-                history_s=self._history_s(session),
-                cost_s=self.arguments.cost_s,
+            plain, in_cluster = self._plain(session), session.total[:, None]
+            cycle.debts = Debts(
+                plain,
+                exact_shares(session, session.fold),
+                most_granted(session, plain, self.arguments.k_value),
+                self._order(session).behind_s * in_cluster,
+                self._counted(session) * in_cluster * (self._history_s(session) / PARTS),
+                self.arguments.cost_s,
+                self.arguments.most_cost_s,
             )
         return cycle.debts
+
+    def _order(self, session: Session) -> UsageOrder:
+        """Return how far queues are behind their weights."""
+        cycle: _Cycle = session.state[self.name]
+        if cycle.order is None:
+            cycle.order = order_of(
+                session,
+                self._counted(session),
+                self._plain(session),
+                self._history_s(session),
+                self._behind(session),
+            )
+        return cycle.order
 
     def _behind(self, session: Session) -> FloatVec:
         """Return how far queues are behind their weights ``(R, Q)``."""
@@ -293,7 +301,7 @@ class TimeBasedFairshare(Plugin):
         """Return the fair shares ``(R, Q)`` as if nothing had been used."""
         cycle: _Cycle = session.state[self.name]
         if cycle.plain is None:
-            cycle.plain = plain_shares(session)
+            cycle.plain = exact_shares(session, None)
         return cycle.plain
 
     def _handover(self, session: Session) -> Handover | None:
