@@ -39,7 +39,8 @@ class UsageOrder:
     """What queues may hold whatever they used, and how far they are behind their weights."""
 
     due: Amounts
-    """``(R, Q)`` the share that a queue has with and without its history: the smaller of both."""
+    """``(R, Q)`` the share with history before rounding; or, if that is less, the smaller of the
+    share with history and that without it: room that a claim would take back without any debt."""
     behind_s: FloatVec
     """``(R, Q)`` in seconds of the whole cluster; least for a queue without weight."""
 
@@ -53,7 +54,12 @@ class UsageOrder:
 
 
 def order_of(
-    session: Session, counted: FloatVec, plain: Amounts, history_s: float, behind_s: FloatVec
+    session: Session,
+    counted: FloatVec,
+    plain: Amounts,
+    exact: Amounts,
+    history_s: float,
+    behind_s: FloatVec,
 ) -> UsageOrder:
     """Return the order of a cycle.
 
@@ -61,6 +67,7 @@ def order_of(
         session: of the cycle.
         counted: ``(R, Q)`` usage that counts (R23), parts per billion of the cluster.
         plain: ``(R, Q)`` the fair shares as if nothing had been used.
+        exact: ``(R, Q)`` the fair shares before rounding.
         history_s: the length of the history that the usage is an average of.
         behind_s: ``(R, Q)`` of :func:`behind_before`.
 
@@ -68,7 +75,8 @@ def order_of(
     lately = _shortfall(session, counted * (history_s / PARTS), session.held)
     behind = lately + _GAIN * behind_s
     behind[session.queues.weight <= 0] = -np.inf
-    return UsageOrder(np.minimum(session.fair_share, plain), behind)
+    due = np.maximum(exact, np.minimum(session.fair_share, plain))
+    return UsageOrder(due, behind)
 
 
 def behind_before(session: Session, facts: Facts, most_s: float) -> FloatVec:

@@ -76,6 +76,8 @@ class _Cycle:
     """None until queues are compared, or a claim is judged."""
     plain: Amounts | None = None
     """``(R, Q)`` fair shares as if nothing had been used; None until they are needed."""
+    exact: Amounts | None = None
+    """``(R, Q)`` fair shares before rounding; None until they are needed."""
     debts: Debts | None = None
     """None until a claim is judged."""
 
@@ -254,7 +256,7 @@ class TimeBasedFairshare(Plugin):
             plain, in_cluster = self._plain(session), session.total[:, None]
             cycle.debts = Debts(
                 plain,
-                exact_shares(session, session.fold),
+                self._exact(session),
                 most_granted(session, plain, self.arguments.k_value),
                 self._order(session).behind_s * in_cluster,
                 self._counted(session) * in_cluster * (self._history_s(session) / PARTS),
@@ -271,6 +273,7 @@ class TimeBasedFairshare(Plugin):
                 session,
                 self._counted(session),
                 self._plain(session),
+                self._exact(session),
                 self._history_s(session),
                 self._behind(session),
             )
@@ -296,6 +299,13 @@ class TimeBasedFairshare(Plugin):
         usage = session.usage
         assert usage is not None
         return min(self.arguments.history_s, usage.weighed_s)
+
+    def _exact(self, session: Session) -> Amounts:
+        """Return the fair shares ``(R, Q)`` before rounding."""
+        cycle: _Cycle = session.state[self.name]
+        if cycle.exact is None:
+            cycle.exact = exact_shares(session, session.fold)
+        return cycle.exact
 
     def _plain(self, session: Session) -> Amounts:
         """Return the fair shares ``(R, Q)`` as if nothing had been used."""
