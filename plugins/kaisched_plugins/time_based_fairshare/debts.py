@@ -38,8 +38,8 @@ class Debts:
     """``(R, Q)`` fair shares with fractions of a unit: what rounding gives a queue is not in it."""
     most: Amounts
     """``(R, Q)`` a unit more than the fair share of a queue that had used nothing."""
-    behind: FloatVec
-    """``(R, Q)`` how far queues are behind their weights (R36), in units times seconds."""
+    lacks: FloatVec
+    """``(R, Q)`` what queues lack of their shares (R36), in units times seconds."""
     used: FloatVec
     """``(R, Q)`` usage that counts, in units times seconds."""
     cost_s: float
@@ -105,7 +105,7 @@ class Debts:
         is_over &= ~np.logical_or.reduce(is_over & (theirs > plain), axis=0)
         is_by_history = is_over | (asked & (after > self.plain[:, mine]))[:, None]
         owed = self._owed(session, mine, siblings)
-        justifies = np.maximum(np.minimum(owed, self.behind[:, mine, None]), 0.0)
+        justifies = np.maximum(np.minimum(owed, self.lacks[:, mine, None]), 0.0)
         justifies[after > self.exact[:, mine]] *= self.cost_s / self.most_s
         is_kept = asked[:, None] & (owed < 0) & (theirs < self.most.take(siblings, axis=1))
         is_equal = queues.priority.take(siblings) == queues.priority[mine]

@@ -119,7 +119,7 @@ class TimeBasedFairshare(Plugin):
         cycle: _Cycle = session.state[self.name]
         facts = cycle.handover.facts(session) if cycle.handover is not None else {}
         if cycle.usage is not None:
-            facts |= behind_after(session, self._behind(session))
+            facts |= behind_after(session, self._behind(session), self._plain(session))
         return facts or None
 
     @hookimpl
@@ -258,7 +258,7 @@ class TimeBasedFairshare(Plugin):
                 plain,
                 self._exact(session),
                 most_granted(session, plain, self.arguments.k_value),
-                self._order(session).behind_s * in_cluster,
+                self._order(session).lacks_s * in_cluster,
                 self._counted(session) * in_cluster * (self._history_s(session) / PARTS),
                 self.arguments.cost_s,
                 self.arguments.most_cost_s,
