@@ -57,5 +57,6 @@ def show(pool: Pool, used: dict[str, Use], output: str) -> None:
         return
     for queue in used:
         print(explain_text.sentence(pool, used, queue))  # noqa: T201
+    print(explain_text.order_sentence(pool, used))  # noqa: T201
     print()  # noqa: T201
     explain_text.print_tables(pool, used)

@@ -116,7 +116,8 @@ def _use(pool: Pool, text: str) -> Use:
 
 
 def _gpus(amount: float) -> str:
-    return f"{amount:.1f}".removesuffix(".0")
+    small = f"{amount:.1f}".removesuffix(".0")
+    return f"{amount:.2f}" if amount and small == "0" else small
 
 
 def _time(seconds: float) -> str:
@@ -132,6 +133,8 @@ def sentence(pool: Pool, used: dict[str, Use], queue: str) -> str:
     back_s = cost.back_after_s(pool, used, queue)
     edge = cost.no_surplus_from(pool, queue)
     change = "costs it" if share <= plain else "leaves it a gain of"
+    lost = abs(plain - share)
+    whole = cost.whole_shares(pool, used)[queue]
     back = (
         f"is back within 1 % of the cluster after {_time(back_s)}"
         if back_s
@@ -141,9 +144,18 @@ def sentence(pool: Pool, used: dict[str, Use], queue: str) -> str:
     return (
         f"{queue}: using {_gpus(use.gpus)} of {pool.gpus} GPUs for {_time(use.time_s)} is a usage"
         f" of {usage:.3f}; with a weight of {_gpus(pool.weights[queue])} of {weights} and"
-        f" k = {pool.k:g} that {change} {_gpus(abs(plain - share))} of {_gpus(plain)} GPUs of"
-        f" surplus; its share {back}, and {end}."
+        f" k = {pool.k:g} that {change} {_gpus(lost)} of {_gpus(plain)} GPUs of surplus"
+        f" ({100 * lost / plain:.0f} %), which makes a share of {whole} in whole GPUs; its share"
+        f" {back}, and {end}."
     )
+
+
+def order_sentence(pool: Pool, used: dict[str, Use]) -> str:
+    """Say which queue starts a job next that is larger than its share: shares do not decide it."""
+    if not pool.k:
+        return "With k = 0 past usage decides nothing."
+    order = ", then ".join(cost.order(pool, used))
+    return f"Jobs that are larger than the share of their queue start in this order: {order}."
 
 
 def print_tables(pool: Pool, used: dict[str, Use]) -> None:
@@ -155,7 +167,7 @@ def print_tables(pool: Pool, used: dict[str, Use]) -> None:
             Column("QUEUE"),
             *(
                 Column(head, is_number=True)
-                for head in ("WEIGHT", "USAGE", "BY WEIGHT", "NOW", "NONE FROM", "SLICE")
+                for head in ("WEIGHT", "USAGE", "BY WEIGHT", "NOW", "WHOLE", "NONE FROM", "SLICE")
             ),
         ),
         (
@@ -165,6 +177,7 @@ def print_tables(pool: Pool, used: dict[str, Use]) -> None:
                 f"{row['usage']:.3f}",
                 _gpus(row["gpusByWeight"]),
                 _gpus(row["gpusNow"]),
+                str(row["wholeGpusNow"]),
                 "never" if row["noSurplusFrom"] is None else f"{row['noSurplusFrom']:.3f}",
                 "none" if row["shortestTimeSlice"] is None else row["shortestTimeSlice"],
             )
@@ -184,6 +197,7 @@ def print_tables(pool: Pool, used: dict[str, Use]) -> None:
 def document(pool: Pool, used: dict[str, Use]) -> dict[str, Any]:
     """Return the whole explanation as a JSON-like mapping."""
     plain, now = cost.plain_shares(pool), cost.shares_after(pool, used, 0.0)
+    whole = cost.whole_shares(pool, used)
     queues = []
     for queue, weight in pool.weights.items():
         slice_s = cost.shortest_slice_s(pool, queue)
@@ -194,6 +208,7 @@ def document(pool: Pool, used: dict[str, Use]) -> dict[str, Any]:
                 "usage": cost.usage_after(pool, used.get(queue, Use(0.0, 0.0)), 0.0),
                 "gpusByWeight": plain[queue],
                 "gpusNow": now[queue],
+                "wholeGpusNow": whole[queue],
                 "noSurplusFrom": cost.no_surplus_from(pool, queue),
                 "back": format_duration(round(cost.back_after_s(pool, used, queue))),
                 "shortestTimeSlice": None if slice_s is None else _time(slice_s),
@@ -202,6 +217,7 @@ def document(pool: Pool, used: dict[str, Use]) -> dict[str, Any]:
     return {
         "schemaVersion": "kaisched.io/fairness/v1",
         "queues": queues,
+        "order": cost.order(pool, used),
         "later": [
             {"after": format_duration(round(at_s)), "gpus": cost.shares_after(pool, used, at_s)}
             for at_s in _instants(pool)

@@ -2,7 +2,7 @@
 
 The model has queues of one level and priority without quotas. All of them want everything, and
 their past usage ends now. Rules R5, R23, R24 and R29 of docs/explanation/fairness.md apply, without
-rounding to whole GPUs.
+rounding to whole GPUs but where it says so.
 """
 
 from __future__ import annotations
@@ -10,7 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kaisched.core.division import Entitlements, divide_level
+
+Rows = NDArray[np.signedinteger[Any]]
+Bool = NDArray[np.bool_]
+Float = NDArray[np.float64]
 
 SLICES_OF_HISTORY: Final = 16
 """As in the plugin time-based-fairshare; a test compares them."""
@@ -69,6 +78,38 @@ def shares_after(pool: Pool, used: Mapping[str, Use], later_s: float) -> dict[st
         portions[queue] = max(0.0, weight + pool.k * (weight - usage))
     whole = sum(portions.values())
     return {queue: pool.gpus * portion / whole for queue, portion in portions.items()}
+
+
+def whole_shares(pool: Pool, used: Mapping[str, Use]) -> dict[str, int]:
+    """Return each queue's fair share now as the division gives it: in whole GPUs (R6, R8)."""
+    weights = np.array([[pool.weight(queue) for queue in pool.weights]])
+    usage = np.array([usage_after(pool, used.get(q, Use(0.0, 0.0)), 0.0) for q in pool.weights])
+    count = len(usage)
+    nothing, all_of_it = np.zeros((1, count), np.int64), np.full((1, count), pool.gpus)
+    entitled = Entitlements(
+        deserved=nothing,
+        limit=all_of_it,
+        request=all_of_it,
+        weights=weights,
+        priority=np.zeros(count, np.int64),
+        rank=np.arange(count),
+    )
+
+    def fold(_resource: Rows, queue: Rows, _group: Rows, _active: Bool, part: Float) -> Float:
+        folded: Float = np.maximum(part + pool.k * (part - usage[queue]), 0.0)
+        return folded
+
+    group, unit = np.zeros(count, np.intp), np.ones(1, np.int64)
+    share, _ = divide_level(np.array([[pool.gpus]]), group, entitled, unit, fold)
+    return dict(zip(pool.weights, share[0].tolist(), strict=True))
+
+
+def order(pool: Pool, used: Mapping[str, Use]) -> list[str]:
+    """Return the queues in the order in which they start jobs larger than their shares (R36)."""
+    usage = {queue: usage_after(pool, use, 0.0) for queue, use in used.items()}
+    together = sum(usage.values())
+    behind = {q: pool.weight(q) * together - usage.get(q, 0.0) for q in pool.weights}
+    return sorted(behind, key=lambda queue: -behind[queue])
 
 
 def plain_shares(pool: Pool) -> dict[str, float]:

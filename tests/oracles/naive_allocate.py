@@ -405,7 +405,8 @@ class NaiveAllocate:
     def _standing(self, queue, job):
         now = self.now
         held = now.ledger.held[:, [queue]]
-        keys = now.ask.queue_order(now, np.array([queue]), held, self._ask(job)[:, None])
+        heads = np.array([job])
+        keys = now.ask.contest(now, np.array([queue]), heads, held, self._ask(job)[:, None])
         return (*(key[0] for key in keys), queue)
 
     def _ask(self, job):

@@ -42,7 +42,13 @@ from kaisched_plugins.proportion.reclaim import (
     victim_codes,
 )
 from kaisched_plugins.proportion.scenario import scenario_codes
-from kaisched_plugins.proportion.standing import KEY_NAMES, Standing, limit_codes, quota_codes
+from kaisched_plugins.proportion.standing import (
+    ENTITLED_NAMES,
+    RATIO_NAMES,
+    Standing,
+    limit_codes,
+    quota_codes,
+)
 
 _STANDING = "proportion.standing"
 _LIMITED = "proportion.limited"
@@ -82,17 +88,25 @@ class Proportion(Plugin):
 
     def key_names(self, question: str) -> tuple[str, ...]:
         """Name the keys of queues."""
-        del question
-        return KEY_NAMES
+        return ENTITLED_NAMES if question == "queue_order" else RATIO_NAMES
 
     @hookimpl
     def queue_order(
         self, session: Session, queue: RowVec, held: Amounts, ask: Amounts
     ) -> tuple[IntVec | FloatVec, ...]:
-        """Answer the keys of kai.md 5.5: over-utilised last, starved first, priority, and so on."""
+        """Put over-utilised queues last, starved queues first, then higher priorities."""
         cycle: _Cycle = session.state[self.name]
         standing = cycle.standing or _standing(session, cycle)
-        return standing.order(queue, held, ask)
+        return standing.entitled(queue, held, ask)
+
+    @hookimpl
+    def head_order(
+        self, session: Session, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
+    ) -> tuple[IntVec | FloatVec, ...]:
+        """Put queues with the lower dominant share first: with the job, then without it."""
+        cycle: _Cycle = session.state[self.name]
+        standing = cycle.standing or _standing(session, cycle)
+        return standing.ratios(queue, held, ask)
 
     def has_gates(self, session: Session, action: str) -> bool:
         """Promise silence while no queue has a limit and no job is non-preemptible.

@@ -62,7 +62,7 @@ class Bounds:
         self.deserved, share = worth(session.fair_tree, session.axis.unit, columns)
         self._is_lowered = share is not standing.fair_share
         if not self._is_lowered:
-            self.share: Amounts = standing.bounds[2 * resources : 3 * resources]
+            self.share: Amounts = standing.bounds[resources : 2 * resources]
             allocatable = standing.allocatable
         else:
             self.share = share

@@ -45,8 +45,9 @@ class Standing:
     total: Amounts
     allocatable: Amounts
     bounds: Amounts
-    """``(4R + 1, Q)`` quota; the most that may be held without touching a forbidden resource; fair
-    share; nothing; and last the priority, negative."""
+    """``(3R + 1, Q)`` quota; fair share; nothing; and last the priority, negative."""
+    forbidden: Amounts
+    """``(R, Q)`` the most that may be held without touching a forbidden resource."""
     divisors: FloatVec
     """``(R + 1, Q)`` what a held amount is divided by for the dominant share; and last the size, a
     total order that agrees with "smaller in one resource and larger in none"."""
@@ -67,16 +68,17 @@ class Standing:
             and (known.total is total or _same(known.total, total))
             and _same(known.allocatable, allocatable)
         ):
-            bounds, divisors = known.bounds.copy(), known.divisors
+            bounds, forbidden, divisors = known.bounds.copy(), known.forbidden, known.divisors
         else:
-            bounds = np.zeros((4 * resources + 1, len(queues)), np.int64)
+            bounds = np.zeros((3 * resources + 1, len(queues)), np.int64)
             bounds[:resources] = queues.deserved
-            np.multiply(allocatable != 0, UNLIMITED, out=bounds[resources : 2 * resources])
             bounds[-1] = -queues.priority
+            forbidden = np.where(allocatable != 0, UNLIMITED, 0)
+            forbidden[PODS] = UNLIMITED
             divisors = _divisors(allocatable, total[:, None])
-        bounds[2 * resources : 3 * resources] = share
+        bounds[resources : 2 * resources] = share
         bounds[PODS:-1:resources] = UNLIMITED
-        return cls(queues, share, total, allocatable, bounds, divisors)
+        return cls(queues, share, total, allocatable, bounds, forbidden, divisors)
 
     def is_of(self, session: Session) -> bool:
         """Tell whether the columns are still valid."""
@@ -86,43 +88,41 @@ class Standing:
             and (self.total is session.total or _same(self.total, session.total))
         )
 
-    def order(self, queue: RowVec, held: Amounts, ask: Amounts) -> tuple[IntVec | FloatVec, ...]:
-        """Return the key columns of the queues, low first."""
+    def entitled(self, queue: RowVec, held: Amounts, ask: Amounts) -> tuple[IntVec, ...]:
+        """Return the key columns of what queues are entitled to, low first."""
         resources, count = held.shape
-        amounts = np.empty((4, resources, count), np.int64)
-        amounts[:2] = held + ask
-        amounts[2:] = held
-        bounds, divisors = self.bounds.take(queue, axis=1), self.divisors.take(queue, axis=1)
-        # All bounds in one comparison: quota, forbidden resources, fair share, nothing at all.
-        above = amounts > bounds[:-1].reshape(4, resources, count)
+        amounts = np.stack((held + ask, held, held))
+        bounds = self.bounds.take(queue, axis=1)
+        # All bounds in one comparison: quota, fair share, nothing at all.
+        above = amounts > bounds[:-1].reshape(3, resources, count)
         counts = np.add.reduce(above.view(np.int8), axis=1, dtype=np.int16)
         passes = counts > 0
-        dominant = np.maximum.reduce(amounts[1:3] / divisors[:-1], axis=1)
         # A queue is over-utilised if it holds more than its fair share of every resource that it
         # holds. KAI compares all three resources, held or not, so a CPU-only queue never is.
-        passes[2] &= counts[2] == counts[3]
+        passes[1] &= counts[1] == counts[2]
         codes = passes.view(np.int8)
-        return (
-            codes[2],
-            codes[0],
-            bounds[-1],
-            codes[1],
-            dominant[0],
-            dominant[1],
-            divisors[-1],
-        )
+        return (codes[1], codes[0], bounds[-1])
+
+    def ratios(self, queue: RowVec, held: Amounts, ask: Amounts) -> tuple[IntVec | FloatVec, ...]:
+        """Return the key columns of how full the shares of queues are, low first."""
+        divisors, amounts = self.divisors.take(queue, axis=1), np.stack((held + ask, held))
+        is_forbidden = np.logical_or.reduce(amounts[0] > self.forbidden.take(queue, axis=1), axis=0)
+        dominant = np.maximum.reduce(amounts / divisors[:-1], axis=1)
+        return (is_forbidden.view(np.int8), dominant[0], dominant[1], divisors[-1])
 
 
-KEY_NAMES = (
+ENTITLED_NAMES = (
     "above its fair share of all that it holds (0 no, 1 yes)",
     "above its quota with the job (0 no, 1 yes)",
     "-priority of the queue",
+)
+RATIO_NAMES = (
     "with the job, holds what it may not have (0 no, 1 yes)",
     "dominant share with the job",
     "dominant share",
     "size",
 )
-"""What the keys of :meth:`Standing.order` are, for people."""
+"""What the keys of :meth:`Standing.entitled` and :meth:`Standing.ratios` are, for people."""
 
 
 def _divisors(allocatable: Amounts, total: Amounts) -> FloatVec:

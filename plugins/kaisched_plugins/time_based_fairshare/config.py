@@ -141,9 +141,12 @@ class TimeBasedFairshareArguments(Arguments):
         return min(half_life_s * _LIVES, window_s) if half_life_s else window_s
 
     def cost_s(self, now_s: float) -> float:
-        """Return for how long what is evicted is taken to have run, at most a part of history."""
-        most_s = self.history_s(now_s) / (_PARTS_OF_HISTORY * (1.0 + self.k_value))
-        return min(parse_duration(self.eviction_cost), most_s)
+        """Return for how long what is evicted is taken to have run."""
+        return min(parse_duration(self.eviction_cost), self.most_cost_s(now_s))
+
+    def most_cost_s(self, now_s: float) -> float:
+        """Return the longest such time, a part of the history: no debt may reach more."""
+        return self.history_s(now_s) / (_PARTS_OF_HISTORY * (1.0 + self.k_value))
 
     def seen(self, now_s: float, weighed_s: float) -> float:
         """Return the part of the budget period of which usage tells; NaN without budgets.

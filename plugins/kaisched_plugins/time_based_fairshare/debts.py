@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from kaisched import (
-    PARTS,
     PODS,
     UNLIMITED,
     Amounts,
@@ -24,6 +24,7 @@ from kaisched import (
 )
 from kaisched_plugins.time_based_fairshare import refusals
 
+Fold = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
 _NOT_WORTH_IT = np.int16(refusals.NOT_WORTH_IT)
 
 
@@ -33,10 +34,18 @@ class Debts:
 
     plain: Amounts
     """``(R, Q)`` fair shares as if nothing had been used, fractions of a unit included."""
+    exact: Amounts
+    """``(R, Q)`` fair shares with fractions of a unit: what rounding gives a queue is not in it."""
+    most: Amounts
+    """``(R, Q)`` a unit more than the fair share of a queue that had used nothing."""
+    lacks: FloatVec
+    """``(R, Q)`` what queues lack of their shares (R36), in units times seconds."""
     used: FloatVec
     """``(R, Q)`` usage that counts, in units times seconds."""
     cost_s: float
     """The time for which an evicted pod is assumed to have run."""
+    most_s: float
+    """The longest such time: what only rounding justifies must be worth as much."""
     known: tuple[Claim, int, FloatVec] | None = None
     """The claim that was judged last, the number of moves then, and the answer."""
 
@@ -89,24 +98,32 @@ class Debts:
         asked = claim.ask > 0
         asked[PODS] = False
         after = held[:, mine] + claim.ask
-        has_say = np.zeros((len(asked), len(siblings)), np.bool_)
-        if (asked & (after > queues.deserved[:, mine])).any():
-            theirs, plain = held.take(siblings, axis=1), self.plain.take(siblings, axis=1)
-            is_over = asked[:, None] & (theirs > session.fair_share.take(siblings, axis=1))
-            is_over &= ~np.logical_or.reduce(is_over & (theirs > plain), axis=0)
-            has_say = is_over | (asked & (after > self.plain[:, mine]))[:, None]
-            has_say &= queues.priority.take(siblings) == queues.priority[mine]
+        if not (asked & (after > queues.deserved[:, mine])).any():
+            return np.full((len(asked), len(siblings)), np.inf)
+        theirs, plain = held.take(siblings, axis=1), self.plain.take(siblings, axis=1)
+        is_over = asked[:, None] & (theirs > session.fair_share.take(siblings, axis=1))
+        is_over &= ~np.logical_or.reduce(is_over & (theirs > plain), axis=0)
+        is_by_history = is_over | (asked & (after > self.plain[:, mine]))[:, None]
+        owed = self._owed(session, mine, siblings)
+        justifies = np.maximum(np.minimum(owed, self.lacks[:, mine, None]), 0.0)
+        justifies[after > self.exact[:, mine]] *= self.cost_s / self.most_s
+        is_kept = asked[:, None] & (owed < 0) & (theirs < self.most.take(siblings, axis=1))
+        is_equal = queues.priority.take(siblings) == queues.priority[mine]
+        return np.where((is_by_history | is_kept) & is_equal, justifies, np.inf)
+
+    def _owed(self, session: Session, mine: int, siblings: RowVec) -> FloatVec:
+        """Return ``(R, K)`` what siblings owe to ``mine``, below 0 for what ``mine`` owes them."""
         at = int(siblings.searchsorted(mine))
-        weight = _weights(session, siblings)
+        weight = weights_of(session, siblings)
         used = self.used.take(siblings, axis=1)
         both = weight + weight[:, at, None]
         owed = weight[:, at, None] * used - weight * used[:, at, None]
         np.divide(owed, both, out=owed, where=both > 0)
-        return np.where(has_say, np.maximum(owed, 0.0), np.inf)
+        return owed
 
 
-def debts_of(session: Session, counted: FloatVec, history_s: float, cost_s: float) -> Debts:
-    """Return the debts of a cycle, of usage ``(R, Q)`` beyond quotas in parts per billion."""
+def exact_shares(session: Session, fold: Fold | None) -> Amounts:
+    """Return the fair shares ``(R, Q)`` with fractions of units, maybe without history."""
     queues = session.queues
     entitlements = Entitlements(
         deserved=queues.deserved,
@@ -116,18 +133,24 @@ def debts_of(session: Session, counted: FloatVec, history_s: float, cost_s: floa
         priority=queues.priority,
         rank=np.arange(len(queues)),
     )
-    plain = fairshare.fair_share(
+    return fairshare.fair_share(
         queues.tree,
         session.total,
         entitlements,
         np.ones_like(session.axis.unit),  # a unit that goes to the largest remainder is nobody's
+        fold,
         weight_mode="quota" if session.over_quota_weights == "quota" else "equal",
     )
-    used = counted * session.total[:, None] * (history_s / PARTS)
-    return Debts(plain, used, cost_s)
 
 
-def _weights(session: Session, siblings: RowVec) -> FloatVec:
+def most_granted(session: Session, plain: Amounts, k: float) -> Amounts:
+    """Return ``(R, Q)`` a unit more than the fair share of a queue that had used nothing."""
+    surplus = plain - np.minimum(plain, session.queues.deserved)
+    most: Amounts = plain + np.ceil(surplus * k).astype(np.int64) + session.axis.unit[:, None]
+    return most
+
+
+def weights_of(session: Session, siblings: RowVec) -> FloatVec:
     """Return the weights ``(R, K)`` by which siblings share a surplus (R5, R12)."""
     queues = session.queues
     weight = np.maximum(queues.weight.take(siblings, axis=1), 0.0)

@@ -52,6 +52,10 @@ class Handover:
     granted: list[tuple[int, Indivisible, Need]] = field(default_factory=list)
     """Waiting indivisible jobs whose time slice it is, with the queue that was given something for
     it, and what."""
+    saving: list[tuple[int, Indivisible, Need]] = field(default_factory=list)
+    """The same of jobs whose time slice has come among their siblings, but not further up."""
+    awaited: set[int] = field(default_factory=set)
+    """Waiting jobs whose time slice is yet to come at some level."""
     young: set[int] = field(default_factory=set)
     """Running indivisible jobs whose shortest slice is not over, at some level."""
     ended: set[int] = field(default_factory=set)
@@ -59,6 +63,11 @@ class Handover:
     deferred: set[int] = field(default_factory=set)
     behind: dict[int, set[int]] = field(default_factory=dict)
     """Resource to the queues that share it with a waiting indivisible job whose slice it is."""
+
+    @property
+    def keeps_room(self) -> bool:
+        """Tell whether surplus is kept for a waiting indivisible job."""
+        return bool(self.granted or self.saving)
 
     @property
     def has_waiting(self) -> bool:
@@ -105,7 +114,9 @@ class Handover:
         if first is not None:
             self.deferred.add(first)
         self.granted += group.granted
-        for queue, _, given in group.granted:
+        self.saving += group.saving
+        self.awaited |= group.postponed
+        for queue, _, given in group.granted + group.saving:
             for row in given:
                 siblings = group.contests[row].sides.keys() - {queue}
                 self.behind.setdefault(row, set()).update(siblings)
@@ -136,7 +147,7 @@ class Handover:
         ends, leaf = session.queues.tree.end_of_queue, session.jobs.queue_of_job.take(job)
         held = session.held_now
         over = np.zeros(len(job), np.bool_)
-        for queue, indivisible_job, given in self.granted:
+        for queue, indivisible_job, given in self.granted + self.saving:
             if not self._still_waits(session, indivisible_job):
                 continue
             is_other = (leaf >= queue) & (leaf < ends[queue])
@@ -179,14 +190,19 @@ class Handover:
             return None
         contests: dict[int, Contest] = {}
         total, held = session.total, session.held
-        for resource, queue, weight, has, wants, surplus, used, holds, asks in rows:
+        for resource, queue, weight, has, wants, surplus, used, held_now, asks in rows:
             contest = contests.setdefault(resource, Contest(surplus, 0.0))
-            contest.sides[queue] = Side(weight, used / weight, has, wants, holds, asks > holds)
+            contest.sides[queue] = Side(
+                weight, used / weight, has, wants, held_now, asks > held_now
+            )
         for resource, contest in contests.items():
             part = contest.surplus / max(int(total[resource]), 1)
             contest.margin = part * len(contest.sides) / (2 * SLICES_OF_HISTORY * self.k)
             if not math.isnan(self.seen):
                 self._set_owed(session, resource, contest, part)
+
+        def holds(queue: int, resource: int) -> int:
+            return int(held[resource, queue])
 
         def covers(queue: int, resource: int, amount: int) -> bool:
             quota = int(session.queues.deserved[resource, queue])
@@ -201,8 +217,10 @@ class Handover:
             session.now_s,
             self.slice_s,
             not math.isnan(self.seen),
+            holds,
             covers,
             is_passed_over,
+            frozenset(self.awaited),
         )
 
     def _set_owed(self, session: Session, resource: int, contest: Contest, part: float) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kaisched import (
+    PARTS,
     Amounts,
     BoolVec,
     Claim,
@@ -26,7 +27,7 @@ from kaisched import (
 )
 from kaisched_plugins.time_based_fairshare import refusals
 from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
-from kaisched_plugins.time_based_fairshare.debts import Debts, debts_of
+from kaisched_plugins.time_based_fairshare.debts import Debts, exact_shares, most_granted
 from kaisched_plugins.time_based_fairshare.handover import Handover, handover_of
 from kaisched_plugins.time_based_fairshare.history import (
     Entitlement,
@@ -35,6 +36,13 @@ from kaisched_plugins.time_based_fairshare.history import (
     measured,
 )
 from kaisched_plugins.time_based_fairshare.indivisible import Indivisible, indivisible_jobs_of
+from kaisched_plugins.time_based_fairshare.order import (
+    KEY_NAMES,
+    UsageOrder,
+    behind_after,
+    behind_before,
+    order_of,
+)
 
 _INDIVISIBLES = "time-based-fairshare.indivisible jobs"
 
@@ -68,6 +76,12 @@ class _Cycle:
     handover: Handover | None = None
     """None until the first head start is asked for, and without indivisible jobs."""
     is_asked: bool = False
+    order: UsageOrder | None = None
+    """None until queues are compared, or a claim is judged."""
+    plain: Amounts | None = None
+    """``(R, Q)`` fair shares as if nothing had been used; None until they are needed."""
+    exact: Amounts | None = None
+    """``(R, Q)`` fair shares before rounding; None until they are needed."""
     debts: Debts | None = None
     """None until a claim is judged."""
 
@@ -105,9 +119,12 @@ class TimeBasedFairshare(Plugin):
 
     @hookimpl
     def session_close(self, session: Session) -> object:
-        """Remember queues and jobs that could have taken free surplus and did not."""
+        """Remember how far queues are behind, and who could have taken free surplus and did not."""
         cycle: _Cycle = session.state[self.name]
-        return cycle.handover.facts(session) if cycle.handover is not None else None
+        facts = cycle.handover.facts(session) if cycle.handover is not None else {}
+        if cycle.usage is not None:
+            facts |= behind_after(session, self._behind(session), self._plain(session))
+        return facts or None
 
     @hookimpl
     def over_quota_weights(
@@ -127,6 +144,21 @@ class TimeBasedFairshare(Plugin):
         if not self.arguments.count_in_share:
             used = np.maximum(used, weights)
         return folded(self.arguments.k_value, used, group, weights)
+
+    @hookimpl
+    def queue_order(
+        self, session: Session, queue: RowVec, held: Amounts, ask: Amounts
+    ) -> tuple[IntVec | FloatVec, ...] | None:
+        """Put queues that used more for their weight later where a job is beyond their shares."""
+        cycle: _Cycle = session.state[self.name]
+        if cycle.usage is None:
+            return None
+        return self._order(session).keys(queue, held, ask)
+
+    def key_names(self, question: str) -> tuple[str, ...]:
+        """Name the keys of queues."""
+        del question
+        return KEY_NAMES
 
     @hookimpl
     def head_start(
@@ -152,7 +184,7 @@ class TimeBasedFairshare(Plugin):
         if action != "allocate" or handover is None or not handover.has_waiting:
             return False
         session.divide()  # which finds out whose time slice it is
-        return bool(handover.granted)
+        return handover.keeps_room
 
     @hookimpl
     def queue_gate(
@@ -167,7 +199,7 @@ class TimeBasedFairshare(Plugin):
     ) -> CodeVec | None:
         """Let allocate leave room to the jobs with a time slice."""
         handover = self._handover(session)
-        if action != "allocate" or handover is None or not handover.granted:
+        if action != "allocate" or handover is None or not handover.keeps_room:
             return None
         return handover.gate(session, queue, job, ask, held)
 
@@ -190,7 +222,7 @@ class TimeBasedFairshare(Plugin):
         if action != "reclaim" or handover is None or not handover.has_waiting:
             return None
         session.divide()  # which finds out whose time slice it is
-        return handover.claim(session, job, ask) if handover.granted else None
+        return handover.claim(session, job, ask) if handover.keeps_room else None
 
     @hookimpl
     def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
@@ -229,16 +261,71 @@ class TimeBasedFairshare(Plugin):
         if not cost_s or (handover is not None and handover.has_waiting):
             return None
         if cycle.debts is None:
-            counted = usage.parts.astype(np.float64)
-            if not self.arguments.count_in_quota:
-                counted = np.maximum(counted - self._entitlement(session).quota, 0.0)
-            history_s = min(self.arguments.history_s(session.now_s), usage.weighed_s)
-            cycle.debts = debts_of(session, counted, history_s, cost_s)
+            plain, in_cluster = self._plain(session), session.total[:, None]
+            cycle.debts = Debts(
+                plain,
+                self._exact(session),
+                most_granted(session, plain, self.arguments.k_value),
+                self._order(session).lacks_s * in_cluster,
+                self._counted(session) * in_cluster * (self._history_s(session) / PARTS),
+                cost_s,
+                self.arguments.most_cost_s(session.now_s),
+            )
         return cycle.debts
 
     def _cost_s(self, session: Session) -> float:
         cost_s: float = self.arguments.cost_s(session.now_s)
         return cost_s
+
+    def _order(self, session: Session) -> UsageOrder:
+        """Return how far queues are behind their weights."""
+        cycle: _Cycle = session.state[self.name]
+        if cycle.order is None:
+            cycle.order = order_of(
+                session,
+                self._counted(session),
+                self._plain(session),
+                self._exact(session),
+                self._history_s(session),
+                self._behind(session),
+            )
+        return cycle.order
+
+    def _behind(self, session: Session) -> FloatVec:
+        """Return how far queues are behind their weights ``(R, Q)``."""
+        facts = session.facts_before.get(self.name) or {}
+        return behind_before(session, facts, self.arguments.history_s(session.now_s))
+
+    def _counted(self, session: Session) -> FloatVec:
+        """Return the usage ``(R, Q)`` that counts (R23), parts per billion of the cluster."""
+        usage = session.usage
+        assert usage is not None
+        counted = usage.parts.astype(np.float64)
+        if self.arguments.count_in_quota:
+            return counted
+        beyond: FloatVec = np.maximum(counted - self._entitlement(session).quota, 0.0)
+        return beyond
+
+    def _history_s(self, session: Session) -> float:
+        """Return for how long the history reaches back, as far as it is known."""
+        usage = session.usage
+        assert usage is not None
+        whole_s: float = self.arguments.history_s(session.now_s)
+        return min(whole_s, usage.weighed_s)
+
+    def _exact(self, session: Session) -> Amounts:
+        """Return the fair shares ``(R, Q)`` before rounding."""
+        cycle: _Cycle = session.state[self.name]
+        if cycle.exact is None:
+            cycle.exact = exact_shares(session, session.fold)
+        return cycle.exact
+
+    def _plain(self, session: Session) -> Amounts:
+        """Return the fair shares ``(R, Q)`` as if nothing had been used."""
+        cycle: _Cycle = session.state[self.name]
+        if cycle.plain is None:
+            cycle.plain = exact_shares(session, None)
+        return cycle.plain
 
     def _handover(self, session: Session) -> Handover | None:
         """Return the handover of this cycle, None without indivisible jobs."""

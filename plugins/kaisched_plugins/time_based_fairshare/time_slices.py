@@ -81,14 +81,24 @@ class Group:
     """The shortest time slice of a queue of average weight."""
     is_by_budget: bool
     """Time slices end with the budget (R31), not when another queue has used so much less."""
+    held: Callable[[int, int], int]
+    """Return what a queue holds of a resource."""
     covers: Callable[[int, int, int], bool]
     """Tell whether a queue's quota of a resource covers an amount beside what it holds."""
     is_passed_over: Callable[[int], bool]
     """Tell whether a queue could have taken free surplus and did not."""
+    awaited: frozenset[int] = frozenset()
+    """Waiting jobs that may have the surplus at the level above, but whose time slice there is yet
+    to come."""
     deferred: list[tuple[float, int]] = field(default_factory=list)
     """Tag and queue of the waiting queues that go first."""
     granted: list[tuple[int, Indivisible, Need]] = field(default_factory=list)
     """Waiting jobs with a time slice, each with its sibling and what the sibling was given."""
+    saving: list[tuple[int, Indivisible, Need]] = field(default_factory=list)
+    """The same of jobs that need more than the surplus here: their queue leaves it to others until
+    their time slice at the level above has come."""
+    postponed: set[int] = field(default_factory=set)
+    """Waiting jobs whose time slice is yet to come."""
     young: set[int] = field(default_factory=set)
     """Running indivisible jobs that go on because their time slice is young."""
     ended: set[int] = field(default_factory=set)
@@ -113,7 +123,10 @@ def share_out(group: Group) -> None:
         more = _to_be_given(group, queue, indivisible_job, need)
         if _fits(group, more) and _is_due(group, queue, need, more):
             _give(group, queue, more)
-            group.granted.append((queue, indivisible_job, more))
+            is_saving = indivisible_job.job in group.awaited
+            (group.saving if is_saving else group.granted).append((queue, indivisible_job, more))
+        else:
+            group.postponed.add(indivisible_job.job)
 
 
 def has_way_free(group: Group) -> int | None:
@@ -209,7 +222,8 @@ def _waiting(group: Group) -> Iterator[tuple[int, Indivisible, Need]]:
 def _asked(group: Group, queue: int, indivisible_job: Indivisible) -> Need | None:
     """Return what a waiting indivisible job takes of the surplus; None if that is not available.
 
-    This is in addition to what its queue holds: other jobs may have used up the deserved part.
+    This is in addition to what its leaf queue holds: other jobs of it may have used up the deserved
+    part. Other queues below the same sibling make way.
     """
     need = {}
     for resource, amount in indivisible_job.amounts.items():
@@ -220,8 +234,9 @@ def _asked(group: Group, queue: int, indivisible_job: Indivisible) -> Need | Non
             if not group.covers(queue, resource, amount):
                 return None
             continue
-        short = side.held + amount - side.has
-        if short > min(side.wants, contest.surplus):
+        short = group.held(indivisible_job.leaf, resource) + amount - side.has
+        is_awaited = indivisible_job.job in group.awaited
+        if short > side.wants or (short > contest.surplus and not is_awaited):
             return None
         if short > 0:
             need[resource] = min(amount, short)
@@ -233,11 +248,15 @@ def _to_be_given(group: Group, queue: int, indivisible_job: Indivisible, need: N
 
     All that it holds of the surplus counts, so that its other jobs do not use up what is given.
     """
-    sides = {resource: group.contests[resource].sides[queue] for resource in need}
-    return {
-        resource: side.held + indivisible_job.amounts[resource] - side.has - side.ahead
-        for resource, side in sides.items()
-    }
+    more = {}
+    for resource in need:
+        contest = group.contests[resource]
+        side = contest.sides[queue]
+        held = group.held(indivisible_job.leaf, resource)
+        more[resource] = held + indivisible_job.amounts[resource] - side.has - side.ahead
+        if indivisible_job.job in group.awaited:
+            more[resource] = min(more[resource], contest.left)
+    return more
 
 
 def _is_due(group: Group, queue: int, need: Need, more: Need) -> bool:

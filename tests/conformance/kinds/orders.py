@@ -51,7 +51,8 @@ def queue_order(case: dict[str, Any]) -> str:
     for at, job in enumerate(candidates.job.tolist()):
         ask[:, SIDES.index(session.jobs.name[job].partition("/")[2])] = asks[:, at]
     held = scale.shares(queues, "allocated")
-    keys = session.ask.queue_order(session, np.array(rows, np.int64), held, ask)
+    heads = np.full(len(rows), -1)  # what is compared does not depend on the job itself
+    keys = session.ask.contest(session, np.array(rows, np.int64), heads, held, ask)
     # The last rule of all: queues stand oldest first.
     left, right = zip(*(column.tolist() for column in keys), rows, strict=False) if keys else rows
     got = "left" if left < right else "right"

@@ -76,11 +76,43 @@ def test_it_says_so_in_a_sentence_and_two_tables(run):
     assert (code, err) == (0, "")
     assert out.splitlines()[0] == (
         "A: using 16 of 16 GPUs for 12h is a usage of 0.500; with a weight of 1 of 2 and k = 1 "
-        "that costs it 2.7 of 8 GPUs of surplus; its share is back within 1 % of the cluster "
-        "after 1d20h5m, and is nothing from a usage of 1.000 on."
+        "that costs it 2.7 of 8 GPUs of surplus (33 %), which makes a share of 5 in whole GPUs; "
+        "its share is back within 1 % of the cluster after 1d20h5m, and is nothing from a usage "
+        "of 1.000 on."
     )
-    assert "A           1  0.500          8   5.3      1.000   1h5m" in out
+    assert out.splitlines()[1] == (
+        "Jobs that are larger than the share of their queue start in this order: B, then A."
+    )
+    assert "A           1  0.500          8   5.3      5      1.000   1h5m" in out
     assert "12h    6.9   9.1" in out
+
+
+def test_so_many_gpus_for_so_long_at_a_weight_are_a_penalty_of_a_half(run):
+    """The sentence of the proposal: X GPUs for T hours at weight W are penalised by 50 %.
+
+    16 of 16 GPUs for 48 hours of 168 are a usage U of 2/7. Its weight W is 1/4, and k = 1:
+    2 W - U = 3/14, the other 2 x 3/4 = 21/14; of the sum of 24/14 that is 1/8 in place of 1/4.
+    """
+    _, out, _ = run(
+        *("explain", "fairness", "--gpus", "16", "--window", "1w", "--k", "1"),
+        *("--weights", "A=1,B=3", "--usage", "A=16x48h"),
+    )
+    assert "costs it 2 of 4 GPUs of surplus (50 %), which makes a share of 2 in whole GPUs" in out
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 3, 16])
+def test_whole_shares_are_those_of_a_cycle(gpus):
+    """Two queues of which one used a day of a week: of 2 GPUs each has 1, as without history."""
+    two = pool(0.5, window_s=168 * HOUR, gpus=gpus, a=1.0, b=1.0)
+    used = {"a": Use(gpus, 24 * HOUR)}
+    builder = ClusterBuilder().node("n0", gpu=gpus).queue("a").queue("b")
+    for name in "ab":
+        builder.job(name, queue=name, tasks=32, min_tasks=1)
+    shard = {"kValue": 0.5, "plugins": {"time-based-fairshare": {"enabled": True}}}
+    ran = builder.run("allocate", usage={"a": 1 / 7}, shard=shard)
+    shares = {share.name: share.fair_share["gpu"] // 1000 for share in ran.result.shares}
+    assert shares == history_cost.whole_shares(two, used)
+    assert history_cost.order(two, used) == ["b", "a"]
 
 
 def test_it_says_so_in_json(run):

@@ -59,14 +59,19 @@ def session_of(*queues, total=100):
     return session
 
 
+def keys_of(session, rows, held, ask):
+    """Return the keys by which queues are compared: what is due, then how full they are."""
+    jobs = np.zeros(len(rows), np.int64)
+    return (
+        *PLUGIN.queue_order(session, rows, held, ask),
+        *PLUGIN.head_order(session, rows, jobs, held, ask),
+    )
+
+
 def order(*queues):
     """Return the positions of queues, first to last; ties keep the order of the input."""
-    keys = PLUGIN.queue_order(
-        session_of(*queues),
-        np.arange(len(queues)),
-        column(queues, "held", pods=7),
-        column(queues, "ask", pods=3),
-    )
+    held, ask = column(queues, "held", pods=7), column(queues, "ask", pods=3)
+    keys = keys_of(session_of(*queues), np.arange(len(queues)), held, ask)
     return np.lexsort(keys[::-1]).tolist()
 
 
@@ -145,9 +150,9 @@ def test_keys_depend_on_the_arguments_only_and_always_have_the_same_columns():
     queues = [queue(2, 4, held=5, ask=1), queue(2, 4, held=1, ask=1), queue(1, 9, held=3, ask=2)]
     session = session_of(*queues)
     held, ask = column(queues, "held"), column(queues, "ask")
-    together = PLUGIN.queue_order(session, np.arange(3), held, ask)
+    together = keys_of(session, np.arange(3), held, ask)
     for at in range(3):
-        alone = PLUGIN.queue_order(session, np.array([at]), held[:, [at]], ask[:, [at]])
+        alone = keys_of(session, np.array([at]), held[:, [at]], ask[:, [at]])
         assert [key[0] for key in alone] == [key[at] for key in together]
 
 
@@ -182,12 +187,13 @@ def test_shares_are_those_of_the_library_and_sizes_agree_with_dominance(data):
         fair_share=share,
         total=total,
     )
-    keys = Standing.of(session).order(np.arange(2), held, np.zeros_like(held))
+    _, with_job, without_job, size = Standing.of(session).ratios(
+        np.arange(2), held, np.zeros_like(held)
+    )
     without_pods = [row for row in range(RESOURCES) if row != PODS]
     allocatable = shares.allocatable_share(deserved, limit, share)[without_pods]
     expected = shares.dominant_share(held[without_pods], allocatable, total[without_pods])
-    assert keys[4].tolist() == keys[5].tolist() == expected.tolist()
-    size = keys[6]
+    assert with_job.tolist() == without_job.tolist() == expected.tolist()
     if (allocatable[:, 0] <= allocatable[:, 1]).all():
         assert size[0] <= size[1]
 
@@ -203,5 +209,5 @@ def test_a_queue_that_holds_nothing_is_not_over_utilised():
         fair_share=nothing,
         total=some[:, 1],
     )
-    over = Standing.of(session).order(np.arange(2), some, nothing)[0]
+    over = Standing.of(session).entitled(np.arange(2), some, nothing)[0]
     assert over.tolist() == [0, 1]

@@ -31,8 +31,11 @@ def side(tag=1.0, *, held=0, waits=True, wants=99, has=0, weight=0.5, owed=0.0):
     return Side(weight, tag, has, wants, held, waits, owed)
 
 
-def group(sides, *indivisible_jobs, passed=(), by_budget=False, surplus=SURPLUS):
-    """Sides by queue number; a job is (queue, GPUs, age), or (queue, GPUs) where it waits."""
+def group(sides, *indivisible_jobs, passed=(), by_budget=False, surplus=SURPLUS, **more):
+    """Sides by queue number; a job is (queue, GPUs, age), or (queue, GPUs) where it waits.
+
+    Jobs are numbered, and their leaf queues have the numbers of the sides.
+    """
     made = [
         (
             indivisible_job[0],
@@ -51,8 +54,10 @@ def group(sides, *indivisible_jobs, passed=(), by_budget=False, surplus=SURPLUS)
         NOW_S,
         slice_s=100.0,
         is_by_budget=by_budget,
+        held=lambda queue, resource: sides[queue].held,
         covers=lambda queue, resource, amount: False,
         is_passed_over=lambda queue: queue in passed,
+        **more,
     )
 
 
@@ -116,6 +121,38 @@ def test_small_work_that_waits_goes_first_too():
 
 def test_who_had_the_way_free_and_took_nothing_is_passed_over():
     assert given({0: side(0.2), 1: side(0.1)}, (0, 16), passed=(1,)) == {0: 16}
+
+
+def test_what_is_not_due_yet_is_awaited_below():
+    game = group({0: side(1.0), 1: side(1.0, held=16)}, (0, 16))
+    share_out(game)
+    assert game.postponed == {0}
+    assert not game.granted
+
+
+def test_a_job_larger_than_the_surplus_here_saves_while_it_is_awaited_above():
+    """Half of the cluster is the department's: its small work leaves that to others for a while."""
+    sides = {0: side(0.0), 1: side(1.0, held=8)}
+    assert given(dict(sides), (0, 16), surplus=8) == {}
+    game = group(sides, (0, 16), surplus=8, awaited=frozenset({0}))
+    share_out(game)
+    assert (sides[0].ahead, sides[1].ahead) == (8, 0)
+    assert [(queue, need) for queue, _, need in game.saving] == [(0, {GPU: 8})]
+    assert not game.granted
+
+
+def test_nothing_is_saved_for_a_job_that_used_as_much_as_its_siblings():
+    assert given({0: side(1.0), 1: side(1.0)}, (0, 16), surplus=8, awaited=frozenset({0})) == {0: 8}
+    assert given({0: side(1.1), 1: side(1.0)}, (0, 16), surplus=8, awaited=frozenset({0})) == {}
+
+
+def test_other_queues_below_a_department_make_way_for_its_job():
+    """They hold 8 of what the department is given: it is 16 in all, not 24."""
+    sides = {0: side(0.0, held=8), 1: side(1.0, held=8)}
+    game = group(sides, (0, 16))
+    game.held = lambda queue, resource: 0
+    share_out(game)
+    assert sides[0].ahead == 16
 
 
 def test_a_job_within_its_part_is_not_indivisible():

@@ -1,0 +1,148 @@
+"""The order of queues by what they used: rule R36 of docs/explanation/fairness.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kaisched import (
+    PARTS,
+    PODS,
+    UNLIMITED,
+    Amounts,
+    FloatVec,
+    IntVec,
+    RowVec,
+    Session,
+)
+
+KEY_NAMES = (
+    "beyond its share with the job (0 no, 1 yes)",
+    "-behind its weight, in seconds of the cluster",
+)
+"""What the keys of :meth:`UsageOrder.keys` are, for people."""
+
+Facts = dict[str, list[float]]
+_GAIN = 4.0
+"""How much more counts what queues were behind when the window passed on (:func:`behind_before`).
+
+With 1, a queue whose turn comes once in more than a window gets each turn too early.
+"""
+_PART_OF_HISTORY = 4
+"""That counts up to what is asked for, times the history divided by this: it is about whose turn it
+is, and not to pay back what queues could not use."""
+_BEHIND, _SINCE = "behind/", "behind since"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UsageOrder:
+    """What queues may hold whatever they used, and what they lack of their shares."""
+
+    due: Amounts
+    """``(R, Q)`` the share with history before rounding; or, if that is less, the smaller of the
+    share with history and that without it: room that a claim would take back without any debt."""
+    lacks_s: FloatVec
+    """``(R, Q)`` of what the history has, in seconds of the whole cluster."""
+    carried_s: FloatVec
+    """``(R, Q)`` likewise, of what was there before, too; see :func:`behind_before`."""
+    total: Amounts
+    history_s: float
+
+    def keys(self, queue: RowVec, held: Amounts, ask: Amounts) -> tuple[IntVec | FloatVec, ...]:
+        """Return the key columns ``(K,)`` of queues, low first (R36)."""
+        is_beyond = (ask > 0) & (held + ask > self.due.take(queue, axis=1))
+        is_beyond[PODS] = False
+        most = ask / np.maximum(self.total, 1)[:, None] * (self.history_s / _PART_OF_HISTORY)
+        carried = np.clip(_GAIN * self.carried_s.take(queue, axis=1), -most, most)
+        ahead = -(self.lacks_s.take(queue, axis=1) + carried)
+        last: FloatVec = np.where(is_beyond, ahead, -np.inf).max(axis=0)
+        is_any = last > -np.inf
+        return is_any.astype(np.int64), np.where(is_any, last, 0.0)
+
+
+def order_of(
+    session: Session,
+    counted: FloatVec,
+    plain: Amounts,
+    exact: Amounts,
+    history_s: float,
+    behind_s: FloatVec,
+) -> UsageOrder:
+    """Return the order of a cycle.
+
+    Args:
+        session: of the cycle.
+        counted: ``(R, Q)`` usage that counts (R23), parts per billion of the cluster.
+        plain: ``(R, Q)`` the fair shares as if nothing had been used.
+        exact: ``(R, Q)`` the fair shares before rounding.
+        history_s: the length of the history that the usage is an average of.
+        behind_s: ``(R, Q)`` of :func:`behind_before`.
+
+    """
+    lacks = _shortfall(session, counted * (history_s / PARTS), session.held, plain)
+    lacks[session.queues.weight <= 0] = -np.inf
+    due = np.maximum(exact, np.minimum(session.fair_share, plain))
+    return UsageOrder(due, lacks, behind_s, session.total, history_s)
+
+
+def behind_before(session: Session, facts: Facts, most_s: float) -> FloatVec:
+    """Return ``(R, Q)`` how far queues are behind their weights as a cycle opens.
+
+    In seconds of the whole cluster: what siblings that waited together got, each by its share
+    without history, less what the queue had of it. Usage forgets what leaves its window, and with
+    it the part of a turn that a queue is still owed; this does not.
+
+    Args:
+        session: of the cycle.
+        facts: what the cycle before remembered, see :func:`behind_after`.
+        most_s: no queue is further behind or ahead, so that one that waits in vain piles up little.
+
+    """
+    queues, count = session.queues, len(session.axis)
+    passed_s = session.now_s - facts[_SINCE][0] if _SINCE in facts else 0.0
+    passed_s = min(max(passed_s, 0.0), most_s)
+    told = np.zeros((2 * count, len(queues)))
+    for row, name in enumerate(queues.name):
+        column = facts.get(_BEHIND + name)
+        if column is not None and len(column) == len(told):
+            told[:, row] = column
+    return np.clip(told[:count] + told[count:] * passed_s, -most_s, most_s)
+
+
+def behind_after(session: Session, behind_s: FloatVec, plain: Amounts) -> Facts:
+    """Return how far queues are behind, and how fast that grows, for the next cycle to go on from.
+
+    Args:
+        session: at the end of the cycle.
+        behind_s: ``(R, Q)`` of :func:`behind_before`.
+        plain: ``(R, Q)`` the fair shares as if nothing had been used.
+
+    """
+    queues, held = session.queues, session.held_now
+    quota = np.where(queues.deserved == UNLIMITED, held, queues.deserved)
+    beyond = np.maximum(held - quota, 0) / np.maximum(session.total, 1)[:, None]
+    columns = np.concatenate((behind_s, _shortfall(session, beyond, held, plain)))
+    facts = {_SINCE: [session.now_s]}
+    for at in np.flatnonzero(columns.any(axis=0)).tolist():
+        facts[_BEHIND + queues.name[at]] = columns[:, at].tolist()
+    return facts
+
+
+def _shortfall(session: Session, amounts: FloatVec, held: Amounts, plain: Amounts) -> FloatVec:
+    """Return ``(R, Q)`` what siblings that wait have together, each by its share, less its own.
+
+    The shares are those beyond quotas without history. Queues that do not wait lack nothing.
+    """
+    queues = session.queues
+    surplus = np.maximum(plain - queues.deserved, 0)
+    waits = (session.requested > held) & (surplus > 0)
+    waits[PODS] = False
+    group = queues.tree.parent_of_queue + 1
+    shortfall = np.zeros(amounts.shape)
+    for row, wait in enumerate(waits):
+        part, own = np.where(wait, surplus[row], 0.0), np.where(wait, amounts[row], 0.0)
+        together = np.bincount(group, part)
+        each = np.bincount(group, own) / np.where(together > 0, together, 1.0)
+        shortfall[row] = part * each[group] - own
+    return shortfall
