@@ -175,7 +175,10 @@ def _together(loaded: Loaded, given: SchedulingShard | None) -> Iterator[Finding
     pools = [(cluster.store, snapshot)] if given is not None else _in_pools(loaded)
     pools = pools or [(cluster.store, snapshot)]
     snapshots = [each for _, each in pools]
-    doubts_of_queues = (it for each in snapshots if not lends for it in unbounded(each, loaded))
+    flat = policy.fairness == "projects"
+    doubts_of_queues = (
+        it for each in snapshots if not lends for it in unbounded(each, loaded, flat)
+    )
     yield from (_of_object("unbounded", it, is_error=False) for it in doubts_of_queues)
     if any(len(each.queues.name) or each.queues.why_not for each in snapshots):
         jobs = (error for store, each in pools for error in _jobs(store, each, loaded))

@@ -62,6 +62,32 @@ def test_the_quota_that_would_free_gpus_from_work_without_gpus_is_named(tmp_path
     assert [it.pod for it in cycles[1].binds] == ["default/g"]
 
 
+@pytest.mark.parametrize(
+    ("cpu", "advised", "told"),
+    [("", ["d2", "a"], ["d2", "a"]), (", resources: {cpu: {quota: 0}}", ["d2"], ["d2"])],
+)
+def test_the_quota_of_cpu_may_be_that_of_a_department(tmp_path, cpu, advised, told):
+    """The queue's own line is no help as long as the department above it deserves all CPU."""
+    text = (HERE / "cpu-only-work.yaml").read_text(encoding="utf-8")
+    head = "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: %s}\nspec: %s\n---\n"
+    old = "spec: {}"
+    assert text.count(old) == 1
+    text = text.replace(old, f"spec: {{parentQueue: d2{cpu}}}")
+    (tmp_path / "f.yaml").write_text(head % ("d2", "{}") + text, encoding="utf-8")
+    (record,) = Adviser(plan(read_plan_input([str(tmp_path / "f.yaml")]), 1).cycles[0]).records()
+    advice = [it for it in record.advice if it.kind is Kind.QUOTA and it.helps]
+    assert [(change.on, change.amount) for it in advice for change in it.changes] == [
+        (name, 0) for name in advised
+    ]
+    assert [it.error.name for it in lint([str(tmp_path / "f.yaml")])] == told
+    flat = "kind: SchedulingShard\napiVersion: kai.scheduler/v1\nmetadata: {name: default}\n"
+    flat += "spec: {fairness: projects}\n---\n"
+    (tmp_path / "f.yaml").write_text(flat + head % ("d2", "{}") + text, encoding="utf-8")
+    assert [it.error.name for it in lint([str(tmp_path / "f.yaml")])] == [
+        name for name in told if name != "d2"
+    ]
+
+
 def over_pools(name, rounds):
     return plan(read_plan_input([str(HERE / f"{name}.yaml")], is_one=False), rounds)
 

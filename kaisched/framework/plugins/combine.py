@@ -301,7 +301,9 @@ class Fold(Combination):
         def ask(*asked: Any) -> FloatVec:
             *given, folded = asked
             for answer in answers:
-                said = answer.ask(self, (*given, folded), folded.shape)
+                shown = folded.view()
+                shown.flags.writeable = False  # who writes into it is named, not who reads it next
+                said = answer.ask(self, (*given, shown), folded.shape)
                 if said is not None:
                     folded = said
             return folded  # type: ignore[no-any-return]

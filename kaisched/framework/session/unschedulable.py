@@ -110,7 +110,7 @@ def _lacking(session: DemandingSession, tasks: RowVec, places: IntVec, fits: Boo
         pairs = np.stack((podset[some], session.tasks.shape_of_task[tasks[some]]))
         (owner, _), first, pods = np.unique(pairs, axis=1, return_index=True, return_counts=True)
         np.add.at(there, owner, np.minimum(pods, places[some][first]))
-    found: BoolVec = (podsets.pending > 0) & (there < missing)
+    found: BoolVec = there < missing
     return found
 
 

@@ -42,9 +42,9 @@ def cures(session: Session, job: int, code: int) -> Iterator[Proposal]:
 def _bounds_of_others(session: Session, job: int) -> Iterator[Proposal]:
     """Yield a quota for the queue that holds most of a resource without GPUs and without a quota.
 
-    Of all that the job asks for. A queue that mentions GPUs alone deserves all the rest without
-    bound, so that its work without GPUs gives way to nobody. With the quota it keeps what its work
-    on GPUs holds.
+    Of all that the job asks for; a queue above may lack the quota, too. A queue that mentions GPUs
+    alone deserves all the rest without bound, so that its work without GPUs gives way to nobody.
+    With the quota it keeps what its work on GPUs holds.
     """
     queues, tree, tasks = session.queues, session.queues.tree, session.tasks
     running = np.flatnonzero(ACTIVE_STATES[tasks.state] & (tasks.job_of_task >= 0))
@@ -57,7 +57,10 @@ def _bounds_of_others(session: Session, job: int) -> Iterator[Proposal]:
         np.add.at(kept[row], queue, amounts * (each[GPU] > 0))
     kept = roll_up(kept, tree)
     mine = tree.path(int(session.jobs.queue_of_job[job])).tolist()
-    free = np.where((queues.deserved >= UNLIMITED) & tree.is_leaf, held - kept, 0)
+    is_free = np.append(queues.deserved >= UNLIMITED, np.zeros((len(held), 1), np.bool_), axis=1)
+    is_free[:, mine] = False
+    on_path = np.any(is_free[:, tree.path_of_leaf], axis=2)  # itself, or a queue above it
+    free = np.where(on_path & tree.is_leaf, held - kept, 0)
     free[:, mine] = 0
     for resource in np.flatnonzero(asked_of(session, job) > 0).tolist():
         most = int(free[resource].argmax()) if len(queues) else 0

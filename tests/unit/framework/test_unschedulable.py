@@ -80,6 +80,13 @@ def test_a_subgroup_that_can_never_run_stops_only_a_job_that_needs_it(needed, ex
     assert counted(made) == expected
 
 
+@pytest.mark.parametrize(("needed", "expected"), [(1, (2, None)), (2, (0, 2))])
+def test_a_subgroup_without_any_pod_stops_only_a_job_that_needs_it(needed, expected):
+    groups = Group("root", needed, (Group("workers", 2), Group("head", 1)))
+    made = cluster().job("x", queue="b", tasks=2, podsets=["workers"] * 2, groups=groups)
+    assert counted(made) == expected
+
+
 def test_a_running_gang_counts_and_its_next_pods_too():
     made = ClusterBuilder().node("n0", gpu=4).queue("b")
     made.job("g", queue="b", tasks=4, min_tasks=2, running={"n0": 2})
