@@ -10,6 +10,9 @@ PLAN_S = 10.0
 """So long after one eviction another one may be of the same plan."""
 LATE_S = 5.0
 """An eviction that is sent so long after nothing of its beneficiary waited any more is counted."""
+IN_FLIGHT_S = 3.0
+"""A server that is slow to evict takes so long to carry out what was sent: a beneficiary that is
+deleted meanwhile is deleted too late to stop it."""
 _PLACES = 32
 """So many binds of a job are remembered, for the message of a breach."""
 EXEMPT = ("stalegang", "drain", "timelimit")
@@ -248,9 +251,10 @@ class EvictedForSomebody(Promise):
     def _excuse(self, eviction, job):
         """Return what has changed since it was sent, so that the room was not wanted any more."""
         since_s, cluster = eviction.sent_s, self.cluster
+        begun_s = since_s - IN_FLIGHT_S
         if self._has_changed("nodes", eviction.pod.node, since_s):
             return "its node changed"
-        if self._has_changed("jobs", job, since_s) or self._has_changed("podgroups", job, since_s):
+        if any(self._has_changed(kind, job, begun_s) for kind in ("jobs", "podgroups")):
             return "its beneficiary changed"
         if self._has_found_room(eviction, job):
             return "as much came free there by itself, and its beneficiary was bound in that"

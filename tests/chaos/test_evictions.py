@@ -93,7 +93,17 @@ def test_a_limit_counts_with_all_that_the_beneficiary_got(limit, count):
         *(node(name) for name in "nmlopr"), queue, gang, *new, *held,
         who_for={it.key: ("preempt", gang.key) for it in gone},
     )  # fmt: skip
-    history.put(*(replace(it, is_evicted=True, is_leaving=True) for it in gone), at_s=10.0)
-    history.gone(*gone, at_s=12.0)
-    history.put(*(replace(it, node=on) for it, on in zip(new, "opr", strict=True)), at_s=12.1)
+    history.put(*(replace(it, is_evicted=True, is_leaving=True) for it in gone), at_s=20.0)
+    history.gone(*gone, at_s=22.0)
+    history.put(*(replace(it, node=on) for it, on in zip(new, "opr", strict=True)), at_s=22.1)
     assert len(history.until(1e6).breaches) == count
+
+
+@pytest.mark.parametrize(("at_s", "count"), [(17.5, 0), (16.5, 1)])
+def test_a_beneficiary_may_be_deleted_while_a_slow_server_evicts(at_s, count):
+    gang = group(1, name="b")
+    held, new = pod("v", "n", 4), pod("b0", gpus=4, group=gang.key)
+    history = History(node(), gang, new, held, who_for={held.key: ("reclaim", gang.key)})
+    history.gone(new, gang, at_s=at_s)
+    history.put(replace(held, is_evicted=True, is_leaving=True), at_s=20.0)
+    assert len(history.gone(held, at_s=22.0).until(1e6).breaches) == count

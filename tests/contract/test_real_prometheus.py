@@ -141,6 +141,9 @@ def test_two_weeks_do_not_exceed_the_points_of_a_server(week):
     assert "asked in steps of 120 s: much history, or many queues" in usage.reasons
 
 
+DAY_LONG = {"windowSize": "1d"}
+
+
 @pytest.fixture(scope="module")
 def thirds(tmp_path_factory):
     """Six hours in which three queues shared 40 GPUs as evenly as they can be divided."""
@@ -158,12 +161,15 @@ def thirds(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("minutes", "arguments", "evicted"),
-    [(40, {}, 0), (40, {"evictionCost": "0s"}, 1), (240, {}, 1)],
+    [(40, DAY_LONG, 0), (40, {"evictionCost": "0s"}, 1), (330, DAY_LONG, 1)],
 )
 def test_a_gpu_that_cannot_be_divided_is_handed_on_when_enough_is_owed(
     thirds, minutes, arguments, evicted
 ):
-    """R35: a has had a third of a GPU-hour of what b is due after 40 minutes, after 4 hours 2."""
+    """R35: b lacks 13 minutes of a GPU after 40 minutes, and after 5 and a half hours 1 h 50.
+
+    What only rounding gives is worth a sixteenth of the history here, an hour and a half.
+    """
     server, end_s = thirds
     builder = ClusterBuilder().node("n0", gpu=40)
     for queue, runs in {"a": 14, "b": 13, "c": 13}.items():

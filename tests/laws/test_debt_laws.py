@@ -93,3 +93,20 @@ def test_where_nothing_is_owed_history_evicts_nobody(seed, count, k):
         gained = sum(queue == name for queue, _ in promised)
         assert not lost or cluster.held[name] - lost > part - 1
         assert not gained or cluster.held[name] + gained <= part
+
+
+@settings(max_examples=12)
+@given(SEEDS, COUNTS, STRENGTHS)
+def test_nothing_is_taken_for_a_queue_that_owes_it(seed, count, k):
+    """Up to what history may grant at most: a share and k times a share."""
+    cluster = FullCluster(seed, count, most=3)
+    evicted, promised = cluster.decided(cluster.used, WEEK_S, kValue=k)
+    takers = {queue for queue, _ in promised}
+    event("evicts" if evicted and len(takers) == 1 else "evicts nothing, or for several")
+    if len(takers) != 1:
+        return
+    (taker,) = takers
+    parts = fill(cluster.gpus, list(cluster.asked.values()), [1] * count)
+    for name, part in zip(cluster.asked, parts, strict=True):
+        if any(queue == name for queue, _ in evicted) and cluster.held[name] <= part * (1 + k):
+            assert cluster.used[taker] <= cluster.used[name]

@@ -233,7 +233,7 @@ class Questions:
         return partial(self._over(question, answers), session) if answers else None
 
     def quotas(self, session: AskingSession) -> Amounts | None:
-        """Return what queues have by quota (for reports only); None where it is as written."""
+        """Return what queues have by quota; None where it is as written."""
         for answer in self._answers["fair_share"][:1]:
             with suppress(Exception):  # any failure of a plugin is contained
                 told = answer.owner.quotas(session)

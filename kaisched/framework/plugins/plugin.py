@@ -128,7 +128,7 @@ class Plugin(Decisions, Words):
         return True
 
     def quotas(self, session: SessionView) -> Amounts | None:
-        """Return ``(R, Q)`` what queues have by quota, for reports; None where it is as written.
+        """Return ``(R, Q)`` what queues have by quota; None where it is as written.
 
         Asked of the plugin that answers ``fair_share``.
         """

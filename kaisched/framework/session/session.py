@@ -1,10 +1,8 @@
 """One cycle's view of the world, as actions see it; plugins see what ``SessionView`` names.
 
 Holds the snapshot, the ledger (made on first use: a cycle that places nothing copies nothing), what
-the plugins returned at opening, and the questions, compiled once per shard. What an action has to
-remember it puts into ``facts`` under its own name, JSON-like; that of the cycle before is in
-``memory.facts``. What one action finds out and the next can use in the same cycle goes into
-``found``, together with what it rests on.
+plugins returned at opening, and the questions. An action puts what it has to remember into
+``facts``, JSON-like, and what the next one can use in this cycle into ``found``.
 """
 
 from __future__ import annotations

@@ -103,9 +103,12 @@ class Debts:
         theirs, plain = held.take(siblings, axis=1), self.plain.take(siblings, axis=1)
         is_over = asked[:, None] & (theirs > session.fair_share.take(siblings, axis=1))
         is_over &= ~np.logical_or.reduce(is_over & (theirs > plain), axis=0)
-        is_by_history = is_over | (asked & (after > self.plain[:, mine]))[:, None]
+        is_beyond = after > self.plain[:, mine]
+        is_by_history = is_over | (asked & is_beyond)[:, None]
         owed = self._owed(session, mine, siblings)
-        justifies = np.maximum(np.minimum(owed, self.lacks[:, mine, None]), 0.0)
+        justifies = np.maximum(owed, 0.0)
+        lacks = np.maximum(self.lacks[is_beyond, mine, None], 0.0)
+        justifies[is_beyond] = np.minimum(justifies[is_beyond], lacks)
         justifies[after > self.exact[:, mine]] *= self.cost_s / self.most_s
         is_kept = asked[:, None] & (owed < 0) & (theirs < self.most.take(siblings, axis=1))
         is_equal = queues.priority.take(siblings) == queues.priority[mine]

@@ -80,7 +80,7 @@ def order_of(
         behind_s: ``(R, Q)`` of :func:`behind_before`.
 
     """
-    lacks = _shortfall(session, counted * (history_s / PARTS), session.held, plain)
+    lacks = _shortfall(session, counted * (history_s / PARTS), plain)
     lacks[session.queues.weight <= 0] = -np.inf
     due = np.maximum(exact, np.minimum(session.fair_share, plain))
     return UsageOrder(due, lacks, behind_s, session.total, history_s)
@@ -89,8 +89,8 @@ def order_of(
 def behind_before(session: Session, facts: Facts, most_s: float) -> FloatVec:
     """Return ``(R, Q)`` how far queues are behind their weights as a cycle opens.
 
-    In seconds of the whole cluster: what siblings that waited together got, each by its share
-    without history, less what the queue had of it. Usage forgets what leaves its window, and with
+    In seconds of the whole cluster: what siblings held together, each by its share without history,
+    less what the queue held of it. Usage forgets what leaves its window, and with
     it the part of a turn that a queue is still owed; this does not.
 
     Args:
@@ -122,27 +122,25 @@ def behind_after(session: Session, behind_s: FloatVec, plain: Amounts) -> Facts:
     queues, held = session.queues, session.held_now
     quota = np.where(queues.deserved == UNLIMITED, held, queues.deserved)
     beyond = np.maximum(held - quota, 0) / np.maximum(session.total, 1)[:, None]
-    columns = np.concatenate((behind_s, _shortfall(session, beyond, held, plain)))
+    columns = np.concatenate((behind_s, _shortfall(session, beyond, plain)))
     facts = {_SINCE: [session.now_s]}
     for at in np.flatnonzero(columns.any(axis=0)).tolist():
         facts[_BEHIND + queues.name[at]] = columns[:, at].tolist()
     return facts
 
 
-def _shortfall(session: Session, amounts: FloatVec, held: Amounts, plain: Amounts) -> FloatVec:
-    """Return ``(R, Q)`` what siblings that wait have together, each by its share, less its own.
+def _shortfall(session: Session, amounts: FloatVec, plain: Amounts) -> FloatVec:
+    """Return ``(R, Q)`` what siblings have together, each by its share, less its own.
 
-    The shares are those beyond quotas without history. Queues that do not wait lack nothing.
+    The shares are those beyond quotas without history. Queues without one lack nothing.
     """
-    queues = session.queues
-    surplus = np.maximum(plain - queues.deserved, 0)
-    waits = (session.requested > held) & (surplus > 0)
-    waits[PODS] = False
-    group = queues.tree.parent_of_queue + 1
+    surplus = np.maximum(plain - session.queues.deserved, 0)
+    surplus[PODS] = 0
+    group = session.queues.tree.parent_of_queue + 1
     shortfall = np.zeros(amounts.shape)
-    for row, wait in enumerate(waits):
-        part, own = np.where(wait, surplus[row], 0.0), np.where(wait, amounts[row], 0.0)
+    for row, part in enumerate(surplus):
+        own = np.where(part > 0, amounts[row], 0.0)
         together = np.bincount(group, part)
-        each = np.bincount(group, own) / np.where(together > 0, together, 1.0)
+        each = np.bincount(group, own) / np.maximum(together, 1.0)
         shortfall[row] = part * each[group] - own
     return shortfall

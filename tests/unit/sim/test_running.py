@@ -193,13 +193,13 @@ def test_a_budget_begins_with_the_clock(ran, monkeypatch):
     from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
 
     passed = []
-    real = TimeBasedFairshareArguments.elapsed
+    real = TimeBasedFairshareArguments.left
 
-    def elapsed(self, now_s):
-        passed.append(real(self, now_s))
-        return passed[-1]
+    def left(self, now_s):
+        passed.append(1 - real(self, now_s))
+        return 1 - passed[-1]
 
-    monkeypatch.setattr(TimeBasedFairshareArguments, "elapsed", elapsed)
+    monkeypatch.setattr(TimeBasedFairshareArguments, "left", left)
     window = {"windowType": "tumbling", "windowSize": "4h"}
     ran(
         nodes=NODE,

@@ -49,8 +49,11 @@ def cycle(queues, used, weighed_s, gpus=16, **arguments):
     return len(evicted), " ".join(told[name] for name in sorted(told) if "/b" in name)
 
 
-# b has used 0.064 of 16 GPUs less than a, so that its share is 9: after an hour a has had 0.51
-# GPU-hours of b's, after two 1.02.
+# b has used an eighth of 16 GPUs less than a, so that its share is 9: in an hour a has had a
+# GPU-hour of b's.
+MUCH = {"a": 0.5625, "b": 0.4375}
+# b has used 0.064 of them less, so that its share is 8.5, and 9 by the largest remainder: in an
+# hour a has had 0.51 GPU-hours of b's, in 20.5 the 10.5 that an eighth of a week over 1 + k is.
 LITTLE = {"a": 0.532, "b": 0.468}
 AT_PART = {"a": (8, 4), "b": (8, 4)}
 
@@ -58,16 +61,32 @@ AT_PART = {"a": (8, 4), "b": (8, 4)}
 @pytest.mark.parametrize(
     ("hours", "more", "evicted"),
     [
-        (0.9, {}, 0),
-        (1, {}, 1),
-        (1, {"evictionCost": "1h"}, 0),
-        (2, {"evictionCost": "1h"}, 1),
+        (0.4, {}, 0),
+        (0.5, {}, 1),
+        (0.9, {"evictionCost": "1h"}, 0),
+        (1, {"evictionCost": "1h"}, 1),
+        (0.1, {"evictionCost": "0s"}, 1),
+        pytest.param(0.3, {"windowSize": "4h"}, 1, id="a sixteenth of the history at k = 1"),
+    ],
+)
+def test_a_gpu_more_than_by_weight_is_taken_when_so_much_is_owed(hours, more, evicted):
+    count, messages = cycle(AT_PART, MUCH, hours * HOUR_S, **more)
+    assert count == evicted
+    assert ("owes its queue less" in messages) == (not evicted)
+
+
+@pytest.mark.parametrize(
+    ("hours", "more", "evicted"),
+    [
+        (20, {}, 0),
+        (21, {}, 1),
+        (20, {"evictionCost": "1m"}, 0),
         (0.1, {"evictionCost": "0s"}, 1),
         pytest.param(0.9, {"windowSize": "4h"}, 1, id="a sixteenth of the history at k = 1"),
         pytest.param(0.6, {"windowSize": "4h", "kValue": 3}, 2, id="a 32nd at k = 3"),
     ],
 )
-def test_a_gpu_more_than_by_weight_is_taken_when_so_much_is_owed(hours, more, evicted):
+def test_a_gpu_that_only_rounding_gives_costs_the_most(hours, more, evicted):
     count, messages = cycle(AT_PART, LITTLE, hours * HOUR_S, **more)
     assert count == evicted
     assert ("owes its queue less" in messages) == (not evicted)
@@ -88,7 +107,9 @@ def test_a_gpu_that_cannot_be_divided_is_nobodys_without_a_debt():
     # Of 15 GPUs the older queue has 8 by the largest remainder, of which half a GPU is not its own.
     queues = {"a": (8, 4), "b": (7, 4)}
     assert cycle(queues, {"a": 0.51, "b": 0.49}, HOUR_S, gpus=15)[0] == 0
-    assert cycle(queues, {"a": 0.51, "b": 0.49}, 24 * HOUR_S, gpus=15)[0] == 1
+    # 0.15 GPU-hours in an hour, of which 10.5 are needed.
+    assert cycle(queues, {"a": 0.51, "b": 0.49}, 69 * HOUR_S, gpus=15)[0] == 0
+    assert cycle(queues, {"a": 0.51, "b": 0.49}, 71 * HOUR_S, gpus=15)[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -117,15 +138,35 @@ def test_what_quotas_cover_needs_no_debt():
     assert len(decided(builder, used, 60.0)[0]) == 1
 
 
-@pytest.mark.parametrize(("minimum", "hours"), [(8, 8), (1, 1)])
+@pytest.mark.parametrize(("minimum", "hours"), [(8, 4), (1, 0.5)])
 def test_a_gang_is_worth_all_that_goes_with_it_and_an_elastic_pod_itself(minimum, hours):
     # By history 9 of 16 GPUs are b's; the job of a goes whole, or loses one pod.
     builder = ClusterBuilder().node("n0", gpu=8).node("n1", gpu=8).queue("a").queue("b")
     builder.job("a0", queue="a", tasks=8, min_tasks=minimum, running={"n0": 8})
     builder.job("b0", queue="b", tasks=8, min_tasks=1, running={"n1": 8})
     builder.job("b1", queue="b")
-    assert not decided(builder, LITTLE, (hours - 0.3) * HOUR_S)[0]
-    assert len(decided(builder, LITTLE, hours * HOUR_S)[0]) == minimum
+    assert not decided(builder, MUCH, (hours - 0.3) * HOUR_S)[0]
+    assert len(decided(builder, MUCH, hours * HOUR_S)[0]) == minimum
+
+
+def test_what_history_granted_is_kept_while_it_is_owed():
+    """B holds a gang of 11 of 16 GPUs; a, below its plain share of 8, wants one more.
+
+    While a owes b, it takes nothing. When they are even it does. And up to k = 0.25 history grants
+    no more than 10, with which 11 are too much whatever is owed.
+    """
+
+    def evicted(used, k=1.0):
+        builder = ClusterBuilder().node("n0", gpu=16).queue("a").queue("b")
+        for at in range(5):
+            builder.job(f"a{at}", queue="a", running={"n0": 1})
+        builder.job("b0", queue="b", tasks=11, running={"n0": 11}).job("b1", queue="b")
+        builder.job("a-waits", queue="a", tasks=4, min_tasks=1)
+        return len(decided(builder, used, WEEK_S, kValue=k)[0])
+
+    assert evicted({"a": 0.6, "b": 0.4}) == 0
+    assert evicted({"a": 0.5, "b": 0.5}) == 11
+    assert evicted({"a": 0.6, "b": 0.4}, k=0.25) == 11
 
 
 def test_departments_are_compared_where_their_paths_part():
