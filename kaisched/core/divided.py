@@ -50,10 +50,11 @@ def divided(world: World) -> Amounts:
     strangers = (HOLDING_STATES.take(state) & ~is_ours & (node >= 0)).nonzero()[0]
     usable -= _held(world, strangers, is_open)
     np.maximum(usable, 0, out=usable)
-    if not is_open.all() or (node[is_ours] < 0).any():
-        # Column -1 stands for nodes that are gone.
-        is_shut = ~np.append(is_open, np.zeros((len(usable), 1), np.bool_), axis=1)
-        usable += _held(world, (ALLOCATED_STATES.take(state) & is_ours).nonzero()[0], is_shut)
+    # Column -1 stands for nodes that are gone.
+    is_shut = ~np.append(is_open, np.zeros((len(usable), 1), np.bool_), axis=1)
+    is_there = np.logical_or.reduce(is_shut, axis=0).take(node)
+    ours = (ALLOCATED_STATES.take(state) & is_ours & is_there).nonzero()[0]
+    usable += _held(world, ours, is_shut)
     usable = world.axis.charged(usable)
     usable.setflags(write=False)
     return usable

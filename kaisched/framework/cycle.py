@@ -52,7 +52,8 @@ def run_cycle(
             probe.wrap(action.name, RUN, run_contained)(session, action)
         await_leaving(session)
         facts = {**ask.close(session), **session.facts}
-        session.divide()  # reports ask for the shares: if that fails, it fails in the cycle
+        if ask.others_divide:
+            session.divide()  # reports would, and what fails there could not be named any more
         if session.barred:
             session.hints.clear()  # some count the failed jobs as refused: true only in this cycle
     except CycleAbandonedError as error:

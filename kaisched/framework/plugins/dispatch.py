@@ -18,7 +18,7 @@ from kaisched.framework.plugins.named_keys import NamedKey
 from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.plugins.registry import Registry
-from kaisched.framework.plugins.specification import QUESTIONS
+from kaisched.framework.plugins.specification import PROJECT, QUESTIONS
 from kaisched.framework.plugins.unserved import requires_level, without_topology
 from kaisched.framework.report.reason import EvictionReason
 from kaisched.framework.session.view import SessionView
@@ -89,6 +89,13 @@ class Questions:
         self._close = self._asker(Plugin.session_close)
         self.fair_share: Callable[[SessionView], Amounts | None] = self._asker(Plugin.fair_share)
         """Return the fair shares ``(R, Q)``, or None without an answer."""
+        self.others_divide = any(
+            not answer.source.startswith(f"{PROJECT} ")
+            for question, combine in QUESTIONS.items()
+            if combine.abandons
+            for answer in self._answers[question]
+        )
+        """True when the cycle is abandoned if a plugin that did not come with the host fails."""
         self._compile_orders()
         self._compile_gates()
         self._compile_nodes()

@@ -99,7 +99,6 @@ class Session:
         self.tasks: TaskTable = snapshot.tasks
         self.shapes: ShapeTable = snapshot.shapes
         self.label_sets: LabelSets = snapshot.label_sets
-        self.total: Amounts = snapshot.total
         self.generation = snapshot.generation
         self.hints: dict[str, Any] = memory.hints
         self.failures: list[PluginFailure] = []
@@ -146,12 +145,14 @@ class Session:
         amounts = charges_of(self.snapshot, rows, queue)
         return self.held_non_preemptible + rolled_up(self.snapshot, amounts)
 
+    @property
+    def total(self) -> Amounts:
+        """``(R,)`` what is divided."""
+        return self.snapshot.total
+
     @lazy
     def requested(self) -> Amounts:
-        """``(R, Q)`` held plus pending, at every level, when the cycle began.
-
-        What is :attr:`unschedulable` is left out.
-        """
+        """``(R, Q)`` held plus pending, less :attr:`unschedulable`, when the cycle began."""
         return rolled_up(self.snapshot, self.requested_by_jobs)
 
     @lazy
@@ -172,10 +173,7 @@ class Session:
         return share
 
     def divide(self) -> Amounts:
-        """Return :attr:`fair_share`, divided now at the latest.
-
-        For plugins that find out something while the shares are divided.
-        """
+        """Return :attr:`fair_share`, for plugins that find out something in the division."""
         return self.fair_share
 
     @property

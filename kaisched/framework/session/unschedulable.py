@@ -59,10 +59,10 @@ def find_unschedulable(session: DemandingSession) -> Unschedulable | None:
     if not tasks.size:
         return None
     job = session.tasks.job_of_task[tasks]
-    places = _places_of(session, session.tasks.shape_of_task[tasks])
+    places = _places_of(session, tasks)
     code = session.jobs.refusal[job]
-    fits = (places > 0) & (code == 0)
-    lacks = _lacking(session, tasks, places, fits)
+    fits = (places > 0)[session.tasks.shape_of_task[tasks]] & (code == 0)
+    lacks = _lacking(session, tasks[fits], places)
     if lacks.any():
         podset, trees = session.tasks.podset_of_task[tasks], list(session.jobs.structure)
         stopped = _stopped(session, lacks)[job]
@@ -79,38 +79,31 @@ def find_unschedulable(session: DemandingSession) -> Unschedulable | None:
 def _counted(session: DemandingSession) -> RowVec:
     """Return the pending tasks that count in queues."""
     tasks: RowVec = (session.tasks.state == _PENDING).nonzero()[0]
-    job = session.tasks.job_of_task[tasks]
-    tasks, job = tasks[job >= 0], job[job >= 0]
-    queue = session.jobs.queue_of_job[job]
-    is_open = np.append(session.queues.stop_of_queue == OPEN, False)  # queue -1 too
-    counted: RowVec = tasks[is_open[queue]]
+    # The last cells stand for tasks without a job, and jobs without a queue.
+    is_open = np.append(session.queues.stop_of_queue == OPEN, False)
+    counts = np.append(is_open[session.jobs.queue_of_job], False)
+    counted: RowVec = tasks[counts[session.tasks.job_of_task[tasks]]]
     return counted
 
 
-def _places_of(session: DemandingSession, shape: RowVec) -> IntVec:
-    """``(K,)`` pods of each shape that would fit if nothing ran."""
+def _places_of(session: DemandingSession, tasks: RowVec) -> IntVec:
+    """``(S,)`` pods of each shape of some tasks that would fit if nothing ran; 0 for others."""
     places = np.zeros(len(session.shapes.constraints), np.int64)
-    for each in np.bincount(shape).nonzero()[0].tolist():
+    for each in np.bincount(session.tasks.shape_of_task[tasks]).nonzero()[0].tolist():
         places[each] = places_in_all(session, session, each)
-    found: IntVec = places[shape]
-    return found
+    return places
 
 
-def _lacking(session: DemandingSession, tasks: RowVec, places: IntVec, fits: BoolVec) -> BoolVec:
-    """``(P,)`` the pod sets whose minimum could not run with the pods that there are."""
-    podsets, podset = session.podsets, session.tasks.podset_of_task[tasks]
-    count = len(podsets.minimum)
-    missing = podsets.minimum - podsets.active
-    there = np.bincount(podset[fits], minlength=count)
-    is_tight = np.zeros(count, np.bool_)
-    is_tight[podset[fits & (places < missing[podset])]] = True
-    if is_tight.any():
-        there[is_tight] = 0
-        some = fits & is_tight[podset]
-        pairs = np.stack((podset[some], session.tasks.shape_of_task[tasks[some]]))
-        (owner, _), first, pods = np.unique(pairs, axis=1, return_index=True, return_counts=True)
-        np.add.at(there, owner, np.minimum(pods, places[some][first]))
-    found: BoolVec = there < missing
+def _lacking(session: DemandingSession, fitting: RowVec, places: IntVec) -> BoolVec:
+    """``(P,)`` the pod sets whose minimum could not run with the pods that there are and fit."""
+    podsets, tasks = session.podsets, session.tasks
+    # One key for each pair of pod set and shape.
+    keys = tasks.podset_of_task[fitting] * len(places) + tasks.shape_of_task[fitting]
+    pairs, pods = np.unique(keys, return_counts=True)
+    podset, shape = np.divmod(pairs, len(places))
+    there = np.zeros(len(podsets.minimum), np.int64)
+    np.add.at(there, podset, np.minimum(pods, places[shape]))
+    found: BoolVec = there < podsets.minimum - podsets.active
     return found
 
 

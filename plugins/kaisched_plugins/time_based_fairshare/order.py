@@ -9,8 +9,8 @@ import numpy as np
 from kaisched import (
     PARTS,
     PODS,
-    UNLIMITED,
     Amounts,
+    BoolVec,
     FloatVec,
     IntVec,
     RowVec,
@@ -19,7 +19,7 @@ from kaisched import (
 
 KEY_NAMES = (
     "beyond its share with the job (0 no, 1 yes)",
-    "-behind its weight, in seconds of the cluster",
+    "-lacks of its share, in seconds of the cluster",
 )
 """What the keys of :meth:`UsageOrder.keys` are, for people."""
 
@@ -53,17 +53,28 @@ class UsageOrder:
         """Return the key columns ``(K,)`` of queues, low first (R36)."""
         is_beyond = (ask > 0) & (held + ask > self.due.take(queue, axis=1))
         is_beyond[PODS] = False
+        last = self._ahead(queue, ask, is_beyond)
+        is_any = last > -np.inf
+        return is_any.astype(np.int64), np.where(is_any, last, 0.0)
+
+    def last_keys(self, queue: RowVec, ask: Amounts) -> tuple[FloatVec, ...]:
+        """Return the key columns ``(K,)`` of queues that are equal otherwise, low first."""
+        asked = ask > 0
+        asked[PODS] = False
+        return (self._ahead(queue, ask, asked),)
+
+    def _ahead(self, queue: RowVec, ask: Amounts, counts: BoolVec) -> FloatVec:
+        """Return ``(K,)`` what queues have more than their shares, most over the resources."""
         most = ask / np.maximum(self.total, 1)[:, None] * (self.history_s / _PART_OF_HISTORY)
         carried = np.clip(_GAIN * self.carried_s.take(queue, axis=1), -most, most)
         ahead = -(self.lacks_s.take(queue, axis=1) + carried)
-        last: FloatVec = np.where(is_beyond, ahead, -np.inf).max(axis=0)
-        is_any = last > -np.inf
-        return is_any.astype(np.int64), np.where(is_any, last, 0.0)
+        most_of_all: FloatVec = np.where(counts, ahead, -np.inf).max(axis=0)
+        return most_of_all
 
 
 def order_of(
     session: Session,
-    counted: FloatVec,
+    used: Amounts,
     plain: Amounts,
     exact: Amounts,
     history_s: float,
@@ -73,14 +84,14 @@ def order_of(
 
     Args:
         session: of the cycle.
-        counted: ``(R, Q)`` usage that counts (R23), parts per billion of the cluster.
+        used: ``(R, Q)`` usage, parts per billion of the cluster.
         plain: ``(R, Q)`` the fair shares as if nothing had been used.
         exact: ``(R, Q)`` the fair shares before rounding.
         history_s: the length of the history that the usage is an average of.
         behind_s: ``(R, Q)`` of :func:`behind_before`.
 
     """
-    lacks = _shortfall(session, counted * (history_s / PARTS), plain)
+    lacks = _shortfall(session, used * (history_s / PARTS), plain)
     lacks[session.queues.weight <= 0] = -np.inf
     due = np.maximum(exact, np.minimum(session.fair_share, plain))
     return UsageOrder(due, lacks, behind_s, session.total, history_s)
@@ -119,10 +130,9 @@ def behind_after(session: Session, behind_s: FloatVec, plain: Amounts) -> Facts:
         plain: ``(R, Q)`` the fair shares as if nothing had been used.
 
     """
-    queues, held = session.queues, session.held_now
-    quota = np.where(queues.deserved == UNLIMITED, held, queues.deserved)
-    beyond = np.maximum(held - quota, 0) / np.maximum(session.total, 1)[:, None]
-    columns = np.concatenate((behind_s, _shortfall(session, beyond, plain)))
+    queues = session.queues
+    held = session.held_now / np.maximum(session.total, 1)[:, None]
+    columns = np.concatenate((behind_s, _shortfall(session, held, plain)))
     facts = {_SINCE: [session.now_s]}
     for at in np.flatnonzero(columns.any(axis=0)).tolist():
         facts[_BEHIND + queues.name[at]] = columns[:, at].tolist()
@@ -132,13 +142,11 @@ def behind_after(session: Session, behind_s: FloatVec, plain: Amounts) -> Facts:
 def _shortfall(session: Session, amounts: FloatVec, plain: Amounts) -> FloatVec:
     """Return ``(R, Q)`` what siblings have together, each by its share, less its own.
 
-    The shares are those beyond quotas without history. Queues without one lack nothing.
+    The shares are those without history. Queues without one lack nothing.
     """
-    surplus = np.maximum(plain - session.queues.deserved, 0)
-    surplus[PODS] = 0
     group = session.queues.tree.parent_of_queue + 1
     shortfall = np.zeros(amounts.shape)
-    for row, part in enumerate(surplus):
+    for row, part in enumerate(np.minimum(plain, session.total[:, None])):
         own = np.where(part > 0, amounts[row], 0.0)
         together = np.bincount(group, part)
         each = np.bincount(group, own) / np.maximum(together, 1.0)

@@ -155,10 +155,17 @@ class TimeBasedFairshare(Plugin):
             return None
         return self._order(session).keys(queue, held, ask)
 
+    @hookimpl
+    def head_order(
+        self, session: Session, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
+    ) -> tuple[IntVec | FloatVec, ...] | None:
+        """Put queues that used more for their share later where all else is equal."""
+        cycle: _Cycle = session.state[self.name]
+        return None if cycle.usage is None else self._order(session).last_keys(queue, ask)
+
     def key_names(self, question: str) -> tuple[str, ...]:
         """Name the keys of queues."""
-        del question
-        return KEY_NAMES
+        return KEY_NAMES if question == "queue_order" else KEY_NAMES[1:]
 
     @hookimpl
     def head_start(
@@ -283,7 +290,7 @@ class TimeBasedFairshare(Plugin):
         if cycle.order is None:
             cycle.order = order_of(
                 session,
-                self._counted(session),
+                session.usage.parts,
                 self._plain(session),
                 self._exact(session),
                 self._history_s(session),

@@ -11,6 +11,7 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
 from kaisched.core.states import TaskState
+from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.specification import QUESTIONS
@@ -168,6 +169,14 @@ def test_a_division_that_no_action_asks_for_fails_in_the_cycle(question, nonsens
     assert result.stats.abandoned
     assert result.shares[0].fair_share["gpu"] == 0
     result.encode()
+
+
+def test_a_cycle_of_our_plugins_divides_only_if_somebody_asks():
+    rules = replace(default_policy(), actions=())
+    result, _ = run_cycle.__wrapped__(world(), None, rules, 0.0, Memory())  # the check would ask
+    session = result.records.session
+    assert "fair_share" not in session.__dict__
+    assert result.shares[0].fair_share["gpu"] == 8000
 
 
 def test_a_failed_division_inside_another_answer_abandons_too():
