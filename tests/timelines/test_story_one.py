@@ -62,6 +62,22 @@ def test_a_department_limited_to_two_gpus_shares_them():
     assert got["e"] >= 0.95 * 14 * 672
 
 
+@pytest.mark.parametrize("quota", [2, 4])
+def test_jobs_larger_than_quotas_or_covered_by_too_many_of_them_take_turns(quota):
+    """Of 4 GPUs each of two queues deserves 2, or all of them; each job needs all of them."""
+    job = {"arrivals": {"backlog": 3}, "gpus": 4, "duration": "1h"}
+    outcome = told(
+        time={"duration": "2w"},
+        nodes=[{"count": 1, "gpus": 4}],
+        queues=[{"name": name, "quota": quota} for name in "ab"],
+        jobs=[{"queue": name, **job} for name in "ab"],
+        shard={"usageDBConfig": {"clientType": "memory"}},
+    )
+    assert not outcome.evictions
+    for queue in outcome.queues:
+        assert queue.gpu_hours == pytest.approx(4 * 168, abs=4)
+
+
 @pytest.mark.parametrize("others", [{"t": 9}, {"t": 3, "u": 3, "v": 3}], ids=str)
 def test_a_burst_that_history_granted_runs_to_its_end(others):
     """Weight 1 of 10 of 40 GPUs, unused for two days: a share of 8, enough for its job of 8.

@@ -91,7 +91,8 @@ def order_of(
         behind_s: ``(R, Q)`` of :func:`behind_before`.
 
     """
-    lacks = _shortfall(session, used * (history_s / PARTS), plain)
+    lately = used.astype(np.float64) * (history_s / PARTS)
+    lacks = _shortfall(session, lately, plain)
     lacks[session.queues.weight <= 0] = -np.inf
     due = np.maximum(exact, np.minimum(session.fair_share, plain))
     return UsageOrder(due, lacks, behind_s, session.total, history_s)

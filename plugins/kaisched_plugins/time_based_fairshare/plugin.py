@@ -287,10 +287,12 @@ class TimeBasedFairshare(Plugin):
     def _order(self, session: Session) -> UsageOrder:
         """Return how far queues are behind their weights."""
         cycle: _Cycle = session.state[self.name]
+        usage = session.usage
+        assert usage is not None
         if cycle.order is None:
             cycle.order = order_of(
                 session,
-                session.usage.parts,
+                usage.parts,
                 self._plain(session),
                 self._exact(session),
                 self._history_s(session),
