@@ -62,8 +62,8 @@ def advice(
         yield Advice(
             name,
             f"job {core.job} needs {needs} GPUs at once, and by quota and weight queue {name} has"
-            f" {has} of {of}: while others want theirs only past usage lets it run, and they may"
-            " claim that back before it ends",
+            f" {has} of {of}: past usage decides when it runs, and others may take the room back"
+            " before it ends, once they owe its queue nothing more",
             f"set reclaimMinRuntime of queue {name} to about its run time, or handOver: timeSlices"
             f" of {kai_names.TIME_BASED_FAIRSHARE}",
         )
