@@ -136,6 +136,10 @@ class Questions:
             answer.owner.takes_from_own_queue for answer in self._answers["victim_order"]
         )
         """True when reclaim takes from the claim's own queue, too."""
+        self.bounds_non_preemptible = any(
+            answer.owner.bounds_non_preemptible for answer in self._answers["queue_gate"]
+        )
+        """True when non-preemptible jobs stay within the quotas on their path."""
         self.batch_size: Callable[[SessionView, RowVec], IntVec] = self._asker(Plugin.batch_size)
         self.next_batch: Callable[[SessionView, int], RowVec | None] = self._asker(
             Plugin.next_batch

@@ -76,6 +76,11 @@ class Plugin(Decisions, Words):
     Such victims need not have a lower priority: ``victim_order`` decides which of them go.
     """
 
+    bounds_non_preemptible: bool = False
+    """Declare that ``queue_gate`` keeps what non-preemptible jobs hold within ``deserved`` of every
+    queue on their path: a job that needs more than that asks for nothing in the division.
+    """
+
     lends: bool = False
     """Declare that the policy divides by what queues borrow and lend, as Kueue does.
 

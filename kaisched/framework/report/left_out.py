@@ -9,8 +9,10 @@ import numpy as np
 
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal, text_of
+from kaisched.framework.report.codes import codes_of
 from kaisched.framework.report.node_refusals import never_fits
 from kaisched.framework.report.reason import LeftOut
+from kaisched.framework.session.unschedulable import BEYOND_BOUNDS
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:
@@ -43,6 +45,9 @@ def left_out(session: Session) -> dict[int, LeftOut]:
 def _codes(session: Session, tasks: RowVec, code: CodeVec) -> CodeVec:
     """Return why pods cannot start; those without a reason yet find no node."""
     codes, shape = code.copy(), session.tasks.shape_of_task[tasks]
+    if (at := (code == BEYOND_BOUNDS).nonzero()[0]).size:
+        jobs, place = np.unique(session.tasks.job_of_task[tasks[at]], return_inverse=True)
+        codes[at] = codes_of(session, jobs)[place]
     for each in np.unique(shape[code == 0]).tolist():
         never = never_fits(session, each) or Refusal.NO_NODE_ALLOWED
         codes[(code == 0) & (shape == each)] = int(never)

@@ -1,7 +1,8 @@
 """Finds the pending pods that could not start if nothing else ran: they entitle to nothing (R2).
 
 No node that takes new pods is large enough and allowed by labels, affinity and taints; or too few
-such pods of their gang exist; or their job is refused as it is. Who waits for a claim or a volume
+such pods of their gang exist; or what their job needs is more than the queues on its path may ever
+hold, or than all nodes have; or their job is refused as it is. Who waits for a claim or a volume
 is not among them, nor who has to be near other pods or away from them.
 """
 
@@ -17,17 +18,21 @@ from kaisched.core.tables import OPEN
 from kaisched.framework.invariants.sums import charges_of
 from kaisched.framework.session.places import places_in_all
 from kaisched.framework.session.placing_session import PlacingSession
+from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from contextlib import AbstractContextManager
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
+    from kaisched.core.tables import SubGroup
     from kaisched.framework.session.placement import Placement
 
 _PENDING: Final = int(TaskState.PENDING)
 _INCOMPLETE: Final = np.int16(Refusal.GANG_INCOMPLETE)
 _NO_ROOM: Final = np.int16(Refusal.GANG_NO_ROOM)
+BEYOND_BOUNDS: Final = np.int16(-1)
+"""Stands for the code of the queue gates, which may not be asked before shares are divided."""
 
 
 class DemandingSession(PlacingSession, Protocol):
@@ -36,6 +41,11 @@ class DemandingSession(PlacingSession, Protocol):
     @property
     def placement(self) -> Placement:
         """Where pods may go, as of now."""
+        ...
+
+    @property
+    def least_charge(self) -> Amounts:
+        """``(R, S)`` the least that shapes could count in queues."""
         ...
 
     def passing_over(self, podsets: Collection[int]) -> AbstractContextManager[None]:
@@ -48,7 +58,8 @@ class Unschedulable(NamedTuple):
 
     tasks: RowVec
     code: CodeVec
-    """Why: what their job is refused for; 0 where no node could take the pod."""
+    """Why: what their job is refused for; 0 where no node could take the pod, BEYOND_BOUNDS where
+    the queue gates refuse it."""
     amounts: Amounts
     """``(R, Q)`` what they ask for, by leaf queue."""
 
@@ -58,14 +69,33 @@ def find_unschedulable(session: DemandingSession) -> Unschedulable | None:
     tasks = _counted(session)
     if not tasks.size:
         return None
-    job = session.tasks.job_of_task[tasks]
-    places = _places_of(session, tasks)
-    code = session.jobs.refusal[job]
-    fits = (places > 0)[session.tasks.shape_of_task[tasks]] & (code == 0)
+    job, shape = session.tasks.job_of_task[tasks], session.tasks.shape_of_task[tasks]
+    podset = session.tasks.podset_of_task[tasks]
+    places, code = _places_of(session, tasks), session.jobs.refusal[job]
+    fits = (places > 0)[shape] & (code == 0)
+    beyond, is_part = (
+        np.zeros(len(session.podsets.minimum), np.bool_),
+        session.jobs.pending[job] > 1,
+    )
+    if (bound := _bounds(session, job)) is not None:
+        charge = session.least_charge.take(shape, axis=1)
+        is_large = fits & (charge > bound).any(axis=0)
+        code, fits = np.where(is_large, BEYOND_BOUNDS, code), fits & ~is_large
+        some = fits & is_part
+        beyond = _exceeds(session, tasks[some], charge[:, some], bound[:, some])
+        beyond[podset[is_large]] = True
     lacks = _lacking(session, tasks[fits], places)
+    lacks |= beyond & (session.podsets.active < session.podsets.minimum)
+    is_up = session.nodes.statics.is_ready & ~session.nodes.statics.has_pressure
+    room = (session.nodes.allocatable * is_up).sum(axis=1)[:, None]
+    some = fits & is_part
+    request = session.shapes.request.take(shape[some], axis=1)
+    lacks |= _exceeds(session, tasks[some], request, room)
     if lacks.any():
-        podset, trees = session.tasks.podset_of_task[tasks], list(session.jobs.structure)
-        stopped = _stopped(session, lacks)[job]
+        why = _stopped(session, lacks)
+        owner = session.podsets.job_of_podset[beyond & lacks]
+        why[owner[why[owner] == _NO_ROOM]] = BEYOND_BOUNDS
+        stopped, trees = why[job], list(session.jobs.structure)
         stopped = np.where(lacks[podset] & np.isin(job, trees) & (stopped == 0), _NO_ROOM, stopped)
         code = np.where(fits, stopped, code)
         fits &= stopped == 0
@@ -105,6 +135,60 @@ def _lacking(session: DemandingSession, fitting: RowVec, places: IntVec) -> Bool
     np.add.at(there, podset, np.minimum(pods, places[shape]))
     found: BoolVec = there < podsets.minimum - podsets.active
     return found
+
+
+def _bounds(session: DemandingSession, job: RowVec) -> Amounts | None:
+    """``(R, K)`` the most that the queues on the paths of jobs may hold for each; None for any."""
+    queues, queue = session.queues, session.jobs.queue_of_job[job]
+    is_strict = ~session.jobs.is_preemptible[job] & session.ask.bounds_non_preemptible
+    if (queues.limit == UNLIMITED).all() and not is_strict.any():
+        return None
+    bound = _least_on_path(session, queues.limit)[:, queue]
+    if is_strict.any():
+        quota = _least_on_path(session, queues.deserved)[:, queue]
+        bound = np.where(is_strict, np.minimum(bound, quota), bound)
+    return bound
+
+
+def _least_on_path(session: DemandingSession, amounts: Amounts) -> Amounts:
+    """``(R, Q)`` the least of ``amounts`` ``(R, Q)`` from each queue up to its root."""
+    padded = np.append(amounts, np.full((len(amounts), 1), UNLIMITED), axis=1)
+    least: Amounts = padded[:, session.queues.tree.path_of_leaf].min(axis=2)
+    return least
+
+
+def _exceeds(session: DemandingSession, tasks: RowVec, amount: Amounts, bound: Amounts) -> BoolVec:
+    """``(P,)`` the pod sets that need more than ``bound`` ``(R, K)``, alone or with their job."""
+    podsets, job = session.podsets, session.tasks.job_of_task[tasks]
+    found = np.zeros(len(podsets.minimum), np.bool_)
+    sums = [np.bincount(job, some, len(session.jobs.name))[job] for some in amount]
+    some: RowVec = np.flatnonzero(np.logical_or.reduce(np.stack(sums) > bound, axis=0))
+    if not some.size:
+        return found
+    missing = np.maximum(podsets.minimum - podsets.active, 0)
+    podset, job, amount = session.tasks.podset_of_task[tasks[some]], job[some], amount[:, some]
+    bound = np.broadcast_to(bound, (len(amount), len(tasks)))[:, some]
+    core = np.zeros((len(amount), len(found)), np.int64)
+    for row, each in enumerate(amount):  # the smallest of the pods that are still needed
+        order = np.lexsort((each, podset))
+        owner = podset[order]
+        is_needed = np.arange(len(owner)) - np.searchsorted(owner, owner) < missing[owner]
+        np.add.at(core[row], owner[is_needed], each[order][is_needed])
+    found[podset[(core[:, podset] > bound).any(axis=0)]] = True
+    for row, at in zip(*np.unique(job, return_index=True), strict=True):
+        tree = session.jobs.structure.get(int(row))
+        if tree is not None and (_least_of(tree, core) > bound[:, at]).any():
+            found[podset[job == row]] = True
+    return found
+
+
+def _least_of(group: SubGroup, core: Amounts) -> Amounts:
+    """``(R,)`` the least that a subgroup needs, if each pod set needs its part of ``(R, P)``."""
+    if group.podset >= 0:
+        return core[:, group.podset]
+    parts = np.stack([_least_of(it, core) for it in group.children])
+    least: Amounts = np.sort(parts, axis=0)[: group.min_subgroup].sum(axis=0)
+    return least
 
 
 def _stopped(session: DemandingSession, lacks: BoolVec) -> CodeVec:

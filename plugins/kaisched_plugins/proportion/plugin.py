@@ -72,6 +72,7 @@ class Proportion(Plugin):
 
     name = "proportion"
     is_class_bound = True
+    bounds_non_preemptible = True
     refusals = refusals.ALL
 
     Arguments = ProportionArguments

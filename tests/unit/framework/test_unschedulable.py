@@ -1,5 +1,7 @@
 """Demand that nothing could meet entitles to nothing; what waits for anything else counts."""
 
+from dataclasses import replace
+
 import pytest
 
 from kaisched.core.constraints import Constraints, PodTerm, Requirement, Taint, Toleration
@@ -91,3 +93,61 @@ def test_a_running_gang_counts_and_its_next_pods_too():
     made = ClusterBuilder().node("n0", gpu=4).queue("b")
     made.job("g", queue="b", tasks=4, min_tasks=2, running={"n0": 2})
     assert counted(made) == (4, None)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param({"gpu": 3}, id="pod"),
+        pytest.param({"tasks": 3}, id="gang"),
+        pytest.param({"tasks": 4, "min_tasks": 3}, id="core"),
+        pytest.param({"tasks": 3, "podsets": ["x", "y", "y"]}, id="subgroups"),
+    ],
+)
+@pytest.mark.parametrize("level", ["leaf", "department"])
+@pytest.mark.parametrize("bound", ["limit", "quota"])
+def test_what_is_larger_than_its_queues_may_hold_does_not_count(bound, level, job):
+    bounds = {"limit": {"limit": 2}, "quota": {"deserved": 2}}[bound]
+    made = ClusterBuilder().node("n0", gpu=8)
+    made.queue("d", **(bounds if level == "department" else {"deserved": None}))
+    made.queue("b", parent="d", **(bounds if level == "leaf" else {"deserved": None}))
+    if "podsets" in job:
+        job = job | {"groups": Group("root", 2, (Group("x", 1), Group("y", 2)))}
+    made.job("x", queue="b", is_preemptible=bound == "limit", **job)
+    amount = job.get("tasks", 1) * job.get("gpu", 1)
+    assert counted(made) == (0, amount)
+    why = {"limit": "OverLimit", "quota": "NonPreemptibleOverQuota"}[bound]
+    share = next(it for it in made.run().result.shares if it.name == "b")
+    assert share.unschedulable.reason == why
+    made.job("y", queue="b", tasks=2, min_tasks=1, is_preemptible=bound == "limit")
+    assert counted(made) == (2, amount)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param({"tasks": 4, "min_tasks": 2}, id="elastic"),
+        pytest.param({"tasks": 3, "podsets": ["x", "y", "y"]}, id="other-subgroup"),
+        pytest.param({"gpu": 3}, id="preemptible-over-quota"),
+    ],
+)
+def test_what_fits_its_queues_bounds_in_part_counts_and_so_does_what_waits_for_their_work(job):
+    made = ClusterBuilder().node("n0", gpu=8)
+    made.queue("b", deserved=2, limit=3 if "gpu" in job else 2)
+    made.job("r", queue="b", tasks=2, running={"n0": 2})
+    if "podsets" in job:
+        job = job | {"groups": Group("root", 1, (Group("x", 1), Group("y", 2)))}
+    made.job("x", queue="b", **job)
+    assert counted(made) == (2 + job.get("tasks", 1) * job.get("gpu", 1), None)
+
+
+@pytest.mark.parametrize(("second", "expected"), [(4, (0, 12)), (0, (8, None))])
+@pytest.mark.parametrize("podsets", [(), ("x", "y")])
+def test_a_gang_of_two_shapes_that_all_nodes_cannot_hold_does_not_count(podsets, second, expected):
+    made = ClusterBuilder().node("n0", gpu=8).queue("b")
+    groups = Group("root", 2, (Group("x", 1), Group("y", 1))) if podsets else None
+    made.job("x", queue="b", gpu=8, tasks=2, podsets=podsets, groups=groups)
+    (job,) = made._jobs
+    small = replace(job.tasks[1], request={**job.tasks[1].request, "gpu": second * 1000})
+    made._jobs[:] = [replace(job, tasks=(job.tasks[0], small))]
+    assert counted(made) == expected
