@@ -1,8 +1,7 @@
 """Asks the plugins: every question is a function, made from the question's declaration.
 
 The functions are compiled once per shard (and per probe). A plugin that raises or answers nonsense
-is named in the session's failures. The question declares what happens then, see
-:mod:`~kaisched.framework.plugins.questions`.
+is named in the session's failures; :mod:`~.questions` declares what happens then.
 """
 
 from __future__ import annotations
@@ -132,13 +131,11 @@ class Questions:
         self.plan_gate: Callable[[SessionView, Claim, Units], CodeVec | None] = self._asker(
             Plugin.plan_gate
         )
-        self.takes_from_own_queue = any(
-            answer.owner.takes_from_own_queue for answer in self._answers["victim_order"]
-        )
+        orders = self._answers["victim_order"]
+        self.takes_from_own_queue = any(it.owner.takes_from_own_queue for it in orders)
         """True when reclaim takes from the claim's own queue, too."""
-        self.bounds_non_preemptible = any(
-            answer.owner.bounds_non_preemptible for answer in self._answers["queue_gate"]
-        )
+        gates = self._answers["queue_gate"]
+        self.bounds_non_preemptible = any(it.owner.bounds_non_preemptible for it in gates)
         """True when non-preemptible jobs stay within the quotas on their path."""
         self.batch_size: Callable[[SessionView, RowVec], IntVec] = self._asker(Plugin.batch_size)
         self.next_batch: Callable[[SessionView, int], RowVec | None] = self._asker(
