@@ -102,8 +102,8 @@ def behind_before(session: Session, facts: Facts, most_s: float) -> FloatVec:
     """Return ``(R, Q)`` how far queues are behind their weights as a cycle opens.
 
     In seconds of the whole cluster: what siblings held together, each by its share without history,
-    less what the queue held of it. Usage forgets what leaves its window, and with
-    it the part of a turn that a queue is still owed; this does not.
+    less what the queue held of it. Usage forgets what leaves its window, and with it the part of a
+    turn that a queue is still owed; this does not.
 
     Args:
         session: of the cycle.
