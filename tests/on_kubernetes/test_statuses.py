@@ -114,8 +114,10 @@ def test_a_queue_that_is_of_no_use_says_why(cluster):
         assert words in condition(cluster, name)["message"]
         assert condition(cluster, name, "Orphan")["status"] == "True"
     until(lambda: condition(cluster, "root").get("reason") == "NotLeaf")
-    until(lambda: condition(cluster, "idle").get("reason") == "NoFairShare")
-    assert "ask for gpu 1 and its fair share is 0" in condition(cluster, "idle")["message"]
+    # Its pod is larger than the queue may ever hold: it asks for no share, which is told.
+    until(lambda: condition(cluster, "idle", "Unschedulable").get("status") == "True")
+    assert condition(cluster, "idle", "Unschedulable")["reason"] == "OverLimit"
+    assert "gpu 1" in condition(cluster, "idle", "Unschedulable")["message"]
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays(cluster):
