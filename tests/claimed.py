@@ -47,9 +47,13 @@ def make_claimed(nodes, pods, profiles, devices=lambda _: 8, counts=(1,)):
     ]
     for at in range(pods):
         store.add_job(
-            f"w/p-{at:06}", "team", priority=50, is_preemptible=True, created_s=float(at),
+            f"w/p-{at:06}",
+            "team",
+            priority=50,
+            is_preemptible=True,
+            created_s=float(at),
             tasks=[(f"w/p-{at:06}-0", shapes[at % profiles])],
-        )  # fmt: skip
+        )
     texts = [
         f'device.attributes["{DRIVER}"].index >= {at % 8 if at < 8 else 0}'
         f' && device.attributes["{DRIVER}"].serial >= {at}'

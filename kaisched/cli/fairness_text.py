@@ -102,9 +102,16 @@ def _usage_line(usage: Mapping[str, Any] | None) -> str:
 def rows(document: Mapping[str, Any]) -> Iterator[Sequence[object]]:
     """Yield the rows of CSV: queues as they are now, with their sums over time if read."""
     heads = (
-        "name", "parent", "fairShare", "allocated", "ofShare", "requested", "deserved",
-        "usedLately", "waiting",
-    )  # fmt: skip
+        "name",
+        "parent",
+        "fairShare",
+        "allocated",
+        "ofShare",
+        "requested",
+        "deserved",
+        "usedLately",
+        "waiting",
+    )
     period = document["period"]
     had = {} if period is None else {it["name"]: it for it in period["queues"]}
     yield (*heads, *(() if period is None else ("usedHours", "entitledHours")))

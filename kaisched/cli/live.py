@@ -107,9 +107,14 @@ class Server:
         if name is None:
             return {**found, "jobs": []}
         waiting = self.entries(
-            "/jobs", "jobs", most=MOST_JOBS,
-            queue=name, state="waiting", messages="true", limit=USUAL,
-        )  # fmt: skip
+            "/jobs",
+            "jobs",
+            most=MOST_JOBS,
+            queue=name,
+            state="waiting",
+            messages="true",
+            limit=USUAL,
+        )
         return {**found, "jobs": list(waiting)}
 
     def queues_around(self, name: str | None) -> dict[str, Any]:

@@ -73,9 +73,7 @@ def table_lines(
     widths = [max(len(row[at]) for row in cells) for at in range(len(kept))]
     room = max(width - sum(widths[:-1]) - len(_GAP) * (len(kept) - 1), _LEAST_TEXT)
     for row in cells:
-        last = textwrap.wrap(
-            row[-1], room, break_long_words=False, break_on_hyphens=False
-        ) or [""]  # fmt: skip
+        last = textwrap.wrap(row[-1], room, break_long_words=False, break_on_hyphens=False) or [""]
         for number, part in enumerate(last):
             lead = row[:-1] if number == 0 else [""] * (len(row) - 1)
             parts = [

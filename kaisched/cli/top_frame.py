@@ -69,9 +69,9 @@ def _eviction(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     return entry["time"][11:19], entry["pod"], entry["queue"], whom, entry["rule"], entry["reason"]
 
 
-def _columns(*heads: str, numbers: Sequence[str] = (), optional: Sequence[str] = ()) -> tuple[
-    Column, ...
-]:  # fmt: skip
+def _columns(
+    *heads: str, numbers: Sequence[str] = (), optional: Sequence[str] = ()
+) -> tuple[Column, ...]:
     return tuple(Column(it, it in numbers, it in optional) for it in heads)
 
 
@@ -83,8 +83,13 @@ PANES: Final = {
             "u",
             "/queues",
             _columns(
-                "QUEUE", *_AMOUNTS, "RUNNING", "WAITING", "REASONS",
-                numbers=(*_AMOUNTS, "RUNNING", "WAITING"), optional=("ASKED", "QUOTA", "RUNNING"),
+                "QUEUE",
+                *_AMOUNTS,
+                "RUNNING",
+                "WAITING",
+                "REASONS",
+                numbers=(*_AMOUNTS, "RUNNING", "WAITING"),
+                optional=("ASKED", "QUOTA", "RUNNING"),
             ),
             _queue,
             is_in_parts=False,
@@ -93,8 +98,14 @@ PANES: Final = {
             "j",
             "/jobs",
             _columns(
-                "JOB", "QUEUE", "STATE", "GPUS", "PLACE", "REASON",
-                numbers=("GPUS", "PLACE"), optional=("PLACE", "QUEUE"),
+                "JOB",
+                "QUEUE",
+                "STATE",
+                "GPUS",
+                "PLACE",
+                "REASON",
+                numbers=("GPUS", "PLACE"),
+                optional=("PLACE", "QUEUE"),
             ),
             _job,
         ),
@@ -107,13 +118,11 @@ PANES: Final = {
         Pane(
             "e",
             "/evictions",
-            _columns(
-                "TIME", "POD", "QUEUE", "FOR", "RULE", "BECAUSE", optional=("QUEUE", "RULE")
-            ),
+            _columns("TIME", "POD", "QUEUE", "FOR", "RULE", "BECAUSE", optional=("QUEUE", "RULE")),
             _eviction,
         ),
     )
-}  # fmt: skip
+}
 _NAMES: Final = {"u": "queues", "j": "jobs", "n": "nodes", "e": "evictions"}
 _SORTS: Final = ("order", "name", "created", "priority", "gpus")
 """Long lists of jobs are sorted where they are."""

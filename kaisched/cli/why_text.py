@@ -124,9 +124,15 @@ def rows(document: Mapping[str, Any]) -> Iterator[Sequence[object]]:
     queue = document["queues"][0]["name"] if document["queues"] else pending.get("queue")
     for it in document["pods"]:
         yield (
-            document["podGroup"], queue, pending.get("reason"), document["because"],
-            turn.get("position"), it["pod"], it["state"], it["node"],
-        )  # fmt: skip
+            document["podGroup"],
+            queue,
+            pending.get("reason"),
+            document["because"],
+            turn.get("position"),
+            it["pod"],
+            it["state"],
+            it["node"],
+        )
 
 
 def names(document: Mapping[str, Any]) -> Iterator[str]:

@@ -161,8 +161,9 @@ def _named_class(
     A global default is no choice: API servers write it, or 0, into every pod that names no class.
     """
     label = member.rule.priority_label
-    named = [meta.labels.get(labels.PRIORITY_CLASS) or meta.labels.get(label)
-             for meta in member.metas]  # fmt: skip
+    named = [
+        meta.labels.get(labels.PRIORITY_CLASS) or meta.labels.get(label) for meta in member.metas
+    ]
     own = "" if classes.is_default(pod.priority_class) else pod.priority_class
     for name in (member.gang.priority_class, *named, own):
         value = classes.find(name) if name else None

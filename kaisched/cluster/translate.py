@@ -230,9 +230,11 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
 def _fault_of(pod: Pod, ours: Ours) -> str:
     """Return what of a pod is not offered, or an empty text."""
     fault = unsupported(
-        pod, ours.gpu_resources,
-        offers_shares=ours.offers_shares, has_share_claims=bool(ours.sharing.share_class),
-    )  # fmt: skip
+        pod,
+        ours.gpu_resources,
+        offers_shares=ours.offers_shares,
+        has_share_claims=bool(ours.sharing.share_class),
+    )
     return fault or unsupported_demand(pod) or _lookup_fault(pod, ours)
 
 

@@ -87,8 +87,13 @@ def _leaves(model: type[BaseModel], above: str, defaults: BaseModel) -> Iterator
         if isinstance(value, BaseModel):
             yield from _leaves(type(value), f"{path}.", value)
         else:
-            yield Leaf(path, variable_of(path), _kind(value, field.annotation), plain(value),
-                       field.description or "")  # fmt: skip
+            yield Leaf(
+                path,
+                variable_of(path),
+                _kind(value, field.annotation),
+                plain(value),
+                field.description or "",
+            )
 
 
 def variable_of(path: str) -> str:

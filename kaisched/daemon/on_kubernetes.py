@@ -203,10 +203,16 @@ class KubernetesDaemon:
 
     def _tenure(self, found: FoundShard, owners: PoolOwners) -> Tenure:
         tenure = Tenure(
-            self._settings, self.client, found, self._clock,
-            keeper=self._keeper, why_stale=self.why_stale, barrier=self._catch_up,
-            on_lost=self.fail, owners=owners,
-        )  # fmt: skip
+            self._settings,
+            self.client,
+            found,
+            self._clock,
+            keeper=self._keeper,
+            why_stale=self.why_stale,
+            barrier=self._catch_up,
+            on_lost=self.fail,
+            owners=owners,
+        )
         tenure.shard_reports = self._shard_reports
         return tenure
 

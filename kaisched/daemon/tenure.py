@@ -153,8 +153,10 @@ class Tenure:
             return None
         return keeper.candidacy(
             f"kaisched-{self.name}",
-            on_won=self.won, on_lost=on_lost, on_renewed=self.renewals.add,
-        )  # fmt: skip
+            on_won=self.won,
+            on_lost=on_lost,
+            on_renewed=self.renewals.add,
+        )
 
     def _loop(
         self, settings: SchedulerConfiguration, policy: Policy, found: FoundShard, clock: Clock
@@ -162,14 +164,22 @@ class Tenure:
         usage, wait_s = usage_feed(found, clock, self._note_server)
         claims = partial(figures_of, self.cluster.store.device_claims)
         loop = Loop(
-            self.cluster, self.cluster, policy, clock, self.collector,
-            period_s=settings.schedule_period, usage_source=usage, usage_wait_s=wait_s,
+            self.cluster,
+            self.cluster,
+            policy,
+            clock,
+            self.collector,
+            period_s=settings.schedule_period,
+            usage_source=usage,
+            usage_wait_s=wait_s,
             usage_server=(lambda: None) if usage is None else usage.server,
-            shard=self.name, after=self._report, between=self._advise,
+            shard=self.name,
+            after=self._report,
+            between=self._advise,
             recordings=self.recordings,
             view=self.view,
             claims=claims if self.has_claims else None,
-        )  # fmt: skip
+        )
         return loop, usage
 
     def _note_server(self, server: ServerHealth) -> None:
@@ -183,16 +193,24 @@ class Tenure:
         pool = found.shard.spec.partition_label_value
         hurried = client.hurried(_write_s(settings))
         return Reporter(
-            hurried, self._reports, clock, self.cluster.store,
-            node_pool=pool, counts=self.cluster.counts, advice=self._advice,
-        )  # fmt: skip
+            hurried,
+            self._reports,
+            clock,
+            self.cluster.store,
+            node_pool=pool,
+            counts=self.cluster.counts,
+            advice=self._advice,
+        )
 
     def _writers_of(self, settings: SchedulerConfiguration) -> ReportWriters:
         per_second = settings.kubernetes.reports_per_second
         return ReportWriters(
-            self._reports, self._reporter.step, self.gate,
-            per_second=per_second, write_s=_write_s(settings),
-        )  # fmt: skip
+            self._reports,
+            self._reporter.step,
+            self.gate,
+            per_second=per_second,
+            write_s=_write_s(settings),
+        )
 
     def _cluster(
         self,

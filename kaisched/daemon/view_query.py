@@ -82,9 +82,7 @@ class Query:
 
     def part(self) -> Part:
         """Return which part of a list is wanted."""
-        return Part(
-            self.number("offset", 0, 0, 10**8), self.number("limit", USUAL, 1, MOST)
-        )  # fmt: skip
+        return Part(self.number("offset", 0, 0, 10**8), self.number("limit", USUAL, 1, MOST))
 
     def queue(self, reading: Reading) -> int:
         """Return the row of the queue that is wanted, -1 for any.

@@ -283,8 +283,11 @@ class ObjectWalk:
     def _pod_volumes(self, pod: str, volumes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the claims of a pod; a claim created for the pod gets its final name."""
         alias = self._alias
-        names = [it["persistentVolumeClaim"].get("claimName", "")
-                 for it in volumes if "persistentVolumeClaim" in it]  # fmt: skip
+        names = [
+            it["persistentVolumeClaim"].get("claimName", "")
+            for it in volumes
+            if "persistentVolumeClaim" in it
+        ]
         return [{"persistentVolumeClaim": {"claimName": alias("claim", it)}} for it in names] + [
             {"persistentVolumeClaim": {"claimName": alias("claim", f"{pod}-{it.get('name', '')}")}}
             for it in volumes

@@ -32,8 +32,19 @@ _MACROS: Final = {
     "@annually": "0 0 1 1 *",
 }
 _MONTHS: Final = (
-    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
-)  # fmt: skip
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _FIELDS: Final[tuple[tuple[str, int, int, dict[str, int]], ...]] = (
     ("minute", 0, 59, {}),

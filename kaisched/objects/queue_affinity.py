@@ -25,8 +25,12 @@ def affinity_faults(entries: Iterable[QueueNodeAffinity]) -> Iterator[Fault]:
         for number, term in enumerate(entry.terms):
             here: Path = (*path, number, "matchExpressions")
             if not term.match_expressions:
-                yield Fault(here, "a term without requirements matches no node", [],
-                            "write a requirement on a label, or remove the term")  # fmt: skip
+                yield Fault(
+                    here,
+                    "a term without requirements matches no node",
+                    [],
+                    "write a requirement on a label, or remove the term",
+                )
             for place, requirement in enumerate(term.match_expressions):
                 yield from _requirement_faults((*here, place), requirement)
 

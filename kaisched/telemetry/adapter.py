@@ -139,60 +139,75 @@ _REQUESTS_TEXT: Final = (
 
 ADAPTER: Final = (
     Row(
-        "kaisched_leader_state", "1 while this process leads the shard, else 0.",
-        (), _plain(attrgetter("is_leading")),
+        "kaisched_leader_state",
+        "1 while this process leads the shard, else 0.",
+        (),
+        _plain(attrgetter("is_leading")),
     ),
     Row(
         "kaisched_lease_age_seconds",
         "Time since the last renewal of the lease was sent; +Inf without one.",
-        (), _plain(attrgetter("lease_age_s")),
+        (),
+        _plain(attrgetter("lease_age_s")),
     ),
     Row(
         "kaisched_lease_renewal_seconds",
         "Renewals of the lease, by the time from when each was due until it was done.",
-        (), None,
+        (),
+        None,
     ),
     Row(
         "kaisched_watch_age_seconds",
         "Time since the API server last sent anything about a kind that it serves.",
-        ("kind",), _ages,
+        ("kind",),
+        _ages,
     ),
     Row("kaisched_watch_lists_total", _LISTS_TEXT, ("kind", "reason"), _lists),
     Row(
         "kaisched_watch_errors_total",
         "Lists and watches that broke, or that the API server refused.",
-        ("kind",), _watched(attrgetter("errors")),
+        ("kind",),
+        _watched(attrgetter("errors")),
     ),
     Row(
-        "kaisched_watch_objects_left_out_total", "Objects that were invalid.",
-        ("kind",), _watched(attrgetter("left_out")),
+        "kaisched_watch_objects_left_out_total",
+        "Objects that were invalid.",
+        ("kind",),
+        _watched(attrgetter("left_out")),
     ),
     Row(
         "kaisched_cache_mismatches_total",
         "Objects that a comparison found to differ although nothing had changed.",
-        ("kind",), _watched(attrgetter("mismatches")),
+        ("kind",),
+        _watched(attrgetter("mismatches")),
     ),
     Row(
-        "kaisched_waiting_changes", "Changes of objects that wait for the next cycle.",
-        (), _plain(attrgetter("news")),
+        "kaisched_waiting_changes",
+        "Changes of objects that wait for the next cycle.",
+        (),
+        _plain(attrgetter("news")),
     ),
     Row("kaisched_writes_total", _WRITES_TEXT, ("write", "outcome"), _writes),
     Row(
         "kaisched_waiting_writes",
         "Writes that are not done yet: of decisions, or of reports, which block nothing.",
-        ("outbox",), _waiting(0),
+        ("outbox",),
+        _waiting(0),
     ),
     Row(
         "kaisched_write_wait_seconds",
         "How long the oldest of them has waited; 0 without any.",
-        ("outbox",), _waiting(1),
+        ("outbox",),
+        _waiting(1),
     ),
     Row("kaisched_api_requests_total", _REQUESTS_TEXT, ("method", "answer"), _requests(0)),
     Row(
-        "kaisched_api_seconds_total", "Time spent waiting for these answers.",
-        ("method", "answer"), _requests(1),
+        "kaisched_api_seconds_total",
+        "Time spent waiting for these answers.",
+        ("method", "answer"),
+        _requests(1),
     ),
-)  # fmt: skip
+)
 """Every metric of the adapter, in the order of the reference page."""
 
 

@@ -87,9 +87,7 @@ ENDPOINTS: Final = (
         " the only one.",
         schema.Why,
     ),
-    Endpoint(
-        "/nodes", "Nodes, and who holds each.", schema.Nodes, ("name", "queue", *_PART)
-    ),
+    Endpoint("/nodes", "Nodes, and who holds each.", schema.Nodes, ("name", "queue", *_PART)),
     Endpoint(
         "/evictions",
         "Evictions of the last cycles: who for whom, by which rule.",
@@ -108,7 +106,7 @@ ENDPOINTS: Final = (
         "How long the last cycles took, by action and by plugin.",
         schema_past.Cycles,
     ),
-)  # fmt: skip
+)
 
 
 def openapi(version: str) -> dict[str, Any]:

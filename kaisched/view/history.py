@@ -128,9 +128,12 @@ class Keeper:
             waited = np.flatnonzero(self._codes)
             known, now = list(self._names), list(names)  # lists are read faster, 20,000 times
             before = dict(
-                zip([known[row] for row in waited.tolist()], self._codes[waited].tolist(),
-                    strict=True)
-            )  # fmt: skip
+                zip(
+                    [known[row] for row in waited.tolist()],
+                    self._codes[waited].tolist(),
+                    strict=True,
+                )
+            )
             old[waiting.rows] = [before.get(now[row], 0) for row in waiting.rows.tolist()]
         rows = np.flatnonzero((codes != 0) & (codes != old))[: self._most]
         self._codes, self._names, self._generation = codes, names, snapshot.generation

@@ -213,8 +213,11 @@ class Reading:
     def reasons_of(self, rows: RowVec) -> dict[str, int]:
         """Count jobs that wait by reason."""
         codes, counts = np.unique(self.code[rows], return_counts=True)
-        named = ((text_of(int(code)).name, int(count)) for code, count in zip(codes, counts,
-                 strict=True) if code)  # fmt: skip
+        named = (
+            (text_of(int(code)).name, int(count))
+            for code, count in zip(codes, counts, strict=True)
+            if code
+        )
         found: dict[str, int] = {}
         for name, count in named:
             found[name] = found.get(name, 0) + count

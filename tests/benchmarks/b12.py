@@ -62,9 +62,14 @@ def add_gang(
 ) -> int:
     shape = store.intern_shape(ask)
     row = store.add_job(
-        f"default/{name}", "team", priority=50, is_preemptible=True, created_s=0.0,
-        tasks=[(f"default/{name}-{pod}", shape) for pod in range(pods)], minimum=pods,
-    )  # fmt: skip
+        f"default/{name}",
+        "team",
+        priority=50,
+        is_preemptible=True,
+        created_s=0.0,
+        tasks=[(f"default/{name}-{pod}", shape) for pod in range(pods)],
+        minimum=pods,
+    )
     if wish is not None:
         first = int(store.jobs.first_podset.data[row])
         store.jobs.set_structure(row, SubGroup("default", first, 0, topology=wish))
@@ -137,8 +142,10 @@ def choose(repeat: int, nodes: int, pods: int) -> Measured:
 def many(repeat: int, nodes: int, gangs: int, shapes: int) -> Measured:
     """Place many gangs in one cycle; the figure is what their constraints add."""
     watch, free = Watch(), Watch()
-    daemons = [(wish, timed, Daemon(make_store(nodes), policy()))
-               for wish, timed in ((_TIGHT, watch), (None, free))]  # fmt: skip
+    daemons = [
+        (wish, timed, Daemon(make_store(nodes), policy()))
+        for wish, timed in ((_TIGHT, watch), (None, free))
+    ]
     for turn in range(1 + repeat):
         for wish, timed, daemon in daemons:
             for at in range(gangs):

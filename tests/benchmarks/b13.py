@@ -30,9 +30,13 @@ def make_store(nodes: int, pods: int) -> RowStore:
     ]
     for at in range(pods):
         store.add_job(
-            f"w/p-{at:06}", _QUEUE, priority=50, is_preemptible=True, created_s=float(at),
+            f"w/p-{at:06}",
+            _QUEUE,
+            priority=50,
+            is_preemptible=True,
+            created_s=float(at),
             tasks=[(f"w/p-{at:06}-0", shapes[at % len(shapes)])],
-        )  # fmt: skip
+        )
     return store
 
 

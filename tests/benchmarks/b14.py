@@ -171,9 +171,14 @@ class Bench:
         self.turned: Any = None
         self.collector = CycleCollector()
         self.loop = Loop(
-            self.cluster, self.cluster, default_policy(), clock, self.collector,
-            period_s=1.0, after=self.report,
-        )  # fmt: skip
+            self.cluster,
+            self.cluster,
+            default_policy(),
+            clock,
+            self.collector,
+            period_s=1.0,
+            after=self.report,
+        )
 
     def furnish(self, nodes: int) -> None:
         store = self.cluster.store

@@ -107,9 +107,13 @@ class Cluster:
         self._number += 1
         name = f"w/p-{self._number:05}"
         job = self._store.add_job(
-            name, _QUEUE, priority=50, is_preemptible=True, created_s=float(self._number),
+            name,
+            _QUEUE,
+            priority=50,
+            is_preemptible=True,
+            created_s=float(self._number),
             tasks=[(f"{name}-0", shape)],
-        )  # fmt: skip
+        )
         if self._wish is not None:
             first = int(self._store.jobs.first_podset.data[job])
             self._store.jobs.set_structure(job, SubGroup("default", first, 0, topology=self._wish))

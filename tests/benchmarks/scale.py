@@ -92,9 +92,14 @@ class Shard:
         box, clock = ReportBox(WEIGHTS, now=lambda: self.now_s), ManualClock(1.77e9)
         self.reporter = Reporter(Server(), box, clock, self.cluster.store)
         self.loop = Loop(
-            self.cluster, self.cluster, default_policy(), clock, CycleCollector(),
-            period_s=1.0, after=lambda turn: self.reporter.after(turn.snapshot, turn.result),
-        )  # fmt: skip
+            self.cluster,
+            self.cluster,
+            default_policy(),
+            clock,
+            CycleCollector(),
+            period_s=1.0,
+            after=lambda turn: self.reporter.after(turn.snapshot, turn.result),
+        )
 
     def churn(self, changes: int) -> None:
         """Send the reports of the last turn, then let a second pass in which pods come and go."""
@@ -132,16 +137,23 @@ def measure(
             each.append(list(threads.map(Shard.turn, loaded)))
             rounds.append(process_time() - start_s)
     return {
-        "nodes": nodes, "pods": pods, "queues": queues, "changes": changes, "shards": shards,
+        "nodes": nodes,
+        "pods": pods,
+        "queues": queues,
+        "changes": changes,
+        "shards": shards,
         "load_s": sum(shard.cluster.load_s for shard in loaded),
-        "loaded_mib": loaded_mib, "peak_mib": peak_mib(),
+        "loaded_mib": loaded_mib,
+        "peak_mib": peak_mib(),
         "first_round_s": rounds[0],
-        "turn_s": float(np.median(each[2:])), "most_turn_s": float(np.max(each[2:])),
-        "round_s": float(np.median(rounds[2:])), "most_round_s": max(rounds[2:]),
+        "turn_s": float(np.median(each[2:])),
+        "most_turn_s": float(np.max(each[2:])),
+        "round_s": float(np.median(rounds[2:])),
+        "most_round_s": max(rounds[2:]),
         "longest_search_loading_s": max(while_loading),
         "longest_search_s": max(in_turns, default=0.0),
         "calibration_us": 1e6 * calibrate(),
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

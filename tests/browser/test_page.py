@@ -197,8 +197,13 @@ def test_the_commands_of_the_page_are_commands():
     text = (Path(view_pages.__file__).parents[1] / "data/page/commands.js").read_text()
     commands = json.loads(re.search(r"= (\{.*\});", text, re.DOTALL)[1])
     assert set(VIEWS) - {"cycles"} <= set(commands)
-    names = {"server": "http://localhost:8083", "queue": "q", "job": "a/b", "target": "queue/q",
-             "change": "gpu.quota=8"}  # fmt: skip
+    names = {
+        "server": "http://localhost:8083",
+        "queue": "q",
+        "job": "a/b",
+        "target": "queue/q",
+        "change": "gpu.quota=8",
+    }
     for command in (it for templates in commands.values() for it in templates):
         words = [word.format(**names) for word in command.split()][1:]
         at = get_command(build_app(None))

@@ -129,7 +129,10 @@ class WithinBounds(Books):
                     if it.is_leaving and name in self.path_of(self.queue_of(it))
                 )
                 self.checker.breach(
-                    self.NAME, f"queue {name}", event.order, event.at_s,
+                    self.NAME,
+                    f"queue {name}",
+                    event.order,
+                    event.at_s,
                     f"pod {pod.key} ({pod.gpus} GPU) was bound: {has} GPU of its {word} of {most}"
                     f" are held, {leaving} by pods that leave",
-                )  # fmt: skip
+                )

@@ -85,10 +85,13 @@ class Checker:
         self.breaches = []
         self.counts = Counter()
         self.promises = [
-            WithinCapacity(self), BoundOnce(self), WholeGangs(self),
-            EvictedForSomebody(self, who_for), WithinBounds(self),
+            WithinCapacity(self),
+            BoundOnce(self),
+            WholeGangs(self),
+            EvictedForSomebody(self, who_for),
+            WithinBounds(self),
             WithinShares(self, who_for, has_moves),
-        ]  # fmt: skip
+        ]
 
     def breach(self, promise, subject, order, at_s, text):
         self.breaches.append(Breach(promise, subject, order, at_s, text))

@@ -84,14 +84,20 @@ class Churn:
         # Some pods of a job are done long before the others.
         runs = tuple(run_s * chance.choice((1.0, 1.0, 1.0, 0.5)) for _ in range(pods))
         return Job(
-            f"{sort}-{self._number}", chance.choice(LEAVES), pods, gpus, runs, minimum,
+            f"{sort}-{self._number}",
+            chance.choice(LEAVES),
+            pods,
+            gpus,
+            runs,
+            minimum,
             chance.choice((priority, priority, "build-preemptible"))
-            if priority == "train" else priority,
+            if priority == "train"
+            else priority,
             grace=chance.choice(GRACES) if minimum else "",
             is_tended=chance.random() > 0.15,
             grace_s=chance.choice((1, 3, 8)),
             names=[""] * pods,
-        )  # fmt: skip
+        )
 
     # -- a job's life ----------------------------------------------------------------------------
 

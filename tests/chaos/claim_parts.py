@@ -123,9 +123,12 @@ class ClaimParts:
             if template is None or ref["name"] in made or "deletionTimestamp" in meta:
                 continue
             owner = {
-                "apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"],
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": meta["name"],
+                "uid": meta["uid"],
                 "controller": True,
-            }  # fmt: skip
+            }
             name = f"{meta['name']}-{ref['name']}-{meta['uid'][:5]}"
             claim = {
                 "metadata": {"name": name, "ownerReferences": [owner]},

@@ -45,13 +45,23 @@ TEMPLATES = {
     "two": {"exactly": {"deviceClassName": CLASS, "count": 2}},
     "best": {
         "firstAvailable": [
-            {"name": "large", "deviceClassName": CLASS, "count": 2, "selectors": [
-                {"cel": {"expression": f'device.capacity["{CLASS}"].memory.compareTo('
-                                       'quantity("80Gi")) >= 0'}}]},
+            {
+                "name": "large",
+                "deviceClassName": CLASS,
+                "count": 2,
+                "selectors": [
+                    {
+                        "cel": {
+                            "expression": f'device.capacity["{CLASS}"].memory.compareTo('
+                            'quantity("80Gi")) >= 0'
+                        }
+                    }
+                ],
+            },
             {"name": "any", "deviceClassName": CLASS},
         ]
     },
-}  # fmt: skip
+}
 QUEUES = ("left", "right")
 DRAIN_S = 120.0
 """As long at the end until all is gone, and again until every device was had once more."""
@@ -247,9 +257,16 @@ class ClaimRun:
             "objects": ("pods_deleted", "node_cordoned"),
         }
         self.faults = Faults(
-            self.here, self.asking, self.world, self.replicas, None, self.outages,
-            self._chance.random(), is_fixed=self._is_short, lanes=lanes,
-        )  # fmt: skip
+            self.here,
+            self.asking,
+            self.world,
+            self.replicas,
+            None,
+            self.outages,
+            self._chance.random(),
+            is_fixed=self._is_short,
+            lanes=lanes,
+        )
         self.faults.start()
         end_s = told_s = time.monotonic()
         end_s += seconds

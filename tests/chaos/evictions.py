@@ -226,11 +226,14 @@ class EvictedForSomebody(Promise):
             counts[f"evictions without a bind, {excuse}"] += 1
             return
         self.checker.breach(
-            self.NAME, f"pod {pod.key}", eviction.order, eviction.sent_s,
+            self.NAME,
+            f"pod {pod.key}",
+            eviction.order,
+            eviction.sent_s,
             f"evicted from {pod.node} ({pod.gpus} GPU) by {action} for {job}, ended"
             f" {eviction.ended_s - eviction.sent_s:.1f} s later; nothing was bound there within"
             f" {PATIENCE_S:.0f} s after that; {self._where(eviction, job)}",
-        )  # fmt: skip
+        )
 
     def _where(self, eviction, job):
         """Say where the beneficiary went instead, and what limited queues held."""
@@ -272,10 +275,16 @@ class EvictedForSomebody(Promise):
     def _has_found_room(self, eviction, job):
         """Tell whether pods that nobody evicted left the room there before its pod did."""
         node, since_s = eviction.pod.node, eviction.sent_s
-        bound_s = [at_s for at_s, where, _ in self._places.get(job, ())
-                   if where == node and since_s <= at_s <= eviction.ended_s]  # fmt: skip
-        left = sum(gpus for at_s, gpus in self._ends.get(node, ())
-                   if bound_s and since_s <= at_s <= bound_s[-1])  # fmt: skip
+        bound_s = [
+            at_s
+            for at_s, where, _ in self._places.get(job, ())
+            if where == node and since_s <= at_s <= eviction.ended_s
+        ]
+        left = sum(
+            gpus
+            for at_s, gpus in self._ends.get(node, ())
+            if bound_s and since_s <= at_s <= bound_s[-1]
+        )
         return bool(bound_s) and left >= eviction.pod.gpus
 
     def _queue_of(self, job):

@@ -14,10 +14,17 @@ QUEUE_LABEL = "kai.scheduler/queue"
 RUN_SECONDS = "kaisched.io/run-seconds"
 ENDED = ("Succeeded", "Failed")
 _FACTORS = {
-    "m": Decimal("0.001"), "": Decimal(1), "k": Decimal(10**3), "M": Decimal(10**6),
-    "G": Decimal(10**9), "T": Decimal(10**12), "Ki": Decimal(2**10), "Mi": Decimal(2**20),
-    "Gi": Decimal(2**30), "Ti": Decimal(2**40),
-}  # fmt: skip
+    "m": Decimal("0.001"),
+    "": Decimal(1),
+    "k": Decimal(10**3),
+    "M": Decimal(10**6),
+    "G": Decimal(10**9),
+    "T": Decimal(10**12),
+    "Ki": Decimal(2**10),
+    "Mi": Decimal(2**20),
+    "Gi": Decimal(2**30),
+    "Ti": Decimal(2**40),
+}
 
 
 _ALONE = re.compile(

@@ -29,31 +29,64 @@ TAKE_OVER_S = 40.0
 """So long nothing more is done to the replicas after one of them was hurt."""
 LANES = {
     "replicas": (
-        "leader_killed", "leader_stopped", "leader_hung", "leader_terminated", "standby_killed",
+        "leader_killed",
+        "leader_stopped",
+        "leader_hung",
+        "leader_terminated",
+        "standby_killed",
     ),
     "server": (
-        "server_restarted", "server_paused", "server_slow", "server_errors", "server_busy",
-        "answers_dropped", "watches_cut", "watches_expired", "evictions_slow",
+        "server_restarted",
+        "server_paused",
+        "server_slow",
+        "server_errors",
+        "server_busy",
+        "answers_dropped",
+        "watches_cut",
+        "watches_expired",
+        "evictions_slow",
     ),
     "objects": (
-        "node_deleted", "node_cordoned", "queue_deleted", "quota_changed", "pods_deleted",
-        "group_deleted", "member_deleted", "beneficiary_deleted",
+        "node_deleted",
+        "node_cordoned",
+        "queue_deleted",
+        "quota_changed",
+        "pods_deleted",
+        "group_deleted",
+        "member_deleted",
+        "beneficiary_deleted",
     ),
-}  # fmt: skip
+}
 PAUSES_S = {"replicas": (15.0, 50.0), "server": (10.0, 35.0), "objects": (2.0, 8.0)}
 """Between the end of a fault and the next one of its lane."""
 FIXED = {
     "replicas": ("leader_killed", "leader_stopped", "standby_killed", "leader_hung"),
     "server": (
-        "answers_dropped", "watches_cut", "server_paused", "server_errors", "watches_expired",
-        "server_restarted", "server_slow", "evictions_slow", "server_busy",
+        "answers_dropped",
+        "watches_cut",
+        "server_paused",
+        "server_errors",
+        "watches_expired",
+        "server_restarted",
+        "server_slow",
+        "evictions_slow",
+        "server_busy",
     ),
     "objects": (
-        "member_deleted", "node_deleted", "quota_changed", "beneficiary_deleted", "pods_deleted",
-        "node_cordoned", "group_deleted", "queue_deleted", "member_deleted", "node_deleted",
-        "pods_deleted", "quota_changed",
+        "member_deleted",
+        "node_deleted",
+        "quota_changed",
+        "beneficiary_deleted",
+        "pods_deleted",
+        "node_cordoned",
+        "group_deleted",
+        "queue_deleted",
+        "member_deleted",
+        "node_deleted",
+        "pods_deleted",
+        "quota_changed",
     ),
-}  # fmt: skip
+}
 """The list of the short run, each lane in this order, again and again."""
 SLOW_EVICTIONS = tuple(
     {"subresource": "eviction", "delay_s": delay_s, "share": share, "times": None}
@@ -259,9 +292,12 @@ class Faults:
 
     def _server_busy(self, chance):
         fault = {
-            "effect": "status", "code": 429, "retry_after_s": 1, "share": 0.6,
+            "effect": "status",
+            "code": 429,
+            "retry_after_s": 1,
+            "share": 0.6,
             "seed": chance.randrange(999),
-        }  # fmt: skip
+        }
         return self._for_a_while(chance, fault) + ", 429 to 60%"
 
     def _answers_dropped(self, chance):

@@ -103,7 +103,7 @@ def shipped():
                 "clientType": "sqlite",
                 # A window so short that the file is to stay as large as it is after five minutes.
                 "usageParams": {"fetchInterval": "10s", "windowSize": "5m"},
-            }  # fmt: skip
+            }
     return sorted(found, key=lambda it: _FIRST.index(it["kind"]) if it["kind"] in _FIRST else 9)
 
 

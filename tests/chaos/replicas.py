@@ -71,8 +71,10 @@ def _settings_in(folder, kubeconfig):
     for name in ("metrics", "health"):
         settings[name] = {"bindAddress": "127.0.0.1", "port": 0}
     settings["kubernetes"] = {
-        **settings.get("kubernetes", {}), "kubeconfig": str(kubeconfig), "namespace": "kaisched",
-    }  # fmt: skip
+        **settings.get("kubernetes", {}),
+        "kubeconfig": str(kubeconfig),
+        "namespace": "kaisched",
+    }
     file = folder / "kaisched.yaml"
     file.write_text(yaml.safe_dump(settings), encoding="utf-8")
     return file
@@ -120,8 +122,11 @@ class Replicas:
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [sys.executable, "-m", "kaisched", "run", "--config", str(self._settings)],
-                env=environment, stdout=out, stderr=out, start_new_session=True,
-            )  # fmt: skip
+                env=environment,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
         self.lives.append(Life(replica, number, process, log, time.monotonic(), state))
 
     def stop(self):

@@ -27,12 +27,17 @@ def could_run(pods, nodes, groups, queues):
         waiting = [it for it in members if not it.node and not it.is_leaving and not it.is_gated]
         if 0 < lacks <= len(waiting) and books.have(waiting[0], lacks):
             rooms = books.rooms(waiting[0])
-            found.append((
-                f"job {key}",
-                (f"{lacks} pods of {waiting[0].gpus} GPU are lacking, {len(waiting)} wait in queue"
-                f" {books.queue_of(waiting[0])}, and the nodes have room for {rooms};"
-                f" it says: {waiting[0].why!r}"),
-            ))  # fmt: skip
+            found.append(
+                (
+                    f"job {key}",
+                    (
+                        f"{lacks} pods of {waiting[0].gpus} GPU are lacking,"
+                        f" {len(waiting)} wait in queue {books.queue_of(waiting[0])},"
+                        f" and the nodes have room for {rooms};"
+                        f" it says: {waiting[0].why!r}"
+                    ),
+                )
+            )
     return found
 
 

@@ -120,9 +120,16 @@ class Run:
 
     def _faults(self, before=(), *, is_gentle=False):
         faults = Faults(
-            self.stage, self.asking, self.world, self.replicas, self.churn, self.outages,
-            self._chance.random(), is_fixed=self._is_fixed, is_gentle=is_gentle,
-        )  # fmt: skip
+            self.stage,
+            self.asking,
+            self.world,
+            self.replicas,
+            self.churn,
+            self.outages,
+            self._chance.random(),
+            is_fixed=self._is_fixed,
+            is_gentle=is_gentle,
+        )
         faults.done += before
         return faults
 

@@ -79,10 +79,13 @@ class WithinShares(Books):
         self.checker.counts["evictions whose shares were judged"] += 1
         if most[giver] <= worth:
             self.checker.breach(
-                self.NAME, f"pod {pod.key}", event.order, event.at_s,
+                self.NAME,
+                f"pod {pod.key}",
+                event.order,
+                event.at_s,
                 f"reclaimed for {job}, but queue {giver} asked for at most {most[giver]} GPU in"
                 f" the {LATE_S:.0f} s before, and its quota was worth {worth:g} all the time",
-            )  # fmt: skip
+            )
 
     def _queue_of_job(self, job):
         group, pod = self.cluster.podgroups.get(job), self.cluster.pods.get(job)

@@ -12,9 +12,12 @@ PERIOD_S = 10.0
 LEAST = 6
 """So many samples a slope needs."""
 FIGURES = {
-    "memory": ("MB", "rss", 400.0), "threads": ("", "threads", 60.0), "files": ("", "files", 400.0),
-    "cycle": ("ms", "cycle", 60.0), "history": ("kB", "history", 700.0),
-}  # fmt: skip
+    "memory": ("MB", "rss", 400.0),
+    "threads": ("", "threads", 60.0),
+    "files": ("", "files", 400.0),
+    "cycle": ("ms", "cycle", 60.0),
+    "history": ("kB", "history", 700.0),
+}
 """Unit, field, and how much of the beginning of a life is left out: it reads the cluster, opens
 connections as they are needed, and remembers a window of usage history, of five minutes; the file
 keeps two of them."""

@@ -39,9 +39,13 @@ def _serve(pipe):
             server.call(server.api.storage.forget_history)
 
         attend(
-            pipe, server.url, server.faults,
-            drop=server.drop_connections, down=down, up=lambda: server.bring_up(READING_S),
-        )  # fmt: skip
+            pipe,
+            server.url,
+            server.faults,
+            drop=server.drop_connections,
+            down=down,
+            up=lambda: server.bring_up(READING_S),
+        )
 
 
 class Ours:
@@ -103,9 +107,10 @@ class Real:
         """Write a kubeconfig with a token of the account that the fence knows."""
         path = "/api/v1/namespaces/kaisched/serviceaccounts/kaisched/token"
         asked = {
-            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
             "spec": {"expirationSeconds": 6 * 3600},
-        }  # fmt: skip
+        }
         answer = Client(self.access).call("POST", path, body=asked)
         if not answer.is_done:
             raise RuntimeError(answer.text())

@@ -57,7 +57,8 @@ def told(run):
 
 def _cause(run, at_s):
     near = [
-        it for it in run.faults.before(at_s, 8)
+        it
+        for it in run.faults.before(at_s, 8)
         if it.lane == "server" and at_s - (it.ended_s or at_s) < 15.0
-    ]  # fmt: skip
+    ]
     return f"after {near[0].kind}" if near else "no fault behind it"

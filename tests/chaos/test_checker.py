@@ -385,31 +385,54 @@ def test_a_job_without_a_pod_group_is_its_pod(name, job):
 
 
 def test_a_pod_is_read_as_the_api_writes_it():
-    read = pod_of({
-        "metadata": {
-            "name": "a", "namespace": "t", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z",
-            "deletionGracePeriodSeconds": 3, "labels": {"kai.scheduler/queue": "q"},
-            "annotations": {
-                "pod-group-name": "g", "kaisched.io/leader": "x", "kaisched.io/lease": "l",
-                "kaisched.io/leader-epoch": "4", "kaisched.io/run-seconds": "1.5",
+    read = pod_of(
+        {
+            "metadata": {
+                "name": "a",
+                "namespace": "t",
+                "uid": "u",
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "deletionGracePeriodSeconds": 3,
+                "labels": {"kai.scheduler/queue": "q"},
+                "annotations": {
+                    "pod-group-name": "g",
+                    "kaisched.io/leader": "x",
+                    "kaisched.io/lease": "l",
+                    "kaisched.io/leader-epoch": "4",
+                    "kaisched.io/run-seconds": "1.5",
+                },
             },
-        },
-        "spec": {
-            "nodeName": "n", "schedulerName": "kaisched",
-            "containers": [
-                {"resources": {"limits": {GPU: "2", "cpu": "1"}, "requests": {"cpu": "500m"}}},
-                {"resources": {"limits": {GPU: "1"}}}, {},
-            ],
-        },
-        "status": {
-            "phase": "Running", "conditions": [{"type": "DisruptionTarget", "status": "True"}],
-        },
-    })  # fmt: skip
+            "spec": {
+                "nodeName": "n",
+                "schedulerName": "kaisched",
+                "containers": [
+                    {"resources": {"limits": {GPU: "2", "cpu": "1"}, "requests": {"cpu": "500m"}}},
+                    {"resources": {"limits": {GPU: "1"}}},
+                    {},
+                ],
+            },
+            "status": {
+                "phase": "Running",
+                "conditions": [{"type": "DisruptionTarget", "status": "True"}],
+            },
+        }
+    )
     assert read == Pod(
-        "t/a", "u", "n", "Running", is_leaving=True, grace_s=3.0, group="t/g", queue="q",
-        asks=(("cpu", Decimal("0.5")), (GPU, Decimal(3)), ("pods", Decimal(1))), is_evicted=True,
-        lease="l", leader="x", epoch="4", run_s=1.5,
-    )  # fmt: skip
+        "t/a",
+        "u",
+        "n",
+        "Running",
+        is_leaving=True,
+        grace_s=3.0,
+        group="t/g",
+        queue="q",
+        asks=(("cpu", Decimal("0.5")), (GPU, Decimal(3)), ("pods", Decimal(1))),
+        is_evicted=True,
+        lease="l",
+        leader="x",
+        epoch="4",
+        run_s=1.5,
+    )
 
 
 class FakeStream:
@@ -493,8 +516,10 @@ def test_p7_binds_after_a_queue_came_back_are_counted():
 # -- P8 ------------------------------------------------------------------------------------------
 
 FOUR = (
-    Queue("top", "u1", "", 8, -1), Queue("q", "u2", "top", 4, -1), Queue("r", "u3", "top", 4, -1),
-)  # fmt: skip
+    Queue("top", "u1", "", 8, -1),
+    Queue("q", "u2", "top", 4, -1),
+    Queue("r", "u3", "top", 4, -1),
+)
 
 
 def reclaimed(asked, *queues, action="reclaim", moves=False, before=()):

@@ -34,20 +34,27 @@ def test_the_life_of_a_pod_and_its_claim_breaks_nothing():
 @pytest.mark.parametrize(
     ("facts", "text"),
     [
-        ((*GOOD, Claim("ns/d", "d", (DEVICE,), frozenset({"q"}), is_protected=True)),
-         "revision 6: driver/n1/gpu-0 is given to ns/c, ns/d"),
+        (
+            (*GOOD, Claim("ns/d", "d", (DEVICE,), frozenset({"q"}), is_protected=True)),
+            "revision 6: driver/n1/gpu-0 is given to ns/c, ns/d",
+        ),
         ((*GOOD, FREE), "revision 6: ns/c is taken from ns/p, which runs"),
-        ((*GOOD, Claim("ns/c", "c", (DEVICE,), frozenset({"q"}), is_protected=True)),
-         "revision 6: ns/c is taken from ns/p, which runs"),
+        (
+            (*GOOD, Claim("ns/c", "c", (DEVICE,), frozenset({"q"}), is_protected=True)),
+            "revision 6: ns/c is taken from ns/p, which runs",
+        ),
         ((FREE, WAITS, BOUND), "revision 3: ns/p is bound, and no claim is reserved for it"),
-        ((Claim("ns/c", "c", (DEVICE,), frozenset({"p"})),),
-         "revision 1: ns/c has devices and no finalizer"),
-        ((Claim("ns/c", "c", (DEVICE,), is_protected=True),),
-         "revision 1: ns/c has devices and no user"),
-        ((USED, WAITS, Pod("ns/p", "p", "n2")),
-         "revision 3: ns/p is on n2, its gpu-0 on n1"),
+        (
+            (Claim("ns/c", "c", (DEVICE,), frozenset({"p"})),),
+            "revision 1: ns/c has devices and no finalizer",
+        ),
+        (
+            (Claim("ns/c", "c", (DEVICE,), is_protected=True),),
+            "revision 1: ns/c has devices and no user",
+        ),
+        ((USED, WAITS, Pod("ns/p", "p", "n2")), "revision 3: ns/p is on n2, its gpu-0 on n1"),
     ],
-)  # fmt: skip
+)
 def test_a_breach_is_told(facts, text):
     assert breaches(*facts)[0] == [text]
 

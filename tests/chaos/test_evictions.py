@@ -70,9 +70,14 @@ def test_a_whole_plan_was_needed_in_a_queue_at_its_limit(apart_s, count):
     new = replace(pod("b", gpus=8), queue="q")
     gone = held[:2]
     history = History(
-        node(), node("m"), node("o"), queue, new, *held,
+        node(),
+        node("m"),
+        node("o"),
+        queue,
+        new,
+        *held,
         who_for={it.key: ("preempt", new.key) for it in gone},
-    )  # fmt: skip
+    )
     for at, it in enumerate(gone):
         history.put(replace(it, is_evicted=True, is_leaving=True), at_s=10.0 + at * apart_s)
     history.gone(*gone, at_s=29.0).put(replace(new, node="o"), at_s=30.0)
@@ -90,9 +95,13 @@ def test_a_limit_counts_with_all_that_the_beneficiary_got(limit, count):
     new = [pod(f"b{on}", gpus=8, group=gang.key) for on in "opr"]
     gone = held[:3]
     history = History(
-        *(node(name) for name in "nmlopr"), queue, gang, *new, *held,
+        *(node(name) for name in "nmlopr"),
+        queue,
+        gang,
+        *new,
+        *held,
         who_for={it.key: ("preempt", gang.key) for it in gone},
-    )  # fmt: skip
+    )
     history.put(*(replace(it, is_evicted=True, is_leaving=True) for it in gone), at_s=20.0)
     history.gone(*gone, at_s=22.0)
     history.put(*(replace(it, node=on) for it, on in zip(new, "opr", strict=True)), at_s=22.1)

@@ -38,8 +38,11 @@ def test_a_command_is_called_with_what_is_to_be_done(real, tmp_path):
     for act in (stage.down, stage.up, stage.pause, stage.go_on):
         act()
     assert log.read_text(encoding="utf-8").splitlines() == [
-        "it down", "it up", "it pause", "it go-on",
-    ]  # fmt: skip
+        "it down",
+        "it up",
+        "it pause",
+        "it go-on",
+    ]
     assert faults_on(stage).left_out == []
 
 

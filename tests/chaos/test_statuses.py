@@ -10,8 +10,11 @@ WAITS = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "
 def pod(name, node="n", gpus=2, conditions=(), **meta):
     return {
         "metadata": {
-            "namespace": "t", "name": name, "uid": name,
-            "labels": {"kai.scheduler/queue": "q"}, **meta,
+            "namespace": "t",
+            "name": name,
+            "uid": name,
+            "labels": {"kai.scheduler/queue": "q"},
+            **meta,
         },
         "spec": {
             "schedulerName": "kaisched",
@@ -19,7 +22,7 @@ def pod(name, node="n", gpus=2, conditions=(), **meta):
             "containers": [{"resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}],
         },
         "status": {"phase": "Running" if node else "Pending", "conditions": list(conditions)},
-    }  # fmt: skip
+    }
 
 
 def queue(name, gpus=None, parent=""):

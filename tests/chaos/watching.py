@@ -95,9 +95,11 @@ class Stream:
 
     def _watch(self):
         query = {
-            "watch": "true", "resourceVersion": str(self.version),
-            "allowWatchBookmarks": "true", "timeoutSeconds": "240",
-        }  # fmt: skip
+            "watch": "true",
+            "resourceVersion": str(self.version),
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": "240",
+        }
         try:
             stream = self._client.stream(self.path, query, JSON, IDLE_S)
         except RefusedError as wrong:

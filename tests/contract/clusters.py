@@ -210,18 +210,39 @@ def workloads(draw):
     name, kind, api_version, *gangs = draw(
         st.sampled_from(
             [
-                ("o2", "LeaderWorkerSet", API_OF["LeaderWorkerSet"], Gang(minimum=2),
-                 Gang(minimum=3, is_leader_first=True),
-                 Gang(minimum=3, segments={"w": SEGMENTS}, sub_groups=parts_of(SEGMENTS, "w"))),
-                ("o3", "JobSet", API_OF["JobSet"], Gang(),
-                 Gang(sub_groups=[SubGroupSpec(name="x"),
-                                  SubGroupSpec(name="x/0", min_member=1, parent="x"),
-                                  SubGroupSpec(name="x/1", min_member=2, parent="x")])),
-                ("g0", "PodGroup", "scheduling.k8s.io/v1alpha2", Gang(minimum=2),
-                 Gang(is_each=True), Gang(unsupported="no"), Gang(minimum=2, node_label="zone")),
+                (
+                    "o2",
+                    "LeaderWorkerSet",
+                    API_OF["LeaderWorkerSet"],
+                    Gang(minimum=2),
+                    Gang(minimum=3, is_leader_first=True),
+                    Gang(minimum=3, segments={"w": SEGMENTS}, sub_groups=parts_of(SEGMENTS, "w")),
+                ),
+                (
+                    "o3",
+                    "JobSet",
+                    API_OF["JobSet"],
+                    Gang(),
+                    Gang(
+                        sub_groups=[
+                            SubGroupSpec(name="x"),
+                            SubGroupSpec(name="x/0", min_member=1, parent="x"),
+                            SubGroupSpec(name="x/1", min_member=2, parent="x"),
+                        ]
+                    ),
+                ),
+                (
+                    "g0",
+                    "PodGroup",
+                    "scheduling.k8s.io/v1alpha2",
+                    Gang(minimum=2),
+                    Gang(is_each=True),
+                    Gang(unsupported="no"),
+                    Gang(minimum=2, node_label="zone"),
+                ),
             ]
         )
-    )  # fmt: skip
+    )
     meta = ObjectMeta(
         name=name, namespace="ns", uid=f"uid-{name}", creation_timestamp="2026-01-01T00:00:00Z"
     )

@@ -63,20 +63,34 @@ class Prometheus:
         text = self.folder / "past.om"
         text.write_text("\n".join([*lines, "# EOF", ""]))
         subprocess.run(
-            ["promtool", "tsdb", "create-blocks-from", "--max-block-duration=168h",
-             "openmetrics", str(text), str(self.folder / "data")],
-            check=True, capture_output=True, timeout=120,
-        )  # fmt: skip
+            [
+                "promtool",
+                "tsdb",
+                "create-blocks-from",
+                "--max-block-duration=168h",
+                "openmetrics",
+                str(text),
+                str(self.folder / "data"),
+            ],
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
         text.unlink()
 
     def start(self):
         with (self.folder / "log").open("w") as log:
             self.process = subprocess.Popen(
-                ["prometheus", f"--config.file={self.folder / 'prometheus.yml'}",
-                 f"--storage.tsdb.path={self.folder / 'data'}", "--storage.tsdb.retention.time=60d",
-                 f"--web.listen-address=127.0.0.1:{self.port}"],
-                stdout=log, stderr=log,
-            )  # fmt: skip
+                [
+                    "prometheus",
+                    f"--config.file={self.folder / 'prometheus.yml'}",
+                    f"--storage.tsdb.path={self.folder / 'data'}",
+                    "--storage.tsdb.retention.time=60d",
+                    f"--web.listen-address=127.0.0.1:{self.port}",
+                ],
+                stdout=log,
+                stderr=log,
+            )
         until(self._is_ready, what=f"a server at {self.url}, see {self.folder / 'log'},")
         return self
 

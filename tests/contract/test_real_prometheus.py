@@ -222,9 +222,14 @@ def fine(server, **changes):
         "capacity": {"gpu": "kaisched_capacity_gpus"},
     }
     return asking(
-        server.url, Window(size_s=HOUR), fetch_s=0.5, resolution_s=1.0, timeout_s=5.0,
-        **metrics, **changes,
-    )  # fmt: skip
+        server.url,
+        Window(size_s=HOUR),
+        fetch_s=0.5,
+        resolution_s=1.0,
+        timeout_s=5.0,
+        **metrics,
+        **changes,
+    )
 
 
 def gpus_of(store, queues, now_s=None):

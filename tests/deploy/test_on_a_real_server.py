@@ -423,8 +423,9 @@ def test_a_pod_with_a_share_gets_the_claim_that_it_is(server, notes, template, h
     spec = msgspec.json.decode(answer.data)["spec"]
     claim = {"name": SHARE, "resourceClaimTemplateName": template}
     assert spec["resourceClaims"] == [*([NIC] if has_others else []), claim]
-    given = [[it["name"] for it in each["resources"].get("claims", [])]
-             for each in spec["containers"]]  # fmt: skip
+    given = [
+        [it["name"] for it in each["resources"].get("claims", [])] for each in spec["containers"]
+    ]
     assert given == [["nic", SHARE] if has_others else [SHARE], []]
 
 
@@ -527,8 +528,12 @@ def test_the_account_of_the_manifests_allocates_claims(server, tmp_path):
         refs = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
         rig.pod(name, "devices", 0, resourceClaims=refs)
     until(lambda: parts.look() or len([it for it in rig.placed() if it in ("d0", "d1", "d2")]) == 2)
-    until(lambda: parts.look() or sum(it["status"].get("phase") == "Running"
-                                      for it in rig.pods().values()) >= 2)  # fmt: skip
+    until(
+        lambda: (
+            parts.look()
+            or sum(it["status"].get("phase") == "Running" for it in rig.pods().values()) >= 2
+        )
+    )
     first = next(it for it in rig.placed() if it in ("d0", "d1", "d2"))
     rig.delete_pod(first)
     rest = {"d0", "d1", "d2"} - {first}

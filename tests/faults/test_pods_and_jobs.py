@@ -254,9 +254,13 @@ def test_what_others_overfill_gets_nothing_more_and_loses_nothing():
 def test_a_pod_that_leaves_for_hours_gives_its_room_when_it_is_gone():
     """Its room is promised for two minutes, and then to nobody until it is free."""
     leaving = pod(
-        "leaving", "b", 8, where="n0", phase="Running",
+        "leaving",
+        "b",
+        8,
+        where="n0",
+        phase="Running",
         metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"},
-    )  # fmt: skip
+    )
     store = store_of(leaving, pod("waits", gpus=8))
     asked_s = time_of("2026-01-01T00:00:00Z")
     for later_s, is_promised in ((0.0, True), (119.0, True), (120.0, False), (100_000.0, False)):

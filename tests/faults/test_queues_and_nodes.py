@@ -115,9 +115,13 @@ def test_ten_thousand_queues_of_ten_resources_are_one_cycle():
     shape = store.intern_shape({"cpu": 1000, "gpu": 1000, **dict.fromkeys(names, 1)})
     for at in range(0, 9900, 10):
         store.add_job(
-            f"ns/j{at}", f"q{at}", priority=50, is_preemptible=True, created_s=0.0,
+            f"ns/j{at}",
+            f"q{at}",
+            priority=50,
+            is_preemptible=True,
+            created_s=0.0,
             tasks=[(f"ns/j{at}-0", shape)],
-        )  # fmt: skip
+        )
     assert store.snapshot().allocated.shape == (10, 10_000)
     begin_s = time.process_time()
     assert len(placed(decide(store))) == 400
@@ -241,10 +245,15 @@ def test_a_node_without_gpus_for_some_seconds_keeps_its_pods_and_gets_none():
 @pytest.mark.fault("E92")
 def test_a_configuration_that_becomes_nonsense_counts_at_the_next_start(tmp_path):
     settings, shard = tmp_path / "kaisched.yaml", tmp_path / "shard.yaml"
-    settings.write_text("kind: SchedulerConfiguration\napiVersion: kaisched.io/v1alpha1\n"
-                        "schedulePeriod: 5s\n", encoding="utf-8")  # fmt: skip
-    shard.write_text("apiVersion: kai.scheduler/v1\nkind: SchedulingShard\n"
-                     "metadata: {name: s}\nspec: {kValue: 0.5}\n", encoding="utf-8")  # fmt: skip
+    settings.write_text(
+        "kind: SchedulerConfiguration\napiVersion: kaisched.io/v1alpha1\nschedulePeriod: 5s\n",
+        encoding="utf-8",
+    )
+    shard.write_text(
+        "apiVersion: kai.scheduler/v1\nkind: SchedulingShard\n"
+        "metadata: {name: s}\nspec: {kValue: 0.5}\n",
+        encoding="utf-8",
+    )
     loaded, policy = load_settings(settings), build_policy(read_shard(shard).shard, str(shard))[0]
     before = loaded.shown()
     for file in (settings, shard):
@@ -260,13 +269,29 @@ def test_a_configuration_that_becomes_nonsense_counts_at_the_next_start(tmp_path
 @pytest.mark.fault("I122")
 def test_pods_on_a_node_that_is_gone_are_no_victims_and_hinder_no_others():
     """Of the gang in a two pods are lost with their node; two and the single pods are not."""
-    gang = [pod(f"g{at}", "a", 2, where="n0" if at < 2 else "gone", phase="Running",
-                annotations={"pod-group-name": "g"}) for at in range(4)]  # fmt: skip
+    gang = [
+        pod(
+            f"g{at}",
+            "a",
+            2,
+            where="n0" if at < 2 else "gone",
+            phase="Running",
+            annotations={"pod-group-name": "g"},
+        )
+        for at in range(4)
+    ]
     alone = pod("lost", "a", 4, where="gone", phase="Running")
     singles = [running(f"s{at}") for at in range(4)]
     claims = [pod(f"w{at}", "b", 4) for at in range(2)]
-    store = store_of(queue("a", gpu=4), queue("b", gpu=8), group("g", "a", minMember=4),
-                     *gang, alone, *singles, *claims)  # fmt: skip
+    store = store_of(
+        queue("a", gpu=4),
+        queue("b", gpu=8),
+        group("g", "a", minMember=4),
+        *gang,
+        alone,
+        *singles,
+        *claims,
+    )
     result = decide(store)
     assert not result.failures
     nominated = {it.pod.partition("/")[2]: it.node for it in result.nominations}

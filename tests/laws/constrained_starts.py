@@ -63,8 +63,11 @@ def main():
         seeds = range(asked.first, asked.first + asked.runs)
         starts, only, fit, missed = counted(kind, seeds)
         is_any |= bool(only or missed)
-        print(f"{kind}: {len(only)} of {starts} starts wait without, seeds {only[:8]};"
-              f" of {fit} that fit {len(missed)} wait, seeds {missed[:8]}", flush=True)  # fmt: skip
+        print(
+            f"{kind}: {len(only)} of {starts} starts wait without, seeds {only[:8]};"
+            f" of {fit} that fit {len(missed)} wait, seeds {missed[:8]}",
+            flush=True,
+        )
     sys.exit(is_any)
 
 

@@ -80,9 +80,14 @@ class Process:
         self.reporter = Reporter(server, self.box, clock, store, counts=self.cluster.counts)
         self.collector = CycleCollector()
         self.loop = Loop(
-            self.cluster, self.cluster, default_policy(), clock, self.collector,
-            period_s=1.0, after=self._after,
-        )  # fmt: skip
+            self.cluster,
+            self.cluster,
+            default_policy(),
+            clock,
+            self.collector,
+            period_s=1.0,
+            after=self._after,
+        )
         self._world = world
 
     def _note(self, note):
@@ -201,10 +206,15 @@ class World:
         self.server.must("POST", f"{TEAM}/pods", {"metadata": meta, "spec": spec})
 
     def storage(self, tag, *, is_gone=False):
-        claim = {"metadata": {"name": tag, "namespace": "team"},
-                 "spec": {"volumeName": tag, "storageClassName": tag}}  # fmt: skip
-        made = ((PersistentVolumeClaim, claim), (PersistentVolume, {"metadata": {"name": tag}}),
-                (StorageClass, {"metadata": {"name": tag}, "provisioner": tag}))  # fmt: skip
+        claim = {
+            "metadata": {"name": tag, "namespace": "team"},
+            "spec": {"volumeName": tag, "storageClassName": tag},
+        }
+        made = (
+            (PersistentVolumeClaim, claim),
+            (PersistentVolume, {"metadata": {"name": tag}}),
+            (StorageClass, {"metadata": {"name": tag}, "provisioner": tag}),
+        )
         for type_, told in made:
             self.tell(Change(msgspec.convert(told, type_), is_gone=is_gone))
 

@@ -98,10 +98,14 @@ class Cluster:
         self.numbers = itertools.count()
         amounts = {"cpu": "256", "memory": "1Ti", "nvidia.com/gpu": "8", "pods": "110"}
         for at in range(nodes):
-            status = {"allocatable": amounts, "capacity": amounts,
-                      "conditions": [{"type": "Ready", "status": "True"}]}  # fmt: skip
-            self.server.api.create("", "nodes", {"metadata": {"name": f"n{at:03}"},
-                                                 "status": status})  # fmt: skip
+            status = {
+                "allocatable": amounts,
+                "capacity": amounts,
+                "conditions": [{"type": "Ready", "status": "True"}],
+            }
+            self.server.api.create(
+                "", "nodes", {"metadata": {"name": f"n{at:03}"}, "status": status}
+            )
             untainted = {"spec": {"taints": None}}  # a new node is born with one
             self.server.must("PATCH", f"/api/v1/nodes/n{at:03}", untainted, MERGE)
         for name in queues:
@@ -112,9 +116,7 @@ class Cluster:
     def begin(self):
         """Let a process begin to report: the first one, or another after it."""
         self.advice = StandingAdvice()
-        self.reporter = Reporter(
-            self.server, self.box, self.clock, self.store, advice=self.advice
-        )  # fmt: skip
+        self.reporter = Reporter(self.server, self.box, self.clock, self.store, advice=self.advice)
         for group, plural in (("", "pods"), (GROUP, "podgroups"), (GROUP, "queues")):
             for record in self.server.api.storage.collection((group, plural)).records.values():
                 self.reporter.tell(Change(decode_json(record.body, TYPES[plural])))
@@ -122,8 +124,11 @@ class Cluster:
     # -- what happens ----------------------------------------------------------------------------
 
     def pod(self, name, queue, gpus, group=""):
-        container = {"name": "main", "image": "none",
-                     "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}  # fmt: skip
+        container = {
+            "name": "main",
+            "image": "none",
+            "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
+        }
         meta = {
             "name": name,
             "labels": {"kai.scheduler/queue": queue},
@@ -163,8 +168,10 @@ class Cluster:
             if hasattr(intent, "beneficiary"):
                 self.delete(name)
                 continue
-            body = {"metadata": {"name": name, "uid": intent.uid},
-                    "target": {"kind": "Node", "name": intent.node}}  # fmt: skip
+            body = {
+                "metadata": {"name": name, "uid": intent.uid},
+                "target": {"kind": "Node", "name": intent.node},
+            }
             self.server.ask("POST", f"{TEAM}/pods/{name}/binding", body)
         del self.late[:most]
 
@@ -211,8 +218,11 @@ class Cluster:
         """Return what does not say what it should, as of the last cycle."""
         snapshot, result = self.turn.snapshot, self.turn.result
         why = {record.pod_group: record for record in result.records}
-        return [*self._wrong_pods(why), *self._wrong_queues(snapshot, result),
-                *self._wrong_groups(snapshot, why)]  # fmt: skip
+        return [
+            *self._wrong_pods(why),
+            *self._wrong_queues(snapshot, result),
+            *self._wrong_groups(snapshot, why),
+        ]
 
     def _wrong_pods(self, why):
         messages = {
@@ -242,8 +252,9 @@ class Cluster:
         for group in self.objects(GROUP, "podgroups"):
             job = f"team/{group['metadata']['name']}"
             said = group.get("status") or {}
-            ours = [it for it in said.get("schedulingConditions", ())
-                    if it.get("nodePool") == "default"]  # fmt: skip
+            ours = [
+                it for it in said.get("schedulingConditions", ()) if it.get("nodePool") == "default"
+            ]
             for it in ours:
                 it.pop("lastTransitionTime")
                 if not it.pop("transitionID").isdecimal():

@@ -81,9 +81,11 @@ def applied(cluster, job, advice):
 
 def placed(result, cluster, job):
     mine = {
-        f"default/{task.name}" for it in cluster.jobs if f"default/{it.name}" == job
+        f"default/{task.name}"
+        for it in cluster.jobs
+        if f"default/{it.name}" == job
         for task in it.tasks
-    }  # fmt: skip
+    }
     return sum(it.pod in mine for it in [*result.binds, *result.nominations])
 
 

@@ -26,9 +26,12 @@ def check(seed):
     """Make equal moves in two cycles, one of which judges all nodes anew; return pods placed."""
     random = Random(seed)
     snapshot = make_claimed(
-        random.randint(1, 5), random.randint(1, 40), 5,
-        devices=lambda _: random.randint(0, 4), counts=(1, 1, 2),
-    )  # fmt: skip
+        random.randint(1, 5),
+        random.randint(1, 40),
+        5,
+        devices=lambda _: random.randint(0, 4),
+        counts=(1, 1, 2),
+    )
     quick, anew = session_of(snapshot), session_of(snapshot)
     anew.devices.judge_moved = lambda _plan: False
     statements, placed = [quick.statement(), anew.statement()], 0

@@ -92,7 +92,7 @@ class Daemon:
         )
         self.reporter = Reporter(
             self.server, self.box, ManualClock(NOW_S), store, advice=self.advice
-        )  # fmt: skip
+        )
         for job in cluster.jobs:
             meta = {"name": job.name, "namespace": "default", "uid": job.name}
             group = msgspec.convert({"metadata": meta, "spec": {}}, PodGroup)
@@ -151,8 +151,9 @@ def read(words, helps):
     if found := re.fullmatch(r"waiting until (.*) UTC", words):
         until = datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
         return Advice(Kind.TIME, (advice.Change("", amount=int(until.timestamp())),), helps)
-    parts = [re.fullmatch(r"a (quota|limit) of (.*) for queue (\S+)", it)
-             for it in words.split(" and ")]  # fmt: skip
+    parts = [
+        re.fullmatch(r"a (quota|limit) of (.*) for queue (\S+)", it) for it in words.split(" and ")
+    ]
     return Advice(Kind(parts[0][1]), tuple(amount(it[3], it[2]) for it in parts), helps)
 
 

@@ -82,11 +82,20 @@ def with_strangers(cluster, seed):
     for at in range(rng.randint(1, 3)):
         count = rng.randint(1, 3)
         request = {"cpu": 1000, "gpu": 1000 * rng.randint(1, 4)}
-        tasks = [Task(f"own{at}-{i}", request, state=rng.choice(STATES), node="n9")
-                 for i in range(count)]  # fmt: skip
-        jobs.append(Job(f"own{at}", "own", tuple(tasks), priority=rng.choice([10, 50]),
-                        created_s=float(rng.randrange(6)), started_s=0.0,
-                        root=Group("default", rng.randint(1, count))))  # fmt: skip
+        tasks = [
+            Task(f"own{at}-{i}", request, state=rng.choice(STATES), node="n9") for i in range(count)
+        ]
+        jobs.append(
+            Job(
+                f"own{at}",
+                "own",
+                tuple(tasks),
+                priority=rng.choice([10, 50]),
+                created_s=float(rng.randrange(6)),
+                started_s=0.0,
+                root=Group("default", rng.randint(1, count)),
+            )
+        )
     return node, queue, jobs
 
 

@@ -37,9 +37,13 @@ def change(store, dice):
         shape = store.intern_shape({"cpu": 100, "gpu": GPU * dice.randint(0, 2)})
         tasks = [(f"x/j{number}-{at}", shape) for at in range(dice.randint(1, 3))]
         store.add_job(
-            f"x/j{number}", dice.choice("abc"), priority=50,
-            is_preemptible=dice.random() < 0.5, created_s=float(number), tasks=tasks,
-        )  # fmt: skip
+            f"x/j{number}",
+            dice.choice("abc"),
+            priority=50,
+            is_preemptible=dice.random() < 0.5,
+            created_s=float(number),
+            tasks=tasks,
+        )
     elif what == "pod" and store.tasks.size:
         task = dice.randrange(store.tasks.size)
         state = dice.choice(STATES)

@@ -31,8 +31,9 @@ def term(operator, *values):
 def labelled(cluster, seed):
     """The cluster with a kind for each node."""
     rng = random.Random(seed)
-    nodes = [replace(node, labels={**node.labels, "kind": rng.choice(KINDS)})
-             for node in cluster.nodes]  # fmt: skip
+    nodes = [
+        replace(node, labels={**node.labels, "kind": rng.choice(KINDS)}) for node in cluster.nodes
+    ]
     return replace(cluster, nodes=tuple(nodes))
 
 

@@ -74,10 +74,16 @@ class Recorded:
         self.recordings = Recordings(self.cluster, shard, ("kaisched",))
         self.turns = []
         self.loop = Loop(
-            self.cluster, self.cluster, policy, self.cluster.clock, CycleCollector(),
-            period_s=1.0, usage_source=history, recordings=self.recordings,
+            self.cluster,
+            self.cluster,
+            policy,
+            self.cluster.clock,
+            CycleCollector(),
+            period_s=1.0,
+            usage_source=history,
+            recordings=self.recordings,
             after=self.turns.append,
-        )  # fmt: skip
+        )
 
     def load(self, *texts):
         loaded = load_text("".join(texts))

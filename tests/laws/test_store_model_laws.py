@@ -43,8 +43,19 @@ NODES = ("n0", "n1")
 PODS = ("p0", "p1", "p2", "p3", "p4")
 numbers = st.integers(0, 1 << 16)
 LEAVING = {TaskState.RELEASING, TaskState.STUCK}  # which of them is a question of time alone
-HAPPENINGS = ("start", "start", "succeed", "fail", "delete", "end", "end", "ungate", "mark", "pool",
-              "group")  # fmt: skip
+HAPPENINGS = (
+    "start",
+    "start",
+    "succeed",
+    "fail",
+    "delete",
+    "end",
+    "end",
+    "ungate",
+    "mark",
+    "pool",
+    "group",
+)
 
 
 class Outbox:
@@ -191,10 +202,14 @@ class StoreMachine(RuleBasedStateMachine):
         runs = ACTIVE_STATES[tasks.state] & (tasks.job_of_task >= 0) & (tasks.node_of_task >= 0)
         rows = np.flatnonzero(runs)
         chosen = np.roll(rows, -number)[:count].tolist()
-        self.shard.apply([], [
-            Evict(tasks.name[row], tasks.uid[row], "n", "v", "reclaim", "b", "why", row, 0)
-            for row in chosen
-        ], [])  # fmt: skip
+        self.shard.apply(
+            [],
+            [
+                Evict(tasks.name[row], tasks.uid[row], "n", "v", "reclaim", "b", "why", row, 0)
+                for row in chosen
+            ],
+            [],
+        )
 
     @rule(number=numbers)
     def a_node_is_promised(self, number):
@@ -279,8 +294,9 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def no_node_has_more_than_it_can_hold(self):
         for where in NODES:
-            there = [it.gpus for it in self.server.pods.values()
-                     if it.node == where and not it.has_ended]  # fmt: skip
+            there = [
+                it.gpus for it in self.server.pods.values() if it.node == where and not it.has_ended
+            ]
             assert sum(there) <= GPUS, (where, there)
 
     def may_hold(self):
@@ -332,8 +348,9 @@ class StoreMachine(RuleBasedStateMachine):
         assert not self.outbox.works
         assert not any(self.store.facts.is_assumed(f"ns/{name}") for name in PODS)
         fresh = StateStore()
-        fresh.facts.stuck.restore(f"ns/{it.name}" for it in self.server.pods.values()
-                                  if it.is_leaving)  # fmt: skip
+        fresh.facts.stuck.restore(
+            f"ns/{it.name}" for it in self.server.pods.values() if it.is_leaving
+        )
         for obj in (*self.others.values(), *(pod.obj() for pod in self.server.pods.values())):
             upsert(fresh, obj)
         assert content(snapshot) == content(fresh.snapshot())

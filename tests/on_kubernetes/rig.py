@@ -95,8 +95,9 @@ class Rig:
         self._kubelet = threading.Thread(target=self._run_kubelet, daemon=True)
         self.must("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
         for row in KINDS:
-            self.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-                     definition(*row))  # fmt: skip
+            self.ask(
+                "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(*row)
+            )
         for group, version, plural, *_ in KINDS:
             until(lambda p=f"/apis/{group}/{version}/{plural}": self.ask("GET", p).is_done)
 
@@ -211,8 +212,11 @@ class Rig:
         }
 
     def wait_placed(self, *names, seconds=PATIENCE_S):
-        return until(lambda: set(names) <= self.placed().keys() and self.placed(), seconds,
-                     f"placing {names}")  # fmt: skip
+        return until(
+            lambda: set(names) <= self.placed().keys() and self.placed(),
+            seconds,
+            f"placing {names}",
+        )
 
     def condition(self, name, type_="PodScheduled"):
         conditions = self.pods()[name]["status"].get("conditions", [])
@@ -266,8 +270,12 @@ class Rig:
                 return
             client.call("DELETE", path, body={"gracePeriodSeconds": 0})
         elif pod["spec"].get("nodeName") and pod["status"].get("phase") == "Pending":
-            client.call("PATCH", f"{path}/status", body={"status": {"phase": "Running"}},
-                        content_type=STRATEGIC)  # fmt: skip
+            client.call(
+                "PATCH",
+                f"{path}/status",
+                body={"status": {"phase": "Running"}},
+                content_type=STRATEGIC,
+            )
 
 
 class Running:
@@ -290,8 +298,11 @@ class Running:
         return not self._thread.is_alive()
 
     def wait_leading(self, seconds=PATIENCE_S):
-        until(lambda: self.daemon.tenures and all(it.is_leading for it in self.daemon.tenures),
-              seconds, "leading")  # fmt: skip
+        until(
+            lambda: self.daemon.tenures and all(it.is_leading for it in self.daemon.tenures),
+            seconds,
+            "leading",
+        )
         return self
 
     def stop(self):

@@ -172,9 +172,10 @@ def test_b26_a_leader_that_slept_writes_nothing_when_it_wakes(cluster, server, s
     process.send_signal(signal.SIGCONT)
     assert process.wait(PATIENCE_S) == 4
     writes = [
-        seen for seen in server.log
+        seen
+        for seen in server.log
         if seen.subresource in {"binding", "eviction", "status"} and seen.name == "second"
-    ]  # fmt: skip
+    ]
     assert writes == []
     start(**lease)
     cluster.wait_placed("first", "second", seconds=PATIENCE_S)

@@ -43,8 +43,11 @@ def guard(cluster, name, pods, *, at_least):
 
 
 def refused(server):
-    return [(it.name, it.status) for it in server.log if it.subresource == "eviction"
-            and it.status >= 400]  # fmt: skip
+    return [
+        (it.name, it.status)
+        for it in server.log
+        if it.subresource == "eviction" and it.status >= 400
+    ]
 
 
 def evicted(cluster):

@@ -136,8 +136,9 @@ def test_a07_reads_wait_as_long_as_they_are_told(cluster, server):
 
 @pytest.mark.fault("A8")
 def test_a08_three_of_ten_requests_fail(cluster, server):
-    server.faults.add(Fault("status", verb="create", subresource="binding", code=500, share=0.3,
-                            times=None))  # fmt: skip
+    server.faults.add(
+        Fault("status", verb="create", subresource="binding", code=500, share=0.3, times=None)
+    )
     server.faults.add(Fault("status", verb="watch", code=503, share=0.3, times=None, seed=3))
     server.faults.add(Fault("status", verb="list", code=502, share=0.3, times=None, seed=5))
     cluster.start().wait_leading(30)
@@ -165,8 +166,9 @@ def test_a08_no_more_victims_leave_than_needed_though_requests_fail(cluster, ser
     cluster.wait_placed(*(f"v{number}" for number in range(16)))
     for subresource, seed in (("eviction", 1), ("binding", 2)):
         for effect in ("status", "drop_before", "drop_after"):
-            server.faults.add(Fault(effect, subresource=subresource, code=500, share=0.2,
-                                    seed=seed, times=None))  # fmt: skip
+            server.faults.add(
+                Fault(effect, subresource=subresource, code=500, share=0.2, seed=seed, times=None)
+            )
     cluster.gang("g", "taker", 8)
     placed = cluster.wait_placed(*(f"g-{number}" for number in range(8)), seconds=60)
     assert sum(name.startswith("v") for name in placed) == 8
@@ -304,9 +306,12 @@ def test_a17_an_object_that_makes_no_sense_harms_itself_only(cluster):
     cluster.pod("p", "good")
     cluster.wait_placed("p")
     relists = dict(queues.tally.relists)
-    cluster.must("PATCH", "/apis/scheduling.run.ai/v2/queues/poison",
-                 {"spec": {"priority": 1, "resources": {"gpu": {"quota": 1}}}},
-                 "application/merge-patch+json")  # fmt: skip
+    cluster.must(
+        "PATCH",
+        "/apis/scheduling.run.ai/v2/queues/poison",
+        {"spec": {"priority": 1, "resources": {"gpu": {"quota": 1}}}},
+        "application/merge-patch+json",
+    )
     cluster.pod("q", "poison")
     cluster.wait_placed("q")
     assert queues.tally.relists == relists
@@ -376,8 +381,9 @@ def test_a24_what_was_bound_holds_its_room_though_no_event_says_so(cluster, serv
     # Long enough for the watch to fall silent between the decision and the bind.
     server.faults.add(Fault(subresource="binding", delay_s=1.0, times=None))
     for number in range(3):
-        cluster.must("PATCH", f"{cluster.pods_path}/p{number}",
-                     {"spec": {"schedulingGates": None}}, MERGE)  # fmt: skip
+        cluster.must(
+            "PATCH", f"{cluster.pods_path}/p{number}", {"spec": {"schedulingGates": None}}, MERGE
+        )
     until(lambda: sum(store.facts.is_assumed(key) for key in keys) == 2)
     server.mute_watches("pods")
     until(lambda: len(cluster.placed()) == 2)

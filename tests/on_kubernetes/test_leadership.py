@@ -26,9 +26,10 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 @pytest.mark.fault("B27")
 @pytest.mark.parametrize(
-    "how", [{"delay_s": 30.0}, {"effect": "status", "code": 500}, {"effect": "drop_before"}],
+    "how",
+    [{"delay_s": 30.0}, {"effect": "status", "code": 500}, {"effect": "drop_before"}],
     ids=["hang", "are refused", "are cut off"],
-)  # fmt: skip
+)
 def test_b27_renewals_that_fail_end_the_leadership_in_time(cluster, server, how):
     """The gate is never open for longer than the deadline after the last renewal that was sent."""
     election = {"leaseDuration": "6s", "renewDeadline": "4s", "retryPeriod": "200ms"}
@@ -209,9 +210,15 @@ def test_b31_setting_the_clock_does_not_move_a_leadership(cluster):
     clock, gate = ManualClock(1_000_000.0), Gate()
     lost = []
     elector = Elector(
-        Client(cluster.access), gate, clock, namespace="default", name="clock", identity="us",
-        times=LeaseTimes(90.0, 60.0, 0.1), on_lost=lost.append,
-    )  # fmt: skip
+        Client(cluster.access),
+        gate,
+        clock,
+        namespace="default",
+        name="clock",
+        identity="us",
+        times=LeaseTimes(90.0, 60.0, 0.1),
+        on_lost=lost.append,
+    )
     elector.start()
     until(gate.is_open)
     for jump_s in (3600.0, 7200.0):

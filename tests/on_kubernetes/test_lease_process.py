@@ -42,9 +42,13 @@ class Leader:
         self.won, self.lost, self.late = [], [], []
         self.client = Client(access)
         self.keeper = LeaseKeeper(
-            self.client, namespace=namespace, identity=identity, times=times, most=1,
+            self.client,
+            namespace=namespace,
+            identity=identity,
+            times=times,
+            most=1,
             silence_s=silence_s,
-        )  # fmt: skip
+        )
         self.candidacy = self.keeper.candidacy(
             "one",
             on_won=lambda: self.won.append(time.monotonic()),

@@ -123,9 +123,13 @@ def test_each_pool_that_refused_a_job_says_so_until_it_is_placed(full_pools, tmp
     found = entries(cluster, "g")
     assert len(set(numbers(found))) == 2
     assert numbers(found)[-1] > numbers(first)[-1]
-    theirs = {"type": "UnschedulableOnNodePool", "nodePool": "foreign", "transitionID": "40",
-              "reasons": [{"reason": "x"}],
-              "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
+    theirs = {
+        "type": "UnschedulableOnNodePool",
+        "nodePool": "foreign",
+        "transitionID": "40",
+        "reasons": [{"reason": "x"}],
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
     body = {"status": {"schedulingConditions": [*found, theirs]}}
     cluster.must("PATCH", f"{groups_path(cluster)}/g/status", body, "application/merge-patch+json")
     until(lambda: numbers(entries(cluster, "g"))[-1] > 40)

@@ -83,8 +83,11 @@ def test_a_gang_of_shares_starts_whole_or_not_at_all(claimed):
 def test_a_pod_without_the_claim_hears_how_to_get_it(claimed):
     claimed.start()
     claimed.share("a", is_named=False)
-    until(lambda: f"resourceClaimTemplateName: {HALF}" in
-          claimed.rig.condition("a").get("message", ""))  # fmt: skip
+    until(
+        lambda: (
+            f"resourceClaimTemplateName: {HALF}" in claimed.rig.condition("a").get("message", "")
+        )
+    )
     assert claimed.template(HALF) is None
 
 

@@ -103,10 +103,13 @@ def test_a_running_share_of_kai_scheduler_is_read_as_taken_and_its_card_is_used(
     card = Card("n0", "kai-group")
     container = {"name": "r", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     reserving = {
-        "metadata": {"name": "gpu-reservation-n0-abcde", "namespace": NAMESPACE,
-                     "labels": {"app": NAMESPACE, GROUP: card.group}},
+        "metadata": {
+            "name": "gpu-reservation-n0-abcde",
+            "namespace": NAMESPACE,
+            "labels": {"app": NAMESPACE, GROUP: card.group},
+        },
         "spec": {"nodeName": "n0", "containers": [container]},
-    }  # fmt: skip
+    }
     shared.rig.must("POST", PODS, reserving)
     meta = {"labels": {GROUP: card.group}, "annotations": {"gpu-fraction": "0.5"}}
     of_kai = {"schedulerName": "kai-scheduler", "nodeName": "n0"}
@@ -130,9 +133,11 @@ def test_a_running_share_of_kai_scheduler_is_read_as_taken_and_its_card_is_used(
 @pytest.mark.parametrize("effect", ["drop_before", "drop_after"])
 @pytest.mark.parametrize("write", ["create", "binding", "delete"])
 def test_a_lost_answer_loses_nothing(running, server, effect, write):
-    what = {"create": {"verb": "create", "subresource": ""},
-            "binding": {"verb": "create", "subresource": "binding"},
-            "delete": {"verb": "delete", "namespace": NAMESPACE}}[write]  # fmt: skip
+    what = {
+        "create": {"verb": "create", "subresource": ""},
+        "binding": {"verb": "create", "subresource": "binding"},
+        "delete": {"verb": "delete", "namespace": NAMESPACE},
+    }[write]
     if write == "create":
         what["namespace"] = NAMESPACE
     server.faults.add(Fault(effect, plural="pods", **what))
@@ -194,8 +199,9 @@ def test_what_a_user_writes_on_a_pod_keeps_nobody_from_its_gpu(running):
 def test_an_agent_that_tells_no_single_gpu_binds_nothing(running, told):
     running.kubelet.tell = lambda pod, gpus: told
     running.share("a")
-    until(lambda: any(TOLD in it["metadata"]["annotations"]
-                      for it in running.reservations().values()))  # fmt: skip
+    until(
+        lambda: any(TOLD in it["metadata"]["annotations"] for it in running.reservations().values())
+    )
     assert running.rig.placed() == {}
 
 
@@ -268,8 +274,10 @@ def test_a_scheduler_killed_at_any_point_leaves_nothing_undone(shared, start, po
 def test_a_reservation_without_pods_that_another_left_is_cleared_away(shared):
     labels = {"app": NAMESPACE, GROUP: "left"}
     container = {"name": "r", "image": "none"}
-    left = {"metadata": {"name": "left", "labels": labels},
-            "spec": {"nodeName": "n0", "containers": [container]}}  # fmt: skip
+    left = {
+        "metadata": {"name": "left", "labels": labels},
+        "spec": {"nodeName": "n0", "containers": [container]},
+    }
     shared.rig.must("POST", PODS, left)
     shared.kubelet.start()
     shared.start()
@@ -279,8 +287,10 @@ def test_a_reservation_without_pods_that_another_left_is_cleared_away(shared):
 def test_nothing_is_done_where_the_shard_does_not_share_gpus(shared):
     labels = {"app": NAMESPACE, GROUP: "left"}
     container = {"name": "r", "image": "none"}
-    left = {"metadata": {"name": "left", "labels": labels},
-            "spec": {"nodeName": "n0", "containers": [container]}}  # fmt: skip
+    left = {
+        "metadata": {"name": "left", "labels": labels},
+        "spec": {"nodeName": "n0", "containers": [container]},
+    }
     shared.rig.must("POST", PODS, left)
     shared.rig.start().wait_leading()
     shared.share("a")

@@ -45,9 +45,13 @@ def test_queues_and_pod_groups_say_how_they_are(cluster):
     assert status["allocatedNonPreemptible"] == amounts(0)
     assert queue(cluster, "root")["childQueues"] == ["a", "b"]
     assert {it["type"]: it["status"] for it in status["conditions"]} == {
-        "Ready": "True", "Orphan": "False", "OverQuota": "False",
-        "OverLimit": "False", "OverSubscribed": "False", "Unschedulable": "True",
-    }  # fmt: skip
+        "Ready": "True",
+        "Orphan": "False",
+        "OverQuota": "False",
+        "OverLimit": "False",
+        "OverSubscribed": "False",
+        "Unschedulable": "True",
+    }
     conditions = until(lambda: group(cluster, "big").get("schedulingConditions"))
     assert conditions[0]["type"] == "UnschedulableOnNodePool"
 
@@ -58,10 +62,18 @@ def test_a_pod_group_says_what_it_asks_for_and_holds(cluster):
     cluster.gang("firm", "b", 2, gpus=2, preemptibility="non-preemptible")
     cluster.wait_placed("g-0", "g-1", "g-2", "g-3", "firm-0", "firm-1")
     held = {"requested": amounts(4), "allocated": amounts(4)}
-    until(lambda: group(cluster, "g").get("resourcesStatus")
-          == {**held, "allocatedNonPreemptible": amounts(0)})  # fmt: skip
-    until(lambda: group(cluster, "firm").get("resourcesStatus")
-          == {**held, "allocatedNonPreemptible": amounts(4)})  # fmt: skip
+    until(
+        lambda: (
+            group(cluster, "g").get("resourcesStatus")
+            == {**held, "allocatedNonPreemptible": amounts(0)}
+        )
+    )
+    until(
+        lambda: (
+            group(cluster, "firm").get("resourcesStatus")
+            == {**held, "allocatedNonPreemptible": amounts(4)}
+        )
+    )
     for number in range(4):
         cluster.delete_pod(f"g-{number}")
     # What is no longer held is said to be nothing; a merge patch would leave what it does not name.

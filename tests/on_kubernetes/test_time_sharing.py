@@ -98,8 +98,13 @@ def placed(cluster, queue):
 
 
 def wait_fresh(log):
-    until(lambda: [it for it in log() if it["event"] == "usage_changed" and it["state"] == "fresh"]
-          or time.sleep(0.2), 60)  # fmt: skip
+    until(
+        lambda: (
+            [it for it in log() if it["event"] == "usage_changed" and it["state"] == "fresh"]
+            or time.sleep(0.2)
+        ),
+        60,
+    )
 
 
 def is_running(pod):
@@ -140,8 +145,12 @@ class Jobs:
         # A machine that stood still has done nothing, and nobody has seen it.
         self._worked_s[name] = self._worked_s.get(name, 0.0) + min(passed_s, 1.0)
         if self._worked_s[name] >= run_s:
-            self.cluster.must("PATCH", f"{self.cluster.pods_path}/{name}/status",
-                              {"status": {"phase": "Succeeded"}}, STRATEGIC)  # fmt: skip
+            self.cluster.must(
+                "PATCH",
+                f"{self.cluster.pods_path}/{name}/status",
+                {"status": {"phase": "Succeeded"}},
+                STRATEGIC,
+            )
             self.ended.append(name)
 
     def running(self):

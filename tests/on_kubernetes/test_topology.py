@@ -23,10 +23,16 @@ def test_a_gang_waits_for_its_topology_and_then_has_one_rack(rig):
     told = until(lambda: rig.condition("g-0").get("message"))
     assert "there is no topology dc" in told
     spec = {"levels": [{"nodeLabel": "example.com/rack", "alias": "rack"}]}
-    rig.must("POST", TOPOLOGIES, {
-        "apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology",
-        "metadata": {"name": "dc"}, "spec": spec,
-    })  # fmt: skip
+    rig.must(
+        "POST",
+        TOPOLOGIES,
+        {
+            "apiVersion": "kai.scheduler/v1alpha1",
+            "kind": "Topology",
+            "metadata": {"name": "dc"},
+            "spec": spec,
+        },
+    )
     placed = rig.wait_placed("g-0", "g-1", "g-2")
     assert set(placed.values()) == {"n1", "n2"}
     rig.gang("h", "a", 3, topologyConstraint=WISH)

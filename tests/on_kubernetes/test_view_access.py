@@ -20,9 +20,14 @@ QUEUES = (("get",), ("scheduling.run.ai",), ("queues",))
 @pytest.fixture(scope="module")
 def pages():
     ran = (
-        ClusterBuilder().node("n0", gpu=2).queue("a").queue("b")
-        .job("mine", queue="a", tasks=1, gpu=1).job("theirs", queue="b", tasks=1, gpu=1).run()
-    )  # fmt: skip
+        ClusterBuilder()
+        .node("n0", gpu=2)
+        .queue("a")
+        .queue("b")
+        .job("mine", queue="a", tasks=1, gpu=1)
+        .job("theirs", queue="b", tasks=1, gpu=1)
+        .run()
+    )
     publisher = Publisher("default")
     publisher.take(ran.result, cycle=1, time_s=1.7e9, duration_s=0.1)
     with ApiServer() as server:

@@ -53,8 +53,11 @@ def serve(cluster, *kinds):
             continue  # a real server keeps what another test has made
         if kind == "PodGroup" and KUBECONFIG:
             pytest.skip("the server is not configured to serve its own gang API")
-        cluster.must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-                     definition(group, version, plural, kind, "Namespaced"))  # fmt: skip
+        cluster.must(
+            "POST",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            definition(group, version, plural, kind, "Namespaced"),
+        )
         until(lambda p=path: cluster.ask("GET", p).is_done)
 
 
@@ -140,8 +143,12 @@ def group_labels(worker, index=0):
 def leader_worker_set(cluster, size, **spec):
     """Make a LeaderWorkerSet of one group and return the StatefulSet of its leader."""
     serve(cluster, "LeaderWorkerSet")
-    lws = make(cluster, "LeaderWorkerSet", "serve",
-               {"replicas": 1, "leaderWorkerTemplate": {"size": size}, **spec})  # fmt: skip
+    lws = make(
+        cluster,
+        "LeaderWorkerSet",
+        "serve",
+        {"replicas": 1, "leaderWorkerTemplate": {"size": size}, **spec},
+    )
     return make(cluster, "StatefulSet", "serve", template(role="leader"), lws)
 
 
@@ -360,8 +367,11 @@ def test_a_group_of_kubernetes_own_api_stays_on_nodes_with_one_value_of_a_label(
 def test_without_the_api_nobody_asks_for_its_groups(cluster, server):
     daemon = cluster.start(**ALONE).wait_leading()
     assert events(cluster, "gang_api_chosen")[0]["version"] == "none"
-    assert not [it for it in daemon.daemon.reflectors
-                if it.watched.qualified == "podgroups.scheduling.k8s.io"]  # fmt: skip
+    assert not [
+        it
+        for it in daemon.daemon.reflectors
+        if it.watched.qualified == "podgroups.scheduling.k8s.io"
+    ]
     asked = [it.status for it in server.log if it.plural == "podgroups"]
     assert set(asked) == {200}
 

@@ -40,14 +40,27 @@ SITUATIONS = {
     ),
     "QueueDepth": Situation(
         "The shard tries one job of each queue, and another one is before it.",
-        (m.shard(queueDepthPerAction={"allocate": 1}), m.node(), m.queue(),
-         m.pod("first", gpus=1, created="2026-01-05T07:00:00Z"), m.pod(gpus=2)),
+        (
+            m.shard(queueDepthPerAction={"allocate": 1}),
+            m.node(),
+            m.queue(),
+            m.pod("first", gpus=1, created="2026-01-05T07:00:00Z"),
+            m.pod(gpus=2),
+        ),
     ),
     "NotTried": Situation(
         "The shard has no action that places waiting jobs.",
-        (m.shard(actions={it: {"enabled": False} for it in
-                        ("allocate", "reclaim", "preempt", "consolidate")}),
-         m.node(), m.queue(), m.pod()),
+        (
+            m.shard(
+                actions={
+                    it: {"enabled": False}
+                    for it in ("allocate", "reclaim", "preempt", "consolidate")
+                }
+            ),
+            m.node(),
+            m.queue(),
+            m.pod(),
+        ),
     ),
     "QueueOnHold": Situation(
         "Somebody has put the queue on hold.",
@@ -67,15 +80,30 @@ SITUATIONS = {
     ),
     "GangNoRoom": Situation(
         "There is room for one of the two pods that have to start together.",
-        (m.node(), m.queue(), m.group(minMember=2), m.in_group("mine", gpus=6),
-         m.in_group("other", gpus=6)),
+        (
+            m.node(),
+            m.queue(),
+            m.group(minMember=2),
+            m.in_group("mine", gpus=6),
+            m.in_group("other", gpus=6),
+        ),
     ),
     "WaitingForRelease": Situation(
         "A pod that is being deleted gives the room back.",
-        (m.node(), m.queue(),
-         m.pod("other", gpus=8, at="node-1", meta={"deletionTimestamp": "2026-01-05T08:00:20Z",
-                                                 "deletionGracePeriodSeconds": 30}),
-         m.pod(gpus=8)),
+        (
+            m.node(),
+            m.queue(),
+            m.pod(
+                "other",
+                gpus=8,
+                at="node-1",
+                meta={
+                    "deletionTimestamp": "2026-01-05T08:00:20Z",
+                    "deletionGracePeriodSeconds": 30,
+                },
+            ),
+            m.pod(gpus=8),
+        ),
     ),
     "NodeNotReady": Situation(
         "The only node is not ready.",
@@ -89,54 +117,118 @@ SITUATIONS = {
     ),
     "Taint": Situation(
         "The pod does not tolerate the taint of the node.",
-        (m.node(spec={"taints": [{"key": "dedicated", "value": "speech", "effect": "NoSchedule"}]}),
-         m.queue(), m.pod()),
+        (
+            m.node(
+                spec={"taints": [{"key": "dedicated", "value": "speech", "effect": "NoSchedule"}]}
+            ),
+            m.queue(),
+            m.pod(),
+        ),
         shown_in="nodes",
     ),
     "NodeAffinity": Situation(
         "The pod requires nodes of a zone in which there are none.",
-        (m.node(labels={"zone": "a"}), m.queue(),
-         m.pod(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-             "nodeSelectorTerms": [{"matchExpressions": [
-                 {"key": "zone", "operator": "In", "values": ["b"]}]}]}}})),
+        (
+            m.node(labels={"zone": "a"}),
+            m.queue(),
+            m.pod(
+                affinity={
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {
+                                    "matchExpressions": [
+                                        {"key": "zone", "operator": "In", "values": ["b"]}
+                                    ]
+                                }
+                            ]
+                        }
+                    }
+                }
+            ),
+        ),
         shown_in="nodes",
     ),
     "NodeType": Situation(
         "The pod asks for nodes of a type of which there are none.",
-        (m.node(labels={"run.ai/type": "a100"}), m.queue(),
-         m.pod(meta={"annotations": {"kaisched.io/node-type": "v100"}})),
+        (
+            m.node(labels={"run.ai/type": "a100"}),
+            m.queue(),
+            m.pod(meta={"annotations": {"kaisched.io/node-type": "v100"}}),
+        ),
         shown_in="nodes",
     ),
     "QueueNodeAffinity": Situation(
         "Training jobs of the queue may use no node of the type that there is.",
-        (m.node(labels={"run.ai/type": "a100"}),
-         m.queue(nodeAffinity=[{"workloads": ["training"], "terms": [{"matchExpressions": [
-             {"key": "run.ai/type", "operator": "In", "values": ["v100"]}]}]}]),
-         m.pod()),
+        (
+            m.node(labels={"run.ai/type": "a100"}),
+            m.queue(
+                nodeAffinity=[
+                    {
+                        "workloads": ["training"],
+                        "terms": [
+                            {
+                                "matchExpressions": [
+                                    {"key": "run.ai/type", "operator": "In", "values": ["v100"]}
+                                ]
+                            }
+                        ],
+                    }
+                ]
+            ),
+            m.pod(),
+        ),
         shown_in="nodes",
     ),
     "PodAffinity": Situation(
         "The pod wants to be where a pod of `app: cache` is, and there is none.",
-        (m.node(labels={"kubernetes.io/hostname": "node-1"}), m.queue(),
-         m.pod(affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-             {"labelSelector": {"matchLabels": {"app": "cache"}},
-              "topologyKey": "kubernetes.io/hostname"}]}})),
+        (
+            m.node(labels={"kubernetes.io/hostname": "node-1"}),
+            m.queue(),
+            m.pod(
+                affinity={
+                    "podAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [
+                            {
+                                "labelSelector": {"matchLabels": {"app": "cache"}},
+                                "topologyKey": "kubernetes.io/hostname",
+                            }
+                        ]
+                    }
+                }
+            ),
+        ),
         shown_in="nodes",
     ),
     "PodAntiAffinity": Situation(
         "The pod must not be where another pod of `app: train` is, and one is on the node.",
-        (m.node(labels={"kubernetes.io/hostname": "node-1"}), m.queue(),
-         m.pod("other", at="node-1", labels={"app": "train"}),
-         m.pod(affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-             {"labelSelector": {"matchLabels": {"app": "train"}},
-              "topologyKey": "kubernetes.io/hostname"}]}})),
+        (
+            m.node(labels={"kubernetes.io/hostname": "node-1"}),
+            m.queue(),
+            m.pod("other", at="node-1", labels={"app": "train"}),
+            m.pod(
+                affinity={
+                    "podAntiAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [
+                            {
+                                "labelSelector": {"matchLabels": {"app": "train"}},
+                                "topologyKey": "kubernetes.io/hostname",
+                            }
+                        ]
+                    }
+                }
+            ),
+        ),
         shown_in="nodes",
     ),
     "HostPort": Situation(
         "Another pod uses the host port.",
-        (m.node(), m.queue(),
-         m.pod("other", at="node-1", main={"ports": [{"containerPort": 80, "hostPort": 80}]}),
-         m.pod(main={"ports": [{"containerPort": 80, "hostPort": 80}]})),
+        (
+            m.node(),
+            m.queue(),
+            m.pod("other", at="node-1", main={"ports": [{"containerPort": 80, "hostPort": 80}]}),
+            m.pod(main={"ports": [{"containerPort": 80, "hostPort": 80}]}),
+        ),
         shown_in="nodes",
     ),
     "PodSlots": Situation(
@@ -151,33 +243,60 @@ SITUATIONS = {
     ),
     "EvictionDelay": Situation(
         "The job has a preemption delay, so that an autoscaler may add a node first.",
-        (m.node(), m.queue(quota=8), m.queue("speech", quota=0),
-         m.pod("other", gpus=8, queue="speech", at="node-1"),
-         m.pod(gpus=8, meta={"annotations": {"kai.scheduler/preemption-delay": "10m"}})),
+        (
+            m.node(),
+            m.queue(quota=8),
+            m.queue("speech", quota=0),
+            m.pod("other", gpus=8, queue="speech", at="node-1"),
+            m.pod(gpus=8, meta={"annotations": {"kai.scheduler/preemption-delay": "10m"}}),
+        ),
         shown_in="evictions",
     ),
     "EvictionBudget": Situation(
         "The shard may evict nothing.",
-        (m.shard(evictionsPerHour=0), m.node(), m.queue(quota=8), m.queue("speech", quota=0),
-         m.pod("other", gpus=8, queue="speech", at="node-1"), m.pod(gpus=8)),
+        (
+            m.shard(evictionsPerHour=0),
+            m.node(),
+            m.queue(quota=8),
+            m.queue("speech", quota=0),
+            m.pod("other", gpus=8, queue="speech", at="node-1"),
+            m.pod(gpus=8),
+        ),
         shown_in="evictions",
     ),
     "DisruptionBudget": Situation(
         "A PodDisruptionBudget protects what runs.",
-        (m.node(), m.queue(quota=8), m.queue("speech", quota=0),
-         m.pod("other", gpus=8, queue="speech", at="node-1", labels={"app": "serve"}),
-         {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-          "metadata": {"name": "serve", "namespace": "team"},
-          "spec": {"selector": {"matchLabels": {"app": "serve"}}, "maxUnavailable": 0},
-          "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1,
-                     "expectedPods": 1, "observedGeneration": 1}},
-         m.pod(gpus=8)),
+        (
+            m.node(),
+            m.queue(quota=8),
+            m.queue("speech", quota=0),
+            m.pod("other", gpus=8, queue="speech", at="node-1", labels={"app": "serve"}),
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": "serve", "namespace": "team"},
+                "spec": {"selector": {"matchLabels": {"app": "serve"}}, "maxUnavailable": 0},
+                "status": {
+                    "disruptionsAllowed": 0,
+                    "currentHealthy": 1,
+                    "desiredHealthy": 1,
+                    "expectedPods": 1,
+                    "observedGeneration": 1,
+                },
+            },
+            m.pod(gpus=8),
+        ),
         shown_in="evictions",
     ),
     "MinRuntime": Situation(
         "What runs is within its minimum runtime.",
-        (m.node(), m.queue(quota=8), m.queue("speech", quota=0, reclaimMinRuntime="4h"),
-         m.pod("other", gpus=8, queue="speech", at="node-1"), m.pod(gpus=8)),
+        (
+            m.node(),
+            m.queue(quota=8),
+            m.queue("speech", quota=0, reclaimMinRuntime="4h"),
+            m.pod("other", gpus=8, queue="speech", at="node-1"),
+            m.pod(gpus=8),
+        ),
         "minruntime",
         shown_in="evictions",
     ),
@@ -188,79 +307,120 @@ SITUATIONS = {
     ),
     "NonPreemptibleOverQuota": Situation(
         "The job must not be evicted, and asks for more than the quota.",
-        (m.node(), m.queue(quota=1),
-         m.pod(gpus=2, labels=m.STAYS)),
+        (m.node(), m.queue(quota=1), m.pod(gpus=2, labels=m.STAYS)),
         "proportion",
     ),
     "OverFairShare": Situation(
         "The job would take its queue over its fair share, and the other queue has its own.",
-        (m.node(), m.queue(quota=4), m.queue("speech", quota=4),
-         m.pod("own", gpus=4, at="node-1"), m.pod("other", gpus=4, queue="speech", at="node-1"),
-         m.pod(gpus=4)),
+        (
+            m.node(),
+            m.queue(quota=4),
+            m.queue("speech", quota=4),
+            m.pod("own", gpus=4, at="node-1"),
+            m.pod("other", gpus=4, queue="speech", at="node-1"),
+            m.pod(gpus=4),
+        ),
         "proportion",
         shown_in="evictions",
     ),
     "NoSuchTopology": Situation(
         "The job requires a level of a topology that does not exist.",
-        (m.node(), m.queue(),
-         m.group(minMember=1, topologyConstraint=m.within("rack")),
-         m.in_group("mine")),
+        (
+            m.node(),
+            m.queue(),
+            m.group(minMember=1, topologyConstraint=m.within("rack")),
+            m.in_group("mine"),
+        ),
         "topology",
     ),
     "NoSuchTopologyLevel": Situation(
         "The topology has no level of that name.",
-        (m.node(labels={"rack": "r1"}), m.queue(),
-         m.RACKS,
-         m.group(minMember=1, topologyConstraint=m.within("zone")),
-         m.in_group("mine")),
+        (
+            m.node(labels={"rack": "r1"}),
+            m.queue(),
+            m.RACKS,
+            m.group(minMember=1, topologyConstraint=m.within("zone")),
+            m.in_group("mine"),
+        ),
         "topology",
     ),
     "UnusableSlices": Situation(
         "The pod is to be in one rack, and its slices in a block each, which is larger.",
-        (m.node(labels={"block": "b1", "rack": "r1"}), m.queue(),
-         {**m.RACKS, "spec": {"levels": [{"nodeLabel": "block"}, {"nodeLabel": "rack"}]}},
-         m.pod(meta={"annotations": {
-             "kueue.x-k8s.io/podset-required-topology": "rack",
-             "kueue.x-k8s.io/podset-slice-required-topology": "block",
-             "kueue.x-k8s.io/podset-slice-size": "1",
-         }})),
+        (
+            m.node(labels={"block": "b1", "rack": "r1"}),
+            m.queue(),
+            {**m.RACKS, "spec": {"levels": [{"nodeLabel": "block"}, {"nodeLabel": "rack"}]}},
+            m.pod(
+                meta={
+                    "annotations": {
+                        "kueue.x-k8s.io/podset-required-topology": "rack",
+                        "kueue.x-k8s.io/podset-slice-required-topology": "block",
+                        "kueue.x-k8s.io/podset-slice-size": "1",
+                    }
+                }
+            ),
+        ),
         "topology",
     ),
     "NoDomainHasRoom": Situation(
         "No rack has room for both pods while another job runs.",
-        (m.node(labels={"rack": "r1"}), m.node("node-2", labels={"rack": "r2"}), m.queue(),
-         m.queue("speech", quota=16),
-         m.RACKS,
-         m.group(minMember=2, topologyConstraint=m.within("rack")),
-         m.pod("first", gpus=2, queue="speech", at="node-1", labels=m.STAYS),
-         m.pod("second", gpus=2, queue="speech", at="node-2", labels=m.STAYS),
-         m.in_group("mine", gpus=4), m.in_group("other", gpus=4)),
+        (
+            m.node(labels={"rack": "r1"}),
+            m.node("node-2", labels={"rack": "r2"}),
+            m.queue(),
+            m.queue("speech", quota=16),
+            m.RACKS,
+            m.group(minMember=2, topologyConstraint=m.within("rack")),
+            m.pod("first", gpus=2, queue="speech", at="node-1", labels=m.STAYS),
+            m.pod("second", gpus=2, queue="speech", at="node-2", labels=m.STAYS),
+            m.in_group("mine", gpus=4),
+            m.in_group("other", gpus=4),
+        ),
         "topology",
     ),
     "NoDomainIsLargeEnough": Situation(
         "No rack would hold both pods, even if nothing ran.",
-        (m.node(labels={"rack": "r1"}), m.node("node-2", labels={"rack": "r2"}), m.queue(),
-         m.RACKS,
-         m.group(minMember=2, topologyConstraint=m.within("rack")),
-         m.in_group("mine", gpus=8), m.in_group("other", gpus=8)),
+        (
+            m.node(labels={"rack": "r1"}),
+            m.node("node-2", labels={"rack": "r2"}),
+            m.queue(),
+            m.RACKS,
+            m.group(minMember=2, topologyConstraint=m.within("rack")),
+            m.in_group("mine", gpus=8),
+            m.in_group("other", gpus=8),
+        ),
         "topology",
     ),
     "WaitsForDomain": Situation(
         "Both racks have room for one pod, and the job waits an hour for a better place.",
-        (m.node(labels={"rack": "r1"}), m.node("node-2", labels={"rack": "r2"}), m.queue(),
-         m.queue("speech", quota=16),
-         m.RACKS,
-         m.group({"kaisched.io/topology-patience": "1h"}, minMember=2,
-                 topologyConstraint=m.prefers("rack")),
-         m.pod("first", gpus=2, queue="speech", at="node-1", labels=m.STAYS),
-         m.pod("second", gpus=2, queue="speech", at="node-2", labels=m.STAYS),
-         m.in_group("mine", gpus=4), m.in_group("other", gpus=4)),
+        (
+            m.node(labels={"rack": "r1"}),
+            m.node("node-2", labels={"rack": "r2"}),
+            m.queue(),
+            m.queue("speech", quota=16),
+            m.RACKS,
+            m.group(
+                {"kaisched.io/topology-patience": "1h"},
+                minMember=2,
+                topologyConstraint=m.prefers("rack"),
+            ),
+            m.pod("first", gpus=2, queue="speech", at="node-1", labels=m.STAYS),
+            m.pod("second", gpus=2, queue="speech", at="node-2", labels=m.STAYS),
+            m.in_group("mine", gpus=4),
+            m.in_group("other", gpus=4),
+        ),
         "topology",
     ),
     "QuotaExhausted": Situation(
         "Neither the queue nor one that could lend to it has so much quota left.",
-        (m.LENDING, m.node(), m.queue("lab", quota=0), m.queue(parent="lab", quota=2),
-         m.queue("speech", parent="lab", quota=2), m.pod(gpus=6)),
+        (
+            m.LENDING,
+            m.node(),
+            m.queue("lab", quota=0),
+            m.queue(parent="lab", quota=2),
+            m.queue("speech", parent="lab", quota=2),
+            m.pod(gpus=6),
+        ),
         "fair-sharing",
     ),
     "OverQueueLimit": Situation(
@@ -270,16 +430,26 @@ SITUATIONS = {
     ),
     "NonPreemptibleBorrows": Situation(
         "The job must not be evicted, and its queue would have to borrow for it.",
-        (m.LENDING, m.node(), m.queue("lab", quota=6), m.queue(parent="lab", quota=2),
-         m.pod(gpus=4, labels=m.STAYS)),
+        (
+            m.LENDING,
+            m.node(),
+            m.queue("lab", quota=6),
+            m.queue(parent="lab", quota=2),
+            m.pod(gpus=4, labels=m.STAYS),
+        ),
         "fair-sharing",
     ),
     "InvalidPodGroup": Situation(
         "A pod names a subgroup that its pod group does not have.",
-        (m.node(), m.queue(),
-         m.group(subGroups=[{"name": "workers", "minMember": 1}]),
-         m.pod(labels={"kai.scheduler/subgroup-name": "worker"},
-             meta={"annotations": {"pod-group-name": "team"}})),
+        (
+            m.node(),
+            m.queue(),
+            m.group(subGroups=[{"name": "workers", "minMember": 1}]),
+            m.pod(
+                labels={"kai.scheduler/subgroup-name": "worker"},
+                meta={"annotations": {"pod-group-name": "team"}},
+            ),
+        ),
     ),
     "Unsupported": Situation(
         "The pod asks for a part of a GPU in a way that cannot be read.",
@@ -287,9 +457,13 @@ SITUATIONS = {
     ),
     "NodeSelector": Situation(
         "The node that the pod selects is full, and what runs there must stay.",
-        (m.node(labels={"disk": "ssd"}), m.node("node-2"), m.queue(),
-         m.pod("other", gpus=8, at="node-1", nodeSelector={"disk": "ssd"}),
-         m.pod(nodeSelector={"disk": "ssd"})),
+        (
+            m.node(labels={"disk": "ssd"}),
+            m.node("node-2"),
+            m.queue(),
+            m.pod("other", gpus=8, at="node-1", nodeSelector={"disk": "ssd"}),
+            m.pod(nodeSelector={"disk": "ssd"}),
+        ),
         shown_in="nodes",
     ),
     "NodePressure": Situation(
@@ -299,98 +473,176 @@ SITUATIONS = {
     ),
     "NoVictims": Situation(
         "What may be evicted holds too little.",
-        (m.node(), m.queue(quota=8), m.queue("speech", quota=0),
-         m.pod("fixed", gpus=6, queue="speech", at="node-1",
-             labels=m.STAYS),
-         m.pod("other", gpus=2, queue="speech", at="node-1"),
-         m.pod(gpus=4)),
+        (
+            m.node(),
+            m.queue(quota=8),
+            m.queue("speech", quota=0),
+            m.pod("fixed", gpus=6, queue="speech", at="node-1", labels=m.STAYS),
+            m.pod("other", gpus=2, queue="speech", at="node-1"),
+            m.pod(gpus=4),
+        ),
         shown_in="evictions",
     ),
     "VolumeClaim": Situation(
         "The pod names a volume claim that does not exist.",
-        (m.node(), m.queue(), m.claim("labels", volumeName="", storageClassName="disk"),
-         m.pod(volumes=m.uses("images"))),
+        (
+            m.node(),
+            m.queue(),
+            m.claim("labels", volumeName="", storageClassName="disk"),
+            m.pod(volumes=m.uses("images")),
+        ),
     ),
     "VolumeUnbound": Situation(
         "The volume of the claim is still being made.",
-        (m.node(), m.queue(), m.storage_class("Immediate"),
-         m.claim("images", storageClassName="disk"),
-         m.pod(volumes=m.uses("images"))),
+        (
+            m.node(),
+            m.queue(),
+            m.storage_class("Immediate"),
+            m.claim("images", storageClassName="disk"),
+            m.pod(volumes=m.uses("images")),
+        ),
     ),
     "VolumeInUse": Situation(
         "Another pod uses the claim, which is for one pod at a time.",
-        (m.node(), m.queue(), m.storage_class("WaitForFirstConsumer"),
-         m.claim("images", bound=True, volumeName="pv", storageClassName="disk",
-             accessModes=["ReadWriteOncePod"]),
-         m.volume(), m.pod("other", at="node-1", volumes=m.uses("images")),
-         m.pod(volumes=m.uses("images"))),
+        (
+            m.node(),
+            m.queue(),
+            m.storage_class("WaitForFirstConsumer"),
+            m.claim(
+                "images",
+                bound=True,
+                volumeName="pv",
+                storageClassName="disk",
+                accessModes=["ReadWriteOncePod"],
+            ),
+            m.volume(),
+            m.pod("other", at="node-1", volumes=m.uses("images")),
+            m.pod(volumes=m.uses("images")),
+        ),
     ),
     "VolumeAffinity": Situation(
         "The volume is in a zone in which no node is.",
-        (m.node(labels={"zone": "a"}), m.queue(), m.storage_class("WaitForFirstConsumer"),
-         m.claim("images", bound=True, volumeName="pv", storageClassName="disk"), m.volume("b"),
-         m.pod(volumes=m.uses("images"))),
+        (
+            m.node(labels={"zone": "a"}),
+            m.queue(),
+            m.storage_class("WaitForFirstConsumer"),
+            m.claim("images", bound=True, volumeName="pv", storageClassName="disk"),
+            m.volume("b"),
+            m.pod(volumes=m.uses("images")),
+        ),
         shown_in="nodes",
     ),
     "NotOverShare": Situation(
         "The queue that holds the GPUs is within its share, and the free ones are elsewhere.",
-        (m.node(labels={"disk": "ssd"}), m.node("node-2"), m.queue(quota=8),
-         m.queue("speech", quota=8),
-         m.pod("other", gpus=8, queue="speech", at="node-1", nodeSelector={"disk": "ssd"}),
-         m.pod(gpus=8, nodeSelector={"disk": "ssd"})),
+        (
+            m.node(labels={"disk": "ssd"}),
+            m.node("node-2"),
+            m.queue(quota=8),
+            m.queue("speech", quota=8),
+            m.pod("other", gpus=8, queue="speech", at="node-1", nodeSelector={"disk": "ssd"}),
+            m.pod(gpus=8, nodeSelector={"disk": "ssd"}),
+        ),
         "proportion",
         shown_in="evictions",
     ),
     "NoDomainCanBeFreed": Situation(
         "No rack could be cleared for both pods: what runs in one must not be evicted.",
-        (m.node(labels={"rack": "r1"}), m.node("node-2", gpus=4, labels={"rack": "r2"}),
-         m.queue(quota=16), m.queue("speech", quota=1),
-         m.RACKS,
-         m.group(minMember=2, topologyConstraint=m.within("rack")),
-         m.pod("other", gpus=1, queue="speech", at="node-1", labels=m.STAYS),
-         m.pod("third", gpus=1, queue="speech", at="node-2"),
-         m.in_group("mine", gpus=4), m.in_group("mine-2", gpus=4)),
+        (
+            m.node(labels={"rack": "r1"}),
+            m.node("node-2", gpus=4, labels={"rack": "r2"}),
+            m.queue(quota=16),
+            m.queue("speech", quota=1),
+            m.RACKS,
+            m.group(minMember=2, topologyConstraint=m.within("rack")),
+            m.pod("other", gpus=1, queue="speech", at="node-1", labels=m.STAYS),
+            m.pod("third", gpus=1, queue="speech", at="node-2"),
+            m.in_group("mine", gpus=4),
+            m.in_group("mine-2", gpus=4),
+        ),
         "topology",
         shown_in="evictions",
     ),
     "NotBorrowing": Situation(
         "No queue borrows what the job lacks.",
-        (m.LENDING, m.node(labels={"disk": "ssd"}), m.node("node-2"), m.queue("lab", quota=0),
-         m.queue(parent="lab", quota=8, preemption={"reclaimWithinCohort": "Any"}),
-         m.queue("speech", parent="lab", quota=8),
-         m.pod("other", gpus=8, queue="speech", at="node-1", nodeSelector={"disk": "ssd"}),
-         m.pod(gpus=8, nodeSelector={"disk": "ssd"})),
+        (
+            m.LENDING,
+            m.node(labels={"disk": "ssd"}),
+            m.node("node-2"),
+            m.queue("lab", quota=0),
+            m.queue(parent="lab", quota=8, preemption={"reclaimWithinCohort": "Any"}),
+            m.queue("speech", parent="lab", quota=8),
+            m.pod("other", gpus=8, queue="speech", at="node-1", nodeSelector={"disk": "ssd"}),
+            m.pod(gpus=8, nodeSelector={"disk": "ssd"}),
+        ),
         "fair-sharing",
         shown_in="evictions",
     ),
     "PreemptionPolicy": Situation(
         "The queue of the job takes nothing back from others.",
-        (m.LENDING, m.node(), m.queue("lab", quota=0),
-         m.queue(parent="lab", quota=8, preemption={"reclaimWithinCohort": "Never"}),
-         m.queue("speech", parent="lab", quota=0),
-         m.pod("other", gpus=8, queue="speech", at="node-1"), m.pod(gpus=8)),
+        (
+            m.LENDING,
+            m.node(),
+            m.queue("lab", quota=0),
+            m.queue(parent="lab", quota=8, preemption={"reclaimWithinCohort": "Never"}),
+            m.queue("speech", parent="lab", quota=0),
+            m.pod("other", gpus=8, queue="speech", at="node-1"),
+            m.pod(gpus=8),
+        ),
         "fair-sharing",
         shown_in="evictions",
     ),
     "NoNodeOfFlavor": Situation(
         "No node has the labels of the flavor.",
-        (m.LENDING, m.node(), m.queue(flavors=[
-            {"name": "h100", "nodeLabels": {"card": "h100"},
-             "resources": {"gpu": {"quota": 8}}}]), m.pod()),
+        (
+            m.LENDING,
+            m.node(),
+            m.queue(
+                flavors=[
+                    {
+                        "name": "h100",
+                        "nodeLabels": {"card": "h100"},
+                        "resources": {"gpu": {"quota": 8}},
+                    }
+                ]
+            ),
+            m.pod(),
+        ),
         "fair-sharing",
     ),
     "NoMatchingFlavor": Situation(
         "The pod selects nodes that no flavor of its queue has.",
-        (m.LENDING, m.node(labels={"card": "h100"}), m.queue(flavors=[
-            {"name": "h100", "nodeLabels": {"card": "h100"},
-             "resources": {"gpu": {"quota": 8}}}]), m.pod(nodeSelector={"card": "l4"})),
+        (
+            m.LENDING,
+            m.node(labels={"card": "h100"}),
+            m.queue(
+                flavors=[
+                    {
+                        "name": "h100",
+                        "nodeLabels": {"card": "h100"},
+                        "resources": {"gpu": {"quota": 8}},
+                    }
+                ]
+            ),
+            m.pod(nodeSelector={"card": "l4"}),
+        ),
         "fair-sharing",
     ),
     "FlavorQuotaTooSmall": Situation(
         "The job asks for more than its queue could ever have of the flavor.",
-        (m.LENDING, m.node(labels={"card": "h100"}), m.queue(flavors=[
-            {"name": "h100", "nodeLabels": {"card": "h100"},
-             "resources": {"gpu": {"quota": 2}}}]), m.pod(gpus=4)),
+        (
+            m.LENDING,
+            m.node(labels={"card": "h100"}),
+            m.queue(
+                flavors=[
+                    {
+                        "name": "h100",
+                        "nodeLabels": {"card": "h100"},
+                        "resources": {"gpu": {"quota": 2}},
+                    }
+                ]
+            ),
+            m.pod(gpus=4),
+        ),
         "fair-sharing",
     ),
     "SchedulingGated": Situation(
@@ -400,11 +652,22 @@ SITUATIONS = {
     ),
     "HostPortLeaving": Situation(
         "A pod that is being deleted still uses the host port, on a node among others.",
-        (m.node(labels={"disk": "ssd"}), m.node("node-2", gpus=0), m.queue(),
-         m.pod("other", at="node-1", main={"ports": [{"containerPort": 80, "hostPort": 80}]},
-             meta={"deletionTimestamp": "2026-01-05T08:00:20Z", "deletionGracePeriodSeconds": 30}),
-         m.pod("more", gpus=7, at="node-1"),
-         m.pod(gpus=2, main={"ports": [{"containerPort": 80, "hostPort": 80}]})),
+        (
+            m.node(labels={"disk": "ssd"}),
+            m.node("node-2", gpus=0),
+            m.queue(),
+            m.pod(
+                "other",
+                at="node-1",
+                main={"ports": [{"containerPort": 80, "hostPort": 80}]},
+                meta={
+                    "deletionTimestamp": "2026-01-05T08:00:20Z",
+                    "deletionGracePeriodSeconds": 30,
+                },
+            ),
+            m.pod("more", gpus=7, at="node-1"),
+            m.pod(gpus=2, main={"ports": [{"containerPort": 80, "hostPort": 80}]}),
+        ),
         shown_in="nodes",
     ),
     "Devices": Situation(
@@ -415,34 +678,63 @@ SITUATIONS = {
     "ByClaimOnly": Situation(
         "One node has a device plugin and no GPU left, the other a driver, which gives whole"
         " GPUs; the pod asks for half of one.",
-        (m.node(gpus=1), m.node("node-2", gpus=0), *m.devices(1, "node-2", "nvidia.com/gpu"),
-         m.queue(),
-         m.pod("other", at="node-1",
-             labels={"kai.scheduler/preemptibility": "non-preemptible"}),
-         m.pod(gpus=0, meta={"annotations": {"gpu-fraction": "0.5"}})),
+        (
+            m.node(gpus=1),
+            m.node("node-2", gpus=0),
+            *m.devices(1, "node-2", "nvidia.com/gpu"),
+            m.queue(),
+            m.pod("other", at="node-1", labels={"kai.scheduler/preemptibility": "non-preemptible"}),
+            m.pod(gpus=0, meta={"annotations": {"gpu-fraction": "0.5"}}),
+        ),
         shown_in="nodes",
     ),
     "DeviceClaim": Situation(
         "The claim is on a class of devices that does not exist.",
-        (m.node(gpus=0), *m.devices(1), m.queue(), m.resource_claim(1, "tpu.example.com"),
-         m.with_claim()),
+        (
+            m.node(gpus=0),
+            *m.devices(1),
+            m.queue(),
+            m.resource_claim(1, "tpu.example.com"),
+            m.with_claim(),
+        ),
     ),
-}  # fmt: skip
+}
 ELSEWHERE = {
     "It takes several cycles, or what only a running scheduler knows.": (
-        "Backoff", "DevicesLeaving", "NotWorthIt", "OpenedSince", "OthersTimeSlice",
-        "OwnerNotRead", "PutOff", "RoomHeld", "SearchBudget", "TakingTurns", "WouldComeBack",
+        "Backoff",
+        "DevicesLeaving",
+        "NotWorthIt",
+        "OpenedSince",
+        "OthersTimeSlice",
+        "OwnerNotRead",
+        "PutOff",
+        "RoomHeld",
+        "SearchBudget",
+        "TakingTurns",
+        "WouldComeBack",
     ),
     "A plugin or an action has to fail, or a plugin of others has to refuse.": (
-        "ActionFailed", "Plugin", "PluginFailed",
+        "ActionFailed",
+        "Plugin",
+        "PluginFailed",
     ),
     "They need GPU instances, claims and devices of drivers, or sets of nodes.": (
-        "DevicePlace", "DevicesOverShare", "MigByAnnotation", "OutsideNodeSet",
+        "DevicePlace",
+        "DevicesOverShare",
+        "MigByAnnotation",
+        "OutsideNodeSet",
     ),
     "They are named while victims are chosen among many jobs, where no other reason is closer.": (
-        "EvictionsPreferred", "HigherShare", "OtherTree", "QuotaAlone", "SaturationOrder",
-        "TakesNothingToBorrow", "TriedByInitialShare", "TriedInAnotherWay", "Undershoots",
+        "EvictionsPreferred",
+        "HigherShare",
+        "OtherTree",
+        "QuotaAlone",
+        "SaturationOrder",
+        "TakesNothingToBorrow",
+        "TriedByInitialShare",
+        "TriedInAnotherWay",
+        "Undershoots",
         "WouldBeOvertaken",
     ),
-}  # fmt: skip
+}
 """Reasons without a situation, by why they have none."""

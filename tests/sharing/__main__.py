@@ -29,8 +29,10 @@ def main():
         finally:
             run.stop()
         told = ", ".join(f"{what} {number}" for what, number in sorted(run.done.items()))
-        print(f"{run.ledger.begun} pods saw GPUs; a GPU was used {float(run.ledger.most):.4f} times"
-              f" at most; {told}")  # fmt: skip
+        print(
+            f"{run.ledger.begun} pods saw GPUs; a GPU was used {float(run.ledger.most):.4f} times"
+            f" at most; {told}"
+        )
         wrong = [*run.ledger.breaches, *(f"left in the end: {it}" for it in left)]
         wrong += [
             f"{name}, {sort}, {number} times: {first}"

@@ -141,9 +141,15 @@ def test_a_queue_that_was_left_out_says_why(tmp_path):
 
 
 @pytest.mark.fault("D70")
-@pytest.mark.parametrize(("threshold", "node", "is_evicted"), [
-    ("", "n1", True), ("4m", "n0", False), ("3m", "n1", True), ("-1s", "n0", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("threshold", "node", "is_evicted"),
+    [
+        ("", "n1", True),
+        ("4m", "n0", False),
+        ("3m", "n1", True),
+        ("-1s", "n0", False),
+    ],
+)
 def test_nobody_waits_for_a_pod_that_does_not_end(threshold, node, is_evicted, tmp_path):
     # By default for two minutes; then a's other pod, which is beyond its quota, gives way.
     file = tmp_path / "shard.yaml"

@@ -210,9 +210,14 @@ class _Run:
         job, places, victim = job[:count], places[:count], victim[:count]
         task = np.array([pending_tasks(session, row)[0] for row in job.tolist()], np.int64)
         return _Swaps(
-            job, task, units[:count], victim, ledger.node_of_task[victim],
-            victims.queue[places], victims.amounts.take(places, axis=1),
-        )  # fmt: skip
+            job,
+            task,
+            units[:count],
+            victim,
+            ledger.node_of_task[victim],
+            victims.queue[places],
+            victims.amounts.take(places, axis=1),
+        )
 
     # -- how many of the first claims are met -----------------------------------------------------
 

@@ -60,9 +60,7 @@ class Contest:
             rows = np.unique(paths[paths >= 0])
             depth = tree.depth_of_queue.take(rows)
             deepest = int(depth.max())
-            self._levels = [
-                _Level(session, rows[depth == at]) for at in range(deepest, -1, -1)
-            ]  # fmt: skip
+            self._levels = [_Level(session, rows[depth == at]) for at in range(deepest, -1, -1)]
 
     def winner(self, heads: RowVec) -> int:
         """Return the candidate that is next, -1 for none; ``heads`` are those of the leaves."""

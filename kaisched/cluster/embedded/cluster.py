@@ -94,10 +94,15 @@ class EmbeddedCluster:
         """
         self.clock: Clock = ManualClock() if clock is None else clock
         self.store = StateStore(
-            schedulers, node_pool=node_pool, gpu_resources=gpu_resources, workloads=workloads,
-            stuck_after_s=stuck_after_s, offers_shares=True, owners=owners,
+            schedulers,
+            node_pool=node_pool,
+            gpu_resources=gpu_resources,
+            workloads=workloads,
+            stuck_after_s=stuck_after_s,
+            offers_shares=True,
+            owners=owners,
             sharing=sharing,
-        )  # fmt: skip
+        )
         self.stores = [self.store]
         """All stores that hear of every change: one for each node pool that is decided about."""
         self.history: deque[Happening] = deque(maxlen=HISTORY_LENGTH)

@@ -167,10 +167,15 @@ class Client:
         try:
             if method == "GET" or not is_plain(path):
                 response = self._open(
-                    method, path, query, body, content_type, accept,
+                    method,
+                    path,
+                    query,
+                    body,
+                    content_type,
+                    accept,
                     urllib3.Timeout(total=seconds, connect=min(CONNECT_S, seconds)),
                     preload=True,
-                )  # fmt: skip
+                )
                 answer = _answer(response)
             else:
                 answer = self._written(method, path, query, body, content_type, accept, seconds)

@@ -35,12 +35,22 @@ from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 QUEUE, GROUP, AMOUNTS, POD, EVENT, SHARES = range(6)
 """The parts of objects that are reported, the most urgent first."""
 WEIGHTS: Final[Mapping[int, int]] = {
-    QUEUE: 8, GROUP: 8, AMOUNTS: 2, POD: 4, EVENT: 1, SHARES: 1,
-}  # fmt: skip
+    QUEUE: 8,
+    GROUP: 8,
+    AMOUNTS: 2,
+    POD: 4,
+    EVENT: 1,
+    SHARES: 1,
+}
 """The share of each part in the writes while several are due."""
 AGAIN_S: Final[Mapping[int, float]] = {
-    QUEUE: 2.0, GROUP: 30.0, AMOUNTS: 5.0, POD: 30.0, EVENT: 0.0, SHARES: 30.0,
-}  # fmt: skip
+    QUEUE: 2.0,
+    GROUP: 30.0,
+    AMOUNTS: 5.0,
+    POD: 30.0,
+    EVENT: 0.0,
+    SHARES: 30.0,
+}
 """Shortest time between two writes of a status that changes all the time."""
 SETTLED_S: Final = 0.5
 """A status that has not changed for so long is written at once."""
@@ -60,8 +70,12 @@ _MOST_PAUSE_S: Final = 1.0
 _INVALID: Final = 422
 _CONDITIONS, _AMOUNTS = "schedulingConditions", "resourcesStatus"
 _TYPES: Final[Mapping[int, type[Pod | PodGroup | Queue]]] = {
-    QUEUE: Queue, GROUP: PodGroup, AMOUNTS: PodGroup, POD: Pod, SHARES: Queue,
-}  # fmt: skip
+    QUEUE: Queue,
+    GROUP: PodGroup,
+    AMOUNTS: PodGroup,
+    POD: Pod,
+    SHARES: Queue,
+}
 _RUN_AI: Final = f"/apis/{PodGroup.API_VERSION}/namespaces"
 
 

@@ -34,8 +34,11 @@ class MarkWork:
         """Write the mark; return None when its outcome is known, else when to try again."""
         mark, writers = self.mark, self.writers
         condition = {
-            "type": pool_marks.IN_POOL, "status": "True", "reason": _REASON, "message": mark.text,
-        }  # fmt: skip
+            "type": pool_marks.IN_POOL,
+            "status": "True",
+            "reason": _REASON,
+            "message": mark.text,
+        }
         metadata = {"uid": mark.uid, "resourceVersion": mark.version}
         body = {"metadata": metadata, "status": {"conditions": [condition]}}
         try:

@@ -91,10 +91,13 @@ class Reporter:
         self._node_pool = node_pool or "default"
         self._seen = SeenObjects(store, self._node_pool)
         self._desired = DesiredReports(
-            client, box, self._seen,
+            client,
+            box,
+            self._seen,
             stamp=lambda: self._now("%Y-%m-%dT%H:%M:%SZ"),
-            on_reported=self._on_reported, counts=counts or Counts(),
-        )  # fmt: skip
+            on_reported=self._on_reported,
+            counts=counts or Counts(),
+        )
         self.step: Callable[[], bool] = self._desired.step
         """Writes the next report that is due; from any thread."""
         self._last_s = -ROUND_S

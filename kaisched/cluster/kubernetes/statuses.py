@@ -228,8 +228,12 @@ def _over_quota(share: QueueShare) -> dict[str, str]:
     )
     if not over:
         return _condition(OVER_QUOTA, FALSE, "WithinQuota", "")
-    return _condition(OVER_QUOTA, TRUE, "AboveQuota", f"it holds more {' and '.join(over)} than"
-                      " its quota; the excess may be reclaimed")  # fmt: skip
+    return _condition(
+        OVER_QUOTA,
+        TRUE,
+        "AboveQuota",
+        f"it holds more {' and '.join(over)} than its quota; the excess may be reclaimed",
+    )
 
 
 def _over_limit(limit: IntVec, share: QueueShare, names: Sequence[str]) -> dict[str, str]:
@@ -242,8 +246,12 @@ def _over_limit(limit: IntVec, share: QueueShare, names: Sequence[str]) -> dict[
     ]
     if not over:
         return _condition(OVER_LIMIT, FALSE, "WithinLimit", "")
-    return _condition(OVER_LIMIT, TRUE, "AboveLimit", f"it holds {' and '.join(over)}: nothing"
-                      " that asks for more of it starts")  # fmt: skip
+    return _condition(
+        OVER_LIMIT,
+        TRUE,
+        "AboveLimit",
+        f"it holds {' and '.join(over)}: nothing that asks for more of it starts",
+    )
 
 
 def _over_subscribed(found: OverSubscription | None) -> dict[str, str]:

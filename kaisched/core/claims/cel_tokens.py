@@ -24,9 +24,19 @@ _ESCAPE: Final = re.compile(
     re.DOTALL,
 )
 _PLAIN: Final = {
-    "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
-    "\\": "\\", "'": "'", '"': '"', "`": "`", "?": "?",
-}  # fmt: skip
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "`": "`",
+    "?": "?",
+}
 MOST_CHARACTERS: Final = 10_240
 """Characters of an expression, as in the API."""
 _SURROGATES: Final = range(0xD800, 0xE000)

@@ -107,8 +107,12 @@ class Part:
             number = math.nan
         if math.isfinite(number) and number >= least:
             return int(number) if number.is_integer() else number
-        self.wrong(key, "no number" if math.isnan(number) else "out of range", value,
-                   f"write a number of at least {least:g}")  # fmt: skip
+        self.wrong(
+            key,
+            "no number" if math.isnan(number) else "out of range",
+            value,
+            f"write a number of at least {least:g}",
+        )
         return None
 
     def seconds(self, key: str) -> str:

@@ -26,9 +26,23 @@ _RUNAI_LABEL: Final = "runai/node-pool"
 _RECORD: Final = "it tells of the export, and is no rule"
 _POOL: Final[Reasons] = {
     **dict.fromkeys(
-        ("id", "clusterId", "clusterUuid", "clusterName", "tenantId", "createdAt", "createdBy",
-         "updatedAt", "updatedBy", "deletedAt", "phase", "phaseMessage", "status", "nodes",
-         "effective"),
+        (
+            "id",
+            "clusterId",
+            "clusterUuid",
+            "clusterName",
+            "tenantId",
+            "createdAt",
+            "createdBy",
+            "updatedAt",
+            "updatedBy",
+            "deletedAt",
+            "phase",
+            "phaseMessage",
+            "status",
+            "nodes",
+            "effective",
+        ),
         _RECORD,
     ),
     "overProvisioningRatio": "shares of a GPU are never more than the GPU",
@@ -37,7 +51,7 @@ _POOL: Final[Reasons] = {
     "gpuNetworkAccelerationLabelValue": "name the levels of the network in a Topology",
     "networkTopologyId": "write the topology as an object: docs/how-to/keep-pods-together.md",
     "metadata": _RECORD,
-}  # fmt: skip
+}
 
 
 def from_runai(files: list[Path]) -> Migration:

@@ -36,9 +36,27 @@ _ROLES: Final = "who may use a queue is said by roles: queueUsePolicy in the cha
 _IDLE: Final = "whether a GPU is idle is not measured; maxRunTime limits run times"
 _UNIT: Final[Reasons] = {
     **dict.fromkeys(
-        ("id", "kind", "clusterId", "clusterUuid", "clusterName", "tenantId", "createdAt",
-         "createdBy", "updatedAt", "updatedBy", "deletedAt", "phase", "status", "effective",
-         "effectiveNodePools", "isDeleted", "parent", "totalResources", "overtimeData"),
+        (
+            "id",
+            "kind",
+            "clusterId",
+            "clusterUuid",
+            "clusterName",
+            "tenantId",
+            "createdAt",
+            "createdBy",
+            "updatedAt",
+            "updatedBy",
+            "deletedAt",
+            "phase",
+            "status",
+            "effective",
+            "effectiveNodePools",
+            "isDeleted",
+            "parent",
+            "totalResources",
+            "overtimeData",
+        ),
         _RECORD,
     ),
     "description": "a queue has no description; displayName is a name for people",
@@ -50,7 +68,7 @@ _UNIT: Final[Reasons] = {
     "interactiveJobMaxIdleDurationSecs": _IDLE,
     "trainingJobMaxIdleDurationSecs": _IDLE,
     "interactivePreemptibleJobMaxIdleDurationSecs": _IDLE,
-}  # fmt: skip
+}
 _RULES: Final[Reasons] = {
     "interactiveJobMaxIdleDurationSeconds": _IDLE,
     "interactiveJobPreemptIdleDurationSeconds": _IDLE,

@@ -75,9 +75,13 @@ class _Line:
     """Rows in order, with the columns of keys that decide it."""
 
     def __init__(
-        self, keys: Sequence[NamedKey], last: Sequence[str], columns: _Columns, at: list[int],
+        self,
+        keys: Sequence[NamedKey],
+        last: Sequence[str],
+        columns: _Columns,
+        at: list[int],
         rows: list[int],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Take the rows in order; ``at`` says where each is in the columns.
 
         The columns are those of the keys, then those that ``last`` names.

@@ -54,8 +54,10 @@ def test_a_limit_is_kept_and_named_by_the_plugin():
 @pytest.mark.parametrize("action", ["allocate", "reclaim"])
 def test_a_full_cluster_of_one_queue_is_left_alone(action):
     made = ClusterBuilder().node("n1", gpu=1).queue("night")
-    ran = made.job("a", queue="night", running={"n1": 1}).job("b", queue="night").run(
-        action, shard=SHARD
-    )  # fmt: skip
+    ran = (
+        made.job("a", queue="night", running={"n1": 1})
+        .job("b", queue="night")
+        .run(action, shard=SHARD)
+    )
     assert not ran.evicted
     assert not ran.placed

@@ -285,11 +285,13 @@ def node_row(node: Case) -> NodeRow:
 def constraints_of(podset: Case, flavor: Case) -> Constraints:
     tolerations = tuple(
         Toleration(
-            it.get("key") or "", it.get("operator") or "Equal", it.get("value") or "",
+            it.get("key") or "",
+            it.get("operator") or "Equal",
+            it.get("value") or "",
             it.get("effect") or "",
         )
         for it in (*(podset.get("tolerations") or ()), *flavor["tolerations"])
-    )  # fmt: skip
+    )
     selector = {**flavor["node_labels"], **(podset.get("node_selector") or {})}
     terms = (podset.get("node_affinity") or {}).get("required_any")
     return Constraints(

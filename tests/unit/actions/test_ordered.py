@@ -76,7 +76,7 @@ def test_what_the_claim_can_do_without_is_put_back_the_last_one_first():
     made.job("big", queue="a", gpu=2, running={"n0": 1}).job("small", queue="a", running={"n0": 1})
     ran = made.job("claim", queue="b", gpu=2).run(
         "reclaim", plugins=[variant()], shard={"plugins": OUT}
-    )  # fmt: skip
+    )
     assert gone(ran) == ["big"]
 
 
@@ -85,7 +85,7 @@ def test_what_has_to_go_along_is_not_put_back():
     made.job("big", queue="a", gpu=2, running={"n0": 1}).job("small", queue="a", running={"n0": 1})
     ran = made.job("claim", queue="b", gpu=2).run(
         "reclaim", plugins=[variant(kept="small")], shard={"plugins": OUT}
-    )  # fmt: skip
+    )
     assert gone(ran) == ["big", "small"]
 
 
@@ -104,7 +104,7 @@ def test_who_is_left_out_for_a_reason_that_is_retried_may_go_in_the_next_pass():
 def test_without_the_word_for_it_reclaim_leaves_the_claim_s_own_queue_alone():
     ran = world(3).run(
         "reclaim", plugins=[variant(takes_from_own_queue=False)], shard={"plugins": OUT}
-    )  # fmt: skip
+    )
     assert gone(ran) == ["r0", "r2"]
 
 
@@ -114,5 +114,5 @@ def test_an_elastic_pod_is_not_put_back_if_the_last_to_go_is_its_core():
     made.job("g", queue="a", tasks=3, min_tasks=2, running={"n0": 2, "n1": 1})
     ran = made.job("claim", queue="b", gpu=2).run(
         "reclaim", plugins=[variant()], shard={"plugins": OUT}
-    )  # fmt: skip
+    )
     assert sorted(ran.evicted) == ["g-0", "g-1", "g-2"]

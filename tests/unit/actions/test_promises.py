@@ -155,8 +155,9 @@ def test_a_gang_of_unequal_pods_hears_that_room_was_held_too():
     result, _ = run_cycle(snapshot, None, ALLOCATE_ONLY, 1000.0, Memory())
     assert violations(snapshot, result, ALLOCATE_ONLY, with_records=True) == []
     assert messages(result)["c"] == (
-        "GangNoRoom", f"each of its 2 pods has room now, and room was {HELD}"
-    )  # fmt: skip
+        "GangNoRoom",
+        f"each of its 2 pods has room now, and room was {HELD}",
+    )
 
 
 @pytest.mark.fault("I124")

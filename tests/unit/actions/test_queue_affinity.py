@@ -71,8 +71,18 @@ class World:
         assert loaded.problems == []
         self.cluster.load(loaded.objects)
 
-    def job(self, name, pods=1, *, preemptible=True, cls="", labels="", types="", selector="",
-            queue="team-a"):  # fmt: skip
+    def job(
+        self,
+        name,
+        pods=1,
+        *,
+        preemptible=True,
+        cls="",
+        labels="",
+        types="",
+        selector="",
+        queue="team-a",
+    ):
         self.jobs += 1
         word = "preemptible" if preemptible else "non-preemptible"
         self.load(GROUP % (name, self.jobs, labels, queue, pods, word, cls))

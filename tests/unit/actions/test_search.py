@@ -181,9 +181,10 @@ def test_of_the_classes_that_are_refused_only_the_last_keeps_its_victims_in_line
     holding = [job(f"{name}-{at}", name, (1, 1, f"n{at}")) for name in names for at in range(2)]
     waiting = [job(f"{name}-w", name, (1, 1)) for name in names]
     cluster = Cluster(
-        (node("n0", 8), node("n1", 8)), tuple(QueueRow(name) for name in names),
+        (node("n0", 8), node("n1", 8)),
+        tuple(QueueRow(name) for name in names),
         (*holding, *waiting),
-    )  # fmt: skip
+    )
     alive, most = WeakSet(), []
 
     class Line(evicting.VictimList):

@@ -71,11 +71,16 @@ def run(capsys):
 
 
 CROWD = (
-    NODE % "n0" + NODE % "n1"
-    + QUEUE % ("root", "", 16, -1) + QUEUE % ("a", "root", 4, 6) + QUEUE % ("b", "root", 8, -1)
-    + POD % ("a-0", "a", "kaisched", 4) + POD % ("a-1", "a", "kaisched", 4)
-    + POD % ("a-2", "a", "kaisched", 4) + POD % ("b-0", "b", "kaisched", 16)
-)  # fmt: skip
+    NODE % "n0"
+    + NODE % "n1"
+    + QUEUE % ("root", "", 16, -1)
+    + QUEUE % ("a", "root", 4, 6)
+    + QUEUE % ("b", "root", 8, -1)
+    + POD % ("a-0", "a", "kaisched", 4)
+    + POD % ("a-1", "a", "kaisched", 4)
+    + POD % ("a-2", "a", "kaisched", 4)
+    + POD % ("b-0", "b", "kaisched", 16)
+)
 
 
 @pytest.fixture(scope="module")

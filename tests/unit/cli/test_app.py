@@ -197,12 +197,24 @@ def test_an_error_does_not_tell_what_lets_us_in(monkeypatch, capsys):
 def test_the_daemon_runs_and_ends_on_sigterm(manifests):
     """Run the whole command line in a process of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "kaisched", "run", "-f", str(manifests), "--metrics-port", "0",
-         "--health-port", "0", "--schedule-period", "100ms"],
+        [
+            sys.executable,
+            "-m",
+            "kaisched",
+            "run",
+            "-f",
+            str(manifests),
+            "--metrics-port",
+            "0",
+            "--health-port",
+            "0",
+            "--schedule-period",
+            "100ms",
+        ],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "NO_COLOR": "1"},
-    )  # fmt: skip
+    )
     events = []
     for line in process.stderr:
         events.append(json.loads(line))
@@ -214,7 +226,11 @@ def test_the_daemon_runs_and_ends_on_sigterm(manifests):
     assert process.wait(60) == 0
     names = [event["event"] for event in events]
     assert names == [
-        "cluster_in_memory_filled", "listening", "listening", "loop_started", "cycle_completed",
-    ]  # fmt: skip
+        "cluster_in_memory_filled",
+        "listening",
+        "listening",
+        "loop_started",
+        "cycle_completed",
+    ]
     assert events[-1]["binds"] == 1
     assert rest[-1]["event"] == "loop_stopped"

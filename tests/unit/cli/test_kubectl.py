@@ -23,14 +23,20 @@ SCRIPTS = Path(sys.executable).parent
     [
         (["doctor", "--context", "east"], ["doctor"], {"CONTEXT": "east"}),
         (["--context=east", "doctor"], ["doctor"], {"CONTEXT": "east"}),
-        (["-n", "gpu", "doctor", "--kubeconfig", "k"], ["doctor"],
-         {"NAMESPACE": "gpu", "KUBECONFIG": "k"}),
-        (["why", "train", "-n", "nlp", "--context", "x"], ["why", "train", "-n", "nlp"],
-         {"CONTEXT": "x"}),
+        (
+            ["-n", "gpu", "doctor", "--kubeconfig", "k"],
+            ["doctor"],
+            {"NAMESPACE": "gpu", "KUBECONFIG": "k"},
+        ),
+        (
+            ["why", "train", "-n", "nlp", "--context", "x"],
+            ["why", "train", "-n", "nlp"],
+            {"CONTEXT": "x"},
+        ),
         (["-n", "gpu", "why", "train"], ["why", "train"], {"NAMESPACE": "gpu"}),
         (["plan", "-f", "x", "--", "-n", "y"], ["plan", "-f", "x", "--", "-n", "y"], {}),
     ],
-)  # fmt: skip
+)
 def test_flags_of_kubectl_become_settings(line, rest, said):
     environ = {}
     assert said_to_kubectl(line, environ) == rest

@@ -234,8 +234,9 @@ def test_queues_of_one_project_with_different_lists_are_told(lint):
     text = "queues of project t list different node pools: a (x, y), b (y)"
     code, found = lint(IN_BOTH + IN_POOL % ("a", "x", "x, y") + IN_POOL % ("b", "y", "y"))
     assert (code, [it[:5] for it in found]) == (
-        0, [("warning", "pool-lists", "b", "spec.nodePools", text)],
-    )  # fmt: skip
+        0,
+        [("warning", "pool-lists", "b", "spec.nodePools", text)],
+    )
 
 
 def test_with_several_shards_a_job_is_looked_for_in_all_pools_of_its_list(lint):
@@ -403,8 +404,9 @@ def test_a_job_that_past_usage_alone_lets_run_needs_a_minimum_runtime(lint):
     """A tenth of 40 GPUs is 4; the job needs 8."""
     code, found = lint(over_time())
     assert (code, [it[:4] for it in found]) == (
-        0, [("warning", "min-runtime", "q", "spec.reclaimMinRuntime")],
-    )  # fmt: skip
+        0,
+        [("warning", "min-runtime", "q", "spec.reclaimMinRuntime")],
+    )
     assert "needs 8 GPUs at once, and by quota and weight queue q has 4 of 40" in found[0][4]
 
 

@@ -54,7 +54,7 @@ no usage history: shares are those of the moment
         "name,parent,fairShare,allocated,ofShare,requested,deserved,usedLately,waiting",
         "root,,0,0,,0,,,3",
         "b,root,0,0,,0,,,1",
-    ]  # fmt: skip
+    ]
 
 
 def test_what_is_held_is_a_tree_that_adds_up(run, live_files):

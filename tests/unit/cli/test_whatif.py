@@ -104,8 +104,10 @@ def test_a_node_that_goes_lets_its_pods_wait_again(run, shared):
     document = told(run, "remove", "node/n1", "-f", shared)
     (job,) = document["jobs"]
     assert (job["podGroup"], job["with"]["running"], job["with"]["waiting"]) == (
-        "team/pg-a-2-uid-7", 0, 1,
-    )  # fmt: skip
+        "team/pg-a-2-uid-7",
+        0,
+        1,
+    )
     assert told(run, "remove", "pod/a-0", "-f", shared)["jobs"][0]["with"] is None
 
 

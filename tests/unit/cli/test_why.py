@@ -167,9 +167,16 @@ def test_the_answer_is_json_with_the_entry_of_a_plan(run, crowd):
 
 
 def test_an_evicted_job_says_by_whom_and_why(run, tmp_path):
-    held = POD.replace("spec:", "spec:\n  nodeName: n0").replace("\n---", "") % (
-        "old", "a", "kaisched", 8,
-    ) + "\nstatus: {phase: Running}\n---"  # fmt: skip
+    held = (
+        POD.replace("spec:", "spec:\n  nodeName: n0").replace("\n---", "")
+        % (
+            "old",
+            "a",
+            "kaisched",
+            8,
+        )
+        + "\nstatus: {phase: Running}\n---"
+    )
     file = tmp_path / "f.yaml"
     queues = QUEUE % ("a", "", 0, -1) + QUEUE % ("b", "", 8, -1)
     file.write_text(NODE % "n0" + queues + held + POD % ("new", "b", "kaisched", 8), "utf-8")

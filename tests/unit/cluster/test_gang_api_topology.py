@@ -116,8 +116,13 @@ def test_a_label_that_changes_counts_from_then_on():
 
 @pytest.mark.parametrize("minimum", [2, 0])
 def test_pods_that_run_bind_the_others(minimum):
-    running = pod("p0", uid="uid-p0", where="a", phase="Running",
-                  spec={"schedulingGroup": {"podGroupName": "pair"}})  # fmt: skip
+    running = pod(
+        "p0",
+        uid="uid-p0",
+        where="a",
+        phase="Running",
+        spec={"schedulingGroup": {"podGroupName": "pair"}},
+    )
     nodes = [labelled("a", 1, rack="r1"), labelled("b", 4, rack="r2")]
     store = store_of(*nodes, group(minimum=minimum), running, members()[1])
     binds, told, _ = cycle(store)

@@ -77,24 +77,36 @@ def leader_worker_set(size=3, groups=2, **spec):
     """All that the controllers make of a LeaderWorkerSet."""
     notes = {f"{LWS}size": str(size)}
     found = [
-        owner("LeaderWorkerSet", "serve",
-              spec={"leaderWorkerTemplate": {"size": size}, "replicas": groups, **spec}),
+        owner(
+            "LeaderWorkerSet",
+            "serve",
+            spec={"leaderWorkerTemplate": {"size": size}, "replicas": groups, **spec},
+        ),
         owner("StatefulSet", "serve", uid="uid-set", by=("LeaderWorkerSet", "serve")),
-    ]  # fmt: skip
+    ]
     for at in range(groups):
         leader = f"serve-{at}"
         found.append(
-            owned(leader, ("StatefulSet", "serve", "uid-set"), labels=group_labels(at, 0),
-                  annotations=notes, uid=f"uid-{leader}")
-        )  # fmt: skip
+            owned(
+                leader,
+                ("StatefulSet", "serve", "uid-set"),
+                labels=group_labels(at, 0),
+                annotations=notes,
+                uid=f"uid-{leader}",
+            )
+        )
         found.append(
             owner("StatefulSet", leader, uid=f"uid-set-{at}", by=("Pod", leader, f"uid-{leader}"))
         )
         found += [
-            owned(f"{leader}-{worker}", ("StatefulSet", leader, f"uid-set-{at}"),
-                  labels=group_labels(at, worker), annotations=notes)
+            owned(
+                f"{leader}-{worker}",
+                ("StatefulSet", leader, f"uid-set-{at}"),
+                labels=group_labels(at, worker),
+                annotations=notes,
+            )
             for worker in range(1, size)
-        ]  # fmt: skip
+        ]
     return found
 
 
@@ -236,8 +248,12 @@ TABLE = {
     "Workflow of a job": Row(
         [
             owner("Workflow", "w"),
-            owner("PyTorchJob", "t", by=("Workflow", "w"),
-                  spec={"pytorchReplicaSpecs": {"Worker": {"replicas": 2}}}),
+            owner(
+                "PyTorchJob",
+                "t",
+                by=("Workflow", "w"),
+                spec={"pytorchReplicaSpecs": {"Worker": {"replicas": 2}}},
+            ),
             *two("PyTorchJob", "t"),
         ],
         {"pg-t-uid-t": ["p", "q"]},
@@ -293,7 +309,7 @@ TABLE = {
         ],
         ALONE,
     ),
-}  # fmt: skip
+}
 
 
 def test_every_row_of_the_table_is_here():
@@ -383,8 +399,13 @@ def test_a_group_index_that_makes_no_sense_is_told(index):
 def test_the_workers_of_another_leader_of_that_name_are_not_in_its_group():
     """The leader is made anew: the workers of the old one do not count."""
     objects = leader_worker_set(groups=1)
-    objects[2] = owned("serve-0", ("StatefulSet", "serve", "uid-set"), uid="uid-new",
-                       labels=group_labels(0, 0), annotations={f"{LWS}size": "3"})  # fmt: skip
+    objects[2] = owned(
+        "serve-0",
+        ("StatefulSet", "serve", "uid-set"),
+        uid="uid-new",
+        labels=group_labels(0, 0),
+        annotations={f"{LWS}size": "3"},
+    )
     found = jobs(store_of(*objects))
     assert found["ns/pg-serve-uid-serve-0"] == ["serve-0"]
     assert sorted(map(len, found.values())) == [1, 2]
@@ -438,8 +459,12 @@ def test_a_pod_of_a_job_set_must_be_in_one_of_its_jobs(index):
 def test_a_job_set_may_grow():
     objects = job_set()
     store = store_of(*objects)
-    spec = {"replicatedJobs": [{"name": "driver"}, {"name": "workers", "replicas": 3,
-                               "template": {"spec": {"parallelism": 2}}}]}  # fmt: skip
+    spec = {
+        "replicatedJobs": [
+            {"name": "driver"},
+            {"name": "workers", "replicas": 3, "template": {"spec": {"parallelism": 2}}},
+        ]
+    }
     upsert(store, owner("JobSet", "s", spec=spec))
     assert job(store)["podsets"] == [
         ("driver/0", 1, 1),
@@ -464,8 +489,10 @@ def test_spark_executors_have_the_queue_of_their_driver():
 def test_spark_applications_of_other_namespaces_are_others():
     there = spark("exec-1", "executor")
     there.metadata.labels["kai.scheduler/queue"] = "a"
-    store = store_of(spark("driver", "driver"), pod("e", namespace="else", uid="uid-e",
-                     labels={"spark-app-selector": "spark-7"}))  # fmt: skip
+    store = store_of(
+        spark("driver", "driver"),
+        pod("e", namespace="else", uid="uid-e", labels={"spark-app-selector": "spark-7"}),
+    )
     assert set(jobs(store)) == {"ns/pg-spark-app-spark-7", "else/pg-spark-app-spark-7"}
 
 
@@ -534,14 +561,21 @@ def test_a_group_comes_before_the_workload_and_after_the_annotation():
     mine = owned("p", ("Job", "j"), spec={"schedulingGroup": {"podGroupName": "g"}})
     parts = [owner("Job", "j"), owner("PodGroup", "g", spec=GANG), group("g", minMember=4)]
     assert jobs(store_of(*parts, mine)) == {"ns/pg-g-uid-g": ["p"]}
-    both = owned("p", ("Job", "j"), spec={"schedulingGroup": {"podGroupName": "g"}},
-                 annotations={"pod-group-name": "g"})  # fmt: skip
+    both = owned(
+        "p",
+        ("Job", "j"),
+        spec={"schedulingGroup": {"podGroupName": "g"}},
+        annotations={"pod-group-name": "g"},
+    )
     assert jobs(store_of(*parts, both)) == {"ns/g": ["p"]}
 
 
 def test_a_pod_left_out_of_grouping_may_name_a_group_of_kubernetes():
-    mine = owned("p", spec={"schedulingGroup": {"podGroupName": "g"}},
-                 labels={"kai.scheduler/skip-podgrouper": "true"})  # fmt: skip
+    mine = owned(
+        "p",
+        spec={"schedulingGroup": {"podGroupName": "g"}},
+        labels={"kai.scheduler/skip-podgrouper": "true"},
+    )
     assert job(store_of(owner("PodGroup", "g", spec=GANG), mine))["refusal"] == Refusal.NONE
 
 

@@ -576,9 +576,12 @@ def workload(name, kind, api, minimum=1, owner=None):
 
 def reference_to(obj):
     return OwnerReference(
-        api_version=obj.api_version, kind=obj.kind, name=obj.metadata.name, uid=obj.metadata.uid,
+        api_version=obj.api_version,
+        kind=obj.kind,
+        name=obj.metadata.name,
+        uid=obj.metadata.uid,
         controller=True,
-    )  # fmt: skip
+    )
 
 
 def test_a_training_job_needs_as_many_pods_as_its_spec_says():
@@ -606,9 +609,11 @@ def test_the_pods_of_a_workflow_stand_alone_and_share_its_queue():
     flow = replace(flow, metadata=replace(flow.metadata, labels={"kai.scheduler/queue": "b"}))
     store = store_of(
         flow,
-        *(owned(name, "Workflow", "flow", api="argoproj.io/v1alpha1", uid="uid-flow")
-          for name in "pq"),
-    )  # fmt: skip
+        *(
+            owned(name, "Workflow", "flow", api="argoproj.io/v1alpha1", uid="uid-flow")
+            for name in "pq"
+        ),
+    )
     assert sorted(jobs(store).values()) == [["p"], ["q"]]
     assert {job(store, name)["queue"] for name in jobs(store)} == {"b"}
 

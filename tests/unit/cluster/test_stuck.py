@@ -87,15 +87,19 @@ def test_who_deletes_again_may_give_less_time():
 def test_a_stuck_pod_holds_its_room_which_is_promised_to_nobody():
     store = store_of(leaving(), pod("waits", gpus=8))
     assert (state(store), gpus(store, "idle"), gpus(store, "releasing")) == (
-        TaskState.RELEASING, 0, 8,
-    )  # fmt: skip
+        TaskState.RELEASING,
+        0,
+        8,
+    )
     assert [it.pod for it in decide(store).nominations] == ["ns/waits"]
     store.find_stuck(0.0, NEW_YEAR_S + 119.0)
     assert state(store) == TaskState.RELEASING
     store.find_stuck(1.0, NEW_YEAR_S + 120.0)
     assert (state(store), gpus(store, "idle"), gpus(store, "releasing")) == (
-        TaskState.STUCK, 0, 0,
-    )  # fmt: skip
+        TaskState.STUCK,
+        0,
+        0,
+    )
     assert_adds_up(store.snapshot())
     result = decide(store)
     assert (placed(result), result.nominations, result.evictions) == ({}, [], [])

@@ -104,8 +104,13 @@ def test_each_subgroup_counts_its_own():
 def test_a_workload_s_own_size_counts_the_same():
     kind = "LeaderWorkerSet"
     workload = of_kind(kind, "o2", Gang(minimum=3))
-    owner = {"apiVersion": API_OF[kind], "kind": kind, "name": "o2", "uid": "uid-o2",
-             "controller": True}  # fmt: skip
+    owner = {
+        "apiVersion": API_OF[kind],
+        "kind": kind,
+        "name": "o2",
+        "uid": "uid-o2",
+        "controller": True,
+    }
 
     def worker(at, **rest):
         labels = {"leaderworkerset.sigs.k8s.io/group-index": "0"}
@@ -155,15 +160,25 @@ def test_what_was_done_before_its_group_was_declared_counts_once_it_is():
 
 
 def test_subgroups_of_a_kind_are_counted_by_its_labels():
-    parts = [SubGroupSpec(name="x"), SubGroupSpec(name="x/0", min_member=1, parent="x"),
-             SubGroupSpec(name="x/1", min_member=2, parent="x")]  # fmt: skip
+    parts = [
+        SubGroupSpec(name="x"),
+        SubGroupSpec(name="x/0", min_member=1, parent="x"),
+        SubGroupSpec(name="x/1", min_member=2, parent="x"),
+    ]
     workload = of_kind("JobSet", "o3", Gang(sub_groups=parts))
-    owner = {"apiVersion": API_OF["JobSet"], "kind": "JobSet", "name": "o3", "uid": "uid-o3",
-             "controller": True}  # fmt: skip
+    owner = {
+        "apiVersion": API_OF["JobSet"],
+        "kind": "JobSet",
+        "name": "o3",
+        "uid": "uid-o3",
+        "controller": True,
+    }
 
     def child(name, index, **rest):
-        labels = {"jobset.sigs.k8s.io/replicatedjob-name": "x",
-                  "jobset.sigs.k8s.io/job-index": index}  # fmt: skip
+        labels = {
+            "jobset.sigs.k8s.io/replicatedjob-name": "x",
+            "jobset.sigs.k8s.io/job-index": index,
+        }
         return pod(name, metadata={"ownerReferences": [owner]}, labels=labels, **rest)
 
     store = store_of(

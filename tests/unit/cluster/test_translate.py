@@ -214,15 +214,28 @@ def test_more_labels_than_anybody_has_are_not_kept_and_keep_the_pod_waiting():
 @pytest.mark.parametrize(
     ("asked", "fault"),
     [
-        (affinity(*[term(("k", "In", [f"v{at}"])) for at in range(1001)]),
-         "1,001 requirements on nodes are more than 1,000"),
-        (affinity(term(("k", "In", [f"v{at}" for at in range(20_001)]))),
-         "20,001 values in requirements on nodes are more than 20,000"),
-        ({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-            {"topologyKey": f"k{at}"} for at in range(1001)]}}},
-         "1,001 terms on pods are more than 1,000"),
+        (
+            affinity(*[term(("k", "In", [f"v{at}"])) for at in range(1001)]),
+            "1,001 requirements on nodes are more than 1,000",
+        ),
+        (
+            affinity(term(("k", "In", [f"v{at}" for at in range(20_001)]))),
+            "20,001 values in requirements on nodes are more than 20,000",
+        ),
+        (
+            {
+                "affinity": {
+                    "podAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [
+                            {"topologyKey": f"k{at}"} for at in range(1001)
+                        ]
+                    }
+                }
+            },
+            "1,001 terms on pods are more than 1,000",
+        ),
     ],
-)  # fmt: skip
+)
 def test_demands_that_are_too_many_are_not_judged_and_keep_the_pod_waiting(asked, fault):
     one = pod("p", spec=asked)
     assert constraints_of(one, OURS) == constraints_of(pod("p"), OURS)

@@ -154,9 +154,12 @@ def test_a_pod_with_two_volumes_goes_where_both_are():
     second = "{name: w, persistentVolumeClaim: {claimName: d2}"
     two = f"persistentVolumeClaim: {{claimName: data}}}}, {second}"
     store = store_of(
-        claim(volume="pv"), volume(zone="a, b"), claim("d2", volume="pv2"), volume("pv2", "a"),
+        claim(volume="pv"),
+        volume(zone="a, b"),
+        claim("d2", volume="pv2"),
+        volume("pv2", "a"),
         pod(volume=two),
-    )  # fmt: skip
+    )
     assert nodes_for(store) == [0, 1]
     tell(store, volume("pv2", "c"))
     assert nodes_for(store) == []

@@ -112,8 +112,11 @@ def test_workers_of_a_pytorch_job_are_in_segments_by_their_index():
     store = store_of(*pytorch("elasticPolicy: {minReplicas: 8}"))
     found = job(store)
     assert found["podsets"] == [
-        ("master", 1, 1), ("worker/0", 4, 4), ("worker/1", 4, 4), ("worker/2", 0, 2),
-    ]  # fmt: skip
+        ("master", 1, 1),
+        ("worker/0", 4, 4),
+        ("worker/1", 4, 4),
+        ("worker/2", 0, 2),
+    ]
     assert constraints(store) == dict.fromkeys(["worker/0", "worker/1", "worker/2"], IN_A_RACK)
     assert (found["refusal"], store.problems()) == (Refusal.NONE, [])
 
@@ -248,8 +251,14 @@ def test_a_leader_that_starts_alone_draws_its_segment_into_its_rack():
     objects = serving(3, startupPolicy="LeaderReady")
     store = store_of(*racks(a=1, b=4), *objects[:3])
     assert job(store)["podsets"] == [("default", 1, 1)]
-    running = owned("serve-0", ("StatefulSet", "serve", "uid-set"), labels=group_labels(0, 0),
-                    annotations={f"{LWS}size": "3"}, where="b", phase="Running")  # fmt: skip
+    running = owned(
+        "serve-0",
+        ("StatefulSet", "serve", "uid-set"),
+        labels=group_labels(0, 0),
+        annotations={f"{LWS}size": "3"},
+        where="b",
+        phase="Running",
+    )
     for obj in (running, *objects[3:]):
         upsert(store, obj)
     remove(store, node("n0"))
@@ -302,8 +311,10 @@ def test_each_job_of_a_replicated_job_is_in_a_rack_and_not_the_whole_set():
 def test_what_the_set_asks_for_itself_is_about_all_of_it():
     store = store_of(*job_set(OWN))
     assert constraints(store) == {
-        "": TopologyConstraint("dc", "zone"), "work/0": IN_A_RACK, "work/1": IN_A_RACK,
-    }  # fmt: skip
+        "": TopologyConstraint("dc", "zone"),
+        "work/0": IN_A_RACK,
+        "work/1": IN_A_RACK,
+    }
 
 
 def test_a_set_of_one_job_is_in_a_rack_of_the_zone_that_it_asks_for():
@@ -355,8 +366,11 @@ def ray():
 def test_a_group_of_a_ray_cluster_is_in_one_rack():
     store = store_of(*racks(a=3, b=4), *ray())
     assert job(store)["podsets"] == [
-        ("headgroup", 1, 1), ("small", 1, 1), ("large", 4, 4), ("paused", 0, 0),
-    ]  # fmt: skip
+        ("headgroup", 1, 1),
+        ("small", 1, 1),
+        ("large", 4, 4),
+        ("paused", 0, 0),
+    ]
     assert constraints(store) == {"large": IN_A_RACK}
     remove(store, node("n0"))
     binds, _, _ = cycle(store)
@@ -423,16 +437,22 @@ spec:
 def of_grove():
     """The pods of a gang; they are owned by PodCliques, which nobody reads."""
     reference = {
-        "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "name": "c", "uid": "uid-c",
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodClique",
+        "name": "c",
+        "uid": "uid-c",
         "controller": True,
-    }  # fmt: skip
+    }
     for name, count in (("router", 1), ("prefill", 2), ("decode", 2)):
         labels = {"grove.io/podgang": "serve-0", "grove.io/podclique": f"serve-0-{name}"}
         for at in range(count):
             pod = owned(f"{name}-{at}", labels=labels)
-            yield replace(pod, metadata=replace(
-                pod.metadata, owner_references=[msgspec.convert(reference, OwnerReference)]
-            ))  # fmt: skip
+            yield replace(
+                pod,
+                metadata=replace(
+                    pod.metadata, owner_references=[msgspec.convert(reference, OwnerReference)]
+                ),
+            )
 
 
 def test_the_pods_of_a_pod_gang_are_one_job_with_levels_at_three_heights():
@@ -440,8 +460,10 @@ def test_the_pods_of_a_pod_gang_are_one_job_with_levels_at_three_heights():
     found = job(store)
     assert (found["queue"], found["priority"], found["refusal"]) == ("b", 50, Refusal.NONE)
     assert sorted(found["podsets"]) == [
-        ("serve-0-decode", 2, 2), ("serve-0-prefill", 2, 2), ("serve-0-router", 1, 1),
-    ]  # fmt: skip
+        ("serve-0-decode", 2, 2),
+        ("serve-0-prefill", 2, 2),
+        ("serve-0-router", 1, 1),
+    ]
     assert constraints(store) == {
         "": TopologyConstraint("dc", "zone"),
         "serve-0-model": IN_A_RACK,
@@ -485,9 +507,10 @@ def test_a_pod_group_that_a_pod_names_comes_before_its_gang():
 
 
 @pytest.mark.parametrize(
-    "made", [pytorch, lambda: serving(5), job_set, ray, lambda: [read(PODGANG), *of_grove()]],
+    "made",
+    [pytorch, lambda: serving(5), job_set, ray, lambda: [read(PODGANG), *of_grove()]],
     ids=["PyTorchJob", "LeaderWorkerSet", "JobSet", "RayCluster", "PodGang"],
-)  # fmt: skip
+)
 def test_whatever_is_seen_first_the_job_is_the_same(made):
     store = store_of(*made())
     backwards = store_of(*reversed(made()))

@@ -204,5 +204,10 @@ def test_all_faults_of_file_and_environment_are_told_at_once(tmp_path):
         load_settings(file, {"KAISCHED_FOO": "1"}, {"health.port": ("--health-port", 99999)})
     paths = [error.path for error in (caught.value, *caught.value.others)]
     assert paths == [
-        "metrics.prot", "foo", "KAISCHED_FOO", "schedulePeriod", "metrics.port", "health.port",
-    ]  # fmt: skip
+        "metrics.prot",
+        "foo",
+        "KAISCHED_FOO",
+        "schedulePeriod",
+        "metrics.port",
+        "health.port",
+    ]

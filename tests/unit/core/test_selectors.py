@@ -156,8 +156,17 @@ def test_quantities_are_exact(text, nanos):
 
 
 def test_versions_are_in_the_order_of_semver():
-    texts = ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta.2", "1.0.0-beta.11",
-             "1.0.0-rc.1", "1.0.0", "1.0.1", "1.10.0"]  # fmt: skip
+    texts = [
+        "1.0.0-alpha",
+        "1.0.0-alpha.1",
+        "1.0.0-alpha.beta",
+        "1.0.0-beta.2",
+        "1.0.0-beta.11",
+        "1.0.0-rc.1",
+        "1.0.0",
+        "1.0.1",
+        "1.10.0",
+    ]
     assert sorted(texts, key=version_of) == texts
     assert version_of("1.0.0+a") == version_of("1.0.0+b")
 

@@ -132,8 +132,11 @@ def test_a_job_that_we_would_not_start_is_told(watched):
     watched.theirs("j-0", "n0")
     (started,) = watched.turn()
     assert (started.time, started.lead_s, started.same_node, started.other_node) == (
-        "not_yet", 0.0, 0, 0,
-    )  # fmt: skip
+        "not_yet",
+        0.0,
+        0,
+        0,
+    )
     assert watched.comparison.total.pods["not_placed"] == 1
 
 

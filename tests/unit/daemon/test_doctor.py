@@ -102,10 +102,23 @@ def test_nothing_fails_in_a_healthy_cluster(healthy):
     findings = found(healthy)
     assert [it for it in findings if it.level == "fail"] == []
     assert {it.check for it in findings if it.level == "ok"} >= {
-        "server", "account", "clock", "kind Queue", "kind PodGroup", "kind SchedulingShard",
-        "kind Topology", "workloads", "shard default", "rights read", "rights write",
-        "rights lease", "lease kaisched-default", "nodes", "queues", "usage default",
-    }  # fmt: skip
+        "server",
+        "account",
+        "clock",
+        "kind Queue",
+        "kind PodGroup",
+        "kind SchedulingShard",
+        "kind Topology",
+        "workloads",
+        "shard default",
+        "rights read",
+        "rights write",
+        "rights lease",
+        "lease kaisched-default",
+        "nodes",
+        "queues",
+        "usage default",
+    }
 
 
 def test_every_finding_that_is_not_ok_says_what_to_do(server):
@@ -153,17 +166,34 @@ def test_a_kind_in_another_version_is_told_so():
     with ApiServer() as server:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        must(server, "POST", path, {
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "queues.scheduling.run.ai"},
-            "spec": {
-                "group": "scheduling.run.ai", "scope": "Cluster",
-                "names": {"plural": "queues", "singular": "queue", "kind": "Queue",
-                          "listKind": "QueueList"},
-                "versions": [{"name": "v1", "served": True, "storage": True,
-                              "schema": {"openAPIV3Schema": anything}}],
+        must(
+            server,
+            "POST",
+            path,
+            {
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "CustomResourceDefinition",
+                "metadata": {"name": "queues.scheduling.run.ai"},
+                "spec": {
+                    "group": "scheduling.run.ai",
+                    "scope": "Cluster",
+                    "names": {
+                        "plural": "queues",
+                        "singular": "queue",
+                        "kind": "Queue",
+                        "listKind": "QueueList",
+                    },
+                    "versions": [
+                        {
+                            "name": "v1",
+                            "served": True,
+                            "storage": True,
+                            "schema": {"openAPIV3Schema": anything},
+                        }
+                    ],
+                },
             },
-        })  # fmt: skip
+        )
         findings = found(server)
     assert texts(findings, "kind Queue", "fail") == [
         "scheduling.run.ai is served as v1, and read as v2"
@@ -405,9 +435,15 @@ def test_no_queue_at_all_fails(server):
 
 
 def with_history(server, url, **params):
-    shard(server, "default", usageDBConfig={
-        "clientType": "prometheus", "connectionString": url, "usageParams": params,
-    })  # fmt: skip
+    shard(
+        server,
+        "default",
+        usageDBConfig={
+            "clientType": "prometheus",
+            "connectionString": url,
+            "usageParams": params,
+        },
+    )
 
 
 def test_a_usage_store_that_does_not_answer_is_told_without_its_password(healthy):

@@ -9,8 +9,12 @@ RUN = "/apis/scheduling.run.ai/v2/queues"
 def queue(server, name, pool, project, pools=()):
     labels = {"kaisched.io/project": project, **({"kai.scheduler/node-pool": pool} if pool else {})}
     spec = {"resources": {"gpu": {"quota": 4}}, "nodePools": list(pools)}
-    body = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue",
-            "metadata": {"name": name, "labels": labels}, "spec": spec}  # fmt: skip
+    body = {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": name, "labels": labels},
+        "spec": spec,
+    }
     answer = client_of(server).call("POST", RUN, body=body)
     assert answer.is_done, answer.text()
 

@@ -40,10 +40,23 @@ status: {{phase: Running}}
 def run_until_it_has_turned(manifests, seconds):
     """Run the daemon this long after its first cycle, kill it, and return its log."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "kaisched", "run", "-f", str(manifests), "--metrics-port", "0",
-         "--health-port", "0", "--schedule-period", "100ms"],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "kaisched",
+            "run",
+            "-f",
+            str(manifests),
+            "--metrics-port",
+            "0",
+            "--health-port",
+            "0",
+            "--schedule-period",
+            "100ms",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     events = []
     for line in process.stderr:
         events.append(json.loads(line))

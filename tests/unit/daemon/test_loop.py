@@ -60,9 +60,13 @@ class StoreCluster:
 
 def loop_on(cluster, clock=None, period_s=1.0):
     return Loop(
-        cluster, cluster, default_policy(), clock or ManualClock(), CycleCollector(),
+        cluster,
+        cluster,
+        default_policy(),
+        clock or ManualClock(),
+        CycleCollector(),
         period_s=period_s,
-    )  # fmt: skip
+    )
 
 
 def test_a_turn_binds_and_is_published():
@@ -159,9 +163,14 @@ def test_what_is_done_at_rest_cannot_end_the_loop():
 
     cluster = StoreCluster()
     loop = Loop(
-        cluster, cluster, default_policy(), SystemClock(), CycleCollector(),
-        period_s=0.01, between=fails,
-    )  # fmt: skip
+        cluster,
+        cluster,
+        default_policy(),
+        SystemClock(),
+        CycleCollector(),
+        period_s=0.01,
+        between=fails,
+    )
     with capture_logs() as logs:
         thread = threading.Thread(target=loop.run)
         thread.start()
@@ -206,9 +215,15 @@ class Remembering:
 def remembering_loop(source, **options):
     cluster = StoreCluster()
     return Loop(
-        cluster, cluster, default_policy(), SystemClock(), CycleCollector(),
-        period_s=60.0, usage_source=source, **options,
-    )  # fmt: skip
+        cluster,
+        cluster,
+        default_policy(),
+        SystemClock(),
+        CycleCollector(),
+        period_s=60.0,
+        usage_source=source,
+        **options,
+    )
 
 
 def test_a_change_of_the_usage_history_is_told_once():
@@ -218,8 +233,11 @@ def test_a_change_of_the_usage_history_is_told_once():
     for _ in range(5):
         with capture_logs() as logs:
             loop.turn()
-        told += [(line["log_level"], line["state"], line["reasons"]) for line in logs
-                 if line["event"] == "usage_changed"]  # fmt: skip
+        told += [
+            (line["log_level"], line["state"], line["reasons"])
+            for line in logs
+            if line["event"] == "usage_changed"
+        ]
         checks = {check.name: check for check in loop.health.ready(loop._clock.now_s())}
         assert checks["usage"].is_ok
     assert told == [

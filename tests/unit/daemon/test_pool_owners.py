@@ -77,8 +77,9 @@ def test_a_lease_that_is_not_there_is_lost(world):
     assert world.look_for(40) == {"one"}
 
 
-@pytest.mark.parametrize("answer", [REFUSED, Answer(500, b""), ClusterUnavailable("gone"),
-                                    Answer(200, b"no JSON")])  # fmt: skip
+@pytest.mark.parametrize(
+    "answer", [REFUSED, Answer(500, b""), ClusterUnavailable("gone"), Answer(200, b"no JSON")]
+)
 def test_what_cannot_be_read_is_never_lost_and_is_told_once(world, answer):
     world.answer = answer
     with structlog.testing.capture_logs() as logs:

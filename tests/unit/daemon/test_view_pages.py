@@ -41,9 +41,14 @@ def turning():
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     cluster, view = StoreCluster(jobs=3), Publisher("default")
     loop = Loop(
-        cluster, cluster, default_policy(), SystemClock(), CycleCollector(),
-        period_s=0.05, view=view,
-    )  # fmt: skip
+        cluster,
+        cluster,
+        default_policy(),
+        SystemClock(),
+        CycleCollector(),
+        period_s=0.05,
+        view=view,
+    )
     thread = threading.Thread(target=loop.run, daemon=True)
     thread.start()
     until(lambda: view.view is not None and view.view.cycle > 1)
@@ -203,16 +208,18 @@ def test_pages_of_one_job_take_a_twentieth_of_the_time_in_the_long_run():
 def test_a_view_that_fails_costs_no_cycle(monkeypatch):
     cluster, view = StoreCluster(), Publisher("default")
     monkeypatch.setattr(view, "take", lambda *_, **__: 1 / 0)
-    loop = Loop(cluster, cluster, default_policy(), ManualClock(), CycleCollector(),
-                period_s=1.0, view=view)  # fmt: skip
+    loop = Loop(
+        cluster, cluster, default_policy(), ManualClock(), CycleCollector(), period_s=1.0, view=view
+    )
     assert loop.turn() is not None
     assert cluster.applied == ["team/j0-0"]
 
 
 def test_an_inquiry_that_fails_costs_no_cycle(monkeypatch):
     cluster, view = StoreCluster(), Publisher("default")
-    loop = Loop(cluster, cluster, default_policy(), ManualClock(), CycleCollector(),
-                period_s=1.0, view=view)  # fmt: skip
+    loop = Loop(
+        cluster, cluster, default_policy(), ManualClock(), CycleCollector(), period_s=1.0, view=view
+    )
     turn = loop.turn()
     monkeypatch.setattr(view.inquiries, "_tell", lambda *_: 1 / 0)
     monkeypatch.setattr(view.inquiries, "ring", lambda: loop._rest(turn, float("inf")))
@@ -280,8 +287,10 @@ class Server:
             spec = body["spec"]
             asked = spec["resourceAttributes"]
             assert (asked["group"], asked["resource"], asked["verb"]) == (
-                "scheduling.run.ai", "queues", "get",
-            )  # fmt: skip
+                "scheduling.run.ai",
+                "queues",
+                "get",
+            )
             status = {"allowed": self._may(spec["user"], asked.get("name"))}
         return Answer(201, json.dumps({"status": status}).encode())
 
@@ -300,8 +309,11 @@ def test_a_user_sees_the_jobs_of_queues_that_it_may_get(api):
     assert sight(access, "all").sees_all
     anna = sight(access, "anna")
     assert (anna.sees_all, anna.sees("a"), anna.sees("b"), anna.sees("")) == (
-        False, True, False, False,
-    )  # fmt: skip
+        False,
+        True,
+        False,
+        False,
+    )
 
 
 @pytest.mark.parametrize(("token", "status"), [("", 401), ("stranger", 401)])

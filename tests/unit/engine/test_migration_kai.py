@@ -88,9 +88,14 @@ def test_every_key_of_its_prometheus_is_taken_or_told_of(read):
     at = "spec.prometheus"
     assert said >= {
         f"{at}.{key}"
-        for key in ("storageClassName", "storageSize", "retentionPeriod", "sampleInterval",
-                    "serviceMonitor.interval")
-    }  # fmt: skip
+        for key in (
+            "storageClassName",
+            "storageSize",
+            "retentionPeriod",
+            "sampleInterval",
+            "serviceMonitor.interval",
+        )
+    }
     assert "serviceMonitor.create=false" in made.helm()
     alone = {note.text for note in read(CONFIG).told.to_do}
     assert any("nobody asks it" in text for text in alone)

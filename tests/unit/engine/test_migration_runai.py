@@ -100,8 +100,10 @@ def test_a_project_has_a_queue_in_each_pool_below_that_of_its_department(read):
         "vision": "research-department",
         "vision-h100": "research-department-h100",
     }
-    labels = {it["metadata"]["name"]: it["metadata"].get("labels") for it in
-              documents(read(EXPORT), "queues")}  # fmt: skip
+    labels = {
+        it["metadata"]["name"]: it["metadata"].get("labels")
+        for it in documents(read(EXPORT), "queues")
+    }
     assert labels["vision-h100"] == {
         "kai.scheduler/node-pool": "h100",
         "kaisched.io/project": "vision",
@@ -149,9 +151,14 @@ def test_a_pool_is_a_shard_that_all_projects_may_use(read):
 
 @pytest.mark.parametrize(
     ("full", "disabled", "fairness"),
-    [(True, False, "hierarchy"), (False, False, "projects"), (True, True, "projects"),
-     (None, True, "projects"), (None, None, None)],
-)  # fmt: skip
+    [
+        (True, False, "hierarchy"),
+        (False, False, "projects"),
+        (True, True, "projects"),
+        (None, True, "projects"),
+        (None, None, None),
+    ],
+)
 def test_both_switches_of_departments_are_one_here(read, full, disabled, fairness):
     config = copy.deepcopy(CONFIG)
     config["spec"]["runai-scheduler"] |= {
@@ -185,14 +192,27 @@ def test_objects_of_the_cluster_are_read_as_well(tmp_path):
     file.write_text(
         yaml.dump_all(
             [
-                {"apiVersion": "run.ai/v1", "kind": "Department", "metadata": {"name": "d"},
-                 "spec": {"deservedGpus": 4}},
-                {"apiVersion": "v1", "kind": "List", "items": [
-                    {"apiVersion": "run.ai/v1", "kind": "Project", "metadata": {"name": "p"},
-                     "spec": project}]},
+                {
+                    "apiVersion": "run.ai/v1",
+                    "kind": "Department",
+                    "metadata": {"name": "d"},
+                    "spec": {"deservedGpus": 4},
+                },
+                {
+                    "apiVersion": "v1",
+                    "kind": "List",
+                    "items": [
+                        {
+                            "apiVersion": "run.ai/v1",
+                            "kind": "Project",
+                            "metadata": {"name": "p"},
+                            "spec": project,
+                        }
+                    ],
+                },
             ]
         )
-    )  # fmt: skip
+    )
     queues = specs(from_runai([file]), "queues")
     assert queues["p"]["parentQueue"] == "d"
     assert queues["p"]["maxRunTime"][0]["time"] == "60s"
@@ -207,15 +227,19 @@ def test_objects_of_the_cluster_are_read_as_well(tmp_path):
         {"trainNodeAffinity": ["a100"], "interactiveNodeAffinity": ["v100", "a100"]},
         {
             "nodeAffinity": {
-                "train": {"affinityType": "only_selected",
-                          "selectedTypes": [{"id": "1", "name": "a100"}]},
-                "interactive": {"affinityType": "only_selected",
-                                "selectedTypes": [{"name": "v100"}, {"name": "a100"}]},
+                "train": {
+                    "affinityType": "only_selected",
+                    "selectedTypes": [{"id": "1", "name": "a100"}],
+                },
+                "interactive": {
+                    "affinityType": "only_selected",
+                    "selectedTypes": [{"name": "v100"}, {"name": "a100"}],
+                },
             }
         },
     ],
     ids=["now", "objects", "lists", "rules"],
-)  # fmt: skip
+)
 def test_node_types_become_the_node_affinity_of_the_queues(read, types):
     """In every pool, and in the words of every export."""
     export = copy.deepcopy(EXPORT)

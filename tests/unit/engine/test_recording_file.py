@@ -165,8 +165,10 @@ def test_a_bad_object_is_left_out_and_named(document):
     recording = parsed(changed(document, objects=[*document["objects"], *bad, pod]), "file")
     again = replay(recording, "file")
     assert [it.path for it in again.problems] == [
-        "objects[3].kind", "objects[4].kind", "objects[5].spec.priority",
-    ]  # fmt: skip
+        "objects[3].kind",
+        "objects[4].kind",
+        "objects[5].spec.priority",
+    ]
     assert len(again.result.binds) == 1
 
 

@@ -56,9 +56,12 @@ def owner(kind, name, by=None, spec=None):
 
 def reference(by):
     return OwnerReference(
-        api_version=by.api_version, kind=by.kind, name=by.metadata.name, uid=by.metadata.uid,
+        api_version=by.api_version,
+        kind=by.kind,
+        name=by.metadata.name,
+        uid=by.metadata.uid,
         controller=True,
-    )  # fmt: skip
+    )
 
 
 def pod_of(name, by=None, gpus=1, labels=None, **spec):
@@ -164,15 +167,25 @@ def recorded(objects):
         kept.put(obj)
     store.snapshot()
     policy = default_policy()
-    made = record("cluster", kept.state_of(store), default_shard(), policy,
-                  schedulers=["kaisched"], now_s=NOW_S)  # fmt: skip
+    made = record(
+        "cluster",
+        kept.state_of(store),
+        default_shard(),
+        policy,
+        schedulers=["kaisched"],
+        now_s=NOW_S,
+    )
     return sealed(made, replay(made).result)
 
 
 def jobs_of(replayed):
     s = replayed.snapshot
-    return sorted((len(tasks), int(count), int(refusal)) for tasks, count, refusal in zip(
-        s.jobs.tasks, s.jobs.podset_count, s.jobs.refusal, strict=True))  # fmt: skip
+    return sorted(
+        (len(tasks), int(count), int(refusal))
+        for tasks, count, refusal in zip(
+            s.jobs.tasks, s.jobs.podset_count, s.jobs.refusal, strict=True
+        )
+    )
 
 
 def test_workloads_are_grouped_alike_without_their_names(workloads):
@@ -195,10 +208,13 @@ def test_a_label_that_a_group_names_is_kept_under_another_name(workloads):
         for it in workloads.owners
     ]
     objects = [
-        msgspec.Raw(bytes(it).replace(b'"name":"acme-node"',
-                    b'"name":"acme-node","labels":{"acme-rack":"acme-r1"}'))
+        msgspec.Raw(
+            bytes(it).replace(
+                b'"name":"acme-node"', b'"name":"acme-node","labels":{"acme-rack":"acme-r1"}'
+            )
+        )
         for it in workloads.objects
-    ]  # fmt: skip
+    ]
     made = replace(workloads, owners=owners, objects=objects)
     bare, warnings = redacted(made)
     assert warnings == []

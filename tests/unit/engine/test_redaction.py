@@ -180,10 +180,18 @@ def recorded(change=lambda text: text):
     cluster.snapshot()
     policy, _ = build_policy(shard)
     made = record(
-        "manifests", cluster.state(), shard, policy, schedulers=["kaisched"], now_s=NOW_S,
-        facts={"stalegang": {"acme-ns/acme-gang": 5.0, "acme-ns/acme-gone": 7.0},
-               "acme-plugin": {"acme": 1}, "turns": [[1, 2, NOW_S]]},
-    )  # fmt: skip
+        "manifests",
+        cluster.state(),
+        shard,
+        policy,
+        schedulers=["kaisched"],
+        now_s=NOW_S,
+        facts={
+            "stalegang": {"acme-ns/acme-gang": 5.0, "acme-ns/acme-gone": 7.0},
+            "acme-plugin": {"acme": 1},
+            "turns": [[1, 2, NOW_S]],
+        },
+    )
     return sealed(made, replay(made).result)
 
 

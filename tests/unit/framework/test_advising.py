@@ -56,17 +56,23 @@ def test_records_with_advice_keep_to_their_budget():
 @pytest.mark.parametrize(
     ("kind", "changes", "said"),
     [
-        (Kind.QUOTA, (Change("a", "gpu", 2500), Change("b", "gpu", 3000)),
-         "a quota of gpu 2.5 for queue a and a quota of gpu 3 for queue b"),
+        (
+            Kind.QUOTA,
+            (Change("a", "gpu", 2500), Change("b", "gpu", 3000)),
+            "a quota of gpu 2.5 for queue a and a quota of gpu 3 for queue b",
+        ),
         (Kind.NODES, (Change("n", amount=2),), "2 more nodes like n"),
-        (Kind.NODES, (Change("n", amount=1), Change("n", "gpu", 16_000)),
-         "1 more node like n but with gpu 16"),
+        (
+            Kind.NODES,
+            (Change("n", amount=1), Change("n", "gpu", 16_000)),
+            "1 more node like n but with gpu 16",
+        ),
         (Kind.MINIMUM, (Change("t/a", amount=3),), "a minimum of 3"),
         (Kind.END, (Change("t/b"),), "the end of t/b"),
         (Kind.TIME, (Change("t/a", amount=30),), "30 s of waiting"),
         (Kind.PREEMPTIBLE, (Change("t/a"),), "being preemptible"),
     ],
-)  # fmt: skip
+)
 def test_a_change_is_named(kind, changes, said):
     assert sentence_of([Advice(kind, changes, helps=True)]) == f"would help: {said}"
 
@@ -82,18 +88,28 @@ def test_nothing_tried_says_nothing():
         ((QueueRow("qx"), QueueRow("other")), "queue q does not exist; known: other, qx"),
         ((QueueRow("Q"),), 'queue q does not exist; did you mean "Q"?'),
         ((QueueRow("q", "up"),), "queue q has the parent up, which does not exist"),
-        ((QueueRow("q", "m"), QueueRow("m", "up")),
-         "queue q is below m, which has the parent up, which does not exist"),
-        ((QueueRow("q", "m"), QueueRow("m", "q")),
-         "queue q is in a cycle of queues: q below m below q"),
-        ((QueueRow("q", "m"), QueueRow("m", "m")),
-         "queue q is below a cycle of queues: m below itself"),
-        ((QueueRow("q", "m0"), *(QueueRow(f"m{at}", f"m{(at + 1) % 30}") for at in range(30))),
-         "queue q is below 20 queues or more that lead to no root"),
-        ((QueueRow("q"), QueueRow("x", "q")),
-         "queue q has queues below it, which take the jobs: x"),
+        (
+            (QueueRow("q", "m"), QueueRow("m", "up")),
+            "queue q is below m, which has the parent up, which does not exist",
+        ),
+        (
+            (QueueRow("q", "m"), QueueRow("m", "q")),
+            "queue q is in a cycle of queues: q below m below q",
+        ),
+        (
+            (QueueRow("q", "m"), QueueRow("m", "m")),
+            "queue q is below a cycle of queues: m below itself",
+        ),
+        (
+            (QueueRow("q", "m0"), *(QueueRow(f"m{at}", f"m{(at + 1) % 30}") for at in range(30))),
+            "queue q is below 20 queues or more that lead to no root",
+        ),
+        (
+            (QueueRow("q"), QueueRow("x", "q")),
+            "queue q has queues below it, which take the jobs: x",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_a_queue_is_named(queues, said):
     assert advised(store(job("a"), queues=queues)).message == said
 

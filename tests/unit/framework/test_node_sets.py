@@ -69,8 +69,10 @@ def test_a_refusal_in_place_of_sets_is_told():
     _, result = done(NOT_TODAY)
     (record,) = result.records
     assert (record.reason, record.message, record.plugin) == (
-        "NotToday", "today no set is left", "answering",
-    )  # fmt: skip
+        "NotToday",
+        "today no set is left",
+        "answering",
+    )
 
 
 def test_the_order_of_a_set_comes_before_scores():

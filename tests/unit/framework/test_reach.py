@@ -54,8 +54,10 @@ def test_subgroups_are_told_by_their_own_level():
         "a1", queue="a", tasks=4, groups=Group("", None, parts), podsets="pqqq", topology=zone
     )
     assert [(it.level, it.pods, it.fits) for it in told(builder)] == [
-        ("zone", 4, 0), ("rack", 1, 3), ("rack", 3, 0),
-    ]  # fmt: skip
+        ("zone", 4, 0),
+        ("rack", 1, 3),
+        ("rack", 3, 0),
+    ]
 
 
 def test_wishes_and_unknown_names_are_left_out():

@@ -54,8 +54,9 @@ def test_thousands_that_wait_alike_cost_few_trials():
     result, advice = after(store(*jobs, nodes=(1,))), StandingAdvice()
     assert settle(advice, result) <= 12
     assert {words(advice, result, f"j{at:04}")[:10] for at in (2, 1001)} == {
-        "would help", "would not "
-    }  # fmt: skip
+        "would help",
+        "would not ",
+    }
     assert words(advice, result, "j0002").endswith(": 1 more node like n0")
 
 
@@ -162,9 +163,11 @@ def test_jobs_that_break_a_trial_do_not_keep_others_from_theirs(monkeypatch):
 def test_waiting_is_told_as_a_time_of_day():
     queues = tuple(QueueRow(name, quota={"gpu": 2000}) for name in "qr")
     made = store(
-        job("old", "r", pods=4), job("a", "q", pods=2, minimum=2, preemption_delay_s=60.0),
-        nodes=(4,), queues=queues,
-    )  # fmt: skip
+        job("old", "r", pods=4),
+        job("a", "q", pods=2, minimum=2, preemption_delay_s=60.0),
+        nodes=(4,),
+        queues=queues,
+    )
     made.snapshot()
     for at in range(4):
         row = made.row_of_task(f"default/old-{at}")
@@ -194,8 +197,14 @@ def test_what_is_gone_is_named_no_more():
     settle(advice, result)
     assert words(advice, result, "a").endswith("1 more node like n0; or the end of default/run")
     made.remove_job(made.row_of_job("default/run"))
-    made.add_job("default/other", "q", priority=50, is_preemptible=False, created_s=0.0,
-                 tasks=[("default/other-0", made.intern_shape({"gpu": 1000}))])  # fmt: skip
+    made.add_job(
+        "default/other",
+        "q",
+        priority=50,
+        is_preemptible=False,
+        created_s=0.0,
+        tasks=[("default/other-0", made.intern_shape({"gpu": 1000}))],
+    )
     made.snapshot()
     made.set_state(made.row_of_task("default/other-0"), TaskState.RUNNING, made.row_of_node("n0"))
     result = after(made, HOLD_S)

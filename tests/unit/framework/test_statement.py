@@ -69,10 +69,14 @@ def test_a_batch_does_what_its_pods_do_one_by_one():
 def mixed(count):
     """Return a session with pods of two shapes, some of jobs that nobody may evict."""
     jobs = [
-        Job(f"j{at:02}", "q", (Task(f"t{at:02}", {"gpu": 1000 + 1000 * (at % 2)}),),
-            is_preemptible=at % 3 > 0)
+        Job(
+            f"j{at:02}",
+            "q",
+            (Task(f"t{at:02}", {"gpu": 1000 + 1000 * (at % 2)}),),
+            is_preemptible=at % 3 > 0,
+        )
         for at in range(count)
-    ]  # fmt: skip
+    ]
     return session(store(*jobs, nodes=(64, 64)).snapshot())
 
 

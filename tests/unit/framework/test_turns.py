@@ -197,9 +197,13 @@ def test_the_job_whose_turn_is_next_is_the_first_to_start(rng):
         for leaf in "pq":
             made.queue(top + leaf, parent=top, deserved=rng.randint(0, 4))
             for at in range(rng.randint(0, 3)):
-                made.job(f"{top}{leaf}{at}", queue=top + leaf, gpu=rng.randint(1, 3),
-                         priority=50 + rng.randint(0, 1),
-                         running={"n0": 1} if rng.random() < 0.5 else None)  # fmt: skip
+                made.job(
+                    f"{top}{leaf}{at}",
+                    queue=top + leaf,
+                    gpu=rng.randint(1, 3),
+                    priority=50 + rng.randint(0, 1),
+                    running={"n0": 1} if rng.random() < 0.5 else None,
+                )
     turns, _ = turns_of(made)
     started = decided(made, STARTS).binds
     next_ones = [name for name, turn in turns.items() if turn.ahead is None]

@@ -246,15 +246,35 @@ def test_of_two_rows_for_a_kind_the_first_counts():
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(["replicas", "Worker", "replicatedJobs", "template", "spec", "name",
-                         "workerGroupSpecs", "pytorchReplicaSpecs", "mpiReplicaSpecs", "gang",
-                         "leaderWorkerTemplate", "size", "schedulingPolicy", "minCount", "key",
-                         "schedulingConstraints", "topology", "parallelism"]),
-        inner,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "replicas",
+                    "Worker",
+                    "replicatedJobs",
+                    "template",
+                    "spec",
+                    "name",
+                    "workerGroupSpecs",
+                    "pytorchReplicaSpecs",
+                    "mpiReplicaSpecs",
+                    "gang",
+                    "leaderWorkerTemplate",
+                    "size",
+                    "schedulingPolicy",
+                    "minCount",
+                    "key",
+                    "schedulingConstraints",
+                    "topology",
+                    "parallelism",
+                ]
+            ),
+            inner,
+        )
     ),
-)  # fmt: skip
+)
 
 
 @given(st.sampled_from(SIZED), ANYTHING)

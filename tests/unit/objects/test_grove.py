@@ -43,11 +43,12 @@ def test_levels_of_the_gang_of_some_groups_and_of_one_group():
     assert gang.topology_constraint == wish("zone", "block")
     assert gang.sub_groups == [
         SubGroupSpec(name="pair", topology_constraint=wish("rack")),
-        SubGroupSpec(name="a", min_member=2, parent="pair",
-                     topology_constraint=wish(preferred="host")),
+        SubGroupSpec(
+            name="a", min_member=2, parent="pair", topology_constraint=wish(preferred="host")
+        ),
         SubGroupSpec(name="b", min_member=2, parent="pair"),
         SubGroupSpec(name="c", min_member=2),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_config_of_no_group_that_there_is_has_no_effect():
@@ -99,9 +100,13 @@ def test_a_wish_without_a_topology_has_no_effect():
 
 @pytest.mark.parametrize(
     "spec",
-    [{}, {"podgroups": "x"}, {"podgroups": [3, {"name": 4, "topologyConstraint": 5}]},
-     {"topologyConstraintGroupConfigs": [{"podGroupNames": [[], 3]}, None]}],
-)  # fmt: skip
+    [
+        {},
+        {"podgroups": "x"},
+        {"podgroups": [3, {"name": 4, "topologyConstraint": 5}]},
+        {"topologyConstraintGroupConfigs": [{"podGroupNames": [[], 3]}, None]},
+    ],
+)
 def test_no_spec_is_too_strange(spec):
     assert gang_of(pod_gang, spec, {}).unsupported == ""
 
@@ -113,6 +118,7 @@ def test_a_gang_has_at_most_ten_thousand_groups(number, told):
 
 
 def test_two_groups_of_one_name_are_refused():
-    assert "two subgroups of one name" in gang_of(
-        pod_gang, {"podgroups": groups("a", "a")}, {}
-    ).unsupported  # fmt: skip
+    assert (
+        "two subgroups of one name"
+        in gang_of(pod_gang, {"podgroups": groups("a", "a")}, {}).unsupported
+    )

@@ -63,7 +63,10 @@ def test_what_is_wrong_with_a_workload_names_file_document_and_object():
     assert [obj.metadata.name for obj in found.objects] == ["good"]
     (problem,) = found.problems
     assert (problem.file, problem.document, problem.kind, problem.name) == (
-        "f.yaml", 2, "RayCluster", "bad",
-    )  # fmt: skip
+        "f.yaml",
+        2,
+        "RayCluster",
+        "bad",
+    )
     assert problem.path == "metadata.labels"
     assert found.left_out == {"Service": 1}

@@ -114,8 +114,12 @@ def test_a_pytorch_job_in_segments():
     """Ten workers, the master is in no segment; the whole job needs all."""
     gang = pytorch(job(10, notes()), {})
     assert shown(gang) == {
-        "master": 1, "worker": None, "worker/0": 4, "worker/1": 4, "worker/2": 2,
-    }  # fmt: skip
+        "master": 1,
+        "worker": None,
+        "worker/0": 4,
+        "worker/1": 4,
+        "worker/2": 2,
+    }
     assert constraints(gang) == dict.fromkeys(["worker/0", "worker/1", "worker/2"], RACK)
     assert gang.segments["worker"].size == 4
 
@@ -130,8 +134,12 @@ def test_roles_without_pods_are_no_subgroups_and_no_workers_are_no_segments():
 def test_an_elastic_pytorch_job_needs_whole_segments():
     gang = pytorch(job(10, notes(), elasticPolicy={"minReplicas": 8}), {})
     assert shown(gang) == {
-        "master": 1, "worker": None, "worker/0": 4, "worker/1": 4, "worker/2": 0,
-    }  # fmt: skip
+        "master": 1,
+        "worker": None,
+        "worker/0": 4,
+        "worker/1": 4,
+        "worker/2": 0,
+    }
     policy = {"schedulingPolicy": {"minAvailable": 5}}
     assert shown(pytorch(job(10, notes(), runPolicy=policy), {}))["worker/1"] == 0
 
@@ -165,9 +173,15 @@ def test_the_workload_may_say_what_its_template_does_not():
             segment_size=None,
         ),
     ],
-    ids=["nothing", "no level", "an empty level", "only a size", "a wish without a topology",
-         "a wish without a size"],
-)  # fmt: skip
+    ids=[
+        "nothing",
+        "no level",
+        "an empty level",
+        "only a size",
+        "a wish without a topology",
+        "a wish without a size",
+    ],
+)
 def test_without_a_level_that_can_be_read_nothing_is_divided(said):
     assert pytorch(job(10, said), {}) == Gang(minimum=11)
 

@@ -72,10 +72,12 @@ def test_a_number_that_can_end_no_name_is_refused(text):
         ({}, ["gpu-share", "resourceClaimTemplateName: kaisched-gpu-fraction-0.5", "gpuClaims"]),
         ({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}, ["names none"]),
         (named("kaisched-gpu-fraction-0.6"), ["comes from kaisched-gpu-fraction-0.6", "-0.5"]),
-        ({"resourceClaims": [{"name": "gpu-share", "resourceClaimName": "mine"}]},
-         ["comes from mine"]),
+        (
+            {"resourceClaims": [{"name": "gpu-share", "resourceClaimName": "mine"}]},
+            ["comes from mine"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_pod_that_does_not_name_its_claim_hears_how(spec, words):
     said = unsupported(pod({FRACTION: "0.5"}, **spec), has_share_claims=True)
     assert all(it in said for it in words)
@@ -114,13 +116,23 @@ def test_a_claim_asks_for_memory_of_devices_that_can_be_shared(share, size, amou
             "namespace": "team",
             "labels": {"app.kubernetes.io/managed-by": "kaisched"},
         },
-        "spec": {"spec": {"devices": {"requests": [{
-            "name": "gpu",
-            "exactly": {
-                "deviceClassName": "gpu.nvidia.com",
-                "count": share.cards,
-                "selectors": [{"cel": {"expression": "device.allowMultipleAllocations"}}],
-                "capacity": {"requests": {"memory": amount}},
-            },
-        }]}}},
-    }  # fmt: skip
+        "spec": {
+            "spec": {
+                "devices": {
+                    "requests": [
+                        {
+                            "name": "gpu",
+                            "exactly": {
+                                "deviceClassName": "gpu.nvidia.com",
+                                "count": share.cards,
+                                "selectors": [
+                                    {"cel": {"expression": "device.allowMultipleAllocations"}}
+                                ],
+                                "capacity": {"requests": {"memory": amount}},
+                            },
+                        }
+                    ]
+                }
+            }
+        },
+    }

@@ -141,9 +141,11 @@ CHANGES = st.lists(
 
 @settings(max_examples=60)
 @given(
-    CHANGES, st.sampled_from([None, 7.0, 40.0]), st.sampled_from([5.0, 30.0, 1e4]),
+    CHANGES,
+    st.sampled_from([None, 7.0, 40.0]),
+    st.sampled_from([5.0, 30.0, 1e4]),
     st.integers(1, 60),
-)  # fmt: skip
+)
 def test_the_answer_is_the_sum_over_small_steps(changes, half_life_s, size_s, more):
     history = virtual(half_life_s=half_life_s, size_s=size_s)
     held = []

@@ -43,8 +43,10 @@ def scraped(world, *, has_claims=True):
             series, number = line.rsplit(" ", 1)
             name, label = series.removeprefix(PREFIX).split("{")
             found.setdefault(label.removeprefix('class="').rstrip('"}'), {})[name] = float(number)
-    return {name: tuple(it.get(key, -1) for key in ("devices", "allocated_devices",
-            "waiting_claims")) for name, it in found.items()}  # fmt: skip
+    return {
+        name: tuple(it.get(key, -1) for key in ("devices", "allocated_devices", "waiting_claims"))
+        for name, it in found.items()
+    }
 
 
 def test_devices_count_in_each_class_that_they_are_in(world):
@@ -84,8 +86,10 @@ def test_a_claim_that_no_pod_waits_for_does_not_wait(world):
 
 
 def test_each_alternative_of_a_claim_is_one_of_its_classes(world):
-    choice = [{"name": name, "deviceClassName": of, "count": 3} for name, of in
-              (("x", DRIVER), ("y", "h100"))]  # fmt: skip
+    choice = [
+        {"name": name, "deviceClassName": of, "count": 3}
+        for name, of in (("x", DRIVER), ("y", "h100"))
+    ]
     spec = {"devices": {"requests": [{"name": "gpu", "firstAvailable": choice}]}}
     world.put("ResourceClaim", "c", "team", spec=spec)
     world.pod("p", "a", claim="c")
@@ -122,8 +126,16 @@ def test_there_are_no_series_where_claims_are_not_allocated(world):
 def test_there_are_only_so_many_classes(world, monkeypatch):
     monkeypatch.setattr(module, "CLASS_CAP", 1)
     world.template("one", 1)
-    world.put("ResourceClaim", "c", "team", spec={"devices": {"requests": [
-        {"name": "gpu", "exactly": {"deviceClassName": "h100", "count": 1}}]}})  # fmt: skip
+    world.put(
+        "ResourceClaim",
+        "c",
+        "team",
+        spec={
+            "devices": {
+                "requests": [{"name": "gpu", "exactly": {"deviceClassName": "h100", "count": 1}}]
+            }
+        },
+    )
     world.pod("p", "a", claim="c")
     assert scraped(world) == {DRIVER: (3, 0, 0), "other": (-1, -1, 1)}
 

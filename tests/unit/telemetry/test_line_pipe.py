@@ -73,8 +73,11 @@ def test_what_was_lost_is_a_line_of_the_log(ends, monkeypatch):
     structlog.reset_defaults()
     lines = [json.loads(line) for line in data.splitlines()]
     assert lines[1] | {"ts": ""} == {
-        "ts": "", "event": "log_lines_dropped", "level": "warning", "lines": 7,
-    }  # fmt: skip
+        "ts": "",
+        "event": "log_lines_dropped",
+        "level": "warning",
+        "lines": 7,
+    }
 
 
 @pytest.mark.fault("B37")

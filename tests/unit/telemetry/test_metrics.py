@@ -152,9 +152,7 @@ def test_evictions_of_queues_that_are_gone_are_forgotten():
 def test_combinations_of_queues_beyond_the_cap_are_one_series_for_each_reason():
     gone = [evicted(f"q{row}", "b", "reclaim") for row in range(PAIR_CAP + 3)]
     gone += [evicted("q0", "b", "reclaim"), evicted("new", "b", "preempt")]
-    published = Published().after(
-        dataclasses.replace(result(), evictions=gone), 0.02, 0.0, {}
-    )  # fmt: skip
+    published = Published().after(dataclasses.replace(result(), evictions=gone), 0.02, 0.0, {})
     assert len(published.queue_evictions) == PAIR_CAP + 2
     assert published.queue_evictions["q0", "b", "reclaim"] == 2
     assert published.queue_evictions["other", "other", "reclaim"] == 3
@@ -219,13 +217,32 @@ def test_what_is_served_is_what_is_listed():
         series = listed[family.name]
         assert (family.type, family.documentation) == (series.kind, series.help)
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}
-        assert labels <= set(series.labels) <= {
-            "queue", "queue_name", "resource", "action", "plugin", "reason", "outcome", "state",
-            "kind", "write", "outbox", "method", "answer", "figure", "preemptor",
-            "topology", "level",
-            "class",  # of so many device classes as CLASS_CAP, and other
-            "node", "card",  # of so many shared GPUs as CARD_CAP, at most
-        }  # fmt: skip
+        assert (
+            labels
+            <= set(series.labels)
+            <= {
+                "queue",
+                "queue_name",
+                "resource",
+                "action",
+                "plugin",
+                "reason",
+                "outcome",
+                "state",
+                "kind",
+                "write",
+                "outbox",
+                "method",
+                "answer",
+                "figure",
+                "preemptor",
+                "topology",
+                "level",
+                "class",  # of so many device classes as CLASS_CAP, and other
+                "node",
+                "card",  # of so many shared GPUs as CARD_CAP, at most
+            }
+        )
 
 
 def test_what_a_policy_tells_of_its_queues_is_served_by_name():

@@ -81,8 +81,10 @@ def test_the_file_is_as_large_after_ten_windows_as_after_three(tmp_path):
     amounts = np.ones((len(RESOURCES), 50)), np.ones(len(RESOURCES))
     queues = tuple(f"queue-{at}" for at in range(50))
     for number in range(0, 1000, 5):
-        stretches = [Stretch(at, at + 1.0, tuple(RESOURCES), queues, *amounts)
-                     for at in range(number, number + 5)]  # fmt: skip
+        stretches = [
+            Stretch(at, at + 1.0, tuple(RESOURCES), queues, *amounts)
+            for at in range(number, number + 5)
+        ]
         file.write([Row(it.start_s + 1, it) for it in stretches], 0.0, 205.0)
         sizes.append(sum(it.stat().st_size for it in tmp_path.iterdir()))
     file.close()
@@ -153,8 +155,10 @@ def test_a_kill_at_any_moment_loses_no_more_than_one_sample(tmp_path):
     for _ in range(6):
         process = subprocess.Popen(
             [sys.executable, "-c", KILLED, str(path), str(begin)],
-            cwd=ROOT, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         seen = [int(process.stdout.readline()) for _ in range(3)]
         time.sleep(chance.uniform(0.0, 0.2))
         process.kill()

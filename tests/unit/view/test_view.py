@@ -137,11 +137,14 @@ def test_nodes_say_who_shares_a_gpu():
     third = Constraints(devices=DeviceDemand(300_000))
     holds = Constraints(devices=DeviceDemand(is_reservation=True))
     ran = (
-        ClusterBuilder().node("n0", gpu=2).queue("a", deserved=2)
+        ClusterBuilder()
+        .node("n0", gpu=2)
+        .queue("a", deserved=2)
         .job("old", queue="a", tasks=1, gpu=0, constraints=half, running={"n0": 1})
         .job("reservation", queue="a", gpu=0, constraints=holds, running={"n0": 1})
-        .job("new", queue="a", tasks=1, gpu=0, constraints=third).run()
-    )  # fmt: skip
+        .job("new", queue="a", tasks=1, gpu=0, constraints=third)
+        .run()
+    )
     (node,) = nodes.nodes_document(Reading(published(ran).view), nodes.Wanted(), ALL)["nodes"]
     msgspec.convert(node, schema.Node)
     assert {it["podGroup"] for it in node["holders"]} == {"default/old", "default/new"}
@@ -293,8 +296,9 @@ def test_the_history_is_bounded(ran):
     waiting = published(ran).view.waiting
     for cycle in range(5):
         times = history.CycleTimes(cycle, float(cycle), 0.1, {}, {}, 0, 0, 0, 0)
-        kept = keeper.add(ran.snapshot, waiting._replace(codes=waiting.codes + cycle),
-                          ran.result, times)  # fmt: skip
+        kept = keeper.add(
+            ran.snapshot, waiting._replace(codes=waiting.codes + cycle), ran.result, times
+        )
     assert sum(it.number for it in kept.decisions) <= 2 + 2
     assert kept.decisions[-1].cycle == 4
 

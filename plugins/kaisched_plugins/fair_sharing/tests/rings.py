@@ -51,9 +51,15 @@ def contended(rng: random.Random, *, depth: int, resources: int) -> ClusterBuild
         if runs:
             idle[0] = {name: idle[0][name] - ask[name] for name in names}
         made.job(
-            f"w{at}", queue=rng.choice(leaves), tasks=tasks, min_tasks=tasks, gpu=gpu, cpu=cpu,
-            priority=50 + rng.randint(0, 2), running={"n0": tasks} if runs else None,
-        )  # fmt: skip
+            f"w{at}",
+            queue=rng.choice(leaves),
+            tasks=tasks,
+            min_tasks=tasks,
+            gpu=gpu,
+            cpu=cpu,
+            priority=50 + rng.randint(0, 2),
+            running={"n0": tasks} if runs else None,
+        )
     return made
 
 

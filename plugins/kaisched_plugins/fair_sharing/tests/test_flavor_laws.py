@@ -109,9 +109,13 @@ def some_world(rng):
             held.add(queue, ask)
             room[node, flavor] = left
         made.job(
-            f"w{at}", queue=f"q{queue}", gpu=asked[0], cpu=asked[1],
-            priority=50 + rng.randint(0, 2), running={node: 1} if runs else None,
-        )  # fmt: skip
+            f"w{at}",
+            queue=f"q{queue}",
+            gpu=asked[0],
+            cpu=asked[1],
+            priority=50 + rng.randint(0, 2),
+            running={node: 1} if runs else None,
+        )
     return made
 
 

@@ -74,9 +74,10 @@ def test_room_is_what_keeps_every_queue_within_its_cap(rng):
     fits = holdings.fits(queue, [(row, more)])
     holdings.add(queue, [(row, more)])
     grown = [
-        at for at, used in enumerate(holdings.used)
+        at
+        for at, used in enumerate(holdings.used)
         if used[row] > max(before[at][row], quotas.rows.local[at][row])
-    ]  # fmt: skip
+    ]
     is_within = all(holdings.used[at][row] <= quotas.rows.cap[at][row] for at in grown)
     was_over = any(before[at][row] > quotas.rows.cap[at][row] for at in quotas.rows.path(queue))
     assert fits <= is_within if was_over else fits == is_within
@@ -180,9 +181,13 @@ def some_world(rng, *, room=(4, 24), runs=0.6):
             free.add(queue, [(0, gpus)])
             idle -= gpus
         made.job(
-            f"w{at}", queue=f"q{queue}", tasks=1, gpu=gpus, priority=50 + rng.randint(0, 2),
+            f"w{at}",
+            queue=f"q{queue}",
+            tasks=1,
+            gpu=gpus,
+            priority=50 + rng.randint(0, 2),
             running={"n0": 1} if is_running else None,
-        )  # fmt: skip
+        )
     return made
 
 

@@ -97,9 +97,12 @@ def unequal(seed, raised):
         runs = gpus <= idle and rng.random() < 0.6
         idle -= gpus if runs else 0
         made.job(
-            f"w{at}", queue=f"q{queue}", gpu=gpus, running={"n0": 1} if runs else None,
+            f"w{at}",
+            queue=f"q{queue}",
+            gpu=gpus,
+            running={"n0": 1} if runs else None,
             priority=priority + (raised if queue == chosen else 0),
-        )  # fmt: skip
+        )
     return made.store().snapshot()
 
 

@@ -152,15 +152,24 @@ def test_a_wish_waits_for_nothing():
 @pytest.mark.parametrize(
     ("wish", "reason", "message"),
     [
-        (pod_set("racks"), "NoSuchTopologyLevel",
-         "no Topology has a level racks; did you mean rack?"),
-        (pod_set("rack", "", ("block", 2)), "UnusableSlices",
-         "slices at level block cannot be inside of level rack"),
+        (
+            pod_set("racks"),
+            "NoSuchTopologyLevel",
+            "no Topology has a level racks; did you mean rack?",
+        ),
+        (
+            pod_set("rack", "", ("block", 2)),
+            "UnusableSlices",
+            "slices at level block cannot be inside of level rack",
+        ),
         (pod_set("rack"), "NoDomainIsLargeEnough", TOO_LARGE),
-        (pod_set("", "", ("host", 2)), "NoDomainHasRoom",
-         "there is no room for its 2 slices of 2 pods: short by 1 slice"),
+        (
+            pod_set("", "", ("host", 2)),
+            "NoDomainHasRoom",
+            "there is no room for its 2 slices of 2 pods: short by 1 slice",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_reason_says_what_is_missing(wish, reason, message):
     builder = cluster({"b/r1": [1], "b/r2": [3]})
     builder.job("a1", queue="a", tasks=4, topology=wish)

@@ -152,8 +152,11 @@ def test_room_being_released_is_promised_in_one_rack():
             "NoSuchTopology",
             "there is no topology q",
         ),
-        (TopologyConstraint("", "rack"), "NoSuchTopology",
-         "it requires the level rack, but names no topology"),
+        (
+            TopologyConstraint("", "rack"),
+            "NoSuchTopology",
+            "it requires the level rack, but names no topology",
+        ),
         (
             TopologyConstraint("t", "racks"),
             "NoSuchTopologyLevel",
@@ -165,7 +168,7 @@ def test_room_being_released_is_promised_in_one_rack():
             "no rack has room for its 4 pods together: best is rack B, short by 1 pod",
         ),
     ],
-)  # fmt: skip
+)
 def test_the_reason_says_what_is_missing(constraint, reason, message):
     ran = (
         ClusterBuilder()

@@ -24,9 +24,13 @@ def racks(spare: bool, other: int = 8) -> ClusterBuilder:
 def gang(builder: ClusterBuilder, *hosts: str, minimum: int = 4) -> ClusterBuilder:
     """Add the gang of four, of which one pod runs on each host."""
     return builder.job(
-        "a1", queue="a", tasks=4, min_tasks=minimum, running=dict.fromkeys(hosts, 1),
+        "a1",
+        queue="a",
+        tasks=4,
+        min_tasks=minimum,
+        running=dict.fromkeys(hosts, 1),
         topology=TopologyConstraint("t", "rack"),
-    )  # fmt: skip
+    )
 
 
 def cycle(builder: ClusterBuilder, after_s: float, memory: Memory | None = None) -> Ran:

@@ -86,9 +86,14 @@ def in_parts(seed: int) -> ClusterBuilder:
                 left[chosen := rng.choice(free)] -= 1
                 running[chosen] = running.get(chosen, 0) + 1
         builder.job(
-            f"j{number}", queue=rng.choice("va"), tasks=len(podsets), running=running,
-            groups=Group("", None, parts), podsets=podsets, topology=rng.choice([None, wishes[3]]),
-        )  # fmt: skip
+            f"j{number}",
+            queue=rng.choice("va"),
+            tasks=len(podsets),
+            running=running,
+            groups=Group("", None, parts),
+            podsets=podsets,
+            topology=rng.choice([None, wishes[3]]),
+        )
     return builder
 
 

@@ -150,16 +150,18 @@ def test_parts_of_gpus_that_wait_for_room_are_counted_on_cards():
     builder = racks(("A1", 2)).job("v1", queue="v", running={"A1": 1})
     builder.job("a1", queue="a", tasks=3, gpu=0.5, topology=RACK)
     assert told(builder) == (
-        FULL, "no rack has room for its 3 pods together: best is rack A, short by 1 pod"
-    )  # fmt: skip
+        FULL,
+        "no rack has room for its 3 pods together: best is rack A, short by 1 pod",
+    )
 
 
 def test_what_runs_already_binds_the_rest_and_is_told_as_ever():
     builder = racks(("A1", 2), ("B1", 8))
     builder.job("a1", queue="a", tasks=4, min_tasks=1, running={"A1": 2}, topology=RACK)
     assert told(builder) == (
-        FULL, "pods of it run in rack A, which has no room for its pod: short by 1 pod"
-    )  # fmt: skip
+        FULL,
+        "pods of it run in rack A, which has no room for its pod: short by 1 pod",
+    )
 
 
 def test_the_rest_of_a_gang_that_runs_in_part_is_told_as_ever_though_no_rack_could_hold_it():
@@ -174,9 +176,13 @@ def test_a_subgroup_that_has_to_start_counts_too(needed):
     builder = racks(("A1", 3))
     parts = (Group("head", 1), Group("workers", 4, topology=RACK))
     builder.job(
-        "a1", queue="a", tasks=5, groups=Group("all", needed, parts),
-        podsets=["head", *["workers"] * 4], running={"A1": 1} if needed == 1 else None,
-    )  # fmt: skip
+        "a1",
+        queue="a",
+        tasks=5,
+        groups=Group("all", needed, parts),
+        podsets=["head", *["workers"] * 4],
+        running={"A1": 1} if needed == 1 else None,
+    )
     said, message = told(builder)
     assert (said == TOO_LARGE) == (needed == 2)
     if needed == 2:
@@ -187,35 +193,47 @@ def test_subgroups_inside_of_one_count_together():
     """Each of two fits in a rack of three; the group around them, with four pods, does not."""
     inner = Group("both", None, (Group("x", 2), Group("y", 2)), topology=RACK)
     builder = racks(("A1", 3), ("B1", 3)).job(
-        "a1", queue="a", tasks=5, groups=Group("all", None, (Group("head", 1), inner)),
+        "a1",
+        queue="a",
+        tasks=5,
+        groups=Group("all", None, (Group("head", 1), inner)),
         podsets=["head", "x", "x", "y", "y"],
-    )  # fmt: skip
+    )
     assert told(builder) == (TOO_LARGE, f"subgroup both: {NONE} best is rack A, short by 1 pod")
 
 
 def test_subgroups_of_which_some_are_enough_are_not_counted_together():
     inner = Group("both", 1, (Group("x", 2), Group("y", 2)), topology=RACK)
     builder = racks(("A1", 3)).job(
-        "a1", queue="a", tasks=5, groups=Group("all", None, (Group("head", 1), inner)),
+        "a1",
+        queue="a",
+        tasks=5,
+        groups=Group("all", None, (Group("head", 1), inner)),
         podsets=["head", "x", "x", "y", "y"],
-    )  # fmt: skip
+    )
     assert {"a1-0", "a1-1", "a1-2"} <= builder.run("allocate").placed.keys()
 
 
 def test_a_subgroup_inside_of_another_counts_too():
     inner = Group("both", None, (Group("x", 4, topology=RACK), Group("y", 1)))
     builder = racks(("A1", 3), ("B1", 3)).job(
-        "a1", queue="a", tasks=6, groups=Group("all", None, (Group("head", 1), inner)),
+        "a1",
+        queue="a",
+        tasks=6,
+        groups=Group("all", None, (Group("head", 1), inner)),
         podsets=["head", "x", "x", "x", "x", "y"],
-    )  # fmt: skip
+    )
     assert told(builder) == (TOO_LARGE, f"subgroup x: {NONE} best is rack A, short by 1 pod")
 
 
 def test_one_more_pod_of_a_subgroup_whose_rack_is_full_hears_so():
     builder = racks(("A1", 2), ("B1", 2)).job(
-        "a1", queue="a", tasks=4, podsets=["x", "x", "x", "y"],
+        "a1",
+        queue="a",
+        tasks=4,
+        podsets=["x", "x", "x", "y"],
         groups=Group("all", None, (Group("x", 2, topology=RACK), Group("y", 1))),
-    )  # fmt: skip
+    )
     assert told(builder) == (
         FULL,
         "subgroup x: pods of it run in rack A, which has no room for its pod: short by 1 pod",
@@ -224,9 +242,13 @@ def test_one_more_pod_of_a_subgroup_whose_rack_is_full_hears_so():
 
 def test_a_subgroup_of_which_pods_run_is_told_as_ever_though_no_rack_could_hold_all_of_it():
     builder = racks(("A1", 2), ("B1", 3)).job(
-        "a1", queue="a", tasks=5, podsets=["x", "x", "x", "x", "y"], running={"A1": 2},
+        "a1",
+        queue="a",
+        tasks=5,
+        podsets=["x", "x", "x", "x", "y"],
+        running={"A1": 2},
         groups=Group("all", None, (Group("x", 4, topology=RACK), Group("y", 1))),
-    )  # fmt: skip
+    )
     assert told(builder)[0] == FULL
 
 
@@ -234,9 +256,12 @@ def test_of_pods_of_several_kinds_any_may_be_those_that_a_subgroup_needs():
     """Rack A has no room for both that ask for two GPUs; it has for the two others."""
     parts = (Group("head", 1), Group("workers", 2, topology=RACK))
     builder = racks(("A1", 3)).job(
-        "a1", queue="a", tasks=5, groups=Group("all", None, parts),
+        "a1",
+        queue="a",
+        tasks=5,
+        groups=Group("all", None, parts),
         podsets=["head", *["workers"] * 4],
-    )  # fmt: skip
+    )
     asking(builder, {}, {}, {}, {"gpu": 2000}, {"gpu": 2000})
     assert {"a1-0", "a1-1", "a1-2"} <= builder.run("allocate").placed.keys()
 
@@ -249,9 +274,12 @@ def test_a_subgroup_for_which_every_rack_is_too_full_now_is_named(of_head):
         builder.job(f"v{node}", queue="v", running={node: 1})
     parts = (Group("head", 1, topology=of_head), Group("workers", 2, topology=RACK))
     builder.job(
-        "a1", queue="a", tasks=3, groups=Group("all", None, parts),
+        "a1",
+        queue="a",
+        tasks=3,
+        groups=Group("all", None, parts),
         podsets=["head", "workers", "workers"],
-    )  # fmt: skip
+    )
     reason, sentence = told(builder)
     assert reason == FULL
     assert sentence == (
@@ -264,9 +292,13 @@ def test_the_cordoned_node_is_not_said_to_be_in_the_domain_with_most_slices_if_i
     wish = TopologyConstraint("", "rack", slices=(("host", 4),), is_pod_set=True)
     builder = ClusterBuilder().topology("t", "rack", "host").queue("a", deserved=12)
     for name, gpus, is_down in (
-        ("A1", 3, False), ("A2", 3, False), ("A3", 3, False), ("A4", 8, True),
-        ("B1", 4, False), ("B2", 4, False),
-    ):  # fmt: skip
+        ("A1", 3, False),
+        ("A2", 3, False),
+        ("A3", 3, False),
+        ("A4", 8, True),
+        ("B1", 4, False),
+        ("B2", 4, False),
+    ):
         place = {"rack": name[0], "host": name}
         builder.node(name, gpu=gpus, labels=place, is_unschedulable=is_down)
     builder.job("a1", queue="a", tasks=12, topology=wish)
@@ -292,9 +324,12 @@ def test_a_subgroup_that_names_what_does_not_exist_says_so(wish, reason, sentenc
     """If the job may do without the subgroup nothing is refused for it."""
     parts = (Group("head", 1), Group("workers", 2, topology=wish))
     builder = racks(("A1", 3)).job(
-        "a1", queue="a", tasks=3, groups=Group("all", needed, parts),
+        "a1",
+        queue="a",
+        tasks=3,
+        groups=Group("all", needed, parts),
         podsets=["head", "workers", "workers"],
-    )  # fmt: skip
+    )
     if needed == 2:
         assert told(builder) == (reason, f"subgroup workers: {sentence}")
     else:
@@ -306,9 +341,12 @@ def test_a_subgroup_that_needs_no_pod_keeps_no_job_from_starting(wish):
     """Neither one that names what does not exist, nor one that no rack could hold."""
     parts = (Group("head", 1), Group("workers", 0, topology=wish))
     builder = racks(("A1", 3)).job(
-        "a1", queue="a", tasks=6, groups=Group("all", None, parts),
+        "a1",
+        queue="a",
+        tasks=6,
+        groups=Group("all", None, parts),
         podsets=["head", *["workers"] * 5],
-    )  # fmt: skip
+    )
     assert builder.run("allocate").placed["a1-0"] == "A1"
 
 

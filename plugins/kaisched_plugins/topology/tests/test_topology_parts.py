@@ -70,9 +70,12 @@ def test_subgroups_of_subgroups_are_named_too():
     builder.job("v", queue="v", running={"A": 1})
     both = Group("both", None, (Group("x", 2), Group("y", 2)), topology=RACK)
     builder.job(
-        "a1", queue="a", tasks=5, podsets=["x", "x", "y", "y", "head"],
+        "a1",
+        queue="a",
+        tasks=5,
+        podsets=["x", "x", "y", "y", "head"],
         groups=Group("all", None, (both, Group("head", 1)), topology=ZONE),
-    )  # fmt: skip
+    )
     (record,) = builder.run("allocate").result.records
     assert record.message == (
         "zone z: subgroup both: no rack has room for its 4 pods together: best is rack A,"
@@ -93,9 +96,13 @@ def test_one_more_pod_of_a_subgroup_that_names_a_wrong_level_hears_so(root):
     wrong = TopologyConstraint("t", "rak")
     groups = (Group("x", 1, topology=wrong), Group("y", 1))
     builder.job(
-        "a1", queue="a", tasks=3, podsets=["x", "y", "x"], running={"A": 2},
+        "a1",
+        queue="a",
+        tasks=3,
+        podsets=["x", "y", "x"],
+        running={"A": 2},
         groups=Group("all", None, groups, topology=root),
-    )  # fmt: skip
+    )
     assert waiting(builder)[1].endswith(
         "subgroup x: topology t has no level rak; did you mean rack?"
     )
@@ -109,9 +116,12 @@ def test_a_subgroup_in_slices_hears_how_many_have_room():
     sliced = TopologyConstraint("", "", "zone", (("rack", 2),), is_pod_set=True)
     groups = (Group("x", 4, topology=sliced), Group("y", 1))
     builder.job(
-        "a1", queue="a", tasks=5, podsets=["x"] * 4 + ["y"],
+        "a1",
+        queue="a",
+        tasks=5,
+        podsets=["x"] * 4 + ["y"],
         groups=Group("all", None, groups, topology=ZONE),
-    )  # fmt: skip
+    )
     said = "zone z: subgroup x: there is no room for its 2 slices of 2 pods: short by 1 slice"
     assert waiting(builder) == ("GangNoRoom", said)
 
@@ -122,8 +132,12 @@ def test_one_more_pod_of_a_group_of_subgroups_hears_where_the_others_run():
         builder.node(name, gpu=gpus, labels={"zone": "z", "rack": name})
     both = Group("both", None, (Group("x", 1), Group("y", 1)), topology=RACK)
     builder.job(
-        "a1", queue="a", tasks=4, podsets=["x", "y", "head", "x"], running={"A": 2, "B": 1},
+        "a1",
+        queue="a",
+        tasks=4,
+        podsets=["x", "y", "head", "x"],
+        running={"A": 2, "B": 1},
         groups=Group("all", None, (both, Group("head", 1))),
-    )  # fmt: skip
+    )
     said = "subgroup both: pods of it run in rack A, which has no room for its pod: short by 1 pod"
     assert waiting(builder) == ("NoDomainHasRoom", said)

@@ -84,8 +84,9 @@ def test_nothing_is_evicted_or_moved_while_it_is_patient(action):
     assert waits.evicted == {}
     (record,) = waits.result.records
     assert record.eviction_refusals in (
-        {}, {action: f"nothing is evicted for a wish: it waits until {UNTIL} for one rack"}
-    )  # fmt: skip
+        {},
+        {action: f"nothing is evicted for a wish: it waits until {UNTIL} for one rack"},
+    )
     over = cycle(world(*full, priority=60), 60, action)
     assert (len(over.placed), over.evicted) == (4, {})
 
@@ -152,9 +153,12 @@ def test_room_for_each_of_its_pods_in_the_domain_and_not_for_all_tells_of_the_wa
     wish, rack = WISH._replace(preferred="zone"), TopologyConstraint("t", "rack")
     parts = (Group("x", 2, topology=rack), Group("y", 2, topology=rack))
     builder = world(
-        ("A1", 3, 0), ("B1", 1, 0), groups=Group("all", None, parts, topology=wish),
-        podsets=["x", "x", "y", "y"], topology=None,
-    ).node("C1", gpu=2, labels={"zone": "y", "rack": "C"})  # fmt: skip
+        ("A1", 3, 0),
+        ("B1", 1, 0),
+        groups=Group("all", None, parts, topology=wish),
+        podsets=["x", "x", "y", "y"],
+        topology=None,
+    ).node("C1", gpu=2, labels={"zone": "y", "rack": "C"})
     waits = cycle(builder, 1)
     (record,) = waits.result.records
     assert record.message == (

@@ -64,9 +64,12 @@ def test_a_gang_runs_over_nodes_of_both_kinds_or_not_at_all(resource):
     world = migrating(resource, team=8)
     for name, size in (("fits", 3), ("waits", 1)):
         world.put(
-            "PodGroup", name, "team",
-            metadata={"labels": {"kai.scheduler/queue": "team"}}, spec={"minMember": size},
-        )  # fmt: skip
+            "PodGroup",
+            name,
+            "team",
+            metadata={"labels": {"kai.scheduler/queue": "team"}},
+            spec={"minMember": size},
+        )
     for at in range(3):
         asking_pod(world, f"a{at}", resource=resource, group="fits")
     world.cycle()
@@ -81,9 +84,12 @@ def test_a_gang_runs_over_nodes_of_both_kinds_or_not_at_all(resource):
 def test_a_gang_of_one_more_than_both_kinds_have_waits_whole(resource):
     world = migrating(resource, team=8)
     world.put(
-        "PodGroup", "g", "team",
-        metadata={"labels": {"kai.scheduler/queue": "team"}}, spec={"minMember": 4},
-    )  # fmt: skip
+        "PodGroup",
+        "g",
+        "team",
+        metadata={"labels": {"kai.scheduler/queue": "team"}},
+        spec={"minMember": 4},
+    )
     for at in range(4):
         asking_pod(world, f"a{at}", resource=resource, group="g")
     world.cycle()
@@ -217,12 +223,15 @@ def test_shares_of_gpus_stay_off_nodes_with_a_driver():
     world = migrating(plugin=0, driver=4, team=8)
     plugin_node(world, "n3", 1)
     world.put(
-        "Pod", "half", "team",
+        "Pod",
+        "half",
+        "team",
         metadata={
-            "labels": {"kai.scheduler/queue": "team"}, "annotations": {"gpu-fraction": "0.5"},
+            "labels": {"kai.scheduler/queue": "team"},
+            "annotations": {"gpu-fraction": "0.5"},
         },
         spec={"schedulerName": "kaisched", "containers": [{"name": "c"}]},
-    )  # fmt: skip
+    )
     world.cycle()
     assert world.nodes == {"half": "n3"}
 

@@ -81,14 +81,16 @@ def test_gpus_of_a_pods_own_claim_are_pieces_of_the_bridged_resource_once():
     world = migrating(team=8)
     world.template("own")
     world.put(
-        "Pod", "a", "team",
+        "Pod",
+        "a",
+        "team",
         metadata={"labels": {"kai.scheduler/queue": "team"}},
         spec={
             "schedulerName": "kaisched",
             "containers": [{"name": "c", "resources": {"limits": {GPU: 1}}}],
             "resourceClaims": [{"name": "own", "resourceClaimTemplateName": "own"}],
         },
-    )  # fmt: skip
+    )
     store = world.cluster.store
     world.cluster.snapshot()
     request = dict(store.pods.pod("team/a").request)

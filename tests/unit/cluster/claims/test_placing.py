@@ -121,23 +121,67 @@ def test_a_pod_waits_whole_for_all_its_claims():
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "no"}}]}},
-         "device class no does not exist"),
+        (
+            {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "no"}}]}},
+            "device class no does not exist",
+        ),
         (asking(33), "33 devices are more than 32, the most"),
         (asking(1, constraints=[{}]), "is of a kind that is not known"),
-        ({"devices": {"requests": [{"name": "r", "exactly": {
-            "deviceClassName": DRIVER,
-            "selectors": [{"cel": {"expression": "device.driver.matches('a')"}}]}}]}},
-         "the function matches is not understood"),
-        ({"devices": {"requests": [{"name": "r", "exactly": {
-            "deviceClassName": DRIVER,
-            "selectors": [{"cel": {"expression": f"device.attributes['{DRIVER}'].size > 1"}}]}}]}},
-         "no such key: size"),
-        ({"devices": {"requests": [{"name": "r", "exactly": {
-            "deviceClassName": DRIVER, "allocationMode": "Half"}}]}},
-         "no such allocationMode: Half"),
+        (
+            {
+                "devices": {
+                    "requests": [
+                        {
+                            "name": "r",
+                            "exactly": {
+                                "deviceClassName": DRIVER,
+                                "selectors": [
+                                    {"cel": {"expression": "device.driver.matches('a')"}}
+                                ],
+                            },
+                        }
+                    ]
+                }
+            },
+            "the function matches is not understood",
+        ),
+        (
+            {
+                "devices": {
+                    "requests": [
+                        {
+                            "name": "r",
+                            "exactly": {
+                                "deviceClassName": DRIVER,
+                                "selectors": [
+                                    {
+                                        "cel": {
+                                            "expression": f"device.attributes['{DRIVER}'].size > 1"
+                                        }
+                                    }
+                                ],
+                            },
+                        }
+                    ]
+                }
+            },
+            "no such key: size",
+        ),
+        (
+            {
+                "devices": {
+                    "requests": [
+                        {
+                            "name": "r",
+                            "exactly": {"deviceClassName": DRIVER, "allocationMode": "Half"},
+                        }
+                    ]
+                }
+            },
+            "no such allocationMode: Half",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_claim_that_cannot_be_allocated_says_why(spec, told, monkeypatch):
     monkeypatch.setattr(cel_library, "library", lambda: None)
     world = World(team=4)
@@ -254,8 +298,9 @@ def test_devices_that_belong_to_no_node_are_given_once():
     world.put("ResourceSlice", "net", spec=spec)
     world.put("DeviceClass", "net", spec={})
     request = [{"name": "nic", "exactly": {"deviceClassName": "net", "count": 1}}]
-    world.put("ResourceClaimTemplate", "nic", "team",
-              spec={"spec": {"devices": {"requests": request}}})  # fmt: skip
+    world.put(
+        "ResourceClaimTemplate", "nic", "team", spec={"spec": {"devices": {"requests": request}}}
+    )
     for at in range(5):
         world.pod(f"p{at}", "team", "nic")
     world.cycle()

@@ -79,9 +79,13 @@ def test_what_is_more_than_a_plain_request_is_told_as_a_whole(world):
 
 
 def test_alternatives_are_told_with_or(world):
-    choice = [{"name": name, "deviceClassName": DRIVER, **how} for name, how in
-              (("x", {"count": 9}), ("y", {"allocationMode": "All", "selectors": [
-                  {"cel": {"expression": "false"}}]}))]  # fmt: skip
+    choice = [
+        {"name": name, "deviceClassName": DRIVER, **how}
+        for name, how in (
+            ("x", {"count": 9}),
+            ("y", {"allocationMode": "All", "selectors": [{"cel": {"expression": "false"}}]}),
+        )
+    ]
     spec = {"devices": {"requests": [{"name": "gpu", "firstAvailable": choice}]}}
     world.put("ResourceClaim", "c", "team", spec=spec)
     world.pod("a", "a", claim="c")
@@ -97,11 +101,15 @@ def test_nodes_that_are_left_to_the_pods_of_a_shared_claim_are_not_said_to_lack_
         world.pod(name, "a", claim="shared")
     for number in range(2):
         world.put(
-            "Pod", f"full-{number}", "team",
-            spec={"nodeName": f"n{number}", "containers": [{"name": "c", "resources": {
-                "requests": {"cpu": 64}}}]},
+            "Pod",
+            f"full-{number}",
+            "team",
+            spec={
+                "nodeName": f"n{number}",
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": 64}}}],
+            },
             status={"phase": "Running"},
-        )  # fmt: skip
+        )
     world.cycle()
     found = refusals(world, "a")
     assert sum(nodes for nodes, *_ in found) == 2

@@ -74,10 +74,24 @@ def allocations(case: Mapping[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "feature",
     [
-        "count", "all", "first", "cel", "match", "distinct", "admin", "taints", "counters",
-        "places", "pools", "config", "shared", "conditions", "mixed", "prior",
+        "count",
+        "all",
+        "first",
+        "cel",
+        "match",
+        "distinct",
+        "admin",
+        "taints",
+        "counters",
+        "places",
+        "pools",
+        "config",
+        "shared",
+        "conditions",
+        "mixed",
+        "prior",
     ],
-)  # fmt: skip
+)
 def test_allocations_are_those_that_kubernetes_writes(feature: str) -> None:
     cases = list(cases_of(feature))
     assert len(cases) >= 20

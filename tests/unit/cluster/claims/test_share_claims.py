@@ -15,9 +15,18 @@ FRACTION, MEMORY, CARDS = "gpu-fraction", "gpu-memory", "gpu-fraction-num-device
 
 
 def share(
-    world, name, queue="team", part="0.5", cards=0, *, is_named=True, group="", others=(),
-    scheduler="kaisched", labels=(),
-):  # fmt: skip
+    world,
+    name,
+    queue="team",
+    part="0.5",
+    cards=0,
+    *,
+    is_named=True,
+    group="",
+    others=(),
+    scheduler="kaisched",
+    labels=(),
+):
     """Add a pod with a share, and with its claim as the policy of the API server writes it."""
     kind = "fraction" if "." in part else "memory"
     template = f"kaisched-gpu-{kind}-{part}" + (f"-x{cards}" if cards else "")
@@ -26,14 +35,16 @@ def share(
     named = [{"name": "gpu-share", "resourceClaimTemplateName": template}] if is_named else []
     named += [{"name": it, "resourceClaimTemplateName": it} for it in others]
     world.put(
-        "Pod", name, "team",
+        "Pod",
+        name,
+        "team",
         metadata={"labels": {"kai.scheduler/queue": queue, **dict(labels)}, "annotations": notes},
         spec={
             "schedulerName": scheduler,
             "containers": [{"name": "c", "resources": {"requests": {"cpu": 1}}}],
             "resourceClaims": named,
         },
-    )  # fmt: skip
+    )
 
 
 def world_of(*nodes, **quotas):
@@ -108,8 +119,9 @@ def test_a_share_with_another_claim_beside_it_has_both():
     selecting = [{"cel": {"expression": 'device.driver == "net.example.com"'}}]
     world.put("DeviceClass", "net", spec={"selectors": selecting})
     request = [{"name": "nic", "exactly": {"deviceClassName": "net", "count": 1}}]
-    world.put("ResourceClaimTemplate", "nic", "team",
-              spec={"spec": {"devices": {"requests": request}}})  # fmt: skip
+    world.put(
+        "ResourceClaimTemplate", "nic", "team", spec={"spec": {"devices": {"requests": request}}}
+    )
     share(world, "a", others=["nic"])
     share(world, "b", others=["nic"])
     world.cycle()
@@ -306,9 +318,12 @@ def test_in_any_history_no_device_is_overfull(seed):
 def test_devices_that_differ_by_less_than_a_mebibyte_have_the_same_memory():
     world = world_of([80])
     devices = [
-        {"name": "gpu-0", "allowMultipleAllocations": True,
-         "capacity": {"memory": {"value": (80 << 30) + 5}}}
-    ]  # fmt: skip
+        {
+            "name": "gpu-0",
+            "allowMultipleAllocations": True,
+            "capacity": {"memory": {"value": (80 << 30) + 5}},
+        }
+    ]
     world.node("n2", "H100", devices=devices)
     for name in "abcd":
         share(world, name)
@@ -323,8 +338,8 @@ def test_a_plan_says_that_a_template_is_missing_and_not_that_somebody_makes_it()
     share(world, "a")
     store = world.cluster.store
     settled = store.snapshot()  # as a plan takes it: nobody makes anything of it
-    shape = settled.tasks.shape_of_task[max(
-        at for at, it in enumerate(settled.tasks.name) if it == "team/a"
-    )]  # fmt: skip
+    shape = settled.tasks.shape_of_task[
+        max(at for at, it in enumerate(settled.tasks.name) if it == "team/a")
+    ]
     _, why = settled.shapes.constraints[shape].wait
     assert why == "template kaisched-gpu-fraction-0.5 of its claim gpu-share does not exist yet"

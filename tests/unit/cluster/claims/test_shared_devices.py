@@ -18,10 +18,14 @@ from tests.unit.cluster.claims.worlds import DRIVER, World, asking
 def shared_node(world, name, *sizes, **more):
     """Add a node with shared devices of so many GiB."""
     devices = [
-        {"name": f"gpu-{at}", "allowMultipleAllocations": True,
-         "capacity": {"memory": {"value": f"{size}Gi"}}, **more}
+        {
+            "name": f"gpu-{at}",
+            "allowMultipleAllocations": True,
+            "capacity": {"memory": {"value": f"{size}Gi"}},
+            **more,
+        }
         for at, size in enumerate(sizes)
-    ]  # fmt: skip
+    ]
     world.node(name, *["H100"] * len(sizes), devices=devices)
 
 

@@ -50,8 +50,10 @@ def test_finalizer_then_allocation_and_reservation_then_the_bind(world, shard, s
     server.log.clear()
     assert shard.turn() == {"p": "n1"}
     assert writes_in(server) == [
-        ("patch", PLURAL, ""), ("update", PLURAL, "status"), ("create", "pods", "binding"),
-    ]  # fmt: skip
+        ("patch", PLURAL, ""),
+        ("update", PLURAL, "status"),
+        ("create", "pods", "binding"),
+    ]
     claim = world.get_claim("c")
     assert claim["metadata"]["finalizers"] == [FINALIZER]
     assert claim["metadata"]["annotations"]["kaisched.io/leader"] == "us"
@@ -128,8 +130,12 @@ def test_a_part_counts_as_what_it_is_of_its_device_from_the_decision_on(client):
     for name, size in (("n1", "40Gi"), ("n2", "80Gi")):
         device = {"name": "gpu-0", "allowMultipleAllocations": True}
         world.node(name, 1, listed=[device | {"capacity": {"memory": {"value": size}}}])
-    world.must("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}},
-               "application/merge-patch+json")  # fmt: skip
+    world.must(
+        "PATCH",
+        "/api/v1/nodes/n1",
+        {"spec": {"unschedulable": True}},
+        "application/merge-patch+json",
+    )
     spec = asking()
     spec["devices"]["requests"][0]["exactly"]["capacity"] = {"requests": {"memory": "20Gi"}}
     world.must("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": spec})
@@ -254,8 +260,12 @@ def test_devices_that_only_a_waiting_pod_has_are_given_back(world, client):
     world.node("n2", 1)
     pod = world.pod("p", "c")
     world.allocate("c", "n1", "gpu-0", pod)
-    world.must("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}},
-               "application/merge-patch+json")  # fmt: skip
+    world.must(
+        "PATCH",
+        "/api/v1/nodes/n1",
+        {"spec": {"unschedulable": True}},
+        "application/merge-patch+json",
+    )
     shard = Shard(client)
     assert shard.turn() == {}
     assert world.devices("c") == []
@@ -267,13 +277,21 @@ def test_while_devices_are_given_back_their_pods_wait(world, client):
     world.node("n2", 3)
     pod = world.pod("p", "c")
     world.allocate("c", "n1", "gpu-0", pod)
-    world.must("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}},
-               "application/merge-patch+json")  # fmt: skip
+    world.must(
+        "PATCH",
+        "/api/v1/nodes/n1",
+        {"spec": {"unschedulable": True}},
+        "application/merge-patch+json",
+    )
     shard = Shard(client)
     shard.hear()
     assert shard.decide() == {}
-    world.must("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}},
-               "application/merge-patch+json")  # fmt: skip
+    world.must(
+        "PATCH",
+        "/api/v1/nodes/n1",
+        {"spec": {"unschedulable": None}},
+        "application/merge-patch+json",
+    )
     shard.hear()
     assert shard.decide() == {}
     assert "claim c is on devices that are being given back" in shard.reason("p")

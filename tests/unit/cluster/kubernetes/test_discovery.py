@@ -47,15 +47,17 @@ PLURALS = resources("podgroups", "podgroups/status", "workloads")
         ({"group": group("v1", "v1alpha1"), "v1alpha1": resources("workloads")}, None),
         ({"group": group("v1", "v1alpha2"), "v1alpha2": PLURALS}, "v1alpha2"),
         ({"group": group("v1", "v1alpha2"), "v1alpha2": resources("workloads")}, None),
-        ({"group": group("v1alpha2", "v1beta1"), "v1alpha2": PLURALS, "v1beta1": PLURALS},
-         "v1beta1"),
+        (
+            {"group": group("v1alpha2", "v1beta1"), "v1alpha2": PLURALS, "v1beta1": PLURALS},
+            "v1beta1",
+        ),
         ({"group": group("v1alpha2", "v1beta1"), "v1alpha2": PLURALS}, "v1alpha2"),
         ({"group": group("v9"), "v9": PLURALS}, None),
         ({"group": (200, [])}, None),
         ({"group": (200, {"versions": None})}, None),
         ({"group": (200, {"versions": ["v1alpha2", 7]})}, None),
     ],
-)  # fmt: skip
+)
 def test_the_version_that_is_read(answers, version):
     found = find_gang_api(Server(**answers))
     assert (found and found.api_version) == (version and f"scheduling.k8s.io/{version}")

@@ -61,9 +61,11 @@ def plan(fake, works):
     def plan(count, *, promises=True):
         promised = [Nominate("b", "b-uid", "n0", "b", 0, 0)] if promises else []
         made = EvictionPlan(
-            fake, [victim(f"v{at}") for at in range(count)], promised,
+            fake,
+            [victim(f"v{at}") for at in range(count)],
+            promised,
             lambda work, is_prepared: works.append((is_prepared, work)),
-        )  # fmt: skip
+        )
         made.start()
         return made
 

@@ -50,10 +50,19 @@ def plan(writers, protected):
 
     def plan(*pods, writers=writers, promises=()):
         victims = [
-            Evict(f"default/{pod['metadata']['name']}", pod["metadata"]["uid"], "n0", "default/v",
-                  "reclaim", "default/b", "more than its share", 0, 0)
+            Evict(
+                f"default/{pod['metadata']['name']}",
+                pod["metadata"]["uid"],
+                "n0",
+                "default/v",
+                "reclaim",
+                "default/b",
+                "more than its share",
+                0,
+                0,
+            )
             for pod in pods
-        ]  # fmt: skip
+        ]
         return Sent(writers, victims, promises, lambda *said: protected.append(said))
 
     return plan
@@ -79,8 +88,9 @@ def ready(client, make_pod, name, **spec):
     pod = make_pod(name, nodeName="n0", **spec)
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     path = f"/api/v1/namespaces/default/pods/{name}/status"
-    assert client.call("PATCH", path, body={"status": status},
-                       content_type="application/merge-patch+json").is_done  # fmt: skip
+    assert client.call(
+        "PATCH", path, body={"status": status}, content_type="application/merge-patch+json"
+    ).is_done
     return pod
 
 

@@ -280,8 +280,11 @@ def test_a18_a_token_that_is_not_there_for_a_moment_is_no_end(in_pod):
 def test_amounts_are_written_as_quantities():
     amounts = {"cpu": 1500, "memory": 1024 * MEBIBYTE, "gpu": 2500, "pods": 3, "x.io/y": 4}
     assert quantities(amounts) == {
-        "cpu": "1500m", "memory": "1024Mi", "nvidia.com/gpu": "2500m", "x.io/y": "4",
-    }  # fmt: skip
+        "cpu": "1500m",
+        "memory": "1024Mi",
+        "nvidia.com/gpu": "2500m",
+        "x.io/y": "4",
+    }
     claimed = {"gpu": 2244, "gpu-by-claim": 2244}
     assert quantities(claimed) == {"nvidia.com/gpu": "2244m", "gpu-by-claim": "2244m"}
     assert quantities({"gpu-by-claim": 9000}) == {"gpu-by-claim": "9"}

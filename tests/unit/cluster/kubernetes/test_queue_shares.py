@@ -45,8 +45,7 @@ def test_only_a_few_queues_take_their_turn_in_each_round():
 
 def test_a_share_without_an_end_is_said_to_have_none():
     nothing = {"gpu": 0, "memory": 0}
-    share = QueueShare("a", None, {"gpu": -1, "memory": 2048 * MEBIBYTE}, nothing,
-                       nothing, nothing)  # fmt: skip
+    share = QueueShare("a", None, {"gpu": -1, "memory": 2048 * MEBIBYTE}, nothing, nothing, nothing)
     assert share_status(share, 3) == {
         "fairShare": {"nvidia.com/gpu": "unlimited", "memory": "2048Mi"},
         "saturation": "0%",

@@ -63,9 +63,14 @@ def test_the_claim_is_made_allocated_and_told_before_the_bind(world, shard, serv
     assert meta["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true"
     assert meta["finalizers"] == [FINALIZER]
     assert meta["ownerReferences"] == [
-        {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"],
-         "controller": True}
-    ]  # fmt: skip
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": "p",
+            "uid": pod["metadata"]["uid"],
+            "controller": True,
+        }
+    ]
     assert world.users(meta["name"]) == ["p"]
     assert world.devices(meta["name"]) == ["n1/gpu-0"]
     told = world.must("GET", f"{POD_PATH}/p")["status"]["extendedResourceClaimStatus"]

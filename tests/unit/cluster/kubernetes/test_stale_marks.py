@@ -20,9 +20,13 @@ def member(name, since="", status="True", **more):
     said = {"type": GANG_STALE, "status": status, "lastTransitionTime": since}
     more.setdefault("where", "n0")
     return pod(
-        name, uid=f"{name}-1", phase="Running", annotations={"pod-group-name": "g"},
-        status={"conditions": [said] if since else []}, **more,
-    )  # fmt: skip
+        name,
+        uid=f"{name}-1",
+        phase="Running",
+        annotations={"pod-group-name": "g"},
+        status={"conditions": [said] if since else []},
+        **more,
+    )
 
 
 @pytest.fixture

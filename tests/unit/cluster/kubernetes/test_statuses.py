@@ -81,8 +81,10 @@ def test_only_groups_that_changed_are_told(store):
     ((job, status),) = told(amounts, store.snapshot()).items()
     assert job == "team/two"
     assert {key: it["nvidia.com/gpu"] for key, it in status.items()} == {
-        "requested": "2", "allocated": "2", "allocatedNonPreemptible": "2",
-    }  # fmt: skip
+        "requested": "2",
+        "allocated": "2",
+        "allocatedNonPreemptible": "2",
+    }
     add(store, "team/three", 1, 1)
     assert told(amounts, store.snapshot()).keys() == {"team/three"}
     store.set_state(store.row_of_task("team/two-0"), TaskState.GONE, -1)

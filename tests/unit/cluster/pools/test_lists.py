@@ -197,8 +197,12 @@ def test_pods_of_a_pod_group_are_independent_if_it_says_so(is_first):
 def test_pods_of_a_pod_group_are_a_gang_again_once_it_says_so_no_more():
     world = two(first=5, second=6)
     label = {"labels": {POOL: "h100"}}
-    world.load(*(pod(f"g-{at}", "a", annotations={"pod-group-name": "g"}, metadata=label)
-                 for at in range(4)))  # fmt: skip
+    world.load(
+        *(
+            pod(f"g-{at}", "a", annotations={"pod-group-name": "g"}, metadata=label)
+            for at in range(4)
+        )
+    )
     store = world.ports["h100"].store
     for annotations, jobs in (({}, 1), (ALONE, 4), ({}, 1)):
         spec = {"queue": "a", "minMember": 4}
@@ -213,8 +217,11 @@ def test_times_double_with_each_lap_and_a_change_makes_a_pool_due():
     world.load(listed("h", "h100", 1), holder, listed("x", "h100,a100", 1))
     world.run_to(70)
     assert [(at, to) for at, _, to in world.moves] == [
-        (10, "a100"), (20, "h100"), (40, "a100"), (60, "h100"),
-    ]  # fmt: skip
+        (10, "a100"),
+        (20, "h100"),
+        (40, "a100"),
+        (60, "h100"),
+    ]
     world.delete(world.cluster.pod("ns/b"))
     world.run_to(77)  # the pod that was deleted at 70 has gone at 75
     assert [(at, to) for at, _, to in world.moves[4:]] == [(75, "a100")]
@@ -227,8 +234,13 @@ def test_stays_double_in_each_pool_lap_by_lap():
     world.load(listed("h", "h100", 1), listed("b", "a100", 1), listed("x", "h100,a100", 1))
     world.run_to(140)
     assert [(at, to) for at, _, to in world.moves] == [
-        (10, "a100"), (20, "h100"), (40, "a100"), (60, "h100"), (100, "a100"), (140, "h100"),
-    ]  # fmt: skip
+        (10, "a100"),
+        (20, "h100"),
+        (40, "a100"),
+        (60, "h100"),
+        (100, "a100"),
+        (140, "h100"),
+    ]
 
 
 def test_no_stay_is_longer_than_five_minutes():
