@@ -45,8 +45,8 @@ def command(
     from kaisched.cluster.kubernetes.access import find_access  # noqa: PLC0415 - not for the help
     from kaisched.cluster.kubernetes.client import Client  # noqa: PLC0415 - not for the help
     from kaisched.config.loading import load_settings  # noqa: PLC0415 - not for the help
+    from kaisched.daemon.doctor import Visit  # noqa: PLC0415 - not for the help
     from kaisched.daemon.doctor.examine import examine  # noqa: PLC0415 - not for the help
-    from kaisched.daemon.doctor.finding import Visit  # noqa: PLC0415 - not for the help
 
     settings = load_settings(config, os.environ, flags.flags_of(given)).settings
     where = settings.kubernetes.kubeconfig

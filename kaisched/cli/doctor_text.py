@@ -11,7 +11,7 @@ from kaisched.cli.printing import Column, print_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kaisched.daemon.doctor.finding import Finding
+    from kaisched.daemon.doctor import Finding
 
 SCHEMA: Final = "kaisched.io/doctor/v1"
 _COLUMNS: Final = (Column(""), Column("CHECK"), Column("FOUND"))

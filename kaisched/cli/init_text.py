@@ -10,8 +10,7 @@ from kaisched.errors import ABSENT, show
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kaisched.engine.migration.files import Migration
-    from kaisched.engine.migration.parts import Note
+    from kaisched.engine.migration.export import Migration, Note
 
 _NUMBER: Final = re.compile(r"\[\d+\]")
 

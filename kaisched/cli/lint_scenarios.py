@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kaisched.core.axis import GPU, GPU_UNIT
-from kaisched.engine.lint_min_runtime import Core, advice
-from kaisched.engine.linting import Finding
+from kaisched.engine.linting import Core, Finding, advice
 from kaisched.errors import ConfigError, KaischedError
 from kaisched.sim.running import cluster_of, policy_of
 from kaisched.sim.scenario.load import read_raw, read_scenario

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kaisched.cli.printing import warn
 from kaisched.clock import SystemClock, monotonic_s
 from kaisched.config.settings import ViewListener
-from kaisched.daemon.view_server import ViewServer
+from kaisched.daemon.view_pages import ViewServer
 from kaisched.errors import ConfigError
 from kaisched.sim.stage import Stage
 from kaisched.telemetry.logs import configure_logs

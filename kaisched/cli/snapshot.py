@@ -60,7 +60,7 @@ def take(
     cycle does not read are left out. The arguments of plugins remain.
     """
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
-    from kaisched.engine.recording_file import write_recording  # noqa: PLC0415 - not for the help
+    from kaisched.engine.recording import write_recording  # noqa: PLC0415 - not for the help
 
     place = source.Place(files or (), None, daemon, kubeconfig, context, shard, shard_name)
     taken = source.taken_by_own_shard(place)
@@ -85,8 +85,7 @@ def show(
 ) -> None:
     """Print what is in a snapshot: its origin, nodes, queues with shares, pending jobs."""
     from kaisched.cli.snapshot_text import print_document, print_tables  # noqa: PLC0415 - as above
-    from kaisched.engine.recording_file import read_recording  # noqa: PLC0415 - not for the help
-    from kaisched.engine.replaying import replay  # noqa: PLC0415 - not for the help
+    from kaisched.engine.recording import read_recording, replay  # noqa: PLC0415 - as above
 
     recording = read_recording(file)
     again = replay(recording, str(file))
@@ -112,9 +111,13 @@ def replay_again(
 
     from kaisched.cli.plan_tables import print_plan  # noqa: PLC0415 - not for the help
     from kaisched.cli.snapshot_text import verdict  # noqa: PLC0415 - not for the help
-    from kaisched.engine.desks import step_of  # noqa: PLC0415 - not for the help
-    from kaisched.engine.recording_file import read_recording  # noqa: PLC0415 - not for the help
-    from kaisched.engine.replaying import digest, recorded_shard, replay  # noqa: PLC0415
+    from kaisched.engine.planning import step_of  # noqa: PLC0415 - not for the help
+    from kaisched.engine.recording import (  # noqa: PLC0415
+        digest,
+        read_recording,
+        recorded_shard,
+        replay,
+    )
     from kaisched.engine.shards import read_shard  # noqa: PLC0415 - not for the help
     from kaisched.view.plan_document import plan_document  # noqa: PLC0415 - not for the help
 

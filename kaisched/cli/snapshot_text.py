@@ -10,14 +10,13 @@ import msgspec
 from kaisched import __version__
 from kaisched.cli.plan_tables import print_waiting
 from kaisched.cli.printing import Column, print_table
-from kaisched.engine.replaying import digest
+from kaisched.engine.recording import digest
 from kaisched.objects.labels import format_time
 from kaisched.units import format_amount
 from kaisched.view.plan_document import amounts, cycle_document
 
 if TYPE_CHECKING:
-    from kaisched.engine.recording import Recording
-    from kaisched.engine.replaying import Replay
+    from kaisched.engine.recording import Recording, Replay
 
 SCHEMA: Final = "kaisched.io/snapshot-summary/v1"
 _FACTS: Final = (Column("WHAT"), Column("VALUE"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kaisched.cli.live import Server
-    from kaisched.daemon.taking import Taken
+    from kaisched.daemon.recordings import Taken
     from kaisched.framework.report.records import CycleResult
 
 Files: TypeAlias = Annotated[
@@ -193,8 +193,8 @@ def recorded(place: Place) -> Taken:
         KaischedError: the state cannot be read, or its shard is wrong.
 
     """
-    from kaisched.daemon.taking import Taken  # noqa: PLC0415 - not for the help
-    from kaisched.engine.recording_file import read_recording  # noqa: PLC0415
+    from kaisched.daemon.recordings import Taken  # noqa: PLC0415 - not for the help
+    from kaisched.engine.recording import read_recording  # noqa: PLC0415
 
     _check(place)
     if place.snapshot is not None:
@@ -222,7 +222,7 @@ def _check(place: Place) -> None:
 
 def _cycle(place: Place) -> Cycle:
     from kaisched.engine.planning import OUR_NAMES, plan, read_plan_input  # noqa: PLC0415
-    from kaisched.engine.replaying import replay  # noqa: PLC0415
+    from kaisched.engine.recording import replay  # noqa: PLC0415
 
     if place.files:
         what = read_plan_input(place.files, place.shard)
@@ -259,14 +259,14 @@ def taken(place: Place) -> Taken:
         KaischedError: the state cannot be read.
 
     """
-    from kaisched.daemon import taking  # noqa: PLC0415 - not for the help
+    from kaisched.daemon import recordings  # noqa: PLC0415 - not for the help
 
     if place.files and place.daemon:
         raise ConfigError("-f and --daemon name two sources", fix="give one of them")
     if place.files:
-        return taking.from_manifests(place.files, place.shard)
+        return recordings.from_manifests(place.files, place.shard)
     if place.daemon:
-        return taking.from_daemon(place.daemon, place.shard_name)
+        return recordings.from_daemon(place.daemon, place.shard_name)
     from kaisched.clock import SystemClock  # noqa: PLC0415 - not for the help
     from kaisched.cluster.kubernetes.access import find_access  # noqa: PLC0415 - not for the help
     from kaisched.cluster.kubernetes.client import Client  # noqa: PLC0415 - not for the help
@@ -276,7 +276,7 @@ def taken(place: Place) -> Taken:
     how = settings.kubernetes
     where = place.kubeconfig or how.kubeconfig
     access = find_access(Path(where) if where else None, place.context or how.context)
-    return taking.from_cluster(
+    return recordings.from_cluster(
         Client(access, timeout_s=how.request_timeout),
         SystemClock(),
         settings.scheduler_names,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kaisched.cli.printing import Column, print_table
 from kaisched.cli.when_text import bounded, when_document, when_lines
 from kaisched.engine.planning import failures_of
-from kaisched.engine.replaying import replay
+from kaisched.engine.recording import replay
 from kaisched.sim.forecast.forecast import Forecast, world_of
 from kaisched.sim.forecast.history import past_of
 from kaisched.sim.forecast.settling import settled
@@ -18,9 +18,8 @@ from kaisched.view.plan_document import queue_document
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kaisched.daemon.taking import Taken
-    from kaisched.engine.recording import Recording
-    from kaisched.engine.replaying import Replay
+    from kaisched.daemon.recordings import Taken
+    from kaisched.engine.recording import Recording, Replay
     from kaisched.framework.report.records import QueueShare
     from kaisched.sim.forecast.settling import Eviction, JobState, Settled
 

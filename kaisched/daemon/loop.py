@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,28 +15,35 @@ from kaisched.clock import monotonic_s
 from kaisched.core.states import TaskState
 from kaisched.core.usage import UsageState
 from kaisched.daemon import garbage
-from kaisched.daemon.health import Health
+from kaisched.engine.policy import build_policy, without_evictions
 from kaisched.engine.turn import take_turn
 from kaisched.errors import KaischedError
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.eviction_budget import left_of
 from kaisched.telemetry.logs import log_cycle
 from kaisched.telemetry.stopwatch import Stopwatch
+from kaisched.usage.factory import open_probe, open_store
+from kaisched.usage.feed import UsageFeed
+from kaisched.usage.settings import read_usage
+from kaisched.view.publisher import Publisher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.clock import Clock
     from kaisched.cluster.ports import IntentSink, SnapshotSource
+    from kaisched.config.settings import SchedulerConfiguration
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
     from kaisched.daemon.recordings import Recordings
+    from kaisched.engine.shards import FoundShard
     from kaisched.engine.turn import Turn, UsageSource
+    from kaisched.framework.advice.standing import StandingAdvice
     from kaisched.framework.policy import Policy
+    from kaisched.objects import SchedulingShard
     from kaisched.telemetry.claims import ClaimFigures
     from kaisched.telemetry.metrics import CycleCollector
     from kaisched.usage.port import ServerHealth
-    from kaisched.view.publisher import Publisher
 
 _AWAITED: Final = "waiting for a first answer, and nothing is reclaimed meanwhile"
 LEAST_GAP_S: Final = 0.05
@@ -304,3 +311,134 @@ class Loop:
 
 def _without_reclaim(policy: Policy) -> Policy:
     return replace(policy, actions=tuple(it for it in policy.actions if it.name != _BY_FAIR_SHARE))
+
+
+LEAST_STALL_S: Final = 60.0
+"""A cycle may take this long, whatever the period, before liveness fails."""
+STALLED_PERIODS: Final = 10
+MOST_FAILURES: Final = 3
+"""Readiness fails after this many failed cycles in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line in the answer to a probe."""
+
+    name: str
+    is_ok: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Beat:
+    last_s: float
+    cycles: int = 0
+    failures: int = 0
+    error: str = ""
+    failing_plugins: tuple[str, ...] = ()
+    usage: str = ""
+    server: str = ""
+    is_stopping: bool = False
+
+
+class Health:
+    """State of the loop: the loop swaps one immutable value, so probes need no lock."""
+
+    def __init__(self, now_s: float, period_s: float) -> None:
+        """Start as alive and not ready."""
+        self._beat = _Beat(now_s)
+        self._stalled_s = max(LEAST_STALL_S, STALLED_PERIODS * period_s)
+
+    def turning(self, now_s: float) -> None:
+        """Note that a new turn begins."""
+        self._beat = replace(self._beat, last_s=now_s)
+
+    def succeeded(
+        self, now_s: float, failing_plugins: tuple[str, ...] = (), usage: str = ""
+    ) -> None:
+        """Note a successful cycle, the plugins that failed in it, and the state of its history."""
+        cycles = self._beat.cycles + 1
+        self._beat = _Beat(
+            now_s, cycles, failing_plugins=failing_plugins, usage=usage, server=self._beat.server
+        )
+
+    def failed(self, now_s: float, error: str) -> None:
+        """Note a cycle that raised or was abandoned."""
+        beat = self._beat
+        self._beat = replace(beat, last_s=now_s, failures=beat.failures + 1, error=error)
+
+    def note_server(self, message: str) -> None:
+        """Note what is known of the server of usage history."""
+        self._beat = replace(self._beat, server=message)
+
+    def stopping(self) -> None:
+        """Note that the process is about to end: no longer ready."""
+        self._beat = replace(self._beat, is_stopping=True)
+
+    def live(self, now_s: float) -> tuple[Check, ...]:
+        """Return the checks of liveness."""
+        age_s = max(now_s - self._beat.last_s, 0.0)
+        text = f"last turned {age_s:.1f} s ago, stalled after {self._stalled_s:.0f} s"
+        return (Check("loop", age_s <= self._stalled_s, text),)
+
+    def ready(self, now_s: float) -> tuple[Check, ...]:
+        """Return the checks of readiness; those of plugins and usage history never fail."""
+        beat = self._beat
+        failed = (
+            f"{beat.failures} failed in a row: {beat.error}" if beat.failures else "none failed"
+        )
+        plugins = ", ".join(beat.failing_plugins)
+        return (
+            *self.live(now_s),
+            Check("first-cycle", beat.cycles > 0, f"{beat.cycles} cycles so far"),
+            Check("cycles", beat.failures < MOST_FAILURES, failed),
+            Check(
+                "plugins",
+                True,
+                f"failed in the last cycle: {plugins}" if plugins else "no failures",
+            ),
+            Check("usage", True, beat.usage or "no history is kept"),
+            *([Check("usage-server", True, beat.server)] if beat.server else []),
+            Check(
+                "shutdown", not beat.is_stopping, "stopping" if beat.is_stopping else "not asked"
+            ),
+        )
+
+
+def policy_of(settings: SchedulerConfiguration, found: FoundShard) -> tuple[Policy, list[str]]:
+    """Build the policy of a shard; return it with its warnings.
+
+    Raises:
+        KaischedError: the shard is wrong, or a plugin it enables is broken.
+
+    """
+    policy, said = build_policy(found.shard, found.file)
+    return policy if settings.evictions else without_evictions(policy), said
+
+
+def publisher_of(
+    settings: SchedulerConfiguration, shard: SchedulingShard, advice: StandingAdvice
+) -> Publisher | None:
+    """Return the publisher of a shard's live view; None where the settings serve none."""
+    if not settings.view.enabled:
+        return None
+    return Publisher(shard.name, advice, pool=shard.spec.partition_label_value)
+
+
+def usage_feed(
+    found: FoundShard, clock: Clock, tell: Callable[[ServerHealth], None] = lambda _: None
+) -> tuple[UsageFeed | None, float]:
+    """Open the usage history a shard asks for; return how long to wait for its first answer.
+
+    ``tell`` is called whenever the server of the history was asked whether it answers.
+
+    Raises:
+        ConfigError: the usage store cannot be opened.
+
+    """
+    config = found.shard.spec.usage_db_config
+    if config is None:
+        return None, 0.0
+    settings = read_usage(config, found.shard.name, found.file)
+    probe = open_probe(settings, tell)
+    return UsageFeed(open_store(settings, clock), settings.fetch_s, probe), settings.wait_s

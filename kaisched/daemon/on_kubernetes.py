@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from kaisched.clock import monotonic_s
+from kaisched.cluster.claims.known import ON
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.discovery import AccountUnknownError, find_gang_api, watched_kinds
@@ -21,22 +22,22 @@ from kaisched.cluster.kubernetes.lease import LeaseTimes
 from kaisched.cluster.kubernetes.lease_keeper import LeaseKeeper
 from kaisched.cluster.kubernetes.pauses import Pace, Pauses
 from kaisched.cluster.kubernetes.reflector import MOST_UNAUTHORIZED, Phase, Reflector
-from kaisched.cluster.kubernetes.resources import ALL, KUEUE, NODES, PODS
+from kaisched.cluster.kubernetes.resources import ALL, CLAIMS, DEVICES, KUEUE, NODES, PODS, STORAGE
 from kaisched.daemon import garbage
-from kaisched.daemon.health import Check
+from kaisched.daemon.loop import Check
 from kaisched.daemon.pool_owners import LostPools, PoolOwners
-from kaisched.daemon.readable import Readable, are_claims
-from kaisched.daemon.shard_reports import ShardReports
-from kaisched.daemon.shard_watch import ShardWatch
-from kaisched.daemon.stored_shards import STORED, usable_among
+from kaisched.daemon.stored_shards import STORED, ShardReports, ShardWatch, usable_among
 from kaisched.daemon.tenure import Tenure
 from kaisched.engine.shards import shards_in
 from kaisched.errors import ClusterUnavailable, KaischedError
 from kaisched.telemetry.adapter import Watch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kaisched.clock import Clock
     from kaisched.cluster.kubernetes.change import Change
+    from kaisched.cluster.store import StateStore
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.stored_shards import StoredShard
     from kaisched.engine.shards import FoundShard
@@ -400,3 +401,46 @@ class KubernetesDaemon:
 def _decides(reflector: Reflector) -> bool:
     """Tell whether nothing may be decided before a kind is listed."""
     return reflector.watched.is_required or are_claims(reflector)
+
+
+class Readable:
+    """What can be read of such kinds, as the shards were last told."""
+
+    def __init__(self) -> None:
+        """Begin as the stores do: without storage, and with claims where a shard allocates them."""
+        self._has_volumes, self._claims = False, ON
+
+    def note(self, reflectors: Iterable[Reflector], tenures: Iterable[Tenure]) -> None:
+        """Tell the shards what has changed."""
+        listed, told = list(reflectors), list(tenures)
+        has_volumes = all(it.phase is Phase.SYNCED for it in listed if it.watched in STORAGE)
+        if has_volumes != self._has_volumes:
+            self._has_volumes = has_volumes
+            for tenure in told:
+                tenure.cluster.post(lambda store: store.heed_volumes(is_read=has_volumes))
+        claims = _why_no_claims(listed) or ON
+        if claims != self._claims:
+            self._claims = claims
+            for tenure in told:
+                if tenure.has_claims:
+                    tenure.cluster.post(lambda store: _heed_claims(store, claims))
+
+
+def _why_no_claims(reflectors: Iterable[Reflector]) -> str:
+    """Return why claims cannot be allocated; empty if they can, or if none are."""
+    kinds = {it.group_kind for it in DEVICES}
+    for it in reflectors:
+        if it.watched.group_kind in kinds and it.phase in {Phase.ABSENT, Phase.FORBIDDEN}:
+            return f"{it.watched.qualified} of the API server: {it.phase.value}"
+    return ""
+
+
+def _heed_claims(store: StateStore, reading: str) -> None:
+    store.rows.touch()
+    store.look_again(store.device_claims.heed(reading))
+
+
+def are_claims(reflector: Reflector) -> bool:
+    """Tell whether a reflector follows claims on devices, and can read them."""
+    is_of_claims = reflector.watched.group_kind == CLAIMS.group_kind
+    return is_of_claims and reflector.phase is Phase.SYNCED

@@ -13,11 +13,10 @@ import structlog
 
 from kaisched import __version__
 from kaisched.clock import SystemClock
+from kaisched.daemon.access import MetricsAccess
 from kaisched.daemon.listening import USUAL, Server, Tls, serve
-from kaisched.daemon.loop import Loop
-from kaisched.daemon.metrics_access import MetricsAccess
+from kaisched.daemon.loop import Loop, policy_of, publisher_of, usage_feed
 from kaisched.daemon.on_kubernetes import KubernetesDaemon
-from kaisched.daemon.policy import policy_of, publisher_of
 from kaisched.daemon.recordings import WAIT_S, Recordings, recording_page
 from kaisched.daemon.serving import (
     Page,
@@ -28,8 +27,7 @@ from kaisched.daemon.serving import (
     metrics_page,
     probe_page,
 )
-from kaisched.daemon.usage import usage_feed
-from kaisched.daemon.view_server import ViewServer
+from kaisched.daemon.view_pages import ViewServer
 from kaisched.daemon.view_whatif import Whatif
 from kaisched.engine.planning import complete, fill, open_cluster, read_manifests
 from kaisched.engine.shards import shard_for
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
     from kaisched.clock import Clock
     from kaisched.config.loading import LoadedSettings
     from kaisched.config.settings import SchedulerConfiguration
-    from kaisched.daemon.health import Check
+    from kaisched.daemon.loop import Check
     from kaisched.view.publisher import Publisher
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)

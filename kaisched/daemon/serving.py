@@ -12,7 +12,7 @@ from prometheus_client.exposition import choose_encoder
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from kaisched.daemon.health import Check
+    from kaisched.daemon.loop import Check
 
 TEXT: Final = "text/plain; charset=utf-8"
 

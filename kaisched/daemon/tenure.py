@@ -30,11 +30,9 @@ from kaisched.cluster.pools.turns import pool_turns
 from kaisched.cluster.state import Kept
 from kaisched.cluster.store import StateStore
 from kaisched.daemon.comparison import Comparison
-from kaisched.daemon.loop import Loop
-from kaisched.daemon.policy import policy_of, publisher_of
+from kaisched.daemon.loop import Loop, policy_of, publisher_of, usage_feed
 from kaisched.daemon.pool_owners import lose
 from kaisched.daemon.recordings import Recordings
-from kaisched.daemon.usage import usage_feed
 from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.objects.labels import pool_name
 from kaisched.telemetry.adapter import OUTBOXES, AdapterState
@@ -54,7 +52,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.pools.owners import Owners
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.pool_owners import PoolOwners
-    from kaisched.daemon.shard_reports import ShardReports
+    from kaisched.daemon.stored_shards import ShardReports
     from kaisched.engine.shards import FoundShard
     from kaisched.engine.turn import Turn
     from kaisched.framework.policy import Policy

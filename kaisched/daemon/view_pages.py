@@ -1,46 +1,198 @@
-"""Pages of the live view under ``/api/v1``: versioned JSON with ETags; docs/reference/api.md.
-
-A page is made from the view of the last cycle, in a thread of the server. Pages share the
-interpreter with the loop; so they are made one at a time and with pauses, and an answer that was
-made for a revision is kept for the next reader.
-"""
+"""Queries of the live view's pages: values of parameters, and errors that say what to write."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
 from collections import OrderedDict
+from contextlib import contextmanager
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import msgspec
+import structlog
 
 from kaisched import __version__
-from kaisched.daemon.serving import Page, Source
-from kaisched.daemon.view_access import TooManyQueuesError
-from kaisched.daemon.view_pace import Pacer
-from kaisched.daemon.view_query import Query
+from kaisched.clock import SystemClock, monotonic_s
+from kaisched.daemon.access import LocalAccess, OpenAccess, ReviewedAccess, TooManyQueuesError
+from kaisched.daemon.listening import Tls, serve
+from kaisched.daemon.serving import Page, Source, text_page
 from kaisched.daemon.view_whatif import whatif_off
 from kaisched.errors import ABSENT, ClusterUnavailable, ConfigError, KaischedError
+from kaisched.objects.faults import did_you_mean
 from kaisched.view import jobs, nodes, past, queues, trend
 from kaisched.view.api import ENDPOINTS, PARAMETERS, openapi
 from kaisched.view.frames import frames_document, view_at
+from kaisched.view.paging import MOST, USUAL, Part
 from kaisched.view.paths import CHANGES, OPENAPI, ROOT, WHATIF
 from kaisched.view.projects import projects_of
+from kaisched.view.queues import row_of_queue
 from kaisched.view.reading import Reading
 from kaisched.view.shown import SCHEMA, stamp
 from kaisched.view.sight import Sight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from kaisched.clock import Clock
+    from kaisched.cluster.kubernetes.client import Client
+    from kaisched.config.settings import ViewListener
+    from kaisched.daemon.access import Access
     from kaisched.daemon.serving import Pages, Request
-    from kaisched.daemon.view_access import Access
     from kaisched.daemon.view_whatif import Whatif
     from kaisched.view.inquiries import Told
     from kaisched.view.live import LiveView
     from kaisched.view.publisher import Publisher
+
+_MOST_TEXT: Final = 300
+_TRUE: Final = ("", "1", "true")
+_FALSE: Final = ("0", "false")
+
+
+class Query:
+    """The parameters of one request, each the first of its name."""
+
+    def __init__(self, given: Mapping[str, list[str]]) -> None:
+        """Keep what was given."""
+        self._given = {name: values[0] for name, values in given.items() if values}
+
+    def text(self, name: str) -> str:
+        """Return a text; empty without one.
+
+        Raises:
+            ConfigError: it is too long to be a name.
+
+        """
+        value = self._given.get(name, "")
+        if len(value) > _MOST_TEXT:
+            raise ConfigError("too long", path=name, value=value, fix="write a name")
+        return value
+
+    def number(self, name: str, usual: int, least: int, most: int) -> int:
+        """Return a whole number.
+
+        Raises:
+            ConfigError: it is none, or out of range.
+
+        """
+        text = self._given.get(name)
+        if text is None:
+            return usual
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1  # noqa: PLR2004
+        if not least <= number <= most:
+            fix = f"write a number from {least} to {most}"
+            raise ConfigError("no such number", path=name, value=text, fix=fix)
+        return number
+
+    def flag(self, name: str) -> bool:
+        """Tell whether a flag is set: ``?name`` or ``?name=true``.
+
+        Raises:
+            ConfigError: it is neither set nor unset.
+
+        """
+        text = self._given.get(name, "false")
+        if text not in (*_TRUE, *_FALSE):
+            fix = "write true or false"
+            raise ConfigError("no such word", path=name, value=text, fix=fix)
+        return text in _TRUE
+
+    def word(self, name: str, words: tuple[str, ...], usual: str = "") -> str:
+        """Return one of some words.
+
+        Raises:
+            ConfigError: it is another one.
+
+        """
+        text = self._given.get(name, usual)
+        if text and text not in words:
+            raise ConfigError("no such word", path=name, value=text, fix=did_you_mean(text, words))
+        return text
+
+    def part(self) -> Part:
+        """Return which part of a list is wanted."""
+        return Part(self.number("offset", 0, 0, 10**8), self.number("limit", USUAL, 1, MOST))
+
+    def queue(self, reading: Reading) -> int:
+        """Return the row of the queue that is wanted, -1 for any.
+
+        Raises:
+            ConfigError: there is no such queue.
+
+        """
+        name = self.text("queue")
+        return row_of_queue(reading, name) if name else -1
+
+    def jobs(self, reading: Reading) -> jobs.Wanted:
+        """Return which jobs are wanted."""
+        sorts = (*jobs.SORTS, *(f"-{word}" for word in jobs.SORTS))
+        return jobs.Wanted(
+            self.queue(reading),
+            self.text("reason"),
+            self.word("state", (*jobs.STATES, jobs.WAITING)),
+            self.text("namespace"),
+            self.text("name"),
+            self.word("sort", sorts, "order"),
+            self.part(),
+        )
+
+    def nodes(self, reading: Reading) -> nodes.Wanted:
+        """Return which nodes are wanted."""
+        return nodes.Wanted(self.text("name"), self.queue(reading), self.part())
+
+
+REST: Final = 9.0
+"""After a list the server rests so many times as long: lists take a tenth of the time."""
+REST_OF_ONE: Final = 19.0
+"""The same after the page of one job or queue: these take a twentieth, on average."""
+AHEAD_S: Final = 0.5
+"""Pages of one job or queue may take so much at once, in seconds, where none was asked for lately.
+A person asks a few times, looks, and goes; a pause before the second page would be for nothing."""
+_MOST_REST_S: Final = 5.0
+
+
+class _Lane:
+    """Readers who wait for each other's pauses."""
+
+    def __init__(self, rest: float, ahead_s: float) -> None:
+        self.lock = threading.Lock()
+        self.until_s = float("-inf")
+        self._rest, self._ahead_s = rest, ahead_s
+
+    def took(self, start_s: float, end_s: float) -> None:
+        """Note a page: it and its pause begin where the pauses of those before it end."""
+        took_s = end_s - start_s
+        since_s = max(self.until_s, start_s - self._rest * self._ahead_s)
+        self.until_s = since_s + took_s + min(self._rest * took_s, _MOST_REST_S)
+
+
+class Pacer:
+    """Lets one page be made at a time, with pauses in between; lists delay no page of one job."""
+
+    def __init__(
+        self, clock: Clock | None = None, now_s: Callable[[], float] = monotonic_s
+    ) -> None:
+        """Start rested."""
+        self._clock, self._now_s = clock or SystemClock(), now_s
+        self._making = threading.Lock()
+        self._lists, self._ones = _Lane(REST, 0.0), _Lane(REST_OF_ONE, AHEAD_S)
+
+    @contextmanager
+    def turn(self, *, is_of_one: bool = False) -> Iterator[None]:
+        """Wait for a turn, and note how long it takes."""
+        lane = self._ones if is_of_one else self._lists
+        with lane.lock:
+            self._clock.sleep(lane.until_s - self._now_s())
+            with self._making:
+                start_s = self._now_s()
+                try:
+                    yield
+                finally:
+                    lane.took(start_s, self._now_s())
+
+
 _T = TypeVar("_T")
 
 STREAM: Final = "changes"
@@ -373,3 +525,138 @@ def _failed(status: HTTPStatus, wrong: KaischedError) -> Page:
         "fix": wrong.fix,
     }
     return Page(status, "application/json", _encoded({"error": fault}), _HEADERS)
+
+
+PREFIX: Final = "/page/"
+FOLDER: Final = Path(__file__).parents[1] / "data" / "page"
+_INDEX: Final = "index.html"
+_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+POLICY: Final = (
+    "default-src 'none'; connect-src 'self'; img-src 'self'; script-src 'self'; style-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+    " require-trusted-types-for 'script'"
+)
+"""Nothing from elsewhere, nothing inline, and no text that becomes markup."""
+_PAGE_HEADERS: Final = (
+    ("Cache-Control", "no-cache"),
+    ("Content-Security-Policy", POLICY),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Content-Type-Options", "nosniff"),
+)
+
+
+class StaticPages:
+    """The files of the page, read once."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        """Read the files."""
+        self._files = {
+            f"{PREFIX}{path.relative_to(folder).as_posix()}": (
+                _TYPES[path.suffix],
+                path.read_bytes(),
+            )
+            for path in sorted(folder.rglob("*"))
+            if path.suffix in _TYPES
+        }
+        self._files["/"] = self._files[f"{PREFIX}{_INDEX}"]
+
+    @property
+    def pages(self) -> Pages:
+        """The pages by path."""
+        source = Source(self._page, (), ("if-none-match",))
+        return {"/": source, PREFIX: source}
+
+    def _page(self, request: Request) -> Page:
+        found = self._files.get(request.path)
+        if found is None:
+            return text_page(HTTPStatus.NOT_FOUND, "no such file; the page is at /")
+        content_type, body = found
+        tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        headers = (("ETag", tag), *_PAGE_HEADERS)
+        if tag in [it.strip().removeprefix("W/") for it in request.if_none_match.split(",")]:
+            return Page(HTTPStatus.NOT_MODIFIED, content_type, b"", headers)
+        return Page(HTTPStatus.OK, content_type, body, headers)
+
+
+LOOK_S: Final = 0.25
+"""Time between two looks for a new revision: so often may a stream tell of one."""
+TELL_S: Final = 5.0
+"""A stream tells of the latest cycle so often, also where nothing has changed."""
+THREADS: Final = 4
+"""Each may wait for the API server, or for a word of the loop."""
+
+
+class ViewServer:
+    """Serves the views of all shards until closed."""
+
+    def __init__(
+        self,
+        settings: ViewListener,
+        publishers: Callable[[], Iterable[Publisher]],
+        client: Client | None,
+        whatif: Whatif | None = None,
+    ) -> None:
+        """Start to serve; what-if too, if it is given.
+
+        Raises:
+            ConfigError: the address cannot be listened on, or users cannot be told apart.
+
+        """
+        self._pages = ViewPages(publishers, _access(settings, client), whatif=whatif)
+        self._publishers = publishers
+        tls = Tls(settings.cert_file, settings.key_file) if settings.cert_file else None
+        pages = {**StaticPages().pages, **self._pages.pages}
+        self._server = serve(
+            settings.bind_address, settings.port, pages, "view.port", threads=THREADS, tls=tls
+        )
+        self._end = threading.Event()
+        self._teller = threading.Thread(target=self._tell, name="view-stream", daemon=True)
+        self._teller.start()
+        log: Any = structlog.get_logger()
+        log.info("listening", address=settings.bind_address, port=self.port, pages=list(pages))
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on, even if 0 was configured."""
+        return self._server.port
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._end.set()
+        self._server.close()
+        self._teller.join()
+
+    def _tell(self) -> None:
+        """Push a line to the streams when a view has changed; the loop waits for nothing here."""
+        told: dict[str, tuple[int, int, float]] = {}
+        while not self._end.wait(LOOK_S):
+            for publisher in self._publishers():
+                view = publisher.view
+                if view is None:
+                    continue
+                revision, cycle, at_s = told.get(publisher.shard, (-1, -1, 0.0))
+                is_due = cycle != view.cycle and monotonic_s() - at_s >= TELL_S
+                if revision != view.revision or is_due:
+                    told[publisher.shard] = view.revision, view.cycle, monotonic_s()
+                    self._server.push(STREAM, self._pages.events(publisher))
+
+
+def _access(settings: ViewListener, client: Client | None) -> Access:
+    if not settings.is_authenticated:
+        return LocalAccess() if settings.is_on_loopback else OpenAccess()
+    if client is not None:
+        return ReviewedAccess(client)
+    is_found_out = settings.authentication == "auto"
+    because = ", and this address is not a loopback one" if is_found_out else ""
+    raise ConfigError(
+        f"a cluster in memory knows no tokens{because}",
+        path="view.authentication",
+        value=settings.authentication,
+        fix="listen on 127.0.0.1, or set it to none: the view shows all queues and jobs",
+    )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from kaisched.clock import monotonic_s
-from kaisched.engine.recording_file import encoded
+from kaisched.engine.recording import encoded
 from kaisched.errors import ClusterUnavailable, ConfigError
 from kaisched.objects.queue import Queue
 

@@ -7,7 +7,7 @@ at once: quotas against those above and against the nodes, and the queues that j
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -16,15 +16,13 @@ from kaisched.cluster.claims.resolving import NOTHING_KNOWN
 from kaisched.cluster.pools.agreement import different_lists
 from kaisched.config.loading import settings_errors
 from kaisched.config.settings import KIND as SETTINGS_KIND
-from kaisched.core.axis import GPU
+from kaisched.core.axis import CPU, GPU, MEMORY
 from kaisched.core.refusals import TEXTS, Refusal
-from kaisched.engine.desks import Desks
-from kaisched.engine.lint_claims import claim_doubts
-from kaisched.engine.lint_min_runtime import advice, cores_of
-from kaisched.engine.lint_topologies import unknown_names
-from kaisched.engine.lint_unbounded import unbounded
+from kaisched.core.states import TaskState
+from kaisched.engine.lint_names import claim_doubts, unknown_names
 from kaisched.engine.planning import (
     OUR_NAMES,
+    Desks,
     PlanInput,
     complete,
     fill,
@@ -32,9 +30,9 @@ from kaisched.engine.planning import (
     read_manifests,
 )
 from kaisched.engine.policy import build_policy, default_policy, default_shard
-from kaisched.engine.quota_sums import quota_sums
 from kaisched.engine.shards import read_shard, shard_errors, shared_pools
 from kaisched.errors import ConfigError, KaischedError, ObjectError
+from kaisched.objects import kai_names
 from kaisched.objects.check import check_queues
 from kaisched.objects.faults import Source, did_you_mean
 from kaisched.objects.gpu_shares import SHARE_IS_NO_CLAIM
@@ -47,12 +45,15 @@ from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.wire import ObjectMeta
+from kaisched.units import UNLIMITED, format_amount, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kaisched.cluster.store import StateStore
+    from kaisched.core.axis import BoolVec, FloatVec
     from kaisched.core.snapshot import Snapshot
+    from kaisched.core.tables import QueueTable
     from kaisched.engine.shards import FoundShard
     from kaisched.framework.policy import Policy
     from kaisched.objects.load import Loaded, Manifest
@@ -112,10 +113,9 @@ def lint(files: Sequence[str], shard_file: Path | None = None) -> list[Finding]:
         *_pool_lists(loaded),
         *_shards(loaded, given),
         *(
-            _of_object("unknown-topology", it.error, is_error=it.is_required)
-            for it in unknown_names(loaded)
+            _of_object(it.rule, it.error, is_error=it.is_error)
+            for it in (*unknown_names(loaded), *claim_doubts(loaded))
         ),
-        *(_of_object(it.rule, it.error, is_error=it.is_error) for it in claim_doubts(loaded)),
     ]
     _use_all_that_have_a_form(loaded)
     found += _together(loaded, given.shard if given is not None else None)
@@ -354,3 +354,204 @@ def _queue_error(
         value=queue,
         fix=near if is_near else cure,
     )
+
+
+def quota_sums(
+    snapshot: Snapshot, loaded: Loaded, *, is_lent: bool = False
+) -> Iterator[ObjectError]:
+    """Yield each queue whose children have more quota than it may use, and likewise the roots.
+
+    Where the policy lends, quotas of a queue and of those below it add up, so only their sum in the
+    cluster is compared.
+    """
+    queues, tree = snapshot.queues, snapshot.queues.tree
+    have = snapshot.axis.charged(snapshot.nodes.allocatable.sum(axis=1))
+    parents = np.full_like(tree.parent_of_queue, -1) if is_lent else tree.parent_of_queue
+    for parent in sorted({-1, *parents.tolist()}):
+        children = np.flatnonzero(parents == parent)
+        for at, resource in enumerate(snapshot.axis.names):
+            quotas = queues.deserved[at, children]
+            summed = sum(int(it) for it in quotas if it < UNLIMITED)
+            if parent >= 0:
+                quota, limit = int(queues.deserved[at, parent]), int(queues.limit[at, parent])
+                bound = min(quota, limit)
+                word = "quota" if quota <= limit else "limit"
+                where, whose = queues.name[parent], f"its own {word} of"
+            else:
+                bound = int(have[at]) if len(snapshot.nodes) else UNLIMITED
+                where, whose = queues.name[_largest(children, quotas)] if summed else "", ""
+            if summed > 0 and bound < summed:
+                whole = "of all queues" if is_lent else "of all top-level queues"
+                yield _error(resource, (summed, bound), where, (whose, whole), loaded)
+
+
+def _largest(children: np.ndarray, quotas: np.ndarray) -> int:
+    """Return the queue with the most quota, where that is a number."""
+    return int(children[np.where(quotas < UNLIMITED, quotas, -1).argmax()])
+
+
+def _error(
+    resource: str, amounts: tuple[int, int], queue: str, words: tuple[str, str], loaded: Loaded
+) -> ObjectError:
+    whose, whole = words
+    summed, bound = (format_amount(resource, amount) for amount in amounts)
+    source = loaded.sources.get((Queue.KIND, queue), Source())
+    who, against, fix = (
+        ("of its children", f"{whose} {bound}", "lower them, or raise that of the queue")
+        if whose
+        else (
+            whole,
+            f"the {bound} that the nodes in the files have",
+            "lower them, or give all nodes",
+        )
+    )
+    return ObjectError(
+        f"the quotas {who} add up to {summed} {resource}, more than {against}",
+        file=source.file,
+        document=source.document,
+        kind=Queue.KIND,
+        name=queue,
+        path=f"spec.resources.{resource}.quota",
+        fix=fix,
+    )
+
+
+def unbounded(snapshot: Snapshot, loaded: Loaded, by_projects: bool) -> Iterator[ObjectError]:
+    """Yield each queue with a job without GPUs, in it or below, and no quota of CPU or memory.
+
+    It deserves any amount of what it does not mention. So its job can fill a node of which the GPUs
+    are another queue's quota. By projects, inner queues have no quota.
+    """
+    queues, tasks, names = snapshot.queues, snapshot.tasks, snapshot.axis.names
+    mentioned = {queue.name: queue.spec.resources for queue in loaded.of(Queue)}
+    living = ((tasks.state != int(TaskState.GONE)) & (tasks.job_of_task >= 0)).nonzero()[0]
+    asks = snapshot.shapes.charge.take(tasks.shape_of_task[living], axis=1)
+    owner = snapshot.jobs.queue_of_job[tasks.job_of_task[living]]
+    without = (owner >= 0) & (asks[GPU] == 0)
+    first = 1 if by_projects else None
+    leaves = np.unique(owner[without]).tolist()
+    path = {row: queues.tree.path(row)[:first].tolist() for row in leaves}
+    for row in sorted({each for rows in path.values() for each in rows}):
+        below, name = range(row, int(queues.tree.end_of_queue[row])), queues.name[row]
+        others = np.setdiff1d(np.arange(len(queues)), [*queues.tree.path(row), *below])
+        if not (queues.deserved[GPU, others] > 0).any():
+            continue
+        source = loaded.sources.get((Queue.KIND, name), Source())
+        for resource in (CPU, MEMORY):
+            at = without & (owner >= below.start) & (owner < below.stop) & (asks[resource] > 0)
+            if names[resource] in mentioned.get(name, names) or not at.any():
+                continue
+            job = snapshot.jobs.name[int(tasks.job_of_task[living[at][0]])]
+            yield ObjectError(
+                f"deserves {names[resource]} without bound, as it does not mention it: work without"
+                f" GPUs, such as {job}, never gives way to the GPUs of other queues' quotas",
+                file=source.file,
+                document=source.document,
+                kind=Queue.KIND,
+                name=name,
+                path=f"spec.resources.{names[resource]}.quota",
+                fix="write a quota, 0 for none; or -1 to have it so",
+            )
+
+
+class Core(NamedTuple):
+    """What a preemptible job needs at least, in thousandths of a GPU."""
+
+    job: str
+    queue: int
+    gpus: int
+
+
+class Advice(NamedTuple):
+    """A queue for which a minimum runtime is advisable."""
+
+    queue: str
+    message: str
+    fix: str
+
+
+def advice(
+    policy: Policy, queues: QueueTable, total: int, cores: Iterable[Core]
+) -> Iterator[Advice]:
+    """Yield advice for each queue with such a job, about the largest.
+
+    Args:
+        policy: whose plugins are enabled; without fairness over time there is nothing to advise.
+        queues: the queues of the jobs.
+        total: what is divided, in thousandths of a GPU.
+        cores: of jobs that run for long, or nobody knows for how long.
+
+    """
+    if not _counts_history(policy):
+        return
+    part, is_safe = _parts(queues, total), _protected(policy, queues)
+    largest: dict[int, Core] = {}
+    for core in cores:
+        most = min(total, int(queues.limit[GPU, core.queue]))
+        is_large = part[core.queue] < core.gpus <= most and not is_safe[core.queue]
+        if is_large and core.gpus > largest.get(core.queue, Core("", -1, 0)).gpus:
+            largest[core.queue] = core
+    for row, core in sorted(largest.items()):
+        name = queues.name[row]
+        needs, has, of = (format_amount("gpu", int(it)) for it in (core.gpus, part[row], total))
+        yield Advice(
+            name,
+            f"job {core.job} needs {needs} GPUs at once, and by quota and weight queue {name} has"
+            f" {has} of {of}: past usage decides when it runs, and others may take the room back"
+            " before it ends, once they owe its queue nothing more",
+            f"set reclaimMinRuntime of queue {name} to about its run time, or handOver: timeSlices"
+            f" of {kai_names.TIME_BASED_FAIRSHARE}",
+        )
+
+
+def cores_of(snapshot: Snapshot) -> Iterator[Core]:
+    """Yield what the preemptible jobs of a snapshot need whose pods are all alike."""
+    jobs, podsets = snapshot.jobs, snapshot.podsets
+    gpus = snapshot.shapes.request[GPU]
+    for job, name in enumerate(jobs.name):
+        shape, queue = int(jobs.shape_of_job[job]), int(jobs.queue_of_job[job])
+        lives = int(jobs.active[job]) + int(jobs.pending[job]) > 0
+        if shape >= 0 and queue >= 0 and lives and jobs.is_preemptible[job]:
+            first = int(jobs.first_podset[job])
+            pods = int(podsets.minimum[first : first + int(jobs.podset_count[job])].sum())
+            yield Core(name, queue, pods * int(gpus[shape]))
+
+
+def _counts_history(policy: Policy) -> bool:
+    """Tell whether past usage changes shares, and large jobs do not take turns anyway."""
+    arguments = _arguments(policy, kai_names.TIME_BASED_FAIRSHARE)
+    return bool(arguments and arguments.k_value) and arguments.hand_over == "none"
+
+
+def _arguments(policy: Policy, name: str) -> Any:
+    found = [each.plugin for each in policy.plugins if each.plugin.name == name]
+    return found[0].arguments if found else None
+
+
+def _parts(queues: QueueTable, total: int) -> FloatVec:
+    """Return ``(Q,)`` what each queue has by quota and weight, if all want everything."""
+    part = np.zeros(len(queues))
+    deserved, weight = queues.deserved[GPU], np.maximum(queues.weight[GPU], 0.0)
+    parents = queues.tree.parent_of_queue
+    for level in queues.tree.levels:
+        for parent in np.unique(parents[level]).tolist():
+            rows = level[parents[level] == parent]
+            whole = float(total) if parent < 0 else part[parent]
+            quota = np.where(deserved[rows] == UNLIMITED, whole, deserved[rows])
+            rest = max(whole - float(quota.sum()), 0.0)
+            summed = float(weight[rows].sum())
+            part[rows] = quota + (rest * weight[rows] / summed if summed else 0.0)
+    return part
+
+
+def _protected(policy: Policy, queues: QueueTable) -> BoolVec:
+    """Return ``(Q,)`` whether jobs are safe from reclaim for a while after they start."""
+    arguments = _arguments(policy, "minruntime")
+    if arguments is None:
+        return np.zeros(len(queues), np.bool_)
+    least_s = parse_duration(arguments.default_reclaim_min_runtime)
+    safe_s = np.append(queues.reclaim_min_runtime_s, least_s)  # above a root: row -1
+    for level in queues.tree.levels:
+        above = safe_s[queues.tree.parent_of_queue[level]]
+        safe_s[level] = np.where(safe_s[level] < 0, above, safe_s[level])
+    return safe_s[:-1] > 0

@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 import sys
-from collections import ChainMap
+from collections import ChainMap, Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.embedded import EmbeddedCluster
+from kaisched.cluster.embedded.pool import EmbeddedPool
 from kaisched.cluster.ours import Sharing
+from kaisched.cluster.pools.owners import SharedOwners
+from kaisched.cluster.pools.turns import PoolTurns, pool_turns
+from kaisched.cluster.store import StateStore
 from kaisched.cluster.stuck import STUCK_AFTER_S
 from kaisched.cluster.translate import leaving_of
-from kaisched.engine.desks import Desks
-from kaisched.engine.fault_places import place_of
-from kaisched.engine.kueue import translate
+from kaisched.engine.migration.kueue import translate
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard, shard_among, shards_among
+from kaisched.engine.turn import Turn, take_turn
 from kaisched.errors import ConfigError, ObjectError
+from kaisched.framework.memory import Memory
 from kaisched.framework.report.records import who_failed
 from kaisched.framework.report.steps import Step
+from kaisched.objects.faults import Source
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.kueue.wire import ClusterQueue
-from kaisched.objects.labels import time_of
+from kaisched.objects.labels import pool_name, time_of
 from kaisched.objects.load import Loaded, identity_of, load_manifests, load_text
 from kaisched.objects.load_workloads import missing_owners, workloads_among
+from kaisched.objects.pod import Pod
+from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.units import UnitError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kaisched.clock import Clock
+    from kaisched.cluster.problems import Problem
     from kaisched.framework.policy import Policy
     from kaisched.framework.report.records import CycleResult
     from kaisched.objects import SchedulingShard
@@ -299,3 +308,162 @@ def _newest_s(objects: Iterable[Manifest]) -> float:
         except UnitError:
             continue  # reported elsewhere, or of no interest
     return newest_s
+
+
+def step_of(
+    shard: SchedulingShard, result: CycleResult, moved: Iterable[tuple[str, str]] = ()
+) -> Step:
+    """Return a cycle of a shard; ``moved`` are the jobs that went on, with their pools."""
+    passed_on = {job: pool_name(pool) for job, pool in moved}
+    return Step(shard.name, pool_name(shard.spec.partition_label_value), result, passed_on)
+
+
+@dataclass(slots=True)
+class _Desk:
+    shard: SchedulingShard
+    policy: Policy
+    port: EmbeddedPool
+    turns: PoolTurns
+    memory: Memory
+
+
+class Desks:
+    """The shards of a cluster in memory, which pass jobs with lists of pools on to each other."""
+
+    def __init__(
+        self,
+        shards: Sequence[tuple[SchedulingShard, Policy]],
+        clock: Clock,
+        schedulers: Iterable[str],
+    ) -> None:
+        """Make an empty cluster, and a store of it for each shard."""
+        owners = SharedOwners()
+        self._woken: set[int] = set()
+        """Shards that were given a job, by their place in the order."""
+        self._moves: Counter[str] = Counter()
+        """By job, how often it was passed on since anything else happened."""
+        self._desks: list[_Desk] = []
+        for at, (shard, policy) in enumerate(shards):
+            spec = shard.spec
+            options: dict[str, Any] = {
+                "node_pool": spec.partition_label_value,
+                "gpu_resources": spec.gpu_resources,
+                "workloads": policy.workloads,
+                "stuck_after_s": policy.stuck_after_s,
+                "sharing": Sharing(share_class=shard.share_class),
+                "owners": owners.seat(
+                    spec.partition_label_value,
+                    admits_all=spec.admits_all_projects,
+                    wake=partial(self._woken.add, at),
+                ),
+            }
+            if at == 0:
+                self.cluster = EmbeddedCluster(clock, schedulers=schedulers, **options)
+                store = self.cluster.store
+            else:
+                store = StateStore(schedulers, offers_shares=True, **options)
+            port = EmbeddedPool(self.cluster, store)
+            self._desks.append(_Desk(shard, policy, port, pool_turns(store, shard), Memory()))
+
+    def round(self) -> tuple[list[Step], bool]:
+        """Let each shard have a turn, and again those that are given jobs.
+
+        Returns:
+            The turns, and whether all is settled: nothing was done, and nothing new was noted.
+
+        """
+        steps, is_settled = [], True
+        waiting = list(range(len(self._desks)))
+        while waiting:
+            for at in waiting:
+                step, is_idle = self._turn(self._desks[at])
+                self._woken.discard(at)  # what it was given before its turn it has seen
+                steps.append(step)
+                is_settled &= is_idle
+            waiting = sorted(self._woken)
+        if not is_settled:
+            self._moves.clear()
+        for step in steps:
+            self._moves.update(step.passed_on.keys())
+        return steps, is_settled
+
+    def cycles(self) -> list[Step]:
+        """Let each shard have a turn after which no job is passed on."""
+        return [self._turn(desk, is_passing=False)[0] for desk in self._desks]
+
+    def next_end_s(self) -> float | None:
+        """Return when the next job may go on to another pool that did not refuse it as all is."""
+        now_s = self.cluster.clock.now_s()
+        ends = [
+            desk.turns.next_end_s(now_s, partial(self._is_new_to, desk)) for desk in self._desks
+        ]
+        return min((end_s for end_s in ends if end_s is not None), default=None)
+
+    def _is_new_to(self, desk: _Desk, job: str) -> bool:
+        """Tell whether a job was not passed on through its whole list since anything happened."""
+        book = desk.port.store.pools
+        laps = 2 if book.is_idle_first else 1
+        return self._moves[job] < laps * len(book.jobs[job].pools)
+
+    def _turn(self, desk: _Desk, *, is_passing: bool = True) -> tuple[Step, bool]:
+        port, clock = desk.port, self.cluster.clock
+        turn: Turn = take_turn(port, port, desk.policy, None, clock, desk.memory)
+        is_idle = not turn.has_intents and _noted(turn.memory) == _noted(desk.memory)
+        desk.memory = turn.memory
+        # Read at once: results are computed from the state that their cycle left.
+        len(turn.result.records), len(turn.result.shares)
+        now_s = clock.now_s()
+        moved = desk.turns.after(turn.snapshot, turn.result, now_s) if is_passing else []
+        return step_of(desk.shard, turn.result, moved), is_idle
+
+
+def _noted(memory: Memory) -> dict[str, object]:
+    """Return the facts of a cycle which could change the next one."""
+    return {name: fact for name, fact in memory.facts.items() if fact}
+
+
+def place_of(problem: Problem, cluster: EmbeddedCluster, loaded: Loaded) -> tuple[str, str, Source]:
+    """Return kind, name and source of the object that a problem is about.
+
+    A job without a PodGroup has what its pods and their owners say. Of these the first that has the
+    label or annotation which the problem names is meant, or else the first pod.
+    """
+    at = (problem.kind, problem.name)
+    if at in loaded.sources or problem.kind != PodGroup.KIND:
+        return *at, loaded.sources.get(at, Source())
+    sayers = list(_sayers(problem.name, cluster, loaded))
+    told = [obj for obj in sayers if _is_named(obj, problem.text)]
+    for obj in told or sayers:
+        source = _source_of(obj, loaded)
+        if source is not None:
+            kind, name = identity_of(obj)
+            return kind.partition(".")[0], name, source
+    return *at, Source()
+
+
+def _sayers(job: str, cluster: EmbeddedCluster, loaded: Loaded) -> Iterator[Manifest]:
+    """Yield the pods of a job among the manifests, and then what owns them, from inside out."""
+    keys = {pod.key for store in cluster.stores for pod in store.members.pods_of(job)}
+    pods = [pod for pod in loaded.of(Pod) if pod.key in keys]
+    found: list[Manifest] = [*sorted(pods, key=lambda pod: pod.key)]
+    of_uid = {obj.metadata.uid: obj for obj in loaded.objects if obj.metadata.uid}
+    for obj in found:  # grows
+        yield obj
+        for owner in obj.metadata.owner_references:
+            if owner.uid in of_uid and of_uid[owner.uid] not in found:
+                found.append(of_uid[owner.uid])
+
+
+def _is_named(obj: Manifest, text: str) -> bool:
+    meta = obj.metadata
+    return any(f"{key}'" in text or f".{key}:" in text for key in (*meta.annotations, *meta.labels))
+
+
+def _source_of(obj: Manifest, loaded: Loaded) -> Source | None:
+    kind, name = identity_of(obj)
+    among = (
+        it.source
+        for it in loaded.others
+        if (it.kind, it.name) == (kind.partition(".")[0], obj.metadata.name)
+    )
+    return loaded.sources.get((kind, name)) or next(among, None)

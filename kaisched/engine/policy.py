@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from kaisched.actions.allocate import Allocate
+from kaisched.actions.consolidate import Consolidate
+from kaisched.actions.drain import Drain
+from kaisched.actions.preempt import Preempt
+from kaisched.actions.reclaim import Reclaim
+from kaisched.actions.stalegang import StaleGangs
+from kaisched.actions.timelimit import TimeLimit
 from kaisched.core.tree import PROJECTS
-from kaisched.engine.actions import ACTIONS
-from kaisched.engine.history_warnings import history_warnings
 from kaisched.errors import Collector, ConfigError, ObjectError, join_path
 from kaisched.framework.plugins.dispatch import workloads_of
 from kaisched.framework.plugins.loader import answered_questions, installed_plugins
@@ -28,7 +33,7 @@ from kaisched.objects.wire import ObjectMeta
 from kaisched.units import UnitError, parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kaisched.framework.plugins.loader import Catalogue
     from kaisched.framework.plugins.plugin import Plugin
@@ -341,3 +346,69 @@ def _queue_depth(spec: ShardSpec, file: str, errors: Collector) -> dict[str, int
             path = join_path("spec", "queueDepthPerAction", written)
             depths[_action_name(written, file, path)] = depth
     return depths
+
+
+ACTIONS: Final[Mapping[str, Callable[[], Action]]] = {
+    "allocate": Allocate,
+    "reclaim": Reclaim,
+    "preempt": Preempt,
+    "consolidate": Consolidate,
+    "stalegang": StaleGangs,
+    "drain": Drain,
+    "timelimit": TimeLimit,
+}
+"""Makers of actions by name."""
+
+
+_CONFIG: Final = join_path("spec", "usageDBConfig")
+
+
+def history_warnings(
+    spec: ShardSpec, plugins: Sequence[PluginSetting], *, has_history: bool
+) -> Iterator[str]:
+    """Yield what is missing for what a shard says about past usage, one line at most.
+
+    Args:
+        spec: what the shard says.
+        plugins: the enabled ones.
+        has_history: there is a usage history even without ``usageDBConfig``.
+
+    """
+    config, k_value = spec.usage_db_config, _k_value(spec)
+    entries = [it for it in spec.plugins if _HISTORY in {it, kai_names.map_plugin(it).name}]
+    is_enabled = any(each.plugin.name == _HISTORY for each in plugins)
+    lending = [each.plugin.name for each in plugins if each.plugin.lends]
+    if config is None and not has_history and (k_value or (entries and is_enabled)):
+        path = k_value or join_path("spec", "plugins", entries[0])
+        yield (
+            f"{path}: has no effect, since no usage history is kept; add usageDBConfig:"
+            " {clientType: sqlite}, or drop it"
+        )
+    elif k_value and not is_enabled:
+        fix = f"enable {_HISTORY} in spec.plugins" if entries else "add the clientType"
+        yield f"{k_value}: has no effect, since {_HISTORY} is not enabled; {fix}, or drop it"
+    elif config is None or entries:
+        return
+    elif lending and is_enabled:
+        # There a history has other uses too, so that the plugin need not be meant.
+        yield (
+            f"{_CONFIG}: enables {_HISTORY}, so that past usage changes the weights of"
+            f" {lending[0]}; write {_HISTORY} into spec.plugins, with enabled: true if that is"
+            " meant, else with enabled: false"
+        )
+    elif not (lending or config.client_type):
+        yield (
+            f"{_CONFIG}: without a clientType it does not enable {_HISTORY}, so past usage is"
+            f" recorded and changes no share; add the clientType, or write {_HISTORY} into"
+            " spec.plugins with enabled: false"
+        )
+
+
+def _k_value(spec: ShardSpec) -> str:
+    """Return where a shard says how strongly past usage counts, empty if it does not count."""
+    if spec.k_value:
+        return join_path("spec", "kValue")
+    plugin, argument = kai_names.SETTINGS_IN_ARGUMENTS["kValue"]
+    entry = spec.plugins.get(plugin)
+    is_said = entry is not None and entry.arguments is not None and entry.arguments.get(argument)
+    return join_path("spec", "plugins", plugin, "arguments", argument) if is_said else ""

@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from kaisched.daemon.health import Check
 from kaisched.daemon.listening import serve
+from kaisched.daemon.loop import Check
 from kaisched.daemon.serving import probe_page
 from tests.benchmarks.harness import Measured, Watch, expect
 

@@ -4,7 +4,7 @@ import sys
 import time
 
 from kaisched.config.settings import ViewListener
-from kaisched.daemon.view_server import ViewServer
+from kaisched.daemon.view_pages import ViewServer
 from kaisched.testing.builder import ClusterBuilder
 from kaisched.view.publisher import Publisher
 from tests.browser.chromium import chromium, missing

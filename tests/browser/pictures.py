@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from kaisched.config.settings import ViewListener
-from kaisched.daemon.view_server import ViewServer
+from kaisched.daemon.view_pages import ViewServer
 from tests.browser.chromium import WIDTHS, chromium, missing
 from tests.browser.lab import published
 

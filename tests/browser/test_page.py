@@ -9,8 +9,8 @@ from typer.main import get_command
 
 from kaisched.cli.app import build_app
 from kaisched.config.settings import ViewListener
-from kaisched.daemon import view_pace, view_pages
-from kaisched.daemon.view_server import ViewServer
+from kaisched.daemon import view_pages
+from kaisched.daemon.view_pages import ViewServer
 from tests.browser.chromium import WIDTHS, chromium, missing
 from tests.browser.lab import published
 
@@ -44,7 +44,7 @@ def browser():
 @pytest.fixture(scope="module")
 def server():
     patch = pytest.MonkeyPatch()
-    patch.setattr(view_pace, "REST", 0.0)  # here is no loop to leave time to
+    patch.setattr(view_pages, "REST", 0.0)  # here is no loop to leave time to
     publisher = published()
     running = ViewServer(ViewListener(port=0), lambda: [publisher], None, Trials())
     yield running

@@ -3,8 +3,8 @@
 import pytest
 
 from kaisched.config.settings import ViewListener
-from kaisched.daemon import view_pace
-from kaisched.daemon.view_server import ViewServer
+from kaisched.daemon import view_pages
+from kaisched.daemon.view_pages import ViewServer
 from tests.browser.chromium import WIDTHS, chromium, missing
 from tests.unit.view.test_projects import vision
 
@@ -15,7 +15,7 @@ TABLE = "[aria-label='vision over node pools, gpu'] table"
 @pytest.fixture(scope="module")
 def page():
     patch = pytest.MonkeyPatch()
-    patch.setattr(view_pace, "REST", 0.0)  # here is no loop to leave time to
+    patch.setattr(view_pages, "REST", 0.0)  # here is no loop to leave time to
     publishers = vision().publishers
     server = ViewServer(ViewListener(port=0), lambda: publishers, None)
     with chromium() as browser:

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kaisched.engine.actions import ACTIONS
-from kaisched.engine.policy import build_policy
+from kaisched.engine.policy import ACTIONS, build_policy
 from kaisched.errors import ConfigError
 from kaisched.framework.policy import Policy
 from kaisched.objects import SchedulingShard, kai_names

@@ -13,9 +13,8 @@ from kaisched.daemon.loop import Loop
 from kaisched.daemon.recordings import Recordings, _Request
 from kaisched.engine.planning import open_cluster
 from kaisched.engine.policy import build_policy, default_shard
-from kaisched.engine.recording_file import encoded, parsed
+from kaisched.engine.recording import digest, encoded, parsed, replay
 from kaisched.engine.redaction import redacted
-from kaisched.engine.replaying import digest, replay
 from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
 from kaisched.objects.load import load_text

@@ -13,9 +13,8 @@ import pytest
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
-from kaisched.daemon import metrics_access
+from kaisched.daemon.access import KEPT_S, MetricsAccess
 from kaisched.daemon.listening import serve
-from kaisched.daemon.metrics_access import KEPT_S, MetricsAccess
 from kaisched.daemon.serving import Page, Request, Source
 from kaisched_apiserver import ApiServer, Rule
 from kaisched_apiserver.furnish import kubeconfig_of
@@ -106,7 +105,7 @@ def test_an_answer_counts_for_some_seconds(server, access, clock):
 
 
 def test_what_is_kept_is_bounded_and_holds_no_token(access, monkeypatch):
-    monkeypatch.setattr(metrics_access, "MOST_KEPT", 3)
+    monkeypatch.setattr("kaisched.daemon.access.MOST_KEPT", 3)
     for number in range(5):
         asked(access, f"Bearer guess-{number}")
     assert len(access._kept) == 3

@@ -4,12 +4,10 @@ import pytest
 
 from kaisched.clock import SystemClock
 from kaisched.daemon.listening import serve
-from kaisched.daemon.recordings import recording_page
+from kaisched.daemon.recordings import from_cluster, from_daemon, recording_page
 from kaisched.daemon.serving import Request
-from kaisched.daemon.taking import from_cluster, from_daemon
-from kaisched.engine.recording_file import encoded, parsed
+from kaisched.engine.recording import digest, encoded, parsed, replay
 from kaisched.engine.redaction import redacted
-from kaisched.engine.replaying import digest, replay
 from tests.unit.cluster.claims.worlds import DRIVER, asking
 from tests.waiting import until
 

@@ -6,8 +6,8 @@ import pytest
 
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
+from kaisched.daemon.access import ReviewedAccess
 from kaisched.daemon.serving import Request
-from kaisched.daemon.view_access import ReviewedAccess
 from kaisched.daemon.view_pages import ViewPages
 from kaisched.testing.builder import ClusterBuilder
 from kaisched.view.publisher import Publisher

@@ -4,45 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kaisched.daemon.doctor import (
-    access,
-    claims,
-    gates,
-    history,
-    leaving,
-    queues,
-    served,
-    shards,
-    share_claims,
-    sharing,
-    topologies,
-)
-from kaisched.daemon.doctor.finding import Finding, failures
+from kaisched.daemon.doctor import Finding, cluster, failures, work
 from kaisched.errors import KaischedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kaisched.daemon.doctor.finding import Visit
+    from kaisched.daemon.doctor import Visit
 
 CHECKS: Final[dict[str, Callable[[Visit], Iterator[Finding]]]] = {
-    "server": served.reachable,
-    "account": served.account,
-    "clock": served.clock,
-    "kinds": served.kinds,
-    "features": served.features,
-    "shards": shards.policies,
-    "rights": access.rights,
-    "leases": shards.leases,
-    "nodes": shards.nodes,
-    "gpu sharing": sharing.gpu_sharing,
-    "claims": claims.claims,
-    "share claims": share_claims.share_claims,
-    "queues": queues.queues,
-    "topologies": topologies.topologies,
-    "leaving pods": leaving.leaving_pods,
-    "queue use": gates.queue_use,
-    "usage": history.usage,
+    "server": cluster.reachable,
+    "account": cluster.account,
+    "clock": cluster.clock,
+    "kinds": cluster.kinds,
+    "features": cluster.features,
+    "shards": cluster.policies,
+    "rights": cluster.rights,
+    "leases": cluster.leases,
+    "nodes": cluster.nodes,
+    "gpu sharing": work.gpu_sharing,
+    "claims": work.claims,
+    "share claims": work.share_claims,
+    "queues": work.queues,
+    "topologies": work.topologies,
+    "leaving pods": cluster.leaving_pods,
+    "queue use": cluster.queue_use,
+    "usage": cluster.usage,
 }
 """Ordered so that each check finds the answers that it needs from earlier ones."""
 

@@ -6,7 +6,7 @@ import structlog
 from kaisched.cli import live
 from kaisched.cli.app import run_line
 from kaisched.config.settings import ViewListener
-from kaisched.daemon.view_server import ViewServer
+from kaisched.daemon.view_pages import ViewServer
 from kaisched.engine.planning import plan, read_plan_input
 from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.view.publisher import Publisher

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kaisched.config.settings import ViewListener
-from kaisched.daemon.view_server import ViewServer
+from kaisched.daemon.view_pages import ViewServer
 from tests.unit.view.test_projects import vision
 
 pytestmark = [pytest.mark.usefixtures("rested"), pytest.mark.proportion]

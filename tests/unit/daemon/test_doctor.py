@@ -10,9 +10,9 @@ from kaisched.clock import ManualClock, SystemClock
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import MERGE, Client
 from kaisched.config.loading import load_settings
+from kaisched.daemon.doctor import Finding, Visit, named
 from kaisched.daemon.doctor import examine as rounds
 from kaisched.daemon.doctor.examine import examine
-from kaisched.daemon.doctor.finding import Finding, Visit, named
 from kaisched.objects.labels import GPU_CONFIG_MAP, format_time
 from kaisched_apiserver import ApiServer, Rule
 from kaisched_apiserver.furnish import (

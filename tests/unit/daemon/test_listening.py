@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from kaisched.daemon.health import Check
 from kaisched.daemon.listening import USUAL, Tls, serve
+from kaisched.daemon.loop import Check
 from kaisched.daemon.serving import Page, Source, probe_page
 from kaisched.errors import ConfigError
 from tests.waiting import PATIENCE_S, until

@@ -7,8 +7,8 @@ from http.client import HTTPConnection
 
 import pytest
 
-from kaisched.daemon.health import Check
 from kaisched.daemon.listening import serve
+from kaisched.daemon.loop import Check
 from kaisched.daemon.serving import Source, metrics_page, probe_page
 from kaisched.errors import ConfigError
 from kaisched.telemetry.metrics import CycleCollector, registry_of

@@ -12,17 +12,10 @@ import structlog
 from kaisched.clock import ManualClock, SystemClock
 from kaisched.cluster.kubernetes.client import Answer
 from kaisched.config.settings import ViewListener
+from kaisched.daemon.access import MOST_REVIEWS, LocalAccess, ReviewedAccess, TooManyQueuesError
 from kaisched.daemon.loop import Loop
 from kaisched.daemon.serving import Page, Request
-from kaisched.daemon.view_access import (
-    MOST_REVIEWS,
-    LocalAccess,
-    ReviewedAccess,
-    TooManyQueuesError,
-)
-from kaisched.daemon.view_pace import AHEAD_S, Pacer
-from kaisched.daemon.view_pages import ViewPages
-from kaisched.daemon.view_server import ViewServer
+from kaisched.daemon.view_pages import AHEAD_S, Pacer, ViewPages, ViewServer
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable, ConfigError
 from kaisched.telemetry.metrics import CycleCollector

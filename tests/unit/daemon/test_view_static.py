@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kaisched.daemon.serving import Request
-from kaisched.daemon.view_static import FOLDER, POLICY, PREFIX, StaticPages
+from kaisched.daemon.view_pages import FOLDER, POLICY, PREFIX, StaticPages
 
 
 def get(path, tag=""):

@@ -8,11 +8,11 @@ import pytest
 
 from kaisched.cli.app import run_line
 from kaisched.daemon import view_whatif
+from kaisched.daemon.access import LocalAccess
 from kaisched.daemon.serving import Request
-from kaisched.daemon.view_access import LocalAccess
 from kaisched.daemon.view_pages import ViewPages
 from kaisched.daemon.view_whatif import KEPT_S, Whatif
-from kaisched.engine.recording_file import read_recording
+from kaisched.engine.recording import read_recording
 from kaisched.errors import ClusterUnavailable, ConfigError
 
 TEAMS = Path(__file__).parents[3] / "docs" / "examples" / "two-teams.yaml"

@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kaisched.daemon.taking import from_manifests
-from kaisched.engine import recording_file
-from kaisched.engine.recording import Recording
-from kaisched.engine.recording_file import encoded, parsed, read_recording, write_recording
+from kaisched.daemon.recordings import from_manifests
+from kaisched.engine.recording import (
+    Recording,
+    encoded,
+    parsed,
+    read_recording,
+    replay,
+    write_recording,
+)
 from kaisched.engine.redaction import redacted
-from kaisched.engine.replaying import replay
 from kaisched.errors import ConfigError, KaischedError
 
 MANIFESTS = """
@@ -87,7 +91,7 @@ def test_many_members_count_together(tmp_path):
 
 @pytest.mark.fault("H120")
 def test_a_file_that_is_too_large_is_not_read(recording, tmp_path, monkeypatch):
-    monkeypatch.setattr(recording_file, "MAX_FILE", 100)
+    monkeypatch.setattr("kaisched.engine.recording.MAX_FILE", 100)
     write_recording(recording, tmp_path / "a.json")
     with pytest.raises(ConfigError, match="larger than"):
         read_recording(tmp_path / "a.json")

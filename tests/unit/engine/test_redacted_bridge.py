@@ -2,10 +2,8 @@
 
 from kaisched.core.axis import GPU
 from kaisched.engine.policy import build_policy
-from kaisched.engine.recording import record
-from kaisched.engine.recording_file import encoded
+from kaisched.engine.recording import encoded, record, replay
 from kaisched.engine.redaction import redacted
-from kaisched.engine.replaying import replay
 from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
 from tests.unit.cluster.claims.test_both_kinds import asking_pod, migrating

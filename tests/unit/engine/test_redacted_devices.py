@@ -4,10 +4,8 @@ import msgspec
 import pytest
 
 from kaisched.engine.policy import build_policy
-from kaisched.engine.recording import record
-from kaisched.engine.recording_file import encoded
+from kaisched.engine.recording import encoded, record, replay, sealed
 from kaisched.engine.redaction import redacted
-from kaisched.engine.replaying import replay, sealed
 from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
 from tests.unit.cluster.claims.test_share_claims import share

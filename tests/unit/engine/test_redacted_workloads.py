@@ -9,10 +9,8 @@ from kaisched.cluster.state import Kept
 from kaisched.cluster.store import StateStore
 from kaisched.core.refusals import Refusal
 from kaisched.engine.policy import default_policy, default_shard
-from kaisched.engine.recording import record
-from kaisched.engine.recording_file import encoded
+from kaisched.engine.recording import encoded, record, replay, sealed
 from kaisched.engine.redaction import redacted
-from kaisched.engine.replaying import replay, sealed
 from kaisched.objects import Pod, gang_api
 from kaisched.objects import labels as labels_of
 from kaisched.objects.gang_sizes import gang_of

@@ -8,13 +8,10 @@ import pytest
 
 from kaisched.clock import ManualClock
 from kaisched.core.refusals import Refusal
-from kaisched.engine.aliases import Aliases
 from kaisched.engine.planning import fill, open_cluster
 from kaisched.engine.policy import build_policy
-from kaisched.engine.recording import record
-from kaisched.engine.recording_file import encoded
-from kaisched.engine.redaction import redacted
-from kaisched.engine.replaying import replay, sealed
+from kaisched.engine.recording import encoded, record, replay, sealed
+from kaisched.engine.redaction import Aliases, redacted
 from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
 from kaisched.objects.disruption_budget import DisruptionBudgetSpec, DisruptionBudgetStatus

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from kaisched.clock import ManualClock
+from kaisched.daemon.access import LocalAccess
 from kaisched.daemon.serving import Request
-from kaisched.daemon.view_access import LocalAccess
 from kaisched.daemon.view_pages import Pacer, ViewPages
-from kaisched.engine.desks import Desks
+from kaisched.engine.planning import Desks
 from kaisched.engine.policy import build_policy
 from kaisched.objects.shard import SchedulingShard, ShardSpec
 from kaisched.objects.wire import ObjectMeta

@@ -1,22 +1,28 @@
-"""Linter of constraints: names of topologies and levels that no Topology among the files has.
-
-Where there is no Topology among the files, nothing is missed: the cluster may have them. But node
-labels that no node can have are told all the same.
-"""
+"""Linter of names: topologies, levels and device classes that the files do not have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kaisched.core.claims import cel_library
+from kaisched.core.claims.cel import CelSelector
+from kaisched.core.claims.cel_syntax import syntax_fault
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
-from kaisched.objects.faults import Fault, Source, did_you_mean, to_error
+from kaisched.objects.faults import Fault, Path, Source, did_you_mean, to_error
 from kaisched.objects.labels import LABEL_KEY
 from kaisched.objects.load import identity_of
 from kaisched.objects.owners import PartialObject
 from kaisched.objects.pod_sets import layers_of
 from kaisched.objects.podgroup import PodGroup, TopologyConstraint
+from kaisched.objects.resource_claims import (
+    ExactRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimTemplate,
+)
+from kaisched.objects.resource_slices import DeviceClass, DeviceSelector
 from kaisched.objects.topology import Topology
 from kaisched.objects.topology_faults import LABEL_FIX
 
@@ -44,11 +50,12 @@ _Path = tuple[str | int, ...]
 
 
 class Wrong(NamedTuple):
-    """A name that is not there."""
+    """Something that is wrong, or may be."""
 
+    rule: str
     error: ObjectError
-    is_required: bool
-    """Whether the pods wait for it; a wish has no effect."""
+    is_error: bool = True
+    """Whether pods wait for it, or nothing can use it; a wish has no effect."""
 
 
 class _Name(NamedTuple):
@@ -72,7 +79,8 @@ def unknown_names(loaded: Loaded) -> Iterator[Wrong]:
     for kind, name, source, constraints in _constraints(loaded):
         for said in constraints:
             for path, text, what, fix, is_required in _missing(said, known, unusable):
-                yield Wrong(to_error(Fault(path, what, text, fix), source, kind, name), is_required)
+                error = to_error(Fault(path, what, text, fix), source, kind, name)
+                yield Wrong("unknown-topology", error, is_required)
 
 
 def _names_in(topology: Topology) -> list[str]:
@@ -217,3 +225,80 @@ def _layers(path: _Path, notes: Mapping[str, str]) -> list[_Name]:
     except ObjectError:
         return []
     return [_Name(path, level, is_required=True) for level, _ in found]
+
+
+_PARSE: Final = "write an expression of CEL, such as device.driver == 'gpu.example.com'"
+_WAIT: Final = "claims with it wait"
+
+
+def claim_doubts(loaded: Loaded) -> Iterator[Wrong]:
+    """Yield what is wrong with the classes and selectors that claims and classes name."""
+    known = {it.name for it in loaded.of(DeviceClass)}
+    unusable = {it.name for it in loaded.problems if it.kind == DeviceClass.KIND}  # told already
+    selectors: dict[str, Fault | None] = {}
+    faulty = ((obj, source) for obj, source in loaded.faulty)
+    listed = ((obj, loaded.sources.get(identity_of(obj), Source())) for obj in loaded.objects)
+    for obj, source in (*listed, *faulty):
+        found: list[tuple[str, Fault]] = []
+        for path, ask in _asks(obj):
+            if known and ask.device_class_name not in known | unusable:
+                fault = _unknown(path, ask.device_class_name, sorted(known | unusable))
+                found.append(("unknown-class", fault))
+            found += (("selector", it) for it in _selectors(path, ask.selectors, selectors))
+        if isinstance(obj, DeviceClass):
+            path, listed_here = ("spec",), obj.spec.selectors
+            found += (("selector", it) for it in _selectors(path, listed_here, selectors))
+        for rule, fault in found:
+            error = to_error(fault, source, *identity_of(obj))
+            yield Wrong(rule, error, not fault.is_warning)
+
+
+def _unknown(path: Path, name: str, known: list[str]) -> Fault:
+    what = "no such DeviceClass among the files"
+    return Fault((*path, "deviceClassName"), what, name, did_you_mean(name, known))
+
+
+def _asks(obj: Manifest) -> Iterator[tuple[Path, ExactRequest]]:
+    """Yield each request of a claim or template, and each alternative of one, with its path."""
+    spec: ResourceClaimSpec | None = None
+    path: Path = ("spec",)
+    if isinstance(obj, ResourceClaim):
+        spec = obj.spec
+    elif isinstance(obj, ResourceClaimTemplate):
+        spec, path = obj.spec.spec, ("spec", "spec")
+    for at, request in enumerate(() if spec is None else spec.devices.requests):
+        where = (*path, "devices", "requests", at)
+        if request.exactly is not None:
+            yield (*where, "exactly"), request.exactly
+        for number, option in enumerate(request.first_available):
+            yield (*where, "firstAvailable", number), option
+
+
+def _selectors(
+    path: Path, listed: Sequence[DeviceSelector], known: dict[str, Fault | None]
+) -> Iterator[Fault]:
+    """Yield what is wrong with selectors; ``known`` has what was found about each text."""
+    for at, selector in enumerate(listed):
+        if selector.cel is None:
+            continue  # of a kind that a later version may have
+        text = selector.cel.expression
+        if text not in known:
+            known[text] = _about(text)
+        found = known[text]
+        if found is not None:
+            yield found._replace(path=(*path, "selectors", at, "cel", "expression"))
+
+
+def _about(text: str) -> Fault | None:
+    """Return what is wrong with an expression, or may be."""
+    fault = CelSelector(text).fault
+    if not fault:
+        return None
+    if why := syntax_fault(text):
+        return Fault((), f"does not parse: {why}", text, _PARSE)
+    why = fault.removeprefix(f"selector {text!r}: ")
+    fix = f"{_WAIT} unless the scheduler has the extra cel and it understands the expression"
+    if cel_library.library() is not None:
+        fix = f"{_WAIT}: write it in another way"
+    what = f"not understood here, though it may be right: {why}"
+    return Fault((), what, text, fix, is_warning=True)
