@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from kaisched.cli.printing import warn
 from kaisched.clock import SystemClock, monotonic_s
 from kaisched.config.settings import ViewListener
-from kaisched.daemon.view_pages import ViewServer
+from kaisched.daemon.http_server import Server
+from kaisched.daemon.view_pages import view_listener
 from kaisched.errors import ConfigError
 from kaisched.sim.stage import Stage
 from kaisched.telemetry.logs import configure_logs
@@ -47,9 +48,8 @@ def served(serving: Serving | None) -> Iterator[Callable[[PolicyCycle], Decide]]
         stages.append(Stage(cycle, watch, serving.speed))
         return stages[-1]
 
-    server = ViewServer(
-        ViewListener(port=serving.port), lambda: [it.publisher for it in stages], None
-    )
+    listener = ViewListener(port=serving.port)
+    server = Server([view_listener(listener, lambda: [it.publisher for it in stages], None)])
     page = f"http://localhost:{server.port}/"
     try:
         warn(f"the page is at {page}")

@@ -1,7 +1,8 @@
 """Access to metrics and the live view: who a token belongs to, and what that user may see.
 
 As in kube-scheduler, the API server says both: by a TokenReview and a SubjectAccessReview. An
-answer counts for some seconds; without an answer, access is refused.
+answer counts for some seconds; without an answer, access is refused. Who may ``get`` a Queue sees
+its jobs in the live view, other users see totals. On loopback no token is needed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 
 from kaisched.bad_json import BAD_JSON
 from kaisched.clock import monotonic_s
-from kaisched.daemon.serving import Page, Source, text_page
+from kaisched.daemon.http_wire import Page, Source, text_page
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.queue import Queue
 from kaisched.view.sight import ALL, Sight
@@ -24,14 +25,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kaisched.cluster.kubernetes.client import Client
-    from kaisched.daemon.serving import Request
+    from kaisched.daemon.http_wire import Request
 
 KEPT_S: Final = 10.0
 """How long an answer counts; a revoked right ends at most this much later."""
+MOST_USERS: Final = 256
+MOST_RIGHTS: Final = 20_000
+"""Kept answers: of tokens, and of rights."""
+MOST_REVIEWS: Final = 100
+"""Rights that one request may ask the API server about."""
 _WAIT_S: Final = 5.0
 _TOKENS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _FIX: Final = "apply the role kaisched-review of deploy/ and bind it to our account"
+_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
+_V = TypeVar("_V")
+
+
+def is_local(request: Request) -> bool:
+    """Tell whether a request names this machine: a browser's page from elsewhere does not."""
+    return request.host in _HOSTS or request.host.rpartition(":")[0] in _HOSTS
 
 
 class User(msgspec.Struct):
@@ -55,44 +68,90 @@ class _Review(msgspec.Struct):
     status: _Status
 
 
-def token_of(request: Request) -> str:
-    """Return the bearer token of a request; empty without one."""
-    scheme, _, token = request.authorization.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+class Reader(NamedTuple):
+    """Who sent a request."""
+
+    digest: bytes
+    """Of the token."""
+    user: User
+
+
+class _Kept(Generic[_V]):
+    """Answers that count for a while, the oldest dropped first."""
+
+    def __init__(self, most: int, now_s: Callable[[], float]) -> None:
+        self._most, self._now_s = most, now_s
+        self._found: dict[object, tuple[float, _V]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: object, ask: Callable[[], _V]) -> _V:
+        """Return the answer that is kept, or ask for one."""
+        with self._lock:
+            found = self._found.get(key)
+        if found is not None and self._now_s() < found[0]:
+            return found[1]
+        value = ask()
+        with self._lock:
+            self._found.pop(key, None)
+            while len(self._found) >= self._most:
+                del self._found[next(iter(self._found))]
+            self._found[key] = (self._now_s() + KEPT_S, value)
+        return value
 
 
 class Reviews:
-    """Asks for reviews, from any thread; answers are not kept."""
+    """Reviews by the API server, from any thread; each answer counts for a while."""
 
-    def __init__(self, client: Client) -> None:
-        """Send reviews through ``client``."""
+    def __init__(self, client: Client, now_s: Callable[[], float] = monotonic_s) -> None:
+        """Send reviews through ``client``; age their answers by ``now_s``."""
         self._client = client.hurried(_WAIT_S)
+        self._users: _Kept[User | None] = _Kept(MOST_USERS, now_s)
+        self._rights: _Kept[bool] = _Kept(MOST_RIGHTS, now_s)
 
-    def user_of(self, token: str) -> User | None:
-        """Return whom a token belongs to; None if the API server does not know it.
+    def reader(self, request: Request) -> Reader | Page:
+        """Return who sent a request, or the answer to somebody unknown.
 
         Raises:
             ClusterUnavailable: the API server does not tell.
 
         """
+        scheme, _, rest = request.authorization.partition(" ")
+        token = rest.strip() if scheme.lower() == "bearer" else ""
+        if not token:
+            return text_page(HTTPStatus.UNAUTHORIZED, "a bearer token is needed")
+        digest = hashlib.sha256(token.encode()).digest()
+        user = self._users.get(digest, lambda: self._user_of(token))
+        if user is None:
+            return text_page(HTTPStatus.UNAUTHORIZED, "the API server does not know this token")
+        return Reader(digest, user)
+
+    def _user_of(self, token: str) -> User | None:
         found = self._review("TokenReview", _TOKENS, {"token": token})
         return found.user if found.authenticated and found.user.username else None
 
-    def may(self, user: User, attributes: Mapping[str, Any]) -> bool:
+    def may(
+        self,
+        reader: Reader,
+        kind: str,
+        attributes: Mapping[str, str],
+        before: Callable[[], None] = lambda: None,
+    ) -> bool:
         """Tell whether a user may do what the attributes of a SubjectAccessReview describe.
+
+        ``before`` is called before the API server is asked.
 
         Raises:
             ClusterUnavailable: the API server does not tell.
 
         """
-        spec = {
-            "user": user.username,
-            "uid": user.uid,
-            "groups": user.groups,
-            "extra": user.extra,
-            **attributes,
-        }
-        return self._review("SubjectAccessReview", _ACCESS, spec).allowed
+
+        def ask() -> bool:
+            before()
+            user = {name: getattr(reader.user, name) for name in ("uid", "groups", "extra")}
+            spec = {"user": reader.user.username, **user, kind: attributes}
+            return self._review("SubjectAccessReview", _ACCESS, spec).allowed
+
+        return self._rights.get((reader.digest, *attributes.values()), ask)
 
     def _review(self, kind: str, path: str, spec: dict[str, Any]) -> _Status:
         group = path.split("/")[2]
@@ -109,24 +168,20 @@ class Reviews:
             raise ClusterUnavailable(f"the answer to a {kind} cannot be read") from wrong
 
 
-MOST_KEPT: Final = 256
+def _unchecked(wrong: ClusterUnavailable) -> Page:
+    """Return the answer while the API server tells nothing; by the next request it may be back."""
+    return text_page(HTTPStatus.SERVICE_UNAVAILABLE, f"access cannot be checked: {wrong}")
 
 
-class _KeptRefusal(NamedTuple):
-    until_s: float
-    refusal: Page | None
+# -- metrics --------------------------------------------------------------------------------------
 
 
 class MetricsAccess:
     """Decides on requests for metrics, from any thread."""
 
-    def __init__(self, client: Client, now_s: Callable[[], float] = monotonic_s) -> None:
-        """Send reviews through ``client``; age their answers by ``now_s``."""
-        self._reviews = Reviews(client)
-        self._now_s = now_s
-        self._kept: dict[tuple[bytes, str], _KeptRefusal] = {}
-        """Answers by a digest of the token and by path, the oldest first."""
-        self._lock = threading.Lock()
+    def __init__(self, reviews: Reviews) -> None:
+        """Ask for reviews by ``reviews``."""
+        self._reviews = reviews
 
     def guarded(self, source: Source) -> Source:
         """Wrap a page so that only authorized users get it."""
@@ -134,48 +189,26 @@ class MetricsAccess:
         def page(request: Request) -> Page:
             return self.refusal(request) or source.make(request)
 
-        return Source(page, source.query, (*source.headers, "authorization"))
+        reads = source.reads
+        return Source(page, reads._replace(headers=(*reads.headers, "authorization")))
 
     def refusal(self, request: Request) -> Page | None:
         """Return the answer to an unauthorized request, None for an authorized one."""
-        token = token_of(request)
-        if not token:
-            return text_page(HTTPStatus.UNAUTHORIZED, "a bearer token is needed")
-        key = (hashlib.sha256(token.encode()).digest(), request.path)
-        now_s = self._now_s()
-        with self._lock:
-            kept = self._kept.get(key)
-        if kept is not None and now_s < kept.until_s:
-            return kept.refusal
         try:
-            refusal = self._asked(token, request.path)
+            reader = self._reviews.reader(request)
+            if isinstance(reader, Page):
+                return reader
+            asked = {"path": request.path, "verb": "get"}
+            if self._reviews.may(reader, "nonResourceAttributes", asked):
+                return None
         except ClusterUnavailable as wrong:
-            # Not remembered: by the next request the server may be back.
-            return text_page(HTTPStatus.SERVICE_UNAVAILABLE, f"access cannot be checked: {wrong}")
-        with self._lock:
-            self._kept.pop(key, None)
-            while len(self._kept) >= MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = _KeptRefusal(now_s + KEPT_S, refusal)
-        return refusal
-
-    def _asked(self, token: str, path: str) -> Page | None:
-        user = self._reviews.user_of(token)
-        if user is None:
-            return text_page(HTTPStatus.UNAUTHORIZED, "the API server does not know this token")
-        if self._reviews.may(user, {"nonResourceAttributes": {"path": path, "verb": "get"}}):
-            return None
+            return _unchecked(wrong)
         fix = "bind it to the ClusterRole kaisched-metrics-reader"
-        return text_page(HTTPStatus.FORBIDDEN, f"{user.username} may not get {path}: {fix}")
+        name = reader.user.username
+        return text_page(HTTPStatus.FORBIDDEN, f"{name} may not get {request.path}: {fix}")
 
 
-MOST_USERS: Final = 256
-MOST_RIGHTS: Final = 20_000
-"""Kept answers: of tokens, and of rights to queues."""
-MOST_REVIEWS: Final = 100
-"""Rights that one request may ask the API server about."""
-_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
-_V = TypeVar("_V")
+# -- the live view --------------------------------------------------------------------------------
 
 
 class TooManyQueuesError(Exception):
@@ -198,7 +231,7 @@ class LocalAccess:
 
     def sight(self, request: Request) -> Sight | Page:
         """Return what the reader sees, or the answer that refuses the request."""
-        if request.host in _HOSTS or request.host.rpartition(":")[0] in _HOSTS:
+        if is_local(request):
             return ALL
         return text_page(HTTPStatus.FORBIDDEN, "only as localhost: forward the port")
 
@@ -212,79 +245,42 @@ class OpenAccess:
         return ALL
 
 
-class _Kept(Generic[_V]):
-    """Answers that count for a while, the oldest dropped first."""
-
-    def __init__(self, most: int, now_s: Callable[[], float]) -> None:
-        self._most, self._now_s = most, now_s
-        self._found: dict[Any, tuple[float, _V]] = {}
-        self._lock = threading.Lock()
-
-    def get(self, key: object) -> tuple[_V] | None:
-        with self._lock:
-            found = self._found.get(key)
-        return (found[1],) if found is not None and self._now_s() < found[0] else None
-
-    def put(self, key: object, value: _V) -> None:
-        with self._lock:
-            self._found.pop(key, None)
-            while len(self._found) >= self._most:
-                del self._found[next(iter(self._found))]
-            self._found[key] = (self._now_s() + KEPT_S, value)
-
-
 class ReviewedAccess:
     """Access by the API server's authentication and authorization, from any thread."""
 
-    def __init__(self, client: Client, now_s: Callable[[], float] = monotonic_s) -> None:
-        """Send reviews through ``client``; age their answers by ``now_s``."""
-        self._reviews = Reviews(client)
-        self._users: _Kept[User | None] = _Kept(MOST_USERS, now_s)
-        self._rights: _Kept[bool] = _Kept(MOST_RIGHTS, now_s)
+    def __init__(self, reviews: Reviews) -> None:
+        """Ask for reviews by ``reviews``."""
+        self._reviews = reviews
 
     def sight(self, request: Request) -> Sight | Page:
         """Return what the reader sees, or the answer that refuses the request."""
-        token = token_of(request)
-        if not token:
-            return text_page(HTTPStatus.UNAUTHORIZED, "a bearer token is needed")
-        key = hashlib.sha256(token.encode()).digest()
         try:
-            user = self._user(key, token)
-            if user is None:
-                return text_page(HTTPStatus.UNAUTHORIZED, "the API server does not know this token")
-            reader = _Reader(self._reviews, self._rights, key, user)
-            return Sight(reader.sees(""), reader.sees)
+            reader = self._reviews.reader(request)
+            if isinstance(reader, Page):
+                return reader
+            sees = self._seeing(reader)
+            return Sight(sees(""), sees)
         except ClusterUnavailable as wrong:
-            # Not remembered: by the next request the server may be back.
-            return text_page(HTTPStatus.SERVICE_UNAVAILABLE, f"access cannot be checked: {wrong}")
+            return _unchecked(wrong)
 
-    def _user(self, key: bytes, token: str) -> User | None:
-        kept = self._users.get(key)
-        if kept is None:
-            kept = (self._reviews.user_of(token),)
-            self._users.put(key, kept[0])
-        return kept[0]
+    def _seeing(self, reader: Reader) -> Callable[[str], bool]:
+        """Return what tells, for one request, whether a user may get a queue; all without a name.
 
-
-class _Reader:
-    """The rights of one user in one request."""
-
-    def __init__(self, reviews: Reviews, rights: _Kept[bool], key: bytes, user: User) -> None:
-        self._reviews, self._rights, self._key, self._user = reviews, rights, key, user
-        self._left = MOST_REVIEWS
-
-    def sees(self, queue: str) -> bool:
-        """Tell whether the user may get a queue; without a name, whether all of them."""
-        kept = self._rights.get((self._key, queue))
-        if kept is not None:
-            return kept[0]
-        if self._left <= 0:
-            raise TooManyQueuesError
-        self._left -= 1
+        It raises TooManyQueuesError when it has asked the API server often enough.
+        """
+        left = MOST_REVIEWS
         group, _, version = Queue.API_VERSION.partition("/")
-        asked = {"group": group, "version": version, "resource": "queues", "verb": "get"}
-        if queue:
-            asked["name"] = queue
-        found = self._reviews.may(self._user, {"resourceAttributes": asked})
-        self._rights.put((self._key, queue), found)
-        return found
+
+        def count() -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise TooManyQueuesError
+
+        def sees(queue: str) -> bool:
+            asked = {"group": group, "version": version, "resource": "queues", "verb": "get"}
+            if queue:
+                asked["name"] = queue
+            return self._reviews.may(reader, "resourceAttributes", asked, count)
+
+        return sees

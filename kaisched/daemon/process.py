@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -13,21 +13,20 @@ import structlog
 
 from kaisched import __version__
 from kaisched.clock import SystemClock
-from kaisched.daemon.access import MetricsAccess
-from kaisched.daemon.listening import USUAL, Server, Tls, serve
-from kaisched.daemon.loop import Loop, policy_of, publisher_of, usage_feed
-from kaisched.daemon.on_kubernetes import KubernetesDaemon
-from kaisched.daemon.recordings import WAIT_S, Recordings, recording_page
-from kaisched.daemon.serving import (
-    Page,
-    Pages,
-    Request,
-    Source,
+from kaisched.daemon.access import MetricsAccess, Reviews
+from kaisched.daemon.http_server import (
+    Listener,
+    Server,
     json_page,
+    listen,
     metrics_page,
     probe_page,
 )
-from kaisched.daemon.view_pages import ViewServer
+from kaisched.daemon.http_wire import USUAL, Page, Pages, Reads, Request, Source, Tls
+from kaisched.daemon.loop import Loop, policy_of, publisher_of, usage_feed
+from kaisched.daemon.on_kubernetes import KubernetesDaemon
+from kaisched.daemon.recordings import WAIT_S, Recordings, recording_page
+from kaisched.daemon.view_pages import view_listener
 from kaisched.daemon.view_whatif import Whatif
 from kaisched.engine.planning import complete, fill, open_cluster, read_manifests
 from kaisched.engine.shards import shard_for
@@ -41,14 +40,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kaisched.clock import Clock
+    from kaisched.cluster.kubernetes.client import Client
     from kaisched.config.loading import LoadedSettings
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.loop import Check
     from kaisched.view.publisher import Publisher
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-_SCRAPES_AT_A_TIME: Final = 4
-"""Each may wait for the API server to review a token."""
+_SCRAPES: Final = USUAL._replace(threads=4)
+"""Each thread may wait for the API server to review a token."""
+_RECORDINGS: Final = USUAL._replace(threads=2, whole_s=WAIT_S + USUAL.whole_s)
 
 
 def run_process(loaded: LoadedSettings) -> None:
@@ -66,17 +67,15 @@ def run_process(loaded: LoadedSettings) -> None:
         return
     collector = CycleCollector()
     metrics = _metrics_in_memory(settings, collector)
-    with ExitStack() as closing:
-        loop, recordings, view = _embedded_loop(settings, collector, clock, closing)
+    with ExitStack() as stack:
+        loop, recordings, view = _embedded_loop(settings, collector, clock, stack)
         health = _health_pages(
             lambda: loop.health.live(clock.now_s()), lambda: loop.health.ready(clock.now_s())
         )
-        _serve_recordings(settings, lambda: [recordings], closing)
-        if view is not None:
-            whatif = _whatif(settings, lambda: [recordings])
-            closing.callback(ViewServer(settings.view, lambda: [view], None, whatif).close)
-        for server in _servers(settings, metrics, health):
-            closing.callback(server.close)
+        views = [] if view is None else [view]
+        stack.callback(
+            _serve(settings, metrics, health, lambda: [recordings], lambda: views, None).close
+        )
         with _ended_by_signals(loop.stop):
             loop.run()
 
@@ -92,37 +91,31 @@ def _metrics_in_memory(settings: SchedulerConfiguration, collector: CycleCollect
             value=settings.metrics.authentication,
             fix="listen on 127.0.0.1, or set it to none: metrics show the names of queues",
         )
-    return {"/metrics": Source(metrics_page(registry_of(collector)), headers=("accept",))}
+    return {"/metrics": Source(metrics_page(registry_of(collector)), Reads(headers=("accept",)))}
 
 
 def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
     daemon = KubernetesDaemon(settings, clock)
     # Probes come first, since shards are known only after the cluster answers.
-    metrics: Pages = {"/metrics": Source(partial(_metrics_of, daemon), ("shard=",), ("accept",))}
+    of_shard = Reads(("shard=",), ("accept",))
+    metrics: Pages = {"/metrics": Source(partial(_metrics_of, daemon), of_shard)}
     if settings.kubernetes.observe:
-        metrics = {**metrics, "/observed": Source(partial(_observed_of, daemon), ("shard=",))}
+        observed = Source(partial(_observed_of, daemon), Reads(("shard=",)))
+        metrics = {**metrics, "/observed": observed}
     if settings.metrics.is_authenticated:
-        access = MetricsAccess(daemon.client)
+        access = MetricsAccess(Reviews(daemon.client))
         metrics = {path: access.guarded(source) for path, source in metrics.items()}
-    with ExitStack() as closing:
-        for server in _servers(settings, metrics, _health_pages(daemon.live, daemon.ready)):
-            closing.callback(server.close)
-        _serve_recordings(
-            settings, lambda: [tenure.recordings for tenure in daemon.tenures], closing
-        )
-        if settings.view.enabled:
-            whatif = _whatif(settings, lambda: [it.recordings for it in daemon.tenures])
-            views = partial(_views_of, daemon)
-            closing.callback(ViewServer(settings.view, views, daemon.client, whatif).close)
-        with _ended_by_signals(daemon.stop):
-            daemon.run()
-
-
-def _whatif(
-    settings: SchedulerConfiguration, shards: Callable[[], Iterable[Recordings]]
-) -> Whatif | None:
-    """Return what tries other values on recordings, where the settings offer these."""
-    return Whatif(shards) if settings.snapshots.enabled else None
+    health = _health_pages(daemon.live, daemon.ready)
+    server = _serve(
+        settings,
+        metrics,
+        health,
+        lambda: [tenure.recordings for tenure in daemon.tenures],
+        partial(_views_of, daemon),
+        daemon.client,
+    )
+    with closing(server), _ended_by_signals(daemon.stop):
+        daemon.run()
 
 
 def _views_of(daemon: KubernetesDaemon) -> list[Publisher]:
@@ -149,7 +142,7 @@ def _observed_of(daemon: KubernetesDaemon, request: Request) -> Page:
 
 
 def _embedded_loop(
-    settings: SchedulerConfiguration, collector: CycleCollector, clock: Clock, closing: ExitStack
+    settings: SchedulerConfiguration, collector: CycleCollector, clock: Clock, stack: ExitStack
 ) -> tuple[Loop, Recordings, Publisher | None]:
     """Return a loop on a cluster in memory filled from the manifests, its recordings and view."""
     log: Any = structlog.get_logger()
@@ -178,7 +171,7 @@ def _embedded_loop(
     )
     feed, wait_s = usage_feed(found, clock)
     if feed is not None:
-        closing.callback(feed.close)
+        stack.callback(feed.close)
     recordings = Recordings(cluster, found.shard, settings.scheduler_names)
     advice = StandingAdvice()
     view = publisher_of(settings, found.shard, advice)
@@ -200,58 +193,58 @@ def _embedded_loop(
     return loop, recordings, view
 
 
-def _serve_recordings(
-    settings: SchedulerConfiguration,
-    shards: Callable[[], Iterable[Recordings]],
-    closing: ExitStack,
-) -> None:
-    """Serve recordings until closed, on loopback only, if the settings say so."""
-    if settings.snapshots.enabled:
-        pages = {"/snapshot": recording_page(shards)}
-        limits = USUAL._replace(whole_s=WAIT_S + USUAL.whole_s)
-        port = settings.snapshots.port
-        server = serve("127.0.0.1", port, pages, "snapshots.port", threads=2, limits=limits)
-        closing.callback(server.close)
-        log: Any = structlog.get_logger()
-        log.info("listening", address="127.0.0.1", port=server.port, pages=list(pages))
-
-
 def _health_pages(
     live: Callable[[], tuple[Check, ...]], ready: Callable[[], tuple[Check, ...]]
 ) -> Pages:
     return {"/livez": probe_page(live), "/readyz": probe_page(ready)}
 
 
-def _servers(settings: SchedulerConfiguration, metrics: Pages, health: Pages) -> list[Server]:
-    """Start servers for probes and scrapes: one if both have the same address and port."""
+def _serve(
+    settings: SchedulerConfiguration,
+    metrics: Pages,
+    health: Pages,
+    recordings: Callable[[], Iterable[Recordings]],
+    views: Callable[[], Iterable[Publisher]],
+    client: Client | None,
+) -> Server:
+    """Serve probes and metrics, and recordings and views if the settings say so.
+
+    Metrics and probes with the same address and port share a listener.
+    """
     scraped, probed = settings.metrics, settings.health
-    wanted = [("metrics", scraped, metrics), ("health", probed, health)]
+    tls = Tls(scraped.cert_file, scraped.key_file) if scraped.cert_file else None
     is_one = (scraped.bind_address, scraped.port) == (probed.bind_address, probed.port)
     if is_one and scraped.port != 0:
-        wanted = [("metrics", scraped, {**metrics, **health})]
-    tls = Tls(scraped.cert_file, scraped.key_file) if scraped.cert_file else None
-    servers: list[Server] = []
-    log: Any = structlog.get_logger()
+        metrics, health = {**metrics, **health}, {}
+    listeners: list[Listener] = []
     try:
-        for name, listener, pages in wanted:
-            is_scraped = name == "metrics"
-            server = serve(
-                listener.bind_address,
-                listener.port,
-                pages,
-                f"{name}.port",
-                threads=_SCRAPES_AT_A_TIME if is_scraped else 1,
-                tls=tls if is_scraped else None,
+        listeners.append(
+            listen(
+                scraped.bind_address,
+                scraped.port,
+                metrics,
+                "metrics.port",
+                tls=tls,
+                limits=_SCRAPES,
             )
-            servers.append(server)
-            log.info(
-                "listening", address=listener.bind_address, port=server.port, pages=list(pages)
-            )
+        )
+        if health:
+            listeners.append(listen(probed.bind_address, probed.port, health, "health.port"))
+        if settings.snapshots.enabled:  # on loopback only
+            pages = {"/snapshot": recording_page(recordings)}
+            port, setting = settings.snapshots.port, "snapshots.port"
+            listeners.append(listen("127.0.0.1", port, pages, setting, limits=_RECORDINGS))
+        if settings.view.enabled:
+            whatif = Whatif(recordings) if settings.snapshots.enabled else None
+            listeners.append(view_listener(settings.view, views, client, whatif))
     except ConfigError:
-        for server in servers:
-            server.close()
+        for listener in listeners:
+            listener.sock.close()
         raise
-    return servers
+    log: Any = structlog.get_logger()
+    for it in listeners:
+        log.info("listening", address=it.address, port=it.port, pages=list(it.pages))
+    return Server(listeners)
 
 
 @contextmanager

@@ -19,8 +19,9 @@ from kaisched.cluster.kubernetes.listing import list_cluster
 from kaisched.cluster.kubernetes.resources import SHARDS, STORAGE
 from kaisched.cluster.ours import sharing_of
 from kaisched.cluster.state import Kept
+from kaisched.daemon.access import is_local
+from kaisched.daemon.http_wire import Page, Reads, Source, text_page
 from kaisched.daemon.loop import usage_feed
-from kaisched.daemon.serving import Page, Source, text_page
 from kaisched.engine.planning import planned_cluster, read_plan_input
 from kaisched.engine.policy import build_policy
 from kaisched.engine.recording import (
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.cluster.state import StateSource, StoreState
     from kaisched.core.snapshot import Snapshot
-    from kaisched.daemon.serving import Request
+    from kaisched.daemon.http_wire import Request
     from kaisched.engine.recording import RecordedUsage, Recording
     from kaisched.engine.shards import FoundShard
     from kaisched.engine.turn import Turn
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 WAIT_S: Final = 30.0
 """How long a request waits for a cycle."""
-_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 _JSON: Final = "application/json"
 
 
@@ -156,7 +156,7 @@ def recording_page(shards: Callable[[], Iterable[Recordings]]) -> Source:
     """
 
     def page(request: Request) -> Page:
-        if request.host.rpartition(":")[0] not in _HOSTS and request.host not in _HOSTS:
+        if not is_local(request):
             return text_page(HTTPStatus.FORBIDDEN, "only as localhost: forward the port")
         wanted = request.query.get("shard", [""])[0]
         known = list(shards())
@@ -169,7 +169,7 @@ def recording_page(shards: Callable[[], Iterable[Recordings]]) -> Source:
         except KaischedError as error:
             return text_page(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
-    return Source(page, query=("shard=",), headers=("host",))
+    return Source(page, Reads(query=("shard=",), headers=("host",)))
 
 
 _DAEMON_WAIT_S: Final = 40.0

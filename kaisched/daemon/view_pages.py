@@ -1,4 +1,10 @@
-"""Queries of the live view's pages: values of parameters, and errors that say what to write."""
+"""Live view over HTTP: versioned JSON under ``/api/v1``, and the files of the page.
+
+docs/reference/api.md describes the documents. A page is made from the view of the last cycle, in a
+thread of the server. Pages share the interpreter with the loop; so they are made one at a time and
+with pauses, and an answer that was made for a revision is kept for the next reader. The files hold
+no data: the page asks ``/api/v1`` for everything, with the rights of who looks at it.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +18,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import msgspec
-import structlog
 
 from kaisched import __version__
 from kaisched.clock import SystemClock, monotonic_s
-from kaisched.daemon.access import LocalAccess, OpenAccess, ReviewedAccess, TooManyQueuesError
-from kaisched.daemon.listening import Tls, serve
-from kaisched.daemon.serving import Page, Source, text_page
+from kaisched.daemon.access import (
+    LocalAccess,
+    OpenAccess,
+    ReviewedAccess,
+    Reviews,
+    TooManyQueuesError,
+)
+from kaisched.daemon.http_server import listen
+from kaisched.daemon.http_wire import USUAL as HTTP_LIMITS
+from kaisched.daemon.http_wire import Page, Reads, Source, Tls, text_page
 from kaisched.daemon.view_whatif import whatif_off
 from kaisched.errors import ABSENT, ClusterUnavailable, ConfigError, KaischedError
 from kaisched.objects.faults import did_you_mean
@@ -40,7 +52,8 @@ if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.config.settings import ViewListener
     from kaisched.daemon.access import Access
-    from kaisched.daemon.serving import Pages, Request
+    from kaisched.daemon.http_server import Listener
+    from kaisched.daemon.http_wire import Pages, Request
     from kaisched.daemon.view_whatif import Whatif
     from kaisched.view.inquiries import Told
     from kaisched.view.live import LiveView
@@ -195,7 +208,6 @@ class Pacer:
 
 _T = TypeVar("_T")
 
-STREAM: Final = "changes"
 EVENTS: Final = "text/event-stream"
 KINDS: Final = tuple(it.path[1:] for it in ENDPOINTS if it.path and "{" not in it.path)
 PATHS: Final = tuple(f"{ROOT}/{kind}" for kind in KINDS)
@@ -245,6 +257,8 @@ class ViewPages:
         self._pacer, self._whatif = pacer or Pacer(), whatif
         self._kept: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
         self._readings: dict[str, Reading] = {}
+        self._streamed: dict[str, tuple[int, int, float]] = {}
+        """By shard, the revision and cycle that streams were told of last, and when."""
         self._lock = threading.Lock()
         self._makers: dict[str, Callable[[_Asked], dict[str, Any]]] = {
             "overview": lambda it: queues.overview_document(it.reading),
@@ -266,12 +280,26 @@ class ViewPages:
     def pages(self) -> Pages:
         """The pages by path."""
         headers = ("host", "authorization", "if-none-match")
-        page = Source(self._page, tuple(f"{it}=" for it in PARAMETERS), headers)
-        stream = Source(self._changes, (), headers[:2])
-        trial = Source(self._page, ("shard=", "target=", "set="), headers)
+        page = Source(self._page, Reads(tuple(f"{it}=" for it in PARAMETERS), headers))
+        stream = Source(self._changes, Reads(headers=headers[:2]))
+        trial = Source(self._page, Reads(("shard=", "target=", "set="), headers))
         return {ROOT: page, f"{ROOT}/": page, WHATIF: trial, CHANGES: stream}
 
-    def events(self, publisher: Publisher) -> bytes:
+    def news(self) -> bytes:
+        """Return events of the views that have changed since the last call, for streams."""
+        found = b""
+        for publisher in self._publishers():
+            view = publisher.view
+            if view is None:
+                continue
+            revision, cycle, at_s = self._streamed.get(publisher.shard, (-1, -1, 0.0))
+            is_due = cycle != view.cycle and monotonic_s() - at_s >= TELL_S
+            if revision != view.revision or is_due:
+                self._streamed[publisher.shard] = view.revision, view.cycle, monotonic_s()
+                found += self._event(publisher)
+        return found
+
+    def _event(self, publisher: Publisher) -> bytes:
         """Return the event that tells of a publisher's present view."""
         view = publisher.view
         if view is None:
@@ -304,19 +332,15 @@ class ViewPages:
             return _failed(status, wrong)
         except KaischedError as wrong:
             return _failed(HTTPStatus.SERVICE_UNAVAILABLE, wrong)
-        tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-        headers = (("ETag", tag), *_HEADERS)
-        if tag in [it.strip().removeprefix("W/") for it in request.if_none_match.split(",")]:
-            return Page(HTTPStatus.NOT_MODIFIED, "application/json", b"", headers)
-        return Page(HTTPStatus.OK, "application/json", body, headers)
+        return _tagged(request, "application/json", body, _HEADERS)
 
     def _changes(self, request: Request) -> Page:
         """Begin the stream of changes: it names revisions, and no jobs."""
         sight = self._access.sight(request)
         if isinstance(sight, Page):
             return sight
-        first = b"retry: 2000\n\n" + b"".join(map(self.events, self._publishers()))
-        return Page(HTTPStatus.OK, EVENTS, first, _HEADERS, STREAM)
+        first = b"retry: 2000\n\n" + b"".join(map(self._event, self._publishers()))
+        return Page(HTTPStatus.OK, EVENTS, first, _HEADERS, is_stream=True)
 
     def _body(self, request: Request, sight: Sight) -> bytes:
         kind, _, name = request.path.removeprefix(ROOT).strip("/").partition("/")
@@ -551,107 +575,68 @@ _PAGE_HEADERS: Final = (
 )
 
 
-class StaticPages:
-    """The files of the page, read once."""
+def static_pages(folder: Path = FOLDER) -> Pages:
+    """Read the files of the page, and return them by path."""
+    files = {
+        f"{PREFIX}{path.relative_to(folder).as_posix()}": (_TYPES[path.suffix], path.read_bytes())
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in _TYPES
+    }
+    files["/"] = files[f"{PREFIX}{_INDEX}"]
 
-    def __init__(self, folder: Path = FOLDER) -> None:
-        """Read the files."""
-        self._files = {
-            f"{PREFIX}{path.relative_to(folder).as_posix()}": (
-                _TYPES[path.suffix],
-                path.read_bytes(),
-            )
-            for path in sorted(folder.rglob("*"))
-            if path.suffix in _TYPES
-        }
-        self._files["/"] = self._files[f"{PREFIX}{_INDEX}"]
-
-    @property
-    def pages(self) -> Pages:
-        """The pages by path."""
-        source = Source(self._page, (), ("if-none-match",))
-        return {"/": source, PREFIX: source}
-
-    def _page(self, request: Request) -> Page:
-        found = self._files.get(request.path)
+    def page(request: Request) -> Page:
+        found = files.get(request.path)
         if found is None:
             return text_page(HTTPStatus.NOT_FOUND, "no such file; the page is at /")
-        content_type, body = found
-        tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-        headers = (("ETag", tag), *_PAGE_HEADERS)
-        if tag in [it.strip().removeprefix("W/") for it in request.if_none_match.split(",")]:
-            return Page(HTTPStatus.NOT_MODIFIED, content_type, b"", headers)
-        return Page(HTTPStatus.OK, content_type, body, headers)
+        return _tagged(request, *found, _PAGE_HEADERS)
+
+    source = Source(page, Reads(headers=("if-none-match",)))
+    return {"/": source, PREFIX: source}
 
 
-LOOK_S: Final = 0.25
-"""Time between two looks for a new revision: so often may a stream tell of one."""
+def _tagged(
+    request: Request, content_type: str, body: bytes, headers: tuple[tuple[str, str], ...]
+) -> Page:
+    """Return a page with its ETag, without the body where the client has it."""
+    tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+    headers = (("ETag", tag), *headers)
+    if tag in [it.strip().removeprefix("W/") for it in request.if_none_match.split(",")]:
+        return Page(HTTPStatus.NOT_MODIFIED, content_type, b"", headers)
+    return Page(HTTPStatus.OK, content_type, body, headers)
+
+
 TELL_S: Final = 5.0
 """A stream tells of the latest cycle so often, also where nothing has changed."""
-THREADS: Final = 4
-"""Each may wait for the API server, or for a word of the loop."""
+_LIMITS: Final = HTTP_LIMITS._replace(threads=4)
+"""Each thread may wait for the API server, or for a word of the loop."""
 
 
-class ViewServer:
-    """Serves the views of all shards until closed."""
+def view_listener(
+    settings: ViewListener,
+    publishers: Callable[[], Iterable[Publisher]],
+    client: Client | None,
+    whatif: Whatif | None = None,
+) -> Listener:
+    """Listen for readers of the views of all shards; offer what-if too, if it is given.
 
-    def __init__(
-        self,
-        settings: ViewListener,
-        publishers: Callable[[], Iterable[Publisher]],
-        client: Client | None,
-        whatif: Whatif | None = None,
-    ) -> None:
-        """Start to serve; what-if too, if it is given.
+    Raises:
+        ConfigError: the address cannot be listened on, or users cannot be told apart.
 
-        Raises:
-            ConfigError: the address cannot be listened on, or users cannot be told apart.
-
-        """
-        self._pages = ViewPages(publishers, _access(settings, client), whatif=whatif)
-        self._publishers = publishers
-        tls = Tls(settings.cert_file, settings.key_file) if settings.cert_file else None
-        pages = {**StaticPages().pages, **self._pages.pages}
-        self._server = serve(
-            settings.bind_address, settings.port, pages, "view.port", threads=THREADS, tls=tls
-        )
-        self._end = threading.Event()
-        self._teller = threading.Thread(target=self._tell, name="view-stream", daemon=True)
-        self._teller.start()
-        log: Any = structlog.get_logger()
-        log.info("listening", address=settings.bind_address, port=self.port, pages=list(pages))
-
-    @property
-    def port(self) -> int:
-        """The port that it listens on, even if 0 was configured."""
-        return self._server.port
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._end.set()
-        self._server.close()
-        self._teller.join()
-
-    def _tell(self) -> None:
-        """Push a line to the streams when a view has changed; the loop waits for nothing here."""
-        told: dict[str, tuple[int, int, float]] = {}
-        while not self._end.wait(LOOK_S):
-            for publisher in self._publishers():
-                view = publisher.view
-                if view is None:
-                    continue
-                revision, cycle, at_s = told.get(publisher.shard, (-1, -1, 0.0))
-                is_due = cycle != view.cycle and monotonic_s() - at_s >= TELL_S
-                if revision != view.revision or is_due:
-                    told[publisher.shard] = view.revision, view.cycle, monotonic_s()
-                    self._server.push(STREAM, self._pages.events(publisher))
+    """
+    view = ViewPages(publishers, _access(settings, client), whatif=whatif)
+    tls = Tls(settings.cert_file, settings.key_file) if settings.cert_file else None
+    pages = {**static_pages(), **view.pages}
+    address, port = settings.bind_address, settings.port
+    listener = listen(address, port, pages, "view.port", tls=tls, limits=_LIMITS)
+    listener.news = view.news
+    return listener
 
 
 def _access(settings: ViewListener, client: Client | None) -> Access:
     if not settings.is_authenticated:
         return LocalAccess() if settings.is_on_loopback else OpenAccess()
     if client is not None:
-        return ReviewedAccess(client)
+        return ReviewedAccess(Reviews(client))
     is_found_out = settings.authentication == "auto"
     because = ", and this address is not a loopback one" if is_found_out else ""
     raise ConfigError(

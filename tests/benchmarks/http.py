@@ -16,9 +16,8 @@ from typing import Any
 
 import yaml
 
-from kaisched.daemon.listening import serve
+from kaisched.daemon.http_server import Server, listen, probe_page
 from kaisched.daemon.loop import Check
-from kaisched.daemon.serving import probe_page
 from tests.benchmarks.harness import Measured, Watch, expect
 
 _DRIPPING = Path(__file__).with_name("dripping.py")
@@ -134,7 +133,7 @@ def _control() -> Iterator[int]:
     What its probes take is the machine's doing: on a busy one, a process waits for its turn.
     """
     pages = {"/livez": probe_page(lambda: (Check("loop", True, "none"),))}
-    server = serve("127.0.0.1", 0, pages, "control")
+    server = Server([listen("127.0.0.1", 0, pages, "control")])
     try:
         yield server.port
     finally:

@@ -4,7 +4,8 @@ import sys
 import time
 
 from kaisched.config.settings import ViewListener
-from kaisched.daemon.view_pages import ViewServer
+from kaisched.daemon.http_server import Server
+from kaisched.daemon.view_pages import view_listener
 from kaisched.testing.builder import ClusterBuilder
 from kaisched.view.publisher import Publisher
 from tests.browser.chromium import chromium, missing
@@ -47,7 +48,7 @@ def main():
     ran, publisher = cluster().run("allocate"), Publisher("default")
     for cycle in (1, 2, 3):
         publisher.take(ran.result, cycle=cycle, time_s=1.7e9 + 2 * cycle, duration_s=0.4)
-    server = ViewServer(ViewListener(port=0), lambda: [publisher], None)
+    server = Server([view_listener(ViewListener(port=0), lambda: [publisher], None)])
     try:
         with chromium() as browser:
             browser.size(1440)

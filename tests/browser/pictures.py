@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 from kaisched.config.settings import ViewListener
-from kaisched.daemon.view_pages import ViewServer
+from kaisched.daemon.http_server import Server
+from kaisched.daemon.view_pages import view_listener
 from tests.browser.chromium import WIDTHS, chromium, missing
 from tests.browser.lab import published
 
@@ -41,7 +42,7 @@ def main():
     if missing():
         sys.exit(missing())
     publisher = published()
-    server = ViewServer(ViewListener(port=0), lambda: [publisher], None)
+    server = Server([view_listener(ViewListener(port=0), lambda: [publisher], None)])
     try:
         with chromium() as browser:
             browser.driver.get(f"http://localhost:{server.port}/")

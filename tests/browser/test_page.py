@@ -10,7 +10,8 @@ from typer.main import get_command
 from kaisched.cli.app import build_app
 from kaisched.config.settings import ViewListener
 from kaisched.daemon import view_pages
-from kaisched.daemon.view_pages import ViewServer
+from kaisched.daemon.http_server import Server
+from kaisched.daemon.view_pages import view_listener
 from tests.browser.chromium import WIDTHS, chromium, missing
 from tests.browser.lab import published
 
@@ -46,7 +47,7 @@ def server():
     patch = pytest.MonkeyPatch()
     patch.setattr(view_pages, "REST", 0.0)  # here is no loop to leave time to
     publisher = published()
-    running = ViewServer(ViewListener(port=0), lambda: [publisher], None, Trials())
+    running = Server([view_listener(ViewListener(port=0), lambda: [publisher], None, Trials())])
     yield running
     running.close()
     patch.undo()

@@ -4,7 +4,8 @@ import pytest
 
 from kaisched.config.settings import ViewListener
 from kaisched.daemon import view_pages
-from kaisched.daemon.view_pages import ViewServer
+from kaisched.daemon.http_server import Server
+from kaisched.daemon.view_pages import view_listener
 from tests.browser.chromium import WIDTHS, chromium, missing
 from tests.unit.view.test_projects import vision
 
@@ -17,7 +18,7 @@ def page():
     patch = pytest.MonkeyPatch()
     patch.setattr(view_pages, "REST", 0.0)  # here is no loop to leave time to
     publishers = vision().publishers
-    server = ViewServer(ViewListener(port=0), lambda: publishers, None)
+    server = Server([view_listener(ViewListener(port=0), lambda: publishers, None)])
     with chromium() as browser:
         browser.size(1440)
         browser.driver.get(f"http://localhost:{server.port}/")

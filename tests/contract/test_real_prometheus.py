@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from kaisched.core.usage import PARTS, UsageState
-from kaisched.daemon.listening import serve
-from kaisched.daemon.serving import Page, Source, metrics_page
+from kaisched.daemon.http_server import Server, listen, metrics_page
+from kaisched.daemon.http_wire import Page, Reads, Source
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.records import QueueShare
@@ -195,8 +195,8 @@ class Exporter:
         self.port = free_port()
         self.text = ""
         self.page = lambda _: Page(200, "text/plain; version=0.0.4", self.text.encode())
-        pages = {"/metrics": Source(self.answer, headers=("accept",))}
-        self.server = serve("127.0.0.1", self.port, pages, "test")
+        pages = {"/metrics": Source(self.answer, Reads(headers=("accept",)))}
+        self.server = Server([listen("127.0.0.1", self.port, pages, "test")])
 
     def answer(self, request):
         return self.page(request)

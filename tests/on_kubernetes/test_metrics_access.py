@@ -13,9 +13,9 @@ import pytest
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
-from kaisched.daemon.access import KEPT_S, MetricsAccess
-from kaisched.daemon.listening import serve
-from kaisched.daemon.serving import Page, Request, Source
+from kaisched.daemon.access import KEPT_S, MetricsAccess, Reviews
+from kaisched.daemon.http_server import Server, listen
+from kaisched.daemon.http_wire import Page, Request, Source
 from kaisched_apiserver import ApiServer, Rule
 from kaisched_apiserver.furnish import kubeconfig_of
 
@@ -42,7 +42,7 @@ def clock():
 @pytest.fixture
 def access(server, clock):
     client = Client(Access(server.url, authorization=lambda: "Bearer ours"), timeout_s=60.0)
-    return MetricsAccess(client, clock.now_s)
+    return MetricsAccess(Reviews(client, clock.now_s))
 
 
 def asked(access, authorization, path="/metrics"):
@@ -104,18 +104,22 @@ def test_an_answer_counts_for_some_seconds(server, access, clock):
     assert asked(access, "Bearer of-prom")[0] == 403
 
 
-def test_what_is_kept_is_bounded_and_holds_no_token(access, monkeypatch):
-    monkeypatch.setattr("kaisched.daemon.access.MOST_KEPT", 3)
+def test_what_is_kept_is_bounded_and_holds_no_token(server, clock, monkeypatch):
+    monkeypatch.setattr("kaisched.daemon.access.MOST_USERS", 3)
+    client = Client(Access(server.url, authorization=lambda: "Bearer ours"), timeout_s=60.0)
+    reviews = Reviews(client, clock.now_s)
+    access = MetricsAccess(reviews)
     for number in range(5):
         asked(access, f"Bearer guess-{number}")
-    assert len(access._kept) == 3
-    assert "guess" not in repr(access._kept)
+    kept = reviews._users._found
+    assert len(kept) == 3
+    assert "guess" not in repr(kept)
 
 
 @pytest.mark.fault("I128")
 def test_a_page_that_is_guarded_is_so_over_http(access):
     page = Source(lambda _: Page(200, "text/plain", b"queues\n"))
-    server = serve("127.0.0.1", 0, {"/metrics": access.guarded(page)}, "metrics.port")
+    server = Server([listen("127.0.0.1", 0, {"/metrics": access.guarded(page)}, "metrics.port")])
     url = f"http://127.0.0.1:{server.port}/metrics"
     try:
         with pytest.raises(HTTPError) as caught:

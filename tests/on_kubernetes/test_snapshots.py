@@ -3,9 +3,9 @@
 import pytest
 
 from kaisched.clock import SystemClock
-from kaisched.daemon.listening import serve
+from kaisched.daemon.http_server import Server, listen
+from kaisched.daemon.http_wire import Request
 from kaisched.daemon.recordings import from_cluster, from_daemon, recording_page
-from kaisched.daemon.serving import Request
 from kaisched.engine.recording import digest, encoded, parsed, replay
 from kaisched.engine.redaction import redacted
 from tests.unit.cluster.claims.worlds import DRIVER, asking
@@ -105,7 +105,7 @@ def test_the_page_is_for_this_machine_only(cluster):
     assert page(Request({}, "", "evil.example:8082")).status == 403
     assert page(Request({}, "", "")).status == 403
     assert page(Request({"shard": ["other"]}, "", "localhost:1")).status == 404
-    server = serve("127.0.0.1", 0, {"/snapshot": source}, "snapshots.port")
+    server = Server([listen("127.0.0.1", 0, {"/snapshot": source}, "snapshots.port")])
     try:
         taken = from_daemon(f"http://127.0.0.1:{server.port}", tenure.name)
         replayed(taken.recording)

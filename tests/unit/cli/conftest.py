@@ -6,7 +6,8 @@ import structlog
 from kaisched.cli import live
 from kaisched.cli.app import run_line
 from kaisched.config.settings import ViewListener
-from kaisched.daemon.view_pages import ViewServer
+from kaisched.daemon.http_server import Server
+from kaisched.daemon.view_pages import view_listener
 from kaisched.engine.planning import plan, read_plan_input
 from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.view.publisher import Publisher
@@ -108,7 +109,7 @@ def url(published):
     """The address of a server of that view."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    server = ViewServer(ViewListener(port=0), lambda: [published], None)
+    server = Server([view_listener(ViewListener(port=0), lambda: [published], None)])
     yield f"http://127.0.0.1:{server.port}"
     server.close()
     structlog.configure(**before)

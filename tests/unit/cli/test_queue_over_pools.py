@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kaisched.config.settings import ViewListener
-from kaisched.daemon.view_pages import ViewServer
+from kaisched.daemon.http_server import Server
+from kaisched.daemon.view_pages import view_listener
 from tests.unit.view.test_projects import vision
 
 pytestmark = [pytest.mark.usefixtures("rested"), pytest.mark.proportion]
@@ -18,7 +19,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "use-node-pools.md"
 @pytest.fixture(scope="module")
 def server():
     publishers = vision().publishers
-    running = ViewServer(ViewListener(port=0), lambda: publishers, None)
+    running = Server([view_listener(ViewListener(port=0), lambda: publishers, None)])
     yield f"http://127.0.0.1:{running.port}"
     running.close()
 

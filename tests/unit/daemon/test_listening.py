@@ -1,6 +1,5 @@
 """Servers under hostile clients: limits, deadlines, and one log line for many refusals."""
 
-import ast
 import shutil
 import signal
 import socket
@@ -16,9 +15,9 @@ from pathlib import Path
 import pytest
 import structlog
 
-from kaisched.daemon.listening import USUAL, Tls, serve
+from kaisched.daemon.http_server import Server, listen, probe_page
+from kaisched.daemon.http_wire import USUAL, Page, Reads, Source, Tls
 from kaisched.daemon.loop import Check
-from kaisched.daemon.serving import Page, Source, probe_page
 from kaisched.errors import ConfigError
 from tests.waiting import PATIENCE_S, until
 
@@ -68,14 +67,14 @@ def serving(asked, made, gate, log):
 
     pages = {
         "/livez": probe_page(lambda: (Check("loop", True, "turns"),)),
-        "/slow": Source(slow, ("shard=", "verbose"), ("accept",)),
+        "/slow": Source(slow, Reads(("shard=", "verbose"), ("accept",))),
         "/huge": Source(lambda _: Page(200, "text/plain", HUGE)),
     }
     with ExitStack() as stack:
 
         def start(**limits):
-            limits = LIMITS._replace(**limits)
-            server = serve("127.0.0.1", 0, pages, "metrics.port", threads=2, limits=limits)
+            limits = LIMITS._replace(threads=2, **limits)
+            server = Server([listen("127.0.0.1", 0, pages, "metrics.port", limits=limits)])
             stack.callback(server.close)
             return server
 
@@ -148,7 +147,7 @@ def test_who_drips_is_dropped_when_its_time_is_over(serving, log):
 
 @pytest.mark.fault("I128")
 def test_who_does_not_take_the_answer_is_dropped_too(serving, log):
-    lazy = connect(serving(whole_s=1.0), b"GET /huge HTTP/1.1\r\n\r\n")
+    lazy = connect(serving(whole_s=1.0), b"GET /huge HTTP/1.1\r\nHost: x\r\n\r\n")
     until(lambda: reasons(log).get("late") == 1)
     assert len(heard(lazy)) < len(HUGE)
 
@@ -164,7 +163,7 @@ def test_a_crowd_costs_its_own_oldest_and_locks_nobody_out(server, log):
     assert get(server, "/livez") == (200, "ok\n")
     assert heard(crowd[0]) == b""
     until(lambda: reasons(log).get("crowded") == 1)
-    crowd[-1].sendall(b"vez HTTP/1.1\r\n\r\n")
+    crowd[-1].sendall(b"vez HTTP/1.1\r\nHost: x\r\n\r\n")
     assert heard(crowd[-1]).endswith(b"ok\n")
     for sock in crowd:
         sock.close()
@@ -174,13 +173,17 @@ def test_a_crowd_costs_its_own_oldest_and_locks_nobody_out(server, log):
 @pytest.mark.parametrize(
     ("said", "status", "reason"),
     [
-        (b"GET http://[::1 HTTP/1.1\r\n\r\n", b"400", "malformed"),
+        (b"GET http://[::1 HTTP/1.1\r\nHost: x\r\n\r\n", b"400", "malformed"),
         (b"\x16\x03\x01\x02\x00\r\n\r\n", b"400", "malformed"),
         (b"GET /livez\r\n\r\n", b"400", "malformed"),
         (b"GET /livez HTTP/2.0\r\n\r\n", b"400", "malformed"),
         (b"GET /livez HTTP/1.1\r\nno colon\r\n\r\n", b"400", "malformed"),
-        (b"GET /livez?" + b"&".join([b"a"] * 40) + b" HTTP/1.1\r\n\r\n", b"400", "malformed"),
-        (b"POST /livez HTTP/1.1\r\n\r\n", b"405", "method"),
+        (
+            b"GET /livez?" + b"&".join([b"a"] * 40) + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"400",
+            "malformed",
+        ),
+        (b"POST /livez HTTP/1.1\r\nHost: x\r\n\r\n", b"405", "method"),
         (b"GET /" + b"a" * 600, b"431", "too_long"),
     ],
 )
@@ -192,7 +195,7 @@ def test_what_is_no_request_is_refused_and_counted(server, log, said, status, re
 @pytest.mark.fault("I128")
 def test_who_drops_the_line_is_a_number_in_one_line(server, log, gate, capfd):
     for _ in range(5):
-        connect(server, b"GET /slow HTTP/1.1\r\n\r\n").close()
+        connect(server, b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").close()
         connect(server, b"GE").close()
     until(lambda: reasons(log).get("gone", 0) >= 5)
     gate.set()
@@ -217,7 +220,9 @@ def test_probes_wait_for_the_scheduler_only_once_it_has_said_nothing_for_a_while
         return (Check("loop", is_ok[0], "turns"),)
 
     limits = LIMITS._replace(poll_s=0.02, fresh_s=fresh_s)
-    server = serve("127.0.0.1", 0, {"/livez": probe_page(checks)}, "health.port", limits=limits)
+    server = Server(
+        [listen("127.0.0.1", 0, {"/livez": probe_page(checks)}, "health.port", limits=limits)]
+    )
     try:
         assert get(server, f"/livez{query}")[0] == 200
         may_answer.clear()
@@ -227,7 +232,7 @@ def test_probes_wait_for_the_scheduler_only_once_it_has_said_nothing_for_a_while
             assert get(server, f"/livez{query}")[0] == 200
             return
         time.sleep(fresh_s)
-        late = connect(server, f"GET /livez{query} HTTP/1.1\r\n\r\n".encode())
+        late = connect(server, f"GET /livez{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         late.settimeout(0.1)
         with pytest.raises(TimeoutError):
             late.recv(1)
@@ -244,11 +249,14 @@ def test_probes_wait_for_the_scheduler_only_once_it_has_said_nothing_for_a_while
 @pytest.mark.fault("I128")
 def test_equal_questions_are_asked_once(server, asked, gate):
     crowd = [
-        connect(server, f"GET /slow?shard=a&x={at} HTTP/1.1\r\nAccept: text/a\r\n\r\n".encode())
+        connect(
+            server,
+            f"GET /slow?shard=a&x={at} HTTP/1.1\r\nHost: x\r\nAccept: text/a\r\n\r\n".encode(),
+        )
         for at in range(10)
     ]
     until(lambda: len(asked) == 1)
-    other = connect(server, b"GET /slow?shard=b&verbose=7 HTTP/1.1\r\n\r\n")
+    other = connect(server, b"GET /slow?shard=b&verbose=7 HTTP/1.1\r\nHost: x\r\n\r\n")
     until(lambda: len(asked) == 2)
     gate.set()
     assert all(heard(sock).endswith(b"slow\n") for sock in [*crowd, other])
@@ -262,7 +270,7 @@ def test_a_page_that_fails_costs_one_line_however_often_it_is_asked_for(log):
     def wrong(request):
         raise RuntimeError("no such queue")
 
-    server = serve("127.0.0.1", 0, {"/wrong": Source(wrong)}, "metrics.port")
+    server = Server([listen("127.0.0.1", 0, {"/wrong": Source(wrong)}, "metrics.port")])
     try:
         for _ in range(3):
             assert get(server, "/wrong") == (500, "failed; the log says why\n")
@@ -273,7 +281,7 @@ def test_a_page_that_fails_costs_one_line_however_often_it_is_asked_for(log):
 
 
 def test_a_server_ends_at_once_though_a_page_is_being_made(asked, made, server):
-    waiting = connect(server, b"GET /slow HTTP/1.1\r\n\r\n")
+    waiting = connect(server, b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
     until(lambda: asked)
     server.close()
     assert made == []
@@ -293,8 +301,9 @@ def test_a_process_that_ends_is_started_again(server, log):
 def test_a_parent_that_is_killed_takes_its_process_along(tmp_path):
     """Otherwise a restarted scheduler would find the port taken."""
     code = (
-        "from kaisched.daemon.listening import serve; import time;"
-        "s = serve('127.0.0.1', 0, {}, 'test'); print(s.port, flush=True); time.sleep(60)"
+        "from kaisched.daemon.http_server import Server, listen; import time;"
+        "s = Server([listen('127.0.0.1', 0, {}, 'test')]);"
+        "print(s.port, flush=True); time.sleep(60)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     with parent:
@@ -318,7 +327,9 @@ def _is_free(port):
 def test_threads_are_those_that_were_asked_for(server, gate):
     assert get(server, "/livez") == (200, "ok\n")
     before = threading.active_count()
-    crowd = [connect(server, b"GET /slow HTTP/1.1\r\n\r\n") for _ in range(LIMITS.connections)]
+    crowd = [
+        connect(server, b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(LIMITS.connections)
+    ]
     time.sleep(0.1)
     assert threading.active_count() == before
     gate.set()
@@ -357,13 +368,13 @@ def test_pages_are_served_by_https_and_a_new_certificate_is_taken_up(tmp_path, l
     tls = certificate(tmp_path, "first")
     pages = {"/livez": probe_page(lambda: (Check("loop", True, "turns"),))}
     limits = LIMITS._replace(reload_s=0.1)
-    server = serve("127.0.0.1", 0, pages, "metrics.port", tls=tls, limits=limits)
-    hasty = serve(
-        "127.0.0.1", 0, pages, "metrics.port", tls=tls, limits=LIMITS._replace(head_s=0.4)
+    server = Server([listen("127.0.0.1", 0, pages, "metrics.port", tls=tls, limits=limits)])
+    hasty = Server(
+        [listen("127.0.0.1", 0, pages, "metrics.port", tls=tls, limits=LIMITS._replace(head_s=0.4))]
     )
     try:
         assert secure_get(server, tls) == (200, "ok\n")
-        assert heard(connect(server, b"GET /livez HTTP/1.1\r\n\r\n")) == b""
+        assert heard(connect(server, b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")) == b""
         silent = connect(hasty)
         assert heard(silent) == b""
         until(lambda: reasons(log).get("handshake") and reasons(log).get("late"))
@@ -385,29 +396,6 @@ def test_a_certificate_that_cannot_be_used_is_one_line(tmp_path):
     (tmp_path / "tls.crt").write_text("none", encoding="utf-8")
     tls = Tls(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
     with pytest.raises(ConfigError) as caught:
-        serve("127.0.0.1", 0, {}, "metrics.port", tls=tls)
+        Server([listen("127.0.0.1", 0, {}, "metrics.port", tls=tls)])
     assert "metrics.certFile: certificate and key cannot be used" in str(caught.value)
     assert "name files of PEM" in str(caught.value)
-
-
-# -- the process ---------------------------------------------------------------------------------
-
-
-def test_the_process_needs_the_standard_library_only():
-    """It starts without installed packages, so that it is small and starts at once."""
-    files = sorted((ROOT / "kaisched" / "daemon" / "front").glob("*.py"))
-    assert len(files) > 4
-    for path in files:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                names = (
-                    [node.module]
-                    if isinstance(node, ast.ImportFrom)
-                    else [it.name for it in node.names]
-                )
-                for name in names:
-                    is_ours = name.startswith("kaisched.daemon.front.")
-                    assert is_ours or name.partition(".")[0] in sys.stdlib_module_names, (
-                        path,
-                        name,
-                    )

@@ -7,9 +7,9 @@ from http.client import HTTPConnection
 
 import pytest
 
-from kaisched.daemon.listening import serve
+from kaisched.daemon.http_server import Server, listen, metrics_page, probe_page
+from kaisched.daemon.http_wire import Reads, Source
 from kaisched.daemon.loop import Check
-from kaisched.daemon.serving import Source, metrics_page, probe_page
 from kaisched.errors import ConfigError
 from kaisched.telemetry.metrics import CycleCollector, registry_of
 
@@ -22,10 +22,10 @@ def checks():
 @pytest.fixture
 def server(checks):
     pages = {
-        "/metrics": Source(metrics_page(registry_of(CycleCollector())), headers=("accept",)),
+        "/metrics": Source(metrics_page(registry_of(CycleCollector())), Reads(headers=("accept",))),
         "/readyz": probe_page(lambda: tuple(checks)),
     }
-    running = serve("127.0.0.1", 0, pages, "metrics.port")
+    running = Server([listen("127.0.0.1", 0, pages, "metrics.port")])
     yield running
     running.close()
 
@@ -72,7 +72,7 @@ def test_an_unknown_page_names_those_there_are(server):
 
 def test_a_taken_port_is_one_line_that_names_the_setting(server):
     with pytest.raises(ConfigError) as caught:
-        serve("127.0.0.1", server.port, {}, "health.port")
+        Server([listen("127.0.0.1", server.port, {}, "health.port")])
     assert str(caught.value) == (
         f"health.port: cannot listen on 127.0.0.1 port {server.port}: Address already in use;"
         " choose another port, or 0 for any that is free"

@@ -12,10 +12,17 @@ import structlog
 from kaisched.clock import ManualClock, SystemClock
 from kaisched.cluster.kubernetes.client import Answer
 from kaisched.config.settings import ViewListener
-from kaisched.daemon.access import MOST_REVIEWS, LocalAccess, ReviewedAccess, TooManyQueuesError
+from kaisched.daemon.access import (
+    MOST_REVIEWS,
+    LocalAccess,
+    ReviewedAccess,
+    Reviews,
+    TooManyQueuesError,
+)
+from kaisched.daemon.http_server import Server
+from kaisched.daemon.http_wire import Page, Request
 from kaisched.daemon.loop import Loop
-from kaisched.daemon.serving import Page, Request
-from kaisched.daemon.view_pages import AHEAD_S, Pacer, ViewPages, ViewServer
+from kaisched.daemon.view_pages import AHEAD_S, Pacer, ViewPages, view_listener
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable, ConfigError
 from kaisched.telemetry.metrics import CycleCollector
@@ -53,7 +60,7 @@ def turning():
 
 @pytest.fixture(scope="module")
 def server(turning):
-    running = ViewServer(ViewListener(port=0), lambda: [turning[1]], None)
+    running = Server([view_listener(ViewListener(port=0), lambda: [turning[1]], None)])
     yield running
     running.close()
 
@@ -229,7 +236,7 @@ def test_an_earlier_cycle_of_a_simulation_is_looked_at():
     ran = ClusterBuilder().node("n", gpu=1).queue("q").job("j", queue="q", gpu=2).run()
     for cycle in (1, 2, 3):
         publisher.take(ran.result, cycle=cycle, time_s=100.0 * cycle, duration_s=0.1)
-    running = ViewServer(ViewListener(port=0), lambda: [publisher], None)
+    running = Server([view_listener(ViewListener(port=0), lambda: [publisher], None)])
     try:
         frames = document(running, "/api/v1/frames")["frames"]
         assert [it["cycle"] for it in frames] == [1, 2, 3]
@@ -256,7 +263,7 @@ def test_before_the_first_cycle_there_is_no_view():
 # -- users ----------------------------------------------------------------------------------------
 
 
-class Server:
+class Reviewing:
     """The API server's reviews: `all` may get every queue, `anna` queue a, `bob` none."""
 
     def __init__(self):
@@ -290,7 +297,7 @@ class Server:
 
 @pytest.fixture
 def api():
-    return Server()
+    return Reviewing()
 
 
 def sight(access, token):
@@ -298,7 +305,7 @@ def sight(access, token):
 
 
 def test_a_user_sees_the_jobs_of_queues_that_it_may_get(api):
-    access = ReviewedAccess(api)
+    access = ReviewedAccess(Reviews(api))
     assert sight(access, "all").sees_all
     anna = sight(access, "anna")
     assert (anna.sees_all, anna.sees("a"), anna.sees("b"), anna.sees("")) == (
@@ -311,18 +318,18 @@ def test_a_user_sees_the_jobs_of_queues_that_it_may_get(api):
 
 @pytest.mark.parametrize(("token", "status"), [("", 401), ("stranger", 401)])
 def test_a_stranger_sees_nothing(api, token, status):
-    assert sight(ReviewedAccess(api), token).status == status
+    assert sight(ReviewedAccess(Reviews(api)), token).status == status
 
 
 def test_without_an_answer_of_the_api_server_nothing_is_shown(api):
     api.is_away = True
-    page = sight(ReviewedAccess(api), "all")
+    page = sight(ReviewedAccess(Reviews(api)), "all")
     assert (page.status, b"access cannot be checked" in page.body) == (503, True)
 
 
 def test_an_answer_counts_for_some_seconds_only(api):
     now_s = [0.0]
-    access = ReviewedAccess(api, lambda: now_s[0])
+    access = ReviewedAccess(Reviews(api, lambda: now_s[0]))
     for _ in range(3):
         sight(access, "anna").sees("a")
     assert len(api.asked) == 3  # the token, all queues, queue a
@@ -337,7 +344,7 @@ def request_of(path, query=None, token="anna"):
 
 
 def test_pages_show_a_user_what_it_may_see(api, turning):
-    pages = ViewPages(lambda: [turning[1]], ReviewedAccess(api), Pacer())
+    pages = ViewPages(lambda: [turning[1]], ReviewedAccess(Reviews(api)), Pacer())
 
     def found(path, token):
         page = pages.pages["/api/v1/"].make(request_of(path, token=token))
@@ -353,7 +360,7 @@ def test_pages_show_a_user_what_it_may_see(api, turning):
 
 
 def test_a_request_asks_about_so_many_queues_at_most(api):
-    anna = sight(ReviewedAccess(api), "anna")
+    anna = sight(ReviewedAccess(Reviews(api)), "anna")
     for at in range(MOST_REVIEWS - 1):  # one was about all queues
         assert not anna.sees(f"q{at}")
     with pytest.raises(TooManyQueuesError):
@@ -362,7 +369,13 @@ def test_a_request_asks_about_so_many_queues_at_most(api):
 
 def test_a_cluster_in_memory_shows_nothing_to_strangers():
     with pytest.raises(ConfigError) as caught:
-        ViewServer(ViewListener.model_validate({"bindAddress": "0.0.0.0", "port": 0}), list, None)
+        Reviewing(
+            [
+                view_listener(
+                    ViewListener.model_validate({"bindAddress": "0.0.0.0", "port": 0}), list, None
+                )
+            ]
+        )
     assert caught.value.path == "view.authentication"
 
 

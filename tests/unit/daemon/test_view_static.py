@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from kaisched.daemon.serving import Request
-from kaisched.daemon.view_pages import FOLDER, POLICY, PREFIX, StaticPages
+from kaisched.daemon.http_wire import Request
+from kaisched.daemon.view_pages import FOLDER, POLICY, PREFIX, static_pages
 
 
 def get(path, tag=""):
-    return StaticPages().pages[PREFIX].make(Request({}, "", path=path, if_none_match=tag))
+    return static_pages()[PREFIX].make(Request({}, "", path=path, if_none_match=tag))
 
 
 def test_the_page_is_at_the_root_with_its_policy():

@@ -9,7 +9,7 @@ import pytest
 from kaisched.cli.app import run_line
 from kaisched.daemon import view_whatif
 from kaisched.daemon.access import LocalAccess
-from kaisched.daemon.serving import Request
+from kaisched.daemon.http_wire import Request
 from kaisched.daemon.view_pages import ViewPages
 from kaisched.daemon.view_whatif import KEPT_S, Whatif
 from kaisched.engine.recording import read_recording

@@ -7,7 +7,7 @@ import pytest
 
 from kaisched.clock import ManualClock
 from kaisched.daemon.access import LocalAccess
-from kaisched.daemon.serving import Request
+from kaisched.daemon.http_wire import Request
 from kaisched.daemon.view_pages import Pacer, ViewPages
 from kaisched.engine.planning import Desks
 from kaisched.engine.policy import build_policy
