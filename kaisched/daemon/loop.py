@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kaisched.engine.turn import Turn, UsageSource
     from kaisched.framework.advice.standing import StandingAdvice
     from kaisched.framework.policy import Policy
-    from kaisched.objects import SchedulingShard
+    from kaisched.objects.shard import SchedulingShard
     from kaisched.telemetry.claims import ClaimFigures
     from kaisched.telemetry.metrics import CycleCollector
     from kaisched.usage.port import ServerHealth

@@ -35,7 +35,7 @@ from kaisched.engine.recording import (
 )
 from kaisched.engine.shards import shards_in
 from kaisched.errors import ClusterUnavailable, ConfigError, KaischedError
-from kaisched.objects import SchedulingShard
+from kaisched.objects.shard import SchedulingShard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -10,21 +10,20 @@ from kaisched.core.claims.cel import CelSelector
 from kaisched.core.claims.cel_syntax import syntax_fault
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
-from kaisched.objects.faults import Fault, Path, Source, did_you_mean, to_error
-from kaisched.objects.labels import LABEL_KEY
-from kaisched.objects.load import identity_of
-from kaisched.objects.owners import PartialObject
-from kaisched.objects.pod_sets import layers_of
-from kaisched.objects.podgroup import PodGroup, TopologyConstraint
-from kaisched.objects.resource_claims import (
+from kaisched.objects.devices import (
+    DeviceClass,
+    DeviceSelector,
     ExactRequest,
     ResourceClaim,
     ResourceClaimSpec,
     ResourceClaimTemplate,
 )
-from kaisched.objects.resource_slices import DeviceClass, DeviceSelector
-from kaisched.objects.topology import Topology
-from kaisched.objects.topology_faults import LABEL_FIX
+from kaisched.objects.faults import Fault, Path, Source, did_you_mean, to_error
+from kaisched.objects.labels import LABEL_KEY
+from kaisched.objects.load import identity_of
+from kaisched.objects.node import LABEL_FIX, Topology
+from kaisched.objects.podgroup import PodGroup, TopologyConstraint
+from kaisched.objects.workloads import PartialObject, layers_of
 
 if TYPE_CHECKING:
     from kaisched.objects.load import Loaded, Manifest

@@ -32,19 +32,17 @@ from kaisched.engine.planning import (
 from kaisched.engine.policy import build_policy, default_policy, default_shard
 from kaisched.engine.shards import read_shard, shard_errors, shared_pools
 from kaisched.errors import ConfigError, KaischedError, ObjectError
-from kaisched.objects import kai_names
-from kaisched.objects.check import check_queues
+from kaisched.objects.decode import faults_of
 from kaisched.objects.faults import Source, did_you_mean
-from kaisched.objects.gpu_shares import SHARE_IS_NO_CLAIM
-from kaisched.objects.kinds import faults_of
+from kaisched.objects.gpus import SHARE_IS_NO_CLAIM
 from kaisched.objects.labels import queue_of
-from kaisched.objects.load import identity_of
-from kaisched.objects.owners import PartialObject
+from kaisched.objects.load import check_queues, identity_of
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
-from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.shard import TIME_BASED_FAIRSHARE, SchedulingShard
 from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.workloads import PartialObject
 from kaisched.units import UNLIMITED, format_amount, parse_duration
 
 if TYPE_CHECKING:
@@ -500,7 +498,7 @@ def advice(
             f" {has} of {of}: past usage decides when it runs, and others may take the room back"
             " before it ends, once they owe its queue nothing more",
             f"set reclaimMinRuntime of queue {name} to about its run time, or handOver: timeSlices"
-            f" of {kai_names.TIME_BASED_FAIRSHARE}",
+            f" of {TIME_BASED_FAIRSHARE}",
         )
 
 
@@ -519,7 +517,7 @@ def cores_of(snapshot: Snapshot) -> Iterator[Core]:
 
 def _counts_history(policy: Policy) -> bool:
     """Tell whether past usage changes shares, and large jobs do not take turns anyway."""
-    arguments = _arguments(policy, kai_names.TIME_BASED_FAIRSHARE)
+    arguments = _arguments(policy, TIME_BASED_FAIRSHARE)
     return bool(arguments and arguments.k_value) and arguments.hand_over == "none"
 
 

@@ -27,11 +27,17 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.report.records import who_failed
 from kaisched.framework.report.steps import Step
 from kaisched.objects.faults import Source
-from kaisched.objects.known_workloads import KNOWN
-from kaisched.objects.kueue.wire import ClusterQueue
+from kaisched.objects.gangs import KNOWN
+from kaisched.objects.kueue import ClusterQueue
 from kaisched.objects.labels import pool_name, time_of
-from kaisched.objects.load import Loaded, identity_of, load_manifests, load_text
-from kaisched.objects.load_workloads import missing_owners, workloads_among
+from kaisched.objects.load import (
+    Loaded,
+    identity_of,
+    load_manifests,
+    load_text,
+    missing_owners,
+    workloads_among,
+)
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
@@ -44,8 +50,8 @@ if TYPE_CHECKING:
     from kaisched.cluster.problems import Problem
     from kaisched.framework.policy import Policy
     from kaisched.framework.report.records import CycleResult
-    from kaisched.objects import SchedulingShard
     from kaisched.objects.load import Manifest
+    from kaisched.objects.shard import SchedulingShard
     from kaisched.objects.workloads import Table
 
 OUR_NAMES: Final = ("kaisched", "kai-scheduler")

@@ -35,12 +35,10 @@ from kaisched.engine.policy import build_policy
 from kaisched.errors import ConfigError, ObjectError, join_path
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.objects import SchedulingShard
-from kaisched.objects.decode import BadObject, decode_object, without_nulls
-from kaisched.objects.explain import explain
-from kaisched.objects.faults import Fault, Source, to_error
-from kaisched.objects.kinds import type_of
+from kaisched.objects.decode import BadObject, decode_object, type_of, without_nulls
+from kaisched.objects.faults import Fault, Source, explain, to_error
 from kaisched.objects.load import within
+from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.wire import ObjectMeta, StrictWire
 from kaisched.objects.workloads import Gang
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from kaisched.cluster.claims.drafts import NOTE as SPECIAL_CLAIM
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
-from kaisched.objects.pod_sets import layers_of
-from kaisched.objects.queue import WORKLOAD_TYPES
-from kaisched.objects.share_claims import REQUEST
-from kaisched.objects.storage import BIND_COMPLETED, NO_PROVISIONER, SELECTED_NODE
-from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.gpus import REQUEST
+from kaisched.objects.pod import BIND_COMPLETED, NO_PROVISIONER, SELECTED_NODE
+from kaisched.objects.wire import WORKLOAD_TYPES, ObjectMeta
+from kaisched.objects.workloads import layers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

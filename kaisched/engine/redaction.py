@@ -25,8 +25,8 @@ from kaisched.engine.recording import (
 )
 from kaisched.engine.redacted_objects import ObjectWalk, class_alias
 from kaisched.objects.decode import encode
+from kaisched.objects.gpus import is_ours
 from kaisched.objects.labels import DEFAULT_QUEUE
-from kaisched.objects.share_claims import is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

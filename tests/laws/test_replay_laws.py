@@ -15,9 +15,9 @@ from kaisched.engine.planning import open_cluster
 from kaisched.engine.policy import build_policy, default_shard
 from kaisched.engine.recording import digest, encoded, parsed, replay
 from kaisched.engine.redaction import redacted
-from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
 from kaisched.objects.load import load_text
+from kaisched.objects.shard import SchedulingShard
 from kaisched.telemetry.metrics import CycleCollector
 
 NODE = """

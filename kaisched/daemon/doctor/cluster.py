@@ -34,11 +34,10 @@ from kaisched.daemon.pool_owners import shard_of_pool
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import shards_in
 from kaisched.errors import ClusterUnavailable, KaischedError
-from kaisched.objects import gang_api
+from kaisched.objects.gangs import GANG_API, GANG_API_VERSIONS
 from kaisched.objects.labels import NODE_POOL, RESERVATION, node_pool_of, pool_name, time_of
-from kaisched.objects.shard import SchedulingShard
-from kaisched.objects.shard_args import read_args
-from kaisched.objects.topology import Topology
+from kaisched.objects.node import Topology
+from kaisched.objects.shard import SchedulingShard, read_args
 from kaisched.objects.wire import ObjectMeta
 from kaisched.units import UnitError, format_duration
 from kaisched.usage.feed import LEAST_COVERAGE
@@ -158,12 +157,12 @@ def features(visit: Visit) -> Iterator[Finding]:
         fix = "leave fence.create off; Kubernetes 1.30 and later have them"
         yield Finding("fencing", "warn", text, fix)
     gangs = find_gang_api(visit.client)
-    others = [it for it in served.versions.get(gang_api.GROUP, ()) if it != "v1"]
+    others = [it for it in served.versions.get(GANG_API, ()) if it != "v1"]
     if gangs is not None:
         yield Finding("gangs", "ok", f"Kubernetes' own gangs are read as {gangs.api_version}")
     elif others:
         text = f"Kubernetes' own gangs are served as {', '.join(others)}, and read as"
-        text += f" {', '.join(gang_api.VERSIONS)}: pods that name one wait"
+        text += f" {', '.join(GANG_API_VERSIONS)}: pods that name one wait"
         yield Finding("gangs", "warn", text, "make PodGroups of scheduling.run.ai/v2alpha2")
 
 

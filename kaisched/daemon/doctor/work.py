@@ -32,10 +32,10 @@ from kaisched.errors import ClusterUnavailable, KaischedError
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.reach import reaches
-from kaisched.objects import Node, Pod
-from kaisched.objects.check import check_queues
 from kaisched.objects.decode import BadObject, decode_object
-from kaisched.objects.gpu_nodes import can_share, card_mib_of
+from kaisched.objects.devices import DeviceClass as ClassObject
+from kaisched.objects.devices import DeviceTaintRule, ResourceClaim, ResourceSlice
+from kaisched.objects.gpus import MEMORY, Card, Stage, can_share, card_mib_of, reservation_of
 from kaisched.objects.labels import (
     DEFAULT_QUEUE,
     GPU_CONFIG_MAP,
@@ -46,13 +46,10 @@ from kaisched.objects.labels import (
     is_reservation,
     node_pool_of,
 )
-from kaisched.objects.load import Loaded
+from kaisched.objects.load import Loaded, check_queues
+from kaisched.objects.node import Node
+from kaisched.objects.pod import Pod
 from kaisched.objects.queue import Queue
-from kaisched.objects.reservations import Card, Stage, reservation_of
-from kaisched.objects.resource_claims import ResourceClaim
-from kaisched.objects.resource_slices import DeviceClass as ClassObject
-from kaisched.objects.resource_slices import DeviceTaintRule, ResourceSlice
-from kaisched.objects.share_claims import MEMORY
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ import yaml
 
 from kaisched.config.settings import API_VERSION, KIND
 from kaisched.errors import ABSENT, Collector, ObjectError, join_path
-from kaisched.objects.check import check_queues
 from kaisched.objects.faults import Fault, Source, to_error
 from kaisched.objects.faults import Path as Steps
-from kaisched.objects.load import load_text, read_values
+from kaisched.objects.load import check_queues, load_text, read_values
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
 from kaisched.telemetry.masking import masked

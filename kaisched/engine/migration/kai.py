@@ -10,9 +10,8 @@ from kaisched.errors import join_path
 from kaisched.objects.decode import BadObject, decode_object, without_nulls
 from kaisched.objects.load import within
 from kaisched.objects.queue import Queue
-from kaisched.objects.shard import SchedulingShard
-from kaisched.objects.shard_args import ARGS
-from kaisched.objects.usage_faults import check_url
+from kaisched.objects.shard import ARGS, SchedulingShard
+from kaisched.objects.usage import check_url
 from kaisched.units import UnitError, parse_duration
 from kaisched.usage.history import HOLD_S
 

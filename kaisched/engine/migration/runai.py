@@ -9,9 +9,9 @@ from typing import Any, Final
 from kaisched.engine.migration.export import OUR_NAME, Item, Migration, Part, Reasons, Told, items
 from kaisched.errors import join_path
 from kaisched.objects.labels import LABEL_VALUE, NODE_POOL, QUEUE_PROJECT
-from kaisched.objects.queue import WORKLOAD_TYPES
-from kaisched.objects.quotas import WEIGHT_NAMES
-from kaisched.objects.shard_args import ARGS
+from kaisched.objects.queue import WEIGHT_NAMES
+from kaisched.objects.shard import ARGS
+from kaisched.objects.wire import WORKLOAD_TYPES
 from kaisched.units import UnitError
 
 DEFAULT: Final = "default"

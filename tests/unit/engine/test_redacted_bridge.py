@@ -4,8 +4,8 @@ from kaisched.core.axis import GPU
 from kaisched.engine.policy import build_policy
 from kaisched.engine.recording import encoded, record, replay
 from kaisched.engine.redaction import redacted
-from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
+from kaisched.objects.shard import SchedulingShard
 from tests.unit.cluster.claims.test_both_kinds import asking_pod, migrating
 
 

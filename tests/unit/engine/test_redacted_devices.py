@@ -6,8 +6,8 @@ import pytest
 from kaisched.engine.policy import build_policy
 from kaisched.engine.recording import encoded, record, replay, sealed
 from kaisched.engine.redaction import redacted
-from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
+from kaisched.objects.shard import SchedulingShard
 from tests.unit.cluster.claims.test_share_claims import share
 from tests.unit.cluster.claims.worlds import World
 

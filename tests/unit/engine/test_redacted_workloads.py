@@ -11,15 +11,12 @@ from kaisched.core.refusals import Refusal
 from kaisched.engine.policy import default_policy, default_shard
 from kaisched.engine.recording import encoded, record, replay, sealed
 from kaisched.engine.redaction import redacted
-from kaisched.objects import Pod, gang_api
 from kaisched.objects import labels as labels_of
-from kaisched.objects.gang_sizes import gang_of
-from kaisched.objects.grove import pod_gang
-from kaisched.objects.known_workloads import WORKLOADS
+from kaisched.objects.gangs import WORKLOADS, gang_api_row, gang_of, pod_gang
 from kaisched.objects.load import load_text
-from kaisched.objects.owners import PartialObject
-from kaisched.objects.pod import PodSpec
+from kaisched.objects.pod import Pod, PodSpec
 from kaisched.objects.wire import ObjectMeta, OwnerReference
+from kaisched.objects.workloads import PartialObject
 
 NOW_S = 1_800_000_000.0
 MANIFESTS = """
@@ -41,7 +38,7 @@ value: 70
 
 
 def owner(kind, name, by=None, spec=None):
-    row = next(it for it in (*WORKLOADS, gang_api.chosen({"v1alpha2"})) if it.kind == kind)
+    row = next(it for it in (*WORKLOADS, gang_api_row({"v1alpha2"})) if it.kind == kind)
     meta = ObjectMeta(
         name=name,
         namespace="acme-ns",
