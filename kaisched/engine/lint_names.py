@@ -22,7 +22,8 @@ from kaisched.objects.faults import Fault, Path, Source, did_you_mean, to_error
 from kaisched.objects.labels import LABEL_KEY
 from kaisched.objects.load import identity_of
 from kaisched.objects.node import LABEL_FIX, Topology
-from kaisched.objects.podgroup import PodGroup, TopologyConstraint
+from kaisched.objects.podgroup import PodGroup
+from kaisched.objects.wire import TopologyConstraint
 from kaisched.objects.workloads import PartialObject, layers_of
 
 if TYPE_CHECKING:
