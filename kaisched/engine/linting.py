@@ -33,7 +33,7 @@ from kaisched.engine.policy import build_policy, default_policy, default_shard
 from kaisched.engine.shards import read_shard, shard_errors, shared_pools
 from kaisched.errors import ConfigError, KaischedError, ObjectError
 from kaisched.objects.decode import faults_of
-from kaisched.objects.faults import Source, did_you_mean
+from kaisched.objects.faults import Fault, Source, did_you_mean, to_error
 from kaisched.objects.gpus import SHARE_IS_NO_CLAIM
 from kaisched.objects.labels import queue_of
 from kaisched.objects.load import check_queues, identity_of
@@ -46,7 +46,7 @@ from kaisched.objects.workloads import PartialObject
 from kaisched.units import UNLIMITED, format_amount, parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kaisched.cluster.store import StateStore
     from kaisched.core.axis import BoolVec, FloatVec
@@ -127,6 +127,20 @@ def _of_object(rule: str, error: ObjectError, *, is_error: bool = True) -> Findi
     return Finding(rule, error, is_error, error.document)
 
 
+def _of_queue(loaded: Loaded, name: str, message: str, path: str, fix: str) -> ObjectError:
+    """Return what is to be said of a queue, at the place where it is written."""
+    source = loaded.sources.get((Queue.KIND, name), Source())
+    return ObjectError(
+        message,
+        file=source.file,
+        document=source.document,
+        kind=Queue.KIND,
+        name=name,
+        path=path,
+        fix=fix,
+    )
+
+
 def _settings(loaded: Loaded) -> Iterator[Finding]:
     """Yield the errors of settings files, which are no manifests."""
     settings = [it.source for it in loaded.others if it.kind == SETTINGS_KIND]
@@ -188,16 +202,7 @@ def _min_runtimes(snapshot: Snapshot, policy: Policy, loaded: Loaded) -> Iterato
     """Yield the queues that need a minimum runtime for jobs among the manifests."""
     total = int(snapshot.total[GPU])
     for each in advice(policy, snapshot.queues, total, cores_of(snapshot)):
-        source = loaded.sources.get((Queue.KIND, each.queue), Source())
-        error = ObjectError(
-            each.message,
-            file=source.file,
-            document=source.document,
-            kind=Queue.KIND,
-            name=each.queue,
-            path="spec.reclaimMinRuntime",
-            fix=each.fix,
-        )
+        error = _of_queue(loaded, each.queue, each.message, "spec.reclaimMinRuntime", each.fix)
         yield _of_object("min-runtime", error, is_error=False)
 
 
@@ -249,17 +254,7 @@ def _queue_tree(loaded: Loaded) -> Iterator[Finding]:
 def _pool_lists(loaded: Loaded) -> Iterator[Finding]:
     """Yield the queues whose lists of node pools differ from another of their project."""
     for found in different_lists(loaded.of(Queue)):
-        name = found.queues[-1]
-        source = loaded.sources.get((Queue.KIND, name), Source())
-        error = ObjectError(
-            found.text,
-            file=source.file,
-            document=source.document,
-            kind=Queue.KIND,
-            name=name,
-            path="spec.nodePools",
-            fix=found.fix,
-        )
+        error = _of_queue(loaded, found.queues[-1], found.text, "spec.nodePools", found.fix)
         yield _of_object("pool-lists", error, is_error=False)
 
 
@@ -298,7 +293,7 @@ def _owners(
     objects: Iterable[Manifest], snapshots: Sequence[Snapshot], loaded: Loaded
 ) -> Iterator[ObjectError]:
     """Yield the workloads whose label, or that of their pods, names a queue that does not exist."""
-    source_of_other = {(it.kind, it.name): it.source for it in loaded.others}
+    sources = _sources(loaded)
     for obj in objects:
         template = getattr(getattr(obj, "spec", None), "template", None)
         if template is None and not isinstance(obj, PartialObject):
@@ -306,31 +301,35 @@ def _owners(
         metas = [obj.metadata]
         if template is not None:
             metas.append(ObjectMeta(name="", labels=template.metadata.labels))
-        kind, name = identity_of(obj)
-        kind = kind.partition(".")[0]
-        other = source_of_other.get((kind, obj.metadata.name), Source())
-        source = loaded.sources.get((kind, name), other)
+        where, source = _place_of(obj, sources)
         for queue in dict.fromkeys(filter(None, map(queue_of, metas))):
             if not any(queue in each.queues.row_of_name for each in snapshots):
                 missing = int(Refusal.QUEUE_MISSING)
-                yield _queue_error(missing, queue, snapshots[0], (kind, name), source)
+                yield _queue_error(missing, queue, snapshots[0], where, source)
 
 
 def _refused(objects: Iterable[Manifest], loaded: Loaded) -> Iterator[ObjectError]:
     """Yield the workloads that ask for what is not offered, whose pods would wait."""
-    source_of = {(it.kind, it.name): it.source for it in loaded.others}
+    sources = _sources(loaded)
     for obj in objects:
         if isinstance(obj, PartialObject) and obj.gang.unsupported:
-            kind, name = identity_of(obj)
-            kind = kind.partition(".")[0]
-            source = source_of.get((kind, obj.metadata.name), Source())
-            yield ObjectError(
-                obj.gang.unsupported,
-                file=source.file,
-                document=source.document,
-                kind=kind,
-                name=name,
-            )
+            where, source = _place_of(obj, sources)
+            yield to_error(Fault((), obj.gang.unsupported), source, *where)
+
+
+def _sources(loaded: Loaded) -> Mapping[tuple[str, str], Source]:
+    """Return where objects are written, those included of which only a part is read."""
+    return {**{(it.kind, it.name): it.source for it in loaded.others}, **loaded.sources}
+
+
+def _place_of(
+    obj: Manifest, sources: Mapping[tuple[str, str], Source]
+) -> tuple[tuple[str, str], Source]:
+    """Return kind and name of a workload, and where it is written."""
+    kind, name = identity_of(obj)
+    kind = kind.partition(".")[0]
+    other = sources.get((kind, obj.metadata.name), Source())
+    return (kind, name), sources.get((kind, name), other)
 
 
 def _queue_error(
@@ -343,15 +342,8 @@ def _queue_error(
     cure = text.cure[:1].lower() + text.cure[1:].removesuffix(".")
     said = f"{text.sentence}: {why}" if why else text.sentence
     is_elsewhere = why.startswith(f"queue {queue} is in node pool ")
-    return ObjectError(
-        why if is_elsewhere else said,
-        file=source.file,
-        document=source.document,
-        kind=where[0],
-        name=where[1],
-        value=queue,
-        fix=near if is_near else cure,
-    )
+    fault = Fault((), why if is_elsewhere else said, queue, near if is_near else cure)
+    return to_error(fault, source, *where)
 
 
 def quota_sums(
@@ -370,48 +362,28 @@ def quota_sums(
         for at, resource in enumerate(snapshot.axis.names):
             quotas = queues.deserved[at, children]
             summed = sum(int(it) for it in quotas if it < UNLIMITED)
+            bound = int(have[at]) if len(snapshot.nodes) else UNLIMITED
             if parent >= 0:
-                quota, limit = int(queues.deserved[at, parent]), int(queues.limit[at, parent])
-                bound = min(quota, limit)
-                word = "quota" if quota <= limit else "limit"
-                where, whose = queues.name[parent], f"its own {word} of"
+                bound = min(int(queues.deserved[at, parent]), int(queues.limit[at, parent]))
+            if not 0 < summed > bound:
+                continue
+            told, against = format_amount(resource, summed), format_amount(resource, bound)
+            if parent >= 0:
+                name, who = queues.name[parent], "of its children"
+                word = "quota" if bound == queues.deserved[at, parent] else "limit"
+                against, fix = f"its own {word} of {against}", "raise that of the queue"
             else:
-                bound = int(have[at]) if len(snapshot.nodes) else UNLIMITED
-                where, whose = queues.name[_largest(children, quotas)] if summed else "", ""
-            if summed > 0 and bound < summed:
-                whole = "of all queues" if is_lent else "of all top-level queues"
-                yield _error(resource, (summed, bound), where, (whose, whole), loaded)
-
-
-def _largest(children: np.ndarray, quotas: np.ndarray) -> int:
-    """Return the queue with the most quota, where that is a number."""
-    return int(children[np.where(quotas < UNLIMITED, quotas, -1).argmax()])
-
-
-def _error(
-    resource: str, amounts: tuple[int, int], queue: str, words: tuple[str, str], loaded: Loaded
-) -> ObjectError:
-    whose, whole = words
-    summed, bound = (format_amount(resource, amount) for amount in amounts)
-    source = loaded.sources.get((Queue.KIND, queue), Source())
-    who, against, fix = (
-        ("of its children", f"{whose} {bound}", "lower them, or raise that of the queue")
-        if whose
-        else (
-            whole,
-            f"the {bound} that the nodes in the files have",
-            "lower them, or give all nodes",
-        )
-    )
-    return ObjectError(
-        f"the quotas {who} add up to {summed} {resource}, more than {against}",
-        file=source.file,
-        document=source.document,
-        kind=Queue.KIND,
-        name=queue,
-        path=f"spec.resources.{resource}.quota",
-        fix=fix,
-    )
+                largest = np.where(quotas < UNLIMITED, quotas, -1).argmax()
+                name = queues.name[int(children[largest])]
+                who = "of all queues" if is_lent else "of all top-level queues"
+                against, fix = f"the {against} that the nodes in the files have", "give all nodes"
+            yield _of_queue(
+                loaded,
+                name,
+                f"the quotas {who} add up to {told} {resource}, more than {against}",
+                f"spec.resources.{resource}.quota",
+                f"lower them, or {fix}",
+            )
 
 
 def unbounded(snapshot: Snapshot, loaded: Loaded, by_projects: bool) -> Iterator[ObjectError]:
@@ -434,21 +406,18 @@ def unbounded(snapshot: Snapshot, loaded: Loaded, by_projects: bool) -> Iterator
         others = np.setdiff1d(np.arange(len(queues)), [*queues.tree.path(row), *below])
         if not (queues.deserved[GPU, others] > 0).any():
             continue
-        source = loaded.sources.get((Queue.KIND, name), Source())
         for resource in (CPU, MEMORY):
             at = without & (owner >= below.start) & (owner < below.stop) & (asks[resource] > 0)
             if names[resource] in mentioned.get(name, names) or not at.any():
                 continue
             job = snapshot.jobs.name[int(tasks.job_of_task[living[at][0]])]
-            yield ObjectError(
+            yield _of_queue(
+                loaded,
+                name,
                 f"deserves {names[resource]} without bound, as it does not mention it: work without"
                 f" GPUs, such as {job}, never gives way to the GPUs of other queues' quotas",
-                file=source.file,
-                document=source.document,
-                kind=Queue.KIND,
-                name=name,
-                path=f"spec.resources.{names[resource]}.quota",
-                fix="write a quota, 0 for none; or -1 to have it so",
+                f"spec.resources.{names[resource]}.quota",
+                "write a quota, 0 for none; or -1 to have it so",
             )
 
 

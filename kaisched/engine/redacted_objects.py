@@ -1,11 +1,17 @@
-"""Labels and annotations whose values redaction keeps or replaces."""
+"""Redaction of objects by tables that say what each field names.
+
+Names get aliases. In claims on devices and what is offered to them, texts in attributes and in the
+expressions about them do so too, alike: equal texts stay equal. Texts of hardware makers' domains,
+numbers, amounts and versions are kept. Settings of drivers are left out: no decision depends on
+them. The walk is made twice: first to register the names, then to replace them by aliases.
+"""
 
 from __future__ import annotations
 
 import re
-from functools import partial
+from collections.abc import Callable, Mapping
 from json import dumps as to_text
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kaisched.cluster.claims.drafts import NOTE as SPECIAL_CLAIM
 from kaisched.errors import ObjectError
@@ -16,370 +22,26 @@ from kaisched.objects.wire import WORKLOAD_TYPES, ObjectMeta
 from kaisched.objects.workloads import layers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable
 
     from kaisched.engine.redaction import Aliases
 
-NUMBERS: Final = (
-    labels.GPU_FRACTION,
-    labels.GPU_MEMORY,
-    labels.GPU_FRACTION_DEVICES,
-    labels.PREEMPTION_DELAY,
-    labels.STALENESS_GRACE_PERIOD,
-    labels.TOPOLOGY_PATIENCE,
-    labels.SEGMENT_SIZE,
-    labels.POD_SET_SLICE_SIZE,
-    labels.BATCH_MIN_MEMBER,
-    labels.GROUP_SIZE,
-    labels.LAST_START,
-    labels.LAST_EVICTION,
-    labels.STALE_SINCE,
-)
-"""Annotations with a number, an amount or a time."""
-NAMES: Final = {
-    labels.POD_GROUP: "job",
-    labels.GPU_FRACTION_CONTAINER: "container",
-    labels.GPU_CONFIG_MAP: "value",
-    labels.FLAVOR_KEYS: "value",
-    labels.TOPOLOGY: "value",
-    labels.TOPOLOGY_REQUIRED: "key",
-    labels.TOPOLOGY_PREFERRED: "key",
-    labels.POD_SET_REQUIRED: "key",
-    labels.POD_SET_PREFERRED: "key",
-    labels.POD_SET_SLICE_LEVEL: "key",
-    labels.POD_SET_GROUP: "value",
-    labels.SEGMENT_REQUIRED: "key",
-    labels.SEGMENT_PREFERRED: "key",
-    SELECTED_NODE: "node",
-    BIND_COMPLETED: "value",
-}
-"""Annotation to what its value names."""
-LABELS: Final = {
-    labels.QUEUE: "queue",
-    labels.NODE_POOL: "pool",
-    labels.QUEUE_PROJECT: "queue",
-    labels.PRIORITY_CLASS: "class",
-    labels.SUBGROUP: "subgroup",
-    labels.TASK_PRIORITY: "value",
-    labels.REPLICATED_JOB: "subgroup",
-    labels.REPLICA_TYPE: "subgroup",
-    labels.RAY_GROUP: "subgroup",
-    labels.POD_GANG: "job",
-    labels.POD_CLIQUE: "subgroup",
-    labels.SPARK_APP: "job",
-    labels.RAY_PRIORITY_CLASS: "class",
-}
-"""Label to what its value names."""
+Change: TypeAlias = "Callable[[ObjectWalk, Any], Any]"
+Rule: TypeAlias = "str | list[Rule] | Mapping[str, Rule] | Change | None"
+"""What becomes of a value. A text is the use of a name, which gets an alias. A list has the rule of
+each item, a map those of its keys, with ``*`` for all others, which else are kept. A function
+returns the new value, or None to leave it out, as the rule None does."""
 
-
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_WILD: Final = ("", "0.0.0.0", "::")  # noqa: S104 - every address, not one to listen on
+_GPU: Final = "gpu"
 _PLAIN: Final = re.compile(r"[-+0-9.:TZeEnumshdwyukMGTPi]{1,40}", re.ASCII)
 """Numbers, amounts, durations and times: values of annotations that cannot be names."""
-
-
-def without_names(alias: Aliases, old: dict[str, str]) -> dict[str, str]:
-    """Return annotations without names."""
-    new = {key: alias(use, old[key]) for key, use in NAMES.items() if key in old}
-    new |= {key: old[key] for key in NUMBERS if _PLAIN.fullmatch(old.get(key, ""))}
-    if old.get(SPECIAL_CLAIM) == "true":
-        new[SPECIAL_CLAIM] = "true"
-    if labels.SKIP_GROUPING in old:
-        new[labels.SKIP_GROUPING] = ""
-    if old.get(labels.POD_SET_UNCONSTRAINED) in ("true", "false"):
-        new[labels.POD_SET_UNCONSTRAINED] = old[labels.POD_SET_UNCONSTRAINED]
-    if labels.POD_SET_SLICES in old:
-        new[labels.POD_SET_SLICES] = _layers(alias, old[labels.POD_SET_SLICES])
-    if labels.NODE_POOLS in old:
-        names = [name.strip() for name in old[labels.NODE_POOLS].split(",")]
-        new[labels.NODE_POOLS] = ", ".join(pool(alias, name) for name in names)
-    if labels.NODE_TYPE in old:
-        types = [name.strip() for name in old[labels.NODE_TYPE].split(",")]
-        new[labels.NODE_TYPE] = ", ".join(alias("value", name) for name in types)
-    if labels.INDEPENDENT_PODS in old:
-        new[labels.INDEPENDENT_PODS] = str(old[labels.INDEPENDENT_PODS] == "true").lower()
-    return new
-
-
-def _layers(alias: Aliases, text: str) -> str:
-    """Return the layers of slices with aliases of their levels; invalid ones stay invalid."""
-    try:
-        layers = layers_of(text)
-    except ObjectError:
-        return "invalid"
-    return to_text([{"topology": alias("key", level), "size": size} for level, size in layers])
-
-
-def pool(alias: Aliases, name: str) -> str:
-    """Return the alias of a node pool; the one of nodes without a label has none."""
-    return name if name in {"", labels.DEFAULT_POOL} else alias("pool", name)
-
-
-def workload(obj: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of a workload that hold no names: its numbers of pods."""
-    counts = {
-        key: value
-        for key, value in obj.get("spec", {}).items()
-        if key in {"parallelism", "completions", "completionMode", "suspend", "replicas"}
-    }
-    return {"spec": counts}
-
-
-def levels(alias: Aliases, obj: dict[str, Any]) -> dict[str, Any]:
-    """Return a topology with aliases of its levels."""
-    listed = obj["spec"]["levels"]
-    return {"spec": {"levels": [{key: alias("key", it[key]) for key in it} for it in listed]}}
-
-
 _PUBLIC: Final = re.compile(
     r"([a-z0-9-]+\.)*(kubernetes\.io|k8s\.io|nvidia\.com|amd\.com|intel\.com)(/[A-Za-z0-9._-]+)?"
 )
 _AMOUNT: Final = re.compile(r"([-+]?[0-9][-+0-9.eEnumkKMGTPi]{0,40})?")
 _QUOTED: Final = re.compile(r"\"([^\"\\]*)\"|'([^'\\]*)'")
-_GPU: Final = "gpu"
-OF_DEVICES: Final = (
-    "ResourceSlice",
-    "DeviceClass",
-    "DeviceTaintRule",
-    "ResourceClaim",
-    "ResourceClaimTemplate",
-)
-"""The kinds that are about claims on devices."""
-
-
-class DeviceWalk:
-    """Replaces names in slices, classes, claims, their templates and taint rules."""
-
-    def __init__(self, alias: Aliases, constraint: Callable[[Any], Any]) -> None:
-        """Take the aliases, and what replaces names in node selectors."""
-        self._alias, self._constraint = alias, constraint
-        self.of_kind: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = dict(
-            zip(
-                OF_DEVICES,
-                (self.slice, self.of_class, self.rule, self.claim, self.template),
-                strict=True,
-            )
-        )
-
-    # -- texts -----------------------------------------------------------------------------------
-
-    def _text(self, text: str) -> str:
-        if _PUBLIC.fullmatch(text) or _AMOUNT.fullmatch(text):
-            return text
-        return self._alias("value", text)
-
-    def _qualified(self, name: str) -> str:
-        """Return the name of an attribute or capacity: its identifier is no name of anybody."""
-        domain, slash, rest = name.rpartition("/")
-        return f"{self._text(domain)}{slash}{rest}" if slash else name
-
-    def class_name(self, name: str) -> str:
-        """Return the alias of a class."""
-        return class_alias(self._alias, name)
-
-    def _expression(self, text: str) -> str:
-        return _QUOTED.sub(
-            lambda it: f'"{self._text(it[1] if it[1] is not None else it[2])}"', text
-        )
-
-    def _selectors(self, selectors: list[Any]) -> list[Any]:
-        return [
-            {"cel": {"expression": self._expression(it["cel"].get("expression", ""))}}
-            for it in selectors
-            if it.get("cel")
-        ]
-
-    def _taint(self, taint: dict[str, Any]) -> dict[str, Any]:
-        return {
-            **taint,
-            **{key: self._text(taint[key]) for key in ("key", "value") if key in taint},
-        }
-
-    # -- what is offered -------------------------------------------------------------------------
-
-    def slice(self, obj: dict[str, Any]) -> dict[str, Any]:
-        """Return a slice without names."""
-        spec = self._placed(obj["spec"])
-        spec["driver"] = self._text(spec.get("driver", ""))
-        spec["pool"] = {**spec.get("pool", {}), "name": self._pool(spec.get("pool", {}))}
-        spec["devices"] = [self._device(it) for it in spec.get("devices", [])]
-        spec["sharedCounters"] = [
-            {**it, "name": self._text(it.get("name", "")), "counters": self._keys(it)}
-            for it in spec.get("sharedCounters", [])
-        ]
-        return {"spec": spec}
-
-    def _pool(self, pool: dict[str, Any]) -> str:
-        # Most pools are called as their nodes; pools are tried in the order of their names.
-        return self._alias("node", pool.get("name", ""))
-
-    def _keys(self, of: dict[str, Any]) -> dict[str, Any]:
-        return {self._text(key): value for key, value in of.get("counters", {}).items()}
-
-    def _placed(self, obj: dict[str, Any]) -> dict[str, Any]:
-        new = dict(obj)
-        if "nodeName" in new:
-            new["nodeName"] = self._alias("node", new["nodeName"])
-        if "nodeSelector" in new:
-            new["nodeSelector"] = self._constraint(new["nodeSelector"])
-        return new
-
-    def _device(self, device: dict[str, Any]) -> dict[str, Any]:
-        new = self._placed(device)
-        new["name"] = self._alias("value", device.get("name", ""))
-        new["attributes"] = {
-            self._qualified(key): {
-                kind: self._text(value) if kind == "string" else value for kind, value in it.items()
-            }
-            for key, it in device.get("attributes", {}).items()
-        }
-        new["capacity"] = {
-            self._qualified(key): it for key, it in device.get("capacity", {}).items()
-        }
-        new["consumesCounters"] = [
-            {"counterSet": self._text(it.get("counterSet", "")), "counters": self._keys(it)}
-            for it in device.get("consumesCounters", [])
-        ]
-        new["taints"] = [self._taint(it) for it in device.get("taints", [])]
-        for key in ("bindingConditions", "bindingFailureConditions"):
-            new[key] = [self._text(it) for it in device.get(key, [])]
-        return {key: value for key, value in new.items() if value not in ([], {})}
-
-    def of_class(self, obj: dict[str, Any]) -> dict[str, Any]:
-        """Return a class without names."""
-        spec, old = obj.get("spec", {}), obj["metadata"]
-        meta = {"name": self.class_name(old["name"]), "uid": self._uid(old)}
-        new: dict[str, Any] = {"selectors": self._selectors(spec.get("selectors", []))}
-        if "extendedResourceName" in spec:
-            new["extendedResourceName"] = spec["extendedResourceName"]  # as in requests of pods
-            meta |= {key: old[key] for key in ("creationTimestamp",) if key in old}  # newest first
-        return {"metadata": meta, "spec": new}
-
-    def rule(self, obj: dict[str, Any]) -> dict[str, Any]:
-        """Return a rule that taints devices without names."""
-        spec = dict(obj.get("spec", {}))
-        if "deviceSelector" in spec:
-            old = spec["deviceSelector"]
-            new = {"driver": self._text(old.get("driver", ""))}
-            new["pool"] = self._alias("node", old.get("pool", ""))
-            new["device"] = self._alias("value", old.get("device", ""))
-            spec["deviceSelector"] = {key: value for key, value in new.items() if value}
-        return {"spec": {**spec, "taint": self._taint(spec.get("taint", {}))}}
-
-    # -- what is asked for and given -------------------------------------------------------------
-
-    def claim(self, obj: dict[str, Any]) -> dict[str, Any]:
-        """Return a claim without names."""
-        new: dict[str, Any] = {"spec": self._asked(obj.get("spec", {}))}
-        status = obj.get("status", {})
-        if status:
-            users = [
-                {**it, "name": self._alias("pod", it.get("name", "")), "uid": self._uid(it)}
-                for it in status.get("reservedFor", [])
-            ]
-            new["status"] = {"reservedFor": users} if users else {}
-            if "allocation" in status:
-                new["status"]["allocation"] = self._given(status["allocation"])
-        return new
-
-    def references(self, listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return what a pod, or its status, says of its claims, without names."""
-        return [{key: self._alias("claim", name) for key, name in it.items()} for it in listed]
-
-    def template(self, obj: dict[str, Any]) -> dict[str, Any]:
-        """Return a template of claims without names."""
-        return {"spec": {"spec": self._asked(obj.get("spec", {}).get("spec", {}))}}
-
-    def _uid(self, of: dict[str, Any]) -> str:
-        return self._alias("uid", of.get("uid", ""))
-
-    def _name(self, text: str) -> str:
-        """Return the alias of a request, or of an alternative of one; ours is no name."""
-        if text == REQUEST:
-            return text
-        return "/".join(self._alias("value", it) for it in text.split("/"))
-
-    def _asked(self, spec: dict[str, Any]) -> dict[str, Any]:
-        devices = spec.get("devices", {})
-        constraints = [
-            {
-                **{
-                    key: self._qualified(it[key])
-                    for key in ("matchAttribute", "distinctAttribute")
-                    if key in it
-                },
-                "requests": [self._name(name) for name in it.get("requests", [])],
-            }
-            for it in devices.get("constraints", [])
-        ]
-        requests = [self._request(it) for it in devices.get("requests", [])]
-        return {"devices": {"requests": requests, "constraints": constraints}}
-
-    def _request(self, request: dict[str, Any]) -> dict[str, Any]:
-        new: dict[str, Any] = {"name": self._name(request.get("name", ""))}
-        if "exactly" in request:
-            new["exactly"] = self._exact(request["exactly"])
-        if "firstAvailable" in request:
-            new["firstAvailable"] = [
-                {**self._exact(it), "name": self._name(it.get("name", ""))}
-                for it in request["firstAvailable"]
-            ]
-        return new
-
-    def _exact(self, exact: dict[str, Any]) -> dict[str, Any]:
-        new = dict(exact)
-        new["deviceClassName"] = self.class_name(exact.get("deviceClassName", ""))
-        new["selectors"] = self._selectors(exact.get("selectors", []))
-        new["tolerations"] = [self._taint(it) for it in exact.get("tolerations", [])]
-        if "capacity" in exact:
-            asked = exact["capacity"].get("requests", {})
-            new["capacity"] = {"requests": {self._qualified(key): it for key, it in asked.items()}}
-        return new
-
-    def _given(self, allocation: dict[str, Any]) -> dict[str, Any]:
-        results = [
-            {
-                **{key: it[key] for key in ("adminAccess", "shareID") if key in it},
-                "request": self._name(it.get("request", "")),
-                "driver": self._text(it.get("driver", "")),
-                "pool": self._pool({"name": it.get("pool", "")}),
-                "device": self._alias("value", it.get("device", "")),
-                "consumedCapacity": {
-                    self._qualified(key): of for key, of in it.get("consumedCapacity", {}).items()
-                },
-            }
-            for it in allocation.get("devices", {}).get("results", [])
-        ]
-        new: dict[str, Any] = {"devices": {"results": results}}
-        if "nodeSelector" in allocation:
-            new["nodeSelector"] = self._constraint(allocation["nodeSelector"])
-        return new
-
-
-def class_alias(alias: Aliases, name: str) -> str:
-    """Return the alias of a class, which tells as before whether it is one of GPUs."""
-    new = alias("class", name)
-    return f"{_GPU}-{new}" if _GPU in name.lower() and _GPU not in new else new
-
-
-_INDEXES: Final = (
-    labels.JOB_INDEX,
-    labels.GROUP_INDEX,
-    labels.WORKER_INDEX,
-    labels.REPLICA_INDEX,
-)
-_PREEMPTIBILITY: Final = (labels.PREEMPTIBLE, labels.NON_PREEMPTIBLE)
-_HOSTNAME: Final = "kubernetes.io/hostname"
-_USES: Final = {
-    "Pod": "pod",
-    "Node": "node",
-    "Queue": "queue",
-    "PriorityClass": "class",
-    "PersistentVolumeClaim": "claim",
-    "PersistentVolume": "volume",
-    "StorageClass": "storage",
-    "Topology": "value",
-    **dict.fromkeys(OF_DEVICES, "claim"),
-}
-_WILD: Final = ("", "0.0.0.0", "::")  # noqa: S104 - every address, not one to listen on
 
 
 class ObjectWalk:
@@ -398,96 +60,63 @@ class ObjectWalk:
         get their queue otherwise: the older label composes the queue's name of two others.
         ``asked`` are keys that workloads ask for, which are no objects here.
         """
-        self._alias, self._queue_of_pod = alias, queue_of_pod
+        self.alias, self._queue_of_pod = alias, queue_of_pod
         self._asked = {_HOSTNAME, "run.ai/type", *asked}
         for obj in objects:
             _find_keys(obj.get("spec"), self._asked)
             _find_keys(obj.get("allowedTopologies"), self._asked)
-        self._devices = devices = DeviceWalk(alias, self._constraint)
-        self._of_kind: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "Pod": self._pod,
-            "Node": self._node,
-            "Queue": self._queue,
-            "PodGroup": self._pod_group,
-            "PriorityClass": self._class,
-            "PodDisruptionBudget": self._disruption_budget,
-            "PersistentVolumeClaim": self._claim,
-            "PersistentVolume": self._volume,
-            "StorageClass": self._storage_class,
-            "Topology": partial(levels, alias),
-            **devices.of_kind,
-        }
 
     def __call__(self, obj: dict[str, Any]) -> dict[str, Any]:
         """Return an object without names."""
-        kind = obj["kind"]
+        kind, old = obj["kind"], obj["metadata"]
         head = {"apiVersion": obj["apiVersion"], "kind": kind}
-        head["metadata"] = self.meta(obj["metadata"], _USES.get(kind, "job"))
-        queue = self._queue_from_elsewhere(kind, obj["metadata"])
-        if queue and labels.QUEUE not in obj["metadata"].get("labels", {}):
-            head["metadata"].setdefault("labels", {})[labels.QUEUE] = self._alias("queue", queue)
-        return head | self._of_kind.get(kind, workload)(obj)
+        head["metadata"] = self.meta(old, _USES.get(kind, "job"))
+        queue = self._queue_from_elsewhere(kind, old)
+        if queue and labels.QUEUE not in old.get("labels", {}):
+            head["metadata"].setdefault("labels", {})[labels.QUEUE] = self.alias("queue", queue)
+        if kind == "Pod":
+            obj = {**obj, "spec": {**obj["spec"], "volumes": _claims_of(obj)}}
+        if kind == "DeviceClass":
+            head["metadata"] = self._meta_of_class(obj)
+        head |= self.by(_KINDS.get(kind, _WORKLOAD), obj)
+        return head
+
+    def by(self, rule: Rule, value: Any) -> Any:
+        """Return what a rule makes of a value; None leaves it out."""
+        if rule is None:
+            return None
+        if isinstance(rule, str):
+            return self.alias(rule, value)
+        if isinstance(rule, list):
+            return [self.by(rule[0], it) for it in value]
+        if isinstance(rule, Mapping):
+            others = rule.get("*", _kept)
+            made = ((key, self.by(rule.get(key, others), it)) for key, it in value.items())
+            return {key: new for key, new in made if new is not None}
+        return rule(self, value)
 
     def meta(self, meta: dict[str, Any], use: str) -> dict[str, Any]:
         """Return metadata without names."""
-        alias = self._alias
-        new: dict[str, Any] = {"name": alias(use, meta["name"])}
-        for key in ("namespace", "uid"):
-            if key in meta:
-                new[key] = alias(key, meta[key])
-        for key in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
-            if key in meta:
-                new[key] = meta[key]
-        new["labels"] = self._labels(meta)
-        new["annotations"] = without_names(alias, meta.get("annotations", {}))
-        new["ownerReferences"] = [
-            {
-                **{key: it[key] for key in ("apiVersion", "kind", "controller") if key in it},
-                "name": alias("job", it.get("name", "")),
-                "uid": alias("uid", it.get("uid", "")),
-            }
-            for it in meta.get("ownerReferences", [])
-        ]
-        return {key: value for key, value in new.items() if value}
+        new = self.by({**_METADATA, "name": use}, meta)
+        old = meta.get("labels", {})
+        told = self.by(_LABELS, old)
+        for key, value in old.items():
+            if key in self._asked and key not in told:
+                told[self.alias("key", key)] = self.alias(_use_of_value(key), value)
+        return {key: value for key, value in {**new, "labels": told}.items() if value}
 
     def gang(self, gang: dict[str, Any]) -> dict[str, Any]:
         """Return a workload's gang without names."""
-        new = {**gang, **self._topology(gang)}
-        if "priorityClass" in gang:
-            new["priorityClass"] = self._alias("class", gang["priorityClass"])
-        if "nodeLabel" in gang:
-            new["nodeLabel"] = self._alias("key", gang["nodeLabel"])
-        if "unsupported" in gang:
-            new["unsupported"] = "not offered"
-        new["subGroups"] = [
-            {
-                **it,
-                "name": self._part(it["name"]),
-                "parent": self._part(it.get("parent", "")),
-                **self._topology(it),
-            }
-            for it in gang.get("subGroups", [])
-        ]
-        new["segments"] = {
-            self._part(name): {**it, **self._topology(it, "topology")}
-            for name, it in gang.get("segments", {}).items()
-        }
-        new["podSets"] = {
-            self._part(name): self._pod_set(wish) for name, wish in gang.get("podSets", {}).items()
-        }
-        return new
+        made: dict[str, Any] = self.by(_GANG, gang)
+        return made
 
-    def _pod_set(self, wish: dict[str, Any]) -> dict[str, Any]:
-        """Return where a pod set is to be together, with aliases of levels and group."""
-        uses = {"required": "key", "preferred": "key", "group": "value"}
-        new = {key: self._alias(use, wish[key]) for key, use in uses.items() if key in wish}
-        slices = wish.get("slices", [])
-        return {**new, "slices": [[self._alias("key", level), size] for level, size in slices]}
-
-    def _part(self, name: str) -> str:
-        """Return the alias of a subgroup's name, which consists of label values."""
-        parts = name.split("/")
-        return "/".join(it if it.isdecimal() else self._alias("subgroup", it) for it in parts)
+    def _meta_of_class(self, obj: dict[str, Any]) -> dict[str, Any]:
+        """Return the metadata of a DeviceClass: of several for one resource the newest counts."""
+        is_dated = "extendedResourceName" in obj.get("spec", {})
+        rule = {"*": None, "name": _class_name, "uid": "uid"}
+        dated = {"creationTimestamp": _kept} if is_dated else {}
+        made: dict[str, Any] = self.by({**rule, **dated}, obj["metadata"])
+        return made
 
     def _queue_from_elsewhere(self, kind: str, meta: dict[str, Any]) -> str:
         if kind == "Pod":
@@ -496,225 +125,6 @@ class ObjectWalk:
             old = meta.get("labels", {})
             return labels.queue_of(ObjectMeta(name="", labels=old)) or ""
         return ""
-
-    def _labels(self, meta: dict[str, Any]) -> dict[str, str]:
-        alias, old = self._alias, meta.get("labels", {})
-        new = {key: alias(use, old[key]) for key, use in LABELS.items() if key in old}
-        if old.get(labels.PREEMPTIBILITY) in _PREEMPTIBILITY:
-            new[labels.PREEMPTIBILITY] = old[labels.PREEMPTIBILITY]
-        if old.get(labels.WORKLOAD_TYPE) in WORKLOAD_TYPES:
-            new[labels.WORKLOAD_TYPE] = old[labels.WORKLOAD_TYPE]
-        if labels.FLAVOR_KEYS in old:
-            keys = old[labels.FLAVOR_KEYS].split(",")
-            new[labels.FLAVOR_KEYS] = ",".join(self._alias("key", key) for key in keys)
-        if labels.SKIP_GROUPING in old:
-            new[labels.SKIP_GROUPING] = ""
-        new |= {key: old[key] for key in _INDEXES if old.get(key, "").isdecimal()}
-        for key, value in old.items():
-            if key in self._asked and key not in new:
-                use = "node" if key == _HOSTNAME else "value"
-                new[alias("key", key)] = alias(use, value)
-        return new
-
-    # -- kinds -----------------------------------------------------------------------------------
-
-    def _queue(self, obj: dict[str, Any]) -> dict[str, Any]:
-        spec = {key: value for key, value in obj["spec"].items() if key != "displayName"}
-        if "parentQueue" in spec:
-            spec["parentQueue"] = self._alias("queue", spec["parentQueue"])
-        if "nodePools" in spec:
-            spec["nodePools"] = [pool(self._alias, name) for name in spec["nodePools"]]
-        if "nodeAffinity" in spec:
-            spec["nodeAffinity"] = self._constraint(spec["nodeAffinity"])
-        if "flavors" in spec:
-            spec["flavors"] = [
-                {
-                    **flavor,
-                    "name": self._alias("flavor", flavor["name"]),
-                    "nodeLabels": self._pairs(flavor.get("nodeLabels", {})),
-                }
-                for flavor in spec["flavors"]
-            ]
-        return {"spec": spec}
-
-    def _class(self, obj: dict[str, Any]) -> dict[str, Any]:
-        return {
-            key: obj[key] for key in ("value", "globalDefault", "preemptionPolicy") if key in obj
-        }
-
-    def _pod_group(self, obj: dict[str, Any]) -> dict[str, Any]:
-        alias, spec = self._alias, dict(obj["spec"])
-        for key, use in (("queue", "queue"), ("priorityClassName", "class")):
-            if key in spec:
-                spec[key] = alias(use, spec[key])
-        spec |= self._topology(spec)
-        spec["subGroups"] = [
-            {
-                **group,
-                "name": alias("subgroup", group["name"]),
-                "parent": alias("subgroup", group.get("parent", "")),
-                **self._topology(group),
-            }
-            for group in spec.get("subGroups", [])
-        ]
-        return {"spec": spec}
-
-    def _topology(self, spec: dict[str, Any], at: str = "topologyConstraint") -> dict[str, Any]:
-        wish = spec.get(at)
-        if not wish:
-            return {}
-        use = {"topology": "value"}
-        return {at: {key: self._alias(use.get(key, "key"), name) for key, name in wish.items()}}
-
-    def _disruption_budget(self, obj: dict[str, Any]) -> dict[str, Any]:
-        spec, status = dict(obj.get("spec", {})), dict(obj.get("status", {}))
-        if "selector" in spec:
-            spec["selector"] = self._constraint(spec["selector"])
-        if "disruptedPods" in status:
-            status["disruptedPods"] = {
-                self._alias("pod", pod): at for pod, at in status["disruptedPods"].items()
-            }
-        return {"spec": spec, "status": status}
-
-    def _node(self, obj: dict[str, Any]) -> dict[str, Any]:
-        spec, status = dict(obj.get("spec", {})), dict(obj.get("status", {}))
-        spec["taints"] = [self._taint(taint) for taint in spec.get("taints", [])]
-        status["conditions"] = _conditions(status)
-        return {"spec": spec, "status": status}
-
-    def _taint(self, taint: dict[str, Any]) -> dict[str, Any]:
-        return {
-            **taint,
-            "key": self._alias("key", taint.get("key", "")),
-            "value": self._alias("value", taint.get("value", "")),
-        }
-
-    def _pod(self, obj: dict[str, Any]) -> dict[str, Any]:
-        alias, spec = self._alias, dict(obj["spec"])
-        status = {key: it for key, it in obj.get("status", {}).items() if key != "reason"}
-        for place, key, use in (
-            (spec, "schedulerName", "scheduler"),
-            (spec, "nodeName", "node"),
-            (spec, "priorityClassName", "class"),
-            (status, "nominatedNodeName", "node"),
-        ):
-            if key in place:
-                place[key] = alias(use, place[key])
-        if "schedulingGroup" in spec:
-            group = spec["schedulingGroup"].get("podGroupName", "")
-            spec["schedulingGroup"] = {"podGroupName": alias("job", group)}
-        spec["nodeSelector"] = self._pairs(spec.get("nodeSelector", {}))
-        spec["affinity"] = self._constraint(spec.get("affinity", {}))
-        spec["tolerations"] = [self._taint(it) for it in spec.get("tolerations", [])]
-        for key in ("containers", "initContainers"):
-            spec[key] = [self._container(it) for it in spec.get(key, [])]
-        gates = spec.get("schedulingGates", [])
-        spec["schedulingGates"] = [{"name": alias("gate", it.get("name", ""))} for it in gates]
-        spec["resourceClaims"] = self._devices.references(spec.get("resourceClaims", []))
-        status["resourceClaimStatuses"] = self._devices.references(
-            obj.get("status", {}).get("resourceClaimStatuses", [])
-        )
-        spec["volumes"] = self._pod_volumes(obj["metadata"]["name"], spec.get("volumes", []))
-        status["conditions"] = _conditions(status)
-        return {"spec": {key: value for key, value in spec.items() if value}, "status": status}
-
-    def _pod_volumes(self, pod: str, volumes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the claims of a pod; a claim created for the pod gets its final name."""
-        alias = self._alias
-        names = [
-            it["persistentVolumeClaim"].get("claimName", "")
-            for it in volumes
-            if "persistentVolumeClaim" in it
-        ]
-        return [{"persistentVolumeClaim": {"claimName": alias("claim", it)}} for it in names] + [
-            {"persistentVolumeClaim": {"claimName": alias("claim", f"{pod}-{it.get('name', '')}")}}
-            for it in volumes
-            if "ephemeral" in it
-        ]
-
-    def _claim(self, obj: dict[str, Any]) -> dict[str, Any]:
-        spec = dict(obj.get("spec", {}))
-        for key, use in (("volumeName", "volume"), ("storageClassName", "storage")):
-            if key in spec:
-                spec[key] = self._alias(use, spec[key])
-        return {"spec": spec, "status": obj.get("status", {})}
-
-    def _volume(self, obj: dict[str, Any]) -> dict[str, Any]:
-        return {"spec": self._constraint(obj.get("spec", {}))}
-
-    def _storage_class(self, obj: dict[str, Any]) -> dict[str, Any]:
-        alias, terms = self._alias, obj.get("allowedTopologies", [])
-        allowed = [
-            {
-                "matchLabelExpressions": [
-                    {
-                        "key": alias("key", it.get("key", "")),
-                        "values": [
-                            alias("node" if it.get("key") == _HOSTNAME else "value", value)
-                            for value in it.get("values", [])
-                        ],
-                    }
-                    for it in term.get("matchLabelExpressions", [])
-                ]
-            }
-            for term in terms
-        ]
-        has_none = obj.get("provisioner", "") in ("", NO_PROVISIONER)
-        return {
-            "provisioner": NO_PROVISIONER if has_none else "provisioner",
-            "volumeBindingMode": obj.get("volumeBindingMode", "Immediate"),
-            "allowedTopologies": allowed,
-        }
-
-    def _container(self, container: dict[str, Any]) -> dict[str, Any]:
-        new = {**container, "name": self._alias("container", container.get("name", ""))}
-        new["ports"] = [
-            {**port, "hostIP": self._address(port.get("hostIP", ""))}
-            for port in container.get("ports", [])
-        ]
-        return new
-
-    def _address(self, address: str) -> str:
-        return address if address in _WILD else self._alias("value", address)
-
-    def _pairs(self, pairs: dict[str, str]) -> dict[str, str]:
-        alias = self._alias
-        return {
-            alias("key", key): alias("node" if key == _HOSTNAME else "value", value)
-            for key, value in pairs.items()
-        }
-
-    def _constraint(self, value: Any) -> Any:
-        """Return any part of an affinity; its keys tell which parts hold names."""
-        if isinstance(value, list):
-            return [self._constraint(it) for it in value]
-        if not isinstance(value, dict):
-            return value
-        alias = self._alias
-        if "operator" in value and "key" in value:
-            use = "node" if value["key"] in {_HOSTNAME, "metadata.name"} else "value"
-            is_field = value["key"] == "metadata.name"
-            return {
-                "key": value["key"] if is_field else alias("key", value["key"]),
-                "operator": value["operator"],
-                "values": [alias(use, it) for it in value.get("values", [])],
-            }
-        new: dict[str, Any] = {}
-        for key, part in value.items():
-            if key == "matchLabels":
-                new[key] = self._pairs(part)
-            elif key == "topologyKey":
-                new[key] = alias("key", part)
-            elif key == "namespaces":
-                new[key] = [alias("namespace", it) for it in part]
-            else:
-                new[key] = self._constraint(part)
-        return new
-
-
-def _conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
-    kept = ("type", "status", "lastTransitionTime")
-    return [{key: it[key] for key in kept if key in it} for it in status.get("conditions", [])]
 
 
 def _find_keys(spec: Any, found: set[str]) -> None:
@@ -730,3 +140,397 @@ def _find_keys(spec: Any, found: set[str]) -> None:
                 found.add(part)
             else:
                 _find_keys(part, found)
+
+
+def _claims_of(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the claims of a pod; a claim created for the pod gets its final name."""
+    volumes = pod["spec"].get("volumes", [])
+    name = pod["metadata"]["name"]
+    named = [it["persistentVolumeClaim"] for it in volumes if "persistentVolumeClaim" in it]
+    names = [it.get("claimName", "") for it in named]
+    names += [f"{name}-{it.get('name', '')}" for it in volumes if "ephemeral" in it]
+    return [{"persistentVolumeClaim": {"claimName": it}} for it in names]
+
+
+# -- changes of single values ---------------------------------------------------------------------
+
+
+def _kept(_: ObjectWalk, value: Any) -> Any:
+    return value
+
+
+def _only(*values: str) -> Change:
+    """Keep some values, and leave out any other."""
+    return lambda _, value: value if value in values else None
+
+
+def _always(text: str) -> Change:
+    return lambda *_: text
+
+
+def _listed(rule: Rule, comma: str) -> Change:
+    """Replace the names in a text that is a list."""
+    return lambda walk, text: comma.join(walk.by(rule, it.strip()) for it in text.split(","))
+
+
+def _keys(rule: Rule, values: Rule = _kept) -> Change:
+    """Replace the keys of a map, and its values by a rule of their own."""
+    return lambda walk, old: {
+        walk.by(rule, key): walk.by(values, value) for key, value in old.items()
+    }
+
+
+def _number(_: ObjectWalk, text: str) -> str | None:
+    return text if _PLAIN.fullmatch(text) else None
+
+
+def _index(_: ObjectWalk, text: str) -> str | None:
+    return text if text.isdecimal() else None
+
+
+def _layers(walk: ObjectWalk, text: str) -> str:
+    """Replace the levels of slices in layers; invalid ones stay invalid."""
+    try:
+        layers = layers_of(text)
+    except ObjectError:
+        return "invalid"
+    return to_text([{"topology": walk.alias("key", level), "size": size} for level, size in layers])
+
+
+def _pool(walk: ObjectWalk, name: str) -> str:
+    """Replace a node pool; the one of nodes without a label has no alias."""
+    return name if name in {"", labels.DEFAULT_POOL} else walk.alias("pool", name)
+
+
+def _part(walk: ObjectWalk, name: str) -> str:
+    """Replace the name of a subgroup, which consists of label values."""
+    parts = name.split("/")
+    return "/".join(it if it.isdecimal() else walk.alias("subgroup", it) for it in parts)
+
+
+def _address(walk: ObjectWalk, address: str) -> str:
+    return address if address in _WILD else walk.alias("value", address)
+
+
+def _use_of_value(key: str) -> str:
+    """Return what the values of a label or field name."""
+    return "node" if key in {_HOSTNAME, "metadata.name"} else "value"
+
+
+def _pairs(walk: ObjectWalk, pairs: dict[str, str]) -> dict[str, str]:
+    """Replace keys and values of labels."""
+    return {walk.alias("key", key): walk.alias(_use_of_value(key), it) for key, it in pairs.items()}
+
+
+def _expression(walk: ObjectWalk, it: dict[str, Any]) -> dict[str, Any]:
+    """Replace the key and the values of an expression about labels, or about a node's name."""
+    key = it.get("key", "")
+    is_field = key == "metadata.name"
+    values = [walk.alias(_use_of_value(key), value) for value in it.get("values", [])]
+    return {**it, "key": key if is_field else walk.alias("key", key), "values": values}
+
+
+def _constraint(walk: ObjectWalk, value: Any) -> Any:
+    """Replace the names in any part of an affinity, which its keys tell."""
+    if isinstance(value, list):
+        return [_constraint(walk, it) for it in value]
+    if not isinstance(value, dict):
+        return value
+    if "operator" in value and "key" in value:
+        return _expression(walk, value)
+    rules: dict[str, Rule] = {"matchLabels": _pairs, "topologyKey": "key"}
+    return walk.by({**rules, "namespaces": ["namespace"], "*": _constraint}, value)
+
+
+def _provisioner(_: ObjectWalk, name: str) -> str:
+    return NO_PROVISIONER if name in ("", NO_PROVISIONER) else "provisioner"
+
+
+def _text(walk: ObjectWalk, text: str) -> str:
+    """Replace a text about devices, unless it is public."""
+    if _PUBLIC.fullmatch(text) or _AMOUNT.fullmatch(text):
+        return text
+    return walk.alias("value", text)
+
+
+def _qualified(walk: ObjectWalk, name: str) -> str:
+    """Replace the domain of an attribute or capacity: its identifier is no name of anybody."""
+    domain, slash, rest = name.rpartition("/")
+    return f"{_text(walk, domain)}{slash}{rest}" if slash else name
+
+
+def _request_name(walk: ObjectWalk, text: str) -> str:
+    """Replace the name of a request, or of an alternative of one; ours is no name."""
+    if text == REQUEST:
+        return text
+    return "/".join(walk.alias("value", it) for it in text.split("/"))
+
+
+def _class_name(walk: ObjectWalk, name: str) -> str:
+    return class_alias(walk.alias, name)
+
+
+def class_alias(alias: Aliases, name: str) -> str:
+    """Return the alias of a class, which tells as before whether it is one of GPUs."""
+    new = alias("class", name)
+    return f"{_GPU}-{new}" if _GPU in name.lower() and _GPU not in new else new
+
+
+def _selectors(walk: ObjectWalk, selectors: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Replace the texts in expressions of CEL; other selectors are left out."""
+
+    def quoted(it: re.Match[str]) -> str:
+        return f'"{_text(walk, it[1] if it[1] is not None else it[2])}"'
+
+    texts = [it["cel"].get("expression", "") for it in selectors if it.get("cel")]
+    return [{"cel": {"expression": _QUOTED.sub(quoted, text)}} for text in texts]
+
+
+def _slices(walk: ObjectWalk, slices: list[list[Any]]) -> list[list[Any]]:
+    return [[walk.alias("key", level), size] for level, size in slices]
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+def _these(*keys: str, **rules: Rule) -> dict[str, Rule]:
+    """Return a rule that keeps some keys, has rules for others, and leaves out the rest."""
+    return {"*": None, **dict.fromkeys(keys, _kept), **rules}
+
+
+_USES: Final = {
+    "Pod": "pod",
+    "Node": "node",
+    "Queue": "queue",
+    "PriorityClass": "class",
+    "PersistentVolume": "volume",
+    "StorageClass": "storage",
+    "Topology": "value",
+    **dict.fromkeys(
+        (
+            "PersistentVolumeClaim",
+            "ResourceSlice",
+            "DeviceTaintRule",
+            "ResourceClaim",
+            "ResourceClaimTemplate",
+            "DeviceClass",
+        ),
+        "claim",
+    ),
+}
+"""By kind, what the names of objects are; names of workloads are those of jobs."""
+_ANNOTATIONS: Final[dict[str, Rule]] = {
+    "*": None,
+    labels.POD_GROUP: "job",
+    labels.GPU_FRACTION_CONTAINER: "container",
+    labels.GPU_CONFIG_MAP: "value",
+    labels.FLAVOR_KEYS: "value",
+    labels.TOPOLOGY: "value",
+    labels.TOPOLOGY_REQUIRED: "key",
+    labels.TOPOLOGY_PREFERRED: "key",
+    labels.POD_SET_REQUIRED: "key",
+    labels.POD_SET_PREFERRED: "key",
+    labels.POD_SET_SLICE_LEVEL: "key",
+    labels.POD_SET_GROUP: "value",
+    labels.SEGMENT_REQUIRED: "key",
+    labels.SEGMENT_PREFERRED: "key",
+    SELECTED_NODE: "node",
+    BIND_COMPLETED: "value",
+    labels.GPU_FRACTION: _number,
+    labels.GPU_MEMORY: _number,
+    labels.GPU_FRACTION_DEVICES: _number,
+    labels.PREEMPTION_DELAY: _number,
+    labels.STALENESS_GRACE_PERIOD: _number,
+    labels.TOPOLOGY_PATIENCE: _number,
+    labels.SEGMENT_SIZE: _number,
+    labels.POD_SET_SLICE_SIZE: _number,
+    labels.BATCH_MIN_MEMBER: _number,
+    labels.GROUP_SIZE: _number,
+    labels.LAST_START: _number,
+    labels.LAST_EVICTION: _number,
+    labels.STALE_SINCE: _number,
+    SPECIAL_CLAIM: _only("true"),
+    labels.SKIP_GROUPING: _always(""),
+    labels.POD_SET_UNCONSTRAINED: _only("true", "false"),
+    labels.POD_SET_SLICES: _layers,
+    labels.NODE_POOLS: _listed(_pool, ", "),
+    labels.NODE_TYPE: _listed("value", ", "),
+    labels.INDEPENDENT_PODS: lambda _, text: str(text == "true").lower(),
+}
+_LABELS: Final[dict[str, Rule]] = {
+    "*": None,
+    labels.QUEUE: "queue",
+    labels.NODE_POOL: "pool",
+    labels.QUEUE_PROJECT: "queue",
+    labels.PRIORITY_CLASS: "class",
+    labels.SUBGROUP: "subgroup",
+    labels.TASK_PRIORITY: "value",
+    labels.REPLICATED_JOB: "subgroup",
+    labels.REPLICA_TYPE: "subgroup",
+    labels.RAY_GROUP: "subgroup",
+    labels.POD_GANG: "job",
+    labels.POD_CLIQUE: "subgroup",
+    labels.SPARK_APP: "job",
+    labels.RAY_PRIORITY_CLASS: "class",
+    labels.PREEMPTIBILITY: _only(labels.PREEMPTIBLE, labels.NON_PREEMPTIBLE),
+    labels.WORKLOAD_TYPE: _only(*WORKLOAD_TYPES),
+    labels.FLAVOR_KEYS: _listed("key", ","),
+    labels.SKIP_GROUPING: _always(""),
+    labels.JOB_INDEX: _index,
+    labels.GROUP_INDEX: _index,
+    labels.WORKER_INDEX: _index,
+    labels.REPLICA_INDEX: _index,
+}
+"""Those with a meaning of their own; beside them, those that selectors ask for are replaced."""
+_METADATA: Final = _these(
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    namespace="namespace",
+    uid="uid",
+    annotations=_ANNOTATIONS,
+    ownerReferences=[_these("apiVersion", "kind", "controller", name="job", uid="uid")],
+)
+_WISH: Final[Rule] = {"topology": "value", "*": "key"}
+"""Rule of a topology constraint."""
+_GANG: Final[Rule] = {
+    "topologyConstraint": _WISH,
+    "priorityClass": "class",
+    "nodeLabel": "key",
+    "unsupported": _always("not offered"),
+    "subGroups": [{"name": _part, "parent": _part, "topologyConstraint": _WISH}],
+    "segments": _keys(_part, {"topology": _WISH}),
+    "podSets": _keys(_part, _these(required="key", preferred="key", group="value", slices=_slices)),
+}
+_TAINT: Final[Rule] = {"key": "key", "value": "value"}
+_CONDITIONS: Final[Rule] = [_these("type", "status", "lastTransitionTime")]
+_CONTAINERS: Final[Rule] = [{"name": "container", "ports": [{"hostIP": _address}]}]
+_DEVICE_TAINT: Final[Rule] = {"key": _text, "value": _text}
+_COUNTERS: Final = _keys(_text)
+_PLACED: Final[dict[str, Rule]] = {"nodeName": "node", "nodeSelector": _constraint}
+_DEVICE: Final[Rule] = {
+    **_PLACED,
+    "name": "value",
+    "attributes": _keys(_qualified, {"string": _text}),
+    "capacity": _keys(_qualified),
+    "consumesCounters": [_these(counterSet=_text, counters=_COUNTERS)],
+    "taints": [_DEVICE_TAINT],
+    "bindingConditions": [_text],
+    "bindingFailureConditions": [_text],
+}
+_EXACT: Final[Rule] = {
+    "name": _request_name,
+    "deviceClassName": _class_name,
+    "selectors": _selectors,
+    "tolerations": [_DEVICE_TAINT],
+    "capacity": _these(requests=_keys(_qualified)),
+}
+_ASKED: Final = _these(
+    devices=_these(
+        requests=[_these(name=_request_name, exactly=_EXACT, firstAvailable=[_EXACT])],
+        constraints=[
+            _these(
+                matchAttribute=_qualified, distinctAttribute=_qualified, requests=[_request_name]
+            )
+        ],
+    )
+)
+_GIVEN: Final = _these(
+    devices=_these(
+        results=[
+            _these(
+                "adminAccess",
+                "shareID",
+                request=_request_name,
+                driver=_text,
+                pool="node",
+                device="value",
+                consumedCapacity=_keys(_qualified),
+            )
+        ]
+    ),
+    nodeSelector=_constraint,
+)
+_WORKLOAD: Final = _these(
+    spec=_these("parallelism", "completions", "completionMode", "suspend", "replicas")
+)
+"""Of a workload only its numbers of pods matter."""
+_KINDS: Final[dict[str, Rule]] = {
+    "Pod": _these(
+        spec={
+            "schedulerName": "scheduler",
+            "nodeName": "node",
+            "priorityClassName": "class",
+            "schedulingGroup": _these(podGroupName="job"),
+            "nodeSelector": _pairs,
+            "affinity": _constraint,
+            "tolerations": [_TAINT],
+            "containers": _CONTAINERS,
+            "initContainers": _CONTAINERS,
+            "schedulingGates": [_these(name="gate")],
+            "resourceClaims": [{"*": "claim"}],
+            "volumes": [{"persistentVolumeClaim": {"claimName": "claim"}}],
+        },
+        status={
+            "reason": None,
+            "nominatedNodeName": "node",
+            "resourceClaimStatuses": [{"*": "claim"}],
+            "conditions": _CONDITIONS,
+        },
+    ),
+    "Node": _these(spec={"taints": [_TAINT]}, status={"conditions": _CONDITIONS}),
+    "Queue": _these(
+        spec={
+            "displayName": None,
+            "parentQueue": "queue",
+            "nodePools": [_pool],
+            "nodeAffinity": _constraint,
+            "flavors": [{"name": "flavor", "nodeLabels": _pairs}],
+        }
+    ),
+    "PodGroup": _these(
+        spec={
+            "queue": "queue",
+            "priorityClassName": "class",
+            "topologyConstraint": _WISH,
+            "subGroups": [{"name": "subgroup", "parent": "subgroup", "topologyConstraint": _WISH}],
+        }
+    ),
+    "PriorityClass": _these("value", "globalDefault", "preemptionPolicy"),
+    "PodDisruptionBudget": _these(
+        spec={"selector": _constraint}, status={"disruptedPods": _keys("pod")}
+    ),
+    "PersistentVolumeClaim": _these(
+        "status", spec={"volumeName": "volume", "storageClassName": "storage"}
+    ),
+    "PersistentVolume": _these(spec=_constraint),
+    "StorageClass": _these(
+        "volumeBindingMode",
+        provisioner=_provisioner,
+        allowedTopologies=[_these(matchLabelExpressions=[_expression])],
+    ),
+    "Topology": _these(spec=_these(levels=[{"*": "key"}])),
+    "ResourceSlice": _these(
+        spec={
+            **_PLACED,
+            "driver": _text,
+            # Most pools are called as their nodes; pools are tried in the order of their names.
+            "pool": {"name": "node"},
+            "devices": [_DEVICE],
+            "sharedCounters": [{"name": _text, "counters": _COUNTERS}],
+        }
+    ),
+    "DeviceClass": _these(spec=_these("extendedResourceName", selectors=_selectors)),
+    "DeviceTaintRule": _these(
+        spec={
+            "deviceSelector": _these(driver=_text, pool="node", device="value"),
+            "taint": _DEVICE_TAINT,
+        }
+    ),
+    "ResourceClaim": _these(
+        spec=_ASKED,
+        status=_these(reservedFor=[{"name": "pod", "uid": "uid"}], allocation=_GIVEN),
+    ),
+    "ResourceClaimTemplate": _these(spec=_these(spec=_ASKED)),
+}
+"""By kind, what is kept of its objects beside their metadata, and which fields hold names."""

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, Generic, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from kaisched.bad_json import BAD_JSON
+from kaisched.cluster.kubernetes.client import JSON
+from kaisched.errors import ClusterUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +24,17 @@ if TYPE_CHECKING:
 
 Level = Literal["ok", "warn", "fail"]
 _MOST_NAMES: Final = 5
+_PAGE: Final = 5000
+_T = TypeVar("_T")
+
+
+class _Meta(msgspec.Struct):
+    continue_: str | None = msgspec.field(default=None, name="continue")
+
+
+class _Page(msgspec.Struct, Generic[_T]):
+    metadata: _Meta | None = None
+    items: list[_T] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +99,41 @@ def named(names: Iterable[str]) -> str:
 def counted(number: int, word: str) -> str:
     """Return a number with its word: "1 pod", "2 pods"."""
     return f"{number} {word}{'s' * (number != 1)}"
+
+
+def listed(
+    visit: Visit, path: str, plural: str, type_: type[_T], accept: str = JSON
+) -> Iterator[_T]:
+    """Yield the objects of a list, page by page.
+
+    Raises:
+        ClusterUnavailable: the list cannot be had or read.
+
+    """
+    query = {"limit": str(_PAGE)}
+    while True:
+        answer = visit.client.call("GET", path, query=query, accept=accept)
+        if not answer.is_done:
+            raise ClusterUnavailable(f"{plural} cannot be listed: {answer.text()}")
+        try:
+            page: _Page[_T] = msgspec.json.decode(answer.data, type=_Page[type_])  # type: ignore[valid-type]
+        except BAD_JSON as wrong:
+            raise ClusterUnavailable(f"the list of {plural} cannot be read") from wrong
+        yield from page.items or ()
+        if page.metadata is None or not page.metadata.continue_:
+            return
+        query = {**query, "continue": page.metadata.continue_}
+
+
+def of_binding(
+    visit: Visit, path: str, *, there: Finding, missing: Finding, unknown: str
+) -> Finding:
+    """Say whether a binding of an admission policy is there; ``unknown`` says what else is not."""
+    answer = visit.client.call("GET", path)
+    if answer.is_done:
+        return there
+    if answer.code == HTTPStatus.NOT_FOUND:
+        return missing
+    fix = f"run the doctor as a user who may get {path.split('/')[-2]}"
+    text = f"whether {unknown} is not known: {answer.text()}"
+    return Finding(missing.check, "warn", text, fix)

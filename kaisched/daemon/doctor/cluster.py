@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from email.utils import parsedate_to_datetime
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -29,7 +28,7 @@ from kaisched.cluster.kubernetes.resources import (
 from kaisched.cluster.kubernetes.rights import RIGHTS, to_watch
 from kaisched.cluster.stuck import STUCK_AFTER_S, is_overdue
 from kaisched.cluster.translate import leaving_of
-from kaisched.daemon.doctor import Finding, Served, failures, named
+from kaisched.daemon.doctor import Finding, Served, failures, listed, named, of_binding
 from kaisched.daemon.pool_owners import shard_of_pool
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import shards_in
@@ -293,9 +292,10 @@ def _groups(user: str) -> list[str]:
     ]
 
 
-_BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
-_NAME: Final = "kaisched-queue-use-pods"
-_QUEUE_USE: Final = "queue use"
+_QUEUE_USE: Final = (
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+    "/kaisched-queue-use-pods"
+)
 _QUEUE_USE_FIX: Final = (
     "helm upgrade --reuse-values --set queueUsePolicy.create=true, or with kustomize add"
     " components/queue-use; then grant users the verb use on the queue"
@@ -304,16 +304,12 @@ _QUEUE_USE_FIX: Final = (
 
 def queue_use(visit: Visit) -> Iterator[Finding]:
     """Look for the policy that lets only authorized users put work into a queue."""
-    answer = visit.client.call("GET", f"{_BINDINGS}/{_NAME}")
-    if answer.is_done:
-        yield Finding(_QUEUE_USE, "ok", "only users with the verb use may put work into a queue")
-    elif answer.code == HTTPStatus.NOT_FOUND:
-        text = "any user who may create pods may put them into any queue"
-        yield Finding(_QUEUE_USE, "warn", text, _QUEUE_USE_FIX)
-    else:
-        text = f"whether any user may use any queue is not known: {answer.text()}"
-        fix = "run the doctor as a user who may get validatingadmissionpolicybindings"
-        yield Finding(_QUEUE_USE, "warn", text, fix)
+    check, fix = "queue use", _QUEUE_USE_FIX
+    text = "any user who may create pods may put them into any queue"
+    there = Finding(check, "ok", "only users with the verb use may put work into a queue")
+    missing = Finding(check, "warn", text, fix)
+    unknown = "any user may use any queue"
+    yield of_binding(visit, _QUEUE_USE, there=there, missing=missing, unknown=unknown)
 
 
 _ABSENT: Final = 404
@@ -425,7 +421,6 @@ def nodes(visit: Visit) -> Iterator[Finding]:
         yield Finding("nodes", "ok", f"each of {len(found)} nodes is in one shard")
 
 
-_PAGE: Final = 5000
 _ACCEPT: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _LEAVING: Final = "leaving pods"
 _LEAVING_FIX: Final = (
@@ -436,15 +431,6 @@ _LEAVING_FIX: Final = (
 
 class _Item(msgspec.Struct):
     metadata: ObjectMeta
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _Page(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
-    items: list[_Item] | None = None
 
 
 def leaving_pods(visit: Visit) -> Iterator[Finding]:
@@ -458,7 +444,8 @@ def leaving_pods(visit: Visit) -> Iterator[Finding]:
     now_s = visit.clock.now_s()
     stuck: list[str] = []
     number = 0
-    for meta in _pods(visit):
+    for pod in listed(visit, PODS.path, "pods", _Item, _ACCEPT):
+        meta = pod.metadata
         leaving, pool = leaving_of(meta), node_pool_of(meta)
         if leaving is None or pool not in after_s:
             continue
@@ -474,22 +461,6 @@ def leaving_pods(visit: Visit) -> Iterator[Finding]:
         yield Finding(_LEAVING, "warn", text, _LEAVING_FIX)
     else:
         yield Finding(_LEAVING, "ok", f"none is stuck; {number} are being deleted")
-
-
-def _pods(visit: Visit) -> Iterator[ObjectMeta]:
-    query = {"limit": str(_PAGE)}
-    while True:
-        answer = visit.client.call("GET", PODS.path, query=query, accept=_ACCEPT)
-        if not answer.is_done:
-            raise ClusterUnavailable(f"pods cannot be listed: {answer.text()}")
-        try:
-            page = msgspec.json.decode(answer.data, type=_Page)
-        except BAD_JSON as wrong:
-            raise ClusterUnavailable("the list of pods cannot be read") from wrong
-        yield from (item.metadata for item in page.items or ())
-        if not page.metadata.continue_:
-            return
-        query = {**query, "continue": page.metadata.continue_}
 
 
 GOOD_COVERAGE: Final = 0.98

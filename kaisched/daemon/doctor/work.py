@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import numpy as np
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.claims.offered import Offered
 from kaisched.cluster.claims.writing import taken_by
 from kaisched.cluster.kubernetes.listing import list_cluster
@@ -25,10 +22,10 @@ from kaisched.cluster.kubernetes.statuses import OVER_SUBSCRIBED, TRUE
 from kaisched.cluster.pools.agreement import different_lists, lacking_queues
 from kaisched.core.claims.model import Device, DeviceClass, Site, is_in
 from kaisched.core.domains import domain_paths, domains_at
-from kaisched.daemon.doctor import Finding, counted, named
+from kaisched.daemon.doctor import Finding, counted, listed, named, of_binding
 from kaisched.engine.planning import fill, open_cluster
 from kaisched.engine.policy import build_policy
-from kaisched.errors import ClusterUnavailable, KaischedError
+from kaisched.errors import KaischedError
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.reach import reaches
@@ -69,13 +66,12 @@ _IN_KAI: Final = {
     "limit": ("no limit here, and nothing may run in KAI-Scheduler", "limit: -1"),
     "overQuotaWeight": ("a weight of 1 here, and no surplus in KAI-Scheduler", "overQuotaWeight"),
 }
-_EASY: Final = 5000
-"""Faults named in one answer, at most."""
 
 
 def queues(visit: Visit) -> Iterator[Finding]:
     """Check every queue alone, against the others, and against how KAI-Scheduler reads it."""
-    raw = _raw(visit)
+    # As written, since decoding fills in omitted fields.
+    raw: list[dict[str, Any]] = list(listed(visit, QUEUES.path, "queues", dict))
     read: list[Queue] = []
     bad: list[str] = []
     for obj in raw:
@@ -186,25 +182,6 @@ def _conditions(obj: dict[str, Any]) -> list[dict[str, Any]]:
     status = obj.get("status")
     found = status.get("conditions") if isinstance(status, dict) else None
     return [it for it in found or () if isinstance(it, dict)]
-
-
-def _raw(visit: Visit) -> list[dict[str, Any]]:
-    """Return the queues as written, since decoding fills in omitted fields."""
-    items: list[dict[str, Any]] = []
-    query = {"limit": str(_EASY)}
-    while True:
-        answer = visit.client.call("GET", QUEUES.path, query=query)
-        if not answer.is_done:
-            raise ClusterUnavailable(f"queues cannot be listed: {answer.text()}")
-        try:
-            page = msgspec.json.decode(answer.data)
-            items += [it for it in page.get("items") or [] if isinstance(it, dict)]
-            token = str((page.get("metadata") or {}).get("continue") or "")
-        except (AttributeError, *BAD_JSON) as wrong:
-            raise ClusterUnavailable("the list of queues cannot be read") from wrong
-        if not token:
-            return items
-        query = {**query, "continue": token}
 
 
 _MOST_GANGS: Final = 10
@@ -563,13 +540,8 @@ def _shared_class(offered: Offered, name: str, shard: str) -> Finding:
 
 def _policy(visit: Visit) -> Iterator[Finding]:
     """Look for the policy that writes the claim into pods."""
-    answer = visit.client.call("GET", _BINDING)
-    if answer.is_done:
-        yield Finding(_SHARE_CLAIMS, "ok", "a policy writes the claim into pods with a share")
-    elif answer.code == HTTPStatus.NOT_FOUND:
-        text = "no policy writes the claim into pods with a share: those that do not name it wait"
-        yield Finding(_SHARE_CLAIMS, "warn", text, _NO_POLICY)
-    else:
-        text = f"whether a policy writes the claim into pods is not known: {answer.text()}"
-        fix = "run the doctor as a user who may get mutatingadmissionpolicybindings"
-        yield Finding(_SHARE_CLAIMS, "warn", text, fix)
+    text = "no policy writes the claim into pods with a share: those that do not name it wait"
+    there = Finding(_SHARE_CLAIMS, "ok", "a policy writes the claim into pods with a share")
+    missing = Finding(_SHARE_CLAIMS, "warn", text, _NO_POLICY)
+    unknown = "a policy writes the claim into pods"
+    yield of_binding(visit, _BINDING, there=there, missing=missing, unknown=unknown)
