@@ -16,9 +16,8 @@ from kaisched.cluster.claims.resolving import NOTHING_KNOWN
 from kaisched.cluster.pools.agreement import different_lists
 from kaisched.config.loading import settings_errors
 from kaisched.config.settings import KIND as SETTINGS_KIND
-from kaisched.core.axis import CPU, GPU, MEMORY
+from kaisched.core.axis import CPU, GPU, MEMORY, TaskState
 from kaisched.core.refusals import TEXTS, Refusal
-from kaisched.core.states import TaskState
 from kaisched.engine.lint_names import claim_doubts, unknown_names
 from kaisched.engine.planning import (
     OUR_NAMES,

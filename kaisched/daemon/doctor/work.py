@@ -21,7 +21,7 @@ from kaisched.cluster.kubernetes.resources import (
 from kaisched.cluster.kubernetes.statuses import OVER_SUBSCRIBED, TRUE
 from kaisched.cluster.pools.agreement import different_lists, lacking_queues
 from kaisched.core.claims.model import Device, DeviceClass, Site, is_in
-from kaisched.core.domains import domain_paths, domains_at
+from kaisched.core.constraints import domain_paths, domains_at
 from kaisched.daemon.doctor import Finding, counted, listed, named, of_binding
 from kaisched.engine.planning import fill, open_cluster
 from kaisched.engine.policy import build_policy
