@@ -277,9 +277,12 @@ class _Channel:
             try:
                 length = self._reader.read(LENGTH_BYTES)
                 data = self._reader.read(int.from_bytes(length, "big"))
-            except (OSError, ValueError):  # it was closed meanwhile
+            except (OSError, ValueError):  # it has ended before
                 return None
-        return _DECODER.decode(data) if data else None
+            if not data:
+                self._reader.close()
+                return None
+        return _DECODER.decode(data)
 
     def send(self, message: Answered | Pushed) -> None:
         """Send a message, which may take a while; drop it if the process is gone."""
