@@ -34,8 +34,8 @@ KIND = {Pod: "pods", Node: "nodes", Group: "podgroups", Queue: "queues", Lease: 
 class History:
     """Objects as they come and go; each step is a revision, and a second later than the last."""
 
-    def __init__(self, *objects, who_for=None, outages=None):
-        self.checker = Checker(outages, (who_for or {}).get)
+    def __init__(self, *objects, who_for=None, outages=None, received=()):
+        self.checker = Checker(outages, (who_for or {}).get, received=lambda: received)
         self.order, self.now_s = 0, 0.0
         self.put(*objects)
 
