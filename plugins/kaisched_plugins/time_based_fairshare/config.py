@@ -25,6 +25,7 @@ HandOver = Literal["none", "timeSlices", "budgets"]
 _NEVER = "never"
 _LIVES = 1.4426950408889634
 """1 / ln 2: all that a history of half-lives weighs is so many of them."""
+_LEAST_TURNS_S = 604_800.0
 _PARTS_OF_HISTORY = 8
 """No eviction costs more than such a part of the history over 1 + k: else no debt may reach it."""
 
@@ -139,6 +140,13 @@ class TimeBasedFairshareArguments(Arguments):
         """Return for how long a full history reaches back, in seconds, old usage counting less."""
         half_life_s, window_s = parse_duration(self.half_life_period), self._window_s(now_s)
         return min(half_life_s * _LIVES, window_s) if half_life_s else window_s
+
+    def turns_s(self, now_s: float) -> float:
+        """Return over how long turns are evened out, in seconds: a week at least.
+
+        Jobs may be longer than a short history, which then knows of the last one only.
+        """
+        return max(self.history_s(now_s), _LEAST_TURNS_S)
 
     def cost_s(self, now_s: float) -> float:
         """Return for how long what is evicted is taken to have run."""
