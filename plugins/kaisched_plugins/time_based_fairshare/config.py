@@ -154,7 +154,14 @@ class TimeBasedFairshareArguments(Arguments):
 
     def most_cost_s(self, now_s: float) -> float:
         """Return the longest such time, a part of the history: no debt may reach more."""
-        return self.history_s(now_s) / (_PARTS_OF_HISTORY * (1.0 + self.k_value))
+        return self._part(self.history_s(now_s))
+
+    def turn_cost_s(self, now_s: float) -> float:
+        """Return such a time for a turn: a short history never tells of so much debt."""
+        return self._part(self.turns_s(now_s))
+
+    def _part(self, history_s: float) -> float:
+        return history_s / (_PARTS_OF_HISTORY * (1.0 + self.k_value))
 
     def seen(self, now_s: float, weighed_s: float) -> float:
         """Return the part of the budget period of which usage tells; NaN without budgets.

@@ -277,6 +277,7 @@ class TimeBasedFairshare(Plugin):
                 self._counted(session) * in_cluster * (self._history_s(session) / PARTS),
                 cost_s,
                 self.arguments.most_cost_s(session.now_s),
+                self.arguments.turn_cost_s(session.now_s),
             )
         return cycle.debts
 
