@@ -40,8 +40,8 @@ class UsageOrder:
     """What queues may hold whatever they used, and what they lack of their shares."""
 
     due: Amounts
-    """``(R, Q)`` the share with history before rounding; or, if that is less, the smaller of the
-    share with history and that without it: room that a claim would take back without any debt."""
+    """``(R, Q)`` the smaller of the fair share and that without history: room that a claim would
+    take back without any debt."""
     lacks_s: FloatVec
     """``(R, Q)`` of what the history has, in seconds of the whole cluster."""
     carried_s: FloatVec
@@ -77,7 +77,6 @@ def order_of(
     session: Session,
     used: Amounts,
     plain: Amounts,
-    exact: Amounts,
     history_s: float,
     turns: float,
     behind_s: FloatVec,
@@ -88,7 +87,6 @@ def order_of(
         session: of the cycle.
         used: ``(R, Q)`` usage, parts per billion of the cluster.
         plain: ``(R, Q)`` the fair shares as if nothing had been used.
-        exact: ``(R, Q)`` the fair shares before rounding.
         history_s: the length of the history that the usage is an average of.
         turns: over how many histories turns are evened out.
         behind_s: ``(R, Q)`` of :func:`behind_before`.
