@@ -1,6 +1,4 @@
-"""What is global to the tests: the examples of the laws, and that every cycle is checked.
-
-A test that failed while the machine stood still is run again; ``standing_still`` says why.
+"""What is global to all tests, those of plugins included: the examples of laws, and checked cycles.
 
 A law is looked at with the same examples in every run and on every machine, so that a red test is
 about the change in it. ``make fuzz`` looks for new examples. A law that is slow has fewer of them
@@ -18,9 +16,6 @@ from hypothesis.internal.conjecture import providers
 
 from kaisched.framework import cycle
 from kaisched.framework.invariants.violations import violations
-from tests.standing_still import pytest_runtest_protocol, pytest_terminal_summary
-
-__all__ = ["pytest_runtest_protocol", "pytest_terminal_summary"]
 
 _run_cycle = cycle.run_cycle
 
