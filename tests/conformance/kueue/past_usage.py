@@ -9,8 +9,8 @@ import numpy as np
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import TaskState
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import TaskState
 from kaisched.core.tables import Sharing
 from kaisched.core.usage import PARTS, Usage
 from kaisched.framework.cycle import run_cycle
@@ -19,7 +19,7 @@ from kaisched.framework.policy import Policy
 from kaisched.testing.builder import policy_of
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched.units import parse_quantity
-from kaisched_plugins.fair_sharing.past_usage import penalties, scores
+from kaisched_plugins.fair_sharing.order import penalties, scores
 from kaisched_plugins.fair_sharing.work import line_columns
 from tests.conformance.kueue import judges
 from tests.conformance.kueue.tree import priority_of

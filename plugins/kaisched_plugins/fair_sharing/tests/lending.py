@@ -8,15 +8,13 @@ import numpy as np
 
 from kaisched import UNLIMITED
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
 from kaisched.framework.report.records import CycleResult
-from kaisched_plugins.fair_sharing.holdings import Holdings
-from kaisched_plugins.fair_sharing.order import entry_at, meeting
-from kaisched_plugins.fair_sharing.quotas import Quotas
-from kaisched_plugins.fair_sharing.work import Work
+from kaisched_plugins.fair_sharing.quotas import Holdings, Quotas
+from kaisched_plugins.fair_sharing.work import Work, entry_at, meeting
 
 
 def some_tree(rng: random.Random, *, depth: int, rows: int = 2) -> Quotas:
