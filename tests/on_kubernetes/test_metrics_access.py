@@ -17,7 +17,7 @@ from kaisched.daemon.access import KEPT_S, MetricsAccess, Reviews
 from kaisched.daemon.http_server import Server, listen
 from kaisched.daemon.http_wire import Page, Request, Source
 from kaisched_apiserver import ApiServer, Rule
-from kaisched_apiserver.furnish import kubeconfig_of
+from kaisched_apiserver.playground import kubeconfig_of
 
 REVIEW = [
     Rule(("create",), ("authentication.k8s.io",), ("tokenreviews",)),
