@@ -282,7 +282,8 @@ class _Channel:
             if not data:
                 self._reader.close()
                 return None
-        return _DECODER.decode(data)
+        message: Asked | Refused = _DECODER.decode(data)
+        return message
 
     def send(self, message: Answered | Pushed) -> None:
         """Send a message, which may take a while; drop it if the process is gone."""
