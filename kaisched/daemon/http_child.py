@@ -83,7 +83,7 @@ class Connection(H11Protocol):
         self._parts: list[bytes] = []
         self._news = asyncio.Event()
         limits, later = listener.limits, listener.loop.call_later
-        self._timers = (
+        self._timers: tuple[asyncio.TimerHandle, ...] = (
             later(limits.head_s, self._late_head),
             later(limits.whole_s, self.drop, "late"),
         )
@@ -184,6 +184,7 @@ class Connection(H11Protocol):
             timer.cancel()
         limits = self._listener.limits
         end_s = self.loop.time() + limits.stream_s
+        self._timers = (self.loop.call_later(limits.stream_s + limits.whole_s, self.drop, "late"),)
         yield first
         while not self.is_gone and (left_s := end_s - self.loop.time()) > 0:
             try:

@@ -10,7 +10,7 @@ import threading
 import time
 from contextlib import ExitStack
 from http.client import HTTPConnection, HTTPSConnection
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import structlog
@@ -21,7 +21,6 @@ from kaisched.daemon.loop import Check
 from kaisched.errors import ConfigError
 from tests.waiting import PATIENCE_S, until
 
-ROOT = Path(__file__).resolve().parents[3]
 LIMITS = USUAL._replace(
     connections=20, head_s=PATIENCE_S, whole_s=2 * PATIENCE_S, head_bytes=500, tell_s=0.1
 )
@@ -321,6 +320,46 @@ def _is_free(port):
         except OSError:
             return False
         return True
+
+
+def test_ports_of_one_process_have_limits_of_their_own(log):
+    pages = {"/livez": probe_page(lambda: (Check("loop", True, "turns"),))}
+    few = LIMITS._replace(connections=2)
+    listeners = [listen("127.0.0.1", 0, pages, it, limits=few) for it in ("a.port", "b.port")]
+    server, other = Server(listeners), SimpleNamespace(port=listeners[1].port)
+    try:
+        crowd = [connect(server, b"GET /li") for _ in range(2)]
+        assert get(other, "/livez") == (200, "ok\n")
+        assert get(server, "/livez") == (200, "ok\n")
+        assert heard(crowd[0]) == b""
+        until(lambda: [it["setting"] for it in log if it["event"] == "http_clients_refused"])
+        told = [it for it in log if it["event"] == "http_clients_refused"]
+        assert {it["setting"] for it in told} == {"a.port"}
+        crowd[1].close()
+    finally:
+        server.close()
+
+
+def test_a_stream_gets_what_is_pushed_and_is_one_of_a_few(log):
+    source = Source(lambda _: Page(200, "text/event-stream", b"first\n", is_stream=True))
+    limits = LIMITS._replace(streams=1, beat_s=0.1)
+    listener = listen("127.0.0.1", 0, {"/changes": source}, "metrics.port", limits=limits)
+    news = [b"second\n"]
+    listener.news = lambda: news.pop() if reading.is_set() and news else b""
+    reading = threading.Event()
+    server = Server([listener])
+    try:
+        stream = connect(server, b"GET /changes HTTP/1.1\r\nHost: x\r\n\r\n")
+        found = b""
+        while b"second" not in found or b":\n\n" not in found:
+            found += stream.recv(1 << 16)
+            reading.set()
+        assert found.index(b"first") < found.index(b"second")
+        assert get(server, "/changes") == (503, "too many streams are open\n")
+        stream.close()
+        until(lambda: reasons(log).get("streams") == 1)
+    finally:
+        server.close()
 
 
 @pytest.mark.fault("I128")
