@@ -10,7 +10,7 @@ from kaisched.core.disruption_budgets import SEVERAL
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.core.tables import DRAINED
 from kaisched.framework.invariants.sums import Moves, is_job_met
-from kaisched.framework.session.run_times import limited_jobs
+from kaisched.framework.session.limits import limited_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -14,7 +14,7 @@ import numpy as np
 from kaisched.core.refusals import FIRST_OF_PLUGINS, PluginRefusal, Refusal, highest_code
 from kaisched.core.states import TaskState
 from kaisched.framework.report.reason import Problem, Reason
-from kaisched.framework.session.claims import LazyNodeSets, NodeSet
+from kaisched.framework.session.node_sets import LazyNodeSets, NodeSet
 
 if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec
