@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
+from kaisched.core.axis import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.framework.session.limits import may_disrupt, may_evict
 from kaisched.framework.session.order import jobs_by_age, ordered_tasks
 from kaisched.units import format_duration

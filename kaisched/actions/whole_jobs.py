@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.states import ACTIVE_STATES
+from kaisched.core.axis import ACTIVE_STATES
 from kaisched.framework.session.limits import may_disrupt, may_evict
 from kaisched.framework.session.order import ordered_tasks
 

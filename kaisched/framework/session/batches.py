@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import PODS
-from kaisched.core.states import TaskState
+from kaisched.core.axis import PODS, TaskState
 from kaisched.framework.session.order import pending_tasks
 from kaisched.framework.session.placement import places_in_all
 

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.disruption_budgets import SEVERAL, UNPROTECTED
 from kaisched.core.refusals import Refusal
-from kaisched.core.tables import NO_LIMIT_S
+from kaisched.core.tables import NO_LIMIT_S, SEVERAL, UNPROTECTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kaisched.core.charges import least_charges
-from kaisched.core.devices import ShareSpread
-from kaisched.core.lazy import lazy
+from kaisched.core.axis import ACTIVE_STATES, TaskState
+from kaisched.core.devices import ShareSpread, least_charges
 from kaisched.core.refusals import freeable_codes, lasting_codes
-from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.core.tree import PROJECTS, without_inner
 from kaisched.framework.invariants.sums import charges_of
 from kaisched.framework.session.capacity import Holding, capacity_of, room_of
@@ -201,17 +200,17 @@ class Session:
         """How a shard gives over-quota weights: as queues say, or by their quota."""
         return self.policy.over_quota_weights
 
-    @lazy
+    @cached_property
     def held(self) -> Amounts:
         """``(R, Q)`` held at every level when the cycle began."""
         return rolled_up(self.snapshot, self.snapshot.allocated)
 
-    @lazy
+    @cached_property
     def held_non_preemptible(self) -> Amounts:
         """``(R, Q)`` the part of :attr:`held` that belongs to non-preemptible jobs."""
         return rolled_up(self.snapshot, self.snapshot.allocated_non_preemptible)
 
-    @lazy
+    @cached_property
     def held_stuck(self) -> tuple[Amounts, Amounts] | None:
         """``(R, Q)`` what pods hold that were asked to go and do not end, and the firm part of it.
 
@@ -219,7 +218,7 @@ class Session:
         """
         return held_in(self.snapshot, TaskState.STUCK)
 
-    @lazy
+    @cached_property
     def held_not_evictable(self) -> Amounts:
         """``(R, Q)`` what stays: non-preemptible jobs, and pods on nodes that are gone."""
         if self.stranded is None:
@@ -232,7 +231,7 @@ class Session:
         amounts = charges_of(self.snapshot, rows, queue)
         return self.held_non_preemptible + rolled_up(self.snapshot, amounts)
 
-    @lazy
+    @cached_property
     def fair_tree(self) -> QueueTree:
         """The tree by which shares are divided and queues compared.
 
@@ -255,7 +254,7 @@ class Session:
         """
         return self.snapshot.overdrawn
 
-    @lazy
+    @cached_property
     def requested(self) -> Amounts:
         """``(R, Q)`` held plus pending, at every level, when the cycle began.
 
@@ -263,15 +262,15 @@ class Session:
         """
         return rolled_up(self.snapshot, self.requested_by_jobs)
 
-    @lazy
+    @cached_property
     def requested_by_jobs(self) -> Amounts:
         """``(R, Q)`` the same of each queue's own jobs; inner queues have none."""
         asked = self.snapshot.allocated + self.snapshot.pending
         return asked if self.unschedulable is None else asked - self.unschedulable.amounts
 
-    unschedulable = lazy(find_unschedulable)
+    unschedulable = cached_property(find_unschedulable)
 
-    @lazy
+    @cached_property
     def fair_share(self) -> Amounts:
         """``(R, Q)`` fair share at every level, divided when first needed."""
         share = self.ask.fair_share(self)
@@ -447,7 +446,7 @@ class Session:
 
     # -- for the host and its actions --------------------------------------------------------------
 
-    @lazy
+    @cached_property
     def ledger(self) -> Ledger:
         """What queues hold and where every task stands, as of now."""
         return ledger_of(self.snapshot, self.held, self.held_non_preemptible, self.capacity)
@@ -457,12 +456,12 @@ class Session:
         """True once the ledger exists, so that something may differ from the snapshot."""
         return "ledger" in self.__dict__
 
-    @lazy
+    @cached_property
     def placement(self) -> Placement:
         """Where pods may go, as of now."""
         return Placement(self)
 
-    @lazy
+    @cached_property
     def outcome(self) -> Outcome:
         """What has been decided so far."""
         return Outcome(len(self.jobs.name))
@@ -471,13 +470,13 @@ class Session:
         """Open a statement: tentative moves that are kept or taken back as a whole."""
         return Statement(self)
 
-    @lazy
+    @cached_property
     def devices(self) -> Devices | None:
         """Devices for claims, as of now; None while no pod has a claim."""
         table = self.snapshot.claims
         return None if table is None else Devices(self.snapshot, table)
 
-    @lazy
+    @cached_property
     def least_charge(self) -> Amounts:
         """``(R, S)`` the least that shapes could count in queues: on the largest cards (V2).
 
@@ -485,7 +484,7 @@ class Session:
         """
         return least_charges(self.shapes)
 
-    @lazy
+    @cached_property
     def stranded(self) -> BoolVec | None:
         """``(T,)`` pods that run on nodes that are not known, None while there are none.
 
@@ -496,7 +495,7 @@ class Session:
         found = ACTIVE_STATES.take(tasks.state) & (tasks.node_of_task < 0)
         return found if np.count_nonzero(found) else None
 
-    @lazy
+    @cached_property
     def stranded_of_job(self) -> IntVec | None:
         """``(J,)`` how many pods of each job are :attr:`stranded`, None while there are none."""
         if self.stranded is None:
@@ -510,7 +509,7 @@ class Session:
         stranded = self.stranded_of_job
         return active if stranded is None else active - stranded.take(job)
 
-    @lazy
+    @cached_property
     def waiting(self) -> RowVec:
         """The rows of the jobs that had pending tasks when the cycle began."""
         return (self.jobs.pending > 0).nonzero()[0]  # of numbers: four times as long

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kaisched.core.states import ACTIVE_STATES
+from kaisched.core.axis import ACTIVE_STATES
 from kaisched.framework.session.order import ordered_tasks
 
 if TYPE_CHECKING:

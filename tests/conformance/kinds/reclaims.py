@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from kaisched.core.axis import TaskState
 from kaisched.core.refusals import text_of
-from kaisched.core.states import TaskState
 from kaisched.framework.session.session import Session
 from kaisched.framework.session.units import Claim, Units, units_of
 from kaisched.testing.rows import Group, Job, Task
