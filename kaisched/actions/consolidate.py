@@ -35,7 +35,7 @@ from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal
 from kaisched.framework.session.claims import Claim, Unit
 from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
-from kaisched.framework.session.eviction_budget import is_spent, may_evict
+from kaisched.framework.session.eviction_budget import is_spent, may_evict, stops_here
 from kaisched.framework.session.next_batch import main_resource
 from kaisched.framework.session.task_order import pending_tasks
 
@@ -98,6 +98,8 @@ class _Consolidation:
         self._relocation = Relocation(session, self._action, self._search)
         fair_order = StepwiseOrder(session, self._action, candidates)
         while (item := fair_order.peek()) is not None:
+            if stops_here(session, self._action, candidates.job[fair_order.waiting()]):
+                return
             at = item.at
             code = item.code or self._try(candidates, at)
             if not code:

@@ -104,10 +104,6 @@ class TakingBack(_Reclaiming):
         del demand
         return False
 
-    def _ahead(self, most: int) -> RowVec:
-        rows = super()._ahead(most)
-        return rows[are_covered(self._session, self._candidates, rows, is_sum=True)]
-
     def _try(self, item: Pick, *, is_first: bool) -> int:
         at = np.array([item.at])
         if not is_first and not are_covered(self._session, self._candidates, at)[0]:

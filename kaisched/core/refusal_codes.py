@@ -33,6 +33,7 @@ class Refusal(IntEnum):
     ROOM_HELD = 35
     # what others hold
     NO_VICTIMS = 40
+    CYCLE_EVICTIONS = 41
     EVICTION_DELAY = 44
     SEARCH_BUDGET = 45
     DEVICES_OVER_SHARE = 46

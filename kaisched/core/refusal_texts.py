@@ -133,6 +133,12 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "Wait, or raise the shard's `evictionsPerHour`.",
         is_freeable=True,
     ),
+    Refusal.CYCLE_EVICTIONS: RefusalText(
+        "CycleEvictions",
+        "the cycle has evicted as many pods as one may, before it came to this job",
+        "Nothing: the next cycle goes on at once. The shard's `maxEvictionsPerCycle` is the most.",
+        is_freeable=True,
+    ),
     Refusal.DISRUPTION_BUDGET: RefusalText(
         "DisruptionBudget",
         "the work that would make room is protected by a disruption budget",

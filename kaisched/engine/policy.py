@@ -22,7 +22,7 @@ from kaisched.framework.policy import Policy
 from kaisched.framework.shard_settings import SETTINGS, settings_of, without_former_values
 from kaisched.objects import SchedulingShard, kai_names
 from kaisched.objects.faults import did_you_mean
-from kaisched.objects.shard import PluginEntry, ShardSpec
+from kaisched.objects.shard import MAX_EVICTIONS_PER_CYCLE, PluginEntry, ShardSpec
 from kaisched.objects.shard_args import read_args
 from kaisched.objects.wire import ObjectMeta
 from kaisched.units import UnitError, parse_duration
@@ -105,6 +105,7 @@ def build_policy(
         over_quota_weights=spec.over_quota_weights or "equal",
         fairness=spec.fairness or "hierarchy",
         evictions_per_hour=-1 if spec.evictions_per_hour is None else spec.evictions_per_hour,
+        max_evictions_per_cycle=spec.max_evictions_per_cycle or MAX_EVICTIONS_PER_CYCLE,
         workloads=workloads_of(plugins),
         **settings,
     )

@@ -20,6 +20,9 @@ GPU_RESOURCES: Final = (
 )
 """Resource names that count whole GPUs, unless the shard lists others."""
 
+MAX_EVICTIONS_PER_CYCLE: Final = 2_000
+"""What the daemon sends in four seconds, unless its settings say otherwise."""
+
 Placement = Literal["binpack", "spread"]
 
 
@@ -105,6 +108,8 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     too (``project``, also for None), or within the quota in its pool alone."""
     evictions_per_hour: int | None = None
     """Most pods evicted in any hour; 0 for no evictions, None for no bound."""
+    max_evictions_per_cycle: int | None = None
+    """After so many evictions a cycle begins no further one; None for what is sent in 4 s."""
     owner_wait: str | int | None = None
     """How long a pod waits for an owner that cannot be read yet; None for two minutes."""
     admits_all_projects: bool = False

@@ -19,7 +19,13 @@ from kaisched.objects.faults import (
 )
 from kaisched.objects.kai_names import ACTIONS, map_action, map_plugin
 from kaisched.objects.labels import LABEL_VALUE
-from kaisched.objects.shard import GpuSharing, SchedulingShard, SearchBudgets, ShardSpec
+from kaisched.objects.shard import (
+    MAX_EVICTIONS_PER_CYCLE,
+    GpuSharing,
+    SchedulingShard,
+    SearchBudgets,
+    ShardSpec,
+)
 from kaisched.objects.shard_args import ARGS, args_faults
 from kaisched.objects.usage_faults import seconds_of, usage_faults
 
@@ -175,6 +181,10 @@ def _eviction_faults(spec: ShardSpec) -> Iterator[Fault]:
     if most is not None and not 0 <= most <= INT32_MAX:
         fix = "write 0 for no eviction ever, or leave it out for no bound"
         yield Fault(("spec", "evictionsPerHour"), "out of range", most, fix)
+    most = spec.max_evictions_per_cycle
+    if most is not None and not 1 <= most <= INT32_MAX:
+        fix = f"write at least 1, or leave it out for {MAX_EVICTIONS_PER_CYCLE}"
+        yield Fault(("spec", "maxEvictionsPerCycle"), "out of range", most, fix)
 
 
 def _priority_faults(path: Path, priority: int | None) -> Iterator[Fault]:

@@ -26,9 +26,6 @@ def broken_promises(plugin: Plugin, session: Session) -> Iterator[str]:
         yield from _answers_of_the_hour(plugin, session)
     if plugin.is_class_bound:
         yield from _unequal_claims(plugin, session)
-    for action in ("reclaim", "preempt"):
-        if plugin.judges_in_runs(session, action):
-            yield from _milder_gates(plugin, session, action)
 
 
 def _falling_scores(plugin: Plugin, session: Session) -> Iterator[str]:
@@ -110,15 +107,3 @@ def _unequal_claims(plugin: Plugin, session: Session) -> Iterator[str]:
                     " only, but it tells equal claims apart"
                 )
                 return
-
-
-def _milder_gates(plugin: Plugin, session: Session, action: str) -> Iterator[str]:
-    """Check the promise to judge claims by their sum: a larger claim never passes more easily."""
-    job = np.flatnonzero(session.jobs.queue_of_job >= 0)
-    told = []
-    for amount in (1, _HUGE):
-        ask = np.full((len(session.axis), len(job)), amount, np.int64)
-        codes: Any = plugin.claim_gate(session, action, job, ask)
-        told.append(np.zeros(len(job)) if codes is None else np.asarray(codes))
-    if ((told[0] != 0) & (told[1] == 0)).any():
-        yield f"claim_gate: judges_in_runs is True for {action}, but only larger claims pass"

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.actions.eviction.alternatives import serve
-from kaisched.actions.eviction.claim_runs import ClaimRuns
 from kaisched.actions.eviction.claimants import claimants
 from kaisched.actions.eviction.delay import held_back
 from kaisched.actions.eviction.failed_claims import FailedClaims
@@ -30,7 +29,7 @@ from kaisched.actions.order.stepwise import StepwiseOrder
 from kaisched.actions.room.promises import keep_promises
 from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.session.claims import Claim
-from kaisched.framework.session.eviction_budget import is_spent, may_evict
+from kaisched.framework.session.eviction_budget import is_spent, may_evict, stops_here
 
 if TYPE_CHECKING:
     from kaisched.actions.eviction.claimants import Claimants
@@ -77,9 +76,10 @@ class Evicting:
         self._relocation = Relocation(session, self._action, self._search)
         fair_order = StepwiseOrder(session, self._action, candidates, is_gated=False)
         self._candidates, self._fair_order = candidates, fair_order
-        runs = ClaimRuns(session, self._action, candidates, self._search)
         is_first = True
         while (item := fair_order.peek()) is not None:
+            if stops_here(session, self._action, candidates.job[fair_order.waiting()]):
+                return
             if self._has_lost_pods(int(candidates.job[item.at])):
                 fair_order.refused(item)  # its batch is of no use without the lost pods
                 continue
@@ -89,13 +89,6 @@ class Evicting:
             else:
                 is_first = False
                 fair_order.placed(item)
-                done = runs.carry_out(self._ahead, self._known_list)
-                if done.size:
-                    fair_order.drop(done)
-
-    def _ahead(self, most: int) -> RowVec:
-        """Return the claims that come next whatever is placed, at most so many."""
-        return self._fair_order.ahead(most)
 
     def _claims(self) -> Candidates | None:
         """Return the jobs that the claim gate lets take from other jobs; None if there are none."""
@@ -268,15 +261,6 @@ class Evicting:
             victim_list = job if isinstance(job, int) else VictimList(self._session, job)
             self._victim_lists[key] = victim_list
         return victim_list
-
-    def _known_list(self, at: int) -> VictimList | int | None:
-        """Return the list of victims, on all nodes, of a candidate's class; None if not known."""
-        candidates = self._candidates
-        job, queue = int(candidates.job[at]), int(candidates.queue[at])
-        ask = candidates.asks(self._session, np.array([at]))[:, 0]
-        claim = Claim(self._action, job, queue, ask)
-        demand = self._search.demand(claim, candidates.batch(self._session, at))
-        return self._victim_lists.get(self._class(demand))
 
     def _losers(self, claim: Claim) -> RowVec | int:
         """Return the running jobs that plugins let a claim evict, or the code why not."""

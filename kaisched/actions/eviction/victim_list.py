@@ -207,15 +207,6 @@ class VictimList:
             self.places = np.delete(self.places, at[self.places[at] == left])
         self._forget_protected()
 
-    def forget_first(self, count: int) -> None:
-        """Drop the first units, just evicted; only where no job has several and no budget counts.
-
-        The next search begins with one unit, as after a plan that needed no more.
-        """
-        self.places = self.places[count:]
-        self._seen = len(self._session.outcome.evictions)
-        self.begins_with = 1
-
     def _places_of(self, job: int) -> list[int]:
         """Return the places of a job's units."""
         if self._places is None:

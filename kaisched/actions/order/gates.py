@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from kaisched.core.axis import Amounts, IntVec, RowVec
+    from kaisched.core.axis import Amounts
     from kaisched.framework.session.session import Session
 
 
@@ -39,43 +39,3 @@ def first_shut(
         if codes is not None and codes[0]:
             return int(codes[0])
     return 0
-
-
-def open_count(
-    session: Session,
-    action: str,
-    queue: int,
-    job: RowVec,
-    ask: IntVec,
-    gone: tuple[RowVec, Amounts] | None = None,
-) -> int:
-    """Return how many jobs of a leaf queue the gates accept, one after the other.
-
-    Each asks for ``ask`` ``(R,)``. Only where the gates rest on sums. ``gone`` has, for each job,
-    what is preemptible and goes before it comes: leaf queues ``(K,)`` and amounts ``(R, K)``.
-    """
-    count = len(job)
-    if not count or not session.ask.gates(session, action):
-        return count
-    ledger = session.ledger
-    column = np.repeat(ask[:, None], count, axis=1)
-    before = ask[:, None] * np.arange(count)
-    is_strict = ~session.jobs.is_preemptible[job]
-    before_strict = ask[:, None] * (np.cumsum(is_strict) - is_strict)
-    for row in session.queues.tree.path(queue).tolist():
-        held = ledger.held[:, [row]] + before
-        if gone is not None:
-            is_below = (gone[0] >= row) & (gone[0] < session.queues.tree.end_of_queue[row])
-            held -= (gone[1] * is_below).cumsum(axis=1)
-        codes = session.ask.queue_gate(
-            session,
-            action,
-            np.full(len(job), row),
-            job,
-            column,
-            held,
-            ledger.held_non_preemptible[:, [row]] + before_strict,
-        )
-        if codes is not None and (shut := np.flatnonzero(codes)).size:
-            count = min(count, int(shut[0]))
-    return count

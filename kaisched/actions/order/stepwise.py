@@ -59,26 +59,6 @@ class StepwiseOrder:
             self._next = self._choose()
         return self._next
 
-    def ahead(self, most: int) -> RowVec:
-        """Return the candidates that come next whatever is placed, at most so many.
-
-        They are known while a single queue has any, up to a tie that names have not settled yet.
-        """
-        if self._has_dropped:
-            self._find_heads()
-        leaves = (self._heads >= 0).nonzero()[0]
-        if len(leaves) != 1:
-            return self._order[:0]
-        leaf = int(leaves[0])
-        first, settled = int(self._start[leaf]), int(self._settled[leaf])
-        end = min(int(self._end[leaf]), first + most)
-        ties = self._is_tied[max(first, settled) : end].nonzero()[0]
-        if ties.size:
-            end = max(first, settled) + int(ties[0])
-        rows = self._order[first:end]
-        waiting: RowVec = rows[self._alive[rows]]
-        return waiting
-
     def placed(self, item: Pick) -> None:
         """Report that the next item was placed."""
         self._alive[item.at] = False

@@ -22,16 +22,9 @@ if TYPE_CHECKING:
 _FOUND: Final = "quotas"
 
 
-def are_covered(
-    session: Session, candidates: Candidates, at: RowVec, *, is_sum: bool = False
-) -> BoolVec:
-    """Tell, ``(K,)``, which candidates quotas cover on top of what their queues hold now.
-
-    Each by itself, or with ``is_sum`` one after the other.
-    """
+def are_covered(session: Session, candidates: Candidates, at: RowVec) -> BoolVec:
+    """Tell, ``(K,)``, which candidates quotas cover, each on top of what its queues hold now."""
     ask = candidates.least_asks(session, at)
-    if is_sum:
-        ask = ask.cumsum(axis=1)
     paths = session.queues.tree.path_of_leaf[candidates.queue[at]]
     room = _room(session)
     covered = np.ones(len(at), np.bool_)

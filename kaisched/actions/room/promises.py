@@ -22,7 +22,6 @@ from kaisched.actions.order.candidates import gather
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.parts import are_within
 from kaisched.actions.room.placing import leans_on_promises
-from kaisched.actions.room.promised_runs import keep_run, run_ends
 from kaisched.core.charges import charges
 from kaisched.core.refusals import PASSING, Refusal
 from kaisched.core.states import TaskState
@@ -93,35 +92,13 @@ def keep_promises(session: Session) -> list[tuple[int, RowVec]]:
 def _keep_all(session: Session, wanted: list[tuple[int, RowVec]]) -> list[tuple[int, RowVec]]:
     """Give jobs the room they were promised; return the jobs whose promise cannot be kept."""
     broken = []
-    ends = run_ends(session, wanted)
-    at = 0
-    while at < len(wanted):
-        at += _keep_equal(session, wanted[at : ends[at]])
-        if at == len(wanted):
-            break
-        row, batch = wanted[at]
-        at += 1
+    for row, batch in wanted:
         session.trying = (row,)
         if not _keep(session, row, batch):
             broken.append((row, batch))
         if session.jobs.pending[row] > 1:
             _keep_elastic(session, row)
     return broken
-
-
-def _keep_equal(session: Session, run: list[tuple[int, RowVec]]) -> int:
-    """Keep the first promises of a run of equal ones together; return how many."""
-    if len(run) == 1:
-        return 0
-    session.trying = tuple(row for row, _ in run)
-    statement = session.statement()
-    task = np.concatenate([batch for _, batch in run])
-    count = keep_run(session, _ACTION, np.array(session.trying), task, statement)
-    kept = task[:count]
-    waits = kept[statement.is_promise(kept)]
-    session.outcome.refusal[session.tasks.job_of_task[waits]] = _WAITING
-    statement.commit(_ACTION)
-    return count
 
 
 def hold_broken(session: Session, broken: list[tuple[int, RowVec]]) -> dict[int, Statement]:

@@ -271,12 +271,6 @@ class Questions:
         asked = ("queue_order", "head_order", "queue_gate")
         return all(it.owner.rests_on_sums(session) for name in asked for it in self._answers[name])
 
-    def judges_in_runs(self, session: AskingSession, action: str) -> bool:
-        """Tell whether equal claims of an action may be judged by what they ask for together."""
-        asked = ("claim_gate", "scenario_gate", "eviction_reason")
-        owners = [answer.owner for name in asked for answer in self._answers[name]]
-        return all(owner.judges_in_runs(session, action) for owner in owners)
-
     # -- gates -----------------------------------------------------------------------------------
 
     def job_gate(self, session: AskingSession, action: str, job: RowVec) -> CodeVec | None:

@@ -150,17 +150,6 @@ class Plugin(Decisions, Words):
         del session
         return True
 
-    def judges_in_runs(self, session: SessionView, action: str) -> bool:
-        """Promise that equal claims of one queue may be judged by what they ask for together.
-
-        With no objection to a claim for the sum of K requests and to K units in order,
-        ``claim_gate`` and ``scenario_gate`` have none to the n-th request and the n-th unit either,
-        once those before them have been carried out. ``eviction_reason`` reads of all that moves
-        only ``session.held_now``. Without the promise every claim is judged by itself.
-        """
-        del session, action
-        return False
-
     def is_silent(self, session: SessionView, question: str) -> bool:
         """Promise with True that a question has no answer from this plugin in this cycle.
 

@@ -156,14 +156,6 @@ class Proportion(Plugin):
         """Promise it while queues are compared level by level, which sums of children predict."""
         return session.fair_tree is session.queues.tree
 
-    def judges_in_runs(self, session: Session, action: str) -> bool:
-        """Promise it: rules R18 to R22 and R32 only get stricter for a claim that asks for more.
-
-        What they compare of the losing queues is what units before leave of it, in either case.
-        """
-        del session, action
-        return True
-
     @hookimpl
     def claim_gate(
         self, session: Session, action: str, job: RowVec, ask: Amounts

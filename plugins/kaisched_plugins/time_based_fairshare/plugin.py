@@ -210,16 +210,6 @@ class TimeBasedFairshare(Plugin):
             return None
         return handover.gate(session, queue, job, ask, held)
 
-    def judges_in_runs(self, session: Session, action: str) -> bool:
-        """Promise it where neither time slices nor debts decide: then every claim is accepted."""
-        if action != "reclaim":
-            return True
-        handover = self._handover(session)
-        if handover is not None and handover.has_waiting:
-            return False
-        cycle: _Cycle = session.state[self.name]
-        return session.usage is None or cycle.usage is None or not self._cost_s(session)
-
     @hookimpl
     def claim_gate(
         self, session: Session, action: str, job: RowVec, ask: Amounts

@@ -208,15 +208,6 @@ def test_a_plugin_whose_gate_goes_by_the_action_must_not_promise_to_answer_all_a
     check_plugin(broken("job_gate", by_action))
 
 
-def test_a_plugin_that_lets_only_large_claims_pass_must_not_promise_to_judge_them_in_runs():
-    def large(self, session, action, job, ask):
-        return np.where(ask[0] < 1 << 30, 22, 0).astype(np.int16)
-
-    with pytest.raises(AssertionError, match="claim_gate: judges_in_runs is True for reclaim"):
-        check_plugin(broken("claim_gate", large, judges_in_runs=lambda *_: True))
-    check_plugin(broken("claim_gate", large))
-
-
 def test_a_plugin_that_refuses_must_not_promise_open_gates():
     def shut(self, session, action, queue, job, ask, held, held_non_preemptible):
         return np.where(held[0] > 1 << 30, 20, 0).astype(np.int16)
