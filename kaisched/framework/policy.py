@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kaisched.framework.plugins.dispatch import Questions
 from kaisched.framework.plugins.registry import PluginSetting, Registry
-from kaisched.objects.known_workloads import KNOWN
+from kaisched.objects.gangs import KNOWN
 from kaisched.objects.shard import MAX_EVICTIONS_PER_CYCLE
 
 if TYPE_CHECKING:
