@@ -8,7 +8,6 @@ by `plan_levels` and can be kept between cycles.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +16,6 @@ import numpy.typing as npt
 
 from kaisched.core.blocks import Block, plan_level
 from kaisched.core.division import MOST, Entitlements, HeadStart, share_surplus
-from kaisched.core.plain import Group, PlainTree
 from kaisched.core.rounds import WeightFold
 from kaisched.core.tree import NO_QUEUE, QueueTree
 from kaisched.units import UNLIMITED
@@ -29,11 +27,6 @@ Index = npt.NDArray[np.intp]
 WeightMode = Literal["equal", "quota"]
 Asked = tuple[WeightFold | None, HeadStart | None]
 """The hooks of a division: for weights, and for head starts."""
-
-# Plain numbers divide up to this many rows of (resource, queue). Measured with 4 resources of which
-# one is contested: 15 queues 41 us against 106 in arrays, 3 x 5 queues 61 against 186, 40 queues
-# 58 against 81. With all four contested both take the same at 60 rows, and arrays half at 160.
-PLAIN_ROWS = 100
 
 
 _FEW_ROWS = 1 << 12  # malloc keeps the memory of so many rows by itself
@@ -48,13 +41,11 @@ class TreePlan:
         levels: the blocks of each depth, roots first.
         parents: per depth the queue `(G,)` whose share each sibling group divides; empty for
             the roots, which divide the total.
-        plain: the same for plain numbers; None for a tree that is faster in arrays.
 
     """
 
     levels: tuple[tuple[Block, ...], ...]
     parents: tuple[Index, ...]
-    plain: PlainTree | None
 
 
 def plan_levels(
@@ -88,9 +79,7 @@ def plan_levels(
         parents.append(above[above != NO_QUEUE])
     if len(tree) * resources > _FEW_ROWS:
         _keep_freed_memory()
-    is_small = not is_whole and 0 < len(tree) * resources <= PLAIN_ROWS
-    plain = _plain_tree(levels, parents, priority) if is_small else None
-    return TreePlan(tuple(levels), tuple(parents), plain)
+    return TreePlan(tuple(levels), tuple(parents))
 
 
 def _keep_freed_memory() -> None:
@@ -104,23 +93,6 @@ def _keep_freed_memory() -> None:
     np.empty(_KEPT_BYTES, np.int8)
 
 
-def _plain_tree(
-    levels: list[tuple[Block, ...]], parents: list[Index], priority: Int64
-) -> PlainTree:
-    groups: list[Group] = []
-    level_of_queue = priority.tolist()
-    for (block,), above in zip(levels, parents, strict=True):  # a small level is one block
-        siblings = np.split(block.queue, block.start[1:])
-        for parent, members in zip(above.tolist() or [NO_QUEUE], siblings, strict=True):
-            queues = members.tolist()
-            tiers = sorted({level_of_queue[q] for q in queues}, reverse=True)
-            of_tier = [tuple(q for q in queues if level_of_queue[q] == tier) for tier in tiers]
-            span = slice(min(queues), max(queues) + 1)
-            is_span = span.stop - span.start == len(queues)
-            groups.append(Group(parent, tuple(queues), span if is_span else None, tuple(of_tier)))
-    return PlainTree(tuple(groups))
-
-
 def fair_share(
     tree: QueueTree,
     total: Int64,
@@ -131,7 +103,6 @@ def fair_share(
     start: HeadStart | None = None,
     weight_mode: WeightMode = "equal",
     plan: TreePlan | None = None,
-    known: tuple[Int64, Sequence[int]] | None = None,
 ) -> Int64:
     """Divide the cluster among the queues.
 
@@ -144,8 +115,6 @@ def fair_share(
         start: asked for the head starts before the weights count (R25), if any.
         weight_mode: "equal" takes the queues' own weights, "quota" those of the quotas (R12).
         plan: of this tree, priority and rank, a whole one with `start`; made when absent.
-        known: an earlier answer `(R, Q)`, and the resources that must be divided anew; the
-            others may be taken from there.
 
     Returns:
         `(R, Q)` int64; siblings' shares pass their parent's only where deserved parts do (R3).
@@ -159,19 +128,6 @@ def fair_share(
         plan = plan_levels(
             tree, entitlements.priority, entitlements.rank, len(total), is_whole=is_whole
         )
-    if start is None and plan.plain is not None:
-        return plan.plain.divide(total, entitlements, unit, weight_mode, known, fold)
-    return _in_arrays(plan, total, entitlements, unit, (fold, start), weight_mode)
-
-
-def _in_arrays(
-    plan: TreePlan,
-    total: Int64,
-    entitlements: Entitlements,
-    unit: Int64,
-    asked: Asked,
-    weight_mode: WeightMode,
-) -> Int64:
     share = np.empty(entitlements.request.shape, np.int64)
     # Most columns of limits are unlimited, which one comparison shows.
     is_limited = bool(entitlements.limit.min(initial=UNLIMITED) < UNLIMITED)
@@ -183,7 +139,9 @@ def _in_arrays(
             requestable = block.pick(entitlements.request)
             if is_limited:
                 np.minimum(requestable, block.pick(entitlements.limit), out=requestable)
-            have = _divide_block(block, amount, requestable, entitlements, unit, asked, weight_mode)
+            have = _divide_block(
+                block, amount, requestable, entitlements, unit, (fold, start), weight_mode
+            )
             block.put(share, have)
     return share
 
