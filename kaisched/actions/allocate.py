@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.actions.order.alike import alike, sets_of
-from kaisched.actions.order.backlog import note_room, waiting_heads
 from kaisched.actions.order.candidates import (
     Candidates,
     drop_gated,
     drop_roomless,
-    drop_shut,
     gather,
     measure_again,
     note_no_room,
@@ -28,9 +26,9 @@ from kaisched.actions.order.candidates import (
 from kaisched.actions.order.fair_order import PredictedOrder
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.order.job_order import keep_best
-from kaisched.actions.order.rations import rations_of
 from kaisched.actions.order.sequence import Pick
 from kaisched.actions.order.stepwise import StepwiseOrder, are_few
+from kaisched.actions.order.tries import try_limit
 from kaisched.actions.owed import owed_claims
 from kaisched.actions.room.by_card import is_tight
 from kaisched.actions.room.placing import place_mixed, place_waiting, place_within
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kaisched.actions.order.fair_order import FairOrder
-    from kaisched.actions.order.rations import Rations
     from kaisched.actions.owed import OwedClaims
     from kaisched.core.axis import RowVec
     from kaisched.framework.session.session import Session
@@ -66,30 +63,26 @@ class Allocate:
         """Place the pending jobs that fit."""
         if not session.jobs_waiting:
             return
-        rations = rations_of(session)
         held = hold_broken(session, keep_promises(session))
-        self._allocate(session, rations, [*held])
+        self._allocate(session, [*held])
         for statement in held.values():
             statement.rollback()
         if held:
             session.hints.clear()  # some hints count the held room as taken: true only here
             self._place(session, self._gather(session, np.array(sorted(held), np.int64)))
 
-    def _allocate(self, session: Session, rations: Rations | None, held: list[int]) -> None:
+    def _allocate(self, session: Session, held: list[int]) -> None:
         if session.policy.queue_depth.get(self.name) is None and session.placement.is_full:
             return  # records ask the other questions, see framework/report/explain.py
         self._place(session, self._waiting(session, held), held)
-        if rations is None or session.policy.queue_depth.get(self.name) is not None:
+        limit = try_limit(session)
+        if limit is None or session.policy.queue_depth.get(self.name) is not None:
             return
-        while (job := rations.more(session)).size:
+        while (job := limit.more(session)).size:
             self._place(session, _without(self._gather(session, job), held), held)
 
     def _waiting(self, session: Session, held: Sequence[int]) -> Candidates:
-        candidates = waiting_heads(session, self.name)
-        if candidates is None:
-            candidates = self._gather(session, pending_jobs(session))
-            note_room(session, candidates)
-        return _without(candidates, held)
+        return _without(self._gather(session, pending_jobs(session)), held)
 
     def _place(self, session: Session, candidates: Candidates, held: Sequence[int] = ()) -> None:
         owed = owed_claims(session)
@@ -102,7 +95,7 @@ class Allocate:
         depth = session.policy.queue_depth.get(self.name)
         if depth is not None:
             candidates = keep_best(session, candidates, depth)
-        candidates = drop_shut(session, drop_roomless(session, candidates))
+        candidates = drop_roomless(session, candidates)
         return drop_gated(session, self.name, candidates)
 
 

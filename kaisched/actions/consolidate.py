@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.actions.eviction.alternatives import serve
-from kaisched.actions.eviction.claimants import claimants
 from kaisched.actions.eviction.evicting import anything_runs, running_jobs, without_delayed
 from kaisched.actions.eviction.loops import is_loop, note_eviction, recall_evictions
 from kaisched.actions.eviction.no_place import without_place
@@ -87,7 +86,7 @@ class _Consolidation:
         if is_spent(session, self._action):
             return
         candidates = self._claims()
-        if candidates is None:
+        if not len(candidates):
             return
         self._running = running = running_jobs(session)
         if session.has_moved:
@@ -124,21 +123,8 @@ class _Consolidation:
         gone: RowVec = same.nonzero()[0]
         return gone
 
-    def _claims(self) -> Candidates | None:
-        """Return the preemptible jobs that all free room together could hold; None if none."""
-        session, action = self._session, self._action
-        waiting = claimants(session, action)
-        if waiting is None:
-            candidates = self._gathered()
-        else:
-            able = waiting.fitting(self._free())
-            if not np.count_nonzero(able):
-                return None
-            candidates = drop_gated(session, action, waiting.candidates(able))
-        return candidates if len(candidates) else None
-
-    def _gathered(self) -> Candidates:
-        """Slow path: ask the gates about every pending job."""
+    def _claims(self) -> Candidates:
+        """Return the preemptible jobs that all free room together could hold."""
         session, action = self._session, self._action
         job = pending_jobs(session, claims=True)
         job = job[session.jobs.is_preemptible[job]]

@@ -54,20 +54,16 @@ class _Reclaiming(Evicting):
 
     def _otherwise(self, demand: Demand, victim_list: VictimList) -> Plan | None:
         """Search a plan that also moves pods which may not be evicted."""
-        if not self._may_move(demand):
-            return None
-        if self._making_way is None:
-            self._making_way = MakingWay(self._session, self._search, self._relocation)
-        return self._making_way.find(demand, victim_list, self._running)
-
-    def _may_move(self, demand: Demand) -> bool:
-        if self._session.ask.orders_victims:
-            return False  # the policy's order does not say which victims go along with moves
-        policy = self._session.policy
+        session = self._session
+        policy = session.policy
+        if session.ask.orders_victims:
+            return None  # the policy's order does not say which victims go along with moves
         is_on = policy.allows_consolidating_reclaim and policy.max_consolidation_preemptees != 0
         if not is_on or not self._search.lacks_one(demand):
-            return False
-        return not self._failed_claims.is_out_of_reach(demand, self._running)
+            return None
+        if self._making_way is None:
+            self._making_way = MakingWay(session, self._search, self._relocation)
+        return self._making_way.find(demand, victim_list, self._running)
 
     def _class(self, demand: Demand) -> tuple[object, ...]:
         claim, session = demand.claim, self._session
@@ -100,9 +96,10 @@ class TakingBack(_Reclaiming):
         claims = claims.keep(are_covered(self._session, claims, np.arange(len(claims))))
         return claims if len(claims) else None
 
-    def _may_move(self, demand: Demand) -> bool:
-        del demand
-        return False
+    def _otherwise(self, demand: Demand, victim_list: VictimList) -> Plan | None:
+        """Move nothing."""
+        del demand, victim_list
+        return None
 
     def _try(self, item: Pick, *, is_first: bool) -> int:
         at = np.array([item.at])

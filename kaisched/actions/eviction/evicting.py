@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.actions.eviction.alternatives import serve
-from kaisched.actions.eviction.claimants import claimants
 from kaisched.actions.eviction.delay import held_back
-from kaisched.actions.eviction.failed_claims import FailedClaims
 from kaisched.actions.eviction.loops import is_loop, note_eviction, recall_evictions
 from kaisched.actions.eviction.plan import Plan
 from kaisched.actions.eviction.reasons import eviction_reason
@@ -32,11 +30,10 @@ from kaisched.framework.session.claims import Claim
 from kaisched.framework.session.eviction_budget import is_spent, may_evict, stops_here
 
 if TYPE_CHECKING:
-    from kaisched.actions.eviction.claimants import Claimants
     from kaisched.actions.eviction.plan import Demand
     from kaisched.actions.order.candidates import Candidates
     from kaisched.actions.order.sequence import Pick
-    from kaisched.core.axis import BoolVec, CodeVec, RowVec
+    from kaisched.core.axis import CodeVec, RowVec
     from kaisched.framework.session.session import Session
 
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
@@ -55,8 +52,6 @@ class Evicting:
         self._session = session
         self._action = action
         self._victim_lists: dict[tuple[object, ...], VictimList | int] = {}
-        self._out_of_reach: set[tuple[object, ...]] = set()
-        """Classes for which all victims together would not make room."""
         self._refused: tuple[object, ...] | None = None
         """The class that was refused last."""
 
@@ -72,7 +67,6 @@ class Evicting:
             return
         self._running = running_jobs(session)
         self._search = Search(session)
-        self._failed_claims = FailedClaims(session, self._search)
         self._relocation = Relocation(session, self._action, self._search)
         fair_order = StepwiseOrder(session, self._action, candidates, is_gated=False)
         self._candidates, self._fair_order = candidates, fair_order
@@ -92,19 +86,6 @@ class Evicting:
 
     def _claims(self) -> Candidates | None:
         """Return the jobs that the claim gate lets take from other jobs; None if there are none."""
-        waiting = claimants(self._session, self._action)
-        if waiting is None:
-            return self._gathered()
-        if not len(waiting):
-            return None
-        able = self._able(waiting)
-        if able is not None and not np.count_nonzero(able):
-            return None
-        allowed = waiting.allowed(self._action, able)
-        return waiting.candidates(allowed) if np.count_nonzero(allowed) else None
-
-    def _gathered(self) -> Candidates | None:
-        """Slow path: ask the gates about every pending job."""
         session, action = self._session, self._action
         self._running = running_jobs(session)
         job = self._narrowed(pending_jobs(session, claims=True))
@@ -130,11 +111,6 @@ class Evicting:
         """Leave out jobs that can have no victims; a quick check."""
         return job
 
-    def _able(self, waiting: Claimants) -> BoolVec | None:
-        """Tell which classes can have victims, ``(K,)``; None for all."""
-        del waiting
-        return None
-
     @abstractmethod
     def _victims(self, claim: Claim) -> RowVec:
         """Return the running jobs that the action may evict for a claim."""
@@ -143,11 +119,6 @@ class Evicting:
         """Return a different kind of plan for a claim that no victims make room for."""
         del demand, victim_list
         return None
-
-    def _may_move(self, demand: Demand) -> bool:
-        """Tell whether :meth:`_otherwise` could find a plan."""
-        del demand
-        return False
 
     @abstractmethod
     def _class(self, demand: Demand) -> tuple[object, ...]:
@@ -217,18 +188,13 @@ class Evicting:
 
     def _found(self, demand: Demand, victim_list: VictimList) -> Plan | int:
         """Return a plan with an open statement, or the refusal code."""
-        plan: Plan | int = _NO_VICTIMS
-        key = self._key(demand)
-        if key not in self._out_of_reach:
-            plan = self._search.solve(demand, victim_list)
+        plan = self._search.solve(demand, victim_list)
         if isinstance(plan, Plan):
             return plan
         other = self._otherwise(demand, victim_list)
         if other is not None:
             return other
-        self._let_go(key)
-        if plan == _NO_VICTIMS:
-            self._failed_claims.note(demand)
+        self._let_go(self._key(demand))
         return plan
 
     def _has_lost_pods(self, job: int) -> bool:
@@ -252,12 +218,6 @@ class Evicting:
         victim_list = self._victim_lists.get(key)
         if victim_list is None:
             job = self._losers(demand.claim)
-            if not isinstance(job, int) and self._failed_claims.fails_again(demand, job):
-                if self._may_move(demand):
-                    self._out_of_reach.add(key)
-                else:
-                    job = _NO_VICTIMS
-                    self._let_go(key)  # as after a search, which is skipped here
             victim_list = job if isinstance(job, int) else VictimList(self._session, job)
             self._victim_lists[key] = victim_list
         return victim_list

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.order.rations import rations_of, waiting_jobs
+from kaisched.actions.order.tries import try_limit, waiting_jobs
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.framework.session.batches import asks_of, measure
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 ANY: Final = int(np.iinfo(np.int64).max)
 _NO_ROOM = int(Refusal.NO_ROOM)
 _PENDING = int(TaskState.PENDING)
-_GATHERED: Final = "gathered"
 
 
 @dataclass(slots=True)
@@ -44,8 +43,6 @@ class Candidates:
     """Job row to the task rows of its next batch, for jobs that are not simple."""
     most: int = ANY
     """An upper bound of how many pods of any one shape fit."""
-    is_sorted: bool = False
-    """Whether candidates are sorted by queue, and in each queue in job order, without ties."""
 
     def __len__(self) -> int:
         """Return C."""
@@ -62,7 +59,6 @@ class Candidates:
             self.size[mask],
             self.batches,
             self.most,
-            is_sorted=self.is_sorted,
         )
 
     def count_queues(self) -> int:
@@ -102,10 +98,10 @@ def pending_jobs(session: Session, *, claims: bool = False) -> RowVec:
     With ``claims`` return the jobs for which pods may be evicted.
     """
     rows = waiting_jobs(session)
-    rations = rations_of(session)
-    if rations is None:
+    limit = try_limit(session)
+    if limit is None:
         return rows
-    off = rations.claims_off if claims else rations.off
+    off = limit.claims_off if claims else limit.off
     tried: RowVec = rows[~off[rows]]
     return tried
 
@@ -113,20 +109,8 @@ def pending_jobs(session: Session, *, claims: bool = False) -> RowVec:
 def gather(session: Session, action: str, job: RowVec, *, tries_full: bool = False) -> Candidates:
     """Ask the gates, size the batches; refusals are noted in the session's outcome.
 
-    With ``tries_full`` jobs whose pods fit nowhere now are kept: room may be made for them. Such
-    actions ask about the same jobs in turn, and share the answer while nothing moves.
+    With ``tries_full`` jobs whose pods fit nowhere now are kept: room may be made for them.
     """
-    if not tries_full or not session.ask.is_class_bound:
-        return _gathered(session, action, job, tries_full=tries_full)
-    known: tuple[int, bytes, Candidates] | None = session.found.get(_GATHERED)
-    asked = session.moves, job.tobytes()
-    if known is None or known[:2] != asked:
-        known = (*asked, _gathered(session, action, job, tries_full=True))
-        session.found[_GATHERED] = known
-    return known[2]
-
-
-def _gathered(session: Session, action: str, job: RowVec, *, tries_full: bool) -> Candidates:
     if job.size:
         job = _note(session, job, session.ask.job_gate(session, action, job))
     if not tries_full and session.policy.queue_depth.get(action) is None:
@@ -194,26 +178,6 @@ def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
         candidates, bound = candidates.keep(enough), bound[enough]
     candidates.most = int(bound.max(initial=0))
     return candidates
-
-
-def drop_shut(session: Session, candidates: Candidates) -> Candidates:
-    """Refuse candidates of queues with a step budget whose pods no node with room may take.
-
-    The fair order would refuse them too, but it predicts anew after each refusal, and such a queue
-    has many of them. The fair order decides where room is being released, and about shapes with
-    constraints on other pods, which may be met later.
-    """
-    rations = rations_of(session)
-    if rations is None or session.capacity.has_releasing:
-        return candidates
-    asked = (candidates.shape >= 0) & rations.is_short[candidates.queue]
-    total = np.full(len(candidates), ANY)
-    for shape in np.unique(candidates.shape[asked]).tolist():
-        if not session.shapes.constraints[shape].has_pod_terms:
-            total[candidates.shape == shape] = session.placement.vacancy(shape).total
-    shut = asked & (candidates.size > total)
-    note_no_room(session, candidates.job[shut])
-    return candidates.keep(~shut)
 
 
 def _find_fitting(session: Session, candidates: Candidates, at: int, all_room: IntVec) -> bool:

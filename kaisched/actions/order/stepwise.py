@@ -88,7 +88,7 @@ class StepwiseOrder:
 
     def _sort(self, rows: RowVec) -> None:
         candidates = self._candidates
-        if len(rows) == 1 or (candidates.is_sorted and len(rows) == len(candidates)):
+        if len(rows) == 1:
             self._order, self._tie = rows, np.arange(len(rows))
         else:
             self._order, self._tie = sorted_rows(self._session, candidates, rows)

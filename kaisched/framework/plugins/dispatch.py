@@ -141,18 +141,6 @@ class Questions:
         self.next_batch: Callable[[SessionView, int], RowVec | None] = self._asker(
             Plugin.next_batch
         )
-        self.is_job_bound = all(
-            answer.owner.is_job_bound
-            for question in ("job_order", "job_gate", "batch_size")
-            for answer in self._answers[question]
-        )
-        """True when answers about a job change with its own row only."""
-        self.is_class_bound = all(
-            answer.owner.is_class_bound
-            for question in ("job_gate", "claim_gate")
-            for answer in self._answers[question]
-        )
-        """True when claims of one queue, ask, priority and preemptibility get the same answer."""
 
     def _compile_nodes(self) -> None:
         """Compile the questions about nodes."""
@@ -168,10 +156,7 @@ class Questions:
         self.spreads_shares = self._asker(Plugin.spreads_shares)
         self._honors_topology = any(it.owner.honors_topology for it in self._answers["node_sets"])
         self.has_rooms = bool(self._answers["node_room"])
-        scores = self._answers["node_score"]
-        self.fills_first = all(answer.owner.is_score_rising for answer in scores)
-        """True when every score promises to rise as identical pods fill a node."""
-        self.highest_score = sum(answer.weight for answer in scores)
+        self.highest_score = sum(answer.weight for answer in self._answers["node_score"])
 
     def _compile_words(self) -> None:
         """Compile the questions whose answers people read."""

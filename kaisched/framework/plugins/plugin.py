@@ -49,27 +49,6 @@ class Plugin(Decisions, Words):
     default_weight: ClassVar[float] = 1.0
     """Factor of its node scores unless the shard says otherwise."""
 
-    is_score_rising: bool = False
-    """Promise that ``node_score`` never falls as ``extra`` grows while the pods fit.
-
-    Identical pods may then fill one node before the next without new scores. Binpacking promises
-    this, spreading cannot. The conformance kit checks it.
-    """
-
-    is_job_bound: bool = False
-    """Promise that ``job_order``, ``job_gate`` and ``batch_size`` read nothing but the job's own
-    row (its counts, pod sets, priority, creation, labels, annotations) and the arguments.
-
-    Answers may then be kept from cycle to cycle for jobs that have not changed.
-    """
-
-    is_class_bound: bool = False
-    """Promise that ``job_gate`` answers every action alike, and that ``claim_gate`` reads no more
-    of a job than its queue, request, priority and preemptibility.
-
-    One answer about a job of a class then holds for all jobs of the class.
-    """
-
     takes_from_own_queue: bool = False
     """Declare that reclaim may also take from the claim's own queue; otherwise only preempt does.
 

@@ -101,7 +101,6 @@ class Proportion(Plugin):
     """Divides the cluster fairly, puts starved queues first, and keeps queues within bounds."""
 
     name = "proportion"
-    is_class_bound = True
     bounds_non_preemptible = True
     refusals = refusals.ALL
 

@@ -90,7 +90,6 @@ class TimeBasedFairshare(Plugin):
     """Gives queues that have used much of the surplus lately less of it now."""
 
     name = "time-based-fairshare"
-    is_class_bound = True
     refusals = (refusals.OTHERS_SLICE, refusals.NOT_WORTH_IT)
 
     Arguments = TimeBasedFairshareArguments
