@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.actions.eviction.alternatives import serve
-from kaisched.actions.eviction.evicting import anything_runs, running_jobs, without_delayed
+from kaisched.actions.eviction.evicting import running_jobs, without_delayed
 from kaisched.actions.eviction.loops import is_loop, note_eviction, recall_evictions
 from kaisched.actions.eviction.no_place import without_place
 from kaisched.actions.eviction.plan import Demand, Plan
@@ -65,7 +65,7 @@ class Consolidate:
             return
         recall_evictions(session)
         keep_promises(session)
-        if anything_runs(session):
+        if running_jobs(session).size:
             _Consolidation(session, self.name, most).run()
 
 

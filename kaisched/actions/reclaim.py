@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.eviction.evicting import Evicting, anything_runs
+from kaisched.actions.eviction.evicting import Evicting, running_jobs
 from kaisched.actions.eviction.making_way import MakingWay
 from kaisched.actions.order.within_quota import are_covered
 from kaisched.core.refusals import Refusal
@@ -86,7 +86,7 @@ class TakingBack(_Reclaiming):
 
     def has_claims(self) -> bool:
         """Tell whether there is such a claim."""
-        return anything_runs(self._session) and self._claims() is not None
+        return bool(running_jobs(self._session).size) and self._claims() is not None
 
     def _claims(self) -> Candidates | None:
         claims = super()._claims()

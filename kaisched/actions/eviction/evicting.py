@@ -41,7 +41,6 @@ _NO_VICTIMS = int(Refusal.NO_VICTIMS)
 _BUDGET = int(Refusal.EVICTION_BUDGET)
 _TURN = int(Refusal.TAKING_TURNS)
 _RUNNING: Final = "running"
-_WITNESS: Final = "running.witness"
 
 
 class Evicting:
@@ -60,7 +59,7 @@ class Evicting:
         session = self._session
         recall_evictions(session)
         keep_promises(session)
-        if not anything_runs(session) or is_spent(session, self._action):
+        if not running_jobs(session).size or is_spent(session, self._action):
             return
         candidates = self._claims()
         if candidates is None:
@@ -261,22 +260,6 @@ def without_delayed(session: Session, action: str, job: RowVec) -> RowVec:
     session.outcome.note_claims(action, job[codes != 0], codes[codes != 0])
     free: RowVec = job[codes == 0]
     return free
-
-
-def anything_runs(session: Session) -> bool:
-    """Tell whether :func:`running_jobs` would return any job: one job that still runs is enough."""
-    row: int = session.hints.get(_WITNESS, -1)
-    jobs = session.jobs
-    if 0 <= row < len(jobs.active) and not session.outcome.evictions and session.stranded is None:
-        runs = jobs.active[row] > 0 and jobs.is_preemptible[row] and jobs.queue_of_job[row] >= 0
-        if runs and session.has_moved:
-            runs = session.ledger.job_active[row] > 0
-        if runs:
-            return True
-    running = running_jobs(session)
-    if running.size:
-        session.hints[_WITNESS] = int(running[-1])
-    return bool(running.size)
 
 
 def running_jobs(session: Session) -> RowVec:

@@ -33,15 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kaisched.core.axis import RowVec
-    from kaisched.core.marks import Mark
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
 
 _PENDING: Final = int(TaskState.PENDING)
 _WAITING: Final = int(Refusal.WAITING_FOR_RELEASE)
 _ACTION: Final = "allocate"
-_HINT: Final = "promises.rows"
-_NO_PODS: Final = np.empty(0, np.int64)
 _FACT: Final = "promises"
 """By job: the time since when its promises cannot be kept."""
 
@@ -55,11 +52,8 @@ def keep_promises(session: Session) -> list[tuple[int, RowVec]]:
     if session.has_kept_promises:
         return broken
     session.has_kept_promises = True
-    rows = _promised_rows(session)
-    if not rows.size:
-        return broken
     tasks, jobs = session.tasks, session.jobs
-    promised = rows[tasks.state.take(rows) == _PENDING]
+    promised = ((tasks.nominated_node >= 0) & (tasks.state == _PENDING)).nonzero()[0]
     found = set(tasks.job_of_task.take(promised).tolist()) - {-1}
     if not found:
         return broken
@@ -123,20 +117,6 @@ def hold_broken(session: Session, broken: list[tuple[int, RowVec]]) -> dict[int,
                     held[job] = statement
     session.outcome.held = tuple(held)
     return held
-
-
-def _promised_rows(session: Session) -> RowVec:
-    """Return the pods with a nominated node; read only rows that are new since the last call."""
-    snapshot, column = session.snapshot, session.tasks.nominated_node
-    known: tuple[Mark, RowVec] | None = session.hints.get(_HINT)
-    seen = snapshot.unchanged_since(known[0] if known else None)
-    rows = known[1] if known and seen else _NO_PODS
-    if seen < len(column):
-        fresh = (column[seen:] >= 0).nonzero()[0]
-        if fresh.size:
-            rows = np.concatenate((rows, fresh + seen))
-        session.hints[_HINT] = snapshot.mark("tasks.nominated_node"), rows
-    return rows
 
 
 def _promised_first(session: Session, job: int) -> RowVec:
