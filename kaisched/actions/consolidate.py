@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.eviction.alternatives import serve
-from kaisched.actions.eviction.evicting import running_jobs, without_delayed
-from kaisched.actions.eviction.loops import is_loop, note_eviction, recall_evictions
-from kaisched.actions.eviction.no_place import without_place
-from kaisched.actions.eviction.plan import Demand, Plan
-from kaisched.actions.eviction.reasons import consolidate_reason
-from kaisched.actions.eviction.relocation import Relocation
+from kaisched.actions.eviction.demand import Demand, Plan
+from kaisched.actions.eviction.evicting import (
+    consolidate_reason,
+    is_loop,
+    note_eviction,
+    recall_evictions,
+    running_jobs,
+    serve,
+    without_delayed,
+)
+from kaisched.actions.eviction.relocation import Relocation, without_place
 from kaisched.actions.eviction.search import Search
-from kaisched.actions.order.alike import alike
-from kaisched.actions.order.candidates import ANY, drop_gated, gather, pending_jobs
+from kaisched.actions.order.candidates import ANY, alike, drop_gated, gather, pending_jobs
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
-from kaisched.actions.room.by_card import is_tight
-from kaisched.actions.room.clearing import Movable, Prices
-from kaisched.actions.room.items import Clearing
-from kaisched.actions.room.parts import has_parts
-from kaisched.actions.room.placing import place_waiting
+from kaisched.actions.room.clearing import Clearing, Movable, Prices
+from kaisched.actions.room.placing import has_parts, is_tight, place_waiting
 from kaisched.actions.room.promises import keep_promises
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal

@@ -11,7 +11,7 @@ from kaisched.actions.eviction.evicting import Evicting
 from kaisched.actions.order.candidates import ANY
 
 if TYPE_CHECKING:
-    from kaisched.actions.eviction.plan import Demand
+    from kaisched.actions.eviction.demand import Demand
     from kaisched.core.axis import IntVec, RowVec
     from kaisched.framework.session.claims import Claim
     from kaisched.framework.session.session import Session

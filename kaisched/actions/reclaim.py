@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.actions.eviction.evicting import Evicting, running_jobs
-from kaisched.actions.eviction.making_way import MakingWay
-from kaisched.actions.order.within_quota import are_covered
+from kaisched.actions.eviction.relocation import MakingWay
+from kaisched.actions.order.gates import are_covered
 from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
-    from kaisched.actions.eviction.plan import Demand, Plan
-    from kaisched.actions.eviction.victim_list import VictimList
+    from kaisched.actions.eviction.demand import Demand, Plan
+    from kaisched.actions.eviction.victims import VictimList
     from kaisched.actions.order.candidates import Candidates
-    from kaisched.actions.order.sequence import Pick
+    from kaisched.actions.order.predicted import Pick
     from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session.claims import Claim
     from kaisched.framework.session.session import Session

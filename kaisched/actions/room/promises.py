@@ -20,8 +20,7 @@ import numpy as np
 
 from kaisched.actions.order.candidates import gather
 from kaisched.actions.order.gates import first_shut
-from kaisched.actions.room.parts import are_within
-from kaisched.actions.room.placing import leans_on_promises
+from kaisched.actions.room.placing import are_within, leans_on_promises
 from kaisched.core.charges import charges
 from kaisched.core.refusals import PASSING, Refusal
 from kaisched.core.states import TaskState

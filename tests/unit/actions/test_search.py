@@ -8,7 +8,7 @@ import pytest
 
 from kaisched.actions.eviction import evicting
 from kaisched.actions.eviction.attempt import Attempt
-from kaisched.actions.eviction.plan import Plan
+from kaisched.actions.eviction.demand import Plan
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.states import TaskState

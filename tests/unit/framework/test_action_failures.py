@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from kaisched.actions.allocate import Allocate
-from kaisched.actions.drain import Drain
 from kaisched.actions.stalegang import StaleGangs
+from kaisched.actions.whole_jobs import Drain
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.states import TaskState
