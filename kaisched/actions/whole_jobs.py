@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.states import ACTIVE_STATES
+from kaisched.core.axis import ACTIVE_STATES
 from kaisched.core.tables import DRAINED, WORKLOADS
 from kaisched.framework.session.disruptions_left import may_disrupt
 from kaisched.framework.session.eviction_budget import may_evict

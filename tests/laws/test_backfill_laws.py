@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.core.tables import INTERACTIVE
 from kaisched.engine.policy import default_policy
 from kaisched.framework import cycle as cycles

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.core.division import Entitlements, divide_level
-from kaisched.core.fairshare import fair_share
+from kaisched.core.fairshare import Entitlements, divide_level, fair_share
 from kaisched.core.tree import build_tree, roll_up
 from kaisched.units import UNLIMITED
 from tests.oracles import division_loop

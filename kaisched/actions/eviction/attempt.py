@@ -15,7 +15,7 @@ from kaisched.actions.eviction.demand import Demand, Need, Plan, gets_too_much, 
 from kaisched.actions.eviction.victims import PROTECTED, as_units
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.placing import has_parts, is_tight, least_ask, place_waiting
-from kaisched.core.charges import charges
+from kaisched.core.devices import charges
 from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.session.units import Going
 

@@ -25,7 +25,7 @@ from kaisched.actions.order.candidates import alike, gather, pending_jobs
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
 from kaisched.actions.room.promises import keep_promises
-from kaisched.core.charges import gpus_of
+from kaisched.core.devices import gpus_of
 from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.report.reason import EvictionReason
 from kaisched.framework.session.claims import Claim

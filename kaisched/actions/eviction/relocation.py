@@ -13,9 +13,9 @@ from kaisched.actions.eviction.demand import Demand, Plan, gets_too_much
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.clearing import Movable, choices_by_card, completed, fewest_items
 from kaisched.actions.room.placing import is_bound_in_parts, is_over, least_ask, place_waiting
-from kaisched.core.charges import charges
+from kaisched.core.axis import ACTIVE_STATES, TaskState
+from kaisched.core.devices import charges
 from kaisched.core.refusals import PASSING, Refusal, text_of
-from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.framework.session.capacity import room_of
 from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
 from kaisched.framework.session.node_sets import node_sets, shapes_of

@@ -18,7 +18,7 @@ from kaisched.actions.eviction.attempt import Attempt, OrderedAttempt
 from kaisched.actions.eviction.demand import Demand, Future, Plan
 from kaisched.actions.room.clearing import Item, choices_by_card, completed, fewest_items
 from kaisched.core.axis import GPU, GPU_UNIT
-from kaisched.core.charges import gpus_of
+from kaisched.core.devices import gpus_of
 from kaisched.core.refusals import text_of
 from kaisched.units import UNLIMITED
 

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 
-from kaisched.core.axis import GPU, PODS
-from kaisched.core.charges import charges
-from kaisched.core.disruption_budgets import UNPROTECTED
+from kaisched.core.axis import ACTIVE_STATES, GPU, PODS
+from kaisched.core.devices import charges
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import ACTIVE_STATES
+from kaisched.core.tables import UNPROTECTED
 from kaisched.framework.session.capacity import Holding
 from kaisched.framework.session.claims import Unit, Units
 from kaisched.framework.session.disruptions_left import disruptions_left, has_budgets

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.actions.order.tries import try_limit, waiting_jobs
+from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
 from kaisched.framework.session.batches import asks_of, measure
 from kaisched.framework.session.node_sets import node_sets, shapes_of
 from kaisched.framework.session.other_subgroups import other_batches

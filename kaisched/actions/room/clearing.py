@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kaisched.core.axis import GPU, GPU_UNIT
-from kaisched.core.states import ALLOCATED_STATES
+from kaisched.core.axis import ALLOCATED_STATES, GPU, GPU_UNIT
 from kaisched.framework.session.capacity import Holding
 from kaisched.framework.session.claims import Unit
 from kaisched.framework.session.disruptions_left import disruptions_left

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kaisched.actions.order.gates import first_shut
-from kaisched.core.axis import GPU
-from kaisched.core.charges import card_mib, charges
+from kaisched.core.axis import GPU, TaskState
+from kaisched.core.devices import card_mib, charges
 from kaisched.core.packing import Bin, pack
-from kaisched.core.states import TaskState
 from kaisched.framework.session.claims import NodeSet
 from kaisched.framework.session.node_sets import shapes_of, subgroup_sets
 from kaisched.framework.session.pod_index import as_neighbours

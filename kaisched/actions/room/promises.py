@@ -21,9 +21,9 @@ import numpy as np
 from kaisched.actions.order.candidates import gather
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.placing import are_within, leans_on_promises
-from kaisched.core.charges import charges
+from kaisched.core.axis import TaskState
+from kaisched.core.devices import charges
 from kaisched.core.refusals import PASSING, Refusal
-from kaisched.core.states import TaskState
 from kaisched.framework.invariants.sums import is_job_met
 from kaisched.framework.session.node_sets import node_sets, shapes_of
 from kaisched.framework.session.task_order import pending_tasks

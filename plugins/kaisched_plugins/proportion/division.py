@@ -122,7 +122,11 @@ def _ceiling(session: Session) -> Amounts:
     return ceiling
 
 
-def _divide(session: Session, requests: Amounts, asked: Asked) -> Amounts:
+def _divide(
+    session: Session,
+    requests: Amounts,
+    asked: Asked,
+) -> Amounts:
     fold, start = asked
     queues, plan = session.queues, _plan(session, is_whole=start is not None)
     entitlements = Entitlements(
