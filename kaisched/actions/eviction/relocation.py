@@ -109,35 +109,17 @@ class Relocation:
         The most important go first. A unit that fits where it was stays there, unless its node is
         ``barred``. A unit stays or moves as a whole.
         """
-        is_complete, shape_of_task = True, self._session.tasks.shape_of_task
+        is_complete = True
         left = []
         going = Going()
-        full = self._full_for(plan.units)
         for unit in reversed(plan.units):
-            if (
-                not going.takes(unit)
-                and not any(int(shape_of_task[task]) in full for task in unit.tasks)
-                and self.move(plan.statement, unit, barred)
-            ):
+            if not going.takes(unit) and self.move(plan.statement, unit, barred):
                 continue
             is_complete = False
             going.add(unit)
             left.append(unit)
         plan.units = left[::-1]
         return is_complete
-
-    def _full_for(self, units: list[Unit]) -> set[int]:
-        """Return the shapes of pods for which there is no room, and none comes while units move.
-
-        Mostly this is so for all victims of a claim that needs what they held.
-        """
-        session = self._session
-        if session.ask.node_sets(session) is not None:
-            return set()  # each job has sets of nodes of its own
-        tasks = [task for unit in units for task in unit.tasks]
-        shapes = set(session.tasks.shape_of_task[tasks].tolist())
-        futures = [self._search.future(shape) for shape in shapes]
-        return {future.shape for future in futures if future.is_plain and not future.total}
 
     def left_over(self, statement: Statement, units: list[Unit]) -> list[Unit]:
         """Let units stay whose room is still free, the last first; return those that go."""
