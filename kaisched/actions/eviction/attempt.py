@@ -22,9 +22,9 @@ from kaisched.framework.session.units import Going
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kaisched.actions.eviction.demand import Future
     from kaisched.actions.eviction.search import Search
     from kaisched.actions.eviction.victims import VictimList
+    from kaisched.actions.room.future import Future
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
     from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.session import Session

@@ -10,14 +10,14 @@ import numpy as np
 from kaisched.actions.order.gates import first_shut
 from kaisched.core.axis import GPU
 from kaisched.core.claims.parts import WHOLE_GPU, measure_of
-from kaisched.core.refusals import freeable_codes
 from kaisched.framework.session.units import Going
 from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
+    from kaisched.actions.room.future import Future
+    from kaisched.core.axis import RowVec
     from kaisched.core.claims.model import Result
     from kaisched.core.claims.table import ClaimTable
     from kaisched.framework.session.capacity import Asked, NodeRoom
@@ -57,77 +57,6 @@ def without(units: list[Unit], some: list[Unit]) -> list[Unit]:
     left_out = set(some)
     going = Going(unit for unit in units if unit not in left_out)
     return [unit for unit in units if unit not in left_out or going.takes(unit)]
-
-
-# How many pods of a shape would fit on each node once room being released is free.
-#
-# The counts are kept per shape for the length of an action and updated for the nodes that changed.
-# So a claim in a cluster of thousands of nodes pays only for the few that it touches.
-
-
-class Future:
-    """Future room for pods of one shape by node: by amounts, and by filters no eviction cures."""
-
-    __slots__ = (
-        "_codes",
-        "_seen",
-        "_session",
-        "allowed",
-        "asked",
-        "is_plain",
-        "room",
-        "shape",
-        "total",
-    )
-
-    asked: Sequence[tuple[int, int]]
-    """(resource, amount) of what one pod asks for."""
-    allowed: BoolVec | None
-    """``(N,)`` nodes that are not ruled out for good; None for all."""
-    room: IntVec
-    total: int
-    is_plain: bool
-    """True when ``room`` and ``allowed`` are exact for any set of victims; else placing decides."""
-
-    def __init__(self, session: Session, shape: int) -> None:
-        """Compute the room of every node."""
-        self._session = session
-        self.shape = shape
-        capacity = session.capacity
-        self.asked = capacity.asked(shape)
-        plan = session.placement.plan(shape)
-        self._codes: CodeVec | None = plan.codes
-        # An eviction may take away the pods that a pod affinity requires.
-        # Without victims, amounts say only at most what cards have room for.
-        self.is_plain = not (
-            plan.cap is not None
-            or session.shapes.constraints[shape].pod_affinity
-            or capacity.is_by_card(shape)
-        )
-        self.allowed = None
-        if plan.codes is not None:
-            curable = np.isin(plan.codes, freeable_codes())
-            self.is_plain = self.is_plain and not curable.any()
-            self.allowed = (plan.codes == 0) | curable
-        self._seen = len(capacity.touched)
-        self.room = capacity.room(shape, self.allowed)
-        self.total = int(self.room.sum())
-
-    @property
-    def is_current(self) -> bool:
-        """Whether plugins rule out the same nodes as when the room was computed."""
-        return self._session.placement.plan(self.shape).codes is self._codes
-
-    def catch_up(self) -> None:
-        """Update the nodes that have changed since the last call."""
-        capacity = self._session.capacity
-        rows = set(capacity.touched[self._seen :])
-        self._seen = len(capacity.touched)
-        for node in rows:
-            if self.allowed is None or self.allowed[node]:
-                room = capacity.pods_on(node, self.shape)
-                self.total += room - int(self.room[node])
-                self.room[node] = room
 
 
 # Counts whether units, once gone, leave room for a claim: by amounts, node by node.

@@ -156,8 +156,7 @@ class Relocation:
         shape_of_task = session.tasks.shape_of_task
         if any(not self._search.future(int(shape_of_task[task])).total for task in tasks):
             return False
-        has_gates = session.ask.gates(session, self._action)  # else the amounts are not needed
-        if has_gates and first_shut(session, self._action, unit.job, self._least(unit)):
+        if first_shut(session, self._action, unit.job, self._least(unit)):
             return False  # a limit requires that the unit goes
         mark = statement.checkpoint()
         if all(self._stays(statement, task, barred) for task in tasks) and not is_over(

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kaisched.actions.eviction.attempt import Attempt, OrderedAttempt
-from kaisched.actions.eviction.demand import Demand, Future, Plan
+from kaisched.actions.eviction.demand import Demand, Plan
 from kaisched.actions.room.clearing import Item, choices_by_card, completed, fewest_items
+from kaisched.actions.room.future import Future
 from kaisched.core.axis import GPU, GPU_UNIT
 from kaisched.core.devices import gpus_of
 from kaisched.core.refusals import text_of

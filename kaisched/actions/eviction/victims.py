@@ -27,7 +27,7 @@ from kaisched.units import UNLIMITED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kaisched.actions.eviction.demand import Future
+    from kaisched.actions.room.future import Future
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.framework.session.claims import Claim
     from kaisched.framework.session.session import Session

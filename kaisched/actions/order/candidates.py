@@ -223,8 +223,7 @@ def drop_gated(session: Session, action: str, candidates: Candidates) -> Candida
 
     Gates do not open as a queue fills: a candidate refused now stays refused as room is taken.
     """
-    gates = session.ask.gates(session, action) if len(candidates) else None
-    if gates is None:
+    if not len(candidates) or not session.ask.has_queue_gates:
         return candidates
     held, strict = session.held, session.held_non_preemptible
     if session.has_moved:
@@ -236,7 +235,9 @@ def drop_gated(session: Session, action: str, candidates: Candidates) -> Candida
         rows = ((paths[:, level] >= 0) & (code == 0)).nonzero()[0]
         queue = paths[rows, level].astype(np.int64)
         job, ask = candidates.job[rows], asks.take(rows, axis=1)
-        codes = gates(session, action, queue, job, ask, held[:, queue], strict[:, queue])
+        codes = session.ask.queue_gate(
+            session, action, queue, job, ask, held[:, queue], strict[:, queue]
+        )
         if codes is not None:
             code[rows] = codes
     refused = code != 0

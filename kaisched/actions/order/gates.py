@@ -25,7 +25,7 @@ def first_shut(
 
     ``is_counted`` says that the queues hold ``ask`` by now, as the pods have been placed.
     """
-    if not session.ask.gates(session, action):
+    if not session.ask.has_queue_gates:
         return 0
     row, column, ledger = np.array([job]), ask[:, None], session.ledger
     for queue in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():

@@ -278,7 +278,5 @@ class StepwiseOrder:
 
     def _gate(self, at: int) -> int:
         """Return the first refusal on the candidate's path, leaf first."""
-        if not self._session.ask.gates(self._session, self._action):
-            return 0
         ask = self._candidates.least_asks(self._session, np.array([at]))[:, 0]
         return first_shut(self._session, self._action, int(self._candidates.job[at]), ask)

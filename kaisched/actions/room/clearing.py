@@ -24,7 +24,7 @@ from kaisched.framework.session.units import units_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from kaisched.actions.eviction.demand import Future
+    from kaisched.actions.room.future import Future
     from kaisched.core.axis import BoolVec, IntVec, RowVec
     from kaisched.framework.session.session import Session
 

@@ -66,11 +66,6 @@ class AskingSession(SessionView, Protocol):
         """Jobs on which an action has failed."""
         ...
 
-    @property
-    def gates(self) -> dict[str, Callable[..., CodeVec | None] | None]:
-        """Queue gates by action, each compiled on first use."""
-        ...
-
 
 class Questions:
     """Every question of the specification, ready to be asked."""
@@ -135,6 +130,8 @@ class Questions:
         self.takes_from_own_queue = any(it.owner.takes_from_own_queue for it in orders)
         """True when reclaim takes from the claim's own queue, too."""
         gates = self._answers["queue_gate"]
+        self._queue_gate = self._asker(Plugin.queue_gate)
+        self.has_queue_gates = bool(gates)
         self.bounds_non_preemptible = any(it.owner.bounds_non_preemptible for it in gates)
         """True when non-preemptible jobs stay within the quotas on their path."""
         self.batch_size: Callable[[SessionView, RowVec], IntVec] = self._asker(Plugin.batch_size)
@@ -266,13 +263,6 @@ class Questions:
             codes = np.where(is_barred, _BARRED, 0 if codes is None else codes)
         return codes
 
-    def gates(self, session: AskingSession, action: str) -> Callable[..., CodeVec | None] | None:
-        """Return the queue gates that may close for an action in this cycle; None without any."""
-        if action not in session.gates:
-            answers = self._may_speak["queue_gate"](session, action)
-            session.gates[action] = self._over("queue_gate", answers) if answers else None
-        return session.gates[action]
-
     def queue_gate(
         self,
         session: AskingSession,
@@ -284,15 +274,15 @@ class Questions:
         held_non_preemptible: Amounts,
     ) -> CodeVec | None:
         """Return codes ``(K,)``, or None for no objection; what does not end counts as held."""
-        gates = self.gates(session, action)
-        if gates is None:
-            return None
         if (stuck := session.held_stuck) is not None:
             held, held_non_preemptible = (
                 more + column[:, queue]
                 for more, column in zip((held, held_non_preemptible), stuck, strict=True)
             )
-        return gates(session, action, queue, job, ask, held, held_non_preemptible)
+        codes: CodeVec | None = self._queue_gate(
+            session, action, queue, job, ask, held, held_non_preemptible
+        )
+        return codes
 
     def scenario_gate(
         self, session: AskingSession, claim: Claim, units: Units, refused: CodeVec | None = None

@@ -102,15 +102,6 @@ class Plugin(Decisions, Words):
         del question
         return ()
 
-    def has_gates(self, session: SessionView, action: str) -> bool:
-        """Promise with False that ``queue_gate`` has no objection to the action in this cycle.
-
-        The gate is then not asked: without limits, thousands of positions need not be computed.
-        Asked once for each cycle and action, when the first gate is needed.
-        """
-        del session, action
-        return True
-
     def quotas(self, session: SessionView) -> Amounts | None:
         """Return ``(R, Q)`` what queues have by quota; None where it is as written.
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, ResourceAxis, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, IntVec, ResourceAxis, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.tables import (
         JobTable,
@@ -101,7 +101,6 @@ class Session:
         self.generation = snapshot.generation
         self.hints: dict[str, Any] = memory.hints
         self.failures: list[PluginFailure] = []
-        self.gates: dict[str, Callable[..., CodeVec | None] | None] = {}
         self.found: dict[str, Any] = {}
         self._passed_over: list[int] = []
         """Pod sets that are left out of the next batch, as their pods find no room."""

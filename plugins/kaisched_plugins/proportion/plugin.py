@@ -138,17 +138,6 @@ class Proportion(Plugin):
         standing = cycle.standing or _standing(session, cycle)
         return standing.ratios(queue, held, ask)
 
-    def has_gates(self, session: Session, action: str) -> bool:
-        """Promise silence while no queue has a limit and no job is non-preemptible.
-
-        There is no promise for preemptions: fair shares limit those.
-        """
-        if action == _PREEMPT:
-            return True
-        is_preemptible = session.jobs.is_preemptible
-        # Counting takes a third of the time of all().
-        return _has_limits(session) or int(np.count_nonzero(is_preemptible)) < len(is_preemptible)
-
     @hookimpl
     def queue_gate(
         self,

@@ -184,14 +184,6 @@ class TimeBasedFairshare(Plugin):
             return None
         return handover.head_start(session, resource, queue, weights, has, wants, surplus)
 
-    def has_gates(self, session: Session, action: str) -> bool:
-        """Promise silence unless a job with a time slice waits."""
-        handover = self._handover(session)
-        if action != "allocate" or handover is None or not handover.has_waiting:
-            return False
-        session.divide()  # which finds out whose time slice it is
-        return handover.keeps_room
-
     @hookimpl
     def queue_gate(
         self,
@@ -205,7 +197,10 @@ class TimeBasedFairshare(Plugin):
     ) -> CodeVec | None:
         """Let allocate leave room to the jobs with a time slice."""
         handover = self._handover(session)
-        if action != "allocate" or handover is None or not handover.keeps_room:
+        if action != "allocate" or handover is None or not handover.has_waiting:
+            return None
+        session.divide()  # which finds out whose time slice it is
+        if not handover.keeps_room:
             return None
         return handover.gate(session, queue, job, ask, held)
 

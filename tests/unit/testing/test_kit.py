@@ -173,15 +173,3 @@ def test_a_plugin_that_names_its_keys_names_each_of_them():
     with pytest.raises(AssertionError, match="job_order: it names 1 keys, and answers 2"):
         check_plugin(broken("job_order", two_keys, key_names=lambda *_: ("-priority",)))
     check_plugin(broken("job_order", two_keys, key_names=lambda *_: ("-priority", "creation")))
-
-
-def test_a_plugin_that_refuses_must_not_promise_open_gates():
-    def shut(self, session, action, queue, job, ask, held, held_non_preemptible):
-        return np.where(held[0] > 1 << 30, 20, 0).astype(np.int16)
-
-    def silent(self, session, action):
-        return False
-
-    with pytest.raises(AssertionError, match="queue_gate: has_gates is False"):
-        check_plugin(broken("queue_gate", shut, has_gates=silent))
-    check_plugin(broken("queue_gate", shut))
