@@ -14,11 +14,10 @@ import msgspec
 
 from kaisched.actions.allocate import Allocate
 from kaisched.actions.consolidate import Consolidate
-from kaisched.actions.drain import Drain
 from kaisched.actions.preempt import Preempt
 from kaisched.actions.reclaim import Reclaim
 from kaisched.actions.stalegang import StaleGangs
-from kaisched.actions.timelimit import TimeLimit
+from kaisched.actions.whole_jobs import Drain, TimeLimit
 from kaisched.core.tree import PROJECTS
 from kaisched.errors import Collector, ConfigError, ObjectError, join_path
 from kaisched.framework.plugins.dispatch import workloads_of
@@ -30,6 +29,7 @@ from kaisched.objects.shard import (
     DEFAULT_ACTIONS,
     DEFAULT_PLUGINS,
     GPU_SPREAD,
+    MAX_EVICTIONS_PER_CYCLE,
     OTHER_PRIORITIES,
     SETTINGS_IN_ARGUMENTS,
     TIME_BASED_FAIRSHARE,
@@ -122,6 +122,7 @@ def build_policy(
         over_quota_weights=spec.over_quota_weights or "equal",
         fairness=spec.fairness or "hierarchy",
         evictions_per_hour=-1 if spec.evictions_per_hour is None else spec.evictions_per_hour,
+        max_evictions_per_cycle=spec.max_evictions_per_cycle or MAX_EVICTIONS_PER_CYCLE,
         workloads=workloads_of(plugins),
         **settings,
     )
