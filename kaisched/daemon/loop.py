@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kaisched.framework.policy import Policy
     from kaisched.telemetry.claims import ClaimFigures
     from kaisched.telemetry.metrics import CycleCollector
-    from kaisched.usage.port import ServerHealth
+    from kaisched.usage.history import ServerHealth
     from kaisched.view.publisher import Publisher
 
 _AWAITED: Final = "waiting for a first answer, and nothing is reclaimed meanwhile"

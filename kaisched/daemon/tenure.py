@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from kaisched.objects.shard import SchedulingShard, ShardSpec
     from kaisched.telemetry.adapter import Requests, Watch
     from kaisched.usage.feed import UsageFeed
-    from kaisched.usage.port import ServerHealth
+    from kaisched.usage.history import ServerHealth
 
 PATIENCE_S: Final = 2.0
 """How long writes under way may take when the process ends."""
