@@ -37,8 +37,7 @@ from kaisched.daemon.recordings import Recordings
 from kaisched.daemon.usage import usage_feed
 from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.objects.labels import pool_name
-from kaisched.telemetry.adapter import OUTBOXES, AdapterState
-from kaisched.telemetry.durations import Durations
+from kaisched.telemetry.adapter import OUTBOXES, AdapterState, Durations
 from kaisched.telemetry.metrics import CycleCollector
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.errors import ObjectError
 from kaisched.objects import kueue
 from kaisched.objects.devices import (
@@ -56,7 +55,7 @@ from kaisched.objects.pod import (
 from kaisched.objects.podgroup import PodGroup, pod_group_faults
 from kaisched.objects.queue import Queue, all_queue_faults
 from kaisched.objects.shard import SchedulingShard, shard_faults
-from kaisched.objects.wire import KubernetesObject
+from kaisched.objects.wire import BAD_JSON, KubernetesObject
 from kaisched.objects.workloads import (
     Deployment,
     Job,

@@ -20,6 +20,8 @@ WorkloadType = Literal["training", "interactive", "inference"]
 WORKLOAD_TYPES: Final[tuple[str, ...]] = get_args(WorkloadType)
 
 
+BAD_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError)
+"""What reading JSON may raise: it is none or of another form, or a text in it is no UTF-8."""
 MOST_LABELS: Final = 1_000
 """Most labels kept of an object: real ones have fewer, and 1 MB of labels would take 4 MB of
 memory for the life of the object."""

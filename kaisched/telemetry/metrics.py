@@ -2,18 +2,24 @@
 
 Labels are bounded: queue (the first 2,000, the rest summed as ``other``), resource, action, plugin,
 reason, outcome, node and card (of the first 2,000 shared GPUs), class (the first 200 device
-classes), topology and level (of the objects that the cluster has), and those in adapter.py. Only
-metrics of usage history name every queue. No metric names a pod.
+classes), topology and level (of the objects that the cluster has), and those in adapter.py. No
+metric names a pod.
+
+Metrics of usage history have KAI-Scheduler's names for their inputs and name every queue: a queue
+that is left out would lose its history. A Prometheus server that scrapes us collects the series
+that KAI-Scheduler's queue controller exposes, so history goes on when either replaces the other.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -23,14 +29,286 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from kaisched.core.claims.model import Place, Site, is_in
+from kaisched.core.claims.pools import matches
+from kaisched.core.usage import PARTS, UsageState
 from kaisched.framework.report.records import QueueShare
-from kaisched.telemetry import cards
 from kaisched.telemetry.adapter import ADAPTER
-from kaisched.telemetry.claims import ROWS as CLAIMS
-from kaisched.telemetry.claims import DeviceCounts, claim_families
-from kaisched.telemetry.domains import Spreads
-from kaisched.telemetry.history import HISTORY, UNITS, history_families
-from kaisched.telemetry.published import BUCKETS_S, OTHER, Pairs, Published
+from kaisched.telemetry.published import BUCKETS_S, OTHER, Pairs, Published, Spreads
+from kaisched.units import MEMORY_UNIT
+
+if TYPE_CHECKING:
+    from kaisched.core.claims.model import DeviceClass, Slice
+    from kaisched.core.claims.offer import Offer
+    from kaisched.core.claims.table import Held
+    from kaisched.core.tables import NodeTable
+    from kaisched.objects.devices import ResourceClaim
+
+
+UNITS: Final = {
+    "gpu": ("gpus", 1 / 1000, "in GPUs"),
+    "cpu": ("cpu_cores", 1 / 1000, "in cores"),
+    "memory": ("memory_bytes", MEMORY_UNIT, "in bytes"),
+}
+"""By resource: the end of a metric's name, the factor from base units, and a description."""
+
+_READ: Final = "KAI-Scheduler's name, read by the usage store `prometheus`"
+
+HISTORY: Final = (
+    *(
+        (
+            f"kai_queue_allocated_{unit}",
+            ("queue_name",),
+            f"What a queue's running pods hold, {words}; {_READ}.",
+        )
+        for unit, _, words in UNITS.values()
+    ),
+    *(
+        (f"kaisched_capacity_{unit}", (), f"Capacity that is divided among the queues, {words}.")
+        for unit, _, words in UNITS.values()
+    ),
+    (
+        "kaisched_queue_usage_ratio",
+        ("queue", "resource"),
+        "Decayed usage over decayed capacity, as the last cycle saw it.",
+    ),
+    ("kaisched_usage_age_seconds", (), "Age of the newest sample of usage history; +Inf for none."),
+    ("kaisched_usage_coverage_ratio", (), "Share of the window that samples cover, 0 to 1."),
+    (
+        "kaisched_usage_state",
+        ("state",),
+        "1 for the state of usage history: fresh, partial, stale or absent; all 0 without history.",
+    ),
+    (
+        "kaisched_usage_server_state",
+        (),
+        "1 if the Prometheus server of usage history answers, 0 if not; absent without one.",
+    ),
+)
+"""Name, labels and help of each metric."""
+
+
+def history_families(published: Published) -> Iterator[Metric]:
+    """Yield the metric families of one state."""
+    families = {
+        name: GaugeMetricFamily(name, text, labels=labels) for name, labels, text in HISTORY
+    }
+    for share in published.shares:
+        for resource, (unit, factor, _) in UNITS.items():
+            amount = share.allocated.get(resource, 0)
+            families[f"kai_queue_allocated_{unit}"].add_metric([share.name], amount * factor)
+    for resource, (unit, factor, _) in UNITS.items():
+        if resource in published.capacity:
+            amount = published.capacity[resource]
+            families[f"kaisched_capacity_{unit}"].add_metric([], amount * factor)
+    _add_usage(families, published)
+    yield from families.values()
+
+
+def _add_usage(families: Mapping[str, GaugeMetricFamily], published: Published) -> None:
+    """Add the state of usage history, and what queues used."""
+    usage = published.usage
+    for state in UsageState:
+        is_so = usage is not None and usage.state is state
+        families["kaisched_usage_state"].add_metric([state.value], float(is_so))
+    if published.usage_server is not None:
+        reachable = float(published.usage_server)
+        families["kaisched_usage_server_state"].add_metric([], reachable)
+    families["kaisched_usage_age_seconds"].add_metric([], usage.age_s if usage else math.inf)
+    families["kaisched_usage_coverage_ratio"].add_metric([], usage.coverage if usage else 0.0)
+    if usage is not None:
+        for row, resource in enumerate(published.usage_resources):
+            if resource not in UNITS:
+                continue
+            for queue, parts in zip(published.usage_queues, usage.parts[row].tolist(), strict=True):
+                families["kaisched_queue_usage_ratio"].add_metric([queue, resource], parts / PARTS)
+
+
+CARD_CAP: Final = 2000
+"""So many shared GPUs have a series of their own."""
+
+
+def _shared_cards(nodes: NodeTable | None) -> int:
+    """Return how many GPUs pods share."""
+    table = None if nodes is None else nodes.cards
+    return 0 if table is None else int(np.count_nonzero(table.tasks))
+
+
+def _unheld_cards(nodes: NodeTable | None) -> int:
+    """Return how many GPUs are in use that no reservation pod holds."""
+    table = None if nodes is None else nodes.cards
+    return 0 if table is None else int(np.count_nonzero(table.is_closed & (table.used > 0)))
+
+
+def _used_cards(nodes: NodeTable | None) -> dict[tuple[str, str], float]:
+    """Return the part of each shared GPU that pods hold, by node and number of the card."""
+    table = None if nodes is None else nodes.cards
+    if nodes is None or table is None:
+        return {}
+    return {
+        (nodes.name[node], str(slot)): float(table.used[node, slot] / table.size[node])
+        for node, slot in np.argwhere(table.tasks > 0)[:CARD_CAP].tolist()
+    }
+
+
+CLASS_CAP: Final = 200
+"""So many device classes have series of their own."""
+CLAIMS: Final = (
+    (
+        "kaisched_device_class_devices",
+        (
+            "Devices of a class that nodes have for claims; those of pools that are being updated"
+            " do not count. The first 200 classes."
+        ),
+    ),
+    ("kaisched_device_class_allocated_devices", "Of these devices, those that claims have."),
+    (
+        "kaisched_device_class_waiting_claims",
+        (
+            "Claims without devices that pending pods use, by each class that they ask for; other"
+            " for classes that do not exist, and for those beyond the first 200."
+        ),
+    ),
+)
+"""Name and help of each metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFigures:
+    """What the figures rest on, as of the last cycle."""
+
+    offer: Offer
+    held: Mapping[str, Held]
+    """What claims have, by claim."""
+    waiting: tuple[ResourceClaim, ...] = ()
+    """Claims without devices that pending pods use."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """The devices of a pool that are in some class."""
+
+    slices: tuple[Slice, ...]
+    """What it was counted from: the same objects for as long as nothing changes."""
+    offered: Mapping[Place, Counter[str]]
+    """How many of each class there are, by where they can be used."""
+    devices: Mapping[str, tuple[Place, tuple[str, ...]]]
+    """By name of a device: where it can be used, and its classes."""
+
+
+class DeviceCounts:
+    """Counts devices by class; a pool is only counted again when it changes.
+
+    Scrapes may come at the same time: what is remembered is replaced as a whole.
+    """
+
+    def __init__(self) -> None:
+        """Remember nothing."""
+        self._known: tuple[tuple[DeviceClass, ...], dict[tuple[str, str], _Pool]] = (), {}
+
+    def of(
+        self, figures: ClaimFigures, nodes: NodeTable
+    ) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+        """Return devices, devices that claims have, and claims that wait, each by class."""
+        offer = figures.offer
+        classes = tuple(of for _, of in sorted(offer.classes.items())[:CLASS_CAP])
+        pools = self._counted(offer, classes)
+        reach = _Reach(nodes)
+        offered, allocated = (dict.fromkeys((it.name for it in classes), 0) for _ in range(2))
+        for pool in pools.values():
+            for place, numbers in pool.offered.items():
+                if reach.has(place):
+                    for name, number in numbers.items():
+                        offered[name] += number
+        for driver, of_pool, device in {
+            identity for it in figures.held.values() for identity, _ in it.portions
+        }:
+            found = pools.get((driver, of_pool))
+            place, names = found.devices.get(device, _NOWHERE) if found else _NOWHERE
+            if names and reach.has(place):
+                for name in names:
+                    allocated[name] += 1
+        return offered, allocated, _waiting_claims(figures.waiting, offered)
+
+    def _counted(
+        self, offer: Offer, classes: tuple[DeviceClass, ...]
+    ) -> dict[tuple[str, str], _Pool]:
+        before, known = self._known
+        if before != classes:
+            known = {}
+        pools = {}
+        for key, listed in offer.slices.items():
+            slices = tuple(listed)
+            pool = known.get(key)
+            is_same = pool is not None and pool.slices == slices
+            pools[key] = pool if pool is not None and is_same else _pool(slices, classes)
+        self._known = classes, pools
+        return pools
+
+
+_NOWHERE: Final[tuple[Place, tuple[str, ...]]] = (Place(), ())
+
+
+class _Reach:
+    """Tells whether devices at a place can be used from some node; each place is judged once."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes, self._names = nodes, frozenset(nodes.name)
+        self._known: dict[Place, bool] = {}
+
+    def has(self, place: Place) -> bool:
+        if place.node:
+            return place.node in self._names
+        known = self._known.get(place)
+        if known is None:
+            sites = map(Site, self._nodes.name, self._nodes.labels)
+            known = self._known[place] = any(matches(place, it) for it in sites)
+        return known
+
+
+def _pool(slices: Sequence[Slice], classes: Sequence[DeviceClass]) -> _Pool:
+    """Count a pool: its newest generation, once all slices of it are there."""
+    newest = max(it.generation for it in slices)
+    current = [it for it in slices if it.generation == newest]
+    offered: dict[Place, Counter[str]] = {}
+    devices: dict[str, tuple[Place, tuple[str, ...]]] = {}
+    for one in current if len(current) == current[0].slices else ():
+        for device in one.devices:
+            place = one.place or device.place or Place()
+            names = tuple(it.name for it in classes if is_in(it, device))
+            if names:
+                offered.setdefault(place, Counter()).update(names)
+                devices[device.name] = place, names
+    return _Pool(tuple(slices), offered, devices)
+
+
+def _waiting_claims(claims: Sequence[ResourceClaim], known: Mapping[str, int]) -> dict[str, int]:
+    counts = dict.fromkeys((*known, OTHER), 0)
+    for claim in claims:
+        asks = (
+            ask
+            for it in claim.spec.devices.requests
+            for ask in ((it.exactly,) if it.exactly is not None else it.first_available)
+        )
+        names = {it.device_class_name for it in asks}
+        for name in {it if it in known else OTHER for it in names}:
+            counts[name] += 1
+    return counts
+
+
+def claim_families(
+    figures: ClaimFigures | None, nodes: NodeTable | None, counts: DeviceCounts
+) -> Iterator[Metric]:
+    """Yield the metrics; without claims on devices they have no series."""
+    numbers: tuple[Mapping[str, int], ...] = ({}, {}, {})
+    if figures is not None and nodes is not None:
+        numbers = counts.of(figures, nodes)
+    for (name, text), by_class in zip(CLAIMS, numbers, strict=True):
+        family = GaugeMetricFamily(name, text, labels=("class",))
+        for label, number in by_class.items():
+            family.add_metric([label], number)
+        yield family
+
 
 QUEUE_CAP: Final = 2000
 
@@ -129,7 +407,7 @@ _CYCLES: Final = (
         "gauge",
         "GPUs that pods share, or that are held for pods to share.",
         (),
-        lambda published: float(cards.shared(published.nodes)),
+        lambda published: float(_shared_cards(published.nodes)),
     ),
     Series(
         "kaisched_shared_gpu_used_ratio",
@@ -137,7 +415,7 @@ _CYCLES: Final = (
         "Part of a shared GPU that pods hold, by the number that plans and reasons give it: the"
         " first 2,000.",
         ("node", "card"),
-        lambda published: cards.used(published.nodes),
+        lambda published: _used_cards(published.nodes),
     ),
     Series(
         "kaisched_unheld_gpus",
@@ -145,7 +423,7 @@ _CYCLES: Final = (
         "GPUs that pods share and that no reservation pod holds: the device plugin may give them to"
         " others.",
         (),
-        lambda published: float(cards.unheld(published.nodes)),
+        lambda published: float(_unheld_cards(published.nodes)),
     ),
     Series(
         "kaisched_nominations_total",

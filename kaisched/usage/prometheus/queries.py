@@ -36,7 +36,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from kaisched.objects.labels import format_time
-from kaisched.telemetry.masking import hide
+from kaisched.telemetry.logs import hide
 from kaisched.units import MEMORY_UNIT
 from kaisched.usage.history import quantise
 from kaisched.usage.settings import QUEUE_LABEL

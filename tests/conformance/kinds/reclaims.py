@@ -9,7 +9,7 @@ from kaisched.core.refusals import text_of
 from kaisched.framework.session.claims import Claim, Units
 from kaisched.framework.session.session import Session
 from kaisched.framework.session.units import units_of
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from kaisched_plugins.proportion.reclaim import (
     Bounds,
     is_fair_share_victim,

@@ -17,10 +17,14 @@ from kaisched.framework.report.records import (
     PluginFailure,
     QueueShare,
 )
-from kaisched.telemetry.adapter import AdapterCollector, AdapterState, Watch
-from kaisched.telemetry.durations import Durations
-from kaisched.telemetry.history import history_families
-from kaisched.telemetry.metrics import METRICS, QUEUE_CAP, CycleCollector, registry_of
+from kaisched.telemetry.adapter import AdapterCollector, AdapterState, Durations, Watch
+from kaisched.telemetry.metrics import (
+    METRICS,
+    QUEUE_CAP,
+    CycleCollector,
+    history_families,
+    registry_of,
+)
 from kaisched.telemetry.published import BUCKETS_S, PAIR_CAP, Published
 from kaisched.units import MEBIBYTE
 
