@@ -176,7 +176,7 @@ def _end_of_quote(text: str, start: int) -> int:
 
 _PATH: Final[Path] = ("spec", "usageDBConfig")
 MOST_RETRIES: Final = 100
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _LEAST_S: Final = {
     "halfLifePeriod": 0,
     "windowSize": 1,
@@ -364,7 +364,7 @@ def _connection_faults(usage: UsageConfig) -> Iterator[Fault]:
     path: Path = (*_PATH, "connectionStringEnvVar")
     if usage.connection_string and variable:
         yield Fault(path, "conflicts with connectionString", fix="keep one of the two")
-    elif variable and not _VARIABLE.fullmatch(variable):
+    elif variable and not VARIABLE.fullmatch(variable):
         yield Fault(path, "no name of a variable", variable, "write a name such as PROMETHEUS_URL")
     path = (*_PATH, "connectionString")
     if usage.connection_string and usage.client_type == "memory":

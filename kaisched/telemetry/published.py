@@ -34,6 +34,13 @@ BOUNDS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
 """Upper bounds: exact where it matters whether a domain more was needed."""
 
 
+def cumulated(bounds: Sequence[float], counts: Sequence[float]) -> list[tuple[str, float]]:
+    """Return the buckets of a histogram, by upper bound: one more than bounds."""
+    words = [*(str(float(bound)) for bound in bounds), "+Inf"]
+    sums = np.cumsum(counts).tolist()
+    return [(word, float(number)) for word, number in zip(words, sums, strict=True)]
+
+
 class Spread(NamedTuple):
     """Starts of gangs by the domains of one level that they use."""
 
@@ -50,9 +57,7 @@ class Spread(NamedTuple):
 
     def buckets(self) -> list[tuple[str, float]]:
         """Return the cumulated counts, by upper bound."""
-        sums = np.cumsum(self.counts).tolist()
-        words = [*(str(float(bound)) for bound in BOUNDS), "+Inf"]
-        return [(word, float(count)) for word, count in zip(words, sums, strict=True)]
+        return cumulated(BOUNDS, self.counts)
 
 
 Spreads: TypeAlias = Mapping[tuple[str, str], Spread]
