@@ -149,6 +149,8 @@ def first_over(held: Int64, ask: Int64, bound: Int64, order: Sequence[int]) -> I
     return np.where(over.any(axis=0), named, np.intp(NO_RESOURCE))
 
 
+# -- what quotas are worth under a parent that has less (R34) --------------------------------------
+
 Columns: TypeAlias = tuple[Int64, Int64, Int64, Int64]
 
 
@@ -237,6 +239,8 @@ def _lowered(
         np.where(is_short[:, group], whole, share),
     )
 
+
+# -- quotas that are not all there -----------------------------------------------------------------
 
 CHILDREN: Final = "ChildrenAboveQuota"
 FIRM: Final = "BelowNonPreemptible"

@@ -64,6 +64,8 @@ from kaisched.objects.wire import KubernetesObject, TopologyConstraint
 from kaisched.objects.workloads import MOST_SUBGROUPS
 from kaisched.units import MAX_CHARS, MAX_QUOTA
 
+# -- schemas of structs ----------------------------------------------------------------------------
+
 Schema: TypeAlias = dict[str, Any]
 Rules: TypeAlias = Mapping[type, Mapping[str, Schema]]
 """Additions to the schema of a field, by struct and field name; the empty name means the struct's
@@ -223,6 +225,8 @@ def says(text: str, **more: object) -> Schema:
     return {"description": text, **more}
 
 
+# -- rules of each kind ----------------------------------------------------------------------------
+
 AFFINITY_RULES: Final[Rules] = {
     QueueNodeAffinity: {
         "workloads": says("Types of workload that it is about; all if left out."),
@@ -318,6 +322,8 @@ def _weight(text: str, pattern: str) -> Schema:
     """Return the part of the schema of a weight, which may be written as a text."""
     return says(text, minimum=0, maximum=int(MAX_WEIGHT), pattern=pattern, **gap(0, MIN_WEIGHT))
 
+
+# -- definitions -----------------------------------------------------------------------------------
 
 _RESOURCE_NAMES: Final = rules(
     cel(

@@ -65,6 +65,8 @@ from kaisched.objects.workloads import (
     preferred_of_workload,
 )
 
+# -- the kinds -------------------------------------------------------------------------------------
+
 KINDS: Final[tuple[type[KubernetesObject], ...]] = (
     Queue,
     PodGroup,
@@ -155,6 +157,8 @@ def type_of(api_version: str, kind: str) -> type[KubernetesObject] | Fault | Non
 def _group(api_version: str) -> str:
     return api_version.rpartition("/")[0]
 
+
+# -- decoding --------------------------------------------------------------------------------------
 
 _T = TypeVar("_T", bound=KubernetesObject)
 
@@ -347,6 +351,9 @@ def _decode_slowly(data: bytes, type_: type[_T]) -> tuple[_T, ObjectError | None
 @cache
 def _decoder(type_: type[_T]) -> msgspec.json.Decoder[_T]:
     return msgspec.json.Decoder(type_)
+
+
+# -- lists and watch events ------------------------------------------------------------------------
 
 
 class ListAnswer(NamedTuple, Generic[_T]):

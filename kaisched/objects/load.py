@@ -288,6 +288,9 @@ def within(errors: list[ObjectError], at: tuple[str | int, ...]) -> list[ObjectE
     return errors
 
 
+# -- workloads among manifests ---------------------------------------------------------------------
+
+
 @dataclass(slots=True)
 class Workloads:
     """Workloads among the objects without a struct, and counts of the others."""
@@ -363,6 +366,8 @@ def _row_of(other: Other, table: Table) -> Workload | None:
         return gang_api_row({version})
     return table.get((group, other.kind))
 
+
+# -- queues against each other ---------------------------------------------------------------------
 
 Sources = Mapping[tuple[str, str], Source]
 """Sources of objects, by (kind, key), as ``Loaded.sources``."""

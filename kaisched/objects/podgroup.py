@@ -64,6 +64,8 @@ class PodGroup(KubernetesObject, frozen=True, kw_only=True):
     status: PodGroupStatus = PodGroupStatus()
 
 
+# -- checks ----------------------------------------------------------------------------------------
+
 DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _BACKOFFS: Final = (-1, 1)
 

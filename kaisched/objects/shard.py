@@ -30,6 +30,8 @@ from kaisched.objects.usage import UsageConfig, seconds_of, usage_faults
 from kaisched.objects.wire import KubernetesObject, StrictWire
 from kaisched.units import UnitError, parse_duration
 
+# -- KAI-Scheduler's names -------------------------------------------------------------------------
+
 
 class Mapped(NamedTuple):
     """Our name (None: leave it out) and the warning for the administrator (None: no warning)."""
@@ -176,6 +178,8 @@ def known_actions() -> tuple[str, ...]:
     return (*ACTIONS, *_KAI_ACTIONS)
 
 
+# -- the object ------------------------------------------------------------------------------------
+
 GPU_RESOURCES: Final = (
     "nvidia.com/gpu",
     "amd.com/gpu",
@@ -313,6 +317,8 @@ class SchedulingShard(KubernetesObject, frozen=True, kw_only=True):
         return self.has_reservations and sharing is not None and sharing.config_maps
 
 
+# -- flags -----------------------------------------------------------------------------------------
+
 _SWITCHES: Final = {"true": True, "false": False}
 
 
@@ -369,6 +375,8 @@ def read_args(args: Mapping[str, Any]) -> dict[str, Any]:
                 raise ObjectError(str(error), path=path, fix=error.fix) from None
     return fields
 
+
+# -- checks ----------------------------------------------------------------------------------------
 
 MAX_K: Final = 1e6
 _GENERATORS: Final = ("NodeLocalGreedy", "MultiNodeGang")

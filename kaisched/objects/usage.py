@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
@@ -91,6 +91,8 @@ class UsageConfig(StrictWire, frozen=True, kw_only=True):
         """The extra parameters from either of their two places."""
         return self.usage_params.extra_params or self.extra_params or UsageExtraParams()
 
+
+# -- texts of PromQL -------------------------------------------------------------------------------
 
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
@@ -174,16 +176,13 @@ def _end_of_quote(text: str, start: int) -> int:
     return at
 
 
+# -- cron expressions ------------------------------------------------------------------------------
+
 _PATH: Final[Path] = ("spec", "usageDBConfig")
 MOST_RETRIES: Final = 100
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_LEAST_S: Final = {
-    "halfLifePeriod": 0,
-    "windowSize": 1,
-    "fetchInterval": 1,
-    "waitTimeout": 0,
-    "granularity": 1,
-}
+_MAY_BE_NONE: Final = ("halfLifePeriod", "waitTimeout")
+"""Durations of which 0 is off; a positive one below a second is a mistake all the same."""
 MOST_STRETCHES: Final = 100_000
 """Most rows of a window, each of which is read at a start and written once."""
 
@@ -318,6 +317,9 @@ def _zone_of(text: str) -> tuple[tzinfo, str]:
         raise UnitError(f"{match[1]!r} is no time zone", fix) from None
 
 
+# -- checks ----------------------------------------------------------------------------------------
+
+
 def usage_faults(usage: UsageConfig) -> Iterator[Fault]:
     """Yield the faults of a configuration; settings without effect are warnings."""
     store = usage.client_type
@@ -348,15 +350,21 @@ def usage_faults(usage: UsageConfig) -> Iterator[Fault]:
 def _probe_faults(probe: UsageHealthProbe) -> Iterator[Fault]:
     path: Path = (*_PATH, "healthProbe")
     durations = {"interval": probe.interval, "timeout": probe.timeout}
-    yield from duration_faults({(*path, name): text for name, text in durations.items()})
-    for name, text in durations.items():
-        seconds = seconds_of(text)
-        if seconds is not None and seconds < 1:
-            yield Fault((*path, name), "shorter than a second", text, 'write "1s" or more')
+    yield from _time_faults(path, durations)
     retries = probe.max_retries
     if retries is not None and not 0 <= retries <= MOST_RETRIES:
         fix = f"write a number from 0 to {MOST_RETRIES}"
         yield Fault((*path, "maxRetries"), "out of range", retries, fix)
+
+
+def _time_faults(path: Path, durations: Mapping[str, str | int | None]) -> Iterator[Fault]:
+    yield from duration_faults({(*path, name): text for name, text in durations.items()})
+    for name, text in durations.items():
+        seconds = seconds_of(text)
+        if name == "stalenessPeriod" or seconds is None or seconds >= 1:
+            continue  # the first is compared with the fetchInterval
+        if seconds or name not in _MAY_BE_NONE:
+            yield Fault((*path, name), "shorter than a second", text, 'write "1s" or more')
 
 
 def _connection_faults(usage: UsageConfig) -> Iterator[Fault]:
@@ -403,14 +411,7 @@ def _params_faults(params: UsageParams) -> Iterator[Fault]:
         "waitTimeout": params.wait_timeout,
         "granularity": params.granularity,
     }
-    yield from duration_faults({(*path, name): text for name, text in durations.items()})
-    for name, least in _LEAST_S.items():
-        seconds = seconds_of(durations[name])
-        # A half-life of 0 is off; a positive one below a second is a mistake.
-        if seconds is not None and seconds < 1 and (least or seconds):
-            yield Fault(
-                (*path, name), "shorter than a second", durations[name], 'write "1s" or more'
-            )
+    yield from _time_faults(path, durations)
     fetch = seconds_of(params.fetch_interval) or 60.0
     stale = seconds_of(params.staleness_period)
     if stale is not None and stale < fetch:
@@ -466,11 +467,7 @@ def _extra_faults(extra: UsageExtraParams, path: Path) -> Iterator[Fault]:
         "usageQueryTimeout": extra.usage_query_timeout,
         "queryResolution": extra.query_resolution,
     }
-    yield from duration_faults({(*path, name): text for name, text in durations.items()})
-    for name, text in durations.items():
-        seconds = seconds_of(text)
-        if seconds is not None and seconds < 1:
-            yield Fault((*path, name), "shorter than a second", text, 'write "1s" or more')
+    yield from _time_faults(path, durations)
     yield from _metric_faults(extra, path)
     labels = {(*path, "matchLabels", name): name for name in extra.match_labels}
     if extra.replica_label:

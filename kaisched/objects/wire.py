@@ -1,7 +1,7 @@
 """Common parts of all objects: struct bases, metadata, conditions.
 
 A struct holds only the fields that the scheduler uses; YAML and JSON keys are the camelCase of the
-field names. Amounts stay as written (see ``objects.requests`` and ``objects.quotas`` for base
+field names. Amounts stay as written (see ``objects.requests`` and ``objects.queue`` for base
 units), and times stay RFC 3339 texts (see :func:`kaisched.objects.labels.time_of`).
 """
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from kaisched.framework.report.records import CycleResult
 
 
+# -- masking ---------------------------------------------------------------------------------------
+
 MASK: Final = "***"
 _LEAST_SECRET: Final = 6
 """Shorter secrets would be found in ordinary words."""
@@ -59,6 +61,8 @@ def masked(key: str, value: Any) -> Any:
         return {name: masked(str(name), part) for name, part in value.items()}
     return value
 
+
+# -- a pipe that never blocks its writers ----------------------------------------------------------
 
 MOST_LINES: Final = 10_000
 """Most lines that wait for a reader; further lines are dropped and counted."""
@@ -125,6 +129,8 @@ class LinePipe:
             dropped, self.dropped = self.dropped, 0
         structlog.get_logger().warning("log_lines_dropped", lines=dropped)
 
+
+# -- events ----------------------------------------------------------------------------------------
 
 LogFormat = Literal["auto", "json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]

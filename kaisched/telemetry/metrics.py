@@ -87,6 +87,9 @@ class Series(Generic[S]):
         return family
 
 
+# -- the connection to the cluster -----------------------------------------------------------------
+
+
 class Histogram(NamedTuple):
     """Counts up to each bound, and the sum of seconds."""
 
@@ -292,6 +295,8 @@ class AdapterCollector(Collector):
                 yield series.family(series.read(state))
 
 
+# -- usage history ---------------------------------------------------------------------------------
+
 UNITS: Final = {
     "gpu": ("gpus", 1 / 1000, "in GPUs"),
     "cpu": ("cpu_cores", 1 / 1000, "in cores"),
@@ -326,6 +331,8 @@ def _usage_ratios(published: Published) -> Samples:
         for queue, parts in zip(published.usage_queues, usage.parts[row].tolist(), strict=True)
     }
 
+
+# -- shared GPUs -----------------------------------------------------------------------------------
 
 _READ: Final = "KAI-Scheduler's name, read by the usage store `prometheus`"
 
@@ -413,6 +420,8 @@ def _used_cards(nodes: NodeTable | None) -> dict[tuple[str, str], float]:
         for node, slot in np.argwhere(table.tasks > 0)[:CARD_CAP].tolist()
     }
 
+
+# -- claims on devices -----------------------------------------------------------------------------
 
 CLASS_CAP: Final = 200
 """So many device classes have series of their own."""
@@ -570,6 +579,8 @@ def claim_families(
     for series, by_class in zip(CLAIMS, numbers, strict=True):
         yield series.family(by_class)
 
+
+# -- cycles and queues -----------------------------------------------------------------------------
 
 QUEUE_CAP: Final = 2000
 

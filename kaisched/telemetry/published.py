@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kaisched.telemetry.metrics import ClaimFigures
 
 
+# -- domains that gangs use ------------------------------------------------------------------------
+
 BOUNDS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
 """Upper bounds: exact where it matters whether a domain more was needed."""
 
@@ -134,6 +136,9 @@ Pairs: TypeAlias = Mapping[tuple[str, str, str], float]
 
 def _sum(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, float]:
     return {name: old.get(name, 0) + new.get(name, 0) for name in sorted({*old, *new})}
+
+
+# -- the state -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

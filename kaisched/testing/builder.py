@@ -46,6 +46,8 @@ from kaisched.objects.decode import decode_object
 from kaisched.objects.shard import SchedulingShard
 from kaisched.units import MEBIBYTE
 
+# -- jobs in base units ----------------------------------------------------------------------------
+
 _UNCONSTRAINED: Final = Constraints()
 
 
@@ -172,6 +174,8 @@ def add_foreign(store: RowStore, task: Task, namespace: str = "default") -> int:
     store.set_state(row, task.state, store.row_of_node(task.node))
     return row
 
+
+# -- the builder -----------------------------------------------------------------------------------
 
 NOW_S: Final = 1_000_000.0
 HOSTNAME: Final = "kubernetes.io/hostname"

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
+# -- shared GPUs -----------------------------------------------------------------------------------
+
 ROLES = ("running", "new", "leaving")
 """In the order in which a builder places pods."""
 

@@ -90,6 +90,9 @@ def believed(usage: Usage) -> Usage:
     )
 
 
+# -- stores by settings ----------------------------------------------------------------------------
+
+
 def open_probe(settings: UsageSettings, tell: Callable[[ServerHealth], None]) -> HealthProbe | None:
     """Start the probe of the server of these settings; None without a server."""
     if settings.prometheus is None:

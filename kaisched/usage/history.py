@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from kaisched.objects.usage import Cron
 
 
+# -- the port --------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Amounts that every queue held at one moment, with its descendants, and the capacity.
@@ -91,6 +94,8 @@ def sample_of(snapshot: Snapshot, now_s: float) -> Sample:
         snapshot.total,
     )
 
+
+# -- the window ------------------------------------------------------------------------------------
 
 WindowType = Literal["sliding", "tumbling", "cron"]
 
@@ -180,6 +185,9 @@ def weighed_since(window: Window, first_s: float | None, now_s: float) -> float:
     """Return the whole weighed seconds of a window, from ``first_s`` on at the earliest."""
     start_s = max(window.start(now_s), now_s if first_s is None else first_s)
     return float(round(weighed_s(start_s, max(now_s, start_s), now_s, window.half_life_s)))
+
+
+# -- sums ------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -320,6 +328,8 @@ class Sums:
         answer: FloatVec = padded[self._resources.lookup(resources)]
         return answer
 
+
+# -- history ---------------------------------------------------------------------------------------
 
 HOLD_S: Final = 300.0
 """How long a sample holds without a next one: Prometheus' look-back, so that stores agree."""
@@ -523,6 +533,8 @@ def _end_of(stretch: Stretch) -> Sample:
         np.rint(stretch.capacity / stretch.span_s).astype(np.int64),
     )
 
+
+# -- what decisions see ----------------------------------------------------------------------------
 
 MOST_USAGE: Final = 2.0
 """Usage above twice the capacity is a mix-up of units: the whole resource is distrusted.

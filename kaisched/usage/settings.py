@@ -90,7 +90,7 @@ def read_usage(
     file: str = "",
     environ: Mapping[str, str] = os.environ,
 ) -> UsageSettings:
-    """Return the settings of a configuration that has no faults (see objects.usage_faults).
+    """Return the settings of a configuration that has no faults (see objects.usage).
 
     Args:
         config: the shard's configuration.

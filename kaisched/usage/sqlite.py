@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from kaisched.usage.history import Sample, Window
 
 
+# -- files of something else -----------------------------------------------------------------------
+
 MARK: Final = "CREATE TABLE stretch ("
 """In the first page of every history, or in the log beside it until that is copied."""
 _MAGIC: Final = b"SQLite format 3\0"
@@ -72,6 +74,8 @@ def _begin_of(path: Path, size: int) -> bytes:
     with path.open("rb") as file:
         return file.read(size)
 
+
+# -- the file --------------------------------------------------------------------------------------
 
 SCHEMA: Final = 1
 """``user_version`` of our files."""
@@ -316,6 +320,8 @@ def _stretch(start_s: float, end_s: float, amounts: bytes) -> Stretch:
     )
 
 
+# -- the thread that writes ------------------------------------------------------------------------
+
 MOST_WAITING: Final = 2000
 """Most stretches that wait for a full disk; older ones are dropped, and counted."""
 _LAST_WAIT_S: Final = 5.0
@@ -381,6 +387,9 @@ class Writer:
             [self.written_until_s, *(row.stretch.end_s for row in rows.values())]
         )
         self.error = ""
+
+
+# -- the store -------------------------------------------------------------------------------------
 
 
 class SqliteStore:

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from kaisched.usage.settings import PrometheusSettings
 
 
+# -- the session -----------------------------------------------------------------------------------
+
 MOST_BYTES: Final = 64 << 20
 """Largest answer; an answer for 10,000 queues has 2 MB."""
 _REFUSED: Final = (401, 403)
@@ -210,6 +212,9 @@ def _root(error: BaseException) -> str:
     return str(text)[:200]
 
 
+# -- the client ------------------------------------------------------------------------------------
+
+
 class Client:
     """Client of one server, for use by one thread."""
 
@@ -280,6 +285,8 @@ def _without_credentials(url: str) -> tuple[str, Any]:
     bare = urlunsplit((parts.scheme, host, parts.path, "", ""))
     return bare, (unquote(parts.username), unquote(parts.password or ""))
 
+
+# -- queries ---------------------------------------------------------------------------------------
 
 MOST_STEPS: Final = 10_800
 """Most steps, below the 11,000 points that a server returns; a week by the minute has 10,080."""
@@ -403,6 +410,8 @@ class Questions:
         """Query of the capacity whenever allocation is known too: one series."""
         return f"{self._capacity} and on() group({self._series})"
 
+
+# -- one fetch -------------------------------------------------------------------------------------
 
 MOST_SKEW_S: Final = 5.0
 _BASE_UNITS: Final = {"gpu": 1000.0, "cpu": 1000.0, "memory": 1 / MEMORY_UNIT}

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from kaisched.usage.settings import UsageSettings
 
 
+# -- the store -------------------------------------------------------------------------------------
+
 _SOON_S: Final = 2.0
 """Pause before the first answer is requested again."""
 _COARSER: Final = 4
@@ -191,6 +193,8 @@ def _parts(fetched: Fetched, queues: Sequence[str], resources: Sequence[str]) ->
     return parts
 
 
+# -- the probe -------------------------------------------------------------------------------------
+
 _QUERY: Final = "vector(1)"
 _LONGEST_PAUSE_S: Final = 1.0
 
@@ -248,6 +252,8 @@ class HealthProbe:
         tries = f" ({self._how.retries + 1} tries)" if self._how.retries else ""
         return ServerHealth(False, f"{why}{tries}")
 
+
+# -- sums over a period, for reports ---------------------------------------------------------------
 
 METRICS: Final = {"gpu": "gpus", "cpu": "cpu_cores", "memory": "memory_bytes"}
 """Resources with the ends of their metrics' names."""
