@@ -33,7 +33,7 @@ from kaisched.core.claims.model import Place, Site, is_in
 from kaisched.core.claims.pools import matches
 from kaisched.core.usage import PARTS, UsageState
 from kaisched.framework.report.records import QueueShare
-from kaisched.telemetry.adapter import ADAPTER
+from kaisched.telemetry.metrics import ADAPTER
 from kaisched.telemetry.published import BUCKETS_S, OTHER, Pairs, Published, Spreads
 from kaisched.units import MEMORY_UNIT
 

@@ -17,11 +17,14 @@ from kaisched.framework.report.records import (
     PluginFailure,
     QueueShare,
 )
-from kaisched.telemetry.adapter import AdapterCollector, AdapterState, Durations, Watch
 from kaisched.telemetry.metrics import (
     METRICS,
     QUEUE_CAP,
+    AdapterCollector,
+    AdapterState,
     CycleCollector,
+    Durations,
+    Watch,
     history_families,
     registry_of,
 )
