@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, Typ
 
 import msgspec
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.clock import monotonic_s
 from kaisched.daemon.http_wire import Page, Source, text_page
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.queue import Queue
+from kaisched.objects.wire import BAD_JSON
 from kaisched.view.sight import ALL, Sight
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.session.limits import left_of
 from kaisched.telemetry.logs import log_cycle
 from kaisched.telemetry.stopwatch import Stopwatch
-from kaisched.usage.factory import open_probe, open_store
-from kaisched.usage.feed import UsageFeed
+from kaisched.usage.feed import UsageFeed, open_probe, open_store
 from kaisched.usage.settings import read_usage
 from kaisched.view.publisher import Publisher
 
@@ -41,9 +40,8 @@ if TYPE_CHECKING:
     from kaisched.framework.advice.standing import StandingAdvice
     from kaisched.framework.policy import Policy
     from kaisched.objects.shard import SchedulingShard
-    from kaisched.telemetry.claims import ClaimFigures
-    from kaisched.telemetry.metrics import CycleCollector
-    from kaisched.usage.port import ServerHealth
+    from kaisched.telemetry.metrics import ClaimFigures, CycleCollector
+    from kaisched.usage.history import ServerHealth
 
 _AWAITED: Final = "waiting for a first answer, and nothing is reclaimed meanwhile"
 LEAST_GAP_S: Final = 0.05

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.change import Change
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.objects.shard import ShardSpec
-    from kaisched.usage.port import ServerHealth
+    from kaisched.usage.history import ServerHealth
 
 USABLE: Final = "Usable"
 """The type of the condition."""

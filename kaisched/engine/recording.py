@@ -24,7 +24,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from kaisched import __version__
-from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.grouping import Owner
 from kaisched.cluster.ours import Sharing
 from kaisched.cluster.past import JobPast
@@ -39,7 +38,7 @@ from kaisched.objects.decode import BadObject, decode_object, type_of, without_n
 from kaisched.objects.faults import Fault, Source, explain, to_error
 from kaisched.objects.load import within
 from kaisched.objects.shard import SchedulingShard
-from kaisched.objects.wire import ObjectMeta, StrictWire
+from kaisched.objects.wire import BAD_JSON, ObjectMeta, StrictWire
 from kaisched.objects.workloads import Gang
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.kubernetes.client import JSON
 from kaisched.errors import ClusterUnavailable
+from kaisched.objects.wire import BAD_JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.kubernetes.discovery import find_gang_api, watched_kinds
 from kaisched.cluster.kubernetes.listing import list_cluster
 from kaisched.cluster.kubernetes.resources import (
@@ -37,7 +36,7 @@ from kaisched.objects.gangs import GANG_API, GANG_API_VERSIONS
 from kaisched.objects.labels import NODE_POOL, RESERVATION, node_pool_of, pool_name, time_of
 from kaisched.objects.node import Topology
 from kaisched.objects.shard import SchedulingShard, read_args
-from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.wire import BAD_JSON, ObjectMeta
 from kaisched.units import UnitError, format_duration
 from kaisched.usage.feed import LEAST_COVERAGE
 from kaisched.usage.settings import read_usage
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.rights import Right
     from kaisched.daemon.doctor import Visit
     from kaisched.engine.shards import FoundShard
-    from kaisched.usage.prometheus.fetching import Fetched
+    from kaisched.usage.prometheus.queries import Fetched
     from kaisched.usage.settings import PrometheusSettings, UsageSettings
 
 SKEW_WARN_S: Final = 5.0
@@ -493,9 +492,7 @@ def _asked(
     visit: Visit, check: str, settings: UsageSettings, prometheus: PrometheusSettings
 ) -> Iterator[Finding]:
     # Importing the client library takes a tenth of a second, which other checks need not wait.
-    from kaisched.usage.prometheus.client import Client  # noqa: PLC0415
-    from kaisched.usage.prometheus.fetching import fetch  # noqa: PLC0415
-    from kaisched.usage.prometheus.http import QueryError  # noqa: PLC0415
+    from kaisched.usage.prometheus.queries import Client, QueryError, fetch  # noqa: PLC0415
 
     host = urlsplit(prometheus.url).hostname
     client = Client(prometheus)

@@ -18,7 +18,7 @@ from kaisched.objects.faults import Path as Steps
 from kaisched.objects.load import check_queues, load_text, read_values
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
-from kaisched.telemetry.masking import masked
+from kaisched.telemetry.logs import masked
 from kaisched.units import UnitError, parse_duration
 
 Reasons: TypeAlias = Mapping[str, "str | Reasons"]
