@@ -15,13 +15,19 @@ import structlog
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import find_access
-from kaisched.cluster.kubernetes.client import Client
-from kaisched.cluster.kubernetes.discovery import AccountUnknownError, find_gang_api, watched_kinds
+from kaisched.cluster.kubernetes.client import Client, Pace, Pauses
 from kaisched.cluster.kubernetes.lease import LeaseTimes
 from kaisched.cluster.kubernetes.lease_keeper import LeaseKeeper
-from kaisched.cluster.kubernetes.pauses import Pace, Pauses
 from kaisched.cluster.kubernetes.reflector import MOST_UNAUTHORIZED, Phase, Reflector
-from kaisched.cluster.kubernetes.resources import ALL, KUEUE, NODES, PODS
+from kaisched.cluster.kubernetes.resources import (
+    ALL,
+    KUEUE,
+    NODES,
+    PODS,
+    AccountUnknownError,
+    find_gang_api,
+    watched_kinds,
+)
 from kaisched.daemon import garbage
 from kaisched.daemon.health import Check
 from kaisched.daemon.pool_owners import LostPools, PoolOwners
@@ -36,7 +42,7 @@ from kaisched.telemetry.adapter import Watch
 
 if TYPE_CHECKING:
     from kaisched.clock import Clock
-    from kaisched.cluster.kubernetes.change import Change
+    from kaisched.cluster.kubernetes.reflector import Change
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.stored_shards import StoredShard
     from kaisched.engine.shards import FoundShard

@@ -14,16 +14,13 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.claims.figures import figures_of
 from kaisched.cluster.claims.known import OFF, ON
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
-from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
-from kaisched.cluster.kubernetes.device_claims import ClaimBackend
+from kaisched.cluster.kubernetes.device_claims import ClaimBackend, ShareTemplates
 from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.gpu_reservations import ReservationBackend
 from kaisched.cluster.kubernetes.kueue import KueueTranslator
-from kaisched.cluster.kubernetes.outbox import Outbox
-from kaisched.cluster.kubernetes.report_box import ReportBox
-from kaisched.cluster.kubernetes.report_writers import ReportWriters
 from kaisched.cluster.kubernetes.reports import Reporter
-from kaisched.cluster.kubernetes.reservation_backend import ReservationBackend
-from kaisched.cluster.kubernetes.share_templates import ShareTemplates
+from kaisched.cluster.kubernetes.status_writer import WEIGHTS
+from kaisched.cluster.kubernetes.write_queue import Outbox, ReportBox, ReportWriters
 from kaisched.cluster.ours import sharing_of
 from kaisched.cluster.pools.marks import MarkedOwners
 from kaisched.cluster.pools.turns import pool_turns
@@ -45,11 +42,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kaisched.clock import Clock
-    from kaisched.cluster.kubernetes.bind_steps import BindBackend
-    from kaisched.cluster.kubernetes.change import Change
+    from kaisched.cluster.kubernetes.binder import BindBackend
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.cluster.kubernetes.lease_keeper import Candidacy, LeaseKeeper
     from kaisched.cluster.kubernetes.pods import Note
+    from kaisched.cluster.kubernetes.reflector import Change
     from kaisched.cluster.pools.marks import Mark
     from kaisched.cluster.pools.owners import Owners
     from kaisched.config.settings import SchedulerConfiguration

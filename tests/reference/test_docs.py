@@ -4,6 +4,7 @@ import ast
 import re
 import shlex
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
 
@@ -344,7 +345,9 @@ def test_the_trace_has_as_many_instants_as_the_simulator_says():
 def test_the_walks_through_the_code_are_of_files_that_exist():
     walks = read("docs/explanation/architecture.md").partition("## Two walks")[2]
     steps = re.findall(r"^(\d+)\. (.*)$", walks.partition("\n## ")[0], re.MULTILINE)
-    assert [int(number) for number, _ in steps] == [*range(1, 11)] * 2
+    numbers = [int(number) for number, _ in steps]
+    assert numbers.count(1) == 2
+    assert all(now in (1, before + 1) for before, now in pairwise([0, *numbers]))
     for _, text in steps:
         first, *beside = (name for name in quoted(text) if name.endswith(".py"))
         assert (ROOT / first).is_file()

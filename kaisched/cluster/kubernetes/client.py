@@ -1,13 +1,17 @@
-"""Client of the API server that sends and returns raw JSON.
+"""Client of the API server that sends and returns raw JSON, and what each request has around it.
 
 The official client decodes every answer into models, which costs six times as much as the rest.
 """
 
 from __future__ import annotations
 
+import math
+import secrets
+import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -19,11 +23,151 @@ from kaisched import __version__
 from kaisched.bad_json import BAD_JSON
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import Access
-from kaisched.cluster.kubernetes.counts import Counts
-from kaisched.cluster.kubernetes.doubt import Doubt
 from kaisched.cluster.kubernetes.wire import Wire, is_plain
 from kaisched.errors import ClusterUnavailable
 from kaisched.telemetry.masking import masked
+
+# -- counters --------------------------------------------------------------------------------------
+
+
+class Counts:
+    """Counts and total seconds of events, by labels."""
+
+    def __init__(self) -> None:
+        """Begin at zero."""
+        self._lock = threading.Lock()
+        self._counts: dict[tuple[str, ...], tuple[int, float]] = {}
+
+    def add(self, *labels: str, seconds: float = 0.0) -> None:
+        """Add one event."""
+        with self._lock:
+            number, total_s = self._counts.get(labels, (0, 0.0))
+            self._counts[labels] = number + 1, total_s + seconds
+
+    def read(self) -> dict[tuple[str, ...], tuple[int, float]]:
+        """Return (count, seconds) by labels."""
+        with self._lock:
+            return dict(self._counts)
+
+
+# -- pauses ----------------------------------------------------------------------------------------
+
+LEAST_S: Final = 0.1
+MOST_S: Final = 10.0
+_GROWTH: Final = 3.0
+_STEPS: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The times of a reflector, in seconds."""
+
+    idle_s: float = 90.0
+    """A watch that is silent for longer counts as dead; servers send a bookmark a minute."""
+    watch_s: tuple[float, float] = (300.0, 600.0)
+    """The server is asked to end a watch after some time between these."""
+    compare_s: float = 600.0
+    """After so long everything is listed again and compared."""
+    absent_s: float = 60.0
+    """How often a kind is looked for that the server does not serve, or does not let us read."""
+    expected_s: float = 1.0
+    """The same, for half of that time after an object has named such a kind as its owner's."""
+    least_pause_s: float = 0.1
+    most_pause_s: float = 10.0
+
+
+class Pauses:
+    """Pauses of decorrelated jitter: each between the least and three times the one before."""
+
+    def __init__(self, least_s: float = LEAST_S, most_s: float = MOST_S) -> None:
+        """Start with the shortest."""
+        self._least_s = least_s
+        self._most_s = most_s
+        self._last_s = least_s
+
+    def next_s(self, asked_s: float = 0.0) -> float:
+        """Return the next pause, at least as long as the server asked for."""
+        up_to_s = min(self._last_s * _GROWTH, self._most_s)
+        self._last_s = self.spread(self._least_s, up_to_s)
+        return max(self._last_s, asked_s)
+
+    def reset(self) -> None:
+        """Start again with the shortest pause, after a success."""
+        self._last_s = self._least_s
+
+    def spread(self, least_s: float, most_s: float) -> float:
+        """Return a random time between two."""
+        # Not numpy: the small process that renews leases must not load it.
+        return least_s + (most_s - least_s) * secrets.randbelow(_STEPS) / _STEPS
+
+
+class Absence:
+    """Pauses between searches for a kind that is not served: short once an object has named it."""
+
+    def __init__(self, pace: Pace) -> None:
+        """Begin without an object that names the kind."""
+        self._pace = pace
+        self._since_s = -math.inf
+
+    def expect(self) -> bool:
+        """Take in that an object names the kind; tell whether none has done so lately.
+
+        A kind that is named and never served is not looked for all the time.
+        """
+        now_s = monotonic_s()
+        is_new = now_s - self._since_s >= self._pace.absent_s
+        if is_new:
+            self._since_s = now_s
+        return is_new
+
+    def pause_s(self) -> float:
+        """Return the pause before the next search."""
+        is_expected = monotonic_s() - self._since_s < self._pace.absent_s / 2
+        return self._pace.expected_s if is_expected else self._pace.absent_s
+
+
+# -- a server that has just started ----------------------------------------------------------------
+# A server that has just started refuses all requests but those of administrators until it has
+# read its roles. This takes a second or more, and the server is not ready as long. If such a
+# refusal counted, kinds would be read again much too late, or not at all.
+
+MOST_DOUBT_S: Final = 30.0
+"""After so long the refusals of a server count even if it does not say that it is ready."""
+ECHO_S: Final = 2.0
+"""So long after the server was not ready, refusals may be older than its readiness."""
+
+
+class Doubt:
+    """Decides which refusals to doubt. For any number of threads."""
+
+    def __init__(
+        self, is_ready: Callable[[], bool], now_s: Callable[[], float] = monotonic_s
+    ) -> None:
+        """Begin without doubts.
+
+        Args:
+            is_ready: asks the server whether it is ready.
+            now_s: the time on the monotonic clock.
+
+        """
+        self._is_ready = is_ready
+        self._now_s = now_s
+        self._since_s = self._last_s = -math.inf
+
+    def is_due(self) -> bool:
+        """Tell whether to doubt a refusal that has just come."""
+        is_ready, now_s = self._is_ready(), self._now_s()
+        if is_ready:
+            # The server may have become ready since its answers to several threads.
+            return now_s - self._last_s <= ECHO_S
+        if now_s - self._last_s > MOST_DOUBT_S:
+            self._since_s = now_s  # the server has started once more
+        self._last_s = now_s
+        return now_s - self._since_s <= MOST_DOUBT_S
+
+
+# -- the client ------------------------------------------------------------------------------------
+# The official client decodes every answer into models, which costs six times as much as the rest.
 
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"

@@ -18,9 +18,8 @@ import structlog
 
 from kaisched.bad_json import BAD_JSON
 from kaisched.clock import Clock, monotonic_s
-from kaisched.cluster.kubernetes.client import Answer, Client
+from kaisched.cluster.kubernetes.client import Answer, Client, Pauses
 from kaisched.cluster.kubernetes.gate import Gate
-from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.errors import ClusterUnavailable
 
 _CONFLICT: Final = 409

@@ -21,8 +21,7 @@ import urllib3
 
 from kaisched.clock import SystemClock, monotonic_s
 from kaisched.cluster.kubernetes.access import Access
-from kaisched.cluster.kubernetes.client import Client
-from kaisched.cluster.kubernetes.counts import Counts
+from kaisched.cluster.kubernetes.client import Client, Counts
 from kaisched.cluster.kubernetes.gate import Board, SharedGate
 from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
 from kaisched.cluster.kubernetes.lease_messages import (

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kaisched.cluster.claims.offered import Offered
 from kaisched.cluster.claims.writing import taken_by
-from kaisched.cluster.kubernetes.listing import list_cluster
-from kaisched.cluster.kubernetes.resources import DEVICES, NODES, TAINT_RULES
+from kaisched.cluster.kubernetes.resources import DEVICES, NODES, TAINT_RULES, list_cluster
 from kaisched.core.claims.model import Device, DeviceClass, Site, is_in
 from kaisched.daemon.doctor.finding import Finding
 from kaisched.objects.node import Node

@@ -6,8 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from kaisched.cluster.claims.offered import Offered
-from kaisched.cluster.kubernetes.listing import list_cluster
-from kaisched.cluster.kubernetes.resources import DEVICES
+from kaisched.cluster.kubernetes.resources import DEVICES, list_cluster
 from kaisched.daemon.doctor.finding import Finding
 from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
 from kaisched.objects.share_claims import MEMORY

@@ -4,9 +4,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.kubernetes import bind_steps as module
-from kaisched.cluster.kubernetes.bind_steps import BindStep, Marks, StepFailedError, Steps
-from kaisched.cluster.kubernetes.binder import BindWork, GangBinds
+from kaisched.cluster.kubernetes import binder as module
+from kaisched.cluster.kubernetes.binder import (
+    BindStep,
+    BindWork,
+    GangBinds,
+    Marks,
+    StepFailedError,
+    Steps,
+)
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.store import StateStore

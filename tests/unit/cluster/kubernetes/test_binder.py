@@ -5,9 +5,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from kaisched.cluster.kubernetes.binder import BindWork, GangBinds, NominateWork
-from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.pods import EPOCH, LEADER, LEASE
+from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Nominate
 from kaisched_apiserver import Fault
