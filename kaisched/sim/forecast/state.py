@@ -14,7 +14,7 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
 from kaisched.core.tables import EVICTED, OPEN
 from kaisched.framework.invariants.sums import charges_of, sum_of
-from kaisched.framework.session.card_tables import table_of
+from kaisched.framework.session.cards import table_of
 
 _HOUR_S: Final = 3600.0
 _NOWHERE: Final = -1
