@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.claims.figures import figures_of
-from kaisched.cluster.claims.known import OFF, ON
+from kaisched.cluster.claims.known import OFF, ON, figures_of
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.device_claims import ClaimBackend, ShareTemplates
 from kaisched.cluster.kubernetes.gate import Gate

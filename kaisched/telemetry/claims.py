@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from kaisched.core.claims.model import Place, Site, is_in
-from kaisched.core.claims.pools import matches
+from kaisched.core.claims.offer import matches
 
 if TYPE_CHECKING:
     from kaisched.core.claims.model import DeviceClass, Slice

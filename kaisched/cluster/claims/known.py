@@ -6,35 +6,198 @@ devices, or that several pods name, is known by its key; the others by what they
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import compress
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
 from msgspec import structs
 
-from kaisched.cluster.claims.bridging import bridge_over
-from kaisched.cluster.claims.drafts import draft_key
-from kaisched.cluster.claims.gpus import GpuClasses, depends_on_node
-from kaisched.cluster.claims.kinds import ClaimObject
-from kaisched.cluster.claims.leftovers import Leftover, Leftovers
-from kaisched.cluster.claims.offered import Offered
-from kaisched.cluster.claims.resolving import resolved
-from kaisched.cluster.claims.sent import PodId, SentClaim, SentClaims, Wanted
-from kaisched.cluster.claims.shares import ShareClaims
-from kaisched.cluster.claims.special import SpecialClaims
-from kaisched.cluster.claims.specs import Specs
-from kaisched.cluster.claims.tables import table_of
-from kaisched.cluster.claims.writing import place_of, taken_portions, written
-from kaisched.core.claims.model import Allocation, Identity
+from kaisched.cluster.claims.conversion import (
+    class_of,
+    place_of,
+    slice_of,
+    tainted,
+    taken_portions,
+    written,
+)
+from kaisched.cluster.claims.generated import ShareClaims, SpecialClaims, draft_key
+from kaisched.cluster.claims.gpus import GpuClasses, bridge_over, depends_on_node
+from kaisched.cluster.claims.resolving import (
+    Leftover,
+    Leftovers,
+    PodId,
+    SentClaim,
+    SentClaims,
+    Specs,
+    Wanted,
+    resolved,
+)
+from kaisched.core.claims.model import Allocation, ClaimError, Identity, Slice
+from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.table import Bridge, ClaimTable, Held
 from kaisched.core.states import TaskState
 from kaisched.objects.resource_claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
-from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
+from kaisched.objects.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
+from kaisched.telemetry.claims import ClaimFigures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from kaisched.cluster.nodes import NodeRow
     from kaisched.cluster.translate import PodRow
+    from kaisched.core.claims.table import Bridge, Held
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.objects.resource_claims import ResourceClaim
+
+
+# -- kinds -----------------------------------------------------------------------------------------
+
+OfferedObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
+ClaimObject: TypeAlias = OfferedObject | ResourceClaim | ResourceClaimTemplate
+DEVICE_OBJECTS: Final = (
+    ResourceSlice,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
+"""Templates matter to whoever makes claims of them."""
+
+
+# -- what is offered -------------------------------------------------------------------------------
+
+
+class Offered:
+    """Slices, classes and rules, and what they come to once they are asked for."""
+
+    def __init__(self) -> None:
+        """Know none."""
+        self.gpus = GpuClasses()
+        self._slices: dict[str, Slice] = {}
+        self._rules: dict[str, DeviceTaintRule] = {}
+        self._offer: Offer | None = None
+        self._is_counted = True
+        """Whether GPUs are counted that were offered since."""
+
+    def put(self, obj: OfferedObject) -> None:
+        """Take in an object that came or changed."""
+        match obj:
+            case DeviceClass():
+                self.gpus.classes[obj.name] = class_of(obj)
+            case ResourceSlice():
+                try:
+                    self._slices[obj.name] = slice_of(obj)
+                except ClaimError:
+                    self._slices.pop(obj.name, None)  # an API server accepts no such slice
+            case DeviceTaintRule():
+                self._rules[obj.name] = obj
+        self._offer, self._is_counted = None, False
+
+    def remove(self, obj: OfferedObject) -> None:
+        """Drop an object."""
+        match obj:
+            case DeviceClass():
+                self.gpus.classes.pop(obj.name, None)
+            case ResourceSlice():
+                self._slices.pop(obj.name, None)
+            case DeviceTaintRule():
+                self._rules.pop(obj.name, None)
+        self._offer, self._is_counted = None, False
+
+    def count(self, used: Callable[[], set[Identity]]) -> tuple[Counter[str], bool] | None:
+        """Count the GPUs that are offered now; None if they are counted already.
+
+        Return how many there were by node, and whether claims count for other numbers than before.
+        ``used`` returns the devices that claims have, or have parts of.
+        """
+        if self._is_counted:
+            return None
+        self._is_counted = True
+        before = self.gpus.of_node
+        return before, self.gpus.count(self._slices.values(), used)
+
+    @property
+    def offer(self) -> Offer:
+        """Slices and classes as claims find them."""
+        if self._offer is None:
+            slices = tainted(self._slices.values(), self._rules.values())
+            self._offer = Offer(slices, dict(self.gpus.classes))
+        return self._offer
+
+
+# -- the table of a snapshot -----------------------------------------------------------------------
+
+
+def table_of(
+    offered: Offered,
+    specs: Specs,
+    held: Mapping[str, Held],
+    consumers: Mapping[str, int],
+    keys_of_pod: Mapping[str, tuple[str, ...]],
+    users: Mapping[str, Iterable[str]],
+    row_of_task: Callable[[str], int],
+    bridge: Bridge | None = None,
+) -> ClaimTable:
+    """Return the table.
+
+    Args:
+        offered: slices and classes.
+        specs: what claims ask for.
+        held: by claim, what it has.
+        consumers: by claim, how many pods may use it.
+        keys_of_pod: by pod, its claims.
+        users: by claim, its pods.
+        row_of_task: gives the row of a pod, or a negative number.
+        bridge: where a resource is offered by claims that other nodes offer by a plugin.
+
+    """
+    rows = {pod: row_of_task(pod) for pod in keys_of_pod}
+    return ClaimTable(
+        offer=offered.offer,
+        specs=specs.all,
+        selectors=specs.selectors,
+        held=MappingProxyType(dict(held)),
+        consumers=MappingProxyType({key: number for key, number in consumers.items() if number}),
+        claims_of_task=MappingProxyType(
+            {rows[pod]: keys for pod, keys in keys_of_pod.items() if rows[pod] >= 0}
+        ),
+        users=MappingProxyType({key: _rows(rows, users.get(key, ())) for key in held}),
+        bridge=bridge,
+        gpu_classes=offered.gpus.counting,
+    )
+
+
+def _rows(rows: dict[str, int], pods: Iterable[str]) -> tuple[int, ...]:
+    return tuple(row for pod in pods if (row := rows[pod]) >= 0)
+
+
+# -- metrics ---------------------------------------------------------------------------------------
+
+
+def figures_of(claims: DeviceClaims, snapshot: Snapshot) -> ClaimFigures:
+    """Return what claims have now, and those that the pending pods of a snapshot wait for.
+
+    Called by the thread of the store; what it returns is read by others.
+    """
+    waiting: dict[str, ResourceClaim] = {}
+    if snapshot.claims is not None:
+        keys_of_row = snapshot.claims.claims_of_task
+        rows = np.fromiter(keys_of_row, np.intp, len(keys_of_row))
+        is_pending = (snapshot.tasks.state[rows] == int(TaskState.PENDING)).tolist()
+        for keys in compress(keys_of_row.values(), is_pending):
+            for key in keys:
+                if key not in claims.held and (claim := claims.claim(key)) is not None:
+                    waiting[key] = claim
+    held = MappingProxyType(dict(claims.held))
+    return ClaimFigures(claims.offered.offer, held, tuple(waiting.values()))
+
+
+# -- claims ----------------------------------------------------------------------------------------
+# A pod whose claims cannot be allocated as things are waits with a reason. A claim that has its
+# devices, or that several pods name, is known by its key; the others by what they ask for.
 
 BY_OBJECTS, ON, OFF = "", "on", "off"
 """Whether claims are allocated: once any such object is read; always; never. Any other text is why

@@ -2,33 +2,270 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from kaisched.cluster.claims.checks import Waiting, check_use
-from kaisched.cluster.claims.drafts import LABEL
+from kaisched.cluster.claims.conversion import claim_of, texts_of
+from kaisched.cluster.claims.generated import LABEL, Draft
 from kaisched.cluster.claims.gpus import pieces
 from kaisched.core.axis import GPU_UNIT
-from kaisched.core.claims.model import ClaimError
-from kaisched.core.claims.parts import NO_GPUS, Gpus
+from kaisched.core.claims.cel import CelSelector
+from kaisched.core.claims.model import MOST_CONSUMERS, MOST_RESULTS, Claim, ClaimError, DeviceClass
+from kaisched.core.claims.table import NO_GPUS, Gpus
 from kaisched.core.constraints import ClaimUse
 from kaisched.core.refusals import Refusal
+from kaisched.objects.resource_claims import ClaimAllocation, ResourceClaim
 from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from kaisched.cluster.claims.generated import ShareClaims, SpecialClaims
     from kaisched.cluster.claims.gpus import GpuClasses
-    from kaisched.cluster.claims.leftovers import Leftovers
-    from kaisched.cluster.claims.sent import SentClaims
-    from kaisched.cluster.claims.shares import ShareClaims
-    from kaisched.cluster.claims.special import SpecialClaims
-    from kaisched.cluster.claims.specs import Specs
     from kaisched.cluster.demands import DeviceClaimRef
     from kaisched.cluster.translate import PodRow
     from kaisched.core.claims.table import Held
-    from kaisched.objects.resource_claims import ResourceClaim
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+
+class Waiting(Exception):  # noqa: N818 - a way out, and no error
+    """A claim keeps its pod from every node."""
+
+
+def check_use(pod: PodRow, claim: ResourceClaim, *, is_own: bool) -> None:
+    """Refuse a claim that a pod may not use now; of one that has a node, what it has counts.
+
+    Raises:
+        Waiting: it says why.
+
+    """
+    if pod.node:
+        return
+    meta, status = claim.metadata, claim.status
+    if is_own and all(it.uid != pod.uid for it in meta.owner_references):
+        raise Waiting(f"claim {claim.name} is not the pod's own, as one of a template must be")
+    if meta.deletion_timestamp and status.allocation is None:
+        raise Waiting(f"claim {claim.name} is being deleted")
+    users = status.reserved_for
+    if len(users) >= MOST_CONSUMERS and all(it.uid != pod.uid for it in users):
+        raise Waiting(f"claim {claim.name} is used by {len(users)} pods, which is the most")
+
+
+# -- allocations on their way ----------------------------------------------------------------------
+# Several pods may wait for one claim: all their binds carry the same allocation, and whichever
+# comes first writes it.
+
+PodId = tuple[str, str]
+"""``namespace/name`` and UID of a pod."""
+
+
+class Wanted(NamedTuple):
+    """What a claim is to have when a pod is bound that uses it."""
+
+    key: str
+    uid: str
+    """Of the claim; empty if there is none."""
+    allocation: ClaimAllocation | None
+    is_new: bool = False
+    """Whether the allocation is to be written; else the claim has it already."""
+    draft: Draft | None = None
+    """The claim that is to be made first."""
+
+
+@dataclass(slots=True)
+class SentClaim:
+    """An allocation that is on its way into a claim."""
+
+    uid: str
+    """Of the claim: another of its name has nothing to do with it."""
+    allocation: ClaimAllocation
+    pods: set[PodId] = field(default_factory=set)
+    """Whose binds write it, and may be under way."""
+    is_seen: bool = False
+    """Whether the claim has shown an allocation since."""
+    read_s: float = 0.0
+    """When the claim is to be read, on the monotonic clock; 0 for at once."""
+
+
+class SentClaims:
+    """Allocations by claim, until the claim shows them or they are known to have failed."""
+
+    def __init__(self) -> None:
+        """Nothing was sent."""
+        self._sent: dict[str, SentClaim] = {}
+
+    def __contains__(self, key: str) -> bool:
+        """Tell whether an allocation is on its way into a claim."""
+        return key in self._sent
+
+    def get(self, key: str, uid: str) -> SentClaim | None:
+        """Return what is on its way into a claim, if it is still that claim."""
+        found = self._sent.get(key)
+        return found if found is not None and found.uid == uid else None
+
+    def items(self) -> Iterator[tuple[str, SentClaim]]:
+        """Yield (claim, allocation on its way)."""
+        yield from list(self._sent.items())
+
+    def put(self, key: str, sent: SentClaim) -> None:
+        """Note an allocation that is about to be sent."""
+        self._sent[key] = sent
+
+    def take_back(self, pod: str, uid: str) -> None:
+        """Forget that the bind of a pod writes allocations; without a UID of any pod of the name.
+
+        What it may have written still counts, until a claim shows or a read has found what it has.
+        """
+        for sent in self._sent.values():
+            sent.pods = {it for it in sent.pods if it[0] != pod or uid not in {"", it[1]}}
+
+    def drop(self, key: str) -> None:
+        """Forget an allocation: the claim shows what there is."""
+        self._sent.pop(key, None)
+
+    def settled(self, is_open: Callable[[PodId], bool], now_s: float) -> list[str]:
+        """Forget what claims show and nobody writes any more.
+
+        Return the claims to be read, since it is not known what became of their allocation.
+        """
+        doubtful = []
+        for key, sent in self.items():
+            sent.pods = {it for it in sent.pods if is_open(it)}
+            if sent.pods:
+                continue
+            if sent.is_seen:
+                self.drop(key)
+            elif sent.read_s <= now_s:
+                doubtful.append(key)
+        return doubtful
+
+
+# -- left-over claims ------------------------------------------------------------------------------
+# Given back, the devices can be chosen anew: the pods may no longer fit where these are.
+
+
+class Leftover(NamedTuple):
+    """A claim to be given back."""
+
+    key: str
+    uid: str
+    pods: frozenset[str]
+    """UIDs of the pods that use it, all of which wait."""
+
+
+class Leftovers:
+    """Finds such claims among those that may be."""
+
+    def __init__(self) -> None:
+        """Know none."""
+        self.clearing: set[str] = set()
+        """Claims whose devices are being given back: who uses them waits."""
+        self._suspects: set[str] = set()
+
+    def suspect(self, key: str) -> None:
+        """Note a claim with devices that has changed, or that a pod without a node uses."""
+        self._suspects.add(key)
+
+    def found(
+        self,
+        claims: Mapping[str, ResourceClaim],
+        users: Mapping[str, Mapping[str, PodRow]],
+        sent: SentClaims,
+        is_waiting: Callable[[PodRow], bool],
+    ) -> list[Leftover]:
+        """Return the claims to be given back, after a cycle has left their pods waiting."""
+        found = []
+        for key in sorted(self._suspects):
+            claim, pods = claims.get(key), users.get(key, {})
+            if claim is None or claim.status.allocation is None or not pods:
+                self._suspects.discard(key)
+            elif key not in sent and key not in self.clearing:
+                waiting = {it.uid for it in pods.values() if is_waiting(it)}
+                reserved = {it.uid for it in claim.status.reserved_for}
+                if len(waiting) == len(pods) and reserved <= waiting:
+                    found.append(Leftover(key, claim.metadata.uid, frozenset(waiting)))
+                elif not waiting:
+                    self._suspects.discard(key)
+        return found
+
+
+# -- specs -----------------------------------------------------------------------------------------
+
+_NOTHING: Final = Claim(())
+
+
+class Specs:
+    """The different things that claims ask for, and the expressions in them."""
+
+    def __init__(self, classes: Mapping[str, DeviceClass]) -> None:
+        """Know none; ``classes`` are those that there are, by name."""
+        self._classes = classes
+        self._specs: list[Claim] = []
+        self._number: dict[Claim, int] = {}
+        self._selectors: dict[str, CelSelector] = {}
+
+    def __getitem__(self, number: int) -> Claim:
+        """Return what has a number."""
+        return self._specs[number]
+
+    @property
+    def all(self) -> tuple[Claim, ...]:
+        """All of them, by number."""
+        return tuple(self._specs)
+
+    @property
+    def selectors(self) -> Mapping[str, CelSelector]:
+        """The expressions, by text."""
+        return MappingProxyType(dict(self._selectors))
+
+    def selector(self, text: str) -> CelSelector:
+        """Return the expression with a text."""
+        return self._selectors[text]
+
+    def number_of(self, claim: ResourceClaim, *, is_allocated: bool) -> int:
+        """Return the number of what a claim asks for; check what can be known beforehand.
+
+        Raises:
+            ClaimError: it cannot be allocated as things are.
+
+        """
+        spec = claim_of(claim.spec)
+        for text in texts_of(spec):
+            if text not in self._selectors:
+                self._selectors[text] = CelSelector(text)
+        if not is_allocated:
+            self._check(spec)
+        number = self._number.get(spec)
+        if number is None:
+            number = self._number[spec] = len(self._specs)
+            self._specs.append(spec)
+        return number
+
+    def keep(self, numbers: Container[int]) -> None:
+        """Keep only what has one of these numbers; no number is given twice."""
+        for spec, number in list(self._number.items()):
+            if number not in numbers:
+                del self._number[spec]
+                self._specs[number] = _NOTHING
+
+    def _check(self, spec: Claim) -> None:
+        least = sum(min(max(it.count, 1) for it in each.options) for each in spec.requests)
+        if least > MOST_RESULTS:
+            raise ClaimError(f"{least} devices are more than {MOST_RESULTS}, the most")
+        for ask in (it for request in spec.requests for it in request.options):
+            of_class = self._classes.get(ask.class_name)
+            if of_class is None:
+                raise ClaimError(f"device class {ask.class_name} does not exist")
+            for selector in (*of_class.selectors, *(self._selectors[it] for it in ask.selectors)):
+                if selector.fault:
+                    raise ClaimError(selector.fault)
+
+
+# -- what pods demand ------------------------------------------------------------------------------
 
 _GPU: Final = "gpu"
 _CLAIM: Final = int(Refusal.DEVICE_CLAIM)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.claims.drafts import NOTE, Draft, made_claim, owner_of, shown
-from kaisched.cluster.claims.leftovers import Leftover
-from kaisched.cluster.claims.sent import PodId, Wanted
+from kaisched.cluster.claims.generated import NOTE, Draft, made_claim, owner_of, shown
+from kaisched.cluster.claims.resolving import Leftover, PodId, Wanted
 from kaisched.cluster.kubernetes.binder import BindStep, PassingError, StepFailedError
 from kaisched.cluster.kubernetes.client import STRATEGIC, Answer, Pauses
 from kaisched.cluster.kubernetes.pods import (

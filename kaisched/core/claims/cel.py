@@ -15,8 +15,7 @@ from kaisched.core.claims import cel_library
 from kaisched.core.claims.cel_functions import call, is_known
 from kaisched.core.claims.cel_tree import Node, tree_of
 from kaisched.core.claims.cel_values import Unreadable, compare, fields_of, is_equal
-from kaisched.core.claims.model import ClaimError, Device
-from kaisched.core.claims.profiles import Named, profile_of
+from kaisched.core.claims.model import ClaimError, Device, Named, profile_of
 
 _Names = Mapping[str, Any]
 _MOST_PROFILES: Final = 100_000

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from kaisched.core.constraints import NodeTerm
+
+# -- values ----------------------------------------------------------------------------------------
+# Names are those of the resource.k8s.io API. An amount is a whole number of billionths, the
+# smallest part that a Kubernetes quantity can have.
 
 NANOS: Final = 10**9
 MOST_CONSUMERS: Final = 256
@@ -285,3 +289,28 @@ class Allocation(NamedTuple):
     """The only node where it can be used; empty if it is not bound to one."""
     term: NodeTerm | None
     """Requirements on nodes where it can be used; None for all nodes or the one named."""
+
+
+# -- profiles --------------------------------------------------------------------------------------
+
+Named: TypeAlias = tuple[tuple[str, str], ...] | None
+"""The fields that an expression names, as (``attributes`` or ``capacity``, name); None for all."""
+
+
+def profile_of(device: Device, named: Named) -> tuple[Any, ...]:
+    """Return what an expression sees of a device; all of it if it does not name what it needs."""
+    start = device.driver, device.is_shared
+    if named is None:
+        capacities = ((name, it.value.nanos) for name, it in device.capacities.items())
+        return (*start, tuple(sorted(device.attributes.items())), tuple(sorted(capacities)))
+    return (*start, *(_field(device, kind, name) for kind, name in named))
+
+
+def _field(device: Device, kind: str, name: str) -> Any:
+    if kind == "attributes":
+        return device.attribute(name)
+    found = device.capacities.get(name)
+    if found is None:
+        domain, _, rest = name.partition("/")
+        found = device.capacities.get(rest) if domain == device.driver else None
+    return None if found is None else found.value.nanos

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import BoolVec, IntVec
     from kaisched.core.claims.counting import Counted
-    from kaisched.core.claims.model import Claim, Site
-    from kaisched.core.claims.profiles import Named
+    from kaisched.core.claims.model import Claim, Named, Site
     from kaisched.core.claims.table import ClaimTable, Holdings
     from kaisched.core.constraints import ClaimUse
 

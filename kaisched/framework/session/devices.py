@@ -11,7 +11,7 @@ import numpy as np
 
 from kaisched.core.claims.counting import counted, counting
 from kaisched.core.claims.model import MOST_CONSUMERS, Ask, Claim, ClaimError
-from kaisched.core.claims.pools import matches
+from kaisched.core.claims.offer import matches
 from kaisched.core.refusals import Refusal
 from kaisched.framework.session.capacity import room_of
 from kaisched.framework.session.device_books import DeviceBooks

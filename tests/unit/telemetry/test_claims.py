@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client import generate_latest
 
-from kaisched.cluster.claims.figures import figures_of
+from kaisched.cluster.claims.known import figures_of
 from kaisched.telemetry import claims as module
 from kaisched.telemetry.claims import DeviceCounts
 from kaisched.telemetry.metrics import CycleCollector, registry_of

@@ -15,8 +15,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from kaisched.cluster.claims.reading import claim_of, class_of, slice_of, texts_of
-from kaisched.cluster.claims.writing import taken_by, written
+from kaisched.cluster.claims.conversion import (
+    claim_of,
+    class_of,
+    slice_of,
+    taken_by,
+    texts_of,
+    written,
+)
 from kaisched.core.claims.cel import CelSelector
 from kaisched.core.claims.model import ClaimError, Site
 from kaisched.core.claims.offer import Offer

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from kaisched.cluster.claims.shared_devices import SharedDevices
+from kaisched.cluster.claims.gpus import SharedDevices
 from kaisched.core.claims.cel_values import amount_of
 from kaisched.core.claims.model import Capacity, Device, DeviceClass, Quantity
-from kaisched.core.claims.parts import Gpus, measure_of
+from kaisched.core.claims.table import Gpus, measure_of
 from kaisched.units import CLAIMED_GPU
 from tests.unit.cluster.claims.worlds import DRIVER, World, asking
 
