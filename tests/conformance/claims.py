@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from kaisched.cluster.claims.conversion import written
-from kaisched.cluster.claims.known import DeviceClaims
+from kaisched.cluster.claims.device_claims import DeviceClaims
 from kaisched.cluster.demands import DeviceClaimRef
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.translate import PodRow

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kaisched.cluster.claims.conversion import claim_of
 from kaisched.cluster.claims.gpus import NONE, bridging_of, classes_of
-from kaisched.cluster.claims.resolving import Waiting
+from kaisched.cluster.claims.sent import Draft, Mapped, Special
 from kaisched.cluster.demands import DeviceClaimRef
 from kaisched.core.claims.model import ClaimError
 from kaisched.objects.extended_resources import IMPLICIT, ResourceAsk, is_extended
@@ -25,16 +25,10 @@ from kaisched.objects.share_claims import CLAIM, MEMORY, PREFIX, claim_spec, tem
 from kaisched.objects.wire import ObjectMeta, OwnerReference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from kaisched.cluster.claims.gpus import GpuClasses, SharedDevices
-    from kaisched.cluster.claims.resolving import PodId, SentClaims
+    from kaisched.cluster.claims.sent import PodId, SentClaims
     from kaisched.cluster.translate import PodRow
-    from kaisched.objects.resource_claims import (
-        ResourceClaim,
-        ResourceClaimSpec,
-        ResourceClaimTemplate,
-    )
+    from kaisched.objects.resource_claims import ResourceClaimTemplate
     from kaisched.objects.share_claims import ShareClaim
 
 
@@ -46,26 +40,8 @@ LABEL: Final = "extended-resources"
 _LONGEST: Final = 200
 
 
-class Mapped(NamedTuple):
-    """Which request of the claim a container gets for a resource."""
-
-    container: str
-    resource: str
-    request: str
-
-
-class Special(NamedTuple):
-    """What a claim for extended resources asks for."""
-
-    spec: ResourceClaimSpec
-    mappings: tuple[Mapped, ...]
-
-
-class Draft(NamedTuple):
-    """A claim that no server has yet."""
-
-    claim: ResourceClaim
-    special: Special
+class Waiting(Exception):  # noqa: N818 - a way out, and no error
+    """A claim keeps its pod from every node."""
 
 
 def special_of(asks: Iterable[ResourceAsk], classes: Mapping[str, str]) -> Special:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kaisched.cluster.claims.conversion import taken_by
-from kaisched.cluster.claims.known import Offered
+from kaisched.cluster.claims.device_claims import Offered
 from kaisched.cluster.kubernetes.resources import DEVICES, NODES, TAINT_RULES, list_cluster
 from kaisched.core.claims.model import Device, DeviceClass, Site, is_in
 from kaisched.daemon.doctor.finding import Finding

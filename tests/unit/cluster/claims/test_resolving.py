@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from kaisched.cluster.claims.known import OFF, ON
-from kaisched.cluster.claims.resolving import NOTHING_KNOWN, resolved
+from kaisched.cluster.claims.device_claims import OFF, ON
+from kaisched.cluster.claims.sent import NOTHING_KNOWN, resolved
 from kaisched.core.refusals import Refusal
 from tests.unit.cluster.claims.test_both_kinds import NVIDIA, migrating
 from tests.unit.cluster.claims.worlds import World
