@@ -5,7 +5,6 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kaisched.core.claims.cel import CelSelector
 from kaisched.core.claims.counting import MOST, Parts, counted, pods_with
 from kaisched.core.claims.model import (
     NANOS,
@@ -13,7 +12,6 @@ from kaisched.core.claims.model import (
     Capacity,
     Claim,
     Device,
-    DeviceClass,
     Place,
     Policy,
     Quantity,
@@ -24,6 +22,7 @@ from kaisched.core.claims.model import (
 )
 from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.search import allocate
+from kaisched.core.claims.selectors import CelSelector, DeviceClass
 from kaisched.core.claims.table import Holdings, portions_of
 
 DRIVER = "gpu.example.com"

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from kaisched.core.claims import model
-from kaisched.core.claims.cel import CelSelector
-from kaisched.core.claims.cel_values import amount_of
+from kaisched.core.claims import selectors as cel
+from kaisched.core.claims.model import nanos_of
 from kaisched.core.claims.table import Holdings, Portion
 from kaisched.core.constraints import NodeTerm, Requirement
 from kaisched.objects.pod import NodeSelector, NodeSelectorTerm, SelectorRequirement
@@ -74,7 +74,7 @@ def slice_of(one: ResourceSlice) -> model.Slice:
             _device(one, it, has_place=spec.per_device_node_selection) for it in spec.devices
         ),
         counters=tuple(
-            (of.name, name, amount_of(str(counter.value)).nanos)
+            (of.name, name, nanos_of(str(counter.value)))
             for of in spec.shared_counters
             for name, counter in of.counters.items()
         ),
@@ -91,7 +91,7 @@ def _device(of: ResourceSlice, one: Device, *, has_place: bool) -> model.Device:
         attributes={name: _value(it) for name, it in one.attributes.items()},
         capacities={name: _capacity(it) for name, it in one.capacity.items()},
         counters=tuple(
-            (it.counter_set, name, amount_of(str(counter.value)).nanos)
+            (it.counter_set, name, nanos_of(str(counter.value)))
             for it in one.consumes_counters
             for name, counter in it.counters.items()
         ),
@@ -139,7 +139,7 @@ def quantity_of(amount: Amount) -> model.Quantity:
     text = str(amount)
     # The E of "5E" and "5Ei" is a suffix, and no exponent.
     letters = [it for it in text if it in "eE"] if text[-1:].isdecimal() else []
-    return model.Quantity(amount_of(text).nanos, text.endswith("i"), "".join(letters))
+    return model.Quantity(nanos_of(text), text.endswith("i"), "".join(letters))
 
 
 def _place(node: str, selector: NodeSelector | None, *, is_everywhere: bool) -> model.Place:
@@ -193,11 +193,11 @@ def _selects(rule: DeviceTaintRule, device: model.Device) -> bool:
 # -- classes and claims ------------------------------------------------------------------------
 
 
-def class_of(one: DeviceClass) -> model.DeviceClass:
+def class_of(one: DeviceClass) -> cel.DeviceClass:
     """Return a class with its selectors."""
-    return model.DeviceClass(
+    return cel.DeviceClass(
         one.name,
-        tuple(CelSelector(it) for it in _expressions(one.spec.selectors)),
+        tuple(cel.CelSelector(it) for it in _expressions(one.spec.selectors)),
         tuple(_opaque(it) for it in one.spec.config),
     )
 
@@ -403,7 +403,7 @@ def consumed_in(result: DeviceResult) -> dict[str, int] | None:
         return None
     amounts = result.consumed_capacity.items()
     try:
-        found = {name: amount_of(str(amount)).nanos for name, amount in amounts}
+        found = {name: nanos_of(str(amount)) for name, amount in amounts}
     except model.ClaimError:
         return None
     return found if min(found.values(), default=0) >= 0 else None
@@ -426,12 +426,12 @@ _NOTHING: Final = model.Claim(())
 class Specs:
     """The different things that claims ask for, and the expressions in them."""
 
-    def __init__(self, classes: Mapping[str, model.DeviceClass]) -> None:
+    def __init__(self, classes: Mapping[str, cel.DeviceClass]) -> None:
         """Know none; ``classes`` are those that there are, by name."""
         self._classes = classes
         self._specs: list[model.Claim] = []
         self._number: dict[model.Claim, int] = {}
-        self._selectors: dict[str, CelSelector] = {}
+        self._selectors: dict[str, cel.CelSelector] = {}
 
     def __getitem__(self, number: int) -> model.Claim:
         """Return what has a number."""
@@ -443,11 +443,11 @@ class Specs:
         return tuple(self._specs)
 
     @property
-    def selectors(self) -> Mapping[str, CelSelector]:
+    def selectors(self) -> Mapping[str, cel.CelSelector]:
         """The expressions, by text."""
         return MappingProxyType(dict(self._selectors))
 
-    def selector(self, text: str) -> CelSelector:
+    def selector(self, text: str) -> cel.CelSelector:
         """Return the expression with a text."""
         return self._selectors[text]
 
@@ -461,7 +461,7 @@ class Specs:
         spec = claim_of(claim.spec)
         for text in texts_of(spec):
             if text not in self._selectors:
-                self._selectors[text] = CelSelector(text)
+                self._selectors[text] = cel.CelSelector(text)
         if not is_allocated:
             self._check(spec)
         number = self._number.get(spec)

@@ -428,7 +428,7 @@ class DeviceClaims:
         if not pod.device_claims and pod.key not in self._keys_of_pod:
             return pod, rivals
         rivals += self._note(pod) if pod.device_claims else self._forget_uses(pod.key)
-        return self._resolved(pod), rivals
+        return self.resolved(pod), rivals
 
     def _note(self, pod: PodRow) -> list[str]:
         keys = tuple(f"{pod.namespace}/{it.name}" for it in pod.device_claims if it.name)
@@ -477,7 +477,7 @@ class DeviceClaims:
 
     # -- what pods demand -----------------------------------------------------------------------
 
-    def _resolved(self, pod: PodRow) -> PodRow:
+    def resolved(self, pod: PodRow) -> PodRow:
         """Return a pod with what its claims demand, or with why it waits."""
         if not self.is_read:
             why_not = _NOT_READ if self.is_off else NOTHING_KNOWN

@@ -19,17 +19,15 @@ from kaisched.core.claims.model import (
     Claim,
     ClaimError,
     Device,
-    DeviceClass,
     Identity,
-    Selector,
     Site,
     Slice,
     Taken,
-    is_in,
     profile_of,
 )
 from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.search import consumed_by, fits
+from kaisched.core.claims.selectors import CelSelector, DeviceClass, is_in, names_of
 from kaisched.core.claims.table import NO_GPUS, WHOLE_GPU, Bridge, Gpus, Measure, measure_of
 from kaisched.objects.extended_resources import IMPLICIT, ResourceAsk
 from kaisched.objects.resource_claims import ALL_DEVICES, ClaimAllocation, ResourceClaim
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 
 # -- shared devices --------------------------------------------------------------------------------
 
-Selectors: TypeAlias = Callable[[str], Selector]
+Selectors: TypeAlias = Callable[[str], CelSelector]
 """Gives the expression with a text."""
 
 
@@ -146,7 +144,7 @@ class SharedDevices:
             return WHOLE_GPU
         return Gpus(min(it.of_node for it in parts), max(it.in_queue for it in parts))
 
-    def _matching(self, class_name: str, expressions: Iterable[Selector]) -> Iterable[Device]:
+    def _matching(self, class_name: str, expressions: Iterable[CelSelector]) -> Iterable[Device]:
         """Yield devices that do for expressions of a class and these; of equal ones the first."""
         of_class = self._classes.get(class_name)
         if of_class is None:
@@ -159,16 +157,9 @@ class SharedDevices:
             except ClaimError:
                 continue
 
-    def _distinct(self, expressions: Iterable[Selector]) -> list[Device]:
+    def _distinct(self, expressions: Iterable[CelSelector]) -> list[Device]:
         """Return the devices, and of those that look the same to the expressions the first."""
-        fields: set[tuple[str, str]] = set()
-        named: Named = ()
-        for each in expressions:
-            if each.named is None:
-                named = None
-            else:
-                fields.update(each.named)
-        named = None if named is None else tuple(sorted(fields))
+        named = names_of(expressions)
         if named not in self._alike:
             first: dict[Any, Device] = {}
             for device in self._devices:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kaisched.core.claims.model import Ask, Claim, Identity, Named, Selector, Site, Taken
+from kaisched.core.claims.model import Ask, Claim, Identity, Site, Taken
 from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.search import allocate, consumed_by, fits, tolerates_all
+from kaisched.core.claims.selectors import CelSelector, names_of
 from kaisched.core.claims.table import Holdings, portions_of
 
 # -- parts of devices ------------------------------------------------------------------------------
@@ -38,7 +39,7 @@ class _Source(NamedTuple):
 class Parts:
     """Counts pods with a plain request, some of whose devices several claims may have."""
 
-    def __init__(self, offer: Offer, ask: Ask, expressions: Sequence[Selector]) -> None:
+    def __init__(self, offer: Offer, ask: Ask, expressions: Sequence[CelSelector]) -> None:
         """Look at no device yet."""
         self._offer, self._ask, self._expressions = offer, ask, expressions
         self._known: dict[str, tuple[_Source, ...] | None] = offer.remembered_parts(ask)
@@ -108,7 +109,7 @@ def pods_with(
     offer: Offer,
     site: Site,
     claims: Sequence[Claim],
-    selectors: Mapping[str, Selector],
+    selectors: Mapping[str, CelSelector],
     free: Holdings,
     most: int = MOST,
     further: Sequence[Claim] | None = None,
@@ -135,12 +136,12 @@ def pods_with(
 class Counted:
     """Counts pods with a plain request by counting devices; None for a node that needs a search."""
 
-    def __init__(self, offer: Offer, ask: Ask, expressions: Sequence[Selector]) -> None:
+    def __init__(self, offer: Offer, ask: Ask, expressions: Sequence[CelSelector]) -> None:
         """Use what is known already of the devices that do for the request."""
         self._offer, self.ask, self._expressions = offer, ask, expressions
         self._known, self._at_look = offer.remembered(ask), offer.at_look(ask)
         self._parts = Parts(offer, ask, expressions)
-        self.named = _named_by(expressions)
+        self.named = names_of(expressions)
         """The fields of a device that decide whether it does."""
 
     @property
@@ -195,14 +196,14 @@ class Counted:
 
 
 def counted(
-    offer: Offer, claims: Sequence[Claim], selectors: Mapping[str, Selector]
+    offer: Offer, claims: Sequence[Claim], selectors: Mapping[str, CelSelector]
 ) -> Counted | None:
     """Return what counts devices for a plain request; None for any other."""
     ask = _plain(claims)
     return None if ask is None else counting(offer, ask, selectors)
 
 
-def counting(offer: Offer, ask: Ask, selectors: Mapping[str, Selector]) -> Counted | None:
+def counting(offer: Offer, ask: Ask, selectors: Mapping[str, CelSelector]) -> Counted | None:
     """Return what counts devices for a request of any claim; None where its class is missing."""
     of_class = offer.classes.get(ask.class_name)
     if of_class is None:
@@ -223,18 +224,8 @@ def _plain(claims: Sequence[Claim]) -> Ask | None:
 _UNKNOWN: Final[tuple[Identity, ...]] = (("", "", ""),)
 
 
-def _named_by(expressions: Sequence[Selector]) -> Named:
-    """Return the fields of a device that any of some expressions names."""
-    fields: set[tuple[str, str]] = set()
-    for each in expressions:
-        if each.named is None:
-            return None
-        fields.update(each.named)
-    return tuple(sorted(fields))
-
-
 def _places(
-    offer: Offer, site: Site, ask: Ask, expressions: Sequence[Selector]
+    offer: Offer, site: Site, ask: Ask, expressions: Sequence[CelSelector]
 ) -> tuple[int, ...] | None:
     """Return which of the devices of a node do for a request; None if one is no plain device."""
     found, place = [], -1

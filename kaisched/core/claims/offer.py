@@ -6,17 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kaisched.core.claims.model import (
-    Ask,
-    Device,
-    DeviceClass,
-    Identity,
-    Named,
-    Place,
-    Site,
-    Slice,
-    profile_of,
-)
+from kaisched.core.claims.model import Ask, Device, Identity, Named, Place, Site, Slice, profile_of
+from kaisched.core.claims.selectors import DeviceClass
 from kaisched.core.constraints import NodeTerm, Requirement
 
 # -- pools of a node -------------------------------------------------------------------------------

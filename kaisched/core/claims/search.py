@@ -17,13 +17,11 @@ from kaisched.core.claims.model import (
     Config,
     Constraint,
     Device,
-    DeviceClass,
     Identity,
     Policy,
     Quantity,
     Request,
     Result,
-    Selector,
     Site,
     Slice,
     Taint,
@@ -32,6 +30,7 @@ from kaisched.core.claims.model import (
     Value,
 )
 from kaisched.core.claims.offer import Offer, Pool, matches
+from kaisched.core.claims.selectors import CelSelector, DeviceClass
 from kaisched.core.constraints import NodeTerm, Requirement
 
 # -- constraints -----------------------------------------------------------------------------------
@@ -206,7 +205,7 @@ def allocate(
     offer: Offer,
     site: Site,
     claims: Sequence[Claim],
-    selectors: Mapping[str, Selector],
+    selectors: Mapping[str, CelSelector],
     taken: Taken,
 ) -> list[Allocation] | None:
     """Return an allocation for each claim, or None if they cannot all be had on the node.
@@ -238,7 +237,7 @@ class Search:
         offer: Offer,
         site: Site,
         claims: Sequence[Claim],
-        selectors: Mapping[str, Selector],
+        selectors: Mapping[str, CelSelector],
         taken: Taken,
     ) -> None:
         """Start with nothing chosen."""
@@ -398,7 +397,7 @@ class Search:
             )
         return known
 
-    def _expressions(self, ask: Ask) -> list[Selector]:
+    def _expressions(self, ask: Ask) -> list[CelSelector]:
         of_class = self._classes[ask.class_name].selectors
         return [*of_class, *(self._selectors[text] for text in ask.selectors)]
 

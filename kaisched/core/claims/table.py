@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kaisched.core.claims.model import Allocation, Claim, Device, Place, Result, Selector, Taken
+from kaisched.core.claims.model import Allocation, Claim, Device, Place, Result, Taken
 from kaisched.core.claims.offer import Offer
+from kaisched.core.claims.selectors import CelSelector
 from kaisched.core.record import record
 
 # -- GPUs and parts of them ------------------------------------------------------------------------
@@ -94,7 +95,7 @@ class ClaimTable:
     offer: Offer
     specs: Sequence[Claim]
     """What claims ask for, by the number in :class:`~kaisched.core.constraints.ClaimUse`."""
-    selectors: Mapping[str, Selector]
+    selectors: Mapping[str, CelSelector]
     """The expressions of all claims, by text."""
     held: Mapping[str, Held]
     """Claims that have devices, by key."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from kaisched.cluster.claims.conversion import taken_by
 from kaisched.cluster.claims.device_claims import Offered
 from kaisched.cluster.kubernetes.resources import DEVICES, NODES, TAINT_RULES, list_cluster
-from kaisched.core.claims.model import Device, DeviceClass, Site, is_in
+from kaisched.core.claims.model import Device, Site
+from kaisched.core.claims.selectors import DeviceClass, is_in
 from kaisched.daemon.doctor.finding import Finding
 from kaisched.objects.node import Node
 from kaisched.objects.resource_claims import ResourceClaim

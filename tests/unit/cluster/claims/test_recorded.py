@@ -23,10 +23,10 @@ from kaisched.cluster.claims.conversion import (
     texts_of,
     written,
 )
-from kaisched.core.claims.cel import CelSelector
 from kaisched.core.claims.model import ClaimError, Site
 from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.search import allocate
+from kaisched.core.claims.selectors import CelSelector
 from kaisched.objects.resource_claims import ResourceClaim
 from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
 
