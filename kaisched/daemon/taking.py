@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from urllib3.exceptions import HTTPError
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.claims.known import OFF, ON
+from kaisched.cluster.claims.device_claims import OFF, ON
 from kaisched.cluster.kubernetes.resources import (
     SHARDS,
     STORAGE,

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.claims.figures import figures_of
-from kaisched.cluster.claims.known import OFF, ON
+from kaisched.cluster.claims.device_claims import OFF, ON
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.device_claims import ClaimBackend, ShareTemplates
 from kaisched.cluster.kubernetes.gate import Gate
@@ -159,7 +157,7 @@ class Tenure:
         self, settings: SchedulerConfiguration, policy: Policy, found: FoundShard, clock: Clock
     ) -> tuple[Loop, UsageFeed | None]:
         usage, wait_s = usage_feed(found, clock, self._note_server)
-        claims = partial(figures_of, self.cluster.store.device_claims)
+        claims = self.cluster.store.device_claims.figures
         loop = Loop(
             self.cluster,
             self.cluster,

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from kaisched.core.claims.model import Place, Site, is_in
-from kaisched.core.claims.pools import matches
+from kaisched.core.claims.model import Place, Site
+from kaisched.core.claims.offer import matches
+from kaisched.core.claims.selectors import is_in
 
 if TYPE_CHECKING:
-    from kaisched.core.claims.model import DeviceClass, Slice
+    from kaisched.core.claims.model import Slice
     from kaisched.core.claims.offer import Offer
+    from kaisched.core.claims.selectors import DeviceClass
     from kaisched.core.claims.table import Held
     from kaisched.core.tables import NodeTable
     from kaisched.objects.resource_claims import ResourceClaim

@@ -37,7 +37,6 @@ from kaisched.objects.storage import SELECTED_NODE, PersistentVolumeClaim
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
 if TYPE_CHECKING:
-    from kaisched.cluster.kubernetes.pods import Writers
     from kaisched.cluster.kubernetes.write_queue import Work
     from kaisched.cluster.store import StateStore
 

@@ -23,7 +23,6 @@ from kaisched import __version__
 from kaisched.bad_json import BAD_JSON
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import Access
-from kaisched.cluster.kubernetes.wire import Wire, is_plain
 from kaisched.errors import ClusterUnavailable
 from kaisched.telemetry.masking import masked
 
@@ -279,7 +278,6 @@ class Client:
         self._pool = urllib3.PoolManager(
             num_pools=2, maxsize=connections, block=False, retries=False, **access.pool
         )
-        self._wire = Wire(access.host, access.pool, most=connections)
         self._doubt = Doubt(self._is_ready)
 
     def hurried(self, timeout_s: float) -> Client:
@@ -309,20 +307,8 @@ class Client:
         seconds = timeout_s or self.timeout_s
         answer, start_s = None, monotonic_s()
         try:
-            if method == "GET" or not is_plain(path):
-                response = self._open(
-                    method,
-                    path,
-                    query,
-                    body,
-                    content_type,
-                    accept,
-                    urllib3.Timeout(total=seconds, connect=min(CONNECT_S, seconds)),
-                    preload=True,
-                )
-                answer = _answer(response)
-            else:
-                answer = self._written(method, path, query, body, content_type, accept, seconds)
+            timeout = urllib3.Timeout(total=seconds, connect=min(CONNECT_S, seconds))
+            answer = _answer(self._open(method, path, query, body, content_type, accept, timeout))
         finally:
             self.requests.add(method, _sort_of(answer), seconds=monotonic_s() - start_s)
         self._check_ready(answer)
@@ -337,7 +323,7 @@ class Client:
 
         """
         timeout = urllib3.Timeout(connect=CONNECT_S, read=idle_s)
-        response = self._open("GET", path, query, None, JSON, accept, timeout, preload=False)
+        response = self._open("GET", path, query, None, JSON, accept, timeout, is_stream=True)
         if response.status == 200:  # noqa: PLR2004 - HTTP's own number
             return Stream(response)
         try:
@@ -357,45 +343,10 @@ class Client:
     def _is_ready(self) -> bool:
         timeout = urllib3.Timeout(total=READY_S)
         try:
-            response = self._open("GET", "/readyz", None, None, JSON, "*/*", timeout, preload=True)
+            response = self._open("GET", "/readyz", None, None, JSON, "*/*", timeout)
         except ClusterUnavailable:
             return False
         return _answer(response).is_done
-
-    def _written(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None,
-        body: object,
-        content_type: str,
-        accept: str,
-        seconds: float,
-    ) -> Answer:
-        """Send a write: most requests are, and by urllib3 each would take three times as long."""
-        data = b"" if body is None else msgspec.json.encode(body)
-        headers = self._headers(None if body is None else content_type, accept)
-        target = f"{path}?{urlencode(query)}" if query else path
-        try:
-            reply = self._wire.exchange(
-                method, target, headers, data, connect_s=CONNECT_S, timeout_s=seconds
-            )
-        except (HTTPError, OSError) as wrong:
-            raise _unanswered(wrong) from _without_locals(wrong)
-        header = reply.fields.get(b"retry-after", b"")
-        asked_s = float(header) if header.isdigit() else 0.0
-        date = reply.fields.get(b"date", b"").decode("latin-1")
-        return Answer(reply.code, reply.data, asked_s, date)
-
-    def _headers(self, content_type: str | None, accept: str) -> dict[str, str]:
-        """Return the header fields of a request; the type is None for one without a body."""
-        headers = {"Accept": accept, "User-Agent": f"kaisched/{__version__}"}
-        if content_type is not None:
-            headers["Content-Type"] = content_type
-        authorization = self.access.authorization()
-        if authorization:
-            headers["Authorization"] = authorization
-        return headers
 
     def _open(
         self,
@@ -407,22 +358,29 @@ class Client:
         accept: str,
         timeout: urllib3.Timeout,
         *,
-        preload: bool,
+        is_stream: bool = False,
     ) -> urllib3.BaseHTTPResponse:
+        """Send a request; return its answer, read whole unless it is a stream."""
         url = f"{self.access.host}{path}" + (f"?{urlencode(query)}" if query else "")
+        headers = {"Accept": accept, "User-Agent": f"kaisched/{__version__}"}
+        if body is not None:
+            headers["Content-Type"] = content_type
         try:
-            headers = self._headers(None if body is None else content_type, accept)
+            if authorization := self.access.authorization():
+                headers["Authorization"] = authorization
             return self._pool.request(
                 method,
                 url,
                 body=None if body is None else msgspec.json.encode(body),
                 headers=headers,
                 timeout=timeout,
-                preload_content=preload,
+                preload_content=not is_stream,
                 redirect=False,
             )
         except (HTTPError, OSError) as wrong:
-            raise _unanswered(wrong) from _without_locals(wrong)
+            raise ClusterUnavailable(
+                f"no answer from the API server: {_error_name(wrong)}"
+            ) from _without_locals(wrong)
 
 
 class RefusedError(Exception):
@@ -449,10 +407,6 @@ def _sort_of(answer: Answer | None) -> str:
     if answer.code == 429:  # noqa: PLR2004 - HTTP's own numbers
         return "busy"
     return "fault" if answer.code >= 500 else "refused"  # noqa: PLR2004
-
-
-def _unanswered(wrong: Exception) -> ClusterUnavailable:
-    return ClusterUnavailable(f"no answer from the API server: {_error_name(wrong)}")
 
 
 def _error_name(wrong: Exception) -> str:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.claims.drafts import NOTE, Draft, made_claim, owner_of, shown
-from kaisched.cluster.claims.leftovers import Leftover
-from kaisched.cluster.claims.sent import PodId, Wanted
+from kaisched.cluster.claims.generated import NOTE, made_claim, owner_of, shown
+from kaisched.cluster.claims.sent import Draft, Leftover, PodId, Wanted
 from kaisched.cluster.kubernetes.binder import BindStep, PassingError, StepFailedError
 from kaisched.cluster.kubernetes.client import STRATEGIC, Answer, Pauses
 from kaisched.cluster.kubernetes.pods import (
@@ -32,7 +31,6 @@ from kaisched.objects.resource_slices import RESOURCE_API, RESOURCE_API_BEFORE
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
 if TYPE_CHECKING:
-    from kaisched.cluster.kubernetes.pods import Writers
     from kaisched.cluster.kubernetes.write_queue import Work
     from kaisched.cluster.store import StateStore
     from kaisched.cluster.translate import PodRow

@@ -46,7 +46,6 @@ from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from kaisched.cluster.kubernetes.binder import BindStep
     from kaisched.cluster.kubernetes.client import Answer
     from kaisched.cluster.kubernetes.pods import Writers
     from kaisched.cluster.kubernetes.write_queue import Work

@@ -36,10 +36,10 @@ from kaisched.objects.wire import KubernetesObject, ObjectMeta
 from kaisched.objects.workloads import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from kaisched.cluster.kubernetes.client import Client
-    from kaisched.objects.workloads import Table, Workload
+    from kaisched.objects.workloads import Table
 
 
 # -- kinds -----------------------------------------------------------------------------------------

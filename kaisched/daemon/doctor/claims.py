@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from kaisched.cluster.claims.offered import Offered
-from kaisched.cluster.claims.writing import taken_by
+from kaisched.cluster.claims.conversion import taken_by
+from kaisched.cluster.claims.device_claims import Offered
 from kaisched.cluster.kubernetes.resources import DEVICES, NODES, TAINT_RULES, list_cluster
-from kaisched.core.claims.model import Device, DeviceClass, Site, is_in
+from kaisched.core.claims.model import Device, Site
+from kaisched.core.claims.selectors import DeviceClass, is_in
 from kaisched.daemon.doctor.finding import Finding
 from kaisched.objects.node import Node
 from kaisched.objects.resource_claims import ResourceClaim
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kaisched.core.claims.model import Taken
-    from kaisched.core.claims.pools import Pool
+    from kaisched.core.claims.offer import Pool
     from kaisched.daemon.doctor.finding import Visit
 
 _CHECK: Final = "claims"

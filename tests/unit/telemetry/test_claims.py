@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from prometheus_client import generate_latest
 
-from kaisched.cluster.claims.figures import figures_of
 from kaisched.telemetry import claims as module
 from kaisched.telemetry.claims import DeviceCounts
 from kaisched.telemetry.metrics import CycleCollector, registry_of
@@ -27,7 +26,7 @@ def world():
 
 
 def figures(world):
-    return figures_of(world.cluster.store.device_claims, world.cluster.snapshot())
+    return world.cluster.store.device_claims.figures(world.cluster.snapshot())
 
 
 def scraped(world, *, has_claims=True):

@@ -3,7 +3,7 @@
 import msgspec
 
 from kaisched.clock import ManualClock, monotonic_s
-from kaisched.cluster.claims.known import ON
+from kaisched.cluster.claims.device_claims import ON
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.device_claims import ClaimBackend
 from kaisched.cluster.kubernetes.gate import Gate
