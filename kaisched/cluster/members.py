@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from kaisched.cluster.rowstore import RowStore
     from kaisched.cluster.structure import JobRow
     from kaisched.cluster.translate import PodRow
-    from kaisched.objects.owners import PriorityClass
     from kaisched.objects.podgroup import PodGroup
     from kaisched.objects.wire import ObjectMeta
-    from kaisched.objects.workloads import Table
+    from kaisched.objects.workloads import PriorityClass, Table
 
 
 class Members:

@@ -33,7 +33,7 @@ from kaisched.cluster.volumes import Volumes
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
-from kaisched.objects.known_workloads import KNOWN
+from kaisched.objects.gangs import KNOWN
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup

@@ -14,7 +14,7 @@ from kaisched.cluster.demands import node_terms
 from kaisched.core.constraints import NodeTerm, Requirement
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
-from kaisched.objects.storage import (
+from kaisched.objects.pod import (
     NO_PROVISIONER,
     ONE_POD,
     SELECTED_NODE,

@@ -14,33 +14,31 @@ from kaisched.core.claims import selectors as cel
 from kaisched.core.claims.model import nanos_of
 from kaisched.core.claims.table import Holdings, Portion
 from kaisched.core.constraints import NodeTerm, Requirement
-from kaisched.objects.pod import NodeSelector, NodeSelectorTerm, SelectorRequirement
-from kaisched.objects.resource_claims import (
+from kaisched.objects.devices import (
     ALL_DEVICES,
     AllocatedConfig,
     AllocatedDevices,
     ClaimAllocation,
     ClaimConfig,
-    DeviceConstraint,
-    DeviceRequest,
-    DeviceResult,
-    DeviceToleration,
-    ExactRequest,
-    ResourceClaim,
-    ResourceClaimSpec,
-)
-from kaisched.objects.resource_slices import (
     Device,
     DeviceAttribute,
     DeviceCapacity,
     DeviceClass,
     DeviceConfig,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceResult,
     DeviceSelector,
     DeviceTaintRule,
+    DeviceToleration,
+    ExactRequest,
     OpaqueConfig,
     RequestPolicy,
+    ResourceClaim,
+    ResourceClaimSpec,
     ResourceSlice,
 )
+from kaisched.objects.pod import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from kaisched.objects.wire import Amount
 
 # -- from objects ----------------------------------------------------------------------------------

@@ -43,8 +43,14 @@ from kaisched.core.claims.table import NO_GPUS, Bridge, ClaimTable, Gpus, Held
 from kaisched.core.constraints import ClaimUse
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
-from kaisched.objects.resource_claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
-from kaisched.objects.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
+from kaisched.objects.devices import (
+    ClaimAllocation,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from kaisched.telemetry.claims import ClaimFigures
 from kaisched.units import CLAIMED_GPU
 

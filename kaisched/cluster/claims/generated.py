@@ -12,24 +12,24 @@ from kaisched.cluster.claims.gpus import NONE, bridging_of, classes_of
 from kaisched.cluster.claims.sent import Draft, Mapped, Special
 from kaisched.cluster.demands import DeviceClaimRef
 from kaisched.core.claims.model import ClaimError
-from kaisched.objects.extended_resources import IMPLICIT, ResourceAsk, is_extended
-from kaisched.objects.resource_claims import (
+from kaisched.objects.devices import (
     DeviceClaim,
+    DeviceClass,
     DeviceRequest,
     ExactRequest,
     ResourceClaim,
     ResourceClaimSpec,
 )
-from kaisched.objects.resource_slices import DeviceClass
-from kaisched.objects.share_claims import CLAIM, MEMORY, PREFIX, claim_spec, template_for
+from kaisched.objects.gpus import CLAIM, MEMORY, PREFIX, claim_spec, template_for
+from kaisched.objects.requests import IMPLICIT, ResourceAsk, is_extended
 from kaisched.objects.wire import ObjectMeta, OwnerReference
 
 if TYPE_CHECKING:
     from kaisched.cluster.claims.gpus import GpuClasses, SharedDevices
     from kaisched.cluster.claims.sent import PodId, SentClaims
     from kaisched.cluster.translate import PodRow
-    from kaisched.objects.resource_claims import ResourceClaimTemplate
-    from kaisched.objects.share_claims import ShareClaim
+    from kaisched.objects.devices import ResourceClaimTemplate
+    from kaisched.objects.gpus import ShareClaim
 
 
 # -- drafts ----------------------------------------------------------------------------------------

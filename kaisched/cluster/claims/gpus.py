@@ -29,8 +29,8 @@ from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.search import consumed_by, fits
 from kaisched.core.claims.selectors import CelSelector, DeviceClass, is_in, names_of
 from kaisched.core.claims.table import NO_GPUS, WHOLE_GPU, Bridge, Gpus, Measure, measure_of
-from kaisched.objects.extended_resources import IMPLICIT, ResourceAsk
-from kaisched.objects.resource_claims import ALL_DEVICES, ClaimAllocation, ResourceClaim
+from kaisched.objects.devices import ALL_DEVICES, ClaimAllocation, ResourceClaim
+from kaisched.objects.requests import IMPLICIT, ResourceAsk
 from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:

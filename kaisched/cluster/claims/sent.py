@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from kaisched.objects.resource_claims import ClaimAllocation, ResourceClaim, ResourceClaimSpec
+from kaisched.objects.devices import ClaimAllocation, ResourceClaim, ResourceClaimSpec
 
 if TYPE_CHECKING:
     from kaisched.cluster.translate import PodRow

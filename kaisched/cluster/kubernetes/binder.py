@@ -33,7 +33,7 @@ from kaisched.cluster.kubernetes.pods import (
 from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.framework.intents import Bind, Nominate
 from kaisched.objects.decode import decode_json
-from kaisched.objects.storage import SELECTED_NODE, PersistentVolumeClaim
+from kaisched.objects.pod import SELECTED_NODE, PersistentVolumeClaim
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from kaisched.cluster.kubernetes.pods import (
 )
 from kaisched.core.states import TaskState
 from kaisched.errors import ClusterUnavailable
-from kaisched.objects.resource_claims import ClaimAllocation
-from kaisched.objects.resource_slices import RESOURCE_API, RESOURCE_API_BEFORE
+from kaisched.objects.devices import RESOURCE_API, RESOURCE_API_BEFORE, ClaimAllocation
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.store import StateStore
     from kaisched.cluster.translate import PodRow
     from kaisched.framework.intents import Bind, Nominate
-    from kaisched.objects.resource_claims import ResourceClaimTemplate
+    from kaisched.objects.devices import ResourceClaimTemplate
 
 
 # -- requests about a claim ------------------------------------------------------------------------

@@ -29,18 +29,19 @@ from kaisched.cluster.kubernetes.pods import path_of as path_of_pod
 from kaisched.cluster.sharing import CardState
 from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.objects import labels
-from kaisched.objects.decode import decode_json
-from kaisched.objects.gpu_lookups import Told, config_map, lookups
-from kaisched.objects.pod import Pod
-from kaisched.objects.reservations import (
+from kaisched.objects.decode import decode_json, decode_list
+from kaisched.objects.gpus import (
     Card,
     Reservation,
     Stage,
+    Told,
+    config_map,
+    lookups,
     reservation_name,
     reservation_of,
     reservation_pod,
 )
-from kaisched.objects.stream import decode_list
+from kaisched.objects.pod import Pod
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
 if TYPE_CHECKING:

@@ -20,8 +20,9 @@ from kaisched.cluster.pools.marks import Mark
 from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.framework.intents import Bind, Evict
-from kaisched.objects import labels, pool_marks
+from kaisched.objects import labels
 from kaisched.objects.decode import decode_json
+from kaisched.objects.labels import IN_POOL
 from kaisched.objects.pod import Pod
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
@@ -355,7 +356,7 @@ class MarkWork:
         """Write the mark; return None when its outcome is known, else when to try again."""
         mark, writers = self.mark, self.writers
         condition = {
-            "type": pool_marks.IN_POOL,
+            "type": IN_POOL,
             "status": "True",
             "reason": _REASON,
             "message": mark.text,

@@ -26,11 +26,10 @@ from kaisched.cluster.kubernetes.client import (
 )
 from kaisched.cluster.kubernetes.resources import Seen, Watched, bare_event
 from kaisched.errors import ClusterUnavailable, ObjectError
-from kaisched.objects.disruption_budget import PodDisruptionBudget
-from kaisched.objects.pod import Pod
+from kaisched.objects.devices import ResourceClaim
+from kaisched.objects.pod import Pod, PodDisruptionBudget
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
-from kaisched.objects.resource_claims import ResourceClaim
 from kaisched.objects.wire import ObjectMeta
 
 # -- changes ---------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from kaisched.cluster.claims.device_claims import Offered
 from kaisched.cluster.kubernetes.resources import DEVICES, list_cluster
 from kaisched.daemon.doctor.finding import Finding
-from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
-from kaisched.objects.share_claims import MEMORY
+from kaisched.objects.devices import DeviceClass, ResourceSlice
+from kaisched.objects.gpus import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from kaisched.cluster.claims.generated import NOTE, SpecialClaims, draft_key, owner_of
 from kaisched.cluster.events import upsert
-from kaisched.objects.resource_claims import (
+from kaisched.objects.devices import (
     DeviceClaim,
     DeviceRequest,
     ResourceClaim,

@@ -7,7 +7,7 @@ import pytest
 from msgspec import convert
 
 from kaisched.cluster.embedded import EmbeddedCluster
-from kaisched.objects.resource_slices import DeviceClass
+from kaisched.objects.devices import DeviceClass
 from tests.unit.cluster.claims.worlds import DRIVER, World, asking
 
 

@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 from kaisched.cluster.kubernetes.client import Answer, Counts
 from kaisched.cluster.kubernetes.device_claims import AGAIN_S, ShareTemplates
 from kaisched.errors import ClusterUnavailable
-from kaisched.objects.gpu_shares import Share
-from kaisched.objects.share_claims import claim_spec, template_for
+from kaisched.objects.gpus import Share, claim_spec, template_for
 
 MADE = template_for("team", "kaisched-gpu-memory-5", claim_spec(Share(0, 5, 1), "gpu", 0))
 

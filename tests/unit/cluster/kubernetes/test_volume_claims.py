@@ -6,7 +6,7 @@ from msgspec import json
 from kaisched.cluster.kubernetes import binder as module
 from kaisched.cluster.kubernetes.binder import BindWork, GangBinds, Steps, VolumeClaims
 from kaisched.framework.intents import Bind
-from kaisched.objects.storage import SELECTED_NODE
+from kaisched.objects.pod import SELECTED_NODE
 from kaisched_apiserver import Fault
 from tests.unit.cluster.kubernetes.test_binder import Store, refuted
 
