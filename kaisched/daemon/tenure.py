@@ -13,9 +13,9 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.claims.device_claims import OFF, ON
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.device_claims import ClaimBackend, ShareTemplates
-from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.gpu_reservations import ReservationBackend
 from kaisched.cluster.kubernetes.kueue import KueueTranslator
+from kaisched.cluster.kubernetes.leader_election import Gate
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.status_writer import WEIGHTS
 from kaisched.cluster.kubernetes.write_queue import Outbox, ReportBox, ReportWriters
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kaisched.clock import Clock
     from kaisched.cluster.kubernetes.binder import BindBackend
     from kaisched.cluster.kubernetes.client import Client
-    from kaisched.cluster.kubernetes.lease_keeper import Candidacy, LeaseKeeper
+    from kaisched.cluster.kubernetes.lease_process import Candidate, LeaseProcess
     from kaisched.cluster.kubernetes.pods import Note
     from kaisched.cluster.kubernetes.reflector import Change
     from kaisched.cluster.pools.marks import Mark
@@ -75,7 +75,7 @@ class Tenure:
         found: FoundShard,
         clock: Clock,
         *,
-        keeper: LeaseKeeper | None,
+        leases: LeaseProcess | None,
         why_stale: Callable[[], str],
         barrier: Callable[[threading.Event], None],
         on_lost: Callable[[str], None],
@@ -88,7 +88,7 @@ class Tenure:
             client: connection to the server.
             found: the shard.
             clock: the machine's clock.
-            keeper: keeper of the leases; None leads at once, without an election.
+            leases: renews the leases; None leads at once, without an election.
             why_stale: returns why no decisions are possible now; empty if they are.
             barrier: updates the state before a new leader's first decision.
             on_lost: called when the lead is lost.
@@ -102,8 +102,8 @@ class Tenure:
         self.name, self.policy, self.is_leading = found.shard.name, policy, False
         self.has_claims = found.shard.spec.resource_claims
         self.collector, self.renewals = CycleCollector(), Durations()
-        self._candidacy = self._candidacy_with(keeper, on_lost)
-        self.gate = Gate() if self._candidacy is None else self._candidacy.gate
+        self._candidate = self._candidate_with(leases, on_lost)
+        self.gate = Gate() if self._candidate is None else self._candidate.gate
         self._log: Any = _log_of(self.name, (*found.warnings, *said))
         self._is_observing, self._barrier = settings.kubernetes.observe, barrier
         self.comparison, self._advice = Comparison(), StandingAdvice()
@@ -141,12 +141,12 @@ class Tenure:
         self._log.warning("pools_lost", pools=sorted(map(pool_name, pools)))
         self.cluster.post(lose(pools))
 
-    def _candidacy_with(
-        self, keeper: LeaseKeeper | None, on_lost: Callable[[str], None]
-    ) -> Candidacy | None:
-        if keeper is None:
+    def _candidate_with(
+        self, leases: LeaseProcess | None, on_lost: Callable[[str], None]
+    ) -> Candidate | None:
+        if leases is None:
             return None
-        return keeper.candidacy(
+        return leases.candidate(
             f"kaisched-{self.name}",
             on_won=self.won,
             on_lost=on_lost,
@@ -255,8 +255,8 @@ class Tenure:
 
     def start(self) -> None:
         """Lead as soon as no other process does."""
-        if self._candidacy is not None:
-            self._candidacy.start()
+        if self._candidate is not None:
+            self._candidate.start()
             return
         if not self._is_observing:  # when observing, the gate stays shut, so nothing is written
             self.gate.open(math.inf)
@@ -319,8 +319,8 @@ class Tenure:
             self._usage.close()
         self._writers.close()
         self._outbox.close(PATIENCE_S)
-        if self._candidacy is not None:
-            self._candidacy.stop()
+        if self._candidate is not None:
+            self._candidate.stop()
         self.gate.shut()
 
     def _note(self, note: Note) -> None:

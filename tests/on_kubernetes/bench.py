@@ -18,7 +18,7 @@ import structlog
 
 from kaisched.cluster.kubernetes.binder import BindWork, GangBinds
 from kaisched.cluster.kubernetes.cluster import BIND
-from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.leader_election import Gate
 from kaisched.cluster.kubernetes.pods import Writers
 from kaisched.cluster.kubernetes.write_queue import Outbox
 from kaisched.framework.intents import Bind

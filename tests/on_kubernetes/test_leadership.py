@@ -9,8 +9,14 @@ import pytest
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.client import Client
-from kaisched.cluster.kubernetes.gate import Board, Gate, SharedGate, Term
-from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
+from kaisched.cluster.kubernetes.leader_election import (
+    Board,
+    Elector,
+    Gate,
+    LeaseTimes,
+    SharedGate,
+    Term,
+)
 from kaisched.cluster.kubernetes.pods import EPOCH, LEADER, LEASE, later_leader
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.pod import Pod, PodSpec

@@ -26,8 +26,8 @@ from kaisched.cluster.kubernetes.binder import (
 )
 from kaisched.cluster.kubernetes.client import Client, Counts
 from kaisched.cluster.kubernetes.evictor import EvictionPlan, Evictor, EvictWork, Plans, promises_to
-from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.kueue import KueueTranslator
+from kaisched.cluster.kubernetes.leader_election import Gate
 from kaisched.cluster.kubernetes.pods import (
     HOPES,
     STALE_GANGS,

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.client import STRATEGIC, Answer, Client, Counts, Pauses
-from kaisched.cluster.kubernetes.gate import Gate, Term
+from kaisched.cluster.kubernetes.leader_election import Gate, Term
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import PODS
 from kaisched.cluster.pools.marks import Mark

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import structlog
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.leader_election import Gate
 
 # -- writes of decisions ---------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from kaisched.cluster.kubernetes.binder import (
     Steps,
 )
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
-from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.leader_election import Gate
 from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind

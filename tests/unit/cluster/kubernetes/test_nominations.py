@@ -2,7 +2,7 @@
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.cluster import NOMINATE, KubernetesCluster
-from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.leader_election import Gate
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.store import StateStore
 from kaisched.framework.intents import Nominate

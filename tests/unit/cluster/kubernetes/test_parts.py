@@ -15,7 +15,7 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes import access
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Absence, Answer, Pace, Pauses
-from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.leader_election import Gate
 from kaisched.cluster.kubernetes.reflector import lines_of
 from kaisched.cluster.kubernetes.resources import ALL, PODS, bare_event
 from kaisched.cluster.kubernetes.statuses import quantities
