@@ -12,7 +12,7 @@ from kaisched.cluster.node_types import with_node_types
 from kaisched.cluster.pod_segments import with_segments
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.unsettled import Unsettled
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 
 if TYPE_CHECKING:
     from kaisched.cluster.rowstore import RowStore

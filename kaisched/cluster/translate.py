@@ -25,8 +25,8 @@ from kaisched.cluster.queue_flavors import flavored_quota, queue_flavors
 from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rows import LOWEST_PRIORITY
 from kaisched.cluster.stuck import Leaving
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints, NodeTerm, Taint
-from kaisched.core.states import TaskState
 from kaisched.core.tables import DRAINED, HELD, OPEN, WORKLOADS, Sharing
 from kaisched.errors import ObjectError
 from kaisched.objects import labels

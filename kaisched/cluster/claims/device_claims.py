@@ -36,13 +36,12 @@ from kaisched.cluster.claims.sent import (
     Wanted,
 )
 from kaisched.cluster.demands import DeviceClaimRef
-from kaisched.core.axis import GPU_UNIT
+from kaisched.core.axis import GPU_UNIT, TaskState
 from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, ClaimError, Identity, Slice
 from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.table import NO_GPUS, Bridge, ClaimTable, Gpus, Held
 from kaisched.core.constraints import ClaimUse
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
 from kaisched.objects.devices import (
     ClaimAllocation,
     DeviceClass,

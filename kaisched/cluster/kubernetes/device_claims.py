@@ -24,7 +24,7 @@ from kaisched.cluster.kubernetes.pods import (
     lacks_right,
     passing,
 )
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.devices import RESOURCE_API, RESOURCE_API_BEFORE, ClaimAllocation
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED

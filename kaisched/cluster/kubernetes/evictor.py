@@ -29,7 +29,7 @@ from kaisched.cluster.kubernetes.pods import (
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.store import StateStore
 from kaisched.cluster.translate import PodRow
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.objects.decode import decode_json

@@ -7,13 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from kaisched.core.axis import GPU, Amounts, IntVec, RowVec
-from kaisched.core.charges import card_mib
-from kaisched.core.marks import Mark
+from kaisched.core.axis import ALLOCATED_STATES, GPU, Amounts, IntVec, RowVec, TaskState
+from kaisched.core.devices import card_mib
 from kaisched.core.refusals import Refusal
-from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import ALLOCATED_STATES, TaskState
-from kaisched.core.subscription import OverSubscription, children_quota, over_subscribed
+from kaisched.core.shares import OverSubscription, children_quota, over_subscribed
+from kaisched.core.snapshot import Mark, Snapshot
 from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.errors import ObjectError

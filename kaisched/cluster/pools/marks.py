@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.objects.labels import pool_mark_text
 
 if TYPE_CHECKING:

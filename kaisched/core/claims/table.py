@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kaisched.core.axis import record
 from kaisched.core.claims.model import Allocation, Claim, Device, Place, Result, Taken
 from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.selectors import CelSelector
-from kaisched.core.record import record
 
 # -- GPUs and parts of them ------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from kaisched.cluster.disruptions import selects
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.state import Kept, restored
 from kaisched.cluster.store import StateStore
-from kaisched.core.disruption_budgets import NO_DISRUPTION_BUDGETS, SEVERAL, UNPROTECTED
+from kaisched.core.tables import NO_DISRUPTION_BUDGETS, SEVERAL, UNPROTECTED
 from kaisched.engine.planning import PlanInput, planned_cluster
 from kaisched.engine.policy import default_policy
 from kaisched.engine.turn import take_turn

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.store import StateStore
+from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
 from kaisched.objects.wire import WORKLOAD_TYPES, ObjectMeta, OwnerReference, TopologyConstraint
 from kaisched.objects.workloads import (
     Deployment,
