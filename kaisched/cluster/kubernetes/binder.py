@@ -1,4 +1,4 @@
-"""Writes that bind pods, with the steps before a bind and their undoing, or nominate their nodes.
+"""Writes that bind pods, with the steps before a bind and their undoing.
 
 A bind is an atomic change of a pod without a node, so no pod can be bound twice, however often the
 bind is tried. If an answer is lost, the pod is read to find out what happened.
@@ -388,37 +388,6 @@ class BindWork:
 
     def _settled(self) -> None:
         self.writers.under_way.discard((self.bind.pod, self.bind.uid))
-
-
-@dataclass(slots=True)
-class NominateWork:
-    """The nomination of a node in a pod's status, for autoscalers; no decision relies on it."""
-
-    writers: Writers
-    nominate: Nominate
-    tries: int = 3
-    pauses: Pauses = field(default_factory=Pauses)
-
-    def send(self) -> float | None:
-        """Write the nominated node; return when to try again, None for no more."""
-        nominate = self.nominate
-        self.tries -= 1
-        try:
-            answer = self.writers.patch_status(
-                nominate.pod, nominate.uid, {"nominatedNodeName": nominate.node}
-            )
-        except ClusterUnavailable:
-            answer = Answer(SERVER_FAULT, b"")
-        if is_passing(answer) and self.tries:
-            self.writers.counts.add("nominate", RETRIED)
-            return self.pauses.next_s(answer.retry_after_s)
-        self.writers.counts.add("nominate", DONE if answer.is_done else FAILED)
-        return None
-
-    def drop(self, why: str) -> None:
-        """Give the nomination up."""
-        del why
-        self.writers.counts.add("nominate", DROPPED)
 
 
 # -- volumes ---------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from kaisched.cluster.kubernetes.binder import (
     BindBackend,
     BindWork,
     GangBinds,
-    NominateWork,
     Steps,
     VolumeBackend,
 )
@@ -35,6 +34,7 @@ from kaisched.cluster.kubernetes.pods import (
     News,
     Note,
     StaleMarks,
+    StatusPatch,
     Writers,
     later_leader,
     passing,
@@ -300,7 +300,12 @@ class KubernetesCluster:
                 self._plans.is_promised(nominate.pod)
                 or self.store.pods.is_told(nominate.pod, nominate.node)
             ):
-                self._outbox.put(NOMINATE, NominateWork(self._writers, nominate))
+                # For autoscalers: no decision relies on it.
+                named = {"nominatedNodeName": nominate.node}
+                patch = StatusPatch(
+                    self._writers, nominate.pod, nominate.uid, named, what="nominate"
+                )
+                self._outbox.put(NOMINATE, patch)
         self._nominated = {
             nominate.pod: nominate.node
             for nominate in nominations

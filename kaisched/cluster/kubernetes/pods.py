@@ -227,47 +227,39 @@ def is_passing(answer: Answer) -> bool:
     return answer.code == BUSY or answer.code >= SERVER_FAULT
 
 
-# -- one report ------------------------------------------------------------------------------------
+# -- one write of a status ------------------------------------------------------------------------
 
 
-class Report:
-    """One report to be written; after a few failures it is dropped."""
+@dataclass(slots=True)
+class StatusPatch:
+    """A write into a pod's status on which no decision relies; dropped after a few failures."""
 
-    def __init__(
-        self,
-        client: Client,
-        method: str,
-        path: str,
-        body: dict[str, Any],
-        content_type: str,
-        counts: Counts,
-    ) -> None:
-        """Keep the parts of the request."""
-        self._client, self._method, self._path, self._body = client, method, path, body
-        self._content_type, self._counts = content_type, counts
-        self._pauses, self._tries = Pauses(), 3
+    writers: Writers
+    pod: str
+    uid: str
+    status: dict[str, Any]
+    what: str = "report"
+    """What the outcome is counted as."""
+    tries: int = 3
+    pauses: Pauses = field(default_factory=Pauses)
 
     def send(self) -> float | None:
-        """Write the report; return when to try again, None for no more."""
-        passing("status.before_patch")
-        self._tries -= 1
+        """Write the status; return when to try again, None for no more."""
+        self.tries -= 1
         try:
-            answer = self._client.call(
-                self._method, self._path, body=self._body, content_type=self._content_type
-            )
+            answer = self.writers.patch_status(self.pod, self.uid, self.status)
         except ClusterUnavailable:
             answer = Answer(SERVER_FAULT, b"")
-        passing("status.after_patch")
-        if is_passing(answer) and self._tries:
-            self._counts.add("report", RETRIED)
-            return self._pauses.next_s(answer.retry_after_s)
-        self._counts.add("report", DONE if answer.is_done else FAILED)
+        if is_passing(answer) and self.tries:
+            self.writers.counts.add(self.what, RETRIED)
+            return self.pauses.next_s(answer.retry_after_s)
+        self.writers.counts.add(self.what, DONE if answer.is_done else FAILED)
         return None
 
     def drop(self, why: str) -> None:
-        """Drop the report."""
+        """Give the write up."""
         del why
-        self._counts.add("report", DROPPED)
+        self.writers.counts.add(self.what, DROPPED)
 
 
 # -- since when gangs are stale --------------------------------------------------------------------
@@ -285,8 +277,8 @@ AGAIN_S: Final = 5.0
 class StaleMarks:
     """Compares the conditions of pods with the facts of the action, in the loop's thread."""
 
-    def __init__(self, writers: Writers, put: Callable[[Report], object]) -> None:
-        """Begin without conditions; ``put`` queues a report."""
+    def __init__(self, writers: Writers, put: Callable[[StatusPatch], object]) -> None:
+        """Begin without conditions; ``put`` queues a write."""
         self._writers, self._put = writers, put
         self._written: dict[tuple[str, bool], float] = {}
         """When a condition was last written, by (pod, whether its job is stale)."""
@@ -318,13 +310,8 @@ class StaleMarks:
         if (pod, is_stale) in self._written:
             return
         self._written[pod, is_stale] = monotonic_s()
-        condition = _condition(since_s, is_stale=is_stale)
-        body = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
-        writers = self._writers
-        report = Report(
-            writers.client, "PATCH", path_of(pod, "status"), body, STRATEGIC, writers.counts
-        )
-        self._put(report)
+        status = {"conditions": [_condition(since_s, is_stale=is_stale)]}
+        self._put(StatusPatch(self._writers, pod, uid, status))
 
 
 def _condition(since_s: float, *, is_stale: bool) -> dict[str, Any]:

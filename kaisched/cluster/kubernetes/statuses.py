@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from kaisched.core.axis import ALLOCATED_STATES, GPU, Amounts, IntVec, RowVec, TaskState
+from kaisched.core.axis import ALLOCATED_STATES, GPU, Amounts, IntVec, TaskState
 from kaisched.core.devices import card_mib
 from kaisched.core.refusals import Refusal
 from kaisched.core.shares import OverSubscription, children_quota, over_subscribed
-from kaisched.core.snapshot import Mark, Snapshot
+from kaisched.core.snapshot import Snapshot
 from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.errors import ObjectError
@@ -370,9 +370,6 @@ def pending_jobs(snapshot: Snapshot, result: CycleResult) -> IntVec:
 
 
 # -- amounts of pod groups -------------------------------------------------------------------------
-# The sums are kept from cycle to cycle: a turn counts only the pods that changed.
-
-_COLUMNS: Final = ("tasks.state", "tasks.shape_of_task", "tasks.job_of_task")
 
 
 class GroupAmounts:
@@ -380,8 +377,6 @@ class GroupAmounts:
 
     def __init__(self) -> None:
         """Begin without a snapshot."""
-        self._mark: Mark | None = None
-        """The columns of the pods that are counted."""
         self._sums: Amounts = np.zeros((0, 0), np.int64)
         """``(2 R, J)`` what jobs ask for, pending or not, above what they hold."""
         self._generation = self._revision = -1
@@ -425,46 +420,28 @@ class GroupAmounts:
             )
 
     def _count(self, snapshot: Snapshot) -> list[int]:
-        """Count the pods that changed; return the jobs that are new or have other sums."""
-        size, jobs = 2 * len(snapshot.axis), len(snapshot.jobs.name)
-        mark = self._mark
-        if snapshot.generation != self._generation or size != len(self._sums):
-            self._sums = np.zeros((size, 0), np.int64)
-            mark = None
-        self._generation, self._mark = snapshot.generation, snapshot.mark(*_columns(snapshot))
-        known = self._sums.shape[1]
-        if jobs > known:
-            self._sums = np.hstack((self._sums, np.zeros((size, jobs - known), np.int64)))
-        pods = 0 if mark is None else len(mark.columns[0])
-        rows = np.arange(pods, len(snapshot.tasks.state))
-        parts = [_part(snapshot, self._mark.columns, rows)]
-        if mark is not None and (changed := [rows for _, rows in snapshot.changed_since(mark)]):
-            rows = np.unique(np.concatenate(changed))
-            old_job, old = _part(snapshot, mark.columns, rows)
-            parts += [_part(snapshot, self._mark.columns, rows), (old_job, -old)]
-        job = np.concatenate([each for each, _ in parts])
-        amounts = np.concatenate([amounts for _, amounts in parts], axis=1)
-        touched = np.unique(job)
-        before = self._sums[:, touched]
-        for sums, more in zip(self._sums, amounts, strict=True):
-            np.add.at(sums, job, more)
-        is_new = (touched >= known) | np.any(self._sums[:, touched] != before, axis=0)
-        return [*touched[is_new].tolist(), *range(known, jobs)]
+        """Sum the pods of each job; return the jobs that are new or have other sums."""
+        sums, before = _sums(snapshot), self._sums
+        if snapshot.generation != self._generation or len(sums) != len(before):
+            before = sums[:, :0]
+        self._generation, self._sums = snapshot.generation, sums
+        known = before.shape[1]
+        is_other = np.any(sums[:, :known] != before, axis=0)
+        return [*np.flatnonzero(is_other).tolist(), *range(known, sums.shape[1])]
 
 
-def _columns(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the columns on which the sums rest."""
-    on_nodes = snapshot.shapes.by_card is not None
-    return (*_COLUMNS, "tasks.node_of_task") if on_nodes else _COLUMNS
-
-
-def _part(snapshot: Snapshot, columns: Sequence[Any], rows: RowVec) -> tuple[RowVec, Amounts]:
-    """Return the jobs of some pods, and ``(2 R, K)`` what each adds to the sums of its job."""
-    state, shape, job, *node = (column[rows] for column in columns)
-    holds = ALLOCATED_STATES[state]
-    counts = (holds | (state == TaskState.PENDING)) & (job >= 0)
-    request = snapshot.shapes.charge[:, shape[counts]]
-    if node and (by_card := snapshot.shapes.by_card) is not None:
-        size = card_mib(snapshot.nodes, node[0][counts])
-        request[GPU] -= by_card.saved(shape[counts], size)
-    return job[counts], np.vstack((request, request * holds[counts]))
+def _sums(snapshot: Snapshot) -> Amounts:
+    """Return ``(2 R, J)`` what jobs ask for, pending or not, above what they hold."""
+    tasks, shapes = snapshot.tasks, snapshot.shapes
+    holds = ALLOCATED_STATES[tasks.state]
+    pods = np.flatnonzero((holds | (tasks.state == TaskState.PENDING)) & (tasks.job_of_task >= 0))
+    shape = tasks.shape_of_task[pods]
+    request = shapes.charge[:, shape]
+    if shapes.by_card is not None:
+        size = card_mib(snapshot.nodes, tasks.node_of_task[pods])
+        request[GPU] -= shapes.by_card.saved(shape, size)
+    amounts = np.vstack((request, request * holds[pods]))
+    sums = np.zeros((len(amounts), len(snapshot.jobs.name)), np.int64)
+    for row, more in zip(sums, amounts, strict=True):
+        np.add.at(row, tasks.job_of_task[pods], more)
+    return sums
