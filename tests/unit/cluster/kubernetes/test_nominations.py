@@ -18,7 +18,7 @@ class Written:
 
     def put(self, kind, work):
         assert kind == NOMINATE
-        self.works.append((work.nominate.pod, work.nominate.node))
+        self.works.append((work.pod, work.status["nominatedNodeName"]))
 
 
 def started():

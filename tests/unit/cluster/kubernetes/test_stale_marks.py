@@ -48,8 +48,8 @@ def said(reports):
     """(pod, status, time) of what was written, which is forgotten."""
     written = []
     for report in reports:
-        (condition,) = report._body["status"]["conditions"]
-        name = report._path.split("/")[-2]
+        (condition,) = report.status["conditions"]
+        name = report.pod.partition("/")[2]
         written.append((name, condition["status"], condition["lastTransitionTime"]))
     reports.clear()
     return written
