@@ -30,6 +30,8 @@ from kaisched.objects.usage import UsageConfig, seconds_of, usage_faults
 from kaisched.objects.wire import KubernetesObject, StrictWire
 from kaisched.units import UnitError, parse_duration
 
+# -- KAI-Scheduler's names -------------------------------------------------------------------------
+
 
 class Mapped(NamedTuple):
     """Our name (None: leave it out) and the warning for the administrator (None: no warning)."""
@@ -176,6 +178,8 @@ def known_actions() -> tuple[str, ...]:
     return (*ACTIONS, *_KAI_ACTIONS)
 
 
+# -- the object ------------------------------------------------------------------------------------
+
 GPU_RESOURCES: Final = (
     "nvidia.com/gpu",
     "amd.com/gpu",
@@ -184,6 +188,9 @@ GPU_RESOURCES: Final = (
     "habana.ai/gaudi",
 )
 """Resource names that count whole GPUs, unless the shard lists others."""
+
+MAX_EVICTIONS_PER_CYCLE: Final = 2_000
+"""What the daemon sends in four seconds, unless its settings say otherwise."""
 
 Placement = Literal["binpack", "spread"]
 
@@ -270,6 +277,8 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     too (``project``, also for None), or within the quota in its pool alone."""
     evictions_per_hour: int | None = None
     """Most pods evicted in any hour; 0 for no evictions, None for no bound."""
+    max_evictions_per_cycle: int | None = None
+    """After so many evictions a cycle begins no further one; None for what is sent in 4 s."""
     owner_wait: str | int | None = None
     """How long a pod waits for an owner that cannot be read yet; None for two minutes."""
     admits_all_projects: bool = False
@@ -312,6 +321,8 @@ class SchedulingShard(KubernetesObject, frozen=True, kw_only=True):
         sharing = self.spec.gpu_sharing
         return self.has_reservations and sharing is not None and sharing.config_maps
 
+
+# -- flags -----------------------------------------------------------------------------------------
 
 _SWITCHES: Final = {"true": True, "false": False}
 
@@ -370,10 +381,12 @@ def read_args(args: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
+# -- checks ----------------------------------------------------------------------------------------
+
 MAX_K: Final = 1e6
 _GENERATORS: Final = ("NodeLocalGreedy", "MultiNodeGang")
-_RESOURCE_NAME: Final = re.compile(r"[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-\w.]*", re.ASCII)
-_CLASS_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII)
+RESOURCE_NAME: Final = re.compile(r"[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-\w.]*", re.ASCII)
+CLASS_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII)
 _NO_EFFECT: Final = "has no effect here"
 
 
@@ -426,7 +439,7 @@ def _gpu_faults(names: list[str]) -> Iterator[Fault]:
     if not names:
         yield Fault(path, "empty", fix='leave it out, or list names such as "nvidia.com/gpu"')
     for at, name in enumerate(names):
-        if not _RESOURCE_NAME.fullmatch(name):
+        if not RESOURCE_NAME.fullmatch(name):
             fix = 'write a name such as "nvidia.com/gpu"'
             yield Fault((*path, at), "no extended resource name", name, fix)
         elif name in names[:at]:
@@ -469,7 +482,7 @@ def _share_claim_faults(spec: ShardSpec, sharing: GpuSharing) -> Iterator[Fault]
         key = "configMaps" if sharing.config_maps else "cdiNames"
         fix = "drop it: where a share is a claim, containers get their device by it"
         yield Fault((*path, key), "goes with image", fix=fix)
-    if not _CLASS_NAME.fullmatch(name):
+    if not CLASS_NAME.fullmatch(name):
         yield Fault(
             (*path, "deviceClass"), "no name of a class", name, "write one such as gpu.nvidia.com"
         )
@@ -522,6 +535,10 @@ def _eviction_faults(spec: ShardSpec) -> Iterator[Fault]:
     if most is not None and not 0 <= most <= INT32_MAX:
         fix = "write 0 for no eviction ever, or leave it out for no bound"
         yield Fault(("spec", "evictionsPerHour"), "out of range", most, fix)
+    most = spec.max_evictions_per_cycle
+    if most is not None and not 1 <= most <= INT32_MAX:
+        fix = f"write at least 1, or leave it out for {MAX_EVICTIONS_PER_CYCLE}"
+        yield Fault(("spec", "maxEvictionsPerCycle"), "out of range", most, fix)
 
 
 def _priority_faults(path: Path, priority: int | None) -> Iterator[Fault]:

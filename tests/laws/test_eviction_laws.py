@@ -8,18 +8,18 @@ import pytest
 from hypothesis import event, example, given, note
 from hypothesis import strategies as st
 
-from kaisched.actions.drain import Drain
 from kaisched.actions.eviction import evicting
-from kaisched.actions.eviction.plan import Plan
+from kaisched.actions.eviction.demand import Plan
 from kaisched.actions.eviction.search import Search
 from kaisched.actions.stalegang import StaleGangs
+from kaisched.actions.whole_jobs import Drain
 from kaisched.core.axis import TaskState
 from kaisched.core.tables import DRAINED, HELD, OPEN
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 from tests.amounts import amounts_of, assert_equal
 from tests.laws.clusters import NOW_S, told
 from tests.laws.crowded import carried_out, crowded, kinds_of, make_crowded, moves_of

@@ -38,7 +38,7 @@ from kaisched.core.tables import WORKLOADS
 from kaisched.framework.advice.advice import is_same, is_sentence
 from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.framework.report.records import CycleResult, DecisionRecord, Records
-from kaisched.framework.session.run_times import limited_jobs, limiting_queue, limits_s
+from kaisched.framework.session.limits import limited_jobs, limiting_queue, limits_s
 from kaisched.objects.labels import format_time
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup

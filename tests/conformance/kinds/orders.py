@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from kaisched.actions.eviction.victim_order import victim_order
+from kaisched.actions.eviction.victims import victim_order
 from kaisched.actions.order.candidates import gather, pending_jobs
-from kaisched.actions.order.fair_order import PredictedOrder
 from kaisched.actions.order.job_order import keep_best
+from kaisched.actions.order.predicted import PredictedOrder
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import GPU_UNIT, TaskState
 from kaisched.framework.session.session import Session
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from tests.conformance.amounts import ROWS, Scale
 from tests.conformance.asking import ELSEWHERE, queue_row, session_of, store_of
 from tests.conformance.kinds.gates import job_of, request_of
