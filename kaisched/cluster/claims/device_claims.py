@@ -50,7 +50,7 @@ from kaisched.objects.devices import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from kaisched.telemetry.claims import ClaimFigures
+from kaisched.telemetry.metrics import ClaimFigures
 from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.framework.intents import Bind, Nominate
 from kaisched.objects.decode import decode_json
 from kaisched.objects.pod import SELECTED_NODE, PersistentVolumeClaim
-from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
+from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
 
 if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.write_queue import Work

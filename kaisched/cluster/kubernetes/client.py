@@ -20,11 +20,11 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from kaisched import __version__
-from kaisched.bad_json import BAD_JSON
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.errors import ClusterUnavailable
-from kaisched.telemetry.masking import masked
+from kaisched.objects.wire import BAD_JSON
+from kaisched.telemetry.logs import masked
 
 # -- counters --------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from kaisched.cluster.kubernetes.pods import (
 from kaisched.core.axis import TaskState
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.devices import RESOURCE_API, RESOURCE_API_BEFORE, ClaimAllocation
-from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
+from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
 
 if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.write_queue import Work

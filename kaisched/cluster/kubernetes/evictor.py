@@ -34,7 +34,7 @@ from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.objects.decode import decode_json
 from kaisched.objects.pod import Pod
-from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, PROTECTED, RETRIED, WITHDRAWN
+from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, PROTECTED, RETRIED, WITHDRAWN
 
 # -- the requests ----------------------------------------------------------------------------------
 # A dry run shows beforehand whether a disruption budget would refuse an eviction. The status of

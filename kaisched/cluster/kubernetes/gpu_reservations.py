@@ -42,7 +42,7 @@ from kaisched.objects.gpus import (
     reservation_pod,
 )
 from kaisched.objects.pod import Pod
-from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
+from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

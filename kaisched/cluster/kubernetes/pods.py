@@ -24,7 +24,7 @@ from kaisched.objects import labels
 from kaisched.objects.decode import decode_json
 from kaisched.objects.labels import IN_POOL
 from kaisched.objects.pod import Pod
-from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
+from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
 
 # -- failpoints ------------------------------------------------------------------------------------
 # ``KAISCHED_FAILPOINT=bind.after_post:3`` kills the process the third time it gets there. The

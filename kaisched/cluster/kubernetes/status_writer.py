@@ -28,7 +28,7 @@ from kaisched.objects.labels import pool_name
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
-from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
+from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
 
 # -- scheduling conditions of pod groups -----------------------------------------------------------
 # The entry with the highest number is the newest. Selectors of node pools read it: if it names

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 from prometheus_client import generate_latest
 
-from kaisched.telemetry import claims as module
-from kaisched.telemetry.claims import DeviceCounts
-from kaisched.telemetry.metrics import CycleCollector, registry_of
+from kaisched.telemetry import metrics as module
+from kaisched.telemetry.metrics import CycleCollector, DeviceCounts, registry_of
 from kaisched.telemetry.published import Published
 from tests.unit.cluster.claims.worlds import DRIVER, World
 
