@@ -51,8 +51,7 @@ def _is_same(one: HostPort, other: HostPort) -> bool:
 # An index of shapes' constraints on other pods, and of the pods that each term selects.
 #
 # The index is one of the session's hints and grows with shapes and label sets. So a cycle in a
-# cluster without pod affinity and host ports costs one comparison. Terms of pods that are on no
-# node are not read: other pods cost a shape nothing unless its terms select them.
+# cluster without pod affinity and host ports costs one comparison.
 
 
 PRESENT = ACTIVE_STATES.copy()
@@ -76,10 +75,8 @@ class PodTerms:
         self.port_shapes: list[int] = []
         self.mig_by_annotation: list[int] = []
         """Shapes whose pods took MIG instances by annotation."""
-        self.dormant: set[int] = set()
-        """Shapes with anti-affinity whose pods have been on no node so far."""
         self.holders = Holders()
-        """Anti-affinity terms of the other shapes, which keep pods away from theirs."""
+        """Anti-affinity terms, which keep other pods away."""
         self.self_averse: dict[int, tuple[str, ...]] = {}
         """Shape to the topology keys of its pods' anti-affinity to each other."""
         self.self_seeking: set[int] = set()
@@ -96,8 +93,6 @@ class PodTerms:
             terms = session.hints[_HINT] = cls(session.generation)
         if terms.shapes is not session.shapes:
             terms.extend(session)
-        if terms.dormant:
-            terms.wake_standing(session)
         return terms
 
     def is_of(self, session: Session) -> bool:
@@ -128,8 +123,8 @@ class PodTerms:
         if not (asked.pod_affinity or asked.pod_anti_affinity):
             return
         own = asked.label_set
-        if asked.pod_anti_affinity:
-            self.dormant.add(shape)
+        for term in asked.pod_anti_affinity:
+            self.holders.add(term, shape)
         averse = [
             term.topology_key
             for term in asked.pod_anti_affinity
@@ -140,24 +135,6 @@ class PodTerms:
         seeks = asked.pod_affinity and own >= 0
         if seeks and all(_speaks_of(session, term, own) for term in asked.pod_affinity):
             self.self_seeking.add(shape)
-
-    def wake_standing(self, session: Session) -> None:
-        """Add the terms of shapes with a pod on a node now."""
-        tasks = session.tasks
-        stands = np.zeros(len(session.shapes.constraints), np.bool_)
-        stands[tasks.shape_of_task[PRESENT[tasks.state]]] = True
-        for shape in sorted(self.dormant):
-            if shape < len(stands) and stands[shape]:
-                self.wake(session, shape)
-
-    def wake(self, session: Session, shape: int) -> bool:
-        """Add a shape's terms; False when they are already added."""
-        if shape not in self.dormant:
-            return False
-        self.dormant.discard(shape)
-        for term in session.shapes.constraints[shape].pod_anti_affinity:
-            self.holders.add(term, shape)
-        return True
 
     def matches(self, session: Session, terms: Iterable[PodTerm]) -> BoolVec:
         """``(label sets + 1,)`` whether any term selects such pods; the last, for -1, is False."""
@@ -329,14 +306,10 @@ class Neighbours:
         self.watched: dict[int, tuple[Crowd, ...]] = {}
         """Shapes whose last answer rests on where some tasks stand."""
         self._labels: dict[int, RowVec] = {}
-        self.woken: set[int] = set()
-        """Shapes whose terms count since this cycle: earlier answers did not include them."""
 
     def codes(self, session: Session, shape: int, codes: CodeVec | None) -> CodeVec | None:
         """Return the codes ``(N,)`` of all nodes, on top of those of labels and taints."""
         constraints = session.shapes.constraints[shape]
-        if constraints.pod_anti_affinity and self.terms.wake(session, shape):
-            self.woken.add(shape)
         refused = np.zeros(len(session.nodes), np.int16) if codes is None else codes.copy()
         watched: list[Crowd] = []
         if constraints.host_ports:
@@ -354,11 +327,9 @@ class Neighbours:
             self.watched[shape] = tuple(watched)
         return refused if refused.any() else None
 
-    def stale(self, session: Session, task: RowVec) -> list[int] | None:
-        """Return the shapes whose codes may differ now that ``task`` moved; None for all."""
+    def stale(self, session: Session, task: RowVec) -> list[int]:
+        """Return the shapes whose codes may differ now that ``task`` moved."""
         terms = self.terms
-        if self.woken and not self.woken.isdisjoint(session.tasks.shape_of_task[task].tolist()):
-            return None
         return [
             shape
             for shape, crowds in self.watched.items()
