@@ -1,9 +1,9 @@
 """Why claims may take from nobody, found before any search: F11, F14, F21 and F22.
 
-In a full cluster at rest no claim is entitled to anything, in every cycle anew. What is necessary is
-found without looking at victims: work of its own queue that a claim may take; or, with fair sharing,
-a queue beside its path that borrows and whose share is no lower than what it would come to itself;
-without, one that holds more than its quota of what the claim lacks.
+In a full cluster at rest no claim is entitled to anything, in every cycle anew. What is necessary
+is found without looking at victims: work of its own queue that a claim may take; or, with fair
+sharing, a queue beside its path that borrows and whose share is no lower than what it would come to
+itself; without, one that holds more than its quota of what the claim lacks.
 """
 
 from __future__ import annotations

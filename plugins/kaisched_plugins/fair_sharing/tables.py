@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -41,18 +41,6 @@ _CLASSICAL: Final = "fair-sharing.table.classical"
 _NODES: Final = "fair-sharing.nodes"
 _FINEST = 1 << 20
 """Weights from history are no finer than one part in so many: products with amounts stay small."""
-
-
-class Source(Protocol):
-    """What has queues, and resources in an order."""
-
-    @property
-    def queues(self) -> Any:
-        """A table of queues."""
-
-    @property
-    def axis(self) -> Any:
-        """Resources."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +117,7 @@ class Table:
         """The row of each flavor and resource."""
         return {} if self.flavors is None else self.flavors.row_of(len(self.plain))
 
-    def name(self, at: int, source: Source) -> str:
+    def name(self, at: int, source: Any) -> str:
         """Return what a row is of, as ``gpu`` or ``gpu in flavor a100``."""
         resource = str(source.axis.names[int(self.rows[at])])
         if self.flavors is None:
@@ -213,7 +201,7 @@ def table_of(session: Session, *, is_classical: bool = False) -> Table:
     return known
 
 
-def table_in(source: Source, *, is_classical: bool = False) -> Table:
+def table_in(source: Any, *, is_classical: bool = False) -> Table:
     """Make the table of a session's or a snapshot's queues; ``is_classical``: no tree is on."""
     queues, tree = source.queues, source.queues.tree
     parent = tree.parent_of_queue.astype(np.int64)
