@@ -30,7 +30,7 @@ from kaisched import (
 )
 from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.flavors import Flavors, NodeMap, flavors_in, pair_columns
-from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, Quotas, is_beyond
+from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, Quotas
 from kaisched_plugins.fair_sharing.work import Work, entry_at
 
 # The quotas of a shard's queues, and what they hold at one moment of a cycle.
@@ -408,14 +408,6 @@ def borrow_for_good(holdings: Holdings, table: Table, queue: RowVec, some: Amoun
     for at in np.flatnonzero(table.is_leaf[queue]).tolist():
         over[at] = is_beyond_quota(holdings, int(queue[at]), some_of(some[:, at]))
     return over
-
-
-def would_borrow(session: Session, table: Table, leaf: int, ask: Amounts) -> bool:
-    """Tell whether strict work would borrow on its path, where amounts add up (F4)."""
-    path = session.queues.tree.path(leaf)
-    firm = session.held_non_preemptible_now[:, path][table.rows]
-    some = np.repeat(ask[table.rows, None], len(path), axis=1)
-    return bool(is_beyond(table.quotas.subtree[:, path], firm, some).any())
 
 
 def is_beyond_quota(holdings: Holdings, leaf: int, asked: Ask) -> bool:

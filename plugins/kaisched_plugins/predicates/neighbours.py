@@ -172,26 +172,24 @@ class Holders:
 
     def __init__(self) -> None:
         """Start without terms."""
-        self._entries: list[tuple[PodTerm, int]] = []
         self._shapes: dict[PodTerm, list[int]] = {}
         self._by_pair: dict[_Pair, list[PodTerm]] = {}
         self._rest: list[PodTerm] = []
         """Terms that name no value of a label."""
-        self._against: dict[int, tuple[int, dict[str, list[int]]]] = {}
-        """Label set to (number of entries checked, shapes that exclude it by topology key)."""
+        self._against: dict[int, dict[str, list[int]]] = {}
+        """Label set to the shapes that exclude it, by topology key."""
 
     def __len__(self) -> int:
-        """Return how many pairs of a term and a shape there are."""
-        return len(self._entries)
+        """Return how many terms there are."""
+        return len(self._shapes)
 
     def add(self, term: PodTerm, shape: int) -> None:
         """Add a term of a shape."""
-        self._entries.append((term, shape))
-        shapes = self._shapes.get(term)
-        if shapes is not None:
-            shapes.append(shape)
+        self._against.clear()
+        is_known = term in self._shapes
+        self._shapes.setdefault(term, []).append(shape)
+        if is_known:
             return
-        self._shapes[term] = [shape]
         pairs = _pairs_of(term)
         if pairs is None:
             self._rest.append(term)
@@ -200,24 +198,13 @@ class Holders:
 
     def against(self, session: Session, label_set: int) -> dict[str, list[int]]:
         """Return the shapes that exclude pods of a label set, by topology key."""
-        known = self._against.get(label_set)
-        if known is None:
-            fresh = [
-                (term, shape)
-                for term in self._candidates(session, label_set)
-                if _speaks_of(session, term, label_set)
-                for shape in self._shapes[term]
-            ]
-            shapes: dict[str, list[int]] = {}
-        else:
-            seen, shapes = known
-            fresh = [
-                entry for entry in self._entries[seen:] if _speaks_of(session, entry[0], label_set)
-            ]
-        for term, shape in fresh:
-            shapes.setdefault(term.topology_key, []).append(shape)
-        self._against[label_set] = (len(self._entries), shapes)
-        return shapes
+        if label_set not in self._against:
+            found: dict[str, list[int]] = {}
+            for term in self._candidates(session, label_set):
+                if _speaks_of(session, term, label_set):
+                    found.setdefault(term.topology_key, []).extend(self._shapes[term])
+            self._against[label_set] = found
+        return self._against[label_set]
 
     def _candidates(self, session: Session, label_set: int) -> Iterable[PodTerm]:
         """Return the terms that may select a label set, each once."""
