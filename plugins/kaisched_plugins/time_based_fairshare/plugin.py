@@ -28,19 +28,21 @@ from kaisched import (
 from kaisched_plugins.time_based_fairshare import refusals
 from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
 from kaisched_plugins.time_based_fairshare.debts import Debts, exact_shares, most_granted
-from kaisched_plugins.time_based_fairshare.handover import Handover, handover_of
-from kaisched_plugins.time_based_fairshare.history import (
-    Entitlement,
-    entitlement,
-    folded,
-    measured,
+from kaisched_plugins.time_based_fairshare.handover import (
+    Handover,
+    Indivisible,
+    handover_of,
+    indivisible_jobs_of,
 )
-from kaisched_plugins.time_based_fairshare.indivisible import Indivisible, indivisible_jobs_of
-from kaisched_plugins.time_based_fairshare.order import (
+from kaisched_plugins.time_based_fairshare.history import (
     KEY_NAMES,
+    Entitlement,
     UsageOrder,
     behind_after,
     behind_before,
+    entitlement,
+    folded,
+    measured,
     order_of,
 )
 
