@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import msgspec
 import structlog
 
-from kaisched.cluster.kubernetes.client import MERGE, Answer
-from kaisched.cluster.kubernetes.pauses import Pauses
+from kaisched.cluster.kubernetes.client import MERGE, Answer, Pauses
 from kaisched.cluster.kubernetes.pods import SERVER_FAULT, is_passing
 from kaisched.cluster.kubernetes.resources import whole
 from kaisched.engine.policy import default_shard
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kaisched.clock import Clock
-    from kaisched.cluster.kubernetes.change import Change
     from kaisched.cluster.kubernetes.client import Client
+    from kaisched.cluster.kubernetes.reflector import Change
     from kaisched.objects.shard import ShardSpec
     from kaisched.usage.history import ServerHealth
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from json import dumps as to_text
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kaisched.cluster.claims.drafts import NOTE as SPECIAL_CLAIM
+from kaisched.cluster.claims.generated import NOTE as SPECIAL_CLAIM
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.gpus import REQUEST

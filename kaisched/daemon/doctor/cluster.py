@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kaisched.cluster.kubernetes.discovery import find_gang_api, watched_kinds
-from kaisched.cluster.kubernetes.listing import list_cluster
 from kaisched.cluster.kubernetes.resources import (
     ALL,
     DEVICES,
@@ -20,11 +18,15 @@ from kaisched.cluster.kubernetes.resources import (
     POD_GROUPS,
     PODS,
     QUEUES,
+    RIGHTS,
     SHARDS,
     SHARE_TEMPLATES,
     TAINT_RULES,
+    find_gang_api,
+    list_cluster,
+    to_watch,
+    watched_kinds,
 )
-from kaisched.cluster.kubernetes.rights import RIGHTS, to_watch
 from kaisched.cluster.stuck import STUCK_AFTER_S, is_overdue
 from kaisched.cluster.translate import leaving_of
 from kaisched.daemon.doctor import Finding, Served, failures, listed, named, of_binding
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kaisched.cluster.kubernetes.client import Answer
-    from kaisched.cluster.kubernetes.rights import Right
+    from kaisched.cluster.kubernetes.resources import Right
     from kaisched.daemon.doctor import Visit
     from kaisched.engine.shards import FoundShard
     from kaisched.usage.prometheus.queries import Fetched

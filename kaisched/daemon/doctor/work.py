@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kaisched.cluster.claims.offered import Offered
-from kaisched.cluster.claims.writing import taken_by
-from kaisched.cluster.kubernetes.listing import list_cluster
+from kaisched.cluster.claims.conversion import taken_by
+from kaisched.cluster.claims.device_claims import Offered
 from kaisched.cluster.kubernetes.resources import (
     DEVICES,
     NODES,
@@ -17,10 +16,12 @@ from kaisched.cluster.kubernetes.resources import (
     QUEUES,
     TAINT_RULES,
     TOPOLOGIES,
+    list_cluster,
 )
 from kaisched.cluster.kubernetes.statuses import OVER_SUBSCRIBED, TRUE
 from kaisched.cluster.pools.agreement import different_lists, lacking_queues
-from kaisched.core.claims.model import Device, DeviceClass, Site, is_in
+from kaisched.core.claims.model import Device, Site
+from kaisched.core.claims.selectors import DeviceClass, is_in
 from kaisched.core.constraints import domain_paths, domains_at
 from kaisched.daemon.doctor import Finding, counted, listed, named, of_binding
 from kaisched.engine.planning import fill, open_cluster
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kaisched.core.claims.model import Taken
-    from kaisched.core.claims.pools import Pool
+    from kaisched.core.claims.offer import Pool
     from kaisched.core.tables import TopologyLevel
     from kaisched.daemon.doctor import Visit
     from kaisched.engine.shards import FoundShard
