@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kaisched.view import schema
+from kaisched.view import api
 from kaisched.view.api import ALWAYS, ENDPOINTS, PARAMETERS, WHATIF_MEANING
 from kaisched.view.paths import CHANGES, OPENAPI, ROOT, WHATIF
 
@@ -60,12 +60,12 @@ def _values(of: dict[str, Any]) -> str:
 
 
 def _shapes() -> Iterator[str]:
-    shapes = [it.document for it in ENDPOINTS] + [schema.Error]
+    shapes = [it.document for it in ENDPOINTS] + [api.Error]
     _, found = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template="#{name}")
-    first = {it.encode_name for it in msgspec.structs.fields(schema.Document)}
+    first = {it.encode_name for it in msgspec.structs.fields(api.Document)}
     order = dict.fromkeys(it.__name__ for it in shapes)
     yield from ("", "Every document of a shard begins with these fields:")
-    yield from _table(msgspec.json.schema(schema.Document)["$defs"]["Document"], set())
+    yield from _table(msgspec.json.schema(api.Document)["$defs"]["Document"], set())
     for name in (*order, *sorted(found.keys() - order)):
         shape = found[name]
         hidden = first if first <= shape["properties"].keys() else set()

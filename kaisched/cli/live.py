@@ -14,8 +14,7 @@ from urllib3.exceptions import HTTPError
 
 from kaisched.bad_json import BAD_JSON
 from kaisched.errors import ClusterUnavailable, ConfigError
-from kaisched.view.paging import USUAL
-from kaisched.view.paths import CHANGES, ROOT
+from kaisched.view.paths import CHANGES, ROOT, USUAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

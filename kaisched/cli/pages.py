@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kaisched.cli import source
-from kaisched.view.paging import MOST
+from kaisched.view.paths import MOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +40,8 @@ class Pages(NamedTuple):
             yield from self.server.entries("/nodes", "nodes", limit=MOST)
             return
         from kaisched.view.nodes import Wanted, nodes_document  # noqa: PLC0415 - as needed
-        from kaisched.view.paging import Part  # noqa: PLC0415 - as needed
-        from kaisched.view.sight import ALL  # noqa: PLC0415 - as needed
+        from kaisched.view.paths import Part  # noqa: PLC0415 - as needed
+        from kaisched.view.reading import ALL  # noqa: PLC0415 - as needed
 
         reading = self._reading()
         part = Part(0, max(len(reading.snapshot.nodes), 1))

@@ -51,7 +51,7 @@ def command(
     from kaisched.cli.plan_tables import print_plan  # noqa: PLC0415 - not for the help
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
     from kaisched.engine.planning import plan, read_plan_input  # noqa: PLC0415 - not for the help
-    from kaisched.view.plan_document import plan_document  # noqa: PLC0415 - not for the help
+    from kaisched.view.documents import plan_document  # noqa: PLC0415 - not for the help
 
     chosen = [name.strip() for name in actions.split(",")] if actions is not None else None
     what = read_plan_input(files, shard, chosen, is_one=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kaisched.cli.printing import Column, indented, print_table
-from kaisched.framework.advice.adviser import Adviser
-from kaisched.framework.report.granted import devices_for
+from kaisched.framework.advice.trials import Adviser
+from kaisched.framework.report.result import devices_for
 from kaisched.framework.report.turns import Turns
 from kaisched.units import format_amount
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from kaisched.core.devices import PromisedCards
     from kaisched.framework.intents import Bind, Nominate
-    from kaisched.framework.report.records import CycleResult, QueueShare
-    from kaisched.framework.report.steps import Step
+    from kaisched.framework.report.records import QueueShare
+    from kaisched.framework.report.result import CycleResult, ShardCycle
 
 _BINDS: Final = (Column("POD"), Column("NODE"))
 _CARDS: Final = Column("CARDS")
@@ -50,7 +50,7 @@ TITLES: Final = {
 }
 
 
-def print_plan(steps: Sequence[Step], *, with_order: bool = False) -> None:
+def print_plan(steps: Sequence[ShardCycle], *, with_order: bool = False) -> None:
     """Print the moves of every cycle, then the pending jobs and the queues after the last ones."""
     last = {step.shard: step for step in steps}
     of_shard = {name: f"Shard {name}: " if len(last) > 1 else "" for name in last}
@@ -180,7 +180,7 @@ def _cell(resource: str, base: int) -> str:
     return "unlimited" if base < 0 else format_amount(resource, base)
 
 
-def _summary(steps: Sequence[Step], last: Sequence[Step]) -> str:
+def _summary(steps: Sequence[ShardCycle], last: Sequence[ShardCycle]) -> str:
     binds = sum(len(step.result.binds) for step in steps)
     evictions = sum(len(step.result.evictions) for step in steps)
     nominations = sum(len(step.result.nominations) for step in steps)

@@ -9,11 +9,11 @@ from kaisched.cli.source import Cycle, Place, with_failures
 from kaisched.engine.planning import OUR_NAMES, cycles_in_pools, read_plan_input
 from kaisched.errors import ConfigError
 from kaisched.objects.faults import did_you_mean
-from kaisched.view.projects import PoolQueues, Projects
+from kaisched.view.queues import PoolQueues, Projects
 
 if TYPE_CHECKING:
     from kaisched.engine.planning import Plan, PlanInput
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
 
 
 class PoolCycles(NamedTuple):

@@ -10,12 +10,13 @@ from kaisched.cli.printing import Column, print_table
 from kaisched.errors import ConfigError
 from kaisched.framework.report.turns import Turns
 from kaisched.objects.faults import did_you_mean
-from kaisched.view.plan_document import pending_job, queue_document, share_of
+from kaisched.view.documents import pending_job, queue_document, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kaisched.framework.report.records import CycleResult, QueueShare
+    from kaisched.framework.report.records import QueueShare
+    from kaisched.framework.report.result import CycleResult
 
 SCHEMA: Final = "kaisched.io/queues/v1"
 _AMOUNTS: Final = ("fairShare", "allocated", "requested", "deserved")

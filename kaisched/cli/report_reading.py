@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.clock import SystemClock
-from kaisched.view.paging import MOST
+from kaisched.view.paths import MOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

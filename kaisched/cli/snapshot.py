@@ -116,7 +116,7 @@ def replay_again(
     from kaisched.engine.recording_file import read_recording  # noqa: PLC0415 - not for the help
     from kaisched.engine.replaying import digest, recorded_shard, replay  # noqa: PLC0415
     from kaisched.engine.shards import read_shard  # noqa: PLC0415 - not for the help
-    from kaisched.view.plan_document import plan_document  # noqa: PLC0415 - not for the help
+    from kaisched.view.documents import plan_document  # noqa: PLC0415 - not for the help
 
     recording = read_recording(file)
     other = read_shard(shard).shard if shard is not None else None

@@ -13,7 +13,7 @@ from kaisched.cli.printing import Column, print_table
 from kaisched.engine.replaying import digest
 from kaisched.objects.labels import format_time
 from kaisched.units import format_amount
-from kaisched.view.plan_document import amounts, cycle_document
+from kaisched.view.documents import amounts, cycle_document
 
 if TYPE_CHECKING:
     from kaisched.engine.recording import Recording

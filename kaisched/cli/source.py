@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kaisched.cli.live import Server
     from kaisched.daemon.taking import Taken
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
 
 Files: TypeAlias = Annotated[
     list[str] | None,

@@ -13,7 +13,7 @@ from kaisched.sim.forecast.forecast import Forecast, world_of
 from kaisched.sim.forecast.history import past_of
 from kaisched.sim.forecast.settling import settled
 from kaisched.units import format_amount
-from kaisched.view.plan_document import queue_document
+from kaisched.view.documents import queue_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

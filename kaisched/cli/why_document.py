@@ -10,16 +10,16 @@ from kaisched.cli.when_text import when_document
 from kaisched.cli.why_text import GATED
 from kaisched.core.refusals import code_named, text_of
 from kaisched.core.states import TaskState
-from kaisched.framework.advice.adviser import Adviser
+from kaisched.framework.advice.trials import Adviser
 from kaisched.framework.report.turns import Turns
-from kaisched.view.jobs import WHY, job_meant, workloads_of
-from kaisched.view.past import eviction_of
-from kaisched.view.plan_document import pending_job, queue_document
+from kaisched.view.documents import pending_job, queue_document
+from kaisched.view.jobs import WHY, eviction_of, job_meant, workloads_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kaisched.framework.report.records import CycleResult, DecisionRecord, QueueShare
+    from kaisched.framework.report.records import DecisionRecord, QueueShare
+    from kaisched.framework.report.result import CycleResult
     from kaisched.sim.forecast.forecast import Forecast
 
 _STATES: Final = {

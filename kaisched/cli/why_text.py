@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.core.refusals import Refusal, RefusalText, text_of
 from kaisched.framework.advice.advice import DOES_NOT
-from kaisched.framework.report.because import Because
+from kaisched.framework.report.records import Because
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:

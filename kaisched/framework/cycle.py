@@ -13,8 +13,15 @@ from kaisched.framework.containment import run_contained
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.plugins.probe import NULL
-from kaisched.framework.report.records import RUN, CycleResult, CycleStats
-from kaisched.framework.report.result import Binds, Evictions, Nominations, Records, Shares
+from kaisched.framework.report.records import RUN, CycleStats
+from kaisched.framework.report.result import (
+    Binds,
+    CycleResult,
+    Evictions,
+    Nominations,
+    Records,
+    Shares,
+)
 from kaisched.framework.session.leaving import await_leaving
 from kaisched.framework.session.outcome import PUT_OFF, Outcome
 from kaisched.framework.session.session import Session

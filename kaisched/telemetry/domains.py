@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.tables import SubGroup, TopologyConstraint, TopologyLevel
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
 
 BOUNDS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
 """Upper bounds: exact where it matters whether a domain more was needed."""

@@ -22,7 +22,7 @@ from kaisched.telemetry.masking import masked
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
 
 LogFormat = Literal["auto", "json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kaisched.framework.report.result import without_session
-from kaisched.framework.report.share_table import ShareTable
+from kaisched.framework.report.result import ShareTable, without_session
 from kaisched.telemetry.domains import Spreads, with_starts
 
 if TYPE_CHECKING:
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
     from kaisched.core.tables import NodeTable
     from kaisched.core.usage import Usage
     from kaisched.framework.intents import Evict
-    from kaisched.framework.report.records import CycleResult, QueueShare
+    from kaisched.framework.report.records import QueueShare
+    from kaisched.framework.report.result import CycleResult
     from kaisched.telemetry.claims import ClaimFigures
 
 BUCKETS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)

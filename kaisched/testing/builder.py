@@ -40,7 +40,7 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.loader import Catalogue, Installed, installed_plugins
 from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.policy import Policy
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
 from kaisched.testing.rows import Group, Job, Task, add_job

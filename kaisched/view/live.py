@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.framework.report.granted import granted_to
-from kaisched.framework.report.result import without_session
+from kaisched.framework.report.result import granted_to, without_session
 from kaisched.view.history import NO_HISTORY, History
-from kaisched.view.rows import Moves, Waiting
 
 if TYPE_CHECKING:
-    from kaisched.core.axis import RowVec
+    from collections.abc import Mapping
+
+    from kaisched.core.axis import BoolVec, CodeVec, FloatVec, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
-    from kaisched.framework.report.records import CycleResult, PluginFailure, QueueShare
+    from kaisched.framework.plugins.named_keys import NamedKey
+    from kaisched.framework.report.records import PluginFailure, QueueShare
+    from kaisched.framework.report.result import CycleResult
     from kaisched.framework.session.devices import Devices
     from kaisched.framework.session.session import Session
 
@@ -147,3 +149,32 @@ def following(before: LiveView | None, view: LiveView, history: History, cycle: 
     else:
         revision, since_s = (0 if before is None else before.revision) + 1, view.time_s
     return replace(view, history=history, cycle=cycle, revision=revision, since_s=since_s)
+
+
+class Waiting(NamedTuple):
+    """The jobs that stay pending after a cycle, and what decides their order."""
+
+    rows: RowVec
+    """Their rows, ascending."""
+    codes: CodeVec
+    """The dominant reason of each."""
+    is_in_order: BoolVec
+    """Whether each takes part in the order of allocate."""
+    keys: tuple[NamedKey, ...]
+    """The keys of those that do, inside their queues, low first."""
+    queued_s: FloatVec
+    """``(J,)`` since when each job is queued: its creation, or when its time was last over."""
+
+
+class Moves(NamedTuple):
+    """What a cycle decided, as rows."""
+
+    bind_tasks: RowVec
+    bind_nodes: RowVec
+    evict_tasks: RowVec
+    nominate_tasks: RowVec
+    nominate_nodes: RowVec
+    bind_cards: Mapping[int, tuple[int, ...]]
+    """The cards of bound pods with a share of GPUs, as slots of their nodes."""
+    bind_devices: Mapping[int, tuple[str, ...]]
+    """The devices that claims of bound pods get with them."""

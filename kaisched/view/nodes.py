@@ -11,12 +11,11 @@ from kaisched.core.axis import GPU
 from kaisched.core.devices import CARD
 from kaisched.core.states import TaskState
 from kaisched.units import mig_slices
-from kaisched.view.paging import Part
-from kaisched.view.shown import by_name, envelope, gpus
+from kaisched.view.documents import by_name, envelope, gpus
+from kaisched.view.paths import Part
 
 if TYPE_CHECKING:
-    from kaisched.view.reading import Reading
-    from kaisched.view.sight import Sight
+    from kaisched.view.reading import Reading, Sight
 
 _ENDING = (int(TaskState.RELEASING), int(TaskState.STUCK))
 

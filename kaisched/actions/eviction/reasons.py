@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kaisched.framework.report.reason import EvictionReason
+from kaisched.framework.report.records import EvictionReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,9 +14,8 @@ from kaisched.cluster.kubernetes.statuses import quantities
 from kaisched.core.axis import Amounts, IntVec
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.tables import QueueTable
-from kaisched.framework.report.records import CycleResult, QueueShare
-from kaisched.framework.report.result import without_session
-from kaisched.framework.report.share_table import ShareTable
+from kaisched.framework.report.records import QueueShare
+from kaisched.framework.report.result import CycleResult, ShareTable, without_session
 
 MOST_QUEUES: Final = 10
 """Queues whose status is computed per round."""

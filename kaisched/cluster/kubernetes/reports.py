@@ -46,7 +46,8 @@ from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.framework.advice.advice import is_same, is_sentence
 from kaisched.framework.advice.standing import StandingAdvice
-from kaisched.framework.report.records import CycleResult, DecisionRecord
+from kaisched.framework.report.records import DecisionRecord
+from kaisched.framework.report.result import CycleResult
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue

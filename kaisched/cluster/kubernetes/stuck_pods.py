@@ -7,7 +7,7 @@ from typing import Final
 
 from kaisched.cluster.kubernetes.pods import Note
 from kaisched.cluster.store import StateStore
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.units import format_duration
 
 STUCK: Final = "StuckTerminating"

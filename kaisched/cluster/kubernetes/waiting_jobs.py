@@ -9,7 +9,7 @@ import numpy as np
 
 from kaisched.core.axis import IntVec, RowVec
 from kaisched.core.snapshot import Snapshot
-from kaisched.framework.report.records import Records
+from kaisched.framework.report.result import Records
 
 _NONE: Final = np.zeros(0, np.int64)
 _SHARE: Final = 4

@@ -13,7 +13,7 @@ import numpy as np
 
 from kaisched.core.refusals import FIRST_OF_PLUGINS, PluginRefusal, Refusal, highest_code
 from kaisched.core.states import TaskState
-from kaisched.framework.report.reason import Problem, Reason
+from kaisched.framework.report.records import Problem, Reason
 from kaisched.framework.session.claims import LazyNodeSets, NodeSet
 
 if TYPE_CHECKING:

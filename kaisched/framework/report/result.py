@@ -1,35 +1,42 @@
-"""The lazily built parts of a cycle's result: intents as objects, records, queue shares.
+"""The parts of a cycle's result that are made when they are read: intents, records, queue shares.
 
-A simulator runs thousands of cycles and reads none of these parts; they are made on first read.
+A simulator runs thousands of cycles and reads none of these parts.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 import numpy as np
 
+from kaisched.core.axis import PODS
 from kaisched.core.lazy import lazy
-from kaisched.core.refusals import Refusal
+from kaisched.core.record import record
+from kaisched.core.refusals import Refusal, text_of
 from kaisched.core.states import TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate
-from kaisched.framework.report.codes import codes_of, counted
-from kaisched.framework.report.explain import record_of
-from kaisched.framework.report.left_out import left_out
-from kaisched.framework.report.reason import EvictionReason
-from kaisched.framework.report.records import DecisionRecord, QueueShare
-from kaisched.framework.report.share_table import ShareTable
-from kaisched.units import UNLIMITED
+from kaisched.framework.report.node_reasons import never_fits
+from kaisched.framework.report.reasons import codes_of, counted, record_of
+from kaisched.framework.report.records import DecisionRecord, EvictionReason, LeftOut, QueueShare
+from kaisched.framework.session.unschedulable import BEYOND_BOUNDS
+from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from kaisched.core.axis import Amounts, CodeVec, RowVec
+    from kaisched.core.axis import Amounts, CodeVec, FloatVec, RowVec
+    from kaisched.core.claims.model import Identity
+    from kaisched.core.devices import PromisedCards
+    from kaisched.core.tables import QueueTable
+    from kaisched.framework.report.records import CycleStats, PluginFailure, Problem, Step
     from kaisched.framework.session.cards import Cards
+    from kaisched.framework.session.devices import Devices
     from kaisched.framework.session.outcome import Eviction
     from kaisched.framework.session.session import Session
 
@@ -187,7 +194,10 @@ class Evictions(Lazy[Evict]):
 
 
 class Records(Lazy[DecisionRecord]):
-    """One record for each job that stays pending, by name; their codes without the records."""
+    """The records of the jobs that stay pending, by name; each is made when it is read.
+
+    A record costs a hundred times as much as its reason: who needs only reasons reads ``codes``.
+    """
 
     def __init__(self, session: Session, abandoned: str) -> None:
         """Keep the session: its ledger no longer changes."""
@@ -217,9 +227,13 @@ class Records(Lazy[DecisionRecord]):
         """Return how many jobs are pending, by reason."""
         return counted(self.codes)
 
+    @lazy
+    def _code_of(self) -> dict[int, int]:
+        return dict(zip(self.rows.tolist(), self.codes.tolist(), strict=True))
+
     def record(self, job: int) -> DecisionRecord:
-        """Return the record of one pending job."""
-        return record_of(self.session, job, self._abandoned)
+        """Return the record of the pending job of a row."""
+        return record_of(self.session, job, self._code_of[job], self._abandoned)
 
     def _make(self) -> Iterable[DecisionRecord]:
         rows = sorted(self.rows.tolist(), key=lambda row: self.session.jobs.name[row])
@@ -262,7 +276,7 @@ class Shares(Lazy[QueueShare]):
             session.queues.deserved if quotas is None else quotas,
             {} if self._abandoned else session.ask.queue_problems(session),
             {} if self._abandoned else session.ask.queue_figures(session) or {},
-            {} if self._abandoned else left_out(session),
+            {} if self._abandoned else _left_out(session),
         )
 
     def _make(self) -> Iterable[QueueShare]:
@@ -285,3 +299,208 @@ class Shares(Lazy[QueueShare]):
 def without_session(shares: Sequence[QueueShare]) -> Sequence[QueueShare]:
     """Return shares that may be kept: they do not keep the session of their cycle."""
     return shares.table if isinstance(shares, Shares) else tuple(shares)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShareTable(Sequence[QueueShare]):
+    """The shares of all queues in one cycle, as arrays that do not refer to the session.
+
+    A queue's row is made when it is read: thousands of queues in every cycle would cost more than
+    the division. Amounts are ``(R, Q)``, in base units.
+    """
+
+    resources: tuple[str, ...]
+    queues: QueueTable
+    fair_share: Amounts
+    allocated: Amounts
+    requested: Amounts
+    deserved: Amounts
+    problems: Mapping[int, Problem]
+    figures: Mapping[str, FloatVec]
+    unschedulable: Mapping[int, LeftOut]
+
+    def __len__(self) -> int:
+        """Return Q."""
+        return len(self.queues)
+
+    @overload
+    def __getitem__(self, index: int) -> QueueShare: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[QueueShare]: ...
+    def __getitem__(self, index: int | slice) -> QueueShare | list[QueueShare]:
+        """Return the row of one queue, or those of a part of the queues, in preorder."""
+        if isinstance(index, slice):
+            return [self._row(row) for row in range(len(self))[index]]
+        return self._row(range(len(self))[index])
+
+    def _row(self, row: int) -> QueueShare:
+        queues = self.queues
+        parent = int(queues.tree.parent_of_queue[row])
+        return QueueShare(
+            queues.name[row],
+            queues.name[parent] if parent >= 0 else None,
+            self._amounts(self.fair_share, row),
+            self._amounts(self.allocated, row),
+            self._amounts(self.requested, row),
+            self._amounts(self.deserved, row),
+            self.problems.get(row),
+            {figure: float(numbers[row]) for figure, numbers in self.figures.items()},
+            self.unschedulable.get(row),
+        )
+
+    def _amounts(self, amounts: Amounts, row: int) -> dict[str, int]:
+        return {
+            name: -1 if amount >= UNLIMITED else amount
+            for name, amount in zip(self.resources, amounts[:, row].tolist(), strict=True)
+        }
+
+
+def _left_out(session: Session) -> dict[int, LeftOut]:
+    """Return, by leaf queue, the demand that could not be met if nothing else ran."""
+    found = session.unschedulable
+    if found is None:
+        return {}
+    names, job = session.axis.names, session.tasks.job_of_task[found.tasks]
+    reasons = [
+        text_of(code).name
+        for code in _unschedulable_codes(session, found.tasks, found.code).tolist()
+    ]
+    queue = session.jobs.queue_of_job[job]
+    told: dict[int, LeftOut] = {}
+    for row in np.unique(queue).tolist():
+        amounts = {
+            name: int(amount)
+            for at, (name, amount) in enumerate(zip(names, found.amounts[:, row], strict=True))
+            if amount and at != PODS
+        }
+        reason_of_job: dict[int, str] = {}
+        for at in (queue == row).nonzero()[0].tolist():  # of several the first by name
+            reason_of_job[int(job[at])] = min(reasons[at], reason_of_job.get(int(job[at]), "~"))
+        told[row] = _told(session, amounts, reason_of_job)
+    return told
+
+
+def _unschedulable_codes(session: Session, tasks: RowVec, code: CodeVec) -> CodeVec:
+    """Return why pods cannot start; those without a reason yet find no node."""
+    codes, shape = code.copy(), session.tasks.shape_of_task[tasks]
+    if (at := (code == BEYOND_BOUNDS).nonzero()[0]).size:
+        jobs, place = np.unique(session.tasks.job_of_task[tasks[at]], return_inverse=True)
+        codes[at] = codes_of(session, jobs)[place]
+    for each in np.unique(shape[code == 0]).tolist():
+        never = never_fits(session, each) or Refusal.NO_NODE_ALLOWED
+        codes[(code == 0) & (shape == each)] = int(never)
+    return codes
+
+
+def _told(session: Session, amounts: dict[str, int], reason_of_job: dict[int, str]) -> LeftOut:
+    counts = Counter(reason_of_job.values())
+    reasons = sorted(counts, key=lambda name: (-counts[name], name))
+    first = min(session.jobs.name[job] for job, it in reason_of_job.items() if it == reasons[0])
+    asked = " and ".join(f"{name} {format_amount(name, it)}" for name, it in amounts.items())
+    why = ", ".join(f"{counts[name]} {name}" for name in reasons)
+    message = (
+        f"{asked or 'nothing'} that its jobs ask for counts for no share: {why}, such as {first};"
+        " they could not start if nothing else ran"
+    )
+    return LeftOut(amounts, reasons[0], message)
+
+
+def device_name(identity: Identity) -> str:
+    """Return a device as Kubernetes writes it: ``driver/pool/device``."""
+    return "/".join(identity)
+
+
+def granted_to(devices: Devices, task: int) -> tuple[str, ...]:
+    """Return the devices that the claims of a task get with it."""
+    return tuple(
+        device_name(it.device.identity)
+        for grant in devices.granted.get(task, ())
+        for it in grant.allocation.results
+    )
+
+
+def devices_for(result: CycleResult, task: int) -> tuple[str, ...]:
+    """Return the devices that a bind or a promise names; nothing where no pod has claims."""
+    devices = result.records.session.devices
+    return () if devices is None else granted_to(devices, task)
+
+
+_LEFT_OUT: Final = frozenset({"task", "node_row", "queue", "beneficiary_queue", "kind"})
+"""Row numbers are the store's own business: two stores of the same objects may differ in them.
+Queues and the kind follow from the rest, and recordings of earlier versions do not have them."""
+
+
+@record
+class CycleResult:
+    """All decisions of a cycle. ``records`` and ``shares`` are computed on first read.
+
+    The row vectors have the same content as the intents, for a source with the same row numbers.
+    """
+
+    binds: Sequence[Bind]
+    evictions: Sequence[Evict]
+    nominations: Sequence[Nominate]
+    records: Records
+    shares: Sequence[QueueShare]
+    stats: CycleStats
+    failures: tuple[PluginFailure, ...]
+    bind_tasks: RowVec
+    bind_nodes: RowVec
+    evict_tasks: RowVec
+    nominate_tasks: RowVec
+    nominate_nodes: RowVec
+    steps: tuple[Step, ...] = ()
+    """The claims of reclaim, preempt and consolidate that were met, in order."""
+    put_off: Mapping[str, int] = field(default_factory=dict)
+    """Jobs that were put off, by leaf queue."""
+    bind_cards: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """The cards of bound pods with a share, as slots of their nodes, by task row."""
+    nominate_cards: Mapping[int, PromisedCards] = field(default_factory=dict)
+    """The cards of promised pods with a share, by task row."""
+
+    def encode(self) -> bytes:
+        """Return the canonical bytes of the decision: equal input gives equal bytes."""
+        document = {
+            "binds": [_intent(intent) for intent in self.binds],
+            "evictions": [_intent(intent) for intent in self.evictions],
+            "nominations": [_intent(intent) for intent in self.nominations],
+            "records": [asdict(record) for record in self.records],
+            "shares": [_share(share) for share in self.shares],
+            "stats": asdict(self.stats),
+            "failures": [asdict(failure) for failure in self.failures],
+        }
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCycle:
+    """One cycle of one shard."""
+
+    shard: str
+    pool: str
+    """Name of its node pool."""
+    result: CycleResult
+    passed_on: dict[str, str]
+    """Jobs that went on to another node pool after it, with the name of that pool."""
+
+
+def _share(share: QueueShare) -> dict[str, Any]:
+    """Return a share; figures only where the policy tells any."""
+    told = asdict(share)
+    if not share.figures:
+        del told["figures"]
+    return told
+
+
+def _intent(intent: Any) -> dict[str, Any]:
+    told = {
+        field.name: getattr(intent, field.name)
+        for field in fields(intent)
+        if field.name not in _LEFT_OUT and (field.name != "cards" or intent.cards)
+    }
+    if claims := told.pop("claims", ()):
+        told["claims"] = {
+            key: [list(it.device.identity) for it in allocation.results]
+            for key, allocation in claims
+        }
+    return told

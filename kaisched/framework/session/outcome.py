@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.core.axis import BoolVec, CodeVec, RowVec
-    from kaisched.framework.report.reason import EvictionReason
+    from kaisched.framework.report.records import EvictionReason
 
     Reason: TypeAlias = str | Callable[..., EvictionReason]
     """A sentence, or a function that makes the reason from the session once it is read."""

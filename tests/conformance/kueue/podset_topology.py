@@ -14,7 +14,7 @@ from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.objects import labels
 from kaisched.objects.pod_sets import pod_set_of
 from kaisched.testing.builder import policy_of
