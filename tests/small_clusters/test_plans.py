@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kaisched.cli.plan_tables import print_plan
+from kaisched.cli.plan import print_plan
 from kaisched.engine.planning import plan, planned_cluster, read_plan_input
 from kaisched.framework.advice.advice import Kind
 from kaisched.framework.advice.trials import Adviser
