@@ -13,7 +13,7 @@ from kaisched.core.axis import GPU, GPU_UNIT
 from kaisched.engine.lint_min_runtime import Core, advice
 from kaisched.engine.linting import RULES, Finding
 from kaisched.errors import ABSENT, ConfigError, KaischedError, show
-from kaisched.objects.places import line_of
+from kaisched.objects.text import line_of
 from kaisched.sim.running import cluster_of, policy_of
 from kaisched.sim.scenario.load import read_raw, read_scenario
 

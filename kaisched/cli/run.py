@@ -13,6 +13,7 @@ import typer
 from kaisched import __version__
 from kaisched.cli import options
 from kaisched.cli.printing import columns, print_table, warn
+from kaisched.errors import ConfigError
 
 if TYPE_CHECKING:
     from kaisched.framework.plugins.loader import PluginDescription
@@ -58,8 +59,13 @@ def playground(
     ReplicaSets and Deployments make pods; a pod runs for the seconds in its annotation
     kaisched.io/run-seconds, or until it is deleted.
     """
-    from kaisched_apiserver.playground import Size, run_playground  # noqa: PLC0415 - not for the help
-
+    try:
+        from kaisched_apiserver.playground import Size, run_playground  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as missing:
+        if not str(missing.name).startswith("kaisched_apiserver"):
+            raise
+        message = "the playground needs the package kaisched-apiserver, which is not installed"
+        raise ConfigError(message, fix="run: pip install 'kaisched[playground]'") from None
     size = Size(nodes, gpus_per_node, start_delay, claims)
     run_playground(size, port=port, kubeconfig=kubeconfig, has_scheduler=scheduler)
 

@@ -9,15 +9,15 @@ from kaisched.cli.when import bounded, when_document
 from kaisched.engine.planning import OUR_NAMES, failures_of, read_manifests
 from kaisched.engine.replaying import replay
 from kaisched.errors import ConfigError
-from kaisched.objects.known_workloads import KNOWN
-from kaisched.objects.kueue.wire import KINDS as KUEUE
+from kaisched.objects.gangs import KNOWN
+from kaisched.objects.kueue import KINDS as KUEUE
 from kaisched.objects.labels import POD_GROUP, QUEUE
-from kaisched.objects.load_workloads import workloads_among
-from kaisched.objects.owners import Deployment, Job, PartialObject, ReplicaSet, StatefulSet
+from kaisched.objects.load import workloads_among
 from kaisched.objects.pod import Container, Pod, PodSpec, Resources
 from kaisched.objects.podgroup import PodGroup, PodGroupSpec
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.wire import Amounts, ObjectMeta
+from kaisched.objects.workloads import Deployment, Job, PartialObject, ReplicaSet, StatefulSet
 from kaisched.sim.forecast.forecast import Forecast, world_of
 from kaisched.sim.forecast.history import past_of
 from kaisched.sim.forecast.settling import settled

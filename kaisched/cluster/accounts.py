@@ -20,8 +20,18 @@ from kaisched.cluster.queue_terms import Written
 from kaisched.cluster.queues import QueueRows
 from kaisched.cluster.rows import GONE, JobRows, PodSetRows, TaskRows
 from kaisched.cluster.shapes import ShapeRows
-from kaisched.core.axis import GPU, Amounts, BoolVec, IntVec, ResourceAxis, RowVec
-from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.core.axis import (
+    ACTIVE_STATES,
+    ALLOCATED_STATES,
+    GPU,
+    HOLDING_STATES,
+    Amounts,
+    BoolVec,
+    IntVec,
+    ResourceAxis,
+    RowVec,
+    TaskState,
+)
 from kaisched.core.tables import EVICTED
 
 PENDING: Final = int(TaskState.PENDING)

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kaisched.cluster.sharing import CardState
-from kaisched.core.axis import GPU
-from kaisched.core.card_order import card_order
-from kaisched.core.devices import CARD, CardTable, DeviceDemand
-from kaisched.core.states import HOLDING_STATES, TaskState
+from kaisched.core.axis import GPU, HOLDING_STATES, TaskState
+from kaisched.core.devices import CARD, CardTable, DeviceDemand, card_order
 
 if TYPE_CHECKING:
     from kaisched.cluster.accounts import Accounts

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from kaisched.core.tables import SubGroup, TopologyConstraint
 from kaisched.objects import labels
-from kaisched.objects.pod_sets import pod_set_of
+from kaisched.objects.workloads import pod_set_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kaisched.objects import podgroup
-    from kaisched.objects.pod_sets import PodSetTopology
+    from kaisched.objects import wire
     from kaisched.objects.wire import ObjectMeta
+    from kaisched.objects.workloads import PodSetTopology
 
 
-def constraint_of(wish: podgroup.TopologyConstraint | None) -> TopologyConstraint | None:
+def constraint_of(wish: wire.TopologyConstraint | None) -> TopologyConstraint | None:
     """Return a constraint as the tables have it; None for one that asks for nothing."""
     if wish is None or not (wish.required_topology_level or wish.preferred_topology_level):
         return None

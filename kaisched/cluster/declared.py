@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kaisched.cluster.problems import Problem, problems_of
 from kaisched.cluster.translate import has_same_wishes
-from kaisched.objects.check import check_queues
+from kaisched.objects.load import check_queues
 
 if TYPE_CHECKING:
     from kaisched.errors import ObjectError

@@ -14,7 +14,7 @@ from kaisched.core.constraints import Constraints, NodeTerm, PodTerm, Requiremen
 from kaisched.core.devices import DeviceDemand
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
-from kaisched.objects.gpu_shares import share_of
+from kaisched.objects.gpus import share_of
 from kaisched.objects.pod import (
     Affinity,
     LabelSelector,

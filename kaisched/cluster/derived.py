@@ -30,9 +30,8 @@ from kaisched.core.tables import SubGroup
 from kaisched.errors import ObjectError, join_path
 from kaisched.objects import labels
 from kaisched.objects.podgroup import SubGroupSpec
-from kaisched.objects.segments import parts_of, resized
-from kaisched.objects.topology_demands import required_of_workload
 from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.workloads import parts_of, required_of_workload, resized
 
 _DROP_IT: Final = "leave it out"
 

@@ -6,16 +6,19 @@ from kaisched.cluster.claims.kinds import DEVICE_OBJECTS
 from kaisched.cluster.grouping import Owner
 from kaisched.cluster.store import StateStore
 from kaisched.cluster.topologies import put_topology, remove_topology
-from kaisched.objects.disruption_budget import PodDisruptionBudget
-from kaisched.objects.node import Node
-from kaisched.objects.owners import PartialObject, PriorityClass
-from kaisched.objects.pod import Pod
+from kaisched.objects.node import Node, Topology
+from kaisched.objects.pod import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    StorageClass,
+)
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
-from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from kaisched.objects.topology import Topology
 from kaisched.objects.wire import KubernetesObject
+from kaisched.objects.workloads import PartialObject, PriorityClass
 
 
 def upsert(store: StateStore, obj: KubernetesObject | PartialObject) -> None:

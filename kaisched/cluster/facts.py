@@ -9,7 +9,7 @@ from kaisched.cluster.held_back import HeldBack
 from kaisched.cluster.sent import Sent
 from kaisched.cluster.sharing import SharedCards
 from kaisched.cluster.stuck import Stuck
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 
 if TYPE_CHECKING:
     from kaisched.cluster.translate import PodRow

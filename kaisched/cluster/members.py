@@ -12,16 +12,15 @@ from kaisched.cluster.node_types import with_node_types
 from kaisched.cluster.pod_segments import with_segments
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.unsettled import Unsettled
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 
 if TYPE_CHECKING:
     from kaisched.cluster.rowstore import RowStore
     from kaisched.cluster.structure import JobRow
     from kaisched.cluster.translate import PodRow
-    from kaisched.objects.owners import PriorityClass
     from kaisched.objects.podgroup import PodGroup
     from kaisched.objects.wire import ObjectMeta
-    from kaisched.objects.workloads import Table
+    from kaisched.objects.workloads import PriorityClass, Table
 
 
 class Members:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kaisched.objects.topology_demands import required_of_workload
+from kaisched.objects.workloads import required_of_workload
 
 if TYPE_CHECKING:
     from kaisched.cluster.grouping import Membership

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kaisched.cluster.jobs import TaskRow, add_task, retire_task
 from kaisched.cluster.sharing import Use
-from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.core.axis import ACTIVE_STATES, TaskState
 
 if TYPE_CHECKING:
     from kaisched.cluster.facts import Facts

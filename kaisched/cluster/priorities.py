@@ -6,7 +6,7 @@ from typing import Final
 
 from kaisched.core.tables import INFERENCE, INTERACTIVE, TRAINING
 from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
-from kaisched.objects.owners import PriorityClass
+from kaisched.objects.workloads import PriorityClass
 
 BUILT_IN: Final = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
 WORKLOAD_OF_CLASS: Final = {

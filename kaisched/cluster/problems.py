@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kaisched.objects.decode import faults_of
 from kaisched.objects.faults import Source, to_error
-from kaisched.objects.kinds import faults_of
-from kaisched.objects.node import Node
+from kaisched.objects.node import Node, Topology
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
-from kaisched.objects.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

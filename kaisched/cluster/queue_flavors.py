@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from kaisched.core.tables import Flavor, FlavorQuota
 from kaisched.objects.faults import Source, to_error
-from kaisched.objects.queue import Queue
-from kaisched.objects.queue_flavors import flavor_faults
-from kaisched.objects.quotas import base_units
+from kaisched.objects.queue import Queue, base_units, flavor_faults
 from kaisched.units import UNLIMITED
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kaisched.cluster.rows import GONE
-from kaisched.core.queue_affinity import Terms, terms_for
+from kaisched.core.constraints import Terms, terms_for
 from kaisched.core.tables import INTERACTIVE, TRAINING, WORKLOAD, WORKLOADS
 
 if TYPE_CHECKING:

@@ -15,10 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kaisched.cluster.columns import Column, ListColumn
-from kaisched.core.axis import RowVec
-from kaisched.core.metadata import NO_METADATA, Metadata, is_same
-from kaisched.core.states import TaskState
-from kaisched.core.tables import JobTable, PodSetTable, SubGroup, TaskTable
+from kaisched.core.axis import RowVec, TaskState
+from kaisched.core.tables import (
+    NO_METADATA,
+    JobTable,
+    Metadata,
+    PodSetTable,
+    SubGroup,
+    TaskTable,
+    is_same,
+)
 
 LOWEST_PRIORITY: Final = -(2**63 - 1)
 """Order priority of a task that names none; its negative still is an int64."""

@@ -20,12 +20,11 @@ from kaisched.cluster.nodes import NodeRow, NodeRows
 from kaisched.cluster.queues import QueueRow, QueueRows
 from kaisched.cluster.rows import GONE
 from kaisched.cluster.shapes import LabelRows, ShapeRows, spread_rows
-from kaisched.core.axis import ResourceAxis, RowVec
+from kaisched.core.axis import HOLDING_STATES, ResourceAxis, RowVec, TaskState
 from kaisched.core.constraints import Constraints
-from kaisched.core.metadata import NO_METADATA, Metadata
 from kaisched.core.refusals import Refusal
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import HOLDING_STATES, TaskState
+from kaisched.core.tables import NO_METADATA, Metadata
 from kaisched.units import MIG_SLICES_OF_GPU, is_part_of_gpus
 
 _HOLDS = tuple(HOLDING_STATES.tolist())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 
 if TYPE_CHECKING:
     from kaisched.cluster.translate import PodRow

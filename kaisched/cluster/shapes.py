@@ -10,8 +10,7 @@ import numpy as np
 from kaisched.cluster.columns import Block, ListColumn
 from kaisched.core.axis import GPU, GPU_UNIT, PODS, IntVec, ResourceAxis, RowVec
 from kaisched.core.constraints import Constraints
-from kaisched.core.devices import DeviceDemand
-from kaisched.core.memory_charges import MemoryCharges, memory_charges
+from kaisched.core.devices import DeviceDemand, MemoryCharges, memory_charges
 from kaisched.core.tables import LabelSets, ShapeTable
 
 

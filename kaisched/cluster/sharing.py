@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
-from kaisched.objects.reservations import Card, Reservation, Stage
+from kaisched.objects.gpus import Card, Reservation, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping

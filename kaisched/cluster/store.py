@@ -30,10 +30,10 @@ from kaisched.cluster.stuck import STUCK_AFTER_S
 from kaisched.cluster.translate import PodRow, node_row, pod_row, queue_row
 from kaisched.cluster.unsettled import OWNER_WAIT_S
 from kaisched.cluster.volumes import Volumes
+from kaisched.core.axis import TaskState
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
-from kaisched.objects.known_workloads import KNOWN
+from kaisched.objects.gangs import KNOWN
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup

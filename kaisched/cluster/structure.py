@@ -15,8 +15,7 @@ from kaisched.cluster.priorities import (
     class_of,
 )
 from kaisched.cluster.translate import created_s
-from kaisched.core.metadata import NO_METADATA, Metadata
-from kaisched.core.tables import WORKLOADS, SubGroup
+from kaisched.core.tables import NO_METADATA, WORKLOADS, Metadata, SubGroup
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.podgroup import PodGroup, PodGroupSpec, SubGroupSpec

@@ -9,7 +9,7 @@ from kaisched.core.tables import TopologyLevel
 
 if TYPE_CHECKING:
     from kaisched.cluster.store import StateStore
-    from kaisched.objects.topology import Topology
+    from kaisched.objects.node import Topology
 
 
 def put_topology(store: StateStore, topology: Topology) -> None:

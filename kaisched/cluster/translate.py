@@ -25,22 +25,40 @@ from kaisched.cluster.queue_flavors import flavored_quota, queue_flavors
 from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rows import LOWEST_PRIORITY
 from kaisched.cluster.stuck import Leaving
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints, NodeTerm, Taint
-from kaisched.core.states import TaskState
 from kaisched.core.tables import DRAINED, HELD, OPEN, WORKLOADS, Sharing
 from kaisched.errors import ObjectError
-from kaisched.objects import labels, pool_marks
-from kaisched.objects.extended_resources import ResourceAsk, resource_asks
-from kaisched.objects.gpu_lookups import lookup_of
-from kaisched.objects.gpu_nodes import can_share, card_mib_of
+from kaisched.objects import labels
+from kaisched.objects.gpus import (
+    Reservation,
+    ShareClaim,
+    can_share,
+    card_mib_of,
+    lookup_of,
+    reservation_of,
+    share_claim_of,
+)
+from kaisched.objects.labels import IN_POOL, pool_mark_of
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
-from kaisched.objects.queue import BY_USAGE, MaxRunTime, Queue, QueueNodeAffinity
-from kaisched.objects.quotas import queue_lending, queue_shares, sharing_weight
-from kaisched.objects.requests import node_allocatable, pod_requests, unsupported
-from kaisched.objects.reservations import Reservation, reservation_of
-from kaisched.objects.share_claims import ShareClaim, share_claim_of
+from kaisched.objects.queue import (
+    BY_USAGE,
+    MaxRunTime,
+    Queue,
+    QueueNodeAffinity,
+    queue_lending,
+    queue_shares,
+    sharing_weight,
+)
+from kaisched.objects.requests import (
+    ResourceAsk,
+    node_allocatable,
+    pod_requests,
+    resource_asks,
+    unsupported,
+)
 from kaisched.objects.wire import Condition, ObjectMeta
 from kaisched.units import UnitError, parse_duration
 
@@ -311,8 +329,8 @@ def _stale_since_s(pod: Pod) -> float:
 
 def _mark(pod: Pod) -> tuple[str, int] | None:
     for condition in pod.status.conditions:
-        if condition.type == pool_marks.IN_POOL and condition.status == _TRUE:
-            return pool_marks.mark_of(condition.message)
+        if condition.type == IN_POOL and condition.status == _TRUE:
+            return pool_mark_of(condition.message)
     return None
 
 

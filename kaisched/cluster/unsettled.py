@@ -12,8 +12,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
 
 if TYPE_CHECKING:
     from kaisched.cluster.grouping import Membership

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kaisched.cluster.demands import node_terms
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import NodeTerm, Requirement
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
-from kaisched.objects.storage import (
+from kaisched.objects.pod import (
     NO_PROVISIONER,
     ONE_POD,
     SELECTED_NODE,

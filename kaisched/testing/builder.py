@@ -25,11 +25,10 @@ import numpy as np
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import GPU_UNIT
+from kaisched.core.axis import GPU_UNIT, TaskState
 from kaisched.core.constraints import Constraints, Requirement, Taint
 from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import TaskState
 from kaisched.core.tables import SHARING, Sharing, TopologyConstraint, TopologyLevel
 from kaisched.core.tree import roll_up
 from kaisched.core.usage import PARTS, Usage
@@ -41,8 +40,8 @@ from kaisched.framework.plugins.loader import Catalogue, Installed, installed_pl
 from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.policy import Policy
 from kaisched.framework.report.result import CycleResult
-from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
+from kaisched.objects.shard import SchedulingShard
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched.units import MEBIBYTE
 

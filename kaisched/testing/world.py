@@ -23,8 +23,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from kaisched.core.drawing import parse, render
-from kaisched.core.drawn import (
+from kaisched.core.drawing import (
     Cell,
     Drawing,
     DrawingError,
@@ -32,10 +31,12 @@ from kaisched.core.drawn import (
     DrawnNode,
     DrawnQueue,
     cell_of,
+    parse,
+    render,
 )
 from kaisched.core.tables import Sharing, TopologyConstraint
 from kaisched.framework.plugins.plugin import Plugin
-from kaisched.objects import SchedulingShard
+from kaisched.objects.shard import SchedulingShard
 from kaisched.testing.builder import HOSTNAME, ClusterBuilder, Ran
 from kaisched.testing.drawn_shares import SharedMoves, cards_of
 

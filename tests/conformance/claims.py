@@ -10,11 +10,10 @@ from kaisched.cluster.claims.writing import written
 from kaisched.cluster.demands import DeviceClaimRef
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.translate import PodRow
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints
-from kaisched.core.states import TaskState
 from kaisched.framework.intents import Bind
-from kaisched.objects.resource_claims import ResourceClaim
-from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
+from kaisched.objects.devices import DeviceClass, ResourceClaim, ResourceSlice
 from kaisched.objects.wire import ObjectMeta
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kaisched.cluster import compaction
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.store import StateStore
-from kaisched.objects.owners import PriorityClass
+from kaisched.objects.workloads import PriorityClass
 from tests.contract.clusters import histories, node, pod, queue
 from tests.oracles.accounts import arrays, assert_adds_up, content
 

@@ -17,7 +17,7 @@ from kaisched.cluster.pools.moving import hand_over
 from kaisched.cluster.pools.owners import SharedOwners
 from kaisched.cluster.pools.turns import PoolTurns
 from kaisched.cluster.store import StateStore
-from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.core.axis import ACTIVE_STATES, TaskState
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from tests.contract.clusters import make, node, pod

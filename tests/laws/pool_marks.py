@@ -11,7 +11,7 @@ from kaisched.cluster.events import upsert
 from kaisched.cluster.pools.marks import MarkedOwners
 from kaisched.cluster.pools.turns import PoolTurns
 from kaisched.cluster.store import StateStore
-from kaisched.objects import pool_marks
+from kaisched.objects.labels import IN_POOL
 from kaisched.objects.wire import Condition
 from tests.laws.pool_hand_over import POOLS, Model, search
 
@@ -107,7 +107,7 @@ class MarkModel(Model):
         seen = None if found is None else (found.metadata.uid, found.metadata.resource_version)
         if seen != (request.uid, request.version):
             return False
-        condition = Condition(type=pool_marks.IN_POOL, status="True", message=request.text)
+        condition = Condition(type=IN_POOL, status="True", message=request.text)
         self.put(replace(found, status=replace(found.status, conditions=[condition])))
         return True
 

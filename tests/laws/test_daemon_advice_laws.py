@@ -25,11 +25,11 @@ from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.members import Members
 from kaisched.cluster.store import StateStore
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.framework.advice import advice
 from kaisched.framework.advice.advice import Advice, Kind
 from kaisched.framework.advice.standing import HOLD_S, StandingAdvice
-from kaisched.objects.known_workloads import KNOWN
+from kaisched.objects.gangs import KNOWN
 from kaisched.objects.podgroup import PodGroup
 from kaisched.units import base_units
 from tests.laws.clusters import NOW_S, make_cluster

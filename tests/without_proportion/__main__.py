@@ -21,7 +21,7 @@ GONE = "proportion"
 INSTEAD = "plain-shares"
 ENTRY = "tests.without_proportion.plain_shares:PlainShares"
 NAMED = {
-    "kaisched/objects/kai_names.py": (f'DefaultPlugin("{GONE}"', f'DefaultPlugin("{INSTEAD}"'),
+    "kaisched/objects/shard.py": (f'DefaultPlugin("{GONE}"', f'DefaultPlugin("{INSTEAD}"'),
     "kaisched/data/shards/default.yaml": (f"    {GONE}: ", f"    {INSTEAD}: "),
     "config/shards/default.yaml": (f"    {GONE}: ", f"    {INSTEAD}: "),
     "config/shards/kueue.yaml": (f"    {GONE}: ", f"    {INSTEAD}: "),
@@ -43,7 +43,8 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="without-proportion-") as folder:
         tree = Path(folder) / "tree"
         copy(tree)
-        places = (install(tree, Path(folder) / "installed"), tree, tree / "plugins")
+        roots = (tree, tree / "plugins", tree / "plugins" / "apiserver" / "src")
+        places = (install(tree, Path(folder) / "installed"), *roots)
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
 
         def run(*line: str) -> int:

@@ -11,7 +11,7 @@ from kaisched.core.tables import DELAY
 
 if TYPE_CHECKING:
     from kaisched.core.axis import CodeVec, RowVec
-    from kaisched.core.marks import Mark
+    from kaisched.core.snapshot import Mark
     from kaisched.framework.session.session import Session
 
 _HINT: Final = "delay.rare"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.telemetry.claims import ClaimFigures
 
 if TYPE_CHECKING:
     from kaisched.cluster.claims.known import DeviceClaims
     from kaisched.core.snapshot import Snapshot
-    from kaisched.objects.resource_claims import ResourceClaim
+    from kaisched.objects.devices import ResourceClaim
 
 
 def figures_of(claims: DeviceClaims, snapshot: Snapshot) -> ClaimFigures:

@@ -24,11 +24,16 @@ from kaisched.cluster.claims.special import SpecialClaims
 from kaisched.cluster.claims.specs import Specs
 from kaisched.cluster.claims.tables import table_of
 from kaisched.cluster.claims.writing import place_of, taken_portions, written
+from kaisched.core.axis import TaskState
 from kaisched.core.claims.model import Allocation, Identity
 from kaisched.core.claims.table import Bridge, ClaimTable, Held
-from kaisched.core.states import TaskState
-from kaisched.objects.resource_claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
-from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
+from kaisched.objects.devices import (
+    ClaimAllocation,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.demands import DeviceClaimRef
     from kaisched.cluster.translate import PodRow
     from kaisched.core.claims.table import Held
-    from kaisched.objects.resource_claims import ResourceClaim
+    from kaisched.objects.devices import ResourceClaim
 
 _GPU: Final = "gpu"
 _CLAIM: Final = int(Refusal.DEVICE_CLAIM)

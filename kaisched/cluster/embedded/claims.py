@@ -17,15 +17,15 @@ from kaisched.cluster.claims.writing import written
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.store import StateStore
 from kaisched.framework.intents import Bind
-from kaisched.objects.load import Manifest, identity_of
-from kaisched.objects.pod import Pod, PodClaimStatus
-from kaisched.objects.resource_claims import (
+from kaisched.objects.devices import (
     ClaimAllocation,
     Consumer,
     ResourceClaim,
     ResourceClaimStatus,
     ResourceClaimTemplate,
 )
+from kaisched.objects.load import Manifest, identity_of
+from kaisched.objects.pod import Pod, PodClaimStatus
 from kaisched.objects.wire import ObjectMeta, OwnerReference
 
 _SHARES: Final = uuid.UUID("6f2c8a4e-0d1b-4c39-9a57-3be1f0c4d282")

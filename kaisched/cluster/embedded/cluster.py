@@ -24,14 +24,13 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ObjectError
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.objects import labels
-from kaisched.objects.known_workloads import KNOWN
+from kaisched.objects.devices import ResourceClaimTemplate
+from kaisched.objects.gangs import KNOWN
 from kaisched.objects.labels import format_time
 from kaisched.objects.load import Manifest, identity_of
 from kaisched.objects.node import Node
-from kaisched.objects.pod import Pod
-from kaisched.objects.resource_claims import ResourceClaimTemplate
+from kaisched.objects.pod import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
 from kaisched.objects.shard import GPU_RESOURCES
-from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kaisched.objects.wire import Condition
 from kaisched.objects.workloads import Table
 

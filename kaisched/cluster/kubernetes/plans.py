@@ -20,7 +20,7 @@ from kaisched.cluster.kubernetes.eviction_plan import EvictionPlan
 from kaisched.cluster.kubernetes.pods import why_not_waiting
 from kaisched.cluster.store import StateStore
 from kaisched.cluster.translate import PodRow
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.framework.intents import Bind, Nominate
 from kaisched.objects.pod import Pod
 

@@ -16,7 +16,7 @@ from kaisched.cluster.pools.open_pools import OpenPools
 from kaisched.cluster.pools.others import Others
 from kaisched.cluster.pools.projects import Projects
 from kaisched.cluster.pools.whereabouts import Whereabouts
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.objects import labels
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import numpy as np
 
 from kaisched.cluster.pools.projects import MADE_UP_QUOTA
 from kaisched.cluster.translate import queue_row
-from kaisched.core.axis import PODS
-from kaisched.core.states import ALLOCATED_STATES
+from kaisched.core.axis import ALLOCATED_STATES, PODS
 from kaisched.errors import ObjectError
 from kaisched.units import UNLIMITED
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 

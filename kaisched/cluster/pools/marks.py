@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kaisched.core.states import TaskState
-from kaisched.objects import pool_marks
+from kaisched.core.axis import TaskState
+from kaisched.objects.labels import pool_mark_text
 
 if TYPE_CHECKING:
     from kaisched.cluster.translate import PodRow
@@ -34,7 +34,7 @@ class Mark(NamedTuple):
     @property
     def text(self) -> str:
         """The message of the condition."""
-        return pool_marks.mark_text(self.pool, self.moves)
+        return pool_mark_text(self.pool, self.moves)
 
 
 class MarkedOwners:

@@ -9,9 +9,9 @@ import numpy as np
 
 from kaisched.cluster.pools.moving import hand_over
 from kaisched.cluster.pools.stays import DWELL_S, Stays
-from kaisched.core.charges import least_charges
+from kaisched.core.axis import ACTIVE_STATES, TaskState
+from kaisched.core.devices import least_charges
 from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal, text_of
-from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.units import UNLIMITED, parse_duration
 
 if TYPE_CHECKING:

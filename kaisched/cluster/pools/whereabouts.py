@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.objects import labels
 
 if TYPE_CHECKING:

@@ -7,18 +7,16 @@ cycle is not touched: the changed columns are copies, and the memory has no hint
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import GPU
-from kaisched.core.charges import charges
+from kaisched.core.axis import ACTIVE_STATES, GPU, HOLDING_STATES, TaskState
 from kaisched.core.constraints import NodeStatics, Toleration
-from kaisched.core.devices import with_nodes_like
-from kaisched.core.lazy import lazy
+from kaisched.core.devices import charges, with_nodes_like
 from kaisched.core.refusals import code_named
-from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.core.tables import ShapeTable
 from kaisched.framework.advice.advice import Advice, Kind, sentence_of
 from kaisched.framework.advice.proposals import proposals
@@ -84,7 +82,7 @@ class Trials:
             helped = self._helped[key] = self._tried(job, kind, changes) > self._before
         return bool(helped[job])
 
-    @lazy
+    @cached_property
     def _before(self) -> IntVec:
         """``(J,)`` pods of each job that were bound or promised room without any change."""
         outcome = self.session.outcome

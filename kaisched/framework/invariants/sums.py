@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.charges import charges
-from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES
+from kaisched.core.axis import ACTIVE_STATES, HOLDING_STATES
+from kaisched.core.devices import charges
 from kaisched.core.tree import PROJECTS, without_inner
 
 if TYPE_CHECKING:

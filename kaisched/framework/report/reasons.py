@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.core.queue_affinity import demands_of, in_words
+from kaisched.core.constraints import demands_of, in_words
 from kaisched.core.refusals import (
     FIRST_OF_PLUGINS,
     TEXTS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kaisched.core.record import record
+from kaisched.core.axis import record
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:

@@ -11,15 +11,13 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 import numpy as np
 
-from kaisched.core.axis import PODS
-from kaisched.core.lazy import lazy
-from kaisched.core.record import record
+from kaisched.core.axis import PODS, TaskState, record
 from kaisched.core.refusals import Refusal, text_of
-from kaisched.core.states import TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.framework.report.node_reasons import never_fits
 from kaisched.framework.report.reasons import codes_of, counted, record_of
@@ -55,7 +53,7 @@ class Lazy(Sequence[_T], Generic[_T]):
     def _make(self) -> Iterable[_T]:
         """Make the contents, once."""
 
-    @lazy
+    @cached_property
     def _list(self) -> list[_T]:
         return list(self._make())
 
@@ -203,7 +201,7 @@ class Records(Lazy[DecisionRecord]):
         """Keep the session: its ledger no longer changes."""
         self.session, self._abandoned = session, abandoned
 
-    @lazy
+    @cached_property
     def rows(self) -> RowVec:
         """The rows of the jobs that stay pending, ascending."""
         session = self.session
@@ -218,7 +216,7 @@ class Records(Lazy[DecisionRecord]):
             waits[session.tasks.job_of_task[promised]] = True
         return np.flatnonzero(waits)
 
-    @lazy
+    @cached_property
     def codes(self) -> CodeVec:
         """The code of the dominant reason of each pending job."""
         return codes_of(self.session, self.rows, self._abandoned)
@@ -227,7 +225,7 @@ class Records(Lazy[DecisionRecord]):
         """Return how many jobs are pending, by reason."""
         return counted(self.codes)
 
-    @lazy
+    @cached_property
     def _code_of(self) -> dict[int, int]:
         return dict(zip(self.rows.tolist(), self.codes.tolist(), strict=True))
 
@@ -262,7 +260,7 @@ class Shares(Lazy[QueueShare]):
         """Keep the session."""
         self._session, self._abandoned = session, abandoned
 
-    @lazy
+    @cached_property
     def table(self) -> ShareTable:
         """The shares as arrays, without the session."""
         session = self._session

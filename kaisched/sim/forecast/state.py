@@ -9,9 +9,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
+from kaisched.core.axis import (
+    ACTIVE_STATES,
+    ALLOCATED_STATES,
+    HOLDING_STATES,
+    Amounts,
+    BoolVec,
+    FloatVec,
+    IntVec,
+    RowVec,
+    TaskState,
+)
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
 from kaisched.core.tables import EVICTED, OPEN
 from kaisched.framework.invariants.sums import charges_of, sum_of
 from kaisched.framework.session.cards import table_of

@@ -9,8 +9,7 @@ from kaisched import Claim, Units
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import FIXED
-from kaisched.core.states import TaskState
+from kaisched.core.axis import FIXED, TaskState
 from kaisched.errors import ConfigError
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.loader import installed_plugins
@@ -18,7 +17,7 @@ from kaisched.framework.plugins.registry import PluginSetting
 from kaisched.framework.policy import Policy
 from kaisched.framework.session.session import Session
 from kaisched.testing.rows import Group, Job, Task, add_job
-from kaisched_plugins.minruntime.minimums import inherited, seen_from
+from kaisched_plugins.minruntime import inherited, seen_from
 
 NOW_S = 1_000_000.0
 NODE = "n0"

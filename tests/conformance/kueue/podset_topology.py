@@ -9,14 +9,14 @@ from kaisched.cluster.constraints import of_pod_set
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints, Requirement, Toleration
-from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.result import CycleResult
 from kaisched.objects import labels
-from kaisched.objects.pod_sets import pod_set_of
+from kaisched.objects.workloads import pod_set_of
 from kaisched.testing.builder import policy_of
 from kaisched.testing.rows import Group, Job, Task, add_foreign, add_job
 from tests.conformance.outcome import NotBuiltError

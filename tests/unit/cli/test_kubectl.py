@@ -11,7 +11,7 @@ import pytest
 from kaisched.cli.app import complete_main, kubectl_main, run_line, said_to_kubectl
 from kaisched.errors import ConfigError
 from kaisched_apiserver import ApiServer
-from kaisched_apiserver.furnish import add_kai_kinds, kubeconfig_of
+from kaisched_apiserver.playground import add_kai_kinds, kubeconfig_of
 
 KUBECTL = shutil.which("kubectl")
 SCRIPTS = Path(sys.executable).parent

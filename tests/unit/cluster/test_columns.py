@@ -7,7 +7,7 @@ from kaisched.cluster.columns import Block, Column
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from tests.oracles.accounts import content
 
 SHORT = 4096

@@ -7,14 +7,13 @@ from kaisched.cluster.disruptions import selects
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.state import Kept, restored
 from kaisched.cluster.store import StateStore
-from kaisched.core.disruption_budgets import NO_DISRUPTION_BUDGETS, SEVERAL, UNPROTECTED
+from kaisched.core.tables import NO_DISRUPTION_BUDGETS, SEVERAL, UNPROTECTED
 from kaisched.engine.planning import PlanInput, planned_cluster
 from kaisched.engine.policy import default_policy
 from kaisched.engine.turn import take_turn
 from kaisched.framework.memory import Memory
-from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.load import load_text
-from kaisched.objects.pod import LabelSelector, SelectorRequirement
+from kaisched.objects.pod import LabelSelector, PodDisruptionBudget, SelectorRequirement
 from kaisched.objects.shard import SchedulingShard, ShardSpec
 from kaisched.objects.wire import ObjectMeta
 

@@ -6,8 +6,7 @@ from msgspec.structs import replace
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.state import Assumed, Kept, restored
 from kaisched.cluster.store import StateStore
-from kaisched.core.axis import GPU
-from kaisched.core.states import TaskState
+from kaisched.core.axis import GPU, TaskState
 from tests.contract.clusters import group, node, pod, queue
 from tests.oracles.accounts import assert_adds_up
 

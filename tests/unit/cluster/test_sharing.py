@@ -9,13 +9,14 @@ from kaisched.cluster.kubernetes.reservation_backend import ReservationBackend
 from kaisched.cluster.ours import Sharing
 from kaisched.cluster.sharing import CardState
 from kaisched.cluster.store import StateStore
-from kaisched.core.axis import GPU, PODS
-from kaisched.core.states import TaskState
+from kaisched.core.axis import GPU, PODS, TaskState
 from kaisched.framework.session.capacity import Holding, capacity_of
-from kaisched.objects import Node, Pod, Queue
 from kaisched.objects.decode import decode_object
+from kaisched.objects.gpus import UUID, Card, reservation_name
 from kaisched.objects.labels import GPU_CONFIG_MAP
-from kaisched.objects.reservations import UUID, Card, reservation_name
+from kaisched.objects.node import Node
+from kaisched.objects.pod import Pod
+from kaisched.objects.queue import Queue
 from kaisched.objects.shard import GpuSharing
 
 NAMESPACE = "kai-resource-reservation"

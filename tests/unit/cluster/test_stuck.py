@@ -8,8 +8,7 @@ import pytest
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.state import Kept, restored
 from kaisched.cluster.stuck import Leaving, Stuck
-from kaisched.core.axis import GPU
-from kaisched.core.states import TaskState
+from kaisched.core.axis import GPU, TaskState
 from kaisched.objects.shard import GPU_RESOURCES
 from tests.contract.clusters import node, pod, queue
 from tests.faults.deciding import NOW_S, decide, placed, store_of, told

@@ -8,8 +8,8 @@ from msgspec import convert
 from kaisched.cluster.demands import constraints_of, unsupported_demand
 from kaisched.cluster.ours import Ours
 from kaisched.cluster.translate import node_row, pod_row, queue_row, state_of
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Requirement, Taint, Toleration
-from kaisched.core.states import TaskState
 from kaisched.core.tables import Sharing
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import GPU_RESOURCES

@@ -7,7 +7,7 @@ import pytest
 from kaisched.cluster.pools.lists import Lists
 from kaisched.cluster.pools.projects import Projects
 from kaisched.cluster.pools.whereabouts import Whereabouts
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.wire import ObjectMeta
 from tests.contract.clusters import make
