@@ -14,7 +14,7 @@ import numpy as np
 
 from kaisched.actions.whole_jobs import evict_job
 from kaisched.core.tables import DRAINED
-from kaisched.framework.session.job_order import jobs_by_age
+from kaisched.framework.session.order import jobs_by_age
 
 if TYPE_CHECKING:
     from kaisched.framework.session.session import Session

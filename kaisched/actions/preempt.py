@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from kaisched.actions.eviction.plan import Demand
     from kaisched.core.axis import BoolVec, IntVec, RowVec
     from kaisched.core.snapshot import Mark
-    from kaisched.framework.session.claims import Claim
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Claim
 
 _LOWEST: Final = "preempt.lowest"
 

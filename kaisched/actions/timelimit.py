@@ -16,13 +16,13 @@ import numpy as np
 
 from kaisched.actions.whole_jobs import evict_job
 from kaisched.core.tables import WORKLOADS
-from kaisched.framework.session.job_order import jobs_by_age
-from kaisched.framework.session.run_times import (
+from kaisched.framework.session.limits import (
     FACT,
     limited_jobs,
     limiting_queue,
     limits_s,
 )
+from kaisched.framework.session.order import jobs_by_age
 from kaisched.units import format_duration
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kaisched.core.axis import ACTIVE_STATES
-from kaisched.framework.session.disruptions_left import may_disrupt
-from kaisched.framework.session.eviction_budget import may_evict
-from kaisched.framework.session.task_order import ordered_tasks
+from kaisched.framework.session.limits import may_disrupt, may_evict
+from kaisched.framework.session.order import ordered_tasks
 
 if TYPE_CHECKING:
     from kaisched.framework.session.session import Session

@@ -22,8 +22,7 @@ from kaisched.framework.report.result import (
     Records,
     Shares,
 )
-from kaisched.framework.session.leaving import await_leaving
-from kaisched.framework.session.outcome import PUT_OFF, Outcome
+from kaisched.framework.session.outcome import PUT_OFF, Outcome, await_leaving
 from kaisched.framework.session.session import Session
 
 if TYPE_CHECKING:

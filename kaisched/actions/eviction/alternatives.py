@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kaisched.core.axis import RowVec
-    from kaisched.framework.session.claims import Claim, NodeSet, NodeSets
+    from kaisched.framework.session.node_sets import NodeSet, NodeSets
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Claim
 
     Cost = tuple[int, int, int, int, float]
     CostOf = Callable[[Session, Plan], Cost]

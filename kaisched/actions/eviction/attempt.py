@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from kaisched.actions.eviction.victim_list import VictimList
     from kaisched.actions.room.future import Future
     from kaisched.core.axis import CodeVec, RowVec
-    from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
+    from kaisched.framework.session.units import Unit
 
     UnitList = list[Unit]
 _FIRST: Final = 8

@@ -21,9 +21,9 @@ from kaisched.actions.room.promised_runs import nth_on_node, until_first
 from kaisched.core.axis import ACTIVE_STATES, GPU, HOLDING_STATES
 from kaisched.core.refusals import Refusal
 from kaisched.framework.session.capacity import divisors, pods_in
-from kaisched.framework.session.claims import Claim
-from kaisched.framework.session.eviction_budget import may_evict
-from kaisched.framework.session.task_order import pending_tasks
+from kaisched.framework.session.limits import may_evict
+from kaisched.framework.session.order import pending_tasks
+from kaisched.framework.session.units import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from kaisched.actions.eviction.victim_list import VictimList
     from kaisched.actions.order.candidates import Candidates
     from kaisched.core.axis import Amounts, IntVec, RowVec
-    from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.outcome import Reason
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
+    from kaisched.framework.session.units import Unit
 
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
 _FIRST: Final = 16

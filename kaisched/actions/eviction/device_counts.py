@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
     from kaisched.core.claims.model import Result
     from kaisched.core.claims.table import ClaimTable
-    from kaisched.framework.session.claims import Claim
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Claim
 
 
 def gets_too_much(session: Session, claim: Claim, tasks: RowVec) -> bool:

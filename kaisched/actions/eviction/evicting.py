@@ -29,8 +29,8 @@ from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
 from kaisched.actions.room.promises import keep_promises
 from kaisched.core.refusals import Refusal, text_of
-from kaisched.framework.session.claims import Claim
-from kaisched.framework.session.eviction_budget import is_spent, may_evict
+from kaisched.framework.session.limits import is_spent, may_evict
+from kaisched.framework.session.units import Claim
 
 if TYPE_CHECKING:
     from kaisched.actions.eviction.claimants import Claimants

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kaisched.actions.eviction.victim_list import VictimList
     from kaisched.actions.room.future import Future
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
-    from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Unit
 
 Cost = tuple[int, int]
 """Pods, and the GPUs that they hold."""

@@ -19,7 +19,7 @@ from kaisched.actions.room.card_clearing import choices_by_card
 from kaisched.actions.room.clearing import Movable, completed
 from kaisched.actions.room.items import fewest_items
 from kaisched.actions.room.placing import place_waiting
-from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
+from kaisched.framework.session.limits import has_budgets, may_disrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from kaisched.actions.room.items import Item
     from kaisched.core.axis import Amounts, BoolVec, RowVec
     from kaisched.framework.session.capacity import Without
-    from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
+    from kaisched.framework.session.units import Unit
 
 TRIES: Final = 8
 """How many nodes one claim may try."""

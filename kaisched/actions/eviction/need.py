@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from kaisched.actions.room.future import Future
     from kaisched.framework.session.capacity import Asked, NodeRoom
-    from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Unit
 
 
 class Need:

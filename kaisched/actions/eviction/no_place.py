@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from kaisched.actions.eviction.plan import Demand
     from kaisched.actions.eviction.search import Search
     from kaisched.core.axis import Amounts, BoolVec
-    from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Unit
 
 
 def without_place(

@@ -19,8 +19,8 @@ from kaisched.framework.session.units import Going
 
 if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
-    from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.statement import Statement
+    from kaisched.framework.session.units import Unit
 
     UnitList = list[Unit]
 

@@ -9,8 +9,8 @@ from kaisched.framework.session.units import Going
 
 if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
-    from kaisched.framework.session.claims import Claim, Unit
     from kaisched.framework.session.statement import Statement
+    from kaisched.framework.session.units import Claim, Unit
 
 
 @dataclass(slots=True)

@@ -13,13 +13,13 @@ import numpy as np
 from kaisched.core.axis import ACTIVE_STATES
 from kaisched.core.refusals import Refusal
 from kaisched.core.tables import UNPROTECTED
-from kaisched.framework.session.disruptions_left import disruptions_left, has_budgets
+from kaisched.framework.session.limits import disruptions_left, has_budgets
 
 if TYPE_CHECKING:
     from kaisched.actions.eviction.victim_order import Victims
     from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
-    from kaisched.framework.session.claims import Claim, Units
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Claim, Units
 
 PROTECTED: Final = int(Refusal.DISRUPTION_BUDGET)
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.actions.eviction.plan import Plan
-    from kaisched.framework.session.claims import Claim, Unit
     from kaisched.framework.session.outcome import Reason
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Claim, Unit
 
 _NAMED = 3
 """At most so many queues are named."""

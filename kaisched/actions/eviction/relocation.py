@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from kaisched.actions.eviction.plan import Plan
     from kaisched.actions.eviction.search import Search
     from kaisched.core.axis import Amounts
-    from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
+    from kaisched.framework.session.units import Unit
 
 _OUTSIDE = int(Refusal.OUTSIDE_NODE_SET)
 _PIPELINED = int(TaskState.PIPELINED)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kaisched.actions.eviction.fewest import Cost
     from kaisched.actions.eviction.victim_list import VictimList
     from kaisched.core.axis import RowVec
-    from kaisched.framework.session.claims import Claim
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Claim
 
 PASSES: Final = 4
 """At most so many passes: a victim that plugins refuse in each of them is refused for good."""

@@ -16,15 +16,15 @@ from kaisched.actions.eviction.protected import charges_in
 from kaisched.actions.eviction.victim_order import amounts_of, victims_in_order
 from kaisched.core.axis import ACTIVE_STATES, GPU, PODS
 from kaisched.framework.session.capacity import Holding
-from kaisched.framework.session.claims import Units
+from kaisched.framework.session.units import Units
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
     from kaisched.actions.eviction.victim_order import Victims
     from kaisched.actions.room.future import Future
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
-    from kaisched.framework.session.claims import Claim, Unit
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Claim, Unit
 
 
 class VictimList:

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kaisched.core.devices import charges
-from kaisched.framework.session.claims import Unit
-from kaisched.framework.session.job_order import last_first
-from kaisched.framework.session.units import going_along, units_of
+from kaisched.framework.session.order import last_first
+from kaisched.framework.session.units import Unit, going_along, units_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

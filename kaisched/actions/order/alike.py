@@ -11,7 +11,7 @@ from kaisched.framework.session.node_sets import node_sets, shapes_of
 if TYPE_CHECKING:
     from kaisched.actions.order.candidates import Candidates
     from kaisched.core.axis import BoolVec, RowVec
-    from kaisched.framework.session.claims import NodeSets
+    from kaisched.framework.session.node_sets import NodeSets
     from kaisched.framework.session.session import Session
 
 

@@ -16,9 +16,8 @@ import numpy as np
 from kaisched.actions.order.rations import rations_of, waiting_jobs
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
-from kaisched.framework.session.batches import asks_of, measure
-from kaisched.framework.session.other_subgroups import other_batches
-from kaisched.framework.session.task_order import pending_tasks
+from kaisched.framework.session.batches import asks_of, measure, other_batches
+from kaisched.framework.session.order import pending_tasks
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec

@@ -16,7 +16,7 @@ import numpy as np
 from kaisched.actions.order.gates import first_shut
 from kaisched.core.axis import GPU
 from kaisched.core.devices import card_mib, charges
-from kaisched.framework.session.claims import NodeSet
+from kaisched.framework.session.node_sets import NodeSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

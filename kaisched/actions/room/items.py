@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from kaisched.framework.session.claims import Unit
+    from kaisched.framework.session.units import Unit
 
 
 class Item(NamedTuple):

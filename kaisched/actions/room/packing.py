@@ -15,7 +15,7 @@ from kaisched.actions.room.by_card import is_tight
 from kaisched.actions.room.parts import may_go_anywhere
 from kaisched.core.packing import Bin, pack
 from kaisched.framework.session.node_sets import shapes_of
-from kaisched.framework.session.pod_index import as_neighbours
+from kaisched.framework.session.order import as_neighbours
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kaisched.actions.room.orders import Place
     from kaisched.core.axis import RowVec
     from kaisched.core.tables import SubGroup
-    from kaisched.framework.session.claims import NodeSet, NodeSets
+    from kaisched.framework.session.node_sets import NodeSet, NodeSets
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
 

@@ -11,13 +11,13 @@ from kaisched.actions.room.by_card import within_bounds
 from kaisched.actions.room.packing import place_packed
 from kaisched.actions.room.parts import Budget, place_parts
 from kaisched.core.axis import TaskState
-from kaisched.framework.session.pod_index import as_neighbours
+from kaisched.framework.session.order import as_neighbours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kaisched.core.axis import RowVec
-    from kaisched.framework.session.claims import NodeSet
+    from kaisched.framework.session.node_sets import NodeSet
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
 

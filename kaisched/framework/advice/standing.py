@@ -21,7 +21,7 @@ from kaisched.core.refusals import code_named, text_of
 from kaisched.framework.advice.advice import Advice, Change, Kind, sentence_of
 from kaisched.framework.advice.proposals import is_possible, proposals
 from kaisched.framework.advice.trials import LOOK, OWN, TRIALS, Trials, more_nodes
-from kaisched.framework.session.next_batch import asked_of
+from kaisched.framework.session.batches import asked_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -23,14 +23,15 @@ from kaisched.core.refusals import (
 from kaisched.core.tables import DRAINED, WORKLOADS
 from kaisched.framework.report.node_reasons import never_fits, node_refusals_of
 from kaisched.framework.report.records import DecisionRecord, NodeRefusal
-from kaisched.framework.session.batches import asks_of, measure
-from kaisched.framework.session.capacity import room_of
-from kaisched.framework.session.next_batch import (
+from kaisched.framework.session.batches import (
     asked_of,
+    asks_of,
     batch_of,
     least_asked_of,
+    measure,
     pods_of_batch,
 )
+from kaisched.framework.session.capacity import room_of
 from kaisched.framework.session.node_sets import node_sets, shapes_of, subgroup_sets
 from kaisched.framework.session.units import leaves
 from kaisched.objects.faults import did_you_mean
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
-    from kaisched.framework.session.claims import NodeSet, NodeSets
+    from kaisched.framework.session.node_sets import NodeSet, NodeSets
     from kaisched.framework.session.session import Session
 
     Shapes = list[tuple[int, int]]
