@@ -201,6 +201,8 @@ class Loop:
             self._publish(turn)
             self._show(turn)
             self._after(turn)
+            if turn.result.is_cut_short:
+                self.wake()
         except Exception as error:  # noqa: BLE001 - a bad cycle must not take the next ones with it
             self._failed(start_s, error)
             return None

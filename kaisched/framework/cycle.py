@@ -22,6 +22,7 @@ from kaisched.framework.report.result import (
     Records,
     Shares,
 )
+from kaisched.framework.session.limits import is_full
 from kaisched.framework.session.outcome import PUT_OFF, Outcome, await_leaving
 from kaisched.framework.session.session import Session
 
@@ -109,6 +110,7 @@ def _result(session: Session, abandoned: str) -> CycleResult:
         nominate_nodes=places,
         steps=tuple(outcome.steps),
         put_off=_put_off(session),
+        is_cut_short=is_full(session),
         **_cards(session, tasks, promised),
     )
 

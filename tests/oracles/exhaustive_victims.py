@@ -8,8 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from kaisched.actions.eviction.victim_list import as_units
-from kaisched.actions.eviction.victim_order import victim_order
+from kaisched.actions.eviction.victims import as_units, victim_order
 from kaisched.actions.order.gates import first_shut
 from kaisched.core.axis import GPU
 from kaisched.core.snapshot import Snapshot

@@ -122,22 +122,12 @@ class Questions:
         self.takes_from_own_queue = any(it.owner.takes_from_own_queue for it in orders)
         """True when reclaim takes from the claim's own queue, too."""
         gates = self._answers["queue_gate"]
+        self._queue_gate = self._asker(Plugin.queue_gate)
+        self.has_queue_gates = bool(gates)
         self.bounds_non_preemptible = any(it.owner.bounds_non_preemptible for it in gates)
         """True when non-preemptible jobs stay within the quotas on their path."""
         self.batch_size: Callable[[Session, RowVec], IntVec] = self._asker(Plugin.batch_size)
         self.next_batch: Callable[[Session, int], RowVec | None] = self._asker(Plugin.next_batch)
-        self.is_job_bound = all(
-            answer.owner.is_job_bound
-            for question in ("job_order", "job_gate", "batch_size")
-            for answer in self._answers[question]
-        )
-        """True when answers about a job change with its own row only."""
-        self.is_class_bound = all(
-            answer.owner.is_class_bound
-            for question in ("job_gate", "claim_gate")
-            for answer in self._answers[question]
-        )
-        """True when claims of one queue, ask, priority and preemptibility get the same answer."""
 
     def _compile_nodes(self) -> None:
         """Compile the questions about nodes."""
@@ -153,10 +143,7 @@ class Questions:
         self.spreads_shares = self._asker(Plugin.spreads_shares)
         self._honors_topology = any(it.owner.honors_topology for it in self._answers["node_sets"])
         self.has_rooms = bool(self._answers["node_room"])
-        scores = self._answers["node_score"]
-        self.fills_first = all(answer.owner.is_score_rising for answer in scores)
-        """True when every score promises to rise as identical pods fill a node."""
-        self.highest_score = sum(answer.weight for answer in scores)
+        self.highest_score = sum(answer.weight for answer in self._answers["node_score"])
 
     def _compile_words(self) -> None:
         """Compile the questions whose answers people read."""
@@ -256,12 +243,6 @@ class Questions:
         asked = ("queue_order", "head_order", "queue_gate")
         return all(it.owner.rests_on_sums(session) for name in asked for it in self._answers[name])
 
-    def judges_in_runs(self, session: Session, action: str) -> bool:
-        """Tell whether equal claims of an action may be judged by what they ask for together."""
-        asked = ("claim_gate", "scenario_gate", "eviction_reason")
-        owners = [answer.owner for name in asked for answer in self._answers[name]]
-        return all(owner.judges_in_runs(session, action) for owner in owners)
-
     # -- gates -----------------------------------------------------------------------------------
 
     def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
@@ -271,13 +252,6 @@ class Questions:
             is_barred = np.isin(job, list(session.barred))
             codes = np.where(is_barred, _BARRED, 0 if codes is None else codes)
         return codes
-
-    def gates(self, session: Session, action: str) -> Callable[..., CodeVec | None] | None:
-        """Return the queue gates that may close for an action in this cycle; None without any."""
-        if action not in session.gates:
-            answers = self._may_speak["queue_gate"](session, action)
-            session.gates[action] = self._over("queue_gate", answers) if answers else None
-        return session.gates[action]
 
     def queue_gate(
         self,
@@ -290,15 +264,15 @@ class Questions:
         held_non_preemptible: Amounts,
     ) -> CodeVec | None:
         """Return codes ``(K,)``, or None for no objection; what does not end counts as held."""
-        gates = self.gates(session, action)
-        if gates is None:
-            return None
         if (stuck := session.held_stuck) is not None:
             held, held_non_preemptible = (
                 more + column[:, queue]
                 for more, column in zip((held, held_non_preemptible), stuck, strict=True)
             )
-        return gates(session, action, queue, job, ask, held, held_non_preemptible)
+        codes: CodeVec | None = self._queue_gate(
+            session, action, queue, job, ask, held, held_non_preemptible
+        )
+        return codes
 
     def scenario_gate(
         self, session: Session, claim: Claim, units: Units, refused: CodeVec | None = None

@@ -49,27 +49,6 @@ class Plugin(Decisions, Words):
     default_weight: ClassVar[float] = 1.0
     """Factor of its node scores unless the shard says otherwise."""
 
-    is_score_rising: bool = False
-    """Promise that ``node_score`` never falls as ``extra`` grows while the pods fit.
-
-    Identical pods may then fill one node before the next without new scores. Binpacking promises
-    this, spreading cannot. The conformance kit checks it.
-    """
-
-    is_job_bound: bool = False
-    """Promise that ``job_order``, ``job_gate`` and ``batch_size`` read nothing but the job's own
-    row (its counts, pod sets, priority, creation, labels, annotations) and the arguments.
-
-    Answers may then be kept from cycle to cycle for jobs that have not changed.
-    """
-
-    is_class_bound: bool = False
-    """Promise that ``job_gate`` answers every action alike, and that ``claim_gate`` reads no more
-    of a job than its queue, request, priority and preemptibility.
-
-    One answer about a job of a class then holds for all jobs of the class.
-    """
-
     takes_from_own_queue: bool = False
     """Declare that reclaim may also take from the claim's own queue; otherwise only preempt does.
 
@@ -123,15 +102,6 @@ class Plugin(Decisions, Words):
         del question
         return ()
 
-    def has_gates(self, session: Session, action: str) -> bool:
-        """Promise with False that ``queue_gate`` has no objection to the action in this cycle.
-
-        The gate is then not asked: without limits, thousands of positions need not be computed.
-        Asked once for each cycle and action, when the first gate is needed.
-        """
-        del session, action
-        return True
-
     def quotas(self, session: Session) -> Amounts | None:
         """Return ``(R, Q)`` what queues have by quota; None where it is as written.
 
@@ -149,17 +119,6 @@ class Plugin(Decisions, Words):
         """
         del session
         return True
-
-    def judges_in_runs(self, session: Session, action: str) -> bool:
-        """Promise that equal claims of one queue may be judged by what they ask for together.
-
-        With no objection to a claim for the sum of K requests and to K units in order,
-        ``claim_gate`` and ``scenario_gate`` have none to the n-th request and the n-th unit either,
-        once those before them have been carried out. ``eviction_reason`` reads of all that moves
-        only ``session.held_now``. Without the promise every claim is judged by itself.
-        """
-        del session, action
-        return False
 
     def is_silent(self, session: Session, question: str) -> bool:
         """Promise with True that a question has no answer from this plugin in this cycle.

@@ -209,7 +209,7 @@ class Decisions:
         summed up: so the answer must not rest on ``requested`` or ``fair_share``.
         """
 
-    @question(FirstRefusal("job"), unless=Promise("has_gates", silent=False))
+    @question(FirstRefusal("job"))
     def queue_gate(
         self,
         session: Session,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _LEFT: Final = "disruptions"
 _CODE: Final = np.int16(Refusal.EVICTION_BUDGET)
+_FULL: Final = np.int16(Refusal.CYCLE_EVICTIONS)
 HOUR_S: Final = 3600.0
 NO_BOUND: Final = -1
 FACT: Final = "timelimit"
@@ -85,19 +86,36 @@ def left_of(snapshot: Snapshot, policy: Policy, now_s: float) -> int:
 def may_evict(session: Session, pods: int) -> bool:
     """Tell whether so many more pods may be evicted in this cycle."""
     policy = session.policy
-    if policy.evictions_per_hour < 0 or not pods:
+    if not pods:
+        return True
+    if is_full(session):
+        return False
+    if policy.evictions_per_hour < 0:
         return True
     left = left_of(session.snapshot, policy, session.now_s)
     return len(session.outcome.evictions) + pods <= left
 
 
+def is_full(session: Session) -> bool:
+    """Tell whether this cycle has evicted as many pods as one may."""
+    return len(session.outcome.evictions) >= session.policy.max_evictions_per_cycle
+
+
 def is_spent(session: Session, action: str) -> bool:
-    """Tell whether the budget is used up; if so, note it as the refusal of every waiting job."""
+    """Tell whether no more may be evicted; if so, note it as the refusal of every waiting job."""
     if may_evict(session, 1):
         return False
     jobs = session.jobs
     waits = (jobs.pending > 0) & (jobs.refusal == 0)
-    session.outcome.note_all_claims(action, waits * _CODE)
+    session.outcome.note_all_claims(action, waits * (_FULL if is_full(session) else _CODE))
+    return True
+
+
+def stops_here(session: Session, action: str, job: RowVec) -> bool:
+    """Tell whether the cycle evicts no more; if so, note that ``job`` wait for the next one."""
+    if not is_full(session):
+        return False
+    session.outcome.note_claims(action, job, np.full(len(job), _FULL))
     return True
 
 

@@ -198,7 +198,7 @@ def await_leaving(session: Session) -> None:
     """Turn binds into promises that a queue has no room for beside what still leaves."""
     outcome = session.outcome
     tasks, nodes = outcome.binds()
-    if not len(tasks) or session.ask.gates(session, BIND) is None:
+    if not len(tasks) or not session.ask.has_queue_gates:
         return
     leaving = held_in(session.snapshot, TaskState.RELEASING)
     if leaving is None and not outcome.evictions:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, ResourceAxis, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, ResourceAxis, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.tables import (
         JobTable,
@@ -175,7 +175,6 @@ class Session:
         self.trying, self.barred, self.left_out = (), set(), set()
         self.action, self.is_careful, self.has_kept_promises = "", False, False
         self.failures = []
-        self.gates: dict[str, Callable[..., CodeVec | None] | None] = {}
         self._passed_over: list[int] = []
         """Pod sets that are left out of the next batch, as their pods find no room."""
         self.capacity = self.initial_capacity()

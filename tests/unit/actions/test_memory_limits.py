@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kaisched.actions.room.by_card import within_bounds
+from kaisched.actions.room.placing import within_bounds
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
 from kaisched.engine.policy import default_policy
