@@ -161,23 +161,6 @@ def _amount(name: str, base: int) -> float | int | None:
     return base
 
 
-def share_of(entry: Mapping[str, Any]) -> QueueShare:
-    """Return the queue of an entry that :func:`queue_document` made."""
-    fair, allocated, requested, deserved = (
-        {name: _base(name, amount) for name, amount in entry[key].items()}
-        for key in ("fairShare", "allocated", "requested", "deserved")
-    )
-    return QueueShare(entry["name"], entry["parent"], fair, allocated, requested, deserved)
-
-
-def _base(name: str, amount: float | None) -> int:
-    if amount is None:
-        return -1
-    if is_in_bytes(name):
-        return int(amount) // MEMORY_UNIT
-    return round(amount * 1000) if name in IN_THOUSANDTHS else int(amount)
-
-
 def _problem(problem: ObjectError) -> dict[str, Any]:
     return {
         "file": problem.file,

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.framework.report.result import granted_to, without_session
+from kaisched.framework.report.result import ShareTable, granted_to, without_session
 from kaisched.view.history import NO_HISTORY, History
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
     from kaisched.core.axis import BoolVec, CodeVec, FloatVec, RowVec
     from kaisched.core.snapshot import Snapshot
@@ -113,14 +115,8 @@ def is_same(old: LiveView, new: LiveView) -> bool:
     """Tell whether two views of a shard show the same, apart from the time."""
     if old.snapshot is not new.snapshot or _said(old) != _said(new):
         return False
-    return (
-        np.array_equal(old.waiting.rows, new.waiting.rows)
-        and np.array_equal(old.waiting.codes, new.waiting.codes)
-        and all(
-            np.array_equal(*pair) for pair in zip(old.moves[:_ROWS], new.moves[:_ROWS], strict=True)
-        )
-        and _have_same_shares(old, new)
-    )
+    before, after = _columns(old), _columns(new)
+    return None not in (before, after) and all(map(np.array_equal, before or (), after or ()))
 
 
 def _said(view: LiveView) -> tuple[object, ...]:
@@ -128,18 +124,13 @@ def _said(view: LiveView) -> tuple[object, ...]:
     return (view.abandoned, view.failures, None if usage is None else (usage.state, usage.reasons))
 
 
-def _have_same_shares(old: LiveView, new: LiveView) -> bool:
-    ours, theirs = getattr(old.shares, "fair_share", None), getattr(new.shares, "fair_share", None)
-    if ours is None or theirs is None:
-        return False
-    return np.array_equal(ours, theirs) and (
-        (old.usage is None) == (new.usage is None)
-        and (
-            old.usage is None
-            or new.usage is None
-            or np.array_equal(old.usage.parts, new.usage.parts)
-        )
-    )
+def _columns(view: LiveView) -> list[NDArray[Any]] | None:
+    """Return what is compared of a view; None where its shares are a list of the policy's own."""
+    if not isinstance(view.shares, ShareTable):
+        return None
+    used = [] if view.usage is None else [view.usage.parts]
+    moved = view.moves[:_ROWS]
+    return [view.waiting.rows, view.waiting.codes, *moved, view.shares.fair_share, *used]
 
 
 def following(before: LiveView | None, view: LiveView, history: History, cycle: int) -> LiveView:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -26,14 +25,13 @@ from kaisched.framework.session.unschedulable import BEYOND_BOUNDS
 from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kaisched.core.axis import Amounts, CodeVec, FloatVec, RowVec
     from kaisched.core.claims.model import Identity
     from kaisched.core.devices import PromisedCards
     from kaisched.core.tables import QueueTable
     from kaisched.framework.report.records import CycleStats, PluginFailure, Problem, Step
-    from kaisched.framework.session.cards import Cards
     from kaisched.framework.session.devices import Devices
     from kaisched.framework.session.outcome import Eviction
     from kaisched.framework.session.session import Session
@@ -49,9 +47,9 @@ _ON_HOLD = int(Refusal.QUEUE_ON_HOLD)
 class Lazy(Sequence[_T], Generic[_T]):
     """A sequence that is made on first read."""
 
-    @abstractmethod
-    def _make(self) -> Iterable[_T]:
-        """Make the contents, once."""
+    def __init__(self, make: Callable[[], Iterable[_T]]) -> None:
+        """Keep what makes the contents, once."""
+        self._make = make
 
     @cached_property
     def _list(self) -> list[_T]:
@@ -79,58 +77,34 @@ class Lazy(Sequence[_T], Generic[_T]):
         return repr(self._list)
 
 
-def _group(session: Session, task: int) -> str:
-    job = int(session.tasks.job_of_task[task])
-    return session.jobs.name[job] if job >= 0 else ""
+# -- intents -------------------------------------------------------------------------------------
 
 
-class _Placed(Lazy[_P]):
-    """Intents that pair a pod with a node, in the order they were decided."""
-
-    _kind: type[_P]
-
-    def __init__(self, session: Session, tasks: RowVec, nodes: RowVec) -> None:
-        """Keep the rows."""
-        self._session, self._tasks, self._nodes = session, tasks, nodes
-
-    def _make(self) -> Iterable[_P]:
-        session = self._session
-        for task, node in zip(self._tasks.tolist(), self._nodes.tolist(), strict=True):
-            yield self._kind(
-                session.tasks.name[task],
-                session.tasks.uid[task],
-                session.nodes.name[node],
-                _group(session, task),
-                task,
-                node,
-            )
+def _placed(session: Session, kind: type[_P], tasks: RowVec, nodes: RowVec) -> Iterator[_P]:
+    """Yield intents that pair a pod with a node, in the order they were decided."""
+    for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
+        job = int(session.tasks.job_of_task[task])
+        group = session.jobs.name[job] if job >= 0 else ""
+        pod, uid = session.tasks.name[task], session.tasks.uid[task]
+        yield kind(pod, uid, session.nodes.name[node], group, task, node)
 
 
-class Binds(_Placed[Bind]):
-    """Bind intents."""
-
-    _kind = Bind
-
-    def _make(self) -> Iterable[Bind]:
-        made: Iterable[Bind] = super()._make()
-        if (cards := self._session.capacity.cards) is not None:
-            made = _with_cards(made, cards)
-        if (devices := self._session.devices) is not None:
-            granted = devices.granted
-            made = (replace(it, claims=tuple(granted.get(it.task, ()))) for it in made)
-        return made
-
-
-def _with_cards(binds: Iterable[Bind], cards: Cards) -> Iterator[Bind]:
-    """Yield binds with the cards of shares."""
-    groups = dict(cards.table.group_of_slot)
+def binds(session: Session, tasks: RowVec, nodes: RowVec) -> Iterator[Bind]:
+    """Yield bind intents, with the cards of shares and the devices of claims."""
+    cards, devices = session.capacity.cards, session.devices
+    groups = {} if cards is None else dict(cards.table.group_of_slot)
     names = set(groups.values())
-    for bind in binds:
-        slots = [(bind.node_row, slot) for slot in cards.slots_of(bind.task)]
-        for slot in slots:
-            if slot not in groups:
-                groups[slot] = _new_name(bind.uid, names)
-        yield replace(bind, cards=tuple(groups[slot] for slot in slots))
+    for bind in _placed(session, Bind, tasks, nodes):
+        made = bind
+        if cards is not None:
+            slots = [(bind.node_row, slot) for slot in cards.slots_of(bind.task)]
+            for slot in slots:
+                if slot not in groups:
+                    groups[slot] = _new_name(bind.uid, names)
+            made = replace(made, cards=tuple(groups[slot] for slot in slots))
+        if devices is not None:
+            made = replace(made, claims=tuple(devices.granted.get(bind.task, ())))
+        yield made
 
 
 def _new_name(uid: str, names: set[str]) -> str:
@@ -140,55 +114,47 @@ def _new_name(uid: str, names: set[str]) -> str:
     return name
 
 
-class Nominations(_Placed[Nominate]):
-    """Nominations."""
-
-    _kind = Nominate
-
-    def _make(self) -> Iterable[Nominate]:
-        cards = self._session.capacity.cards
-        for each in super()._make():
-            told = cards.promised.get(each.task) if cards is not None else None
-            if cards is None or told is None:
-                yield each
-                continue
-            groups = [cards.table.group_of_slot.get((each.node_row, it)) for it in told.opened]
-            yield replace(each, cards=tuple(filter(None, groups)))
+def nominations(session: Session, tasks: RowVec, nodes: RowVec) -> Iterator[Nominate]:
+    """Yield nominations, with the open cards that shares are promised."""
+    cards = session.capacity.cards
+    for each in _placed(session, Nominate, tasks, nodes):
+        told = cards.promised.get(each.task) if cards is not None else None
+        if cards is None or told is None:
+            yield each
+            continue
+        groups = [cards.table.group_of_slot.get((each.node_row, it)) for it in told.opened]
+        yield replace(each, cards=tuple(filter(None, groups)))
 
 
-class Evictions(Lazy[Evict]):
-    """Evictions, in the order they were decided."""
+def evictions(session: Session, moves: Iterable[Eviction]) -> Iterator[Evict]:
+    """Yield evictions, in the order they were decided."""
+    tasks, jobs, names = session.tasks, session.jobs, session.queues.name
+    made: tuple[object, EvictionReason] = None, EvictionReason("")
+    for move in moves:
+        if move.reason is not made[0]:  # all evictions of one claim have one reason
+            told = move.reason
+            made = told, EvictionReason(told) if isinstance(told, str) else told(session)
+        job = int(tasks.job_of_task[move.task])
+        queue = int(jobs.queue_of_job[job])
+        whose = move.beneficiary
+        claimant = int(jobs.queue_of_job[whose]) if whose >= 0 else -1
+        yield Evict(
+            tasks.name[move.task],
+            tasks.uid[move.task],
+            session.nodes.name[move.node],
+            jobs.name[job],
+            move.action,
+            jobs.name[whose] if whose >= 0 else "",
+            made[1].sentence,
+            move.task,
+            move.node,
+            names[queue] if queue >= 0 else jobs.queue_name[job],
+            names[claimant] if claimant >= 0 else "",
+            made[1].kinds.get(queue, move.action),
+        )
 
-    def __init__(self, session: Session, evictions: list[Eviction]) -> None:
-        """Keep the moves."""
-        self._session, self._evictions = session, evictions
 
-    def _make(self) -> Iterable[Evict]:
-        session = self._session
-        tasks, jobs, names = session.tasks, session.jobs, session.queues.name
-        made: tuple[object, EvictionReason] = None, EvictionReason("")
-        for move in self._evictions:
-            if move.reason is not made[0]:  # all evictions of one claim have one reason
-                told = move.reason
-                made = told, EvictionReason(told) if isinstance(told, str) else told(session)
-            job = int(tasks.job_of_task[move.task])
-            queue = int(jobs.queue_of_job[job])
-            whose = move.beneficiary
-            claimant = int(jobs.queue_of_job[whose]) if whose >= 0 else -1
-            yield Evict(
-                tasks.name[move.task],
-                tasks.uid[move.task],
-                session.nodes.name[move.node],
-                jobs.name[job],
-                move.action,
-                jobs.name[whose] if whose >= 0 else "",
-                made[1].sentence,
-                move.task,
-                move.node,
-                names[queue] if queue >= 0 else jobs.queue_name[job],
-                names[claimant] if claimant >= 0 else "",
-                made[1].kinds.get(queue, move.action),
-            )
+# -- records and shares --------------------------------------------------------------------------
 
 
 class Records(Lazy[DecisionRecord]):
@@ -233,9 +199,10 @@ class Records(Lazy[DecisionRecord]):
         """Return the record of the pending job of a row."""
         return record_of(self.session, job, self._code_of[job], self._abandoned)
 
-    def _make(self) -> Iterable[DecisionRecord]:
+    @cached_property
+    def _list(self) -> list[DecisionRecord]:
         rows = sorted(self.rows.tolist(), key=lambda row: self.session.jobs.name[row])
-        return (self.record(row) for row in rows)
+        return [self.record(row) for row in rows]
 
     def __len__(self) -> int:
         """Return how many there are, without making them."""
@@ -277,8 +244,9 @@ class Shares(Lazy[QueueShare]):
             {} if self._abandoned else _left_out(session),
         )
 
-    def _make(self) -> Iterable[QueueShare]:
-        return self.table
+    @cached_property
+    def _list(self) -> list[QueueShare]:
+        return list(self.table)
 
     def fair_share_of(self, resource: str) -> list[int]:
         """Return every queue's fair share of one resource, in preorder; -1 for unlimited.
