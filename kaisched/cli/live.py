@@ -12,8 +12,8 @@ import msgspec
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.errors import ClusterUnavailable, ConfigError
+from kaisched.objects.wire import BAD_JSON
 from kaisched.view.paths import CHANGES, MOST, ROOT, USUAL
 
 if TYPE_CHECKING:

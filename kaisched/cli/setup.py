@@ -139,7 +139,7 @@ def show(
     KAISCHED_ variables override the file, and flags override both. The flags are those of
     `kaisched run`.
     """
-    from kaisched.telemetry.masking import masked  # noqa: PLC0415 - only when asked
+    from kaisched.telemetry.logs import masked  # noqa: PLC0415 - only when asked
 
     rows = [(row.path, masked(row.path, row.value), row.origin) for row in given.load().shown()]
     if output == "json":

@@ -501,9 +501,9 @@ def period_of(origin: Origin, resource: str, last: str, option: str) -> Period:
         from kaisched.usage.period import from_file  # noqa: PLC0415 - only when asked
 
         return from_file(origin.file, resource, now_s - seconds, now_s)
-    from kaisched.usage.prometheus import periods  # noqa: PLC0415 - only when asked
+    from kaisched.usage.prometheus import store  # noqa: PLC0415 - only when asked
 
-    return periods.period_of(prometheus_of(origin, option), resource, now_s - seconds, now_s)
+    return store.period_of(prometheus_of(origin, option), resource, now_s - seconds, now_s)
 
 
 def prometheus_of(origin: Origin, option: str) -> str:

@@ -12,7 +12,7 @@ from kaisched.framework.intents import Evict
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.report.records import CycleStats, QueueShare, Step
 from kaisched.framework.report.result import CycleResult
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from tests.unit.framework.fakes import store
 
 QUEUES = (
