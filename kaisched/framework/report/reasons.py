@@ -276,11 +276,11 @@ def _of_shape(session: Session, shape: int, size: IntVec, code: CodeVec) -> Code
 
 
 def _of_sets(session: Session, sets: NodeSets, counts: Shapes, code: int) -> int:
-    """Return the code of a batch that may be placed on sets of nodes: the mildest of theirs."""
+    """Return the code of a batch that may be placed on sets: the mildest of those named."""
     if not sets:
         return sets.code
-    found = [int(Refusal.NO_NODE_ALLOWED)]
-    for nodes in sets:
+    found = []
+    for nodes in sets[:MOST_SETS]:
         with session.placement.within(nodes):
             found.append(_of_shapes(session, counts, code))
     return max(found)
