@@ -19,7 +19,7 @@ from kaisched.daemon.http_wire import Page, Source, text_page
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.queue import Queue
 from kaisched.objects.wire import BAD_JSON
-from kaisched.view.sight import ALL, Sight
+from kaisched.view.reading import ALL, Sight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

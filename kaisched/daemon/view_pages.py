@@ -34,16 +34,13 @@ from kaisched.daemon.http_wire import Page, Reads, Source, Tls, text_page
 from kaisched.daemon.view_whatif import whatif_off
 from kaisched.errors import ABSENT, ClusterUnavailable, ConfigError, KaischedError
 from kaisched.objects.faults import did_you_mean
-from kaisched.view import jobs, nodes, past, queues, trend
+from kaisched.view import jobs, nodes, queues
 from kaisched.view.api import ENDPOINTS, PARAMETERS, openapi
-from kaisched.view.frames import frames_document, view_at
-from kaisched.view.paging import MOST, USUAL, Part
-from kaisched.view.paths import CHANGES, OPENAPI, ROOT, WHATIF
-from kaisched.view.projects import projects_of
-from kaisched.view.queues import row_of_queue
-from kaisched.view.reading import Reading
-from kaisched.view.shown import SCHEMA, stamp
-from kaisched.view.sight import Sight
+from kaisched.view.documents import SCHEMA, stamp
+from kaisched.view.history import view_at
+from kaisched.view.paths import CHANGES, MOST, OPENAPI, ROOT, USUAL, WHATIF, Part
+from kaisched.view.queues import projects_of, row_of_queue
+from kaisched.view.reading import Reading, Sight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -55,9 +52,8 @@ if TYPE_CHECKING:
     from kaisched.daemon.http_server import Listener
     from kaisched.daemon.http_wire import Pages, Request
     from kaisched.daemon.view_whatif import Whatif
-    from kaisched.view.inquiries import Told
     from kaisched.view.live import LiveView
-    from kaisched.view.publisher import Publisher
+    from kaisched.view.publisher import Publisher, Told
 
 _MOST_TEXT: Final = 300
 _TRUE: Final = ("", "1", "true")
@@ -266,13 +262,13 @@ class ViewPages:
             "nodes": lambda it: nodes.nodes_document(
                 it.reading, it.query.nodes(it.reading), it.sight
             ),
-            "evictions": lambda it: past.evictions_document(
+            "evictions": lambda it: jobs.evictions_document(
                 it.reading, it.query.text("queue"), it.query.part(), it.sight
             ),
-            "fairness": lambda it: trend.fairness_document(
+            "fairness": lambda it: queues.fairness_document(
                 it.reading, it.query.text("queue"), it.query.part()
             ),
-            "frames": lambda it: frames_document(it.reading, it.publisher.frames),
+            "frames": lambda it: queues.frames_document(it.reading, it.publisher.frames),
             "cycles": lambda it: queues.cycles_document(it.reading),
         }
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.store import StateStore
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.policy import Policy
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
     from kaisched.objects.wire import KubernetesObject
 
 SCHEMA: Final = "kaisched.io/snapshot/v1"
