@@ -8,8 +8,8 @@ import pytest
 from kaisched.clock import SystemClock
 from kaisched.cluster.kubernetes.client import MERGE
 from kaisched.cluster.kubernetes.reflector import Phase
-from kaisched.daemon.taking import from_cluster
-from kaisched.engine.replaying import replay
+from kaisched.daemon.recordings import from_cluster
+from kaisched.engine.recording import replay
 from kaisched_apiserver.connection import Fault
 from tests.on_kubernetes.looking import ALONE, events
 from tests.on_kubernetes.rig import KUBECONFIG, definition
