@@ -33,9 +33,8 @@ from kaisched.actions.reclaim import NAME, TakingBack
 from kaisched.actions.room.placing import is_tight, place_mixed, place_waiting, place_within
 from kaisched.actions.room.promises import hold_broken, keep_promises
 from kaisched.core.refusals import Refusal
-from kaisched.framework.session.claims import NodeSets
-from kaisched.framework.session.node_sets import node_sets, shapes_of
-from kaisched.framework.session.other_subgroups import other_batches
+from kaisched.framework.session.batches import other_batches
+from kaisched.framework.session.node_sets import NodeSets, node_sets, shapes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -32,11 +32,16 @@ from kaisched.actions.room.placing import has_parts, is_tight, place_waiting
 from kaisched.actions.room.promises import keep_promises
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal
-from kaisched.framework.session.claims import Claim, Unit
-from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
-from kaisched.framework.session.eviction_budget import is_spent, may_evict, stops_here
-from kaisched.framework.session.next_batch import main_resource
-from kaisched.framework.session.task_order import pending_tasks
+from kaisched.framework.session.batches import main_resource
+from kaisched.framework.session.limits import (
+    has_budgets,
+    is_spent,
+    may_disrupt,
+    may_evict,
+    stops_here,
+)
+from kaisched.framework.session.order import pending_tasks
+from kaisched.framework.session.units import Claim, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

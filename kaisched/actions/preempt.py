@@ -13,8 +13,8 @@ from kaisched.actions.order.candidates import ANY
 if TYPE_CHECKING:
     from kaisched.actions.eviction.demand import Demand
     from kaisched.core.axis import IntVec, RowVec
-    from kaisched.framework.session.claims import Claim
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Claim
 
 _LOWEST: Final = "preempt.lowest"
 

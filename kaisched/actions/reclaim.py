@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kaisched.actions.order.candidates import Candidates
     from kaisched.actions.order.predicted import Pick
     from kaisched.core.axis import BoolVec, RowVec
-    from kaisched.framework.session.claims import Claim
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Claim
 
 NAME: Final = "reclaim"
 

@@ -21,11 +21,15 @@ import numpy as np
 
 from kaisched.core.axis import ACTIVE_STATES
 from kaisched.core.tables import DRAINED, WORKLOADS
-from kaisched.framework.session.disruptions_left import may_disrupt
-from kaisched.framework.session.eviction_budget import may_evict
-from kaisched.framework.session.job_order import jobs_by_age
-from kaisched.framework.session.run_times import FACT, limited_jobs, limiting_queue, limits_s
-from kaisched.framework.session.task_order import ordered_tasks
+from kaisched.framework.session.limits import (
+    FACT,
+    limited_jobs,
+    limiting_queue,
+    limits_s,
+    may_disrupt,
+    may_evict,
+)
+from kaisched.framework.session.order import jobs_by_age, ordered_tasks
 from kaisched.units import format_duration
 
 if TYPE_CHECKING:

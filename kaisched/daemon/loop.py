@@ -19,7 +19,7 @@ from kaisched.daemon.health import Health
 from kaisched.engine.turn import take_turn
 from kaisched.errors import KaischedError
 from kaisched.framework.memory import Memory
-from kaisched.framework.session.eviction_budget import left_of
+from kaisched.framework.session.limits import left_of
 from kaisched.telemetry.logs import log_cycle
 from kaisched.telemetry.stopwatch import Stopwatch
 

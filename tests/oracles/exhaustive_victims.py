@@ -14,8 +14,8 @@ from kaisched.core.axis import GPU
 from kaisched.core.snapshot import Snapshot
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
-from kaisched.framework.session.claims import Claim, Unit
 from kaisched.framework.session.session import Session
+from kaisched.framework.session.units import Claim, Unit
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from kaisched.actions.eviction.victims import VictimList
     from kaisched.actions.room.future import Future
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
-    from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
+    from kaisched.framework.session.units import Unit
 
     UnitList = list[Unit]
 

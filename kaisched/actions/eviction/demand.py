@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from kaisched.core.claims.model import Result
     from kaisched.core.claims.table import ClaimTable
     from kaisched.framework.session.capacity import Asked, NodeRoom
-    from kaisched.framework.session.claims import Claim, Unit
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
+    from kaisched.framework.session.units import Claim, Unit
 
 
 # The input and the result of a victim search.

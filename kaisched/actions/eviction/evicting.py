@@ -28,9 +28,9 @@ from kaisched.actions.room.promises import keep_promises
 from kaisched.core.devices import gpus_of
 from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.report.reason import EvictionReason
-from kaisched.framework.session.claims import Claim
-from kaisched.framework.session.eviction_budget import is_spent, may_evict, stops_here
+from kaisched.framework.session.limits import is_spent, may_evict, stops_here
 from kaisched.framework.session.node_sets import node_sets, shapes_of
+from kaisched.framework.session.units import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from kaisched.actions.order.candidates import Candidates
     from kaisched.actions.order.predicted import Pick
     from kaisched.core.axis import Amounts, CodeVec, RowVec
-    from kaisched.framework.session.claims import NodeSet, NodeSets, Unit
+    from kaisched.framework.session.node_sets import NodeSet, NodeSets
     from kaisched.framework.session.outcome import Reason
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Unit
 
     Cost = tuple[int, int, int, int, float]
     CostOf = Callable[[Session, Plan], Cost]

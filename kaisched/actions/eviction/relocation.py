@@ -17,7 +17,7 @@ from kaisched.core.axis import ACTIVE_STATES, TaskState
 from kaisched.core.devices import charges
 from kaisched.core.refusals import PASSING, Refusal, text_of
 from kaisched.framework.session.capacity import room_of
-from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
+from kaisched.framework.session.limits import has_budgets, may_disrupt
 from kaisched.framework.session.node_sets import node_sets, shapes_of
 from kaisched.framework.session.units import Going
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from kaisched.actions.room.clearing import Item
     from kaisched.core.axis import Amounts, BoolVec, RowVec
     from kaisched.framework.session.capacity import Without
-    from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
+    from kaisched.framework.session.units import Unit
 
 
 # Tells by amounts which pods could not move to make room for a claim, in whatever order.

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from kaisched.actions.eviction.victims import VictimList
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
-    from kaisched.framework.session.claims import Claim, Unit
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Claim, Unit
 
     Judge = Callable[[RowVec, RowVec], CodeVec]
 

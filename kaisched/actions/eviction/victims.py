@@ -18,10 +18,9 @@ from kaisched.core.devices import charges
 from kaisched.core.refusals import Refusal
 from kaisched.core.tables import UNPROTECTED
 from kaisched.framework.session.capacity import Holding
-from kaisched.framework.session.claims import Unit, Units
-from kaisched.framework.session.disruptions_left import disruptions_left, has_budgets
-from kaisched.framework.session.job_order import last_first
-from kaisched.framework.session.units import going_along, units_of
+from kaisched.framework.session.limits import disruptions_left, has_budgets
+from kaisched.framework.session.order import last_first
+from kaisched.framework.session.units import Unit, Units, going_along, units_of
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
     from kaisched.actions.room.future import Future
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
-    from kaisched.framework.session.claims import Claim
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Claim
 
 
 # The victim order: the order of candidates, reversed.

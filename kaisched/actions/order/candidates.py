@@ -16,14 +16,13 @@ import numpy as np
 from kaisched.actions.order.tries import try_limit, waiting_jobs
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
-from kaisched.framework.session.batches import asks_of, measure
+from kaisched.framework.session.batches import asks_of, measure, other_batches
 from kaisched.framework.session.node_sets import node_sets, shapes_of
-from kaisched.framework.session.other_subgroups import other_batches
-from kaisched.framework.session.task_order import pending_tasks
+from kaisched.framework.session.order import pending_tasks
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
-    from kaisched.framework.session.claims import NodeSets
+    from kaisched.framework.session.node_sets import NodeSets
     from kaisched.framework.session.session import Session
 
 

@@ -16,10 +16,9 @@ import numpy as np
 
 from kaisched.core.axis import ALLOCATED_STATES, GPU, GPU_UNIT
 from kaisched.framework.session.capacity import Holding
-from kaisched.framework.session.claims import Unit
-from kaisched.framework.session.disruptions_left import disruptions_left
-from kaisched.framework.session.job_order import ordered_jobs
-from kaisched.framework.session.units import units_of
+from kaisched.framework.session.limits import disruptions_left
+from kaisched.framework.session.order import ordered_jobs
+from kaisched.framework.session.units import Unit, units_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

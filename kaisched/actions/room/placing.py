@@ -18,9 +18,8 @@ from kaisched.actions.order.gates import first_shut
 from kaisched.core.axis import GPU, TaskState
 from kaisched.core.devices import card_mib, charges
 from kaisched.core.packing import Bin, pack
-from kaisched.framework.session.claims import NodeSet
-from kaisched.framework.session.node_sets import shapes_of, subgroup_sets
-from kaisched.framework.session.pod_index import as_neighbours
+from kaisched.framework.session.node_sets import NodeSet, shapes_of, subgroup_sets
+from kaisched.framework.session.order import as_neighbours
 from kaisched.framework.session.units import leaves
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import Amounts, IntVec, RowVec
     from kaisched.core.tables import SubGroup
-    from kaisched.framework.session.claims import NodeSets
+    from kaisched.framework.session.node_sets import NodeSets
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
 

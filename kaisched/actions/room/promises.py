@@ -26,7 +26,7 @@ from kaisched.core.devices import charges
 from kaisched.core.refusals import PASSING, Refusal
 from kaisched.framework.invariants.sums import is_job_met
 from kaisched.framework.session.node_sets import node_sets, shapes_of
-from kaisched.framework.session.task_order import pending_tasks
+from kaisched.framework.session.order import pending_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

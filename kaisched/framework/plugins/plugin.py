@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import Amounts
     from kaisched.core.refusals import PluginRefusal
-    from kaisched.framework.session.view import SessionView
+    from kaisched.framework.session.session import Session
 
 
 class Arguments(BaseModel):
@@ -102,7 +102,7 @@ class Plugin(Decisions, Words):
         del question
         return ()
 
-    def quotas(self, session: SessionView) -> Amounts | None:
+    def quotas(self, session: Session) -> Amounts | None:
         """Return ``(R, Q)`` what queues have by quota; None where it is as written.
 
         Asked of the plugin that answers ``fair_share``.
@@ -110,7 +110,7 @@ class Plugin(Decisions, Words):
         del session
         return None
 
-    def rests_on_sums(self, session: SessionView) -> bool:
+    def rests_on_sums(self, session: Session) -> bool:
         """Promise that answers about an inner queue depend only on the sum of what it holds.
 
         ``queue_order``, ``head_order`` and ``queue_gate`` are then asked about assumed positions,
@@ -120,7 +120,7 @@ class Plugin(Decisions, Words):
         del session
         return True
 
-    def is_silent(self, session: SessionView, question: str) -> bool:
+    def is_silent(self, session: Session, question: str) -> bool:
         """Promise with True that a question has no answer from this plugin in this cycle.
 
         Asked about ``over_quota_weights`` and ``head_start`` before the division. If no plugin has

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.framework.session.capacity import Capacity
     from kaisched.framework.session.cards import Cards, Scores
-    from kaisched.framework.session.claims import NodeSet
+    from kaisched.framework.session.node_sets import NodeSet
     from kaisched.framework.session.placement import Placement
 
 _FEW = 12

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.session.capacity import Capacity
     from kaisched.framework.session.cards import Scores
-    from kaisched.framework.session.claims import NodeSet
+    from kaisched.framework.session.node_sets import NodeSet
     from kaisched.framework.session.session import Session
 
 _UNKNOWN: Final = -1

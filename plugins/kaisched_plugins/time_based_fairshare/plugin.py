@@ -261,6 +261,7 @@ class TimeBasedFairshare(Plugin):
                 self._counted(session) * in_cluster * (self._history_s(session) / PARTS),
                 cost_s,
                 self.arguments.most_cost_s(session.now_s),
+                self.arguments.turn_cost_s(session.now_s),
             )
         return cycle.debts
 
@@ -278,8 +279,8 @@ class TimeBasedFairshare(Plugin):
                 session,
                 usage.parts,
                 self._plain(session),
-                self._exact(session),
                 self._history_s(session),
+                self.arguments.turns_s(session.now_s) / self.arguments.history_s(session.now_s),
                 self._behind(session),
             )
         return cycle.order
@@ -287,7 +288,7 @@ class TimeBasedFairshare(Plugin):
     def _behind(self, session: Session) -> FloatVec:
         """Return how far queues are behind their weights ``(R, Q)``."""
         facts = session.facts_before.get(self.name) or {}
-        return behind_before(session, facts, self.arguments.history_s(session.now_s))
+        return behind_before(session, facts, self.arguments.turns_s(session.now_s))
 
     def _counted(self, session: Session) -> FloatVec:
         """Return the usage ``(R, Q)`` that counts (R23), parts per billion of the cluster."""

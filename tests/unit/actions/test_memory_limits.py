@@ -8,7 +8,7 @@ from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
 from kaisched.engine.policy import default_policy
 from kaisched.framework.advice.adviser import Adviser
-from kaisched.framework.session.claims import NodeSet
+from kaisched.framework.session.node_sets import NodeSet
 from kaisched.testing import ClusterBuilder
 from tests.unit.framework.fakes import cycle, session
 

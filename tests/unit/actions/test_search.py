@@ -16,7 +16,7 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
-from kaisched.framework.session.claims import Unit
+from kaisched.framework.session.units import Unit
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.rows import Group, Job, Task
 from tests.laws.clusters import Cluster
