@@ -21,11 +21,11 @@ import numpy as np
 import structlog
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import Answer
-from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
-from kaisched.cluster.kubernetes.report_box import ReportBox
+from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.reports import Reporter
+from kaisched.cluster.kubernetes.status_writer import WEIGHTS
+from kaisched.cluster.kubernetes.write_queue import ReportBox
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.daemon import garbage
@@ -41,10 +41,9 @@ from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.telemetry.metrics import CycleCollector
 from kaisched.view.jobs import Wanted, jobs_document
-from kaisched.view.paging import Part
+from kaisched.view.paths import Part
 from kaisched.view.publisher import Publisher
-from kaisched.view.reading import Reading
-from kaisched.view.sight import ALL
+from kaisched.view.reading import ALL, Reading
 from tests.benchmarks.harness import GPUS_OF_NODE, Measured, Watch, expect
 from tests.benchmarks.loading import pauses
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.cluster.kubernetes.listing import list_cluster
-from kaisched.cluster.kubernetes.resources import TOPOLOGIES
+from kaisched.cluster.kubernetes.resources import TOPOLOGIES, list_cluster
 from kaisched.core.constraints import domain_paths, domains_at
 from kaisched.daemon.doctor.finding import Finding, counted, named
 from kaisched.engine.planning import fill, open_cluster
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from kaisched.daemon.doctor.finding import Visit
     from kaisched.engine.shards import FoundShard
     from kaisched.framework.report.reach import Reach
-    from kaisched.framework.report.records import Records
+    from kaisched.framework.report.result import Records
     from kaisched.framework.session.session import Session
 
 _MOST: Final = 10

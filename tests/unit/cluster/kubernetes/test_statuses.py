@@ -2,8 +2,7 @@
 
 import pytest
 
-from kaisched.cluster.kubernetes.group_amounts import GroupAmounts
-from kaisched.cluster.kubernetes.statuses import matches, queue_statuses, stamped
+from kaisched.cluster.kubernetes.statuses import GroupAmounts, matches, queue_statuses, stamped
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
@@ -11,8 +10,7 @@ from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
 from kaisched.errors import ObjectError
-from kaisched.framework.report.reason import Problem
-from kaisched.framework.report.records import QueueShare
+from kaisched.framework.report.records import Problem, QueueShare
 
 READY = {"type": "Ready", "status": "True", "reason": "Usable", "message": ""}
 

@@ -1,0 +1,115 @@
+"""When a job may start: a forecast as part of ``kaisched.io/why/v1``, and as lines."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from kaisched.units import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kaisched.framework.report.result import CycleResult
+    from kaisched.sim.forecast.course import World
+    from kaisched.sim.forecast.forecast import Forecast
+    from kaisched.sim.forecast.history import Past
+
+_MOST_S: Final = 60.0
+"""No other course of events begins after so much real time; what is printed then says so."""
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
+
+
+def forecast_of(
+    result: CycleResult, job: int, objects: Sequence[object], schedulers: Sequence[str]
+) -> Forecast | None:
+    """Run ahead from the inputs of a cycle; return None for a job that does not wait.
+
+    ``objects`` are those that the state was made of, the ended pods among them; ``schedulers`` the
+    scheduler names whose pods are ours.
+    """
+    from kaisched.sim.forecast.forecast import world_of  # noqa: PLC0415 - only when asked
+    from kaisched.sim.forecast.history import past_of  # noqa: PLC0415 - only when asked
+
+    started = result.records.session.tasks.job_of_task[result.bind_tasks]
+    if job not in result.records.rows and job not in started:
+        return None
+    world = world_of(result)
+    return bounded(world, job, past_of(objects, world.snapshot, world.now_s, schedulers))
+
+
+def bounded(world: World, job: int, past: Past) -> Forecast:
+    """Forecast the start of a job, in a minute of real time at most."""
+    from kaisched.clock import monotonic_s  # noqa: PLC0415 - only when asked
+    from kaisched.sim.forecast.forecast import forecast  # noqa: PLC0415 - only when asked
+
+    end_s = monotonic_s() + _MOST_S
+    return forecast(world, job, past, is_late=lambda: monotonic_s() > end_s)
+
+
+def when_document(foreseen: Forecast) -> dict[str, Any]:
+    """Return a forecast; null for later than was looked ahead."""
+    return {
+        "earliestSeconds": _number(foreseen.earliest_s),
+        "medianSeconds": _number(foreseen.median_s),
+        "latestSeconds": _number(foreseen.latest_s),
+        "courses": foreseen.courses,
+        "started": foreseen.started,
+        "lookedAheadSeconds": _number(foreseen.looked_s),
+        "cycles": foreseen.cycles,
+        "cut": foreseen.is_cut,
+        "assumptions": list(foreseen.assumptions),
+    }
+
+
+def _number(seconds: float) -> float | None:
+    return None if math.isinf(seconds) else round(seconds, 3)
+
+
+def when_lines(foreseen: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield the band of a forecast, then what it rests on; nothing without one."""
+    if foreseen is None:
+        return
+    yield f"  when: {_band(foreseen)}"
+    if foreseen["cut"]:
+        yield "    time was up: fewer courses of events than usual, and the band may be too narrow"
+    yield from (f"    assumed: {line}" for line in foreseen["assumptions"])
+
+
+def _band(foreseen: Mapping[str, Any]) -> str:
+    count, started = foreseen["courses"], foreseen["started"]
+    earliest_s, median_s, latest_s, looked_s = (
+        foreseen[f"{name}Seconds"] for name in ("earliest", "median", "latest", "lookedAhead")
+    )
+    courses = f" of {count} courses of events" if count > 1 else ""
+    by = f", by {count} courses of events" if count > 1 else ""
+    if latest_s == 0:
+        return "in the next cycle"
+    earliest = _shown(earliest_s, is_least=True) if started else ""
+    if started and latest_s is not None:
+        latest = _shown(latest_s)
+        if earliest == latest:
+            return f"in {earliest}{by}"
+        half = f"half of the time within {_shown(median_s)}"
+        return f"in {earliest} to {latest}, {half}{by}"
+    missing = f"not in the next {_shown(looked_s, is_least=True)}"
+    if not started:
+        return f"{missing}, in none{courses}" if courses else missing
+    first = f"in {earliest} at the earliest"
+    if median_s is not None:
+        first += f", half of the time within {_shown(median_s)}"
+    return f"{first}; {missing} in {count - started}{courses}"
+
+
+def _shown(seconds: float, *, is_least: bool = False) -> str:
+    """Return a duration as exactly as anybody can know it; the least is rounded down."""
+    steps = (
+        (4 * _DAY_S, _DAY_S),
+        (2 * _DAY_S, _HOUR_S),
+        (2 * _HOUR_S, 10 * _MINUTE_S),
+        (2 * _MINUTE_S, _MINUTE_S),
+        (0, 1),
+    )
+    step_s = next(step_s for from_s, step_s in steps if seconds >= from_s)
+    rounded = math.floor(seconds / step_s) if is_least else math.ceil(seconds / step_s)
+    return format_duration(float(rounded * step_s))
