@@ -10,7 +10,7 @@ HISTORIES = (
     *((), (), (("halfLifePeriod", "10m"),), (("halfLifePeriod", "1h"),)),
     *((("windowSize", "1h"),), (("windowSize", "8h"),), (("halfLifePeriod", "1d"),)),
 )
-"""The default, and others that may be far shorter than the jobs, which need a ``k`` of at most 1."""
+"""The default, and others that may be far shorter than jobs, which need a ``k`` of at most 1."""
 LENGTHS = st.sampled_from((1.0, 2.0, 5.0, 12.0, 24.0))
 
 
