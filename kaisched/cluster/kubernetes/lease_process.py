@@ -289,7 +289,8 @@ class LeaseProcess:
         """Send an order, under the lock; if there is no process, the next one gets it."""
         process = self._process
         if process is not None and process.stdin is not None and not self._end.is_set():
-            with suppress(OSError):  # the process has ended: the listening thread starts another
+            # The process has ended, and the listening thread starts another; or we are closed.
+            with suppress(OSError, ValueError):
                 process.stdin.write(line_of(order))
                 process.stdin.flush()
 
