@@ -34,7 +34,7 @@ _MOST_TRANSITIONS: Final = (1 << 31) - 1
 class Term:
     """A leadership: until when it is valid, its holder, its number, and its lease."""
 
-    until_s: float = 0.0
+    until_s: float = -math.inf
     """On the monotonic clock."""
     holder: str = ""
     epoch: int = 0
@@ -60,7 +60,7 @@ class Gate:
 
     def shut(self) -> None:
         """Permit no more writes."""
-        self._term = replace(self._term, until_s=0.0)
+        self._term = replace(self._term, until_s=-math.inf)
 
     def is_open(self, write_s: float = 0.0) -> bool:
         """Tell whether a write may be sent that takes up to ``write_s``."""
