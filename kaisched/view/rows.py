@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kaisched.core.axis import BoolVec, CodeVec, FloatVec, RowVec
-    from kaisched.framework.plugins.named_keys import NamedKey
+    from kaisched.framework.plugins.asking import NamedKey
 
 
 class Waiting(NamedTuple):

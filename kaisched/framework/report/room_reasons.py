@@ -92,7 +92,7 @@ def _shut_part(session: Session, job: int) -> int | None:
     difference which nodes subgroups get.
     """
     root = session.jobs.structure.get(job)
-    if root is None or session.ask.subgroup_sets(session) is None:
+    if root is None or not session.ask.has_subgroup_sets(session):
         return None
     batch = pods_of_batch(session, job)
     podset = session.tasks.podset_of_task[batch]
