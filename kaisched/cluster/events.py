@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kaisched.cluster.claims.kinds import DEVICE_OBJECTS
+from kaisched.cluster.claims.device_claims import DEVICE_OBJECTS
 from kaisched.cluster.grouping import Owner
 from kaisched.cluster.store import StateStore
 from kaisched.cluster.topologies import put_topology, remove_topology

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kaisched.cluster.claims.known import DeviceClaims
+    from kaisched.cluster.claims.device_claims import DeviceClaims
     from kaisched.cluster.facts import Facts
     from kaisched.cluster.pools.book import PoolBook
     from kaisched.cluster.rowstore import RowStore

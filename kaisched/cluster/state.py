@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from kaisched.cluster.claims.known import BY_OBJECTS
+from kaisched.cluster.claims.device_claims import BY_OBJECTS
 from kaisched.cluster.events import owner_of, upsert
 from kaisched.cluster.grouping import Owner
 from kaisched.cluster.ours import NO_SHARING, Sharing

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from kaisched.cluster.changes import is_other_owner, is_same_task
-from kaisched.cluster.claims.known import DeviceClaims
+from kaisched.cluster.claims.device_claims import DeviceClaims
 from kaisched.cluster.declared import Declared
 from kaisched.cluster.facts import Facts
 from kaisched.cluster.freezing import Freezer

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from kaisched.cluster.kubernetes.client import MERGE, Answer
-from kaisched.cluster.kubernetes.pauses import Pauses
+from kaisched.cluster.kubernetes.client import MERGE, Answer, Pauses
 from kaisched.cluster.kubernetes.pods import SERVER_FAULT, is_passing
 from kaisched.daemon.stored_shards import MOST_MESSAGE, STORED, desired_status, is_told_wrong, read
 from kaisched.errors import ClusterUnavailable
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from kaisched.clock import Clock
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.daemon.stored_shards import Reading, StoredShard
-    from kaisched.usage.port import ServerHealth
+    from kaisched.usage.history import ServerHealth
 
 _EVENTS: Final = "/apis/events.k8s.io/v1/namespaces/default/events"
 """Events of objects without a namespace are in this one."""

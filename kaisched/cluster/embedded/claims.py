@@ -12,8 +12,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kaisched.cluster.claims.drafts import special_name
-from kaisched.cluster.claims.writing import written
+from kaisched.cluster.claims.conversion import written
+from kaisched.cluster.claims.generated import special_name
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.store import StateStore
 from kaisched.framework.intents import Bind

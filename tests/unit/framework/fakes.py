@@ -13,7 +13,7 @@ from kaisched.framework.plugins.plugin import Arguments, Plugin, PluginSetting
 from kaisched.framework.plugins.questions import QUESTIONS, hookimpl
 from kaisched.framework.policy import Policy
 from kaisched.framework.session.session import Session
-from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.testing.builder import Group, Job, Task, add_job
 
 
 def plugin(name="fake", *, weight=1.0, **answers):

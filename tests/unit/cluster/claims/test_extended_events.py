@@ -4,8 +4,7 @@ import dataclasses
 
 from msgspec.structs import replace
 
-from kaisched.cluster.claims.drafts import NOTE, draft_key, owner_of
-from kaisched.cluster.claims.special import SpecialClaims
+from kaisched.cluster.claims.generated import NOTE, SpecialClaims, draft_key, owner_of
 from kaisched.cluster.events import upsert
 from kaisched.objects.devices import (
     DeviceClaim,
