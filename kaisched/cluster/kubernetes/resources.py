@@ -21,6 +21,7 @@ from kaisched.objects.gangs import (
     GANG_API,
     GANG_API_PLURAL,
     GANG_API_VERSIONS,
+    KNOWN,
     WORKLOADS,
     gang_api_row,
     gang_of,
@@ -257,36 +258,6 @@ SHARE_TEMPLATES: Final = _in_all_versions(ResourceClaimTemplate, "resourceclaimt
 TOPOLOGIES: Final = whole(Topology, "topologies")
 
 
-def kinds_with(
-    owners: Iterable[Watched],
-    *,
-    is_deleting: bool = False,
-    has_kueue: bool = False,
-    has_claims: bool = False,
-    has_share_claims: bool = False,
-) -> tuple[Watched, ...]:
-    """Return all kinds that are watched, with these kinds of workloads.
-
-    Owners and classes come first: pods that come before their owners are processed twice. If
-    victims are deleted (``is_deleting``), disruption budgets do not count and are not read.
-    """
-    return (
-        whole(PriorityClass, "priorityclasses", is_required=True),
-        QUEUES,
-        *(KUEUE if has_kueue else ()),
-        TOPOLOGIES,
-        NODES,
-        *owners,
-        POD_GROUPS,
-        *(() if is_deleting else (DISRUPTION_BUDGETS,)),
-        *STORAGE,
-        *((*DEVICES, TAINT_RULES) if has_claims else ()),
-        *((SHARE_TEMPLATES,) if has_share_claims else ()),
-        PODS,
-    )
-
-
-ALL: Final = kinds_with(OWNERS)
 GANG_GROUPS: Final = tuple(owner(row) for it in GANG_API_VERSIONS if (row := gang_api_row({it})))
 """Groups of Kubernetes' own gang API in every version that can be read; at most one is watched."""
 
@@ -310,6 +281,8 @@ def watched_kinds(
     has_share_claims: bool = False,
 ) -> tuple[Watched, ...]:
     """Return all kinds to watch for the shards of a process.
+
+    Owners and classes come first: pods that come before their owners are processed twice.
 
     Args:
         tables: the workloads of each shard.
@@ -335,17 +308,27 @@ def watched_kinds(
                 )
     owners = [owner(row) for row in rows.values()]
     owners += [] if gangs is None else [owner(gangs)]
-    return kinds_with(
-        owners,
-        is_deleting=is_deleting,
-        has_kueue=has_kueue,
-        has_claims=has_claims,
-        has_share_claims=has_share_claims,
+    return (
+        whole(PriorityClass, "priorityclasses", is_required=True),
+        QUEUES,
+        *(KUEUE if has_kueue else ()),
+        TOPOLOGIES,
+        NODES,
+        *owners,
+        POD_GROUPS,
+        *(() if is_deleting else (DISRUPTION_BUDGETS,)),
+        *STORAGE,
+        *((*DEVICES, TAINT_RULES) if has_claims else ()),
+        *((SHARE_TEMPLATES,) if has_share_claims else ()),
+        PODS,
     )
 
 
 def _reading(row: Workload) -> tuple[object, ...]:
     return row.api_version, row.plural, row.read, row.other_versions
+
+
+ALL: Final = watched_kinds([KNOWN], None)
 
 
 def find_gang_api(client: Client) -> Workload | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.store import StateStore
     from kaisched.core.axis import Amounts
     from kaisched.core.snapshot import Snapshot
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
     from kaisched.objects.shard import SchedulingShard
 
 _STAYS: Final = frozenset(

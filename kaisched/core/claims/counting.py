@@ -42,7 +42,7 @@ class Parts:
     def __init__(self, offer: Offer, ask: Ask, expressions: Sequence[CelSelector]) -> None:
         """Look at no device yet."""
         self._offer, self._ask, self._expressions = offer, ask, expressions
-        self._known: dict[str, tuple[_Source, ...] | None] = offer.remembered_parts(ask)
+        self._known: dict[str, tuple[_Source, ...] | None] = offer.remembered("parts", ask)
 
     def __call__(self, site: Site, taken: Taken) -> int | None:
         """Return how many pods find devices on a node, one after the other.
@@ -139,7 +139,8 @@ class Counted:
     def __init__(self, offer: Offer, ask: Ask, expressions: Sequence[CelSelector]) -> None:
         """Use what is known already of the devices that do for the request."""
         self._offer, self.ask, self._expressions = offer, ask, expressions
-        self._known, self._at_look = offer.remembered(ask), offer.at_look(ask)
+        self._known: dict[str, tuple[Identity, ...] | None] = offer.remembered("node", ask)
+        self._at_look: dict[int, tuple[int, ...] | None] = offer.remembered("look", ask)
         self._parts = Parts(offer, ask, expressions)
         self.named = names_of(expressions)
         """The fields of a device that decide whether it does."""

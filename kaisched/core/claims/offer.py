@@ -143,12 +143,10 @@ class Offer:
         self._at: dict[str, set[_Key]] = {}
         self._anywhere: set[_Key] = set()
         self._pools: dict[str, tuple[Mapping[str, str], list[Pool]]] = {}
-        self._remembered: dict[int, tuple[Ask, dict[str, tuple[Identity, ...] | None]]] = {}
-        self._parts: dict[int, tuple[Ask, dict[str, Any]]] = {}
+        self._remembered: dict[tuple[str, int], tuple[Ask, dict[Any, Any]]] = {}
         self._identities: dict[str, tuple[Identity, ...]] = {}
         self._looks: dict[Named, dict[str, int]] = {}
         self._number_of_look: dict[tuple[Any, ...], int] = {}
-        self._at_look: dict[int, tuple[Ask, dict[int, tuple[int, ...] | None]]] = {}
         self._nodes_of_pool: dict[_Key, set[str]] = {}
         self._with_counters: set[_Key] = set()
         self._unsound: frozenset[_Key] | None = None
@@ -167,29 +165,16 @@ class Offer:
         )
         """Whether what is taken on one node changes nothing on any other."""
 
-    def remembered(self, ask: Ask) -> dict[str, tuple[Identity, ...] | None]:
-        """Return what is known by node of the devices that do for a request, to be added to."""
-        known = self._remembered.get(id(ask))
-        if known is None:
-            known = self._remembered[id(ask)] = ask, {}
-        return known[1]
+    def remembered(self, what: str, ask: Ask) -> dict[Any, Any]:
+        """Return what is known of the devices that do for a request, to be added to.
 
-    def remembered_parts(self, ask: Ask) -> dict[str, Any]:
-        """Return what is known by node of devices that give parts to a request, to be added to."""
-        known = self._parts.get(id(ask))
-        if known is None:
-            known = self._parts[id(ask)] = ask, {}
-        return known[1]
+        Args:
+            what: is known: devices by ``node``, their places by the ``look`` of a node, or devices
+                that give ``parts`` by node.
+            ask: the request; it is kept, so that no other has its identity.
 
-    def at_look(self, ask: Ask) -> dict[int, tuple[int, ...] | None]:
-        """Return what is known of the devices that do for a request, by the look of a node.
-
-        They are told by their place among the devices of a node; it is there to be added to.
         """
-        known = self._at_look.get(id(ask))
-        if known is None:
-            known = self._at_look[id(ask)] = ask, {}
-        return known[1]
+        return self._remembered.setdefault((what, id(ask)), (ask, {}))[1]
 
     def identities(self, site: Site) -> tuple[Identity, ...]:
         """Return the devices of a node, in the order in which they are tried."""

@@ -25,7 +25,7 @@ from kaisched.framework.plugins.questions import (
     hookimpl,
     is_answer,
 )
-from kaisched.framework.report.reason import EvictionReason
+from kaisched.framework.report.records import EvictionReason
 from kaisched.framework.session.node_sets import NodeSets
 from kaisched.objects.gangs import KNOWN, WORKLOADS
 from kaisched.objects.workloads import table_of

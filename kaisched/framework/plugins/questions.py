@@ -52,7 +52,7 @@ from kaisched.framework.plugins.validity import (
     share_fault,
     size_fault,
 )
-from kaisched.framework.report.reason import Reason
+from kaisched.framework.report.records import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from kaisched.framework.advice.advice import Proposal
     from kaisched.framework.invariants.sums import Moves
     from kaisched.framework.plugins.combine import Asked, Combination
-    from kaisched.framework.report.reason import EvictionReason, Problem
+    from kaisched.framework.report.records import EvictionReason, Problem
     from kaisched.framework.session.node_sets import NodeSet
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.units import Claim, Unit, Units
