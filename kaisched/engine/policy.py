@@ -20,7 +20,7 @@ from kaisched.actions.stalegang import StaleGangs
 from kaisched.actions.whole_jobs import Drain, TimeLimit
 from kaisched.core.tree import PROJECTS
 from kaisched.errors import Collector, ConfigError, ObjectError, join_path
-from kaisched.framework.plugins.dispatch import workloads_of
+from kaisched.framework.plugins.asking import workloads_of
 from kaisched.framework.plugins.loader import answered_questions, installed_plugins
 from kaisched.framework.policy import Policy
 from kaisched.framework.shard_settings import SETTINGS, settings_of, without_former_values
@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kaisched.framework.plugins.loader import Catalogue
-    from kaisched.framework.plugins.plugin import Plugin
-    from kaisched.framework.plugins.registry import PluginSetting
+    from kaisched.framework.plugins.plugin import Plugin, PluginSetting
     from kaisched.framework.policy import Action
 
 _ENTITLEMENT: Final = "fair_share"
