@@ -19,7 +19,9 @@ from kaisched.core.devices import CARD, CardTable, DeviceDemand
 from kaisched.core.states import HOLDING_STATES, TaskState
 
 if TYPE_CHECKING:
-    from kaisched.cluster.accounts import Accounts
+    from kaisched.cluster.nodes import NodeRows
+    from kaisched.cluster.rows import TaskRows
+    from kaisched.cluster.shapes import ShapeRows
     from kaisched.cluster.sharing import SharedCards
     from kaisched.core.axis import RowVec
 
@@ -69,17 +71,16 @@ class CardRows:
             if nodes[node] >= 0
         }
 
-    def table(self, accounts: Accounts) -> CardTable | None:
+    def table(self, nodes: NodeRows, rows: TaskRows, shapes: ShapeRows) -> CardTable | None:
         """Freeze; None while no task has a share."""
-        if not accounts.shapes.with_cards:
+        if not shapes.with_cards:
             return None
-        rows = accounts.tasks
         size = rows.size
-        has_card = np.zeros(len(accounts.shapes), np.bool_)
-        has_card[accounts.shapes.with_cards] = True
+        has_card = np.zeros(len(shapes), np.bool_)
+        has_card[shapes.with_cards] = True
         state, node = rows.state.data[:size], rows.node_of_task.data[:size]
         holds = HOLDING_STATES[state] & (node >= 0) & has_card[rows.shape_of_task.data[:size]]
-        filling = _Filling(accounts)
+        filling = _Filling(nodes, rows, shapes)
         new = []
         for task in holds.nonzero()[0].tolist():
             place = self._place.get(task)
@@ -99,9 +100,9 @@ class CardRows:
 class _Filling:
     """The cards of all nodes while tasks are put on them."""
 
-    def __init__(self, accounts: Accounts) -> None:
-        self._accounts = accounts
-        self.cards, sizes = accounts.nodes.cards()
+    def __init__(self, nodes: NodeRows, tasks: TaskRows, shapes: ShapeRows) -> None:
+        self._rows, self._shapes, self._row_of_node = tasks, shapes, nodes.row_of_name
+        self.cards, sizes = nodes.cards()
         self.size = sizes * CARD
         self.slots: dict[int, tuple[int, ...]] = {}
         width = max(int(self.cards.max(initial=0)), 1)
@@ -112,7 +113,7 @@ class _Filling:
         self._named: dict[tuple[int, str], int] = {}
 
     def _of(self, task: int) -> tuple[int, DeviceDemand, int]:
-        rows, shapes = self._accounts.tasks, self._accounts.shapes
+        rows, shapes = self._rows, self._shapes
         node, shape = int(rows.node_of_task.data[task]), int(rows.shape_of_task.data[task])
         demand = shapes.constraints.data[shape].devices
         assert demand is not None
@@ -147,10 +148,10 @@ class _Filling:
     def add(self, task: int, slots: tuple[int, ...], groups: tuple[str, ...]) -> None:
         """Count a task on its cards."""
         node, demand, take = self._of(task)
-        rows, shapes = self._accounts.tasks, self._accounts.shapes
+        rows, shapes = self._rows, self._shapes
         self._widen(max(slots) + 1)
         is_leaving = rows.state.data[task] == _RELEASING
-        milli = int(shapes.request.data[GPU, rows.shape_of_task.data[task]])
+        milli = int(shapes.request.data[rows.shape_of_task.data[task], GPU])
         self.slots[task] = slots
         if demand.is_reservation and not is_leaving:
             self._reserved += [(node, slot) for slot in slots]
@@ -173,7 +174,7 @@ class _Filling:
     def table(self, sharing: SharedCards | None) -> CardTable:
         """Return the table; ``sharing`` says which cards are held, None that all are."""
         closed, blind = np.zeros(self.used.shape, np.bool_), np.zeros(len(self.cards), np.bool_)
-        row_of_name = self._accounts.nodes.row_of_name
+        row_of_name = self._row_of_node
         for told, state in () if sharing is None else sharing.closed().items():
             node = row_of_name.get(told.node, -1)
             if node >= 0:

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from kaisched.cluster.rows import GONE
 from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.structure import NO_TIMING, JobRow, Timing, placed_at
+from kaisched.core.states import ACTIVE_STATES
 from kaisched.core.tables import DELAY, EVICTED, GRACE, STALE, WORKLOAD
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRow:
-    """A task about to be added."""
-
-    name: str
-    uid: str
-    shape: int
-    created_s: float
-    order_priority: int
-    label_set: int
 
 
 def open_job(store: RowStore, name: str, spec: JobRow) -> int:
@@ -53,7 +39,8 @@ def open_job(store: RowStore, name: str, spec: JobRow) -> int:
 def amend_job(store: RowStore, job: int, spec: JobRow) -> None:
     """Bring a job's row in line with what it has become; see :func:`divide` for its pod sets."""
     jobs = store.jobs
-    store.accounts.set_preemptible(job, is_preemptible=spec.is_preemptible)
+    if jobs.is_preemptible.data[job] != spec.is_preemptible:
+        jobs.is_preemptible.own()[job] = spec.is_preemptible
     if jobs.priority.data[job] != spec.priority:
         jobs.priority.own()[job] = spec.priority
     if jobs.created_s.data[job] != spec.created_s:
@@ -98,7 +85,8 @@ def claim_of(store: RowStore, name: str) -> tuple[object, ...]:
 def active_pods_of(store: RowStore, name: str) -> int:
     """Return how many pods of a job run, or are about to."""
     row = store.row_of_job(name)
-    return int(store.jobs.active.data[row]) if row >= 0 else 0
+    tasks = list(store.jobs.tasks.data[row]) if row >= 0 else []
+    return int(ACTIVE_STATES[store.tasks.state.data[tasks]].sum()) if tasks else 0
 
 
 def divide(store: RowStore, job: int, spec: JobRow) -> bool:
@@ -121,66 +109,11 @@ def divide(store: RowStore, job: int, spec: JobRow) -> bool:
         if podsets.minimum.data[first : first + len(names)].tolist() != minimums:
             podsets.minimum.own()[first : first + len(names)] = minimums
     tree = None if spec.tree is None else placed_at(spec.tree, first)
-    if jobs.structure.get(job) != tree:
-        jobs.set_structure(job, tree)
+    jobs.set_structure(job, tree)
     return is_renamed
-
-
-def add_task(store: RowStore, task: TaskRow, job: int, podset: int) -> int:
-    """Add a task that is still gone, for a move to bring it to life, and return its row.
-
-    ``job`` and ``podset`` are -1 for a task of another scheduler.
-    """
-    tasks, jobs = store.tasks, store.jobs
-    row = tasks.append(task.name, task.uid, task.shape, job, podset)
-    tasks.state.data[row] = GONE
-    tasks.created_s.data[row] = task.created_s
-    tasks.order_priority.data[row] = task.order_priority
-    tasks.label_set_of_task.data[row] = task.label_set
-    if job < 0:
-        return row
-    before = jobs.tasks.data[job]
-    if not before:
-        jobs.first_task.own()[job] = row
-    if not before or (isinstance(before, range) and before.stop == row):
-        jobs.tasks.own()[job] = range(before[0] if before else row, row + 1)
-    else:
-        jobs.tasks.own()[job] = (*before, row)
-    shape = int(jobs.shape_of_job.data[job])
-    if shape != task.shape and (shape >= 0 or not _has_live(store, job)):
-        jobs.shape_of_job.own()[job] = _common_shape(store, job, task.shape)
-    return row
-
-
-def retire_task(store: RowStore, row: int) -> None:
-    """Let a task be gone; what is left of its job may have become uniform."""
-    store.set_gone(row)
-    job = int(store.tasks.job_of_task.data[row])
-    if job >= 0 and store.jobs.shape_of_job.data[job] < 0:
-        shape = _common_shape(store, job, -1)
-        if shape >= 0:
-            store.jobs.shape_of_job.own()[job] = shape
 
 
 def assign_podset(store: RowStore, row: int, podset: int) -> None:
     """Move a task to another pod set of its job."""
-    tasks = store.tasks
-    if tasks.podset_of_task.data[row] != podset:
-        state = int(tasks.state.data[row])
-        store.accounts.count_podset(row, state, -1)
-        tasks.podset_of_task.own()[row] = podset
-        store.accounts.count_podset(row, state, 1)
-
-
-def _has_live(store: RowStore, job: int) -> bool:
-    state = store.tasks.state.data
-    return any(state[row] != GONE for row in store.jobs.tasks.data[job])
-
-
-def _common_shape(store: RowStore, job: int, extra: int) -> int:
-    """Return the one shape of a job's living tasks (and ``extra``, unless -1), -1 for several."""
-    state, shape_of_task = store.tasks.state.data, store.tasks.shape_of_task.data
-    shapes = {int(shape_of_task[row]) for row in store.jobs.tasks.data[job] if state[row] != GONE}
-    if extra >= 0:
-        shapes.add(extra)
-    return shapes.pop() if len(shapes) == 1 else -1
+    if store.tasks.podset_of_task.data[row] != podset:
+        store.tasks.podset_of_task.own()[row] = podset

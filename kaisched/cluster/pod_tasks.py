@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kaisched.cluster.jobs import TaskRow, add_task, retire_task
+from kaisched.cluster.rowstore import TaskRow
 from kaisched.cluster.sharing import Use
 from kaisched.core.states import ACTIVE_STATES, TaskState
 
@@ -29,7 +29,7 @@ class PodTasks:
 
     def add(self, pod: PodRow, job: int, podset: int) -> None:
         """Add the task of a pod; call :meth:`update` next. Rows are -1 for a foreign pod."""
-        add_task(self._rows, self._task_row(pod), job, podset)
+        self._rows.add_task(self._task_row(pod), job, podset)
 
     def _task_row(self, pod: PodRow) -> TaskRow:
         label_set = self._rows.labels.intern(pod.namespace, pod.meta.labels)
@@ -55,10 +55,10 @@ class PodTasks:
             node = pod.nominated if pod.state == TaskState.PENDING else ""
             if facts.promise(pod.key, node) or node:
                 rows.nominate(task, rows.nodes.row_of_name.get(node, -1))
-        job = rows.tasks.job_of_task.cells[task]
+        job = rows.tasks.job_of_task.data[task]
         if job >= 0 and ACTIVE_STATES[pod.state] and not math.isnan(pod.started_s):
             last_s = rows.jobs.last_start_s
-            if not last_s.cells[job] <= pod.started_s:  # NaN, or later than this pod's
+            if not last_s.data[job] <= pod.started_s:  # NaN, or later than this pod's
                 last_s.own()[job] = pod.started_s
 
     def _put_on_cards(self, task: int, pod: PodRow) -> None:
@@ -79,7 +79,7 @@ class PodTasks:
     def end(self, key: str) -> None:
         """End the task of a pod."""
         self._facts.sharing.note_use(key, None)
-        retire_task(self._rows, self._rows.row_of_task(key))
+        self._rows.retire_task(self._rows.row_of_task(key))
 
     def nominate_again(self) -> None:
         """Write promises again if node rows have changed: a node may be back."""

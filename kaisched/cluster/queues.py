@@ -1,4 +1,4 @@
-"""The rows of queues: laid out in preorder when a queue changed, and what the leaves hold."""
+"""The rows of queues: laid out in preorder when a queue changed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from kaisched.cluster.columns import Block
 from kaisched.cluster.queue_faults import broken_lines
-from kaisched.cluster.queue_terms import QueueTerms, own_affinity
 from kaisched.core.axis import Amounts, FloatVec, IntVec, ResourceAxis
 from kaisched.core.constraints import NodeTerm
 from kaisched.core.refusals import Refusal
@@ -72,12 +70,8 @@ class QueueRows:
         """What jobs hear that name a queue which is not ours."""
         self.is_laid_out = True
         self.table = self._tabulate(build_tree((), ()))
-        self.terms = QueueTerms()
         self._orphans: frozenset[str] = frozenset()
         self.is_any_stopped = False
-        self.allocated = Block(len(axis), 0, is_hot=True)
-        self.allocated_non_preemptible = Block(len(axis), 0, is_hot=True)
-        self.pending = Block(len(axis), 0, is_hot=True)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -108,10 +102,7 @@ class QueueRows:
         return True
 
     def lay_out(self) -> bool:
-        """Build the table anew; return whether rows changed their meaning, or who is stopped.
-
-        Then the amounts are all zero, and the caller counts the tasks again.
-        """
+        """Build the table anew; return whether rows changed their meaning, or who is stopped."""
         before, stopped = self.table.tree, self.table.stop_of_queue
         ordered = sorted(self._queue.values(), key=lambda queue: queue.name)
         names = [queue.name for queue in ordered]
@@ -129,22 +120,12 @@ class QueueRows:
         self.is_any_stopped = bool(self.table.stop_of_queue.any())
         self._orphans = orphans
         self.is_laid_out = True
-        if is_moved:
-            self.reset()
         return is_moved
 
-    def reset(self) -> None:
-        """Empty every queue."""
-        shape = (len(self._axis), len(self.table))
-        self.allocated.replace(np.zeros(shape, np.int64))
-        self.allocated_non_preemptible.replace(np.zeros(shape, np.int64))
-        self.pending.replace(np.zeros(shape, np.int64))
-
-    def set_axis(self, axis: ResourceAxis) -> None:
-        """Count by another axis; every queue is empty afterwards."""
+    def count_by(self, axis: ResourceAxis) -> None:
+        """Count by another axis."""
         self._axis = axis
         self.table = self._tabulate(self.table.tree)
-        self.reset()
 
     def find(self, name: str) -> tuple[int, Refusal]:
         """Return (row of a leaf, why its jobs wait, or NONE), or (-1, why jobs cannot be in it)."""
@@ -235,7 +216,13 @@ def _affinity(rows: list[QueueRow]) -> tuple[OwnAffinity, ...] | None:
     """Return what each queue itself demands of nodes; None if no queue does."""
     if not any(queue.node_affinity for queue in rows):
         return None
-    return tuple(own_affinity(queue.node_affinity) for queue in rows)
+    return tuple(
+        tuple(
+            tuple(dict.fromkeys(terms for kind, terms in queue.node_affinity if kind == workload))
+            for workload in range(len(WORKLOADS))
+        )
+        for queue in rows
+    )
 
 
 def _amounts(

@@ -1,24 +1,22 @@
-"""The rows of jobs, pod sets and tasks: append-only within a generation, see columns for why.
-
-These classes know their columns and nothing of each other; what an event means for all of them at
-once is the business of :mod:`kaisched.cluster.accounts`.
-"""
+"""The rows of jobs, pod sets and tasks: append-only within a generation, see columns for why."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kaisched.cluster.columns import Column, ListColumn
+from kaisched.cluster.columns import Column, ListColumn, MapColumn
 from kaisched.core.axis import RowVec
 from kaisched.core.metadata import NO_METADATA, Metadata, is_same
 from kaisched.core.states import TaskState
+from kaisched.core.sums import NOT_SUMMED
 from kaisched.core.tables import JobTable, PodSetTable, SubGroup, TaskTable
+
+T = TypeVar("T")
 
 LOWEST_PRIORITY: Final = -(2**63 - 1)
 """Order priority of a task that names none; its negative still is an int64."""
@@ -27,57 +25,44 @@ RARE: Final = (0.0, math.nan, math.nan, math.nan, 0.0, -1.0)
 """The rare columns of a job that says nothing of the sort."""
 
 
-class Table:
+class Rows:
     """What all growing tables have in common: a size, and columns that grow together."""
 
-    columns: tuple[Column, ...]
-    """In the order of the fields of the table that snapshots get."""
     size: int
     capacity: int
-    _views: list[NDArray[Any]]
 
-    def _start(self, *columns: Column) -> None:
-        self.columns = columns
+    def _start(self) -> None:
+        """Begin with the columns that are set by now; each is named as in the frozen table."""
         self.size = 0
-        self.capacity = len(columns[0].data)
-        self._views = []
-        self._seen = -1
+        self._columns = {name: it for name, it in vars(self).items() if isinstance(it, Column)}
+        self._find_capacity()
+
+    def _find_capacity(self) -> None:
+        self.capacity = min(len(column.data) for column in self._columns.values())
 
     def reserve(self, more: int) -> int:
         """Return the first of ``more`` new rows, whose cells hold their column's fill."""
         row = self.size
         self.size = row + more
         if self.size > self.capacity:
-            for column in self.columns:
+            for column in self._columns.values():
                 column.grow(self.size)
-            self.capacity = min(len(column.data) for column in self.columns)
+            self._find_capacity()
         return row
-
-    def refresh(self) -> bool:
-        """Bring what snapshots get of the columns up to date; return whether anything changed."""
-        size = self.size
-        if size == self._seen:
-            for column in self.columns:  # a generator in any() takes twice as long
-                if column.view is None:
-                    break
-            else:
-                return False
-        self._seen = size
-        self._views = [
-            view if (view := column.view) is not None and len(view) == size else column.frozen(size)
-            for column in self.columns
-        ]
-        return True
 
     def keep_columns(self, rows: RowVec) -> None:
         """Keep only these rows, in this order, in every array column."""
-        for column in self.columns:
+        for column in self._columns.values():
             column.keep(rows)
         self.size = len(rows)
-        self.capacity = min(len(column.data) for column in self.columns)
+        self._find_capacity()
+
+    def frozen_columns(self) -> dict[str, Any]:
+        """Return what a snapshot gets of the array columns, by name."""
+        return {name: column.frozen(self.size) for name, column in self._columns.items()}
 
 
-class JobRows(Table):
+class JobRows(Rows):
     """Jobs, see :class:`~kaisched.core.tables.JobTable` for the columns."""
 
     def __init__(self) -> None:
@@ -91,40 +76,19 @@ class JobRows(Table):
         self.first_podset = Column(np.int64, -1)
         self.podset_count = Column(np.int64, 1)
         self.shape_of_job = Column(np.int64, -1)
-        self.active = Column(np.int64, 0, is_hot=True)
-        self.pending = Column(np.int64, 0, is_hot=True)
-        self.last_start_s = Column(np.float64, np.nan, is_hot=True)
+        self.last_start_s = Column(np.float64, np.nan)
         self.rare = Column(np.float64, RARE)
-        self.metadata_version = Column(np.int64, 0, is_hot=True)
-        self._start(
-            self.queue_of_job,
-            self.priority,
-            self.is_preemptible,
-            self.created_s,
-            self.refusal,
-            self.first_task,
-            self.first_podset,
-            self.podset_count,
-            self.shape_of_job,
-            self.active,
-            self.pending,
-            self.last_start_s,
-            self.rare,
-            self.metadata_version,
-        )
+        self.metadata_version = Column(np.int64, 0)
+        self._start()
         self.name: ListColumn[str] = ListColumn()
         self.queue_name: list[str] = []
         self.metadata: ListColumn[Metadata] = ListColumn()
         self.tasks: ListColumn[range | tuple[int, ...]] = ListColumn()
         self.is_dead: list[bool] = []
         self.dead = 0
-        self.structure: dict[int, SubGroup] = {}
-        self._shown = MappingProxyType(self.structure)
-        """The same for those who may not change it."""
-        self._faults: dict[int, str] = {}
-        self._shown_faults = MappingProxyType(self._faults)
+        self.structure: MapColumn[SubGroup] = MapColumn()
+        self.faults: MapColumn[str] = MapColumn()
         self.row_of_name: dict[str, int] = {}
-        self._table: JobTable | None = None
 
     def append(
         self,
@@ -139,10 +103,10 @@ class JobRows(Table):
     ) -> int:
         """Add a job without tasks and return its row."""
         row = self.reserve(1)
-        self.queue_of_job.cells[row] = queue
-        self.priority.cells[row] = priority
-        self.is_preemptible.cells[row] = is_preemptible
-        self.created_s.cells[row] = created_s
+        self.queue_of_job.data[row] = queue
+        self.priority.data[row] = priority
+        self.is_preemptible.data[row] = is_preemptible
+        self.created_s.data[row] = created_s
         self.name.data.append(name)
         self.queue_name.append(queue_name)
         self.metadata.data.append(metadata)
@@ -163,9 +127,9 @@ class JobRows(Table):
 
     def set_rare(self, row: int, column: int, number: float) -> None:
         """Set a cell of ``rare``, see :class:`~kaisched.core.tables.JobTable`; NaN is NaN."""
-        old = self.rare.cells[row, column]
+        old = self.rare.data[row, column]
         if old != number and not (math.isnan(old) and math.isnan(number)):
-            self.rare.edit()[row, column] = number
+            self.rare.own()[row, column] = number
 
     def set_metadata(self, row: int, metadata: Metadata) -> None:
         """Put another object's labels and annotations in the place of those of a job."""
@@ -176,32 +140,17 @@ class JobRows(Table):
             self.metadata.data[row] = metadata  # says the same, and lets the old object go
         else:
             self.metadata.own()[row] = metadata
-            self.metadata_version.edit()[row] += 1
+            self.metadata_version.own()[row] += 1
 
     def set_structure(self, row: int, tree: SubGroup | None) -> None:
         """Set or drop the tree of subgroups of a job."""
-        if self._table is not None and self._shown is self._table.structure:
-            self._replace_structure(dict(self.structure))
-        if tree is None:
-            self.structure.pop(row, None)
-        else:
-            self.structure[row] = tree
-
-    def _replace_structure(self, structure: dict[int, SubGroup]) -> None:
-        self.structure, self._shown = structure, MappingProxyType(structure)
+        if tree != self.structure.data.get(row):
+            _set(self.structure, row, tree)
 
     def set_fault(self, row: int, text: str) -> None:
         """Say what is wrong with the objects of a job; nothing for an empty text."""
-        if self._faults.get(row, "") == text:
-            return
-        if self._table is not None and self._shown_faults is self._table.faults:
-            self._replace_faults(dict(self._faults))
-        self._faults[row] = text
-        if not text:
-            del self._faults[row]
-
-    def _replace_faults(self, faults: dict[int, str]) -> None:
-        self._faults, self._shown_faults = faults, MappingProxyType(faults)
+        if text != self.faults.data.get(row, ""):
+            _set(self.faults, row, text or None)
 
     def keep(self, kept: RowVec, job_map: RowVec, podset_map: RowVec, task_map: RowVec) -> None:
         """Keep only these rows; each map has the new row of each old one, -1 for none."""
@@ -214,79 +163,52 @@ class JobRows(Table):
         self.is_dead = [False] * len(rows)
         self.dead = 0
         self.row_of_name = {name: row for row, name in enumerate(self.name.data)}
-        self._replace_structure(
+        trees = self.structure.data.items()
+        self.structure.replace(
             {
                 int(job_map[job]): _renumbered_tree(tree, podset_map)
-                for job, tree in self.structure.items()
+                for job, tree in trees
                 if job_map[job] >= 0
             }
         )
-        faults = ((int(job_map[job]), text) for job, text in self._faults.items())
-        self._replace_faults({job: text for job, text in faults if job >= 0})
+        faults = ((int(job_map[job]), text) for job, text in self.faults.data.items())
+        self.faults.replace({job: text for job, text in faults if job >= 0})
         self.tasks.replace([_renumbered(old_tasks[row], task_map) for row in rows])
         first = [tasks[0] if tasks else -1 for tasks in self.tasks.data]
         self.first_task.data[: len(rows)] = first
 
     def table(self) -> JobTable:
-        """Freeze; the same object while nothing changed."""
-        table, tasks, structure = self._table, self.tasks.frozen(), self._shown
-        metadata = self.metadata.frozen()
-        if (
-            self.refresh()
-            or table is None
-            or table.tasks is not tasks
-            or table.structure is not structure
-            or table.metadata is not metadata
-            or table.faults is not self._shown_faults
-        ):
-            queue, priority, is_preemptible, created_s, refusal, first_task, *others = self._views
-            first_podset, podset_count, shape, active, pending, last_start_s, *rest = others
-            rare, metadata_version = rest
-            self._table = table = JobTable(
-                self.name.frozen(),
-                queue,
-                priority,
-                is_preemptible,
-                created_s,
-                refusal,
-                first_task,
-                first_podset,
-                podset_count,
-                shape,
-                active,
-                pending,
-                last_start_s,
-                rare,
-                metadata_version,
-                structure,
-                tasks,
-                self.queue_name,
-                metadata,
-                self._shown_faults,
-            )
-        return table
+        """Freeze, without counts of pods."""
+        return JobTable(
+            **self.frozen_columns(),
+            name=self.name.frozen(),
+            active=NOT_SUMMED,
+            pending=NOT_SUMMED,
+            structure=self.structure.frozen(),
+            tasks=self.tasks.frozen(),
+            queue_name=self.queue_name,
+            metadata=self.metadata.frozen(),
+            faults=self.faults.frozen(),
+        )
 
 
-class PodSetRows(Table):
+class PodSetRows(Rows):
     """Leaf subgroups, see :class:`~kaisched.core.tables.PodSetTable` for the columns."""
 
     def __init__(self) -> None:
         """Make an empty table."""
         self.job_of_podset = Column(np.int64, -1)
         self.minimum = Column(np.int64, 1)
-        self.active = Column(np.int64, 0, is_hot=True)
-        self.pending = Column(np.int64, 0, is_hot=True)
-        self._start(self.job_of_podset, self.minimum, self.active, self.pending)
+        self._start()
         self.name: ListColumn[str] = ListColumn()
         self.dropped: set[int] = set()
         """Rows of living jobs that were divided anew; empty of tasks."""
-        self._table: PodSetTable | None = None
 
     def append(self, name: str, job: int, minimum: int) -> int:
         """Add a pod set without tasks and return its row."""
         row = self.reserve(1)
-        self.job_of_podset.cells[row] = job
-        self.minimum.cells[row] = minimum
+        self.job_of_podset.data[row] = job
+        self.minimum.data[row] = minimum
         self.name.data.append(name)
         return row
 
@@ -298,14 +220,12 @@ class PodSetRows(Table):
         self.name.keep(kept)
 
     def table(self) -> PodSetTable:
-        """Freeze; the same object while nothing changed."""
-        table, name = self._table, self.name.frozen()
-        if self.refresh() or table is None or table.name is not name:
-            self._table = table = PodSetTable(name, *self._views)
-        return table
+        """Freeze, without counts of pods."""
+        columns = self.frozen_columns()
+        return PodSetTable(self.name.frozen(), **columns, active=NOT_SUMMED, pending=NOT_SUMMED)
 
 
-class TaskRows(Table):
+class TaskRows(Rows):
     """Tasks, see :class:`~kaisched.core.tables.TaskTable` for the columns."""
 
     def __init__(self) -> None:
@@ -313,35 +233,24 @@ class TaskRows(Table):
         self.job_of_task = Column(np.int64, -1)
         self.podset_of_task = Column(np.int64, -1)
         self.shape_of_task = Column(np.int64, -1)
-        self.state = Column(np.int8, 0, is_hot=True)
-        self.node_of_task = Column(np.int64, -1, is_hot=True)
+        self.state = Column(np.int8, 0)
+        self.node_of_task = Column(np.int64, -1)
         self.nominated_node = Column(np.int64, -1)
         self.order_priority = Column(np.int64, LOWEST_PRIORITY)
         self.created_s = Column(np.float64, 0.0)
         self.label_set_of_task = Column(np.int64, -1)
-        self._start(
-            self.job_of_task,
-            self.podset_of_task,
-            self.shape_of_task,
-            self.state,
-            self.node_of_task,
-            self.nominated_node,
-            self.order_priority,
-            self.created_s,
-            self.label_set_of_task,
-        )
+        self._start()
         self.name: ListColumn[str] = ListColumn()
         self.uid: ListColumn[str] = ListColumn()
         self.row_of_name: dict[str, int] = {}
         self.gone = 0
-        self._table: TaskTable | None = None
 
     def append(self, name: str, uid: str, shape: int, job: int, podset: int) -> int:
-        """Add a pending task and return its row; counts are the caller's business."""
+        """Add a pending task and return its row."""
         row = self.reserve(1)
-        self.job_of_task.cells[row] = job
-        self.podset_of_task.cells[row] = podset
-        self.shape_of_task.cells[row] = shape
+        self.job_of_task.data[row] = job
+        self.podset_of_task.data[row] = podset
+        self.shape_of_task.data[row] = shape
         self.name.data.append(name)
         self.uid.data.append(uid)
         self.row_of_name[name] = row
@@ -369,11 +278,15 @@ class TaskRows(Table):
         self.gone = 0
 
     def table(self) -> TaskTable:
-        """Freeze; the same object while nothing changed."""
-        table = self._table
-        if self.refresh() or table is None:
-            self._table = table = TaskTable(self.name.frozen(), self.uid.frozen(), *self._views)
-        return table
+        """Freeze."""
+        return TaskTable(self.name.frozen(), self.uid.frozen(), **self.frozen_columns())
+
+
+def _set(column: MapColumn[T], row: int, value: T | None) -> None:
+    if value is None:
+        del column.own()[row]
+    else:
+        column.own()[row] = value
 
 
 def renumber(column: RowVec, size: int, mapping: RowVec) -> None:

@@ -16,10 +16,10 @@ from kaisched.cluster.claims.known import BY_OBJECTS
 from kaisched.cluster.events import owner_of, upsert
 from kaisched.cluster.grouping import Owner
 from kaisched.cluster.ours import NO_SHARING, Sharing
-from kaisched.cluster.past import JobPast
 from kaisched.cluster.pools.book import PoolBook
 from kaisched.cluster.pools.moving import settle
 from kaisched.cluster.pools.owners import FixedOwners
+from kaisched.cluster.rowstore import JobPast
 from kaisched.cluster.store import StateStore
 from kaisched.core.axis import FIXED
 from kaisched.core.snapshot import Snapshot
@@ -162,8 +162,8 @@ class Kept:
             objects=self._as_sent(store),
             extended=store.rows.axis.names[len(FIXED) :],
             assumed=tuple(_assumed(store)),
-            past=dict(store.past.of_jobs()),
-            evictions_s=tuple(store.rows.accounts.evictions_s),
+            past=dict(store.rows.pasts()),
+            evictions_s=tuple(store.rows.evictions_s),
             disrupted=tuple(sorted(store.facts.disruptions.unseen)),
             stuck=tuple(sorted(store.facts.stuck)),
             without_owner=tuple(sorted(store.members.unsettled)),
@@ -231,7 +231,7 @@ def restored(
     for assumed in state.assumed:
         _assume(store, assumed)
     store.facts.disruptions.restore(state.disrupted)
-    store.past.restore(state.past, state.evictions_s)
+    store.rows.restore_pasts(state.past, state.evictions_s)
     return store
 
 

@@ -13,12 +13,10 @@ from kaisched.cluster.claims.known import DeviceClaims
 from kaisched.cluster.declared import Declared
 from kaisched.cluster.facts import Facts
 from kaisched.cluster.freezing import Freezer
-from kaisched.cluster.future_times import FutureTimes
 from kaisched.cluster.grouping import Membership, Owner
 from kaisched.cluster.known_pods import KnownPods
 from kaisched.cluster.members import Members
 from kaisched.cluster.ours import NO_SHARING, OUR_SCHEDULERS, Ours, Sharing
-from kaisched.cluster.past import Pasts
 from kaisched.cluster.pod_tasks import PodTasks
 from kaisched.cluster.pools.book import PoolBook
 from kaisched.cluster.pools.moving import forget_group, note_group, note_queue, refresh, settle
@@ -90,8 +88,6 @@ class StateStore:
         self.device_claims = DeviceClaims(
             lambda pod: self.members.of(pod).job, gpu_resources, sharing.share_class
         )
-        self.past = Pasts(self.rows)
-        self._future = FutureTimes(self.rows)
         self.declared = Declared()
         self._tasks = PodTasks(self.rows, self.facts, sharing.has_reservations)
         self._freezer = Freezer(self.rows, self.facts, self.device_claims, self.pools)
@@ -308,7 +304,7 @@ class StateStore:
     def note_eviction(self, key: str, at_s: float) -> None:
         """Note that a pod was evicted, at that time, at the cost of its job and its budget."""
         self.facts.disruptions.note_eviction(key)
-        self.past.note_eviction(key, at_s)
+        self.rows.note_eviction(self.rows.row_of_task(key), at_s)
 
     def refute_bind(self, key: str, uid: str = "") -> None:
         """Take back a bind: it has not happened and never will; with a UID, only that pod's."""
@@ -361,7 +357,7 @@ class StateStore:
 
         ``wall_s`` is the time as objects are stamped.
         """
-        self._future.turn(wall_s)
+        self.rows.bring_back_to_now(wall_s)
         for key in self.facts.stuck.turn(now_s, wall_s):
             if (pod := self.pods.pod(key)) is not None:
                 self.rows.touch()

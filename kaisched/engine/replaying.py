@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kaisched.cluster.grouping import Owner
 from kaisched.cluster.ours import Sharing
-from kaisched.cluster.past import JobPast
+from kaisched.cluster.rowstore import JobPast
 from kaisched.cluster.state import Assumed, PoolState, StoreState, restored
 from kaisched.core.usage import Usage, UsageState
 from kaisched.engine.policy import build_policy

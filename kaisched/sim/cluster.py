@@ -143,7 +143,7 @@ class Cluster:
         cards: Mapping[int, tuple[int, ...]] = _NO_CARDS,
         claims: Iterable[Bind] = (),
     ) -> None:
-        """Run pods on nodes; fail if a node would then hold more than its capacity.
+        """Run pods on nodes. The next snapshot fails if one then holds more than its capacity.
 
         ``cards`` has the cards of pods with parts of GPUs, ``claims`` what claims of pods get.
         """
@@ -151,23 +151,17 @@ class Cluster:
         if self.devices is not None:
             self.devices.give(claims)
         self._store.place(tasks, nodes, TaskState.RUNNING, at_s)
-        idle = self._store.nodes.idle
-        for node in set(nodes.tolist()):
-            if idle.least(node) < 0:
-                raise InvariantBroken(f"node {self._store.nodes.name[node]} is over capacity")
 
     def gpus_on(self, tasks: RowVec, nodes: RowVec) -> dict[int, Gpus]:
         """Return the GPUs of each job with these pods on nodes, where that depends on the nodes."""
-        shapes = self._store.shapes
-        if not shapes.by_card:
+        shapes = self._store.shapes.table()
+        if shapes.by_card is None:
             return {}
         sizes, milli = self._store.nodes.cards()[1], Counter[int]()
-        shape_of_task = self._store.tasks.shape_of_task.data[tasks].tolist()
-        of_pods = zip(self.jobs_of(tasks), shape_of_task, nodes.tolist(), strict=True)
-        for job, shape, node in of_pods:
-            milli[job] += shapes.charge_of_shape[shape][GPU]
-            if shape in shapes.by_card:
-                milli[job] -= shapes.saved(shape, int(sizes[node]))
+        shape = self._store.tasks.shape_of_task.data[tasks]
+        of_pods = shapes.charge[GPU, shape] - shapes.by_card.saved(shape, sizes[nodes])
+        for job, amount in zip(self.jobs_of(tasks), of_pods.tolist(), strict=True):
+            milli[job] += amount
         return {job: exact(amount) for job, amount in milli.items()}
 
     def release(self, job: int, at_s: float) -> None:
@@ -203,6 +197,9 @@ class Cluster:
     def snapshot(self) -> Snapshot:
         """Freeze the present state."""
         snapshot = self._store.snapshot()
+        if snapshot.nodes.idle.min(initial=0) < 0:
+            node = snapshot.nodes.name[int(snapshot.nodes.idle.min(axis=0).argmin())]
+            raise InvariantBroken(f"node {node} is over capacity")
         if self._compactions != self._store.compactions:
             self._renumber()
         return snapshot if self.devices is None else self._with_claims(snapshot, self.devices)
@@ -241,9 +238,7 @@ class Cluster:
 
     def held(self) -> Amounts:
         """Return a copy of the amounts ``(R, Q)`` that the pods of each leaf hold now."""
-        queues = self._store.queues
-        copy: Amounts = queues.allocated.data[:, : len(queues)].copy()
-        return copy
+        return self.snapshot().allocated.copy()
 
     def total(self) -> Amounts:
         """Return the amounts ``(R,)`` that are divided now."""
@@ -255,9 +250,8 @@ class Cluster:
 
     def gpus_in_use(self) -> IntVec:
         """Return milli-GPUs ``(N,)`` in use on each node, in the order of :meth:`node_names`."""
-        nodes = self._store.nodes
-        size = len(nodes)
-        used = nodes.allocatable.data[:, :size] - nodes.idle.data[:, :size]
+        nodes = self.snapshot().nodes
+        used = nodes.allocatable - nodes.idle
         in_use: IntVec = self._store.axis.charged(used)[GPU]
         return in_use
 
@@ -268,8 +262,7 @@ class Cluster:
 
     def node_gpus(self) -> list[float]:
         """Return the GPUs of all nodes, failed ones too."""
-        nodes = self._store.nodes
-        there = self._store.axis.charged(nodes.allocatable.data[:, : len(nodes)])
+        there = self._store.axis.charged(self._store.nodes.allocatable())
         gpus: list[float] = (there[GPU] / GPU_UNIT).tolist()
         return gpus
 

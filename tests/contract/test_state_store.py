@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.cluster import compaction
+from kaisched.cluster import rowstore
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.store import StateStore
 from kaisched.objects.owners import PriorityClass
@@ -18,7 +18,7 @@ from tests.oracles.accounts import arrays, assert_adds_up, content
 
 @pytest.fixture(autouse=True)
 def compacts_early(monkeypatch):
-    monkeypatch.setattr(compaction, "_SLACK", 2)
+    monkeypatch.setattr(rowstore, "_SLACK", 2)
 
 
 def tell(store, history, each=lambda: None):

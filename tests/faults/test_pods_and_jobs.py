@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from kaisched.cluster import compaction
+from kaisched.cluster import rowstore
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
@@ -194,7 +194,7 @@ def test_the_value_in_the_pod_outlives_its_class():
 @pytest.mark.fault("D77")
 def test_a_storm_of_jobs_leaves_nothing_behind(monkeypatch):
     """Each with labels, a shape, an owner and a group of its own."""
-    monkeypatch.setattr(compaction, "_SLACK", 50)
+    monkeypatch.setattr(rowstore, "_SLACK", 50)
     store = store_of()
     for turn in range(8):
         storm = []

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from kaisched.clock import ManualClock
-from kaisched.cluster import compaction
+from kaisched.cluster import rowstore
 from kaisched.cluster.events import upsert
 from kaisched.cluster.kubernetes import binder, cluster, eviction_plan, pods
 from kaisched.cluster.kubernetes.binder import BindWork
@@ -78,7 +78,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.stack = ExitStack()
         for module in (binder, cluster, eviction_plan, pods):
             self.stack.enter_context(patch.object(module, "monotonic_s", lambda: self.now_s))
-        self.stack.enter_context(patch.object(compaction, "_SLACK", 2))
+        self.stack.enter_context(patch.object(rowstore, "_SLACK", 2))
         self.stack.enter_context(structlog.testing.capture_logs())
         self.server, self.outbox, self.store = Server(), Outbox(), StateStore()
         gate = Gate()

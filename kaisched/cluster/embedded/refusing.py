@@ -21,6 +21,6 @@ def why_not_on(stores: Iterable[StateStore], bind: Bind, pod: Pod | None) -> str
         rows = store.rows
         row = rows.row_of_node(bind.node)
         if row >= 0:
-            short = rows.accounts.shortage(rows.row_of_task(pod.key), row)
+            short = rows.shortage(rows.row_of_task(pod.key), row)
             return f"out of {rows.axis.names[short]}" if short >= 0 else ""
     return f"no node {bind.node}"

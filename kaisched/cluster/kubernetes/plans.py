@@ -65,7 +65,7 @@ class Plans:
             at_s: the present time.
 
         """
-        evicted_s = {it.pod_group: store.past.last_evicted_s(it.pod_group) for it in plan.evictions}
+        evicted_s = {it.pod_group: store.rows.last_evicted_s(it.pod_group) for it in plan.evictions}
         for evict in plan.evictions:
             store.assume_evicted(evict.pod, at_s)
         plan.whole = frozenset(it for it in evicted_s if not active_pods_of(store.rows, it))
@@ -159,7 +159,7 @@ def _uncount(live: _Live, store: StateStore) -> None:
     if unsent:
         hit = {it.pod_group for it in plan.evictions if it.pod in plan.sent}
         before = {job: at_s for job, at_s in live.evicted_s.items() if job not in hit}
-        store.past.forget_evictions(live.at_s, len(unsent), before)
+        store.rows.forget_evictions(live.at_s, len(unsent), before)
 
 
 def _is_of_another(change: Change, promise: Nominate) -> bool:

@@ -14,9 +14,10 @@ from kaisched.core.axis import GPU, PODS
 from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.core.sums import charges_of, sum_of
 from kaisched.framework.invariants.cards import cards, opened_cards
 from kaisched.framework.invariants.evictions import STALE, evictions, victims
-from kaisched.framework.invariants.sums import Moves, charges_of, is_job_met, sum_of
+from kaisched.framework.invariants.sums import Moves, is_job_met
 from kaisched.framework.report.records import RUN
 from kaisched.framework.report.room_reasons import NODE_SETS
 

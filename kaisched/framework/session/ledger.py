@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.core.sums import charges_of
 from kaisched.core.tree import roll_up
-from kaisched.framework.invariants.sums import charges_of
 from kaisched.framework.session.capacity import Holding
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from kaisched.core.charges import least_charges
 from kaisched.core.devices import ShareSpread
 from kaisched.core.lazy import lazy
 from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.core.sums import charges_of
 from kaisched.core.tree import PROJECTS, without_inner
-from kaisched.framework.invariants.sums import charges_of
 from kaisched.framework.session import places
 from kaisched.framework.session.card_ledger import ledger_of
 from kaisched.framework.session.devices import Devices

@@ -14,8 +14,8 @@ import numpy as np
 
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
+from kaisched.core.sums import charges_of
 from kaisched.core.tables import OPEN
-from kaisched.framework.invariants.sums import charges_of
 from kaisched.framework.session.places import places_in_all
 from kaisched.framework.session.placing_session import PlacingSession
 from kaisched.units import UNLIMITED

@@ -3,7 +3,7 @@
 import pytest
 
 from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.past import JobPast
+from kaisched.cluster.rowstore import JobPast
 from kaisched.cluster.state import Assumed, Kept, restored
 from kaisched.cluster.store import StateStore
 from kaisched.core.states import TaskState

@@ -250,7 +250,7 @@ def test_what_was_not_sent_does_not_count_as_evicted(store, plans, plan, sent):
     plans.review(store)
     assert list(store.snapshot().evictions_s) == len(sent) * [AT_S]
     for name in VICTIMS:
-        at_s = store.past.last_evicted_s(job_of(name))
+        at_s = store.rows.last_evicted_s(job_of(name))
         assert at_s == AT_S if name in sent else math.isnan(at_s)
     plans.review(store)
     assert len(store.snapshot().evictions_s) == len(sent)
