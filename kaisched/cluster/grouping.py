@@ -6,13 +6,13 @@ pod cannot join a gang by naming it. Owners that are not known yet are looked at
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from kaisched.cluster.translate import PodRow
+from kaisched.cluster.pods import PodRow
 from kaisched.errors import ObjectError
 from kaisched.objects import gang_api, labels
 from kaisched.objects.known_workloads import KNOWN
@@ -252,6 +252,34 @@ class Grouper:
             is_it = meta is not None and meta.uid == reference.uid
             return Owner("", _POD.kind, meta) if is_it and meta is not None else None
         return self._owner.get(reference.uid)
+
+
+class Dependents:
+    """The pods whose job depends on owners, which may come later, change, or go; by owner."""
+
+    def __init__(self) -> None:
+        """Know nobody."""
+        self._of_owner: dict[str, set[str]] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        """Tell whether somebody depends on an owner."""
+        return uid in self._of_owner
+
+    def of(self, owners: Iterable[str]) -> list[str]:
+        """Return who depends on one of these, by name."""
+        return sorted({key for owner in owners for key in self._of_owner.get(owner, ())})
+
+    def watch(self, key: str, old: Membership | None, new: Membership | None) -> None:
+        """Note on whom a pod depends now."""
+        before = set(old.owner_uids) if old else set()
+        after = set(new.owner_uids) if new else set()
+        for uid in after - before:
+            self._of_owner.setdefault(uid, set()).add(key)
+        for uid in before - after:
+            pods = self._of_owner[uid]
+            pods.discard(key)
+            if not pods:
+                del self._of_owner[uid]
 
 
 def _group_of(chain: list[_Link], table: Table) -> tuple[_Link | None, Workload]:

@@ -1,10 +1,11 @@
-"""The rows of nodes, sorted by name."""
+"""The rows of nodes, sorted by name; here Node objects become rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,12 @@ from kaisched.core.constraints import NodeStatics, Taint
 from kaisched.core.devices import CardTable
 from kaisched.core.sums import NOT_SUMMED, NOTHING_SUMMED
 from kaisched.core.tables import NodeTable, TopologyLevel
+from kaisched.objects.gpu_nodes import can_share, card_mib_of
+from kaisched.objects.node import Node
+from kaisched.objects.requests import node_allocatable
+
+_PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+_TRUE: Final = "True"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +177,20 @@ def _flags(values: list[bool]) -> BoolVec:
     flags = np.array(values, np.bool_)
     flags.setflags(write=False)
     return flags
+
+
+def node_row(node: Node, gpu_resources: Sequence[str]) -> NodeRow:
+    """Return a node's row. A node that reports no Ready condition counts as ready."""
+    status_of = {condition.type: condition.status for condition in node.status.conditions}
+    return NodeRow(
+        name=node.name,
+        allocatable=node_allocatable(node, gpu_resources),
+        labels=node.metadata.labels,
+        taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints),
+        is_ready=status_of.get("Ready", _TRUE) == _TRUE,
+        is_unschedulable=node.spec.unschedulable,
+        has_pressure=any(status_of.get(kind) == _TRUE for kind in _PRESSURES),
+        annotations=node.metadata.annotations,
+        card_mib=card_mib_of(node),
+        can_share=can_share(node, gpu_resources),
+    )

@@ -1,32 +1,116 @@
-"""The rows of queues: laid out in preorder when a queue changed."""
+"""The rows of queues: laid out in preorder when a queue changed, and why queues have no row."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
-from kaisched.cluster.queue_faults import broken_lines
+from kaisched.cluster.pods import created_s, terms_of
 from kaisched.core.axis import Amounts, FloatVec, IntVec, ResourceAxis
 from kaisched.core.constraints import NodeTerm
 from kaisched.core.refusals import Refusal
 from kaisched.core.tables import (
+    DRAINED,
+    HELD,
     NO_LIMIT_S,
     OPEN,
     SHARING,
     WORKLOADS,
+    Flavor,
+    FlavorQuota,
     OwnAffinity,
     QueueTable,
     Sharing,
 )
 from kaisched.core.tree import QueueTree, build_tree
-from kaisched.units import UNLIMITED
+from kaisched.objects.faults import Source, to_error
+from kaisched.objects.queue import BY_USAGE, MaxRunTime, Queue, QueueNodeAffinity
+from kaisched.objects.queue_flavors import flavor_faults
+from kaisched.objects.quotas import base_units, queue_lending, queue_shares, sharing_weight
+from kaisched.units import UNLIMITED, parse_duration
+
+_LONGEST: Final = 20
+"""So many queues of a line are looked at: a sentence could not name more, and lines may be long."""
+
+
+def broken_lines(
+    orphans: Iterable[str], parent: Mapping[str, str], left_out: Mapping[str, str]
+) -> dict[str, str]:
+    """Say of each queue outside the tree where its line of parents ends.
+
+    Args:
+        orphans: the queues that are not in the tree.
+        parent: parent by name, of all queues without a fault.
+        left_out: faults of the others, by name.
+
+    """
+    return {name: _broken(name, parent, left_out) for name in orphans}
+
+
+def _broken(name: str, parent: Mapping[str, str], left_out: Mapping[str, str]) -> str:
+    line = [name]
+    while (above := parent[line[-1]]) in parent and above not in line:
+        if len(line) == _LONGEST:
+            return f"queue {name} is below {_LONGEST} queues or more that lead to no root"
+        line.append(above)
+    if above in line:
+        ring = line[line.index(above) :]
+        told = " below ".join([*ring, above])
+        if len(ring) == 1:
+            told = f"{above} below itself"
+        where = "is in" if above == name else "is below"
+        return f"queue {name} {where} a cycle of queues: {told}"
+    who = f"queue {name}" if len(line) == 1 else f"queue {name} is below {line[-1]}, which"
+    if above in left_out:
+        return f"{who} has the parent {above}, which is left out: {left_out[above]}"
+    return f"{who} has the parent {above}, which does not exist"
+
+
+def queue_flavors(queue: Queue) -> tuple[Flavor, ...]:
+    """Return the flavors of a queue, in its order.
+
+    Raises:
+        ObjectError: the first fault of the flavors, with its path.
+
+    """
+    fault = next((it for it in flavor_faults(queue) if not it.is_warning), None)
+    if fault is not None:
+        raise to_error(fault, Source(), queue.KIND, queue.name)
+    return tuple(
+        Flavor(
+            flavor.name,
+            tuple(
+                FlavorQuota(
+                    name,
+                    base_units(name, resource.quota),
+                    base_units(name, resource.borrowing_limit),
+                    base_units(name, resource.lending_limit),
+                )
+                for name, resource in flavor.resources.items()
+            ),
+            tuple(sorted(flavor.node_labels.items())),
+        )
+        for flavor in queue.spec.flavors
+    )
+
+
+def flavored_quota(flavors: tuple[Flavor, ...]) -> dict[str, int]:
+    """Return the quota of each resource in all flavors together."""
+    total: dict[str, int] = {}
+    for flavor in flavors:
+        for it in flavor.quotas:
+            total[it.resource] = min(total.get(it.resource, 0) + it.quota, UNLIMITED)
+    return total
+
 
 DEFAULT_PRIORITY: Final = 100
 UNSET_S: Final = -1.0
+_UNMANAGED_WHEN_ABSENT: Final = ("cpu", "memory")
+_STOPS: Final = {"None": OPEN, "Hold": HELD, "HoldAndDrain": DRAINED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,3 +327,72 @@ def _weights(rows: list[QueueRow], names: tuple[str, ...]) -> FloatVec:
         for resource, name in enumerate(names):
             column[resource, position] = queue.weight.get(name, 1.0)
     return column
+
+
+def queue_row(queue: Queue) -> QueueRow:
+    """Return a queue's row.
+
+    GPUs are always shared out. CPU and memory that the queue says nothing about are not managed: no
+    quota bounds them and no limit. Pod slots are never shared out.
+    """
+    spec = queue.spec
+    shares, lending = queue_shares(queue), queue_lending(queue)
+    for name in _UNMANAGED_WHEN_ABSENT:
+        if name not in spec.resources:
+            del shares[name]
+    shares.pop("pods", None)
+    flavors = queue_flavors(queue)
+    quota = {name: share.quota for name, share in shares.items()} | flavored_quota(flavors)
+    return QueueRow(
+        name=queue.name,
+        parent=spec.parent_queue,
+        created_s=created_s(queue.metadata),
+        priority=spec.priority,
+        quota=quota,
+        limit={name: share.limit for name, share in shares.items()},
+        weight={name: share.weight for name, share in shares.items()},
+        preempt_min_runtime_s=_runtime_s(spec.preempt_min_runtime),
+        reclaim_min_runtime_s=_runtime_s(spec.reclaim_min_runtime),
+        max_run_time=tuple(_limits(spec.max_run_time)),
+        node_affinity=tuple(_affinities(spec.node_affinity)),
+        stop=_STOPS[spec.stop_policy],
+        labels=queue.metadata.labels,
+        annotations=queue.metadata.annotations,
+        borrowing_limit={name: it.borrowing_limit for name, it in lending.items()},
+        lending_limit={name: it.lending_limit for name, it in lending.items()},
+        sharing=Sharing(
+            weight=sharing_weight(queue),
+            is_on=spec.fair_sharing.enabled,
+            within=spec.preemption.within_cluster_queue,
+            across=spec.preemption.reclaim_within_cohort,
+            flavors=flavors,
+            when_can_borrow=spec.flavor_fungibility.when_can_borrow,
+            when_can_preempt=spec.flavor_fungibility.when_can_preempt,
+            flavor_preference=spec.flavor_fungibility.preference,
+            borrowing=spec.preemption.borrow_within_cohort.policy,
+            borrowing_up_to=spec.preemption.borrow_within_cohort.max_priority_threshold,
+            is_by_usage=spec.admission_scope.admission_mode == BY_USAGE,
+        ),
+    )
+
+
+def _limits(entries: Sequence[MaxRunTime]) -> Iterator[tuple[int, bool, float]]:
+    for entry in entries:
+        seconds = parse_duration(entry.time)
+        for name in entry.workloads or WORKLOADS:
+            yield WORKLOADS.index(name), True, seconds
+            if entry.non_preemptible:
+                yield WORKLOADS.index(name), False, seconds
+
+
+def _affinities(
+    entries: Sequence[QueueNodeAffinity],
+) -> Iterator[tuple[int, tuple[NodeTerm, ...]]]:
+    for entry in entries:
+        terms = terms_of(term.match_expressions for term in entry.terms)
+        for name in entry.workloads or WORKLOADS:
+            yield WORKLOADS.index(name), terms
+
+
+def _runtime_s(text: str | int | None) -> float:
+    return UNSET_S if text is None else parse_duration(text)

@@ -14,11 +14,18 @@ from typing import Final
 
 import numpy as np
 
-from kaisched.cluster.cards import CardRows
 from kaisched.cluster.nodes import NodeRow, NodeRows
 from kaisched.cluster.queues import QueueRow, QueueRows
-from kaisched.cluster.rows import GONE, JobRows, PodSetRows, TaskRows, renumber
-from kaisched.cluster.shapes import LabelRows, ShapeRows
+from kaisched.cluster.rows import (
+    GONE,
+    JobRows,
+    LabelRows,
+    PodSetRows,
+    ShapeRows,
+    TaskRows,
+    renumber,
+)
+from kaisched.cluster.shared_gpus import CardRows
 from kaisched.core.axis import BoolVec, FloatVec, IntVec, ResourceAxis, RowVec
 from kaisched.core.constraints import Constraints
 from kaisched.core.metadata import NO_METADATA, Metadata
@@ -56,18 +63,6 @@ class JobPast:
 
     started_s: float | None = None
     evicted_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRow:
-    """A task about to be added."""
-
-    name: str
-    uid: str
-    shape: int
-    created_s: float
-    order_priority: int
-    label_set: int
 
 
 class RowStore:
@@ -381,19 +376,16 @@ class RowStore:
 
     # -- tasks one at a time, as API objects bring them --------------------------------------------
 
-    def add_task(self, task: TaskRow, job: int, podset: int) -> None:
-        """Add a task that is still gone, for a move to bring it to life.
+    def add_task(self, name: str, uid: str, shape: int, job: int, podset: int) -> int:
+        """Add a task that is still gone, for a move to bring it to life, and return its row.
 
         ``job`` and ``podset`` are -1 for a task of another scheduler.
         """
-        tasks, jobs = self.tasks, self.jobs
-        row = tasks.append(task.name, task.uid, task.shape, job, podset)
-        tasks.state.data[row] = GONE
-        tasks.created_s.data[row] = task.created_s
-        tasks.order_priority.data[row] = task.order_priority
-        tasks.label_set_of_task.data[row] = task.label_set
+        jobs = self.jobs
+        row = self.tasks.append(name, uid, shape, job, podset)
+        self.tasks.state.data[row] = GONE
         if job < 0:
-            return
+            return row
         before = jobs.tasks.data[job]
         if not before:
             jobs.first_task.own()[job] = row
@@ -401,9 +393,10 @@ class RowStore:
             jobs.tasks.own()[job] = range(before[0] if before else row, row + 1)
         else:
             jobs.tasks.own()[job] = (*before, row)
-        shape = jobs.shape_of_job.data[job]
-        if shape != task.shape and (shape >= 0 or not self._shapes_of(job)):
-            jobs.shape_of_job.own()[job] = self._common_shape(job, {task.shape})
+        known = jobs.shape_of_job.data[job]
+        if known != shape and (known >= 0 or not self._shapes_of(job)):
+            jobs.shape_of_job.own()[job] = self._common_shape(job, {shape})
+        return row
 
     def retire_task(self, row: int) -> None:
         """Let a task be gone; what is left of its job may have become uniform."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.clock import Clock
-    from kaisched.cluster.ports import IntentSink, SnapshotSource
+    from kaisched.cluster.state import IntentSink, SnapshotSource
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
     from kaisched.daemon.recordings import Recordings

@@ -10,8 +10,7 @@ import structlog
 
 from kaisched.bad_json import BAD_JSON
 from kaisched.clock import monotonic_s
-from kaisched.cluster.pools.marks import Mark, MarkedOwners
-from kaisched.cluster.pools.owners import Owners, SharedOwners
+from kaisched.cluster.pools.owners import Mark, MarkedOwners, Owners, SharedOwners
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.labels import pool_name, pool_named
 

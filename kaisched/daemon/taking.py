@@ -14,7 +14,7 @@ from kaisched.cluster.claims.known import OFF, ON
 from kaisched.cluster.kubernetes.discovery import find_gang_api, watched_kinds
 from kaisched.cluster.kubernetes.listing import list_cluster
 from kaisched.cluster.kubernetes.resources import SHARDS, STORAGE
-from kaisched.cluster.ours import sharing_of
+from kaisched.cluster.pods import sharing_of
 from kaisched.cluster.state import Kept
 from kaisched.daemon.usage import usage_feed
 from kaisched.engine.planning import planned_cluster, read_plan_input

@@ -24,9 +24,9 @@ from kaisched.cluster.kubernetes.report_writers import ReportWriters
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.reservation_backend import ReservationBackend
 from kaisched.cluster.kubernetes.share_templates import ShareTemplates
-from kaisched.cluster.ours import sharing_of
-from kaisched.cluster.pools.marks import MarkedOwners
-from kaisched.cluster.pools.turns import pool_turns
+from kaisched.cluster.pods import sharing_of
+from kaisched.cluster.pools.handover import pool_turns
+from kaisched.cluster.pools.owners import MarkedOwners
 from kaisched.cluster.state import Kept
 from kaisched.cluster.store import StateStore
 from kaisched.daemon.comparison import Comparison
@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.cluster.kubernetes.lease_keeper import Candidacy, LeaseKeeper
     from kaisched.cluster.kubernetes.pods import Note
-    from kaisched.cluster.pools.marks import Mark
-    from kaisched.cluster.pools.owners import Owners
+    from kaisched.cluster.pools.owners import Mark, Owners
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.pool_owners import PoolOwners
     from kaisched.daemon.shard_reports import ShardReports

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kaisched.cluster.embedded import EmbeddedCluster
-from kaisched.cluster.embedded.pool import EmbeddedPool
-from kaisched.cluster.ours import Sharing
+from kaisched.cluster.embedded import EmbeddedCluster, EmbeddedPool
+from kaisched.cluster.pods import Sharing
+from kaisched.cluster.pools.handover import PoolTurns, pool_turns
 from kaisched.cluster.pools.owners import SharedOwners
-from kaisched.cluster.pools.turns import PoolTurns, pool_turns
 from kaisched.cluster.store import StateStore
 from kaisched.engine.turn import Turn, take_turn
 from kaisched.framework.memory import Memory

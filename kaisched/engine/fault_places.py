@@ -12,8 +12,8 @@ from kaisched.objects.podgroup import PodGroup
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kaisched.cluster.declared import Problem
     from kaisched.cluster.embedded import EmbeddedCluster
-    from kaisched.cluster.problems import Problem
     from kaisched.objects.load import Loaded, Manifest
 
 

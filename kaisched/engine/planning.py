@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.embedded import EmbeddedCluster
-from kaisched.cluster.ours import Sharing
-from kaisched.cluster.stuck import STUCK_AFTER_S
-from kaisched.cluster.translate import leaving_of
+from kaisched.cluster.facts import STUCK_AFTER_S
+from kaisched.cluster.pods import Sharing, leaving_of
 from kaisched.engine.desks import Desks
 from kaisched.engine.fault_places import place_of
 from kaisched.engine.kueue import translate

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from kaisched.cluster.priorities import BUILT_IN
+from kaisched.cluster.jobs import BUILT_IN
 from kaisched.engine.aliases import Aliases
 from kaisched.engine.recording import RecordedAssumption, RecordedOwner, RecordedPast
 from kaisched.engine.redacted_devices import class_alias

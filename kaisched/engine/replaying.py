@@ -12,7 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from kaisched.cluster.grouping import Owner
-from kaisched.cluster.ours import Sharing
+from kaisched.cluster.pods import Sharing
 from kaisched.cluster.rowstore import JobPast
 from kaisched.cluster.state import Assumed, PoolState, StoreState, restored
 from kaisched.core.usage import Usage, UsageState

@@ -7,9 +7,8 @@ import msgspec
 
 from kaisched.cluster.claims.known import DeviceClaims
 from kaisched.cluster.claims.writing import written
-from kaisched.cluster.demands import DeviceClaimRef
 from kaisched.cluster.nodes import NodeRow
-from kaisched.cluster.translate import PodRow
+from kaisched.cluster.pods import DeviceClaimRef, PodRow
 from kaisched.core.constraints import Constraints
 from kaisched.core.states import TaskState
 from kaisched.framework.intents import Bind

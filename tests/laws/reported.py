@@ -11,7 +11,6 @@ from collections import deque
 import msgspec
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import JSON, MERGE, STRATEGIC, Answer
 from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
@@ -20,7 +19,7 @@ from kaisched.cluster.kubernetes.group_conditions import why_waiting
 from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.statuses import matches, queue_statuses
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.engine.policy import default_policy
 from kaisched.engine.turn import take_turn
 from kaisched.errors import ClusterUnavailable

@@ -24,13 +24,12 @@ from hypothesis.stateful import (
 
 from kaisched.clock import ManualClock
 from kaisched.cluster import rowstore
-from kaisched.cluster.events import upsert
 from kaisched.cluster.kubernetes import binder, cluster, eviction_plan, pods
 from kaisched.cluster.kubernetes.binder import BindWork
 from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.gate import Gate
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, upsert
 from kaisched.core.axis import GPU
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate

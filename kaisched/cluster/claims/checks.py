@@ -8,7 +8,7 @@ from kaisched.core.claims.model import MOST_CONSUMERS
 from kaisched.objects.resource_claims import ResourceClaim
 
 if TYPE_CHECKING:
-    from kaisched.cluster.translate import PodRow
+    from kaisched.cluster.pods import PodRow
 
 
 class Waiting(Exception):  # noqa: N818 - a way out, and no error

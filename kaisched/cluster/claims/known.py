@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.cluster.nodes import NodeRow
-    from kaisched.cluster.translate import PodRow
+    from kaisched.cluster.pods import PodRow
 
 BY_OBJECTS, ON, OFF = "", "on", "off"
 """Whether claims are allocated: once any such object is read; always; never. Any other text is why

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kaisched.cluster.claims.sent import SentClaims
-    from kaisched.cluster.translate import PodRow
+    from kaisched.cluster.pods import PodRow
     from kaisched.objects.resource_claims import ResourceClaim
 
 

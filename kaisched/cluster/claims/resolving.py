@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.claims.shares import ShareClaims
     from kaisched.cluster.claims.special import SpecialClaims
     from kaisched.cluster.claims.specs import Specs
-    from kaisched.cluster.demands import DeviceClaimRef
-    from kaisched.cluster.translate import PodRow
+    from kaisched.cluster.pods import DeviceClaimRef, PodRow
     from kaisched.core.claims.table import Held
     from kaisched.objects.resource_claims import ResourceClaim
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kaisched.cluster.claims.shared_devices import SharedDevices
-    from kaisched.cluster.translate import PodRow
+    from kaisched.cluster.pods import PodRow
     from kaisched.objects.resource_claims import (
         ResourceClaim,
         ResourceClaimSpec,

@@ -22,7 +22,7 @@ from kaisched.cluster.claims.drafts import (
     resources_of,
     special_of,
 )
-from kaisched.cluster.demands import DeviceClaimRef
+from kaisched.cluster.pods import DeviceClaimRef
 from kaisched.objects.extended_resources import IMPLICIT, is_extended
 from kaisched.objects.resource_claims import ResourceClaim
 from kaisched.objects.resource_slices import DeviceClass
@@ -31,7 +31,7 @@ from kaisched.objects.wire import ObjectMeta
 if TYPE_CHECKING:
     from kaisched.cluster.claims.gpus import GpuClasses
     from kaisched.cluster.claims.sent import PodId, SentClaims
-    from kaisched.cluster.translate import PodRow
+    from kaisched.cluster.pods import PodRow
 
 
 class SpecialClaims:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from kaisched.clock import Clock, monotonic_s
-from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.facts import SentOf
 from kaisched.cluster.kubernetes.bind_steps import BindBackend, Steps
 from kaisched.cluster.kubernetes.binder import BindWork, GangBinds, NominateWork
 from kaisched.cluster.kubernetes.change import Change, ChangeFilter
@@ -33,10 +33,9 @@ from kaisched.cluster.kubernetes.pool_marks import MarkWork
 from kaisched.cluster.kubernetes.reads import Reads, is_older
 from kaisched.cluster.kubernetes.stale_marks import HOPES, STALE_GANGS, StaleMarks
 from kaisched.cluster.kubernetes.volume_claims import VolumeBackend
-from kaisched.cluster.pools.marks import Mark, MarkedOwners
-from kaisched.cluster.sent import SentOf
+from kaisched.cluster.pools.owners import Mark, MarkedOwners
 from kaisched.cluster.state import Kept, StoreState
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Evict, Nominate

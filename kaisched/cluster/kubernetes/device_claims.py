@@ -41,8 +41,8 @@ from kaisched.telemetry.adapter import DONE, DROPPED, RETRIED
 if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.outbox import Work
     from kaisched.cluster.kubernetes.pods import Writers
+    from kaisched.cluster.pods import PodRow
     from kaisched.cluster.store import StateStore
-    from kaisched.cluster.translate import PodRow
     from kaisched.framework.intents import Bind, Nominate
 
 DEADLINE_S: Final = 60.0

@@ -12,14 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from kaisched.cluster.changes import is_same_task
 from kaisched.cluster.grouping import Membership
-from kaisched.cluster.jobs import active_pods_of, claim_of
 from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.eviction_plan import EvictionPlan
 from kaisched.cluster.kubernetes.pods import why_not_waiting
-from kaisched.cluster.store import StateStore
-from kaisched.cluster.translate import PodRow
+from kaisched.cluster.members import active_pods_of, claim_of
+from kaisched.cluster.pods import PodRow
+from kaisched.cluster.store import StateStore, is_same_task
 from kaisched.core.states import TaskState
 from kaisched.framework.intents import Bind, Nominate
 from kaisched.objects.pod import Pod

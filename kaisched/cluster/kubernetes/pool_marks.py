@@ -10,7 +10,7 @@ from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import STRATEGIC
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.pods import SERVER_FAULT, Writers, path_of
-from kaisched.cluster.pools.marks import Mark
+from kaisched.cluster.pools.owners import Mark
 from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.objects import pool_marks
 from kaisched.objects.decode import decode_json

@@ -15,7 +15,7 @@ from kaisched.cluster.kubernetes.lookup_maps import LookupMaps
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.pods import CONFLICT, GONE, is_passing, lacks_right, path_of
 from kaisched.cluster.kubernetes.reservations import Maker, ShareStep
-from kaisched.cluster.sharing import CardState
+from kaisched.cluster.shared_gpus import CardState
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects import labels
 from kaisched.objects.gpu_lookups import Told

@@ -1,18 +1,15 @@
-"""Owners: which node pool each job with a list is in, one at any moment.
-
-The shards of one process share an object in memory. Only the shard that owns a job may pass it on,
-so two threads never hold one job: whoever passes it on has dropped it before.
-"""
+"""Owners: which node pool each job with a list is in, by this process or by marks on pods."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from kaisched.cluster.translate import PodRow
+from kaisched.cluster.pods import PodRow
+from kaisched.core.states import TaskState
+from kaisched.objects import pool_marks
 
 
 class Owners(Protocol):
@@ -244,6 +241,219 @@ class FixedOwners(_Unmarked):
 
     def leave(self, job: str) -> None:
         """See :class:`Owners`."""
+
+    def news(self) -> set[str]:
+        """See :class:`Owners`."""
+        found, self._news = self._news, set()
+        return found
+
+
+Seen = tuple[str, str]
+"""UID and resource version of a pod."""
+
+
+class Mark(NamedTuple):
+    """A mark that is to be written on a pod."""
+
+    pod: str
+    uid: str
+    version: str
+    pool: str
+    moves: int
+    job: str
+
+    @property
+    def text(self) -> str:
+        """The message of the condition."""
+        return pool_marks.mark_text(self.pool, self.moves)
+
+
+class MarkedOwners:
+    """What one shard reads from the marks on pods, and the marks that it wants to be written.
+
+    In the thread of the store, except that ``served`` does not change.
+    """
+
+    def __init__(
+        self,
+        pool: str,
+        served: Mapping[str, bool],
+        put: Callable[[Mark], None],
+    ) -> None:
+        """Begin without jobs.
+
+        Args:
+            pool: that of our shard.
+            served: ours and those of other processes, with whether each admits all projects.
+            put: writes a mark, and calls :meth:`settled` when its pod is known anew.
+
+        """
+        self._pool, self._served, self._put = pool, served, put
+        self._pods: dict[str, Mapping[str, tuple[PodRow, object]]] = {}
+        self._sent: dict[str, Seen] = {}
+        """Marks under way, by pod."""
+        self._leaving: dict[str, int] = {}
+        """Jobs that are passed on, with the number of the mark that they have until then."""
+        self._whole: dict[str, int] = {}
+        """Jobs of which all pods have had our mark of this number."""
+        self._news: set[str] = set()
+        self._records: dict[str, tuple[str, int] | None] = {}
+        """The marks that count, by job, while nothing has changed."""
+        self._lost: frozenset[str] = frozenset()
+        self._old: dict[str, int] | None = None
+        """Jobs that an earlier leader of ours had, with their mark; None before we lead."""
+
+    @property
+    def served(self) -> Mapping[str, bool]:
+        """See :class:`Owners`."""
+        return self._served
+
+    @property
+    def is_on(self) -> bool:
+        """See :class:`Owners`."""
+        return len(self._served) > 1
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def follow(self, job: str, pods: Mapping[str, tuple[PodRow, object]]) -> None:
+        """Read the marks of a job from these pods, which are kept current by the caller."""
+        self._pods[job] = pods
+        self._records.pop(job, None)
+
+    def noted(self, job: str) -> None:
+        """Have the job looked at again: one of its pods has changed."""
+        self._records.pop(job, None)
+        self._news.add(job)
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Pools that nobody has served for so long that their jobs may be taken."""
+        return self._lost
+
+    def lose(self, pools: frozenset[str]) -> None:
+        """Note the pools that nobody serves."""
+        self._lost = pools
+
+    def _alive(self, job: str) -> Iterable[PodRow]:
+        return (pod for pod, _ in self._pods.get(job, {}).values() if pod.state != TaskState.GONE)
+
+    def _record(self, job: str) -> tuple[str, int] | None:
+        """Return the pool of a job and the number of its mark; None without marks."""
+        if job not in self._records:
+            self._records[job] = self._read(job)
+        return self._records[job]
+
+    def _read(self, job: str) -> tuple[str, int] | None:
+        best: tuple[int, str, str] | None = None
+        for pod in self._alive(job):
+            if pod.mark is not None:
+                pool, moves = pod.mark
+                if best is None or (-moves, pod.key) < best[:2]:
+                    best = (-moves, pod.key, pool)
+        return None if best is None else (best[2], -best[0])
+
+    def owner(self, job: str) -> str | None:
+        """Return the pool of a job; None while a pod that waits lacks its mark."""
+        record = self._record(job)
+        if record is None:
+            return None
+        pool, moves = record
+        if pool != self._pool:
+            return pool
+        if self._leaving.get(job) == moves or self._is_old(job, moves):
+            return None
+        return pool if self._is_whole(job, record) else None
+
+    def _is_whole(self, job: str, record: tuple[str, int]) -> bool:
+        """Tell whether all pods that wait have had the mark at once; later ones may lack it yet."""
+        marks = {pod.mark for pod in self._alive(job) if not pod.node}
+        if marks <= {record}:
+            self._whole[job] = record[1]
+        return self._whole.get(job) == record[1] and marks <= {None, record}
+
+    def _is_old(self, job: str, moves: int) -> bool:
+        return self._old is None or moves <= self._old.get(job, 0)
+
+    def begin(self) -> None:
+        """Lead from now on: what an earlier leader has marked is marked anew before it is ours.
+
+        Its binds may be under way still; they have no effect once their pods have another mark.
+        """
+        if self._old is None:
+            records = ((job, self._record(job)) for job in self._pods)
+            self._old = {job: it[1] for job, it in records if it and it[0] == self._pool}
+
+    def admits(self, job: str, pod: PodRow) -> bool:
+        """Tell whether a pod of a job of ours may be decided about: one that waits has our mark."""
+        return bool(pod.node) or pod.mark == self._record(job)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def claim(self, job: str, pool: str) -> None:
+        """Mark the pods of a job that is ours, or nobody's and to be ours."""
+        record = self._record(job)
+        if record is None and pool == self._pool:
+            record = (pool, 1)
+        if record is None or job in self._leaving:
+            return
+        if record[0] != self._pool:
+            self._take(job, record, pool)
+            return
+        if self._is_old(job, record[1]):
+            record = (record[0], record[1] + 1)
+        for pod in self._alive(job):
+            if not pod.node and pod.mark != record:
+                self._write(job, pod, *record)
+
+    def _take(self, job: str, record: tuple[str, int], pool: str) -> None:
+        """Take a job whose shard is lost, unless pods of it run."""
+        if record[0] not in self._lost or pool != self._pool:
+            return
+        pods = sorted(self._alive(job), key=lambda pod: pod.key)
+        if not any(pod.node for pod in pods):
+            self._write(job, pods[0], pool, record[1] + 1)
+
+    def move(self, job: str, pool: str) -> None:
+        """Pass a job of ours on: mark the first of its pods that waits."""
+        record = self._record(job)
+        waiting = sorted((pod for pod in self._alive(job) if not pod.node), key=lambda it: it.key)
+        pods = waiting or sorted(self._alive(job), key=lambda it: it.key)
+        if record is None or record[0] != self._pool or not pods:
+            return
+        self._leaving[job] = record[1]
+        self._write(job, pods[0], pool, record[1] + 1, is_move=True)
+
+    def _write(
+        self, job: str, pod: PodRow, pool: str, moves: int, *, is_move: bool = False
+    ) -> None:
+        seen = (pod.uid, pod.meta.resource_version)
+        if self._sent.get(pod.key) == seen and not is_move:
+            return
+        self._sent[pod.key] = seen
+        self._put(Mark(pod.key, *seen, pool, moves, job))
+
+    def settled(self, mark: Mark) -> None:
+        """Note that a mark was written or refused, after its pod was taken in anew."""
+        if self._sent.get(mark.pod) == (mark.uid, mark.version):
+            del self._sent[mark.pod]
+        if mark.pool != self._pool and self._leaving.get(mark.job) == mark.moves - 1:
+            del self._leaving[mark.job]
+        self._news.add(mark.job)
+
+    # -- of the book -----------------------------------------------------------------------------
+
+    def join(self, job: str) -> None:
+        """See :class:`Owners`."""
+        self._news.add(job)
+
+    def leave(self, job: str) -> None:
+        """See :class:`Owners`."""
+        self._pods.pop(job, None)
+        self._records.pop(job, None)
+        self._whole.pop(job, None)
+        self._leaving.pop(job, None)
+        if self._old is not None:
+            self._old.pop(job, None)
 
     def news(self) -> set[str]:
         """See :class:`Owners`."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kaisched.bad_json import BAD_JSON
+from kaisched.cluster.facts import STUCK_AFTER_S, is_overdue
 from kaisched.cluster.kubernetes.resources import PODS
-from kaisched.cluster.stuck import STUCK_AFTER_S, is_overdue
-from kaisched.cluster.translate import leaving_of
+from kaisched.cluster.pods import leaving_of
 from kaisched.daemon.doctor.finding import Finding, named
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.labels import node_pool_of

@@ -10,7 +10,7 @@ import msgspec
 from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.kubernetes.resources import QUEUES
 from kaisched.cluster.kubernetes.statuses import OVER_SUBSCRIBED, TRUE
-from kaisched.cluster.pools.agreement import different_lists, lacking_queues
+from kaisched.cluster.pools.projects import different_lists, lacking_queues
 from kaisched.daemon.doctor.finding import Finding, named
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.check import check_queues

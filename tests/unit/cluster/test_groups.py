@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.objects import Deployment, Job, PriorityClass, ReplicaSet, StatefulSet

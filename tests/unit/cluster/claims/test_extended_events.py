@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from kaisched.cluster.claims.drafts import NOTE, draft_key, owner_of
 from kaisched.cluster.claims.special import SpecialClaims
-from kaisched.cluster.events import upsert
+from kaisched.cluster.store import upsert
 from kaisched.objects.resource_claims import (
     DeviceClaim,
     DeviceRequest,

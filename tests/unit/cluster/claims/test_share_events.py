@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kaisched.cluster.claims.checks import Waiting
-from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.store import remove, upsert
 from kaisched.objects.decode import decode_object
 from kaisched.objects.resource_claims import ClaimAllocation
 from kaisched.objects.resource_claims import ResourceClaimTemplate as Template

@@ -1,7 +1,6 @@
 """Open pools: those of a list in which a job could be, as the queues and shards are now."""
 
-from kaisched.cluster.pools.listed import Listed
-from kaisched.cluster.pools.open_pools import OpenPools
+from kaisched.cluster.pools.book import Listed, OpenPools
 from kaisched.cluster.pools.owners import FixedOwners
 from kaisched.cluster.pools.projects import Projects
 from tests.unit.cluster.pools.worlds import queue_in

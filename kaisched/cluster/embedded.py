@@ -2,38 +2,263 @@
 
 from __future__ import annotations
 
+import heapq
+import math
+import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import chain, count
+from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
 from kaisched.clock import Clock, ManualClock
-from kaisched.cluster.embedded.claims import EmbeddedClaims
-from kaisched.cluster.embedded.history import HISTORY_LENGTH, Happening, What
-from kaisched.cluster.embedded.kubelet import Kubelet, Step, run_s
-from kaisched.cluster.embedded.refusing import why_not_on
-from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.ours import NO_SHARING, OUR_SCHEDULERS, Sharing
+from kaisched.cluster.claims.drafts import special_name
+from kaisched.cluster.claims.writing import written
+from kaisched.cluster.declared import Problem
+from kaisched.cluster.facts import STUCK_AFTER_S
+from kaisched.cluster.pods import NO_SHARING, OUR_SCHEDULERS, Sharing
 from kaisched.cluster.pools.owners import Owners
-from kaisched.cluster.problems import Problem
 from kaisched.cluster.state import Kept, StoreState
-from kaisched.cluster.store import StateStore
-from kaisched.cluster.stuck import STUCK_AFTER_S
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.core.snapshot import Snapshot
-from kaisched.errors import ObjectError
+from kaisched.errors import ObjectError, join_path
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.objects import labels
 from kaisched.objects.known_workloads import KNOWN
-from kaisched.objects.labels import format_time
+from kaisched.objects.labels import RUN_SECONDS, format_time
 from kaisched.objects.load import Manifest, identity_of
 from kaisched.objects.node import Node
-from kaisched.objects.pod import Pod
-from kaisched.objects.resource_claims import ResourceClaimTemplate
+from kaisched.objects.pod import Pod, PodClaimStatus
+from kaisched.objects.resource_claims import (
+    ClaimAllocation,
+    Consumer,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourceClaimTemplate,
+)
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from kaisched.objects.wire import Condition
+from kaisched.objects.wire import Condition, ObjectMeta, OwnerReference
 from kaisched.objects.workloads import Table
+
+HISTORY_LENGTH: Final = 10_000
+"""So many happenings are kept, the last ones: a scheduler may run for months on such a cluster."""
+
+What = Literal[
+    "created",
+    "bound",
+    "bind_failed",
+    "nominated",
+    "started",
+    "ended",
+    "evicted",
+    "eviction_failed",
+    "released",
+    "deleted",
+    "lost",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One thing that happened to a pod (``namespace/name``)."""
+
+    at_s: float
+    what: What
+    pod: str
+    node: str = ""
+    detail: str = ""
+
+
+class Step(Enum):
+    """What is due for a pod."""
+
+    START = "start"
+    END = "end"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Due:
+    """A step of one pod. Equal times go by the order in which they were planned."""
+
+    at_s: float
+    number: int
+    step: Step
+    pod: str
+    uid: str
+
+
+class Kubelet:
+    """The steps that are due, soonest first. A step of a pod that is gone by then means nothing."""
+
+    def __init__(self) -> None:
+        """Have nothing to do."""
+        self._due: list[tuple[float, int, Due]] = []
+        self._planned = 0
+
+    def plan(self, at_s: float, step: Step, pod: Pod) -> None:
+        """Do a step at a time; never, if that is infinite."""
+        if math.isfinite(at_s):
+            due = Due(at_s, self._planned, step, pod.key, pod.metadata.uid)
+            heapq.heappush(self._due, (at_s, self._planned, due))
+            self._planned += 1
+
+    def next_s(self) -> float | None:
+        """Return when the next step is due, None for never."""
+        return self._due[0][0] if self._due else None
+
+    def take(self, now_s: float) -> Due | None:
+        """Return and forget the next step that is due by now."""
+        if self._due and self._due[0][0] <= now_s:
+            return heapq.heappop(self._due)[2]
+        return None
+
+
+def run_s(pod: Pod) -> float:
+    """Return how long a pod runs, infinite for ever.
+
+    Raises:
+        ObjectError: the annotation is no number of seconds.
+
+    """
+    text = pod.metadata.annotations.get(RUN_SECONDS)
+    if text is None:
+        return math.inf
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds >= 0:
+        raise ObjectError(
+            "no number of seconds",
+            kind=pod.KIND,
+            name=pod.key,
+            path=join_path("metadata", "annotations", RUN_SECONDS),
+            value=text,
+            fix='write seconds of 0 or more, such as "90"',
+        )
+    return seconds
+
+
+_SHARES: Final = uuid.UUID("6f2c8a4e-0d1b-4c39-9a57-3be1f0c4d282")
+"""From this and the claim's name come the UUIDs of shares: the same in every run."""
+
+
+class EmbeddedClaims:
+    """Writes claims of pods into the objects of a cluster, and tells the store."""
+
+    def __init__(
+        self, objects: MutableMapping[tuple[str, str], Manifest], stores: Sequence[StateStore]
+    ) -> None:
+        """Take the objects of a cluster, and the stores that hear of them."""
+        self._objects, self._stores = objects, stores
+
+    def with_claims(self, pod: Pod) -> Pod:
+        """Return a pod with the claims that are made for it from templates."""
+        made = {it.name: it for it in pod.status.resource_claim_statuses}
+        for ref in pod.spec.resource_claims:
+            template = self._find(ResourceClaimTemplate, pod, ref.resource_claim_template_name)
+            if ref.name in made or not isinstance(template, ResourceClaimTemplate):
+                continue
+            meta = pod.metadata
+            owner = OwnerReference(
+                api_version="v1", kind="Pod", name=pod.name, uid=meta.uid, controller=True
+            )
+            name = self._name_for(pod, ref.name)
+            claim = ResourceClaim(
+                metadata=ObjectMeta(name=name, namespace=meta.namespace, owner_references=[owner]),
+                spec=template.spec.spec,
+            )
+            self._put(claim)
+            made[ref.name] = PodClaimStatus(name=ref.name, resource_claim_name=name)
+        if len(made) == len(pod.status.resource_claim_statuses):
+            return pod
+        return replace(pod, status=replace(pod.status, resource_claim_statuses=list(made.values())))
+
+    def _name_for(self, pod: Pod, claim: str) -> str:
+        """Return a name that no claim of another has: two pods may come to the same one."""
+        name = f"{pod.name}-{claim}"
+        names = chain([name], (f"{name}-{number}" for number in count(2)))
+        return next(it for it in names if self._is_free(it, pod))
+
+    def _is_free(self, name: str, pod: Pod) -> bool:
+        known = self._objects.get((ResourceClaim.KIND, f"{pod.metadata.namespace}/{name}"))
+        owners = [] if known is None else known.metadata.owner_references
+        return known is None or any(it.uid == pod.metadata.uid for it in owners)
+
+    def allocate(self, bind: Bind, pod: Pod) -> None:
+        """Write what the claims of a pod get, and that it uses them."""
+        for key, allocation in bind.claims:
+            known = self._stores[0].device_claims
+            claim = known.special.as_made(key) or known.claim(key)
+            if claim is not None:
+                given = written(allocation, _shares(key))
+                self._put(replace(claim, status=replace(claim.status, allocation=given)))
+        user = Consumer(resource="pods", name=pod.name, uid=pod.metadata.uid)
+        for claim in self._of(pod):
+            users = [*claim.status.reserved_for, user]
+            self._put(replace(claim, status=replace(claim.status, reserved_for=users)))
+
+    def release(self, pod: Pod) -> None:
+        """Let claims go that a pod has used: its own are deleted with it."""
+        for claim in list(self._of(pod)):
+            if any(it.uid == pod.metadata.uid for it in claim.metadata.owner_references):
+                self._objects.pop(identity_of(claim), None)
+                for store in self._stores:
+                    remove(store, claim)
+                continue
+            users = [it for it in claim.status.reserved_for if it.uid != pod.metadata.uid]
+            allocation: ClaimAllocation | None = claim.status.allocation if users else None
+            status = ResourceClaimStatus(allocation=allocation, reserved_for=users)
+            if status != claim.status:
+                self._put(replace(claim, status=status))
+
+    def _of(self, pod: Pod) -> Iterator[ResourceClaim]:
+        special = f"{pod.metadata.namespace}/{special_name(pod.name, pod.metadata.uid or pod.key)}"
+        if (claim := self._stores[0].device_claims.claim(special)) is not None:
+            yield claim
+        made = {it.name: it.resource_claim_name for it in pod.status.resource_claim_statuses}
+        for ref in pod.spec.resource_claims:
+            name = ref.resource_claim_name or made.get(ref.name, "")
+            claim = self._stores[0].device_claims.claim(f"{pod.metadata.namespace}/{name}")
+            if claim is not None:
+                yield claim
+
+    def _find(self, type_: type[ResourceClaimTemplate], pod: Pod, name: str) -> Manifest | None:
+        return self._objects.get((type_.KIND, f"{pod.metadata.namespace}/{name}"))
+
+    def _put(self, claim: ResourceClaim) -> None:
+        self._objects[identity_of(claim)] = claim
+        for store in self._stores:
+            upsert(store, claim)
+
+
+def _shares(key: str) -> Callable[[], str]:
+    """Return what gives UUIDs for the shares of one claim."""
+    numbers = count(1)
+    return lambda: str(uuid.uuid5(_SHARES, f"{key}/{next(numbers)}"))
+
+
+def why_not_on(stores: Iterable[StateStore], bind: Bind, pod: Pod | None) -> str:
+    """Return what API server and kubelet would object to; empty for nothing."""
+    if pod is None:
+        return "no such pod"
+    if pod.spec.node_name:
+        return f"already on {pod.spec.node_name}"
+    if pod.spec.scheduling_gates:
+        return "it has scheduling gates"
+    for store in stores:
+        rows = store.rows
+        row = rows.row_of_node(bind.node)
+        if row >= 0:
+            short = rows.shortage(rows.row_of_task(pod.key), row)
+            return f"out of {rows.axis.names[short]}" if short >= 0 else ""
+    return f"no node {bind.node}"
+
 
 Fails = Callable[[Bind | Evict | Nominate], str]
 """Why an intent shall fail, empty if it shall not."""
@@ -400,3 +625,23 @@ def _is_ended(pod: Pod) -> bool:
 
 def _with_status(pod: Pod, **changes: Any) -> Pod:
     return replace(pod, status=replace(pod.status, **changes))
+
+
+class EmbeddedPool:
+    """The view of one shard on a cluster that several shards divide by node pool."""
+
+    def __init__(self, cluster: EmbeddedCluster, store: StateStore) -> None:
+        """Let a store hear of all changes of a cluster from now on."""
+        self._cluster, self.store = cluster, store
+        if store not in cluster.stores:
+            cluster.stores.append(store)
+
+    def snapshot(self) -> Snapshot:
+        """Return the present state of the pool."""
+        return self._cluster.snapshot_of(self.store)
+
+    def apply(
+        self, binds: Sequence[Bind], evictions: Sequence[Evict], nominations: Sequence[Nominate]
+    ) -> None:
+        """Carry decisions out."""
+        self._cluster.apply(binds, evictions, nominations)
