@@ -26,7 +26,7 @@ from kaisched.cluster.rows import (
     renumber,
 )
 from kaisched.cluster.shared_gpus import CardRows
-from kaisched.core.axis import BoolVec, FloatVec, IntVec, ResourceAxis, RowVec
+from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, ResourceAxis, RowVec
 from kaisched.core.constraints import Constraints
 from kaisched.core.metadata import NO_METADATA, Metadata
 from kaisched.core.queue_affinity import Terms, terms_for
@@ -335,6 +335,11 @@ class RowStore:
         if state == GONE != old:
             tasks.forget(task)
 
+    def evict(self, task: int, at_s: float = math.nan) -> None:
+        """Let a task release its room because we said so; its job was evicted then."""
+        self.set_state(task, TaskState.RELEASING)
+        self.note_eviction(task, at_s)
+
     def set_gone(self, task: int) -> None:
         """End one task."""
         self.set_state(task, TaskState.GONE)
@@ -416,13 +421,21 @@ class RowStore:
         shapes = self._shapes_of(job).union(more)
         return shapes.pop() if len(shapes) == 1 else -1
 
+    def idle_on(self, nodes: RowVec) -> Amounts:
+        """``(K, R)`` what distinct nodes have idle now."""
+        tasks = self.tasks
+        place = np.full(len(self.nodes) + 1, -1)  # the last one for tasks on no node
+        place[nodes] = np.arange(len(nodes))
+        at: RowVec = place[tasks.node_of_task.data[: tasks.size]]
+        there = np.flatnonzero(at >= 0)
+        idle: Amounts = self.nodes.allocatable()[:, nodes].T.copy()
+        np.subtract.at(idle, at[there], self.shapes.request.data[tasks.shape_of_task.data[there]])
+        return idle
+
     def shortage(self, task: int, node: int) -> int:
         """Return the first resource of which a node has too little idle for a task, or -1."""
-        tasks, request = self.tasks, self.shapes.request.data
-        there = np.flatnonzero(tasks.node_of_task.data[: tasks.size] == node)
-        held = request[tasks.shape_of_task.data[there]].sum(axis=0)
-        wanted = request[tasks.shape_of_task.data[task]]
-        is_short = (wanted > 0) & (wanted > self.nodes.allocatable()[:, node] - held)
+        wanted = self.shapes.request.data[self.tasks.shape_of_task.data[task]]
+        is_short = (wanted > 0) & (wanted > self.idle_on(np.array([node]))[0])
         return int(is_short.argmax()) if is_short.any() else -1
 
     # -- the past of jobs --------------------------------------------------------------------------

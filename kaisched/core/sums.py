@@ -22,6 +22,8 @@ NOT_SUMMED: Final[IntVec] = np.zeros(0, np.int64)
 """A count of pods before it is summed."""
 NOTHING_SUMMED: Final[Amounts] = np.zeros((0, 0), np.int64)
 """Amounts likewise."""
+for _empty in (NOT_SUMMED, NOTHING_SUMMED):
+    _empty.setflags(write=False)
 
 
 def summed(now: Snapshot, last: Snapshot | None = None) -> Snapshot:

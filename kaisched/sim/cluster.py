@@ -143,7 +143,7 @@ class Cluster:
         cards: Mapping[int, tuple[int, ...]] = _NO_CARDS,
         claims: Iterable[Bind] = (),
     ) -> None:
-        """Run pods on nodes. The next snapshot fails if one then holds more than its capacity.
+        """Run pods on nodes; fail if a node would then hold more than its capacity.
 
         ``cards`` has the cards of pods with parts of GPUs, ``claims`` what claims of pods get.
         """
@@ -151,6 +151,10 @@ class Cluster:
         if self.devices is not None:
             self.devices.give(claims)
         self._store.place(tasks, nodes, TaskState.RUNNING, at_s)
+        there = np.unique(nodes)
+        full = there[self._store.idle_on(there).min(axis=1, initial=0) < 0]
+        if len(full):
+            raise InvariantBroken(f"node {self._store.nodes.name[full[0]]} is over capacity")
 
     def gpus_on(self, tasks: RowVec, nodes: RowVec) -> dict[int, Gpus]:
         """Return the GPUs of each job with these pods on nodes, where that depends on the nodes."""
@@ -197,9 +201,6 @@ class Cluster:
     def snapshot(self) -> Snapshot:
         """Freeze the present state."""
         snapshot = self._store.snapshot()
-        if snapshot.nodes.idle.min(initial=0) < 0:
-            node = snapshot.nodes.name[int(snapshot.nodes.idle.min(axis=0).argmin())]
-            raise InvariantBroken(f"node {node} is over capacity")
         if self._compactions != self._store.compactions:
             self._renumber()
         return snapshot if self.devices is None else self._with_claims(snapshot, self.devices)

@@ -96,9 +96,8 @@ def test_rows_that_are_evicted():
     store = rows(job_of("a", pods=2), job_of("b"))
     store.settle()
     store.place(np.array([0, 1]), np.array([0, 0]))
-    for task in (0, 1):
-        store.set_state(task, TaskState.RELEASING)
-    store.note_eviction(0, 12.0)
+    store.evict(0, 12.0)
+    store.evict(1)
     s = store.snapshot()
     assert s.tasks.state.tolist() == [TaskState.RELEASING, TaskState.RELEASING, TaskState.PENDING]
     assert same(s.jobs.last_evicted_s, 12, NAN)
