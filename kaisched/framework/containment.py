@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kaisched.core.refusals import Refusal
 from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.report.records import RUN, PluginFailure
-from kaisched.framework.session.given_cards import Given
+from kaisched.framework.session.cards import Given
 
 if TYPE_CHECKING:
     from kaisched.framework.policy import Action

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.memory import Memory
-from kaisched.framework.session import device_rooms
 from kaisched.framework.session.session import Session
 from tests.claimed import make_claimed
 
@@ -72,7 +71,7 @@ def test_judging_nodes_with_moves_is_as_good_as_judging_all(seed):
 def test_nodes_that_look_alike_are_counted_together(monkeypatch):
     found = []
     for many in (0, 1 << 30):
-        monkeypatch.setattr(device_rooms, "_MANY", many)
+        monkeypatch.setattr("kaisched.framework.session.devices._MANY", many)
         snapshot = make_claimed(9, 4, 4, devices=lambda row: row % 4, counts=(1, 2))
         session = session_of(snapshot)
         rooms = [session.placement.vacancy(0).room.tolist()]

@@ -14,7 +14,7 @@ from kaisched.core.states import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.capacity import divisors, pods_in
-from kaisched.framework.session.open_cards import ON_OPEN_CARD
+from kaisched.framework.session.cards import ON_OPEN_CARD
 from kaisched.framework.session.session import Session
 from kaisched.testing.builder import policy_of
 from kaisched.testing.rows import Group, Job, Task, add_job

@@ -25,6 +25,7 @@ from kaisched.testing.builder import policy_of
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 ARCHITECTURE = DOCS / "explanation" / "architecture.md"
+PLUGINS = ROOT / "plugins" / "kaisched_plugins"
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in (
@@ -33,14 +34,13 @@ PAGES = sorted(
         *(ROOT / "config").rglob("*.md"),
         *(ROOT / "deploy").rglob("*.md"),
         *(ROOT / "plugins").glob("*.md"),
-        *(ROOT / "plugins" / "kaisched_plugins").glob("*/README.md"),
+        *PLUGINS.glob("*.md"),
+        *PLUGINS.glob("*/README.md"),
         *(ROOT / "plugins").glob("example*/README.md"),
     )
 )
 SHIPPED = [
-    each
-    for each in describe_plugins()
-    if (ROOT / "plugins" / "kaisched_plugins" / each.name.replace("-", "_")).is_dir()
+    each for each in describe_plugins() if any(PLUGINS.glob(f"{each.name.replace('-', '_')}*"))
 ]
 FENCE = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 TESTED_ELSEWHERE = {"demo", "run", "simulate"}
@@ -282,12 +282,17 @@ def test_the_index_of_plugins_says_what_the_code_says():
 
 
 @pytest.mark.parametrize("plugin", SHIPPED, ids=lambda plugin: plugin.name)
-def test_a_plugin_folder_holds_what_the_index_says(plugin):
-    folder = ROOT / "plugins" / "kaisched_plugins" / plugin.name.replace("-", "_")
-    assert (folder / "plugin.py").is_file()
-    assert (folder / "config.py").is_file() == bool(plugin.arguments)
-    assert (folder / "README.md").is_file()
-    assert list((folder / "tests").glob("test_*.py"))
+def test_a_plugin_has_the_files_that_the_index_says(plugin):
+    module = plugin.name.replace("-", "_")
+    folder = PLUGINS / module
+    if folder.is_dir():
+        assert (folder / "plugin.py").is_file()
+        assert (folder / "README.md").is_file()
+        assert list((folder / "tests").glob("test_*.py"))
+    else:
+        assert (PLUGINS / f"{module}.py").is_file()
+        assert (PLUGINS / f"{module}.md").is_file()
+        assert (PLUGINS / "tests" / f"test_{module}.py").is_file()
 
 
 @pytest.mark.proportion
@@ -344,7 +349,9 @@ def test_the_trace_has_as_many_instants_as_the_simulator_says():
 def test_the_walks_through_the_code_are_of_files_that_exist():
     walks = read("docs/explanation/architecture.md").partition("## Two walks")[2]
     steps = re.findall(r"^(\d+)\. (.*)$", walks.partition("\n## ")[0], re.MULTILINE)
-    assert [int(number) for number, _ in steps] == [*range(1, 11)] * 2
+    numbers = [int(number) for number, _ in steps]
+    second = numbers.index(1, 1)
+    assert numbers == [*range(1, second + 1), *range(1, len(numbers) - second + 1)]
     for _, text in steps:
         first, *beside = (name for name in quoted(text) if name.endswith(".py"))
         assert (ROOT / first).is_file()

@@ -1,4 +1,8 @@
-"""Two files never import each other, neither inside a function nor for their types alone."""
+"""Two files never import each other, neither inside a function nor, across packages, for types.
+
+Within a package two files may know each other's types, as a session and the statements on it do:
+the one that is made last imports the other. What runs has no circle anywhere.
+"""
 
 import ast
 from graphlib import CycleError, TopologicalSorter
@@ -33,10 +37,28 @@ def statements(body):
             yield from statements(getattr(each, part, ()))
 
 
-def imported_by(text, modules):
-    """Return the modules that a file imports: anywhere in it, and absolutely, as all do here."""
+def package_of(name):
+    """Return the package of a module: the part of the layering that it belongs to."""
+    return name.split(".")[:2]
+
+
+def imported_by(name, text, modules):
+    """Return the modules that a file imports: anywhere in it, and absolutely, as all do here.
+
+    What it imports for types alone counts only from other packages.
+    """
+    body = ast.parse(text).body
+    types = [
+        each for each in body if isinstance(each, ast.If) and "TYPE_CHECKING" in ast.dump(each)
+    ]
+    across = {it for it in imports(types, modules) if package_of(it) != package_of(name)}
+    return across | imports([each for each in body if each not in types], modules)
+
+
+def imports(body, modules):
+    """Return the modules that some statements import."""
     found = set()
-    for each in statements(ast.parse(text).body):
+    for each in statements(body):
         if isinstance(each, ast.Import):
             found |= {name.name for name in each.names}
         elif isinstance(each, ast.ImportFrom):
@@ -48,7 +70,7 @@ def imported_by(text, modules):
 
 def circle_in(modules):
     """Return files each of which imports the next, the last one the first; empty for none."""
-    graph = {name: imported_by(text, modules) for name, text in modules.items()}
+    graph = {name: imported_by(name, text, modules) for name, text in modules.items()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as circle:
@@ -67,11 +89,13 @@ def test_no_file_imports_one_that_imports_it():
 
 
 def test_every_kind_of_import_counts():
-    lazy = "def f():\n    from a import c\n"
-    typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import a.b\n"
-    assert circle_in({"a": "", "a.b": lazy, "a.c": typed}) in (
-        ["a.b", "a.c", "a.b"],
-        ["a.c", "a.b", "a.c"],
+    lazy = "def f():\n    from a.y import c\n"
+    typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import a.x.b\n"
+    assert circle_in({"a.y": "", "a.x.b": lazy, "a.y.c": typed}) in (
+        ["a.x.b", "a.y.c", "a.x.b"],
+        ["a.y.c", "a.x.b", "a.y.c"],
     )
+    inside = "def f():\n    from a.x import c\n"
+    assert circle_in({"a.x": "", "a.x.b": inside, "a.x.c": typed}) == []
     assert circle_in({"a": "from a.b import x", "a.b": "from a import x"}) != []
     assert circle_in({"a": "from a.b import x", "a.b": "from a import c", "a.c": ""}) == []

@@ -19,15 +19,18 @@ PAGE = ROOT / "docs" / "reference" / "plugins.md"
 SECTIONS = ("What", "Why", "Arguments", "Example", "Limits")
 FENCE = re.compile(r"^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
-PLUGINS = {
-    each.name: each
-    for each in describe_plugins()
-    if (FOLDER / each.name.replace("-", "_")).is_dir()
-}
+
+def page_of(name):
+    """Return the path of a plugin's page: beside its module, or in its folder."""
+    module = FOLDER / name.replace("-", "_")
+    return module / "README.md" if module.is_dir() else module.with_suffix(".md")
+
+
+PLUGINS = {each.name: each for each in describe_plugins() if page_of(each.name).is_file()}
 
 
 def readme_of(name):
-    return (FOLDER / name.replace("-", "_") / "README.md").read_text(encoding="utf-8")
+    return page_of(name).read_text(encoding="utf-8")
 
 
 def sections_of(text):
@@ -87,7 +90,7 @@ def page():
     lines = [
         "# Plugins",
         "",
-        "What ships with kaisched; the folders under `plugins/kaisched_plugins` say why.",
+        "What ships with kaisched; the pages under `plugins/kaisched_plugins` say why.",
         "A plugin of yours appears in `kaisched plugins list` beside them:",
         "[write one](../tutorial/first-plugin.md).",
         "",

@@ -1,38 +1,508 @@
-"""Devices for claims in one cycle: where pods with claims find them.
+"""Devices for claims in one cycle: who has and gets which, and where pods with claims find some.
 
-Nothing of this exists in a cycle without claims. Who has which is in the books of the base class.
+Nothing of this exists in a cycle without claims. Devices are chosen as soon as a pod is placed, in
+the order in which Kubernetes would choose. Two books are kept: what is taken now, and what will be
+once pods that are leaving have left. A promise is in the second only.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from itertools import compress
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kaisched.core.claims.counting import counted, counting
-from kaisched.core.claims.model import MOST_CONSUMERS, Ask, Claim, ClaimError
+from kaisched.core.axis import GPU, GPU_UNIT
+from kaisched.core.claims.counting import MOST, counted, counting, pods_with
+from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, Ask, Claim, ClaimError, Site
 from kaisched.core.claims.pools import matches
+from kaisched.core.claims.search import allocate
+from kaisched.core.claims.table import ClaimTable, Held, Holdings, held_by
 from kaisched.core.refusals import Refusal
+from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.framework.session.capacity import room_of
-from kaisched.framework.session.device_books import DeviceBooks
-from kaisched.framework.session.device_codes import leave_one, refuse
-from kaisched.framework.session.device_rooms import UNKNOWN, Wanted
-from kaisched.framework.session.plugin_nodes import can_do_without
+from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
-    from kaisched.core.claims.model import Identity
-    from kaisched.core.claims.table import Held
+    from kaisched.core.claims.counting import Counted
+    from kaisched.core.claims.model import Claim, Identity, Site
+    from kaisched.core.claims.profiles import Named
+    from kaisched.core.claims.table import Bridge, ClaimTable, Held, Holdings
     from kaisched.core.constraints import ClaimUse
+    from kaisched.core.snapshot import Snapshot
     from kaisched.framework.session.capacity import Capacity
-    from kaisched.framework.session.device_rooms import Room
-    from kaisched.framework.session.shape_plan import ShapePlan
+    from kaisched.framework.session.filling import ShapePlan
+
+    StateVec: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int8]]
+
+_ELSEWHERE: Final = np.int16(Refusal.OUTSIDE_NODE_SET)
+"""Marks nodes of the other kind while those of one kind are judged."""
+UNKNOWN: Final = -1
+_ANY: Final = 1 << 40
+"""As many pods as like to: they need one claim, which they share."""
+_MANY: Final = 64
+"""So many nodes are counted by what their devices look like, not one by one."""
+_ALLOCATED: Final = int(TaskState.ALLOCATED)
+_PENDING: Final = int(TaskState.PENDING)
+_PIPELINED: Final = int(TaskState.PIPELINED)
+_RELEASING: Final = int(TaskState.RELEASING)
+_SOMEBODY: Final = -1
+"""Stands for users of a claim that no task is known for."""
 
 
-class Devices(DeviceBooks):
-    """The devices that claims have, as of now, and the room that is left."""
+def refuse(refused: CodeVec, where: BoolVec, refusal: Refusal) -> None:
+    """Refuse nodes that are not refused already."""
+    refused[where & (refused == 0)] = int(refusal)
+
+
+def leave_one(refused: CodeVec, now: IntVec, later: IntVec) -> None:
+    """Leave one node to pods that share a claim which has no devices yet: all go there.
+
+    That with most room for them now, or else later.
+    """
+    for code, room in ((0, now), (int(Refusal.DEVICES_LEAVING), later)):
+        found = np.flatnonzero(refused == code)
+        if found.size:
+            best = found[room[found].argmax()]
+            refused[np.isin(refused, (0, int(Refusal.DEVICES_LEAVING)))] = int(Refusal.DEVICES)
+            refused[best] = code
+            return
+
+
+class PluginNodes:
+    """Which nodes offer the bridged resource by a device plugin, and who needs which kind."""
+
+    def __init__(self, snapshot: Snapshot, bridge: Bridge) -> None:
+        """Look at the nodes of a snapshot."""
+        self.row = snapshot.axis.position[bridge.resource]
+        self._by_claim = np.array([it in bridge.nodes for it in snapshot.nodes.name], np.bool_)
+        offered = snapshot.nodes.allocatable[self.row] > 0
+        self.by_plugin: BoolVec = offered & ~self._by_claim
+        """``(N,)``"""
+        self._constraints = snapshot.shapes.constraints
+        self._request = snapshot.shapes.request
+        self._claimed = snapshot.axis.position[CLAIMED_GPU]
+
+    def pieces(self, claimed: int) -> int:
+        """Return thousandths of GPUs by claim in base units of the resource."""
+        return claimed if self.row == GPU else claimed // GPU_UNIT
+
+    def needed_at(self, node: int, uses: Iterable[ClaimUse]) -> list[bool]:
+        """Tell which of its claims a pod needs on a node."""
+        is_by_plugin = bool(self.by_plugin[node])
+        return [not (is_by_plugin and it.unless_plugin) for it in uses]
+
+    def refused(self, shape: int, codes: CodeVec | None) -> CodeVec | None:
+        """Return codes ``(N,)``, with those of nodes that cannot give what a shape asks a plugin.
+
+        What it asks for by claims is counted among the pieces of the resource too.
+        """
+        request = self._request[:, shape]
+        if request[self.row] <= self.pieces(int(request[self._claimed])):
+            return codes
+        if can_do_without(self._constraints[shape].claims) or not self._by_claim.any():
+            return codes
+        refused = np.zeros(len(self._by_claim), np.int16) if codes is None else codes.copy()
+        refused[self._by_claim & (refused == 0)] = int(Refusal.BY_CLAIM_ONLY)
+        return refused
+
+    def split(self, codes: CodeVec) -> tuple[CodeVec, CodeVec]:
+        """Return codes ``(N,)`` to judge nodes without the plugin by, and those with it."""
+        without: CodeVec = np.where(self.by_plugin, _ELSEWHERE, codes)
+        with_: CodeVec = np.where(self.by_plugin, codes, _ELSEWHERE)
+        return without, with_
+
+    def joined(self, without: CodeVec, with_: CodeVec) -> CodeVec:
+        """Undo :meth:`split`."""
+        joined: CodeVec = np.where(self.by_plugin, with_, without)
+        return joined
+
+    def bound(
+        self, without: IntVec | None, with_: IntVec | None, rows: RowVec | None = None
+    ) -> IntVec:
+        """``(N,)`` the bound on pods by devices: that of nodes without the plugin, or with it.
+
+        With ``rows`` it is of these nodes only ``(K,)``.
+        """
+        by_plugin = self.by_plugin if rows is None else self.by_plugin[rows]
+        most = (_ANY if it is None else it for it in (with_, without))
+        bound: IntVec = np.where(by_plugin, *most)
+        return bound
+
+
+def can_do_without(uses: Iterable[ClaimUse]) -> bool:
+    """Tell whether a pod needs one of its claims on nodes without a device plugin only."""
+    return any(it.unless_plugin for it in uses)
+
+
+class Wanted(NamedTuple):
+    """The claims of pods that have no devices yet."""
+
+    first: Sequence[Claim]
+    """Those of the first pod."""
+    further: Sequence[Claim] | None
+    """Those of each pod after it; None for the same. A claim that they share is had once."""
+
+
+class Room:
+    """How many pods with equal claims each node has devices for."""
+
+    __slots__ = ("later", "now")
+
+    def __init__(self, nodes: int) -> None:
+        """Know nothing yet."""
+        self.now: IntVec = np.full(nodes, UNKNOWN, np.int64)
+        """``(N,)``"""
+        self.later: IntVec = self.now.copy()
+        """``(N,)`` once leaving pods have left."""
+
+    def missing(self, allowed: BoolVec) -> list[int]:
+        """Return the allowed nodes whose number is not known."""
+        rows: list[int] = (allowed & (self.now == UNKNOWN)).nonzero()[0].tolist()
+        return rows
+
+
+class DeviceRooms:
+    """The rooms of all claims that were asked about."""
+
+    def __init__(self, table: ClaimTable, sites: Sequence[Site]) -> None:
+        """Know nothing yet."""
+        self._table, self._sites = table, sites
+        self._rooms: dict[tuple[ClaimUse, ...], Room] = {}
+        self._keyed: list[tuple[ClaimUse, ...]] = []
+        """Those of them with claims that have a key."""
+        self._looks: dict[Named, IntVec] = {}
+        """``(N,)`` by the fields that are named, the number of what the devices look like."""
+        self.faults: dict[tuple[ClaimUse, ...], str] = {}
+        """Why claims cannot be allocated at all."""
+
+    def get(self, uses: tuple[ClaimUse, ...]) -> Room | None:
+        """Return the room for pods with such claims, if it was asked about."""
+        return self._rooms.get(uses)
+
+    def made(self, uses: tuple[ClaimUse, ...]) -> Room:
+        """Return the room for pods with such claims; nothing is counted."""
+        room = self._rooms.get(uses)
+        if room is None:
+            room = self._rooms[uses] = Room(len(self._sites))
+            if any(it.key for it in uses):
+                self._keyed.append(uses)
+        return room
+
+    def drop(self, uses: tuple[ClaimUse, ...]) -> None:
+        """Forget the room for pods with such claims."""
+        self._rooms.pop(uses, None)
+        if uses in self._keyed:
+            self._keyed.remove(uses)
+
+    def count(
+        self,
+        uses: tuple[ClaimUse, ...],
+        wanted: Wanted,
+        missing: list[int],
+        books: tuple[Holdings, Holdings | None],
+        fits: IntVec | None = None,
+    ) -> None:
+        """Count on nodes where the number is not known, by what is taken now and later.
+
+        The second book is None if it is the same as the first. ``fits`` ``(N,)`` is how many pods
+        have room on each node apart from devices: it is needed where several nodes can use a
+        device.
+        """
+        room, (now, later) = self.made(uses), books
+        table = self._table
+        is_plain = missing and table.offer.is_local and wanted.further is None
+        count = counted(table.offer, wanted.first, table.selectors) if is_plain else None
+        try:
+            self._fill(room.now, missing, wanted, now, count, fits)
+            if later is None:
+                room.later[missing] = room.now[missing]
+            else:
+                self._fill(room.later, missing, wanted, later, count, fits)
+            self.faults.pop(uses, None)
+        except ClaimError as error:
+            self.faults[uses] = str(error)
+
+    def _fill(
+        self,
+        column: IntVec,
+        missing: list[int],
+        wanted: Wanted,
+        book: Holdings,
+        count: Counted | None,
+        fits: IntVec | None,
+    ) -> None:
+        offer, selectors = self._table.offer, self._table.selectors
+        if count is not None and len(missing) > _MANY and not count.is_of_parts:
+            missing = self._fill_alike(column, missing, book, count)
+        # Devices that several nodes can use are counted for the first of them only, and for no more
+        # pods than have room there. A node without room keeps them from no other. Pods that share a
+        # claim go to one node: it may be any.
+        mine = None if offer.is_local or wanted.further is not None else book.copy()
+        for row in missing:
+            site = self._sites[row]
+            number = None if count is None else count(site, book.taken)
+            if number is None:
+                most = MOST if mine is None or fits is None else int(fits[row])
+                free = book.copy() if mine is None or not most else mine
+                if wanted.further == []:
+                    number = _ANY * pods_with(offer, site, wanted.first, selectors, free, 1)
+                else:
+                    number = pods_with(
+                        offer, site, wanted.first, selectors, free, most or MOST, wanted.further
+                    )
+            column[row] = number
+
+    def _fill_alike(
+        self, column: IntVec, missing: list[int], book: Holdings, count: Counted
+    ) -> list[int]:
+        """Count together on nodes where nothing is taken; return the rows of the others."""
+        looks = self._looks.get(count.named)
+        if looks is None:
+            numbers = [self._table.offer.look(site, count.named) for site in self._sites]
+            looks = self._looks[count.named] = np.array(numbers, np.int64)
+        distinct, first, which = np.unique(looks[missing], return_index=True, return_inverse=True)
+        found = [
+            count.on_untaken(self._sites[missing[at]], look)
+            for at, look in zip(first.tolist(), distinct.tolist(), strict=True)
+        ]
+        numbers = [UNKNOWN if it is None else it for it in found]
+        column[missing] = np.array(numbers, np.int64)[which]
+        taken = self._table.offer.nodes_of(book.taken.devices)
+        return [row for row in missing if column[row] == UNKNOWN or self._sites[row].name in taken]
+
+    def forget(self, node: int) -> None:
+        """Count again where devices may have changed hands."""
+        if not self._table.offer.is_local:
+            self._rooms.clear()
+            self._keyed.clear()
+            return
+        for uses in self._keyed:
+            del self._rooms[uses]
+        self._keyed.clear()
+        for room in self._rooms.values():
+            room.now[node] = room.later[node] = UNKNOWN
+
+
+class Grant(NamedTuple):
+    """What a task gets in this cycle for one of its claims."""
+
+    key: str
+    allocation: Allocation
+
+
+class _Choice(NamedTuple):
+    """What a claim gets in this cycle, and the tasks that use it."""
+
+    held: Held
+    users: set[int]
+    is_now: bool
+    """Else it is promised."""
+
+
+class Devices:
+    """The devices that claims have, and get, as of now, and the room that is left."""
+
+    def __init__(self, snapshot: Snapshot, table: ClaimTable) -> None:
+        """Start with what claims have."""
+        self._table = table
+        self._constraints = snapshot.shapes.constraints
+        self._request = snapshot.shapes.request
+        self._gpus = snapshot.axis.position.get(CLAIMED_GPU, -1)
+        self._shape_of_task = snapshot.tasks.shape_of_task
+        self._node_of_task = snapshot.tasks.node_of_task
+        statics = snapshot.nodes.statics
+        self._sites = [Site(*it) for it in zip(statics.name, statics.labels, strict=True)]
+        self._now, self._later = Holdings(), Holdings()
+        self._apart = 0
+        """How many claims are in one of the books only."""
+        state = snapshot.tasks.state
+        self._staying: dict[str, set[int]] = {}
+        """By claim that has devices, the tasks that use it and are not leaving."""
+        for key, held in table.held.items():
+            users = table.users.get(key, ())
+            staying = {it for it in users if ACTIVE_STATES[state[it]]}
+            is_ending = any(state[it] == _RELEASING for it in users)
+            if not (staying or is_ending) or table.consumers.get(key, 0) > len(users):
+                staying.add(_SOMEBODY)
+            self._staying[key] = staying
+            self._now.add(held.portions)
+            if staying:
+                self._later.add(held.portions)
+            else:
+                self._apart += 1
+        self._waits = state == _PENDING
+        self._users: Counter[str] | None = None
+        self._rooms = DeviceRooms(table, self._sites)
+        self._plugin: PluginNodes | None = None
+        """Where a resource is offered by a device plugin that is offered by claims elsewhere."""
+        if table.bridge is not None:
+            self._plugin = PluginNodes(snapshot, table.bridge)
+        self._chosen: dict[str, _Choice] = {}
+        """Claims that get devices in this cycle."""
+        self._moved: list[int] = []
+        """The node of each move of a task with claims, in order."""
+        self.granted: dict[int, list[Grant]] = {}
+        """By task, the claims that are allocated with it."""
+
+    # -- who has which ----------------------------------------------------------------------------
+
+    def may_stay(self, task: int) -> bool:
+        """Tell whether a task that is leaving could keep its devices: nobody is promised them."""
+        keys = self._table.claims_of_task.get(task, ())
+        return not any(self._is_given_away(key) for key in keys)
+
+    def _is_given_away(self, key: str) -> bool:
+        """Tell whether others are promised devices of a claim, or counters that these take from.
+
+        Of devices that are shared, or take from counters, any promise in their pool counts: what
+        else would be left is not worked out.
+        """
+        held = self._table.held.get(key)
+        if held is None or self._staying[key]:
+            return False
+        promised = {
+            identity[:2]
+            for other, choice in self._chosen.items()
+            if other != key and not choice.is_now
+            for identity, _ in choice.held.portions
+        }
+        return any(
+            identity in self._later.taken.devices
+            or (
+                identity[:2] in promised
+                and (consumed is not None or self._table.offer.has_counters(*identity[:2]))
+            )
+            for identity, consumed in held.portions
+        )
+
+    def _are_many(self, key: str) -> bool:
+        """Tell whether several pods wait for one claim."""
+        if self._users is None:
+            pods = np.bincount(self._shape_of_task[self._waits])
+            self._users = Counter()
+            for shape in pods.nonzero()[0].tolist():
+                for use in self._constraints[shape].claims:
+                    self._users[use.key] += int(pods[shape])
+        return self._users[key] > 1
+
+    def _open(self, uses: Iterable[ClaimUse]) -> list[ClaimUse]:
+        """Return the claims that have no devices yet."""
+        return [it for it in uses if self._held(it.key) is None]
+
+    def _held(self, key: str) -> Held | None:
+        if not key:
+            return None
+        chosen = self._chosen.get(key)
+        return self._table.held.get(key) if chosen is None else chosen.held
+
+    def note_all(self, tasks: RowVec, nodes: RowVec, state: StateVec, sign: int) -> None:
+        """Do :meth:`note` for moves, in their order."""
+        for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
+            self.note(task, node, int(state[task]), sign)
+
+    def note(self, task: int, node: int, state: int, sign: int) -> None:
+        """Take note of a move, after it.
+
+        Args:
+            task: who moved.
+            node: where to, or from where.
+            state: of the task now.
+            sign: 1 for a task that is there from now on, -1 for one that is not.
+
+        """
+        keys = self._table.claims_of_task.get(task)
+        if not keys:
+            return
+        if sign > 0 and state in (_ALLOCATED, _PIPELINED):
+            self._choose(task, keys, node, is_now=state == _ALLOCATED)
+        elif sign > 0:
+            self._stay(task, keys)
+        elif task in self.granted:
+            self._take_back(task)
+        else:
+            self._leave(task, keys)
+        self._moved.append(node)
+        self._rooms.forget(node)
+
+    def _choose(self, task: int, keys: tuple[str, ...], node: int, *, is_now: bool) -> None:
+        """Choose devices for the claims of a task that have none."""
+        uses = self._constraints[int(self._shape_of_task[task])].claims
+        if len(uses) != len(keys):
+            return  # it waits for a claim
+        pairs = list(zip(keys, uses, strict=True))
+        if self._plugin is not None:
+            pairs = list(compress(pairs, self._plugin.needed_at(node, uses)))
+        wanted = [
+            (key, self._table.specs[use.spec]) for key, use in pairs if self._held(use.key) is None
+        ]
+        book = self._now if is_now else self._later
+        specs = [spec for _, spec in wanted]
+        site, table = self._sites[node], self._table
+        found = allocate(table.offer, site, specs, table.selectors, book.taken) if specs else []
+        if found is None:
+            # A promise may rest on devices that a pod keeps after all: the next cycle finds out.
+            assert not is_now, f"no devices on {site.name} for {keys}"
+            found = []
+        grants = []
+        for (key, _), allocation in zip(wanted, found, strict=False):
+            held = held_by(allocation)
+            self._chosen[key] = _Choice(held, set(), is_now)
+            self._later.add(held.portions)
+            if is_now:
+                self._now.add(held.portions)
+            else:
+                self._apart += 1
+            grants.append(Grant(key, allocation))
+        for key, use in pairs:
+            if key in self._chosen:
+                self._chosen[key].users.add(task)
+            elif use.key:
+                self._stay(task, (key,))
+        self.granted[task] = grants
+
+    def _take_back(self, task: int) -> None:
+        """Undo :meth:`_choose`."""
+        del self.granted[task]
+        for key in self._table.claims_of_task[task]:
+            chosen = self._chosen.get(key)
+            if chosen is None or task not in chosen.users:
+                self._leave(task, (key,))
+                continue
+            chosen.users.discard(task)
+            if chosen.users:
+                continue
+            del self._chosen[key]
+            self._later.remove(chosen.held.portions)
+            if chosen.is_now:
+                self._now.remove(chosen.held.portions)
+            else:
+                self._apart -= 1
+
+    def _leave(self, task: int, keys: tuple[str, ...]) -> None:
+        for key in keys:
+            staying = self._staying.get(key)
+            if staying and task in staying:
+                staying.discard(task)
+                if not staying:
+                    self._later.remove(self._table.held[key].portions)
+                    self._apart += 1
+
+    def _stay(self, task: int, keys: tuple[str, ...]) -> None:
+        """Undo :meth:`_leave`."""
+        for key in keys:
+            staying = self._staying.get(key)
+            if staying is not None and task not in staying:
+                if not staying:
+                    self._later.add(self._table.held[key].portions)
+                    self._apart -= 1
+                staying.add(task)
+
+    # -- where pods with claims find some ----------------------------------------------------------
 
     def are_newer(self, plan: ShapePlan) -> bool:
         """Tell whether devices have changed hands since a plan was judged that asks for some."""

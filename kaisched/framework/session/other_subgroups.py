@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.states import TaskState
-from kaisched.framework.session.places import places_in_all
+from kaisched.framework.session.placement import places_in_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -161,6 +161,6 @@ def _could_ever_fit(session: Session, tasks: RowVec) -> bool:
     """Tell whether nodes would have room for pods, kind by kind, if nothing else ran."""
     shapes, counts = np.unique(session.tasks.shape_of_task[tasks], return_counts=True)
     return all(
-        places_in_all(session, session, shape) >= count
+        places_in_all(session, shape) >= count
         for shape, count in zip(shapes.tolist(), counts.tolist(), strict=True)
     )

@@ -15,17 +15,16 @@ import numpy as np
 from kaisched.core.charges import least_charges
 from kaisched.core.devices import ShareSpread
 from kaisched.core.lazy import lazy
+from kaisched.core.refusals import freeable_codes, lasting_codes
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.core.sums import charges_of
 from kaisched.core.tree import PROJECTS, without_inner
-from kaisched.framework.session import places
-from kaisched.framework.session.card_ledger import ledger_of
+from kaisched.framework.session.capacity import Holding, capacity_of, room_of
 from kaisched.framework.session.devices import Devices
-from kaisched.framework.session.ledger import held_in, rolled_up
+from kaisched.framework.session.ledger import held_in, ledger_of, rolled_up
 from kaisched.framework.session.outcome import Outcome
 from kaisched.framework.session.placement import Placement
 from kaisched.framework.session.run_times import requeued
-from kaisched.framework.session.shared_capacity import capacity_of
 from kaisched.framework.session.statement import Statement
 from kaisched.framework.session.unschedulable import find_unschedulable
 
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from kaisched.framework.session.view import Columns, Fold
 
 _FAIR_TREE = "session.fairTree"
+_EVICTABLE = "places.evictable"
 
 
 class Session:
@@ -358,11 +358,19 @@ class Session:
 
     def places(self, shape: int) -> IntVec:
         """``(N,)`` pods of a shape that fit now, by amounts, filters and bounds."""
-        return places.places(self, shape)
+        plan, room, _, _ = self.placement.vacancy(shape)
+        if plan.one_of is None:
+            return room
+        # Pods that share a claim fit on one node only; each counts as if it were that one.
+        found: IntVec = self.placement.amounts_room(shape) * (plan.one_of == 0)
+        return found if plan.cap is None else np.minimum(found, plan.cap)
 
     def places_once_released(self, shape: int) -> IntVec:
         """``(N,)`` pods of a shape that fit once room being released is free."""
-        return places.places_once_released(self, shape)
+        if not self.capacity.has_releasing:
+            return self.places(shape)
+        plan = self.placement.plan(shape)
+        return self.placement.future(plan, plan.one_of)
 
     @property
     def is_releasing(self) -> bool:
@@ -371,11 +379,33 @@ class Session:
 
     def places_once_evicted(self, shape: int) -> IntVec:
         """``(N,)`` pods of a shape that would fit if no preemptible pod ran any more: a bound."""
-        return places.places_once_evicted(self, self, shape)
+        plan = self.placement.plan(shape)
+        allowed: BoolVec | None = None
+        if plan.codes is not None:
+            allowed = (plan.codes == 0) | np.isin(plan.codes, freeable_codes())
+        return self.capacity.room(shape, allowed, self._evictable())
+
+    def _evictable(self) -> Holding:
+        """Return what the running pods of preemptible jobs hold."""
+        known: tuple[int, Holding] | None = self.found.get(_EVICTABLE)
+        if known is not None and known[0] == self.moves:
+            return known[1]
+        job = self.tasks.job_of_task
+        runs = ACTIVE_STATES[self.state_now] & (self.node_of_task_now >= 0) & (job >= 0)
+        runs &= self.jobs.is_preemptible[job]
+        tasks = runs.nonzero()[0]
+        held = self.shapes.request.take(self.tasks.shape_of_task[tasks], axis=1)
+        holding = Holding(self.node_of_task_now[tasks], held)
+        self.found[_EVICTABLE] = self.moves, holding
+        return holding
 
     def places_when_empty(self, shape: int) -> IntVec:
         """``(N,)`` pods of a shape that would fit by amounts if nothing ran at all: a bound."""
-        return places.places_when_empty(self, self, shape)
+        # Never too low: who is above it is not tried until nodes change. So cards, devices and
+        # bounds of plugins are left out; a node is out only for what no other work lifts.
+        codes = self.placement.plan(shape).codes
+        allowed = None if codes is None else ~np.isin(codes, lasting_codes())
+        return room_of(self.nodes.allocatable, self.shapes.request[:, shape], allowed)
 
     def free(self, resource: int, rows: RowVec) -> IntVec:
         """``(K,)`` what is free of a resource on some nodes: idle, or being released by now."""

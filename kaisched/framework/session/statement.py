@@ -6,89 +6,103 @@ it was. A commit passes the moves to the session's outcome; nothing is sent to t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from kaisched.core.states import TaskState
-from kaisched.framework.session.journal import (
-    BINDS,
-    PLACES,
-    Batch,
-    Change,
-    Promise,
-    Release,
-    Relocation,
-    Series,
-    evicted_in,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kaisched.core.axis import BoolVec, RowVec
-    from kaisched.core.tables import JobTable, TaskTable
-    from kaisched.framework.plugins.dispatch import Questions
-    from kaisched.framework.session.capacity import Capacity
-    from kaisched.framework.session.devices import Devices
-    from kaisched.framework.session.given_cards import Given
-    from kaisched.framework.session.journal import Entry
-    from kaisched.framework.session.ledger import Ledger
-    from kaisched.framework.session.outcome import Outcome, Reason
-    from kaisched.framework.session.placement import Placement
+    from kaisched.framework.session.cards import Given
+    from kaisched.framework.session.outcome import Reason
+    from kaisched.framework.session.session import Session
 
+_RELEASING: Final = int(TaskState.RELEASING)
 _PENDING = int(TaskState.PENDING)
 _ALLOCATED = int(TaskState.ALLOCATED)
 _PIPELINED = int(TaskState.PIPELINED)
-_RELEASING = int(TaskState.RELEASING)
 _EVICTED = (_RELEASING, _PIPELINED)
 """States of an evicted task: leaving, or promised a new place; a task that may stay runs again."""
 _FEW = 8
 """Up to so many tasks are evicted faster one by one."""
 
 
-class Moved(Protocol):
-    """What a statement needs of the session whose work it moves."""
+class Batch(NamedTuple):
+    """Pending tasks of one shape placed on idle room."""
 
-    @property
-    def tasks(self) -> TaskTable:
-        """Tasks by row, as the cycle began."""
-        ...
+    tasks: RowVec
+    nodes: RowVec
+    shape: int
 
-    @property
-    def jobs(self) -> JobTable:
-        """Jobs by row, as the cycle began."""
-        ...
 
-    @property
-    def ledger(self) -> Ledger:
-        """What queues hold and where every task stands, as of now."""
-        ...
+class Series(NamedTuple):
+    """Pending tasks placed on idle room one by one."""
 
-    @property
-    def placement(self) -> Placement:
-        """Where pods may go, as of now."""
-        ...
+    tasks: RowVec
+    nodes: RowVec
 
-    @property
-    def outcome(self) -> Outcome:
-        """What has been decided so far."""
-        ...
 
-    @property
-    def ask(self) -> Questions:
-        """The questions, ready to be asked."""
-        ...
+class Promise(NamedTuple):
+    """Pending tasks of one shape promised room that is being released."""
 
-    @property
-    def capacity(self) -> Capacity:
-        """What nodes have left, as of now."""
-        ...
+    tasks: RowVec
+    nodes: RowVec
+    shape: int
 
-    @property
-    def devices(self) -> Devices | None:
-        """Devices for claims as of now; None without claims."""
-        ...
+
+class Release(NamedTuple):
+    """Running tasks evicted together."""
+
+    tasks: RowVec
+    nodes: RowVec
+    old_states: np.ndarray[tuple[int], np.dtype[np.int8]]
+
+
+class Relocation(NamedTuple):
+    """A task being released that is promised another node."""
+
+    task: int
+    node: int
+    old_node: int
+
+
+class Change(NamedTuple):
+    """One task moved from one state to another."""
+
+    task: int
+    state: int
+    node: int
+    old_state: int
+    old_node: int
+    given: Given | None
+    """The cards that it had got in this cycle; None if none."""
+
+
+PLACES: Final = (Batch, Series, Promise)
+
+
+"""Entries that give pending tasks a place."""
+
+
+BINDS: Final = (Batch, Series)
+
+
+"""Those whose places are free now."""
+
+
+Entry: TypeAlias = Batch | Series | Promise | Release | Relocation | Change
+
+
+def evicted_in(entry: Entry) -> list[tuple[int, int]]:
+    """Return (task, node) of what an entry of the journal has evicted."""
+    if isinstance(entry, Release):
+        return list(zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True))
+    if isinstance(entry, Change) and entry.state == _RELEASING:
+        return [(entry.task, entry.node)]
+    return []
 
 
 class Statement:
@@ -96,7 +110,7 @@ class Statement:
 
     __slots__ = ("_journal", "_ledger", "_listens", "_session")
 
-    def __init__(self, session: Moved) -> None:
+    def __init__(self, session: Session) -> None:
         """Start with an empty journal."""
         self._session = session
         self._ledger = session.ledger

@@ -8,7 +8,7 @@ is not among them, nor who has to be near other pods or away from them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -16,41 +16,19 @@ from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.core.sums import charges_of
 from kaisched.core.tables import OPEN
-from kaisched.framework.session.places import places_in_all
-from kaisched.framework.session.placing_session import PlacingSession
+from kaisched.framework.session.placement import places_in_all
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from contextlib import AbstractContextManager
-
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
     from kaisched.core.tables import SubGroup
-    from kaisched.framework.session.placement import Placement
+    from kaisched.framework.session.session import Session
 
 _PENDING: Final = int(TaskState.PENDING)
 _INCOMPLETE: Final = np.int16(Refusal.GANG_INCOMPLETE)
 _NO_ROOM: Final = np.int16(Refusal.GANG_NO_ROOM)
 BEYOND_BOUNDS: Final = np.int16(-1)
 """Stands for the code of the queue gates, which may not be asked before shares are divided."""
-
-
-class DemandingSession(PlacingSession, Protocol):
-    """Session as far as the demand in it is judged."""
-
-    @property
-    def placement(self) -> Placement:
-        """Where pods may go, as of now."""
-        ...
-
-    @property
-    def least_charge(self) -> Amounts:
-        """``(R, S)`` the least that shapes could count in queues."""
-        ...
-
-    def passing_over(self, podsets: Collection[int]) -> AbstractContextManager[None]:
-        """Let no pods of some pod sets be pending while the context lasts."""
-        ...
 
 
 class Unschedulable(NamedTuple):
@@ -64,7 +42,7 @@ class Unschedulable(NamedTuple):
     """``(R, Q)`` what they ask for, by leaf queue."""
 
 
-def find_unschedulable(session: DemandingSession) -> Unschedulable | None:
+def find_unschedulable(session: Session) -> Unschedulable | None:
     """Return these pods; None without any."""
     tasks = _counted(session)
     if not tasks.size:
@@ -106,7 +84,7 @@ def find_unschedulable(session: DemandingSession) -> Unschedulable | None:
     return Unschedulable(tasks, code, charges_of(session.snapshot, tasks, queue))
 
 
-def _counted(session: DemandingSession) -> RowVec:
+def _counted(session: Session) -> RowVec:
     """Return the pending tasks that count in queues."""
     tasks: RowVec = (session.tasks.state == _PENDING).nonzero()[0]
     # The last cells stand for tasks without a job, and jobs without a queue.
@@ -116,15 +94,15 @@ def _counted(session: DemandingSession) -> RowVec:
     return counted
 
 
-def _places_of(session: DemandingSession, tasks: RowVec) -> IntVec:
+def _places_of(session: Session, tasks: RowVec) -> IntVec:
     """``(S,)`` pods of each shape of some tasks that would fit if nothing ran; 0 for others."""
     places = np.zeros(len(session.shapes.constraints), np.int64)
     for each in np.bincount(session.tasks.shape_of_task[tasks]).nonzero()[0].tolist():
-        places[each] = places_in_all(session, session, each)
+        places[each] = places_in_all(session, each)
     return places
 
 
-def _lacking(session: DemandingSession, fitting: RowVec, places: IntVec) -> BoolVec:
+def _lacking(session: Session, fitting: RowVec, places: IntVec) -> BoolVec:
     """``(P,)`` the pod sets whose minimum could not run with the pods that there are and fit."""
     podsets, tasks = session.podsets, session.tasks
     # One key for each pair of pod set and shape.
@@ -137,7 +115,7 @@ def _lacking(session: DemandingSession, fitting: RowVec, places: IntVec) -> Bool
     return found
 
 
-def _bounds(session: DemandingSession, job: RowVec) -> Amounts | None:
+def _bounds(session: Session, job: RowVec) -> Amounts | None:
     """``(R, K)`` the most that the queues on the paths of jobs may hold for each; None for any."""
     queues, queue = session.queues, session.jobs.queue_of_job[job]
     is_strict = ~session.jobs.is_preemptible[job] & session.ask.bounds_non_preemptible
@@ -150,14 +128,14 @@ def _bounds(session: DemandingSession, job: RowVec) -> Amounts | None:
     return bound
 
 
-def _least_on_path(session: DemandingSession, amounts: Amounts) -> Amounts:
+def _least_on_path(session: Session, amounts: Amounts) -> Amounts:
     """``(R, Q)`` the least of ``amounts`` ``(R, Q)`` from each queue up to its root."""
     padded = np.append(amounts, np.full((len(amounts), 1), UNLIMITED), axis=1)
     least: Amounts = padded[:, session.queues.tree.path_of_leaf].min(axis=2)
     return least
 
 
-def _exceeds(session: DemandingSession, tasks: RowVec, amount: Amounts, bound: Amounts) -> BoolVec:
+def _exceeds(session: Session, tasks: RowVec, amount: Amounts, bound: Amounts) -> BoolVec:
     """``(P,)`` the pod sets that need more than ``bound`` ``(R, K)``, alone or with their job."""
     podsets, job = session.podsets, session.tasks.job_of_task[tasks]
     found = np.zeros(len(podsets.minimum), np.bool_)
@@ -191,7 +169,7 @@ def _least_of(group: SubGroup, core: Amounts) -> Amounts:
     return least
 
 
-def _stopped(session: DemandingSession, lacks: BoolVec) -> CodeVec:
+def _stopped(session: Session, lacks: BoolVec) -> CodeVec:
     """``(J,)`` why jobs could not start without the pods of some pod sets; 0 for the others."""
     code, podsets = np.zeros(len(session.jobs.name), np.int16), session.podsets
     jobs = np.unique(podsets.job_of_podset[lacks])

@@ -14,7 +14,7 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
 from kaisched.core.sums import summed
 from kaisched.core.tables import EVICTED
-from kaisched.framework.session.card_tables import table_of
+from kaisched.framework.session.cards import table_of
 
 _HOUR_S: Final = 3600.0
 _NOWHERE: Final = -1

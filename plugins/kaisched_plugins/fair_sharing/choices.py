@@ -1,18 +1,17 @@
-"""The flavors that jobs may have as of now, as sets of nodes in the order in which they are tried.
-
-Rules F27 to F30 of docs/explanation/fair-sharing.md.
-"""
+"""The flavors of jobs in a cycle: their sets of nodes, and what is in the way of each."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import IntEnum
 from functools import partial
 from itertools import islice, product
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from kaisched import (
+    ACTIVE_STATES,
     Amounts,
     BoolVec,
     CodeVec,
@@ -20,26 +19,191 @@ from kaisched import (
     Session,
 )
 from kaisched_plugins.fair_sharing import refusals
-from kaisched_plugins.fair_sharing.asking import (
-    Combination,
-    asked_groups,
-    by_resource,
-    ranked_flavors,
-    request,
-    runs_in,
-)
-from kaisched_plugins.fair_sharing.by_flavor import FlavorSet, Offer, accepts, flavors_of
 from kaisched_plugins.fair_sharing.flavors import (
     Chooser,
+    FlavorSet,
     Group,
+    Hindrance,
     Mode,
+    Offer,
+    Request,
+    Way,
+    accepts,
+    flavors_of,
 )
-from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
-from kaisched_plugins.fair_sharing.obstacles import Obstacle, Obstacles, code_of, obstacle_of
-from kaisched_plugins.fair_sharing.oracle import Oracle, held_at_start
-from kaisched_plugins.fair_sharing.paths import is_beyond_quota
-from kaisched_plugins.fair_sharing.tables import Now, Table, as_columns
-from kaisched_plugins.fair_sharing.work import NEVER
+from kaisched_plugins.fair_sharing.quotas import Ask, Holdings
+from kaisched_plugins.fair_sharing.tables import Now, Table, as_columns, is_beyond_quota
+from kaisched_plugins.fair_sharing.work import NEVER, Work, may_take
+
+# What is in the way of a flavor: of several reasons why a job gets none, the one to tell.
+
+
+class Obstacle(IntEnum):
+    """What is in the way of a flavor, the mildest first."""
+
+    WAITING = 0
+    """Other work holds the quota."""
+    TOO_LARGE = 1
+    """The request is larger than all that the queue could ever have."""
+    NO_NODES = 2
+    """No node has the labels of the flavor."""
+    NO_MATCH = 3
+    """The pods do not select its nodes, or the queue offers no flavor at all."""
+
+
+Obstacles: TypeAlias = Mapping[int, Obstacle]
+"""By flavor, in the order of the queue's list."""
+
+_CODES: Final = {
+    Obstacle.WAITING: refusals.NO_ROOM,
+    Obstacle.TOO_LARGE: refusals.TOO_LARGE,
+    Obstacle.NO_NODES: refusals.NO_NODES,
+    Obstacle.NO_MATCH: refusals.NO_FLAVOR,
+}
+
+
+def obstacle_of(hindrance: Hindrance | None, *, is_present: bool) -> Obstacle:
+    """Return what is in the way of a flavor that the pods select."""
+    if not is_present:
+        return Obstacle.NO_NODES
+    return Obstacle.TOO_LARGE if hindrance == Hindrance.TOO_LARGE else Obstacle.WAITING
+
+
+def code_of(groups: Sequence[Obstacles]) -> int:
+    """Return the refusal: of a group's flavors the mildest obstacle counts, of groups the worst.
+
+    Without any obstacle there are flavors of all groups, but no node is of all of them.
+    """
+    worst = max((min(each.values(), default=Obstacle.NO_MATCH) for each in groups), default=None)
+    return int(refusals.NO_NODES if worst is None else _CODES[worst])
+
+
+# Whether evictions could make room in a flavor, judged by quotas and policies alone (F28, F29).
+
+
+def tasks_at_start(session: Session) -> RowVec:
+    """Return the active tasks of known jobs and nodes, as the cycle began."""
+    tasks = session.tasks
+    runs = ACTIVE_STATES[tasks.state] & (tasks.node_of_task >= 0) & (tasks.job_of_task >= 0)
+    rows: RowVec = runs.nonzero()[0]
+    return rows[session.jobs.queue_of_job[tasks.job_of_task[rows]] >= 0]
+
+
+def held_at_start(session: Session, table: Table) -> Holdings:
+    """Return what queues held as the cycle began."""
+    tasks = tasks_at_start(session)
+    leaves = np.zeros((len(table.rows), len(table.is_leaf)), np.int64)
+    queue = table.home[session.jobs.queue_of_job[session.tasks.job_of_task[tasks]]]
+    table.count(session, leaves, queue, tasks, session.tasks.node_of_task[tasks])
+    return Holdings(table.quotas, leaves)
+
+
+class Oracle:
+    """The jobs that ran as the cycle began, and what evicting them could give back."""
+
+    def __init__(self, session: Session, table: Table) -> None:
+        """Count what each preemptible job holds, by row of the quotas."""
+        tasks, jobs = tasks_at_start(session), session.jobs
+        job = session.tasks.job_of_task[tasks]
+        keeps = jobs.is_preemptible[job]
+        tasks, job = tasks[keeps], job[keeps]
+        rows, where = np.unique(job, return_inverse=True)
+        self._held = np.zeros((len(table.rows), len(rows)), np.int64)
+        table.count(session, self._held, where, tasks, session.tasks.node_of_task[tasks])
+        self._leaf, self._root = table.home[jobs.queue_of_job[rows]], table.root
+        self._priority, self._created_s = jobs.priority[rows], jobs.created_s[rows]
+
+    def way(
+        self, session: Session, holdings: Holdings, job: int, leaf: int, at: int, amount: int
+    ) -> Way:
+        """Return how a job could have so much of a row."""
+        sharing, jobs = session.queues.sharing[leaf], session.jobs
+        taker = Work(-1, leaf, (), int(jobs.priority[job]), float(jobs.created_s[job]))
+        lacks = amount - holdings.available(leaf, at)
+        is_own = self._leaf == leaf
+        over = [holdings.is_over(queue, (at,)) for queue in range(len(self._root))]
+        is_open = np.array(over, np.bool_)[self._leaf] & (
+            self._root[self._leaf] == self._root[leaf]
+        )
+        others = self._given(sharing.across, taker, ~is_own & is_open, at)
+        mode = Mode.NO_CANDIDATES
+        if others and others >= lacks:
+            mode = Mode.RECLAIM
+        elif (own := self._given(sharing.within, taker, is_own, at)) and own + others >= lacks:
+            mode = Mode.PREEMPT
+        return Way(mode, _level_by_quota(holdings, leaf, at, amount))
+
+    def _given(self, policy: str, taker: Work, among: BoolVec, at: int) -> int:
+        """Return what jobs hold of a row that a policy lets other work take."""
+        may = among & may_take(policy, taker, self._priority, self._created_s)
+        return int(self._held[at][may].sum())
+
+
+def _level_by_quota(holdings: Holdings, leaf: int, at: int, amount: int) -> int:
+    """Return the height of the lowest queue on a path whose quota is large enough."""
+    rows = holdings.rows
+    path = rows.path(leaf)
+    return rows.height[next((it for it in path if amount <= rows.subtree[it][at]), path[-1])]
+
+
+# What a job asks of the flavors of its queue, group by group.
+#
+# Rule F27 of docs/explanation/fair-sharing.md.
+
+
+class Combination(NamedTuple):
+    """A flavor of each group, and the worst mode of them."""
+
+    flavors: tuple[int, ...]
+    mode: Mode
+
+
+def ranked_flavors(
+    chooser: Chooser, group: Group, ask: Amounts, accepted: Collection[int]
+) -> Iterator[tuple[int, Way]]:
+    """Yield the flavors of a group: the one that is chosen, then without it, and so on."""
+    left = set(accepted)
+    while left:
+        chosen = chooser.choose_one(request(group, ask, left), {})
+        if not chosen.flavors:
+            return
+        ways = [each.way for each in chosen.flavors.values()]
+        flavor = next(iter(chosen.flavors.values())).flavor
+        yield flavor, min(ways)
+        left.discard(flavor)
+
+
+def request(group: Group, ask: Amounts, accepted: Collection[int]) -> Request:
+    """Return what is asked for of a group, in the flavors that are accepted."""
+    amounts = {at: int(ask[at]) for at in group.resources if ask[at] > 0}
+    return Request(amounts, frozenset(accepted))
+
+
+def asked_groups(offer: Offer, ask: Amounts) -> list[Group]:
+    """Return the groups of which something is asked for."""
+    return [group for group in offer.groups if any(ask[at] > 0 for at in group.resources)]
+
+
+def by_resource(offer: Offer, ask: Amounts, chosen: Combination) -> dict[int, int]:
+    """Return the flavor of each resource that is asked for."""
+    groups = zip(asked_groups(offer, ask), chosen.flavors, strict=True)
+    return {at: flavor for group, flavor in groups for at in group.resources if ask[at] > 0}
+
+
+def runs_in(session: Session, table: Table, job: int, offer: Offer, group: Group) -> int:
+    """Return the flavor of the nodes where pods of a job are active, -1 for none."""
+    rows = np.array(session.jobs.tasks[job], np.int64)
+    nodes = session.node_of_task_now[rows]
+    nodes = nodes[ACTIVE_STATES[session.state_now[rows]] & (nodes >= 0)]
+    found = table.nodes(session).flavor_of(offer, group)[nodes]
+    found = found[found >= 0]
+    return int(found[0]) if found.size else -1
+
+
+# The flavors that jobs may have as of now, as sets of nodes in the order in which they are tried.
+#
+# Rules F27 to F30 of docs/explanation/fair-sharing.md.
+
 
 _MOST: Final = 64
 """At most so many combinations of flavors of several groups are tried: all that one group has."""

@@ -21,8 +21,8 @@ from kaisched import (
     format_amount,
     roll_up,
 )
-from kaisched_plugins.fair_sharing.by_flavor import NodeMap
-from kaisched_plugins.fair_sharing.holdings import Holdings
+from kaisched_plugins.fair_sharing.flavors import NodeMap
+from kaisched_plugins.fair_sharing.quotas import Holdings
 from kaisched_plugins.fair_sharing.tables import Table
 from kaisched_plugins.fair_sharing.work import LOWER, NEVER, Work, may_take
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
+from pydantic import Field, field_validator
 
 from kaisched import (
     Amounts,
+    Arguments,
     BoolVec,
     Claim,
     CodeVec,
@@ -26,26 +30,126 @@ from kaisched import (
     Unit,
     Units,
     hookimpl,
+    parse_duration,
+    shard_setting,
 )
 from kaisched_plugins.fair_sharing import reasons, refusals
-from kaisched_plugins.fair_sharing.allowed import Rules
-from kaisched_plugins.fair_sharing.beside import Beside
 from kaisched_plugins.fair_sharing.choices import Choices
-from kaisched_plugins.fair_sharing.choosing import PREEMPT, in_order
 from kaisched_plugins.fair_sharing.claims import claim_codes
-from kaisched_plugins.fair_sharing.classical import reasons as classical_reasons
-from kaisched_plugins.fair_sharing.classical import search as classical
-from kaisched_plugins.fair_sharing.columns import is_beyond
-from kaisched_plugins.fair_sharing.config import FairSharingArguments
-from kaisched_plugins.fair_sharing.division import divided
-from kaisched_plugins.fair_sharing.figures import figures, subtree_quotas
-from kaisched_plugins.fair_sharing.heads import KEYS, head_keys
+from kaisched_plugins.fair_sharing.division import divided, figures, subtree_quotas
 from kaisched_plugins.fair_sharing.invariants import broken
-from kaisched_plugins.fair_sharing.paths import are_full, borrow_for_good, would_borrow
+from kaisched_plugins.fair_sharing.order import KEYS, Pools, head_keys
 from kaisched_plugins.fair_sharing.plans import plan_codes
-from kaisched_plugins.fair_sharing.pools import Pools
-from kaisched_plugins.fair_sharing.tables import Now, Table, by_history, table_in, table_of
-from kaisched_plugins.fair_sharing.work import NEVER
+from kaisched_plugins.fair_sharing.quotas import is_beyond
+from kaisched_plugins.fair_sharing.tables import (
+    Beside,
+    Now,
+    Table,
+    are_full,
+    borrow_for_good,
+    by_history,
+    table_in,
+    table_of,
+    would_borrow,
+)
+from kaisched_plugins.fair_sharing.victims import PREEMPT, Rules, classical_order, fair_order
+from kaisched_plugins.fair_sharing.work import FINAL, INITIAL, NEVER
+
+Strategy = Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
+_MOST_WEIGHT = 1e9
+_WEEK_S = 7 * 24 * 3600.0
+_ALLOWED = ((FINAL,), (INITIAL,), (FINAL, INITIAL))
+
+
+class FairSharingArguments(Arguments):
+    """How borrowed room is taken back; quotas, limits and weights are the queues'."""
+
+    preemption_strategies: tuple[Strategy, ...] = Field(
+        default=(FINAL, INITIAL),
+        description="What entitles to work of another queue: the first, and in a second search the "
+        "second. LessThanOrEqualToFinalShare, LessThanInitialShare, or both in this order.",
+    )
+    high_priority_from: int | None = Field(
+        default=None,
+        description="Jobs of this priority or a higher one overrule fair sharing: they come first, "
+        "and take the least important work below it that borrows, whatever the shares are.",
+    )
+    is_classical: bool = Field(
+        default=False,
+        description="Share fairly in no tree, as if every top-level queue said "
+        "`fairSharing.enabled: false`.",
+    )
+    is_compatible: bool = Field(
+        default=False,
+        description="Decide as Kueue does: evict also what would come first again, and of equal "
+        "priorities the newest first, whatever its size.",
+    )
+    resource_weights: dict[str, float] = Field(
+        default={},
+        description="How much of the past usage of a queue each resource is, by name (`cpu`, "
+        "`memory`, `gpu` or an extended resource); 1 for those left out. For queues with "
+        "`admissionScope`.",
+    )
+    usage_sampling_interval: str = Field(
+        default="5m",
+        description="What starts in a queue below one with `admissionScope` counts at once as if "
+        "it had run for so long.",
+    )
+    half_life_period: str = Field(
+        default="0s",
+        description="Half-life of the history, 0 for none; `usageDBConfig` sets it.",
+        json_schema_extra=shard_setting("usageDBConfig.usageParams.halfLifePeriod"),
+    )
+    window_size: str = Field(
+        default="1w",
+        description="Length of the history; `usageDBConfig` sets it.",
+        json_schema_extra=shard_setting("usageDBConfig.usageParams.windowSize"),
+    )
+
+    @field_validator("preemption_strategies")
+    @classmethod
+    def _known(cls, strategies: tuple[Strategy, ...]) -> tuple[Strategy, ...]:
+        if strategies not in _ALLOWED:
+            raise ValueError(f"write one of them, or [{FINAL}, {INITIAL}]")
+        return strategies
+
+    @field_validator("resource_weights")
+    @classmethod
+    def _are_weights(cls, weights: dict[str, float]) -> dict[str, float]:
+        for name, weight in weights.items():
+            if not 0 <= weight <= _MOST_WEIGHT:
+                raise ValueError(f"{name}: write a number from 0 to {_MOST_WEIGHT:g}")
+        return weights
+
+    @field_validator("usage_sampling_interval", "half_life_period", "window_size", mode="before")
+    @classmethod
+    def _is_duration(cls, value: object) -> str:
+        try:
+            parse_duration(value)
+        except ValueError as error:
+            fix = getattr(error, "fix", "")
+            raise ValueError(f"{error}; {fix}" if fix else str(error)) from None
+        return str(value)
+
+    @cached_property
+    def half_life_s(self) -> float:
+        """Return the half-life of the history in seconds, 0 for none."""
+        return parse_duration(self.half_life_period)
+
+    @cached_property
+    def window_s(self) -> float:
+        """Return the length of the history in seconds."""
+        return parse_duration(self.window_size) or _WEEK_S
+
+    @cached_property
+    def counted_s(self) -> float:
+        """Return for how many seconds what just started is taken to have run."""
+        return parse_duration(self.usage_sampling_interval)
+
+    def weight_of(self, resource: str) -> float:
+        """Return the weight of a resource in the usage of a queue."""
+        return self.resource_weights.get(resource, 1.0)
+
 
 Shapes = Sequence[tuple[int, int]]
 _TAKING = frozenset({"reclaim", PREEMPT})
@@ -264,8 +368,8 @@ class FairSharing(Plugin):
         holdings = self._now(session).copy(session)
         is_high = rules.is_high(int(session.jobs.priority[claim.job]))
         if table.is_on[claim.queue] or is_high:
-            return in_order(session, table, holdings, claim, units, rules)
-        order = classical.in_order(session, table, holdings, claim, units, rules)
+            return fair_order(session, table, holdings, claim, units, rules)
+        order = classical_order(session, table, holdings, claim, units, rules)
         within: set[tuple[str, int]] = session.state[self.name].within
         within.discard((claim.action, claim.job))
         if not order.is_borrowing:
@@ -300,7 +404,7 @@ class FairSharing(Plugin):
         holdings = self._now(session).copy(session)
         table, choices = self._table(session), self._choices(session)
         if code == refusals.BORROWS:
-            return classical_reasons.borrows(session, table, holdings, choices, job)
+            return reasons.borrows(session, table, holdings, choices, job)
         return reasons.refused(session, table, holdings, choices, job, code)
 
     @hookimpl
@@ -321,7 +425,7 @@ class FairSharing(Plugin):
         is_high = rules.is_high(int(session.jobs.priority[claim.job]))
         if table.is_on[claim.queue] or is_high:
             return reasons.taken(session, table, holdings, claim, units, is_high=is_high)
-        return classical_reasons.taken(session, table, holdings, claim, units, rules)
+        return reasons.taken_by_level(session, table, holdings, claim, units, rules)
 
     @hookimpl
     def queue_figures(self, session: Session) -> dict[str, FloatVec]:

@@ -1,20 +1,26 @@
-"""Quotas of a tree: what each queue has of its own, what it may lend, and what it could ever have.
+"""A tree of quotas: what queues own and lend, what they hold, and the shares that follow.
 
-Columns ``(F, Q)``: a row for each resource, or for each pair of flavor and resource where there are
-flavors. Rules F1 to F3 of docs/explanation/fair-sharing.md. All of it rests on the queues alone, so
-that it is worked out once for as long as no queue changes.
+Rules F1 to F7 of docs/explanation/fair-sharing.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from kaisched import UNLIMITED, Amounts, BoolVec, RowVec
+from kaisched import UNLIMITED, Amounts, BoolVec, FloatVec, IntVec, RowVec
+
+# Quotas of a tree: what each queue has of its own, what it may lend, and what it could ever have.
+#
+# Columns ``(F, Q)``: a row for each resource, or for each pair of flavor and resource where there
+# are flavors. Rules F1 to F3 of docs/explanation/fair-sharing.md. All of it rests on the queues
+# alone, so that it is worked out once for as long as no queue changes.
+
 
 Row = list[int]
 """Amounts of one queue, one number for each row of the columns."""
@@ -175,3 +181,323 @@ def unlent(subtree: Amounts, lending_limit: Amounts) -> Amounts:
     """Return what of a quota is not lent."""
     kept: Amounts = np.maximum(subtree - lending_limit, 0)
     return kept
+
+
+# The share of a queue: what it borrows of what can be lent, in its dominant resource, by weight.
+#
+# Rules F5 to F7 of docs/explanation/fair-sharing.md. Shares are compared exactly. A quotient of
+# whole numbers is rounded to the nearest double, which never turns an order round; so doubles are
+# compared first, and only where they are equal the products across. Numbers of Python have no
+# bound: no product overflows, however large amounts and weights are.
+
+
+class Ratio:
+    """A quotient of whole numbers, compared by products."""
+
+    __slots__ = ("of", "part")
+
+    def __init__(self, part: int, of: int) -> None:
+        """Keep the numbers as they are."""
+        self.part = part
+        self.of = of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ratio) and self.part * other.of == other.part * self.of
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __lt__(self, other: Ratio) -> bool:
+        return self.part * other.of < other.part * self.of
+
+    def __le__(self, other: Ratio) -> bool:
+        return self.part * other.of <= other.part * self.of
+
+    def __gt__(self, other: Ratio) -> bool:
+        return self.part * other.of > other.part * self.of
+
+    def __ge__(self, other: Ratio) -> bool:
+        return self.part * other.of >= other.part * self.of
+
+
+class Share(NamedTuple):
+    """A share as it is compared: infinite ones last, by their quotient before the weight."""
+
+    is_infinite: bool
+    near: float
+    exact: Ratio
+
+    def doubles(self) -> tuple[float, float]:
+        """Return the nearest double, and the nearest to what it lacks."""
+        rest = Fraction(self.exact.part, self.exact.of) - Fraction(self.near)
+        return self.near, rest.numerator / rest.denominator
+
+    def text(self) -> str:
+        """Return it for people, as a multiple of what can be lent."""
+        return "infinite" if self.is_infinite else f"{self.near:.4g}"
+
+
+NOTHING = Share(False, 0.0, Ratio(0, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A share with what it is made of."""
+
+    share: Share
+    is_borrowing: bool
+    resource: int = -1
+    """The dominant resource; -1 while the share is nothing."""
+    borrowed: int = 0
+    lendable: int = 0
+
+
+WITHIN = Terms(NOTHING, is_borrowing=False)
+
+
+def terms_of(rows: Rows, queue: int, used: Row) -> Terms:
+    """Return the share of a queue that has ``used``; a root borrows from nobody."""
+    if rows.parent[queue] < 0:
+        return WITHIN
+    over: dict[int, int] = {}
+    for at, (has, quota) in enumerate(zip(used, rows.subtree[queue], strict=True)):
+        if has > quota:
+            resource = rows.resource[at]
+            over[resource] = over.get(resource, 0) + has - quota
+    if not over:
+        return WITHIN
+    best, part, of = -1, 0, 1
+    lendable = rows.lendable[queue]
+    for resource in sorted(over):
+        if lendable[resource] > 0 and over[resource] * of > part * lendable[resource]:
+            best, part, of = resource, over[resource], lendable[resource]
+    numerator, denominator = rows.weight[queue]
+    if not numerator:
+        share = Share(True, part / of, Ratio(part, of))
+    else:
+        part_by, of_by = part * denominator, of * numerator
+        share = Share(False, part_by / of_by, Ratio(part_by, of_by))
+    return Terms(share, True, best, part, of if best >= 0 else 0)
+
+
+# What queues hold: counted along paths, so that an addition costs the depth of the tree.
+#
+# What a queue holds of the part of its quota that it never lends is not counted above it, so that
+# amounts higher up are no plain sums (rule F2 of docs/explanation/fair-sharing.md).
+
+
+Ask = Sequence[tuple[int, int]]
+"""Rows with amounts above 0."""
+
+
+class Holdings:
+    """Amounts at every level of a tree, and the shares that follow from them."""
+
+    def __init__(self, quotas: Quotas, leaves: Amounts) -> None:
+        """Count what leaves hold, ``(F, Q)``; what stands at inner queues is counted there too."""
+        rows = quotas.rows
+        self.rows: Rows = rows
+        self.used: list[Row] = leaves.T.tolist()
+        self._terms: list[Terms | None] = [None] * len(self.used)
+        for queue in range(len(self.used) - 1, -1, -1):
+            above = rows.parent[queue]
+            if above >= 0:
+                upper = self.used[above]
+                local = rows.local[queue]
+                for at, amount in enumerate(self.used[queue]):
+                    if amount > local[at]:
+                        upper[at] += amount - local[at]
+
+    def copy(self) -> Holdings:
+        """Return the same amounts, to be changed by themselves."""
+        made = Holdings.__new__(Holdings)
+        made.rows = self.rows
+        made.used = [list(used) for used in self.used]
+        made._terms = list(self._terms)  # noqa: SLF001 - of its own kind
+        return made
+
+    def add(self, queue: int, ask: Ask) -> None:
+        """Count more at a queue and above it."""
+        parent, local, used = self.rows.parent, self.rows.local, self.used
+        for at, amount in ask:
+            node, more = queue, amount
+            while node >= 0:
+                own = used[node]
+                self._terms[node] = None
+                free = local[node][at] - own[at]
+                own[at] += more
+                if free > 0:
+                    more -= free
+                if more <= 0:
+                    break
+                node = parent[node]
+
+    def take(self, queue: int, ask: Ask) -> None:
+        """Count less at a queue and above it: the inverse of :meth:`add`."""
+        parent, local, used = self.rows.parent, self.rows.local, self.used
+        for at, amount in ask:
+            node, less = queue, amount
+            while node >= 0:
+                own = used[node]
+                self._terms[node] = None
+                beyond = own[at] - local[node][at]
+                own[at] -= less
+                less = min(less, beyond)
+                if less <= 0:
+                    break
+                node = parent[node]
+
+    def available(self, queue: int, at: int) -> int:
+        """Return how much more a queue may have of a row; negative where quota was cut.
+
+        What a queue above holds too much, after a cut, counts against all below it, even against
+        what they never lend: so does Kueue.
+        """
+        rows, used = self.rows, self.used
+        path = rows.path(queue)
+        root = path.pop()
+        free = rows.subtree[root][at] - used[root][at]
+        for node in reversed(path):
+            local, has = rows.local[node][at], used[node][at]
+            room = rows.cap[node][at] - max(has, local)
+            free = max(0, local - has) + min(free, room)
+        return free
+
+    def fits(self, queue: int, ask: Ask) -> bool:
+        """Tell whether a queue may have so much more."""
+        return all(amount <= self.available(queue, at) for at, amount in ask)
+
+    def is_within(self, queue: int, at: Iterable[int]) -> bool:
+        """Tell whether a queue holds no more than its quota of some rows."""
+        return not self.is_over(queue, at)
+
+    def stays_within(self, queue: int, ask: Ask) -> bool:
+        """Tell whether a queue would hold no more than its quota of what is asked for, with it."""
+        used, quota = self.used[queue], self.rows.subtree[queue]
+        return all(used[at] + amount <= quota[at] for at, amount in ask)
+
+    def is_over(self, queue: int, at: Iterable[int]) -> bool:
+        """Tell whether a queue holds more than its quota of any of some rows."""
+        used, quota = self.used[queue], self.rows.subtree[queue]
+        return any(used[row] > quota[row] for row in at)
+
+    def terms(self, queue: int) -> Terms:
+        """Return the share of a queue as of now."""
+        known = self._terms[queue]
+        if known is None:
+            known = self._terms[queue] = terms_of(self.rows, queue, self.used[queue])
+        return known
+
+    def terms_with(self, queue: int, ask: Ask) -> list[Terms]:
+        """Return the shares on a queue's path, the queue first, with so much more."""
+        self.add(queue, ask)
+        found = [self.terms(node) for node in self.rows.path(queue)]
+        self.take(queue, ask)
+        return found
+
+
+# Questions about many queues at once, answered from sums: no queue of the tree lends in part.
+#
+# Without lending limits what is held at a queue is what is held below it, added up, so that
+# positions may be foreseen. A share is then two doubles: the nearest to the quotient, and the
+# nearest to what it lacks. Whole numbers below 2^53 are doubles, and of those a quotient and its
+# remainder are exact to the last place; equal quotients give equal pairs, and the pairs have the
+# order of the quotients. Larger numbers are divided one by one, without a bound.
+
+
+_EXACT = 1 << 53
+_SPLIT = float((1 << 27) + 1)
+Keys = tuple[IntVec, IntVec, FloatVec, FloatVec]
+
+
+def order_keys(quotas: Quotas, queue: RowVec, held: Amounts, ask: Amounts) -> Keys:
+    """Return key columns ``(K,)``: who borrows what is asked for, infinite shares, and the share.
+
+    ``held`` is ``(F, K)``; the ask counts as held.
+    """
+    over = np.maximum(held + ask - quotas.subtree[:, queue], 0)
+    over[:, quotas.parent[queue] < 0] = 0
+    borrows = ((over > 0) & (ask > 0)).any(axis=0)
+    is_over = over.any(axis=0)
+    near, rest = np.zeros(len(queue)), np.zeros(len(queue))
+    is_infinite = np.zeros(len(queue), np.int64)
+    at = np.flatnonzero(is_over)
+    if at.size:
+        parts = by_resource(quotas, over[:, at])
+        near[at], rest[at], infinite = _shares(quotas, queue[at], parts)
+        is_infinite[at] = infinite
+    return borrows.astype(np.int64), is_infinite, near, rest
+
+
+def by_resource(quotas: Quotas, over: Amounts) -> Amounts:
+    """``(resources, K)`` sums of amounts ``(F, K)`` over the rows of each resource."""
+    count = len(quotas.lendable)
+    if count == len(over):
+        return over
+    parts = np.zeros((count, over.shape[1]), np.int64)
+    np.add.at(parts, quotas.resource, over)
+    return parts
+
+
+def _shares(quotas: Quotas, queue: RowVec, parts: Amounts) -> tuple[FloatVec, FloatVec, BoolVec]:
+    """Return the shares of queues that borrow, and whether the weight makes them infinite."""
+    lendable = quotas.lendable[:, queue]
+    numerator, denominator = quotas.weight_columns
+    up, down = numerator[queue], denominator[queue]
+    is_infinite = up == 0
+    up = np.where(is_infinite, 1, up)
+    down = np.where(is_infinite, 1, down)
+    near, rest = np.zeros(len(queue)), np.zeros(len(queue))
+    for part, of in zip(parts, lendable, strict=True):
+        is_some = (part > 0) & (of > 0)
+        if not is_some.any():
+            continue
+        some = np.flatnonzero(is_some)
+        high, low = _quotients(part[some], down[some], of[some], up[some])
+        better = (high > near[some]) | ((high == near[some]) & (low > rest[some]))
+        near[some[better]], rest[some[better]] = high[better], low[better]
+    return near, rest, is_infinite
+
+
+def _quotients(
+    part: IntVec, part_by: IntVec, of: IntVec, of_by: IntVec
+) -> tuple[FloatVec, FloatVec]:
+    """Return ``part * part_by / (of * of_by)`` as two doubles."""
+    # Bounds by doubles, with a margin for their rounding, before anything is multiplied.
+    fits = (part.astype(float) * part_by < _EXACT / 2) & (of.astype(float) * of_by < _EXACT / 2)
+    high, low = np.zeros(len(part)), np.zeros(len(part))
+    if fits.any():
+        above, below = (
+            (part[fits] * part_by[fits]).astype(float),
+            (of[fits] * of_by[fits]).astype(float),
+        )
+        high[fits] = above / below
+        low[fits] = _remainder(above, high[fits], below) / below
+    for at in np.flatnonzero(~fits).tolist():
+        exact = Fraction(int(part[at]) * int(part_by[at]), int(of[at]) * int(of_by[at]))
+        high[at] = exact.numerator / exact.denominator
+        left = exact - Fraction(float(high[at]))
+        low[at] = left.numerator / left.denominator
+    return high, low
+
+
+def _remainder(above: FloatVec, quotient: FloatVec, below: FloatVec) -> FloatVec:
+    """Return ``above - quotient * below`` without an error: the product as a sum of two doubles."""
+    product = quotient * below
+    big, small = _halves(quotient)
+    wide, narrow = _halves(below)
+    error = ((big * wide - product) + big * narrow + small * wide) + small * narrow
+    left: FloatVec = (above - product) - error
+    return left
+
+
+def _halves(number: FloatVec) -> tuple[FloatVec, FloatVec]:
+    scaled = number * _SPLIT
+    high = scaled - (scaled - number)
+    return high, number - high
+
+
+def is_beyond(bound: Amounts, held: Amounts, ask: Amounts) -> BoolVec:
+    """Tell, ``(K,)``, where held and asked together pass a bound of something that is asked for."""
+    room = np.where(bound >= UNLIMITED, UNLIMITED, bound - held)
+    beyond: BoolVec = np.logical_or.reduce((ask > 0) & (ask > room), axis=0)
+    return beyond

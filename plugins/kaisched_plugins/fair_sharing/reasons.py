@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
+from typing import Final
 
 import numpy as np
 
@@ -23,15 +24,121 @@ from kaisched import (
     larger_bounds,
 )
 from kaisched_plugins.fair_sharing import refusals
-from kaisched_plugins.fair_sharing.allowed import contested
-from kaisched_plugins.fair_sharing.by_flavor import flavors_of
-from kaisched_plugins.fair_sharing.choices import Choices
-from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
-from kaisched_plugins.fair_sharing.order import meeting
-from kaisched_plugins.fair_sharing.room_reasons import ROOM, no_room, room_by_flavor
-from kaisched_plugins.fair_sharing.share import Terms
+from kaisched_plugins.fair_sharing.choices import Choices, Obstacle
+from kaisched_plugins.fair_sharing.flavors import Offer, flavors_of
+from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, Terms
 from kaisched_plugins.fair_sharing.tables import Table
-from kaisched_plugins.fair_sharing.work import Work
+from kaisched_plugins.fair_sharing.victims import (
+    Reach,
+    Rules,
+    Way,
+    borrowing_of,
+    claim_work,
+    contested,
+)
+from kaisched_plugins.fair_sharing.work import Work, meeting
+
+# The sentences about room: which queue is full, and of each flavor what is in its way.
+
+
+ROOM: Final = (refusals.NO_ROOM, refusals.NO_FLAVOR, refusals.NO_NODES, refusals.TOO_LARGE)
+"""What is told of each flavor."""
+_MOST: Final = 4
+"""So many flavors are named."""
+
+
+def room_by_flavor(
+    session: Session, table: Table, holdings: Holdings, choices: Choices, job: int, code: int
+) -> Reason | None:
+    """Return what is in the way of each flavor that a job's queue offers."""
+    told = list(_by_flavor(session, table, holdings, choices, job))
+    if not told:
+        return _apart(session, choices, job) if code == refusals.NO_NODES else None
+    text = "; ".join(each.sentence for each in told[:_MOST])
+    if len(told) > _MOST:
+        text += f"; {len(told) - _MOST} more flavors"
+    return Reason(text, next((each.numbers for each in told if each.numbers), {}))
+
+
+def _by_flavor(
+    session: Session, table: Table, holdings: Holdings, choices: Choices, job: int
+) -> Iterator[Reason]:
+    queue = int(table.home[session.jobs.queue_of_job[job]])
+    ask, offer = asked_of(session, job), choices.offer(queue)
+    assert offer is not None  # the caller has looked
+    is_bound = session.job_active_now[job] > 0  # to the flavor in which it runs
+    names = choices.names()
+    for group, _, ways in choices.looked_at(session, job, ask):
+        for flavor, obstacle in ways.items():
+            if obstacle == Obstacle.NO_NODES:
+                yield Reason(f"flavor {names[flavor]}: {_no_node(offer, flavor)}")
+            elif obstacle != Obstacle.NO_MATCH:
+                row = [(table.pair[flavor, at], int(ask[at])) for at in group.resources if ask[at]]
+                found = no_room(session, table, holdings, queue, row)
+                if found is not None:
+                    yield found
+            elif not is_bound:
+                yield Reason(f"flavor {names[flavor]}: its pods do not select its nodes")
+
+
+def _apart(session: Session, choices: Choices, job: int) -> Reason:
+    """Say that there are nodes of flavors of each group, but none of all groups."""
+    names = choices.names()
+    groups = [
+        " or ".join(names[flavor] for flavor, it in ways.items() if it < Obstacle.NO_NODES)
+        for _, _, ways in choices.looked_at(session, job, asked_of(session, job))
+    ]
+    return Reason(f"no node is of flavor {' and of flavor '.join(groups)}")
+
+
+def _no_node(offer: Offer, flavor: int) -> str:
+    labels = dict(offer.labels)[flavor]
+    if not labels:
+        return "all nodes are of other flavors"
+    return f"no node has {' and '.join(f'{key}={value}' for key, value in labels)}"
+
+
+def no_room(
+    session: Session, table: Table, holdings: Holdings, queue: int, ask: Ask
+) -> Reason | None:
+    """Name the queue nearest to the leaf that is full, counting what is left at those above it."""
+    for at, asked in ask:
+        free = max(0, holdings.available(queue, at))
+        if asked <= free:
+            continue
+        row, quotas = _tightest(holdings, queue, at, asked), holdings.rows
+        name = session.axis.names[int(table.rows[at])]
+        has, most = holdings.used[row][at], quotas.cap[row][at]
+        told = f"{format_amount(name, has)} of {format_amount(name, most)} held"
+        told = f"{table.name(at, session)} {told}"
+        numbers = {
+            "queue": session.queues.name[row],
+            "resource": name,
+            "held": has,
+            "most": most,
+            "asked": asked,
+            "available": free,
+        }
+        return Reason(
+            f"queue {session.queues.name[row]}: {told}, {format_amount(name, asked)} asked;"
+            f" {format_amount(name, free)} left for queue {session.queues.name[queue]}",
+            numbers,
+        )
+    return None
+
+
+def _tightest(holdings: Holdings, queue: int, at: int, asked: int) -> int:
+    """Return the queue on a path that has too little room left for what reaches it."""
+    rows, more = holdings.rows, asked
+    for row in rows.path(queue):
+        if holdings.used[row][at] + more > rows.cap[row][at]:
+            return row
+        more -= max(0, rows.local[row][at] - holdings.used[row][at])
+    return rows.path(queue)[-1]
+
+
+# What fair-sharing says to people: of jobs that are refused, and of evictions.
+
 
 PRIORITY, RECLAMATION, FAIR_SHARING = "priority", "reclamation", "fair_sharing"
 KINDS = (FAIR_SHARING, PRIORITY, RECLAMATION)
@@ -250,3 +357,106 @@ def _put(holdings: Holdings, queue: int, asks: Ask) -> None:
 def _take(holdings: Holdings, queue: int, asks: Ask) -> None:
     for each in asks:
         holdings.take(queue, (each,))
+
+
+# The sentences of evictions and refusals in a tree without fair sharing.
+
+
+def borrows(
+    session: Session, table: Table, holdings: Holdings, choices: Choices, job: int
+) -> Reason | None:
+    """Return the resource for which a queue would borrow, with its quota."""
+    queue = int(table.home[session.jobs.queue_of_job[job]])
+    every = choices.possible(queue, asked_of(session, job))
+    for at, asked in chain.from_iterable(every):
+        quota = holdings.rows.subtree[queue][at]
+        if asked > quota and asked > holdings.available(queue, at):
+            name = session.axis.names[int(table.rows[at])]
+            own = session.queues.name[queue]
+            told = f"{table.name(at, session)} {format_amount(name, asked)} asked, queue {own}"
+            told += f" has a quota of {format_amount(name, quota)}"
+            return Reason(
+                f"{refusals.BORROWS.text.sentence}: {told}",
+                {"queue": own, "resource": name, "asked": asked, "quota": quota},
+            )
+    return None
+
+
+def taken_by_level(
+    session: Session,
+    table: Table,
+    holdings: Holdings,
+    claim: Claim,
+    units: Sequence[Unit],
+    rules: Rules,
+) -> Callable[[Session], EvictionReason]:
+    """Return what makes ``reclaimed for team/job (queue b: gpu 3, ...) from queue a: gpu 6 to 4``.
+
+    ``holdings`` are of now, with the claim in them and the units gone. The numbers are noted now.
+    """
+    jobs = session.jobs
+    after = holdings.copy()
+    incoming = claim_work(session, table, rules, claim)
+    holdings.take(incoming.queue, incoming.ask)
+    for unit in units:
+        queue = int(table.home[jobs.queue_of_job[unit.job]])
+        holdings.add(queue, table.of_tasks(session, np.array(unit.tasks, np.int64)))
+    lacks = contested(holdings, incoming)
+    reach = Reach(holdings, incoming, borrowing_of(session, claim.queue))
+    job = np.array([unit.job for unit in units], np.int64)
+    queues = table.home[jobs.queue_of_job[job]]
+    ways = reach.ways(queues, jobs.priority[job]) == Way.BORROWING
+    losers = sorted(set(zip(queues.tolist(), ways.tolist(), strict=True)))
+    names = session.queues.name
+    told = []
+    for queue, is_borrowing in losers[:_NAMED]:
+        if queue == claim.queue:
+            told.append(f"its own queue {names[queue]}")
+            continue
+        by = ", by borrowWithinCohort" if is_borrowing else ""
+        lost = _lost(session, table, holdings, after, queue, lacks)
+        told.append(f"queue {names[queue]}{by}: {lost}")
+    if len(losers) > _NAMED:
+        told.append(f"{len(losers) - _NAMED} more")
+    why = "preempted" if all(queue == claim.queue for queue, _ in losers) else "reclaimed"
+    mine = _held(session, table, after, claim.queue, lacks)
+    text = (
+        f"{why} for {jobs.name[claim.job]} (queue {names[claim.queue]}: {mine})"
+        f" from {'; '.join(told)}"
+    )
+    by_priority = {queue for queue, is_borrowing in losers if is_borrowing} | {claim.queue}
+    kinds = {it: PRIORITY if it in by_priority else RECLAMATION for it, _ in losers}
+    told_of = table.by_leaf(kinds, jobs.queue_of_job[[unit.job for unit in units]])
+    return lambda _: EvictionReason(text, told_of)
+
+
+def _held(
+    session: Session, table: Table, holdings: Holdings, queue: int, lacks: Sequence[int]
+) -> str:
+    """Return what a queue holds of the first resource that a claim lacked, and its quota."""
+    if not lacks:
+        return "nothing that is shared out"
+    name, told = session.axis.names[int(table.rows[lacks[0]])], table.name(lacks[0], session)
+    has, quota = holdings.used[queue][lacks[0]], holdings.rows.subtree[queue][lacks[0]]
+    return f"{told} {format_amount(name, has)}, its quota is {format_amount(name, quota)}"
+
+
+def _lost(
+    session: Session,
+    table: Table,
+    before: Holdings,
+    after: Holdings,
+    queue: int,
+    lacks: Sequence[int],
+) -> str:
+    """Return what a queue held and holds of the first lacked resource that it loses."""
+    used = before.used[queue]
+    at = next(
+        (row for row in lacks if used[row] > after.used[queue][row]), lacks[0] if lacks else -1
+    )
+    if at < 0:
+        return "nothing that is shared out"
+    name = session.axis.names[int(table.rows[at])]
+    told = table.name(at, session)
+    held = _held(session, table, after, queue, [at]).removeprefix(f"{told} ")
+    return f"{told} {format_amount(name, used[at])} to {held}"

@@ -1,4 +1,4 @@
-"""The quotas of a shard's queues, and what they hold at one moment of a cycle."""
+"""The queues of a session as a tree of quotas, and what they hold as of now."""
 
 from __future__ import annotations
 
@@ -13,20 +13,28 @@ import numpy as np
 from kaisched import (
     ACTIVE_STATES,
     GPU,
+    HOLDING_STATES,
     PODS,
     UNLIMITED,
     Amounts,
     BoolVec,
     Claim,
+    CodeVec,
     FloatVec,
+    IntVec,
     RowVec,
     Session,
+    TaskState,
     Units,
     charges,
 )
-from kaisched_plugins.fair_sharing.by_flavor import Flavors, NodeMap, flavors_in, pair_columns
-from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
-from kaisched_plugins.fair_sharing.quotas import Quotas
+from kaisched_plugins.fair_sharing import refusals
+from kaisched_plugins.fair_sharing.flavors import Flavors, NodeMap, flavors_in, pair_columns
+from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, Quotas, is_beyond
+from kaisched_plugins.fair_sharing.work import Work, entry_at
+
+# The quotas of a shard's queues, and what they hold at one moment of a cycle.
+
 
 _TABLE: Final = "fair-sharing.table"
 _CLASSICAL: Final = "fair-sharing.table.classical"
@@ -378,3 +386,120 @@ class Now:
             else:
                 self._holdings.take(queue, ((at, -amount),))
         self._leaves = leaves
+
+
+# Answers about one queue at a time, by what is held along its path: where amounts do not add up.
+#
+# So it is where a queue lends a part of its quota only, and where quotas are by flavor.
+
+
+def turn_keys(
+    holdings: Holdings, queue: RowVec, leaf: RowVec, asks: Sequence[Ask]
+) -> tuple[IntVec, IntVec, FloatVec, FloatVec]:
+    """Return the key columns of F8 ``(K,)``, for queues on the paths of leaves that ask."""
+    found = []
+    for row, at, asked in zip(queue.tolist(), leaf.tolist(), asks, strict=True):
+        entry = entry_at(holdings, row, Work(-1, at, asked))
+        near, rest = entry.share.doubles()
+        found.append((entry.borrows, entry.share.is_infinite, near, rest))
+    columns = list(zip(*found, strict=True)) or [(), (), (), ()]
+    return (
+        np.array(columns[0], np.int64),
+        np.array(columns[1], np.int64),
+        np.array(columns[2], np.float64),
+        np.array(columns[3], np.float64),
+    )
+
+
+def borrow_for_good(holdings: Holdings, table: Table, queue: RowVec, some: Amounts) -> BoolVec:
+    """Tell, asked about leaves, where strict work would borrow on its path (F2, F4).
+
+    ``holdings`` are of strict work, and ``some`` is ``(F, K)``.
+    """
+    over = np.zeros(len(queue), np.bool_)
+    for at in np.flatnonzero(table.is_leaf[queue]).tolist():
+        over[at] = is_beyond_quota(holdings, int(queue[at]), some_of(some[:, at]))
+    return over
+
+
+def would_borrow(session: Session, table: Table, leaf: int, ask: Amounts) -> bool:
+    """Tell whether strict work would borrow on its path, where amounts add up (F4)."""
+    path = session.queues.tree.path(leaf)
+    firm = session.held_non_preemptible_now[:, path][table.rows]
+    some = np.repeat(ask[table.rows, None], len(path), axis=1)
+    return bool(is_beyond(table.quotas.subtree[:, path], firm, some).any())
+
+
+def is_beyond_quota(holdings: Holdings, leaf: int, asked: Ask) -> bool:
+    """Tell whether a queue on a path would hold more than its quota of what is asked for."""
+    rows = [at for at, _ in asked]
+    holdings.add(leaf, asked)
+    over = any(holdings.is_over(node, rows) for node in holdings.rows.path(leaf))
+    holdings.take(leaf, asked)
+    return over
+
+
+def are_full(holdings: Holdings, table: Table, queue: RowVec, some: Amounts) -> BoolVec:
+    """Tell, asked about the leaf of a job, whether its path has no room now for ``(F, K)``."""
+    full = np.zeros(len(queue), np.bool_)
+    for at in np.flatnonzero(table.is_leaf[queue]).tolist():
+        full[at] = not holdings.fits(int(queue[at]), some_of(some[:, at]))
+    return full
+
+
+# Whether binds have room beside all that still leaves, where amounts do not add up.
+#
+# All binds of the cycle count at once, in whatever order they were decided: where they have no room
+# together, each waits until enough has left for all.
+
+
+class Beside:
+    """What pods on nodes hold, leaving or not, and what is to be bound in this cycle."""
+
+    def __init__(self, session: Session, table: Table) -> None:
+        """Count them all."""
+        self._session, self._table = session, table
+        here = HOLDING_STATES[session.tasks.state]
+        self._is_new: BoolVec = session.state_now == TaskState.ALLOCATED
+        firm = np.zeros_like(here)
+        owned = session.tasks.job_of_task >= 0
+        firm[owned] = ~session.jobs.is_preemptible[session.tasks.job_of_task[owned]]
+        self._all = self._counted(here | self._is_new)
+        self._firm = self._counted((here | self._is_new) & firm)
+
+    def _counted(self, counts: BoolVec) -> Holdings:
+        session, table = self._session, self._table
+        leaves = np.zeros((len(table.rows), len(table.is_leaf)), np.int64)
+        job = session.tasks.job_of_task
+        counts &= job >= 0
+        rows = counts.nonzero()[0]
+        queue = session.jobs.queue_of_job[job[rows]]
+        rows, queue = rows[queue >= 0], queue[queue >= 0]
+        node = np.where(
+            self._is_new[rows], session.node_of_task_now[rows], session.tasks.node_of_task[rows]
+        )
+        for leaf in np.unique(queue).tolist():
+            at = queue == leaf
+            for row, amount in table.held_by(session, rows[at], node[at]):
+                leaves[row, table.home[leaf]] += amount
+        return Holdings(table.quotas, leaves)
+
+    def codes(self, queue: RowVec, job: RowVec) -> CodeVec:
+        """Return, asked about leaves, the code of each job that has to wait, or 0."""
+        codes = np.zeros(len(queue), np.int16)
+        session = self._session
+        for at in np.flatnonzero(self._table.is_leaf[queue]).tolist():
+            leaf, ask = int(queue[at]), self._asked(int(job[at]))
+            self._all.take(leaf, ask)
+            codes[at] = 0 if self._all.fits(leaf, ask) else int(refusals.NO_ROOM)
+            self._all.add(leaf, ask)
+            if not codes[at] and not session.jobs.is_preemptible[job[at]]:
+                self._firm.take(leaf, ask)
+                codes[at] = int(refusals.STRICT) * is_beyond_quota(self._firm, leaf, ask)
+                self._firm.add(leaf, ask)
+        return codes
+
+    def _asked(self, job: int) -> Ask:
+        tasks = np.array(self._session.jobs.tasks[job], np.int64)
+        tasks = tasks[self._is_new[tasks]]
+        return self._table.held_by(self._session, tasks, self._session.node_of_task_now[tasks])

@@ -6,9 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from kaisched import CodeVec, IntVec, Plugin, RowVec, Session, hookimpl
-from kaisched_plugins.predicates.neighbours import Neighbours
-from kaisched_plugins.predicates.podterms import PodTerms
-from kaisched_plugins.predicates.remembered import RememberedMasks
+from kaisched_plugins.predicates.neighbours import Neighbours, PodTerms
+from kaisched_plugins.predicates.statics import RememberedMasks
 
 _MASKS = "predicates.masks"
 _EVERYTHING = (np.empty(0, np.int64), np.empty(0, np.int64))

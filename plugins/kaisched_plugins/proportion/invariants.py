@@ -25,8 +25,8 @@ from kaisched import (
     shares,
     worth,
 )
-from kaisched_plugins.proportion.firm import firm_quotas
 from kaisched_plugins.proportion.reasons import UNDERSHOT
+from kaisched_plugins.proportion.standing import firm_quotas
 
 _RECLAIM: Final = "reclaim"
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from kaisched import (
     UNLIMITED,
     Amounts,
+    Arguments,
     BoolVec,
     Claim,
     CodeVec,
@@ -26,29 +29,56 @@ from kaisched import (
     Unit,
     Units,
     hookimpl,
+    shard_setting,
 )
 from kaisched_plugins.proportion import reasons, refusals
-from kaisched_plugins.proportion.config import ProportionArguments
-from kaisched_plugins.proportion.cures import cures
 from kaisched_plugins.proportion.division import divided
-from kaisched_plugins.proportion.firm import firm_quotas
 from kaisched_plugins.proportion.invariants import broken
-from kaisched_plugins.proportion.preempt import growth_codes
+from kaisched_plugins.proportion.reasons import cures
 from kaisched_plugins.proportion.reclaim import (
     Bounds,
     is_within_quota,
     non_preemptible_codes,
+    scenario_codes,
     share_codes,
     victim_codes,
 )
-from kaisched_plugins.proportion.scenario import scenario_codes
 from kaisched_plugins.proportion.standing import (
     ENTITLED_NAMES,
     RATIO_NAMES,
     Standing,
+    firm_quotas,
+    growth_codes,
     limit_codes,
     quota_codes,
 )
+
+
+class ProportionArguments(Arguments):
+    """How the fairness engine behaves; the weights themselves are the shard's and the queues'."""
+
+    reclaimer_utilization_multiplier: float = Field(
+        default=1.0,
+        ge=1.0,
+        le=1000.0,
+        allow_inf_nan=False,
+        description="Damps reclaim: a reclaimer counts as this much more saturated than it is, and "
+        "a queue loses only what exceeds its share by this factor. Counted in thousandths.",
+    )
+    quota_scope: Literal["project", "pool"] = Field(
+        default="project",
+        description="What non-preemptible work must be within: the quota in its pool and the sum "
+        "of its project's quotas over all pools, or the quota in its pool alone.",
+        json_schema_extra=shard_setting("quotaScope"),
+    )
+    k_value: float = Field(
+        default=1.0,
+        ge=0.0,
+        allow_inf_nan=False,
+        description="How strongly past usage counts against a queue; read by time-based fairness.",
+        json_schema_extra=shard_setting("kValue"),
+    )
+
 
 _STANDING = "proportion.standing"
 _LIMITED = "proportion.limited"

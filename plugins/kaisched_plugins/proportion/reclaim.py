@@ -1,6 +1,11 @@
-"""Which jobs may claim, and which queues may lose: rules R18 and R19 of fairness.md."""
+"""Who may reclaim, from whom, and which units together: R18 to R22, R32 and R34 of fairness.md."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import add, gt, le, sub
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,13 +18,95 @@ from kaisched import (
     CodeVec,
     RowVec,
     Session,
+    Units,
+    charges,
     least_asked_of,
+    ordered_jobs,
     shares,
+    units_of,
     worth,
 )
 from kaisched_plugins.proportion import refusals
-from kaisched_plugins.proportion.rules import PER_MILLE, Floors, Row
 from kaisched_plugins.proportion.standing import Standing
+
+# The rules on plain numbers: R20 and R21 of docs/explanation/fairness.md, and R15 made exact.
+
+
+PER_MILLE = 1000
+
+Row: TypeAlias = list[int]
+"""Amounts of one queue or unit, one number for each resource."""
+Floors: TypeAlias = list[tuple[int, int]]
+"""Resources with the amount that a queue must keep of them."""
+
+
+def is_within(held: Iterable[int], bound: Iterable[int]) -> bool:
+    """Tell whether no resource passes its bound."""
+    return all(map(le, held, bound))
+
+
+def is_fair_share_victim(
+    left: Row, enough: Row, ask: Row, amounts: Row, *, is_taker_over: bool
+) -> bool:
+    """Tell whether a queue still has more of some resource than others must leave it (R20).
+
+    The resource is one that the unit holds; or, for a taker that is over no share, one that is not
+    asked for. No queue exceeds an unlimited share, or a share of a resource that it does not hold.
+    So only resources that are used and divided can decide.
+    """
+    if not any(map(gt, left, enough)):
+        return False  # a quarter of the time, and the most frequent answer
+    return any(
+        has > most and (lost > 0 or not (is_taker_over or asked > 0))
+        for has, most, asked, lost in zip(left, enough, ask, amounts, strict=True)
+    )
+
+
+def is_quota_victim(is_claim_within_quota: bool, left: Row, deserved: Row, ask: Row) -> bool:
+    """Tell whether a queue over quota loses to a queue that stays within its own (R20).
+
+    Only limited quotas of resources that the claim asks for count, and the losing queue must have
+    its quota of all of them.
+    """
+    if not is_claim_within_quota:
+        return False
+    is_over = False
+    for has, quota, asked in zip(left, deserved, ask, strict=True):
+        if asked > 0 and quota != UNLIMITED:
+            if has < quota:
+                return False
+            is_over = is_over or has > quota
+    return is_over
+
+
+def floors_of(left: Row, quotas: Floors) -> Floors:
+    """Return the quotas that a queue reaches, and so must keep (R21).
+
+    Where it is below its quota already, it may lose more: otherwise a queue that never used its
+    quota of one resource could lose nothing at all.
+    """
+    return [floor for floor in quotas if left[floor[0]] >= floor[1]]
+
+
+def undershoots(left: Row, floors: Floors, amounts: Row) -> bool:
+    """Tell whether losing these amounts would leave a queue below its quota of any of them."""
+    for at, floor in floors:  # noqa: SIM110 - half the time of any(), for every unit and level
+        if left[at] - amounts[at] < floor and amounts[at] > 0:
+            return True
+    return False
+
+
+def is_as_saturated(after: int, share: int, left: int, their_share: int, per_mille: int) -> bool:
+    """Tell exactly whether a taker above its share is as saturated as the losing queue (R15)."""
+    if their_share <= 0:
+        return share <= 0  # two queues without entitlement would take turns at each other's cost
+    if share == 0 or their_share == UNLIMITED:
+        return True
+    return after * per_mille * their_share >= left * PER_MILLE * share
+
+
+# Which jobs may claim, and which queues may lose: rules R18 and R19 of fairness.md.
+
 
 _NOT_OVER_SHARE = np.int16(refusals.NOT_OVER_SHARE)
 _OVER_FAIR_SHARE = np.int16(refusals.OVER_FAIR_SHARE)
@@ -213,3 +300,339 @@ def _give_way(bounds: Bounds, held: Amounts, claim: Claim, mine: int, siblings: 
     # Exactly at its quota everywhere: not ruled out here, as in KAI, but it loses nothing by R20.
     below = np.logical_or.reduce((theirs < quota) & (quota != UNLIMITED), axis=0)
     return np.asarray(shares.exceeds_any(theirs, quota) | ~below)
+
+
+# Computes how much of the running work quotas cover: rule R32 of docs/explanation/fairness.md.
+
+
+_COVERED = "proportion.covered"
+
+Covered: TypeAlias = dict[int, Row]
+"""What is covered, by queue."""
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Equal parts of a running job."""
+
+    amounts: Row
+    """What one part holds."""
+    least: int
+    """How many parts must be covered together, or none."""
+    count: int
+
+
+@dataclass(slots=True)
+class _Running:
+    """A running job: first the pods that it needs to run, then its elastic pods."""
+
+    path: list[int]
+    """The queues from the job's leaf queue up."""
+    pieces: list[_Piece]
+
+
+def in_quota(session: Session, bounds: Bounds, top: int) -> Covered:
+    """Return what quotas cover of the running jobs below a queue, at each queue below it.
+
+    A part of a job is covered at a queue if it is covered at all queues from there to ``top``: it
+    fits into their quotas along with the parts covered already. First come the parts that fit at
+    all queues of their path, then those that fit at all queues but the leaf, and so on. Between
+    these, the most important come first. The answer is as of the beginning of the cycle, so that it
+    is computed once.
+    """
+    known: dict[int, Covered] = session.found.setdefault(_COVERED, {})
+    covered = known.get(top)
+    if covered is None:
+        fixed = session.held_not_evictable
+        columns = (bounds.deserved, bounds.share, fixed, session.queues.priority)
+        quota, _ = worth(session.fair_tree, session.axis.unit, columns, top)
+        covered = known[top] = _covered(session, quota, top)
+    return covered
+
+
+def _covered(session: Session, quota: Amounts, top: int) -> Covered:
+    below = range(top, int(session.fair_tree.end_of_queue[top]))
+    room: Covered = {queue: quota[:, queue].tolist() for queue in below}
+    for amounts in room.values():
+        amounts[PODS] = UNLIMITED
+    covered: Covered = {queue: [0] * len(room[queue]) for queue in below}
+    jobs = _running(session, top)
+    for skipped in range(max((len(job.path) for job in jobs), default=0)):
+        for job in jobs:
+            if skipped < len(job.path):
+                _cover(job, job.path[skipped:], room, covered)
+    return covered
+
+
+def _cover(job: _Running, path: list[int], room: Covered, covered: Covered) -> None:
+    """Cover what fits of a job at all queues of a path."""
+    for piece in job.pieces:
+        count = min([piece.count, *(_fitting(piece.amounts, room[queue]) for queue in path)])
+        if count < piece.least:
+            return  # the rest of the job is useless without this part
+        if not count:
+            continue
+        piece.count -= count
+        piece.least = 0
+        for queue in path:
+            for at, amount in enumerate(piece.amounts):
+                covered[queue][at] += count * amount
+                if room[queue][at] != UNLIMITED:
+                    room[queue][at] -= count * amount
+
+
+def _fitting(amounts: Row, room: Row) -> int:
+    """Return how many parts fit; no limit for parts that hold nothing."""
+    fits = [has // amount for has, amount in zip(room, amounts, strict=True) if amount]
+    return min(fits, default=UNLIMITED)
+
+
+def _running(session: Session, top: int) -> list[_Running]:
+    """Return the jobs below a queue with running pods, the most important first."""
+    jobs, tree = session.jobs, session.fair_tree
+    is_below = (jobs.queue_of_job >= top) & (jobs.queue_of_job < int(tree.end_of_queue[top]))
+    job = (is_below & (jobs.active > 0)).nonzero()[0]
+    above = int(tree.depth_of_queue[top])
+    found = []
+    for row in ordered_jobs(session, job).tolist():
+        path = tree.path(int(jobs.queue_of_job[row])).tolist()
+        found.append(_Running(path[: len(path) - above], _pieces(session, row)))
+    return found
+
+
+def _pieces(session: Session, job: int) -> list[_Piece]:
+    jobs, shapes = session.jobs, session.shapes
+    shape, active = int(jobs.shape_of_job[job]), int(jobs.active[job])
+    is_by_card = shapes.by_card is not None and shapes.by_card.memory_mib[shape] > 0
+    if shape >= 0 and jobs.podset_count[job] == 1 and not is_by_card:
+        minimum = int(session.podsets.minimum[jobs.first_podset[job]])
+        return [_Piece(shapes.charge[:, shape].tolist(), min(minimum, active), active)]
+    pieces = []
+    for part in reversed(units_of(session, job, session.tasks.state)):
+        amounts: Row = charges(session, list(part.tasks)).sum(axis=1).tolist()
+        pieces.append(_Piece(amounts, int(part.is_core), 1))
+    return pieces
+
+
+# Judges which units may be taken together for a claim: R20 to R22, R32 and R34 of fairness.md.
+#
+# Each unit is judged after the units before it. For the few units of one claim, plain lists of
+# numbers are several times faster than arrays. Of many units, arrays judge those that are decided
+# only by what their queues still have.
+
+
+_NOT_OVER = int(refusals.NOT_OVER_SHARE)
+_UNDERSHOOTS = int(refusals.UNDERSHOOTS)
+_SATURATION_ORDER = int(refusals.SATURATION_ORDER)
+_MANY = 24
+"""From so many units on, arrays are faster than plain lists."""
+
+
+@dataclass(slots=True, eq=False)
+class _Taker:
+    """The claim's queue at one level, with the request of the claim added."""
+
+    after: Row
+    share: Row
+    over: list[int]
+    """Resources of which the queue would have more than its fair share."""
+    is_within_quota: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Giver:
+    """The queues that lose with one leaf, from the leaf up to where it meets the claim's queue."""
+
+    path: list[Row]
+    """What each queue still has: changed as units go."""
+    floors: list[tuple[Row, Floors]]
+    """For each queue that must keep amounts: what it still has, and what it must keep."""
+    deserved: Row
+    enough: Row
+    share: Row
+    taker: _Taker
+    quotas: list[tuple[int, Row, Floors]]
+    """The queues with a quota, what each still has, and the quotas."""
+
+
+class Scenario:
+    """Takes units one after the other from the queues that hold them."""
+
+    __slots__ = ("_ask", "_bounds", "_claim", "_givers", "_held", "_left", "_session", "_takers")
+
+    def __init__(self, session: Session, bounds: Bounds, claim: Claim) -> None:
+        """Start from what queues hold now."""
+        self._session = session
+        self._bounds = bounds
+        self._claim = claim
+        self._ask: Row = claim.ask.tolist()
+        self._held = session.held_now
+        self._left: dict[int, tuple[Row, Floors]] = {}
+        self._takers: dict[int, _Taker] = {}
+        self._givers: dict[int, _Giver | None] = {}
+
+    def judge(self, queue: int, amounts: Row) -> int:
+        """Return a code; a unit without objection is gone from its queues from now on."""
+        giver = self._givers[queue] if queue in self._givers else self._meet(queue)
+        if giver is None:
+            return _NOT_OVER
+        left, taker = giver.path[-1], giver.taker
+        is_over = is_fair_share_victim(
+            left, giver.enough, self._ask, amounts, is_taker_over=bool(taker.over)
+        )
+        if not (is_over or is_quota_victim(taker.is_within_quota, left, giver.deserved, self._ask)):
+            return _NOT_OVER
+        for has, floors in giver.floors:
+            if undershoots(has, floors, amounts):
+                return _UNDERSHOOTS
+        for row, has, quotas in giver.quotas:
+            if undershoots(has, quotas, amounts) and self._is_covered(queue, row, has, amounts):
+                return _UNDERSHOOTS
+        if taker.over and self._breaks_order(giver, amounts):
+            return _SATURATION_ORDER
+        for has in giver.path:
+            has[:] = map(sub, has, amounts)
+        return 0
+
+    def is_simple(self, queue: RowVec) -> bool:
+        """Tell whether only the excess over shares decides, for all these leaves."""
+        for leaf in np.unique(queue).tolist():
+            giver = self._givers[leaf] if leaf in self._givers else self._meet(leaf)
+            if giver is not None and (giver.taker.over or any(f for _, f in giver.floors)):
+                return False
+        return True
+
+    def keeps_quotas(self, units: Units, gone: BoolVec) -> bool:
+        """Tell whether no quota is undershot, whatever it covers, by units of met leaves (R32)."""
+        lost: dict[int, Amounts] = {}
+        for leaf, giver in self._givers.items():
+            if giver is None or not giver.quotas:
+                continue
+            of_leaf = units.amounts.compress(gone & (units.queue == leaf), axis=1).sum(axis=1)
+            for row, has, quotas in giver.quotas:
+                lost[row] = lost.get(row, 0) + of_leaf
+                if undershoots(has, quotas, lost[row].tolist()):
+                    return False
+        return True
+
+    def _top(self, leaf: int) -> int:
+        """Return the queue, at or above a leaf that loses, that is compared with the claim's."""
+        return self._bounds.meeting(self._session, self._claim.queue, leaf)[1][-1]
+
+    def codes(self, units: Units, taken: BoolVec) -> CodeVec | None:
+        """Judge all units at once, where :meth:`is_simple`.
+
+        A queue that has no excess of a resource has none later either, so a refused unit never
+        matters for the units after it.
+        """
+        session, bounds = self._session, self._bounds
+        top = np.full(len(session.queues), -1, np.int64)
+        is_quota = np.zeros(len(session.queues), np.bool_)
+        for leaf, giver in self._givers.items():
+            if giver is not None:
+                top[leaf] = self._top(leaf)
+                is_quota[top[leaf]] = giver.taker.is_within_quota
+        loser = top.take(units.queue)
+        group = loser if units.alternative is None else units.alternative * len(top) + loser
+        order = np.argsort(group, kind="stable")
+        group, loser = group[order], loser[order]
+        lost = (units.amounts * taken).take(order, axis=1)
+        before = lost.cumsum(axis=1) - lost
+        starts = np.flatnonzero(np.diff(group, prepend=group[0] - 1))
+        before -= before.take(starts, axis=1).repeat(np.diff(starts, append=len(group)), axis=1)
+        left = self._held.take(loser, axis=1) - before
+        counts = (self._claim.ask == 0)[:, None] | (units.amounts.take(order, axis=1) > 0)
+        exceeds = (left > bounds.enough.take(loser, axis=1)) & counts
+        over = np.logical_or.reduce(exceeds, axis=0)
+        if is_quota.any():
+            over |= is_quota[loser] & self._is_over_quota(left, loser)
+        refused = np.empty(len(units), np.bool_)
+        refused[order] = ~over | (loser < 0)
+        refused &= taken
+        return refused * np.int16(_NOT_OVER) if refused.any() else None
+
+    def _is_over_quota(self, left: Amounts, queue: RowVec) -> BoolVec:
+        """Compute :func:`is_quota_victim` for columns ``(R, V)``."""
+        asked = self._claim.ask > 0
+        has, quota = left[asked], self._bounds.deserved.take(queue, axis=1)[asked]
+        below = np.logical_or.reduce((has < quota) & (quota != UNLIMITED), axis=0)
+        over: BoolVec = np.logical_or.reduce(has > quota, axis=0) & ~below
+        return over
+
+    def _is_covered(self, leaf: int, queue: int, has: Row, amounts: Row) -> bool:
+        """Tell whether the queue would be left with less than quotas cover of it (R32)."""
+        covered = in_quota(self._session, self._bounds, self._top(leaf))[queue]
+        return any(
+            amounts[at] > 0 and has[at] - amounts[at] < covered[at]
+            for at, _ in self._bounds.row(queue)[3]
+        )
+
+    def _breaks_order(self, giver: _Giver, amounts: Row) -> bool:
+        taker, left = giver.taker, giver.path[-1]
+        per_mille = self._bounds.per_mille
+        for at in taker.over:
+            if (self._ask[at] > 0 or amounts[at] > 0) and is_as_saturated(
+                taker.after[at], taker.share[at], left[at] - amounts[at], giver.share[at], per_mille
+            ):
+                return True
+        return False
+
+    def _meet(self, queue: int) -> _Giver | None:
+        mine, path = self._bounds.meeting(self._session, self._claim.queue, queue)
+        giver: _Giver | None = None
+        if path:
+            lose = [self._left.get(row) or self._start(row) for row in path]
+            deserved, share, enough, _ = self._bounds.row(path[-1])
+            bound = [(row, self._bounds.row(row)[3]) for row in path]
+            giver = _Giver(
+                [left for left, _ in lose],
+                [each for each in lose if each[1]],
+                deserved,
+                enough,
+                share,
+                self._takers.get(mine) or self._take(mine),
+                [(row, self._left[row][0], quotas) for row, quotas in bound if quotas],
+            )
+        self._givers[queue] = giver
+        return giver
+
+    def _start(self, queue: int) -> tuple[Row, Floors]:
+        """Return what a queue holds before units are taken, and what it must keep."""
+        left: Row = self._held[:, queue].tolist()
+        quotas = [] if self._claim.pass_number else self._bounds.row(queue)[3]
+        start = self._left[queue] = (left, floors_of(left, quotas))
+        return start
+
+    def _take(self, mine: int) -> _Taker:
+        # Losses of other queues in its subtree do not lower its amounts: an allowed unit must stay
+        # allowed without the units before it.
+        deserved, share, _, _ = self._bounds.row(mine)
+        after = list(map(add, self._held[:, mine].tolist(), self._ask))
+        over = [at for at, (has, bound) in enumerate(zip(after, share, strict=True)) if has > bound]
+        taker = self._takers[mine] = _Taker(after, share, over, is_within(after, deserved))
+        return taker
+
+
+def scenario_codes(
+    session: Session, bounds: Bounds, claim: Claim, units: Units, taken: BoolVec
+) -> CodeVec | None:
+    """Return codes ``(V,)`` of units taken one after the other (R20 to R22, R32), or None."""
+    scenario = Scenario(session, bounds, claim)
+    if len(units) >= _MANY and scenario.is_simple(units.queue):
+        found = scenario.codes(units, taken)
+        if scenario.keeps_quotas(units, taken if found is None else taken & (found == 0)):
+            return found
+    codes: list[int] = []
+    entries = zip(
+        _sets_of(units), units.queue.tolist(), units.amounts.T.tolist(), taken.tolist(), strict=True
+    )
+    last = None
+    for of_set, queue, amounts, is_taken in entries:
+        if of_set != last:
+            scenario, last = Scenario(session, bounds, claim), of_set
+        codes.append(scenario.judge(queue, amounts) if is_taken else 0)
+    return np.array(codes, np.int16) if any(codes) else None
+
+
+def _sets_of(units: Units) -> list[int]:
+    return [0] * len(units) if units.alternative is None else units.alternative.tolist()

@@ -1,7 +1,7 @@
 """The columns by which queues are ordered and gated; they stay the same during a cycle.
 
-They are built once for a division and a set of queues, and kept as a hint while both are the same
-objects. A question about ``K`` queues is then a few array operations.
+They are built once for a division and a set of queues. A question about ``K`` queues is then a few
+array operations.
 """
 
 from __future__ import annotations
@@ -164,3 +164,43 @@ def is_beyond(bound: Amounts, held: Amounts, ask: Amounts) -> BoolVec | None:
 def _same(one: Amounts, other: Amounts) -> bool:
     # For a few queues a tenth of the time of an array comparison.
     return one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+# Quotas for non-preemptible work: within the pool, and within the project over all pools.
+
+
+def firm_quotas(deserved: Amounts, overdrawn: Amounts | None, scope: str) -> Amounts:
+    """Return ``(R, Q)`` up to which queues may hold non-preemptible work (R17).
+
+    What a project holds in other pools beyond its quotas there counts against its quota here: so
+    what it holds everywhere stays within the sum of its quotas. ``pool`` as scope is without that.
+    """
+    if overdrawn is None or scope == POOL:
+        return deserved
+    return np.where(deserved < UNLIMITED, np.maximum(deserved - overdrawn, 0), deserved)
+
+
+POOL = "pool"
+
+
+# Limits what a preemption may add to its queue beyond what its victims free: rule R17.
+
+
+_OVER_FAIR_SHARE = np.int16(refusals.OVER_FAIR_SHARE)
+
+
+def growth_codes(session: Session, queue: RowVec, held: Amounts, ask: Amounts) -> CodeVec | None:
+    """Return OVER_FAIR_SHARE ``(K,)`` where queues would use other queues' shares, or None.
+
+    A queue may have its fair share or what it held when the cycle began, and what no share covers.
+    ``held`` and ``ask`` are ``(R, K)``.
+    """
+    total = session.total[:, None]
+    due = np.maximum(np.minimum(session.fair_share, total), session.held)
+    unclaimed = total - due.compress(session.queues.tree.is_leaf, axis=1).sum(axis=1, keepdims=True)
+    bound = due.take(queue, axis=1) + np.maximum(unclaimed, 0)
+    bound[PODS] = UNLIMITED
+    if session.fair_tree is not session.queues.tree:
+        bound[:, ~session.queues.tree.is_leaf.take(queue)] = UNLIMITED  # nothing is due to them
+    over = is_beyond(bound, held, ask)
+    return None if over is None else over * _OVER_FAIR_SHARE

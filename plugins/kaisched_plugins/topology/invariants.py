@@ -17,8 +17,7 @@ from kaisched import (
     levels_of,
     topology_of,
 )
-from kaisched_plugins.topology.demands import podsets_of, without_leader
-from kaisched_plugins.topology.domains import Tree
+from kaisched_plugins.topology.demands import Tree, podsets_of, without_leader
 
 Trees: TypeAlias = dict[tuple[TopologyLevel, ...], Tree]
 

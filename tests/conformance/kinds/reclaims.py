@@ -10,8 +10,12 @@ from kaisched.framework.session.claims import Claim, Units
 from kaisched.framework.session.session import Session
 from kaisched.framework.session.units import units_of
 from kaisched.testing.rows import Group, Job, Task
-from kaisched_plugins.proportion.reclaim import Bounds
-from kaisched_plugins.proportion.rules import is_fair_share_victim, is_quota_victim, is_within
+from kaisched_plugins.proportion.reclaim import (
+    Bounds,
+    is_fair_share_victim,
+    is_quota_victim,
+    is_within,
+)
 from kaisched_plugins.proportion.standing import Standing
 from tests.conformance.amounts import Scale
 from tests.conformance.asking import ELSEWHERE, queue_row, session_of, store_of

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kaisched_plugins.fair_sharing.order import entry_of
-from kaisched_plugins.fair_sharing.share import NOTHING, Ratio, Share, Terms
-from kaisched_plugins.fair_sharing.targets import Walk
-from kaisched_plugins.fair_sharing.work import Work, may_take, victim_key
+from kaisched_plugins.fair_sharing.quotas import NOTHING, Ratio, Share, Terms
+from kaisched_plugins.fair_sharing.work import Walk, Work, entry_of, may_take, victim_key
 from tests.conformance.kueue.tree import Tree, cohort_row, tree_of, work_of
 from tests.conformance.outcome import NotBuiltError
 

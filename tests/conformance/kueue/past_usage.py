@@ -19,7 +19,7 @@ from kaisched.framework.policy import Policy
 from kaisched.testing.builder import policy_of
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched.units import parse_quantity
-from kaisched_plugins.fair_sharing.past_usage import penalties, scores
+from kaisched_plugins.fair_sharing.order import penalties, scores
 from kaisched_plugins.fair_sharing.work import line_columns
 from tests.conformance.kueue import judges
 from tests.conformance.kueue.tree import priority_of

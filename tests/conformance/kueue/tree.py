@@ -10,8 +10,7 @@ import numpy as np
 
 from kaisched import UNLIMITED
 from kaisched.core.tree import build_tree
-from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
-from kaisched_plugins.fair_sharing.quotas import Quotas
+from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, Quotas
 from kaisched_plugins.fair_sharing.work import Work
 
 BOOST = "kueue.x-k8s.io/priority-boost"

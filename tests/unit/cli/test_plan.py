@@ -8,7 +8,7 @@ import pytest
 from kaisched import hookimpl
 from kaisched.engine import turn
 from kaisched.framework.session.ledger import Ledger
-from kaisched_plugins.binpack.plugin import Binpack
+from kaisched_plugins.binpack import Binpack
 from tests.unit.cli.conftest import NODE, POD, QUEUE
 
 TABLES = """\

@@ -11,8 +11,7 @@ from kaisched.cluster.shared_gpus import CardState
 from kaisched.cluster.store import StateStore
 from kaisched.core.axis import GPU, PODS
 from kaisched.core.states import TaskState
-from kaisched.framework.session.capacity import Holding
-from kaisched.framework.session.shared_capacity import capacity_of
+from kaisched.framework.session.capacity import Holding, capacity_of
 from kaisched.objects import Node, Pod, Queue
 from kaisched.objects.decode import decode_object
 from kaisched.objects.labels import GPU_CONFIG_MAP

@@ -12,7 +12,7 @@ from kaisched.framework.invariants.cards import cards, opened_cards
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.card_refusals import TOGETHER_OR_SLOTS
-from kaisched.framework.session.card_slots import pods_by_slots
+from kaisched.framework.session.cards import pods_by_slots
 from kaisched.testing import ClusterBuilder, draw
 from kaisched.testing.builder import policy_of
 from kaisched.testing.rows import Group, Job, Task, add_job

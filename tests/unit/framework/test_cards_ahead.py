@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kaisched.framework.session.cards_ahead import CardsAhead
+from kaisched.framework.session.cards import CardsAhead
 
 
 def ahead(*, is_spread=False, is_unused=(False, False), slots=9):

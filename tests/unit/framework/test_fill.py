@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.framework.session.fill import fill_first, fill_level, fill_stepwise
+from kaisched.framework.session.filling import fill_first, fill_level, fill_stepwise
 
 eighths = st.integers(0, 8).map(lambda number: number / 8)
 

@@ -2,7 +2,7 @@
 
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.session.rooms import Rooms
+from kaisched.framework.session.placement import Rooms
 from tests.unit.framework.fakes import job, policy, session, store
 
 

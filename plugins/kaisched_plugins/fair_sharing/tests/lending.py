@@ -13,10 +13,8 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
 from kaisched.framework.report.records import CycleResult
-from kaisched_plugins.fair_sharing.holdings import Holdings
-from kaisched_plugins.fair_sharing.order import entry_at, meeting
-from kaisched_plugins.fair_sharing.quotas import Quotas
-from kaisched_plugins.fair_sharing.work import Work
+from kaisched_plugins.fair_sharing.quotas import Holdings, Quotas
+from kaisched_plugins.fair_sharing.work import Work, entry_at, meeting
 
 
 def some_tree(rng: random.Random, *, depth: int, rows: int = 2) -> Quotas:

@@ -15,16 +15,11 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.builder import policy_of
-from kaisched_plugins.fair_sharing.classical.levels import (
-    borrowing_level,
-    borrowing_levels,
-    turn_of,
-)
-from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.invariants import broken
+from kaisched_plugins.fair_sharing.quotas import Holdings
 from kaisched_plugins.fair_sharing.tables import table_in
 from kaisched_plugins.fair_sharing.tests.lending import some_tree, until_rest
-from kaisched_plugins.fair_sharing.work import Work
+from kaisched_plugins.fair_sharing.work import Work, borrowing_level, borrowing_levels, turn_of
 
 PLUGINS = {"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}}
 SHARD = {"plugins": PLUGINS}

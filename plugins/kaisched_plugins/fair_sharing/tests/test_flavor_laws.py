@@ -16,7 +16,7 @@ from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.builder import policy_of
-from kaisched_plugins.fair_sharing.holdings import Holdings
+from kaisched_plugins.fair_sharing.quotas import Holdings
 from kaisched_plugins.fair_sharing.tests.lending import some_tree, until_rest
 from kaisched_plugins.fair_sharing.work import ANY, LOWER, LOWER_OR_NEWER, NEVER
 

@@ -16,8 +16,7 @@ from kaisched_plugins.fair_sharing.flavors import (
     Request,
     Way,
 )
-from kaisched_plugins.fair_sharing.holdings import Holdings
-from kaisched_plugins.fair_sharing.quotas import Quotas
+from kaisched_plugins.fair_sharing.quotas import Holdings, Quotas
 
 PARENT = np.array([-1, 0, 1, 0])
 """A root, a department with one team, and a team beside it."""

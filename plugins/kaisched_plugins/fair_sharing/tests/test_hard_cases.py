@@ -8,9 +8,8 @@ import pytest
 from kaisched import UNLIMITED
 from kaisched.core.tables import Sharing
 from kaisched.testing import ClusterBuilder, draw
-from kaisched_plugins.fair_sharing.guard import unjust
-from kaisched_plugins.fair_sharing.holdings import Holdings
-from kaisched_plugins.fair_sharing.quotas import Quotas
+from kaisched_plugins.fair_sharing.plans import unjust
+from kaisched_plugins.fair_sharing.quotas import Holdings, Quotas
 from kaisched_plugins.fair_sharing.work import Work
 
 SHARD = {"plugins": {"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}}}

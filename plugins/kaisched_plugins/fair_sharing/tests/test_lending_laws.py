@@ -16,10 +16,7 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.report.turns import Turns
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.builder import policy_of
-from kaisched_plugins.fair_sharing.columns import order_keys
-from kaisched_plugins.fair_sharing.holdings import Holdings
-from kaisched_plugins.fair_sharing.order import entry_at
-from kaisched_plugins.fair_sharing.quotas import Quotas
+from kaisched_plugins.fair_sharing.quotas import Holdings, Quotas, order_keys
 from kaisched_plugins.fair_sharing.tables import table_in
 from kaisched_plugins.fair_sharing.tests.lending import (
     goes_before,
@@ -27,7 +24,7 @@ from kaisched_plugins.fair_sharing.tests.lending import (
     some_tree,
     until_rest,
 )
-from kaisched_plugins.fair_sharing.work import ANY, LOWER, LOWER_OR_NEWER, NEVER, Work
+from kaisched_plugins.fair_sharing.work import ANY, LOWER, LOWER_OR_NEWER, NEVER, Work, entry_at
 
 POLICIES = (NEVER, LOWER, LOWER_OR_NEWER, ANY)
 SHARD = {"plugins": {"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}}}

@@ -10,12 +10,11 @@ from kaisched.core.tables import Sharing
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
-from kaisched_plugins.fair_sharing.holdings import Holdings
-from kaisched_plugins.fair_sharing.order import meeting
+from kaisched_plugins.fair_sharing.quotas import Holdings
 from kaisched_plugins.fair_sharing.tables import table_in
 from kaisched_plugins.fair_sharing.tests.busy import split, used
 from kaisched_plugins.fair_sharing.tests.rings import POLICY, some_contended
-from kaisched_plugins.fair_sharing.work import ANY, LOWER, NEVER
+from kaisched_plugins.fair_sharing.work import ANY, LOWER, NEVER, meeting
 
 seeds = st.integers(0, 2**32)
 SHORT = 20

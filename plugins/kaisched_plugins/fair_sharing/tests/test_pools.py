@@ -8,7 +8,7 @@ import pytest
 from kaisched.core.tables import Sharing
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.builder import NOW_S
-from kaisched_plugins.fair_sharing.past_usage import part_of_history, penalties, scores
+from kaisched_plugins.fair_sharing.order import part_of_history, penalties, scores
 
 OFF = {"enabled": False}
 PLUGINS = {

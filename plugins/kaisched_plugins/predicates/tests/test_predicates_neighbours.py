@@ -12,7 +12,7 @@ from kaisched.testing import ClusterBuilder, check_plugin
 from kaisched.testing.builder import NOW_S, policy_of
 from kaisched.testing.rows import Job, Task, add_job
 from kaisched_plugins.predicates import Predicates
-from kaisched_plugins.predicates.ports import are_in_conflict
+from kaisched_plugins.predicates.neighbours import are_in_conflict
 
 MIG = "nvidia.com/mig-1g.10gb"
 HOST, ZONE = "kubernetes.io/hostname", "zone"

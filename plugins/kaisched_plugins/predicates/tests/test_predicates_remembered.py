@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from kaisched import Constraints, NodeStatics, PodTerm, Requirement, Taint, Toleration
-from kaisched_plugins.predicates.podterms import Holders, PodTerms
-from kaisched_plugins.predicates.remembered import RememberedMasks
-from kaisched_plugins.predicates.statics import StaticMasks, is_met
+from kaisched_plugins.predicates.neighbours import Holders, PodTerms
+from kaisched_plugins.predicates.statics import RememberedMasks, StaticMasks, is_met
 
 pytestmark = pytest.mark.fault("I123")
 SEEDS = pytest.mark.parametrize("seed", range(5))

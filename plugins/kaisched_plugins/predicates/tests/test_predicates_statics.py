@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from kaisched import Constraints, NodeStatics, Refusal, Requirement, Taint, Toleration, tolerates
-from kaisched_plugins.predicates.remembered import RememberedMasks
-from kaisched_plugins.predicates.statics import StaticMasks, is_met
+from kaisched_plugins.predicates.statics import RememberedMasks, StaticMasks, is_met
 
 GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
 EVERYTHING = Toleration("", "Exists", "", "")

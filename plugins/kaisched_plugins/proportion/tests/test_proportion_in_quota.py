@@ -8,8 +8,7 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.rows import Group, Job, Task, add_job
-from kaisched_plugins.proportion.in_quota import in_quota
-from kaisched_plugins.proportion.reclaim import Bounds
+from kaisched_plugins.proportion.reclaim import Bounds, in_quota
 from kaisched_plugins.proportion.standing import Standing
 from kaisched_plugins.proportion.tests.reclaim_world import NOT_OVER, UNDER, World
 

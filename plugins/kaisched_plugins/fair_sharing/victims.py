@@ -1,0 +1,570 @@
+"""Whom a claim takes from, with fair sharing and without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from itertools import islice
+from typing import Any, Final, NamedTuple, overload
+
+import numpy as np
+
+from kaisched import (
+    ACTIVE_STATES,
+    Amounts,
+    Claim,
+    FloatVec,
+    IntVec,
+    RowVec,
+    Session,
+    Units,
+    charges,
+)
+from kaisched_plugins.fair_sharing import refusals
+from kaisched_plugins.fair_sharing.flavors import flavors_of
+from kaisched_plugins.fair_sharing.quotas import Holdings, by_resource
+from kaisched_plugins.fair_sharing.tables import Table, some_of
+from kaisched_plugins.fair_sharing.work import (
+    NEVER,
+    Borrowing,
+    Work,
+    line_columns,
+    may_take,
+    targets,
+)
+
+# Which running work a claim may take at all, and what that work is ordered by.
+#
+# Rules F10 to F12 of docs/explanation/fair-sharing.md, in trees with fair sharing and without.
+# Units have what they hold by row of the quotas, as :meth:`Table.by_row` returns them.
+
+
+_MORE: Final = 2
+"""In the first pass so many times as many units are named as quotas need, for nodes' sake ..."""
+_SOME: Final = 16
+"""... and so many more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The arguments of the policy, as the search needs them."""
+
+    strategies: Sequence[str]
+    is_compatible: bool
+    high_from: int | None
+    usage: FloatVec | None = None
+    """``(Q,)`` what queues used lately, where there are pools (F31)."""
+
+    @property
+    def by_size(self) -> bool:
+        """Whether the smaller of equal priorities goes first (F12)."""
+        return not self.is_compatible
+
+    def used_by(self, queue: int) -> float:
+        """Return what a queue used lately; 0 without pools."""
+        return 0.0 if self.usage is None else float(self.usage[queue])
+
+    def is_high(self, priority: int) -> bool:
+        """Tell whether a priority overrules fair sharing."""
+        return self.high_from is not None and priority >= self.high_from
+
+
+def claim_work(session: Session, table: Table, rules: Rules, claim: Claim) -> Work:
+    """Return a claim as work that asks."""
+    jobs, job = session.jobs, claim.job
+    priority = int(jobs.priority[job])
+    return Work(
+        -1,
+        claim.queue,
+        table.ask_of(claim.queue, claim.ask, flavors_of(claim.within)),
+        priority,
+        float(jobs.created_s[job]),
+        name=jobs.name[job],
+        usage=rules.used_by(int(jobs.queue_of_job[job])),
+        is_high=rules.is_high(priority),
+    )
+
+
+def contested(holdings: Holdings, incoming: Work) -> list[int]:
+    """Return the rows that a claim lacks: by quota, or where that suffices all it asks for."""
+    ask, queue = incoming.ask, incoming.queue
+    lacks = [at for at, amount in ask if amount > holdings.available(queue, at)]
+    return lacks or [at for at, _ in ask]
+
+
+def most_named(enough: int) -> int:
+    """Return how many units are named first if so many are enough by quota."""
+    return _MORE * enough + _SOME
+
+
+def victim_columns(
+    session: Session, table: Table, units: Units, rows: RowVec, rules: Rules
+) -> list[Any]:
+    """Return the key columns of F12 and F33 for ``numpy.lexsort``, the most important last."""
+    jobs, job = session.jobs, units.job[rows]
+    since = jobs.last_start_s[job]
+    since = np.where(np.isnan(since), -np.inf, since)
+    size = _sizes(table, units, rows) if rules.by_size else None
+    usage = None if rules.usage is None else rules.usage[jobs.queue_of_job[job]]
+    return line_columns(since, jobs.priority[job], size, usage)
+
+
+def allowed(
+    session: Session,
+    table: Table,
+    holdings: Holdings,
+    incoming: Work,
+    units: Units,
+    lacks: Sequence[int],
+    rules: Rules,
+) -> RowVec:
+    """Return the rows of units that policies let a claim take, of what it lacks."""
+    own = incoming.queue
+    sharing = session.queues.sharing[own]
+    is_own = units.queue == own
+    priority, created_s = session.jobs.priority[units.job], session.jobs.created_s[units.job]
+    is_open = np.zeros(len(table.is_leaf), np.bool_)
+    for queue in np.unique(units.queue).tolist():
+        is_open[queue] = table.root[queue] == table.root[own] and holdings.is_over(queue, lacks)
+    may = np.where(
+        is_own,
+        may_take(sharing.within, incoming, priority, created_s),
+        is_open[units.queue] & may_take(sharing.across, incoming, priority, created_s),
+    )
+    if rules.high_from is not None:
+        is_safe = priority >= rules.high_from
+        may &= ~is_safe | (is_own & (priority < incoming.priority))
+        if incoming.is_high and sharing.across != NEVER:
+            is_less = ~is_safe & (priority < incoming.priority)
+            may |= ~is_own & is_less & is_open[units.queue]
+    if len(lacks):
+        may &= (units.amounts[list(lacks)] > 0).any(axis=0)
+    else:
+        may[:] = False
+    rows: RowVec = np.flatnonzero(may)
+    return rows
+
+
+def _sizes(table: Table, units: Units, rows: RowVec) -> IntVec:
+    """``(K,)`` ranks by the part of its dominant resource; a core is no smaller than its pods."""
+    amounts = by_resource(table.quotas, units.amounts[:, rows])
+    whole = np.maximum(table.quotas.lendable[:, units.queue[rows]], 1)
+    part = (amounts / whole).max(axis=0, initial=0.0)
+    cores: dict[int, float] = {}
+    if not units.is_core[rows].all():
+        for at, (job, size) in enumerate(zip(units.job[rows].tolist(), part.tolist(), strict=True)):
+            cores[job] = max(cores.get(job, 0.0), size)
+            if units.is_core[rows[at]]:
+                part[at] = cores[job]
+    _, ranks = np.unique(part, return_inverse=True)
+    return ranks
+
+
+# What a cycle has started so far, among the victims of its queues: it goes first, but cannot go.
+#
+# Rule F12 of docs/explanation/fair-sharing.md. Work that starts in a cycle counts in the share of
+# its queue at once. If it were left out of the line of victims, the next in line would go for it.
+
+
+def with_started(session: Session, table: Table, units: Units, queue: int, rules: Rules) -> Units:
+    """Return units by row, and behind them what other queues of a tree have started."""
+    if rules.is_compatible or not session.moves:
+        return units
+    tasks = _started(session, table, queue)
+    if not tasks.size:
+        return units
+    job, where = np.unique(session.tasks.job_of_task[tasks], return_inverse=True)
+    amounts = np.zeros((len(table.rows), len(job)), np.int64)
+    if table.flavors is None:
+        charge = charges(session, tasks, session.node_of_task_now[tasks])
+        np.add.at(amounts.T, where, charge[table.rows].T)
+    else:
+        table.count(session, amounts, where, tasks, session.node_of_task_now[tasks])
+    return replace(
+        units,
+        job=np.append(units.job, job),
+        queue=np.append(units.queue, table.home[session.jobs.queue_of_job[job]]),
+        amounts=np.concatenate([units.amounts, amounts], axis=1),
+        is_core=np.append(units.is_core, np.ones(len(job), np.bool_)),
+        tasks=(*units.tasks, *(() for _ in job)),
+    )
+
+
+def _started(session: Session, table: Table, queue: int) -> RowVec:
+    """Return the pods that were placed or promised a place, of preemptible jobs of other queues."""
+    jobs, job_of_task = session.jobs, session.tasks.job_of_task
+    is_new = ACTIVE_STATES[session.state_now] & ~ACTIVE_STATES[session.tasks.state]
+    rows = np.flatnonzero(is_new)
+    rows = rows[job_of_task[rows] >= 0]
+    job = job_of_task[rows]
+    rows = rows[jobs.is_preemptible[job] & (jobs.queue_of_job[job] >= 0)]
+    home = table.home[jobs.queue_of_job[job_of_task[rows]]]
+    found: RowVec = rows[(table.root[home] == table.root[queue]) & (home != queue)]
+    return found
+
+
+# Whose work goes for a claim of a cycle: the units that may, and the order in which they would.
+
+
+PREEMPT: Final = "preempt"
+
+
+def standing(session: Session, job: int) -> int:
+    """Tell how a job stands to its minimum as of now: 0 below it, 1 at it, 2 above it."""
+    first, count = int(session.jobs.first_podset[job]), int(session.jobs.podset_count[job])
+    rows = slice(first, first + count)
+    surplus = session.podset_active_now[rows] - session.podsets.minimum[rows]
+    if (surplus < 0).any():
+        return 0
+    return 2 if surplus.any() else 1
+
+
+def fair_order(
+    session: Session,
+    table: Table,
+    holdings: Holdings,
+    claim: Claim,
+    units: Units,
+    rules: Rules,
+) -> tuple[RowVec, int]:
+    """Return the units of :meth:`victim_order`, and why the others would not go.
+
+    ``holdings`` are used up.
+    """
+    incoming = claim_work(session, table, rules, claim)
+    lacks = contested(holdings, incoming)
+    running = len(units)
+    units = with_started(session, table, units, incoming.queue, rules)
+    lines = _lines(session, table, holdings, claim, incoming, units, lacks, rules, running)
+    if not lines:
+        return np.empty(0, np.int64), int(refusals.NOT_BORROWING)
+    count = sum(map(len, lines.values()))
+    is_last = claim.pass_number > 0
+    holdings.add(incoming.queue, incoming.ask)
+    strategies = rules.strategies if is_last else rules.strategies[:1]
+    found = targets(holdings, incoming, lines, lacks, strategies, by_size=rules.by_size)
+    order: list[int] = []
+    enough = 0
+    for work in (it for it in found if it.row < running):
+        order.append(work.row)
+        if is_last:
+            continue
+        if not enough:
+            holdings.take(incoming.queue, incoming.ask)
+            if holdings.fits(incoming.queue, incoming.ask):
+                enough = len(order)
+            holdings.add(incoming.queue, incoming.ask)
+        if enough and len(order) >= most_named(enough):
+            break
+    code = 0
+    if len(order) < count:
+        code = int(refusals.HIGHER_SHARE if is_last else refusals.LATER)
+        if not table.is_on[claim.queue]:  # its priority overruled that
+            code = int(refusals.BY_QUOTA)
+    return np.array(order, np.int64), code
+
+
+def _lines(
+    session: Session,
+    table: Table,
+    holdings: Holdings,
+    claim: Claim,
+    incoming: Work,
+    units: Units,
+    lacks: Sequence[int],
+    rules: Rules,
+    running: int,
+) -> dict[int, _Line]:
+    """Return the units that may go for a claim, by queue, the first to go first.
+
+    Those beyond the first ``running`` have just been started: for the shortest time of all.
+    """
+    rows = allowed(session, table, holdings, incoming, units, lacks, rules)
+    rows = rows[units.job[rows] != claim.job]  # its own pods are not in its way
+    if not rows.size:
+        return {}
+    columns = [*victim_columns(session, table, units, rows, rules), units.queue[rows]]
+    columns[0] = np.where(rows < running, columns[0], -np.inf)
+    order = rows[np.lexsort(columns)]
+    at = units.queue[order]
+    cuts = np.flatnonzero(at[1:] != at[:-1]) + 1
+    return {
+        int(units.queue[part[0]]): _Line(session, rules, units, part, running)
+        for part in np.split(order, cuts)
+    }
+
+
+class _Line(Sequence[Work]):
+    """Units of one queue as work, made for those that are looked at."""
+
+    __slots__ = ("_rows", "_rules", "_running", "_session", "_units")
+
+    def __init__(
+        self, session: Session, rules: Rules, units: Units, rows: RowVec, running: int
+    ) -> None:
+        self._session = session
+        self._rules = rules
+        self._units = units
+        self._rows = rows
+        self._running = running
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, at: int) -> Work: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Work]: ...
+    def __getitem__(self, at: int | slice) -> Work | list[Work]:
+        if isinstance(at, slice):
+            return [self[row] for row in range(*at.indices(len(self)))]
+        row = int(self._rows[at])
+        work = work_of(self._session, self._rules, self._units, row)
+        return work if row < self._running else work._replace(since_s=np.inf)
+
+    def __iter__(self) -> Iterator[Work]:
+        return (self[at] for at in range(len(self)))
+
+
+def work_of(session: Session, rules: Rules, units: Units, row: int) -> Work:
+    """Return a unit as work that holds."""
+    jobs, job = session.jobs, int(units.job[row])
+    since, priority = float(jobs.last_start_s[job]), int(jobs.priority[job])
+    return Work(
+        row,
+        int(units.queue[row]),
+        some_of(units.amounts[:, row]),
+        priority,
+        float(jobs.created_s[job]),
+        since if since == since else -np.inf,  # noqa: PLR0124 - NaN is not itself
+        jobs.name[job],
+        rules.used_by(int(jobs.queue_of_job[job])),
+        is_high=rules.is_high(priority),
+    )
+
+
+# Which queues give way to a claim, and what entitles it to their work: F21 and F22.
+
+
+def borrowing_of(session: Session, queue: int) -> Borrowing:
+    """Return whose work the claims of a queue may take while it borrows."""
+    sharing = session.queues.sharing[queue]
+    return Borrowing(sharing.borrowing, sharing.borrowing_up_to)
+
+
+class Way(IntEnum):
+    """What entitles a claim to a victim."""
+
+    CLOSER = 0
+    """The claim fits within the quota of a queue on its path that the victim is not below."""
+    BORROWING = 1
+    """``borrowWithinCohort`` lets the victim go even if the claim borrows."""
+    QUOTA = 2
+    """The claim's queue stays within its quota."""
+    OWN = 3
+
+
+class Reach:
+    """What a claim is entitled to at one moment: before it starts, and before its victims go."""
+
+    def __init__(self, holdings: Holdings, incoming: Work, borrowing: Borrowing) -> None:
+        """Find the queues on the path within whose quota the claim fits."""
+        rows, used = holdings.rows, holdings.used
+        self._parent = rows.parent
+        self._incoming = incoming
+        self._borrowing = borrowing
+        self._is_closer: dict[int, bool] = {}
+        """By queue on the path: whether the claim fits within the quota of one below it."""
+        fits, ask = False, list(incoming.ask)
+        for node in rows.path(incoming.queue):
+            self._is_closer[node] = fits
+            has, local = used[node], rows.local[node]
+            fits = fits or holdings.stays_within(node, ask)
+            ask = [(at, max(0, amount - max(0, local[at] - has[at]))) for at, amount in ask]
+        self._below: dict[int, tuple[int, ...]] = {}
+
+    @property
+    def may_borrow(self) -> bool:
+        """Whether ``borrowWithinCohort`` lets any work go while the claim's queue borrows."""
+        return self._borrowing.is_allowed
+
+    def is_closer(self, node: int) -> bool:
+        """Tell whether the claim is closer than work whose path meets its own at a queue."""
+        return self._is_closer[node]
+
+    def below(self, queue: int) -> tuple[int, ...]:
+        """Return a queue and those above it, up to where its path meets that of the claim."""
+        known = self._below.get(queue)
+        if known is None:
+            found = []
+            node = queue
+            while node >= 0 and node not in self._is_closer:
+                found.append(node)
+                node = self._parent[node]
+            known = self._below[queue] = tuple(found)
+        return known
+
+    def ways(self, queue: RowVec, priority: IntVec) -> IntVec:
+        """Return what entitles to work of queues of the same tree, ``(K,)``: a :class:`Way`."""
+        own = self._incoming.queue
+        found = np.where(
+            self._borrowing.may_take(self._incoming.priority, priority), Way.BORROWING, Way.QUOTA
+        )
+        for each in np.unique(queue).tolist():
+            if each == own:
+                found[queue == each] = Way.OWN
+            elif self._is_closer[self._parent[self.below(each)[-1]]]:
+                found[queue == each] = Way.CLOSER
+        return found
+
+
+# Whom a claim takes from in a tree without fair sharing: rules F21 to F24.
+#
+# A claim is tried in up to two ways: one in which its queue may borrow, and one in which it may not
+# and more work gives way.
+
+
+class Order(NamedTuple):
+    """Units in the order in which they would go."""
+
+    rows: RowVec
+    code: int
+    """Why the others would not go."""
+    is_borrowing: bool = True
+    """False where the claim's queue must not borrow."""
+
+
+def classical_order(
+    session: Session,
+    table: Table,
+    holdings: Holdings,
+    claim: Claim,
+    units: Units,
+    rules: Rules,
+) -> Order:
+    """Return the units of a pass: of the first way that makes room by quota, then of the next.
+
+    ``holdings`` stay as they are.
+    """
+    incoming = claim_work(session, table, rules, claim)
+    reach = Reach(holdings, incoming, borrowing_of(session, claim.queue))
+    search = _Search(holdings, incoming, reach)
+    candidates = search.candidates(session, table, claim, units, rules)
+    orders = search.orders(candidates)
+    found = next(islice(orders, claim.pass_number, None), None)
+    if found is None:
+        code = int(refusals.BY_QUOTA if len(candidates.rows) else refusals.NOT_BORROWING)
+        return Order(np.empty(0, np.int64), code)
+    rows, is_borrowing, is_cut = found
+    code = int(refusals.BY_QUOTA) if len(rows) < len(units) else 0
+    if is_cut or next(orders, None) is not None:
+        code = int(refusals.NEXT_WAY)
+    return Order(np.array(rows, np.int64), code, is_borrowing)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Units that may go, the first to go first. Columns ``(K,)``."""
+
+    rows: RowVec
+    queue: RowVec
+    ways: IntVec
+    """A :class:`Way` each."""
+    amounts: Amounts
+    """``(F, K)``."""
+
+
+class _Search:
+    """The search for one claim, with what is held before anything goes."""
+
+    def __init__(self, holdings: Holdings, incoming: Work, reach: Reach) -> None:
+        self._holdings = holdings
+        self._incoming = incoming
+        self._reach = reach
+        self._lacks = contested(holdings, incoming)
+
+    def candidates(
+        self, session: Session, table: Table, claim: Claim, units: Units, rules: Rules
+    ) -> _Candidates:
+        """Return the units that may go (F21) in their order (F23)."""
+        rows = allowed(session, table, self._holdings, self._incoming, units, self._lacks, rules)
+        rows = rows[units.job[rows] != claim.job]  # its own pods are not in its way
+        queue = units.queue[rows]
+        closed = [it for it in np.unique(queue).tolist() if not self._borrows(self._holdings, it)]
+        rows = rows[~np.isin(queue, closed)]
+        queue = units.queue[rows]
+        ways = self._reach.ways(queue, session.jobs.priority[units.job[rows]])
+        group = np.where(ways == Way.QUOTA, Way.BORROWING, ways)
+        by_queue = replace(rules, usage=None)
+        columns = victim_columns(session, table, units, rows, by_queue)
+        order = np.lexsort([queue, *columns, group])
+        if rules.usage is not None:
+            used = rules.usage[session.jobs.queue_of_job[units.job[rows]]]
+            _put_usage_first(order, group * len(rules.usage) + queue, used)
+        rows = rows[order]
+        amounts = units.amounts[:, rows]
+        return _Candidates(rows, queue[order], ways[order], amounts)
+
+    def orders(self, candidates: _Candidates) -> Iterator[tuple[list[int], bool, bool]]:
+        """Yield what would go in each way, whether the queue may borrow, and whether more could go.
+
+        Nodes may need more victims than quotas do, so that a second order has all.
+        """
+        for is_borrowing in self._ways(candidates):
+            rows, is_cut = self._taken(candidates, is_borrowing=is_borrowing, is_short=True)
+            if rows:
+                yield rows, is_borrowing, is_cut
+            if is_cut:
+                rows, _ = self._taken(candidates, is_borrowing=is_borrowing, is_short=False)
+                yield rows, is_borrowing, False
+
+    def _ways(self, candidates: _Candidates) -> tuple[bool, ...]:
+        """Return whether the claim's queue may borrow, for each attempt in turn (F24)."""
+        queue = self._incoming.queue
+        used, quota = self._holdings.used[queue], self._holdings.rows.subtree[queue]
+        is_below = all(used[at] < quota[at] for at in self._lacks)
+        may_borrow = self._reach.may_borrow
+        if (candidates.ways == Way.OWN).all() or not (may_borrow or is_below):
+            return (True,)
+        has_closer = bool((candidates.ways == Way.CLOSER).any())
+        return (True, False) if may_borrow or has_closer else (False, True)
+
+    def _taken(
+        self, candidates: _Candidates, *, is_borrowing: bool, is_short: bool
+    ) -> tuple[list[int], bool]:
+        """Return who would go, none if quotas leave no room; and whether the list was cut short."""
+        now, incoming = self._holdings.copy(), self._incoming
+        taken: list[int] = []
+        enough = 0
+        some = np.arange(len(candidates.rows))
+        if is_borrowing:
+            some = some[candidates.ways != Way.QUOTA]
+        for at in some.tolist():
+            if is_short and enough and len(taken) >= most_named(enough):
+                return taken, True
+            queue = int(candidates.queue[at])
+            if queue != incoming.queue and not self._borrows(now, queue):
+                continue
+            ask = candidates.amounts[:, at].tolist()
+            now.take(queue, [(row, amount) for row, amount in enumerate(ask) if amount > 0])
+            taken.append(int(candidates.rows[at]))
+            is_within = is_borrowing or now.stays_within(incoming.queue, incoming.ask)
+            if not enough and is_within and now.fits(incoming.queue, incoming.ask):
+                enough = len(taken)
+        return (taken if enough else []), False
+
+    def _borrows(self, holdings: Holdings, queue: int) -> bool:
+        """Tell whether a queue and those above it hold more than their quota of what is lacked."""
+        return all(holdings.is_over(node, self._lacks) for node in self._reach.below(queue))
+
+
+def _put_usage_first(order: RowVec, block: RowVec, used: FloatVec) -> None:
+    """Reorder the victims of each block among their places, the highest past usage first (F33).
+
+    A block is the victims of one queue in one group. Those of other queues keep their places.
+    """
+    for each in np.unique(block).tolist():
+        places = np.flatnonzero(block[order] == each)
+        rows = order[places]
+        order[places] = rows[np.argsort(-used[rows], kind="stable")]

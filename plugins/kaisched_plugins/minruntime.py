@@ -1,0 +1,245 @@
+"""Minruntime: protects running jobs until they have run for their minimum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from kaisched import (
+    Arguments,
+    BoolVec,
+    Change,
+    Claim,
+    CodeVec,
+    FloatVec,
+    Kind,
+    Plugin,
+    PluginRefusal,
+    Proposal,
+    RowVec,
+    Session,
+    SubGroup,
+    Units,
+    hookimpl,
+    parse_duration,
+    shard_setting,
+)
+
+Method = Literal["lca", "queue"]
+
+
+class MinRuntimeArguments(Arguments):
+    """Defaults for queues without a minimum; a shard's ``minRuntime`` sets the first two."""
+
+    default_reclaim_min_runtime: str = Field(
+        default="0s",
+        description="How long a job is safe from reclaim where no queue says so.",
+        json_schema_extra=shard_setting("minRuntime.reclaimMinRuntime"),
+    )
+    default_preempt_min_runtime: str = Field(
+        default="0s",
+        description="How long a job is safe from preempt where no queue says so.",
+        json_schema_extra=shard_setting("minRuntime.preemptMinRuntime"),
+    )
+    reclaim_resolve_method: Method = Field(
+        default="lca",
+        description="Whose value counts for reclaim: the branch that is taken from, or the leaf.",
+    )
+
+    @field_validator("default_reclaim_min_runtime", "default_preempt_min_runtime", mode="before")
+    @classmethod
+    def _is_duration(cls, value: object) -> str:
+        try:
+            parse_duration(value)
+        except ValueError as error:
+            fix = getattr(error, "fix", "")
+            raise ValueError(f"{error}; {fix}" if fix else str(error)) from None
+        return str(value)
+
+
+# The minimum runtime that holds for each queue, as columns over all queues at once.
+#
+# A value of -1 is unset. Every column has one more entry than there are queues, the default, which
+# an unknown queue (row -1) gets.
+
+
+Rows = NDArray[np.signedinteger[Any]]
+"""Queue rows of whatever width."""
+
+
+class Tree(Protocol):
+    """The shape of the queues, parents before children."""
+
+    @property
+    def parent_of_queue(self) -> Rows:
+        """``(Q,)`` -1 for a root."""
+        ...
+
+    @property
+    def levels(self) -> tuple[Rows, ...]:
+        """Queues by depth, roots first."""
+        ...
+
+
+def inherited(tree: Tree, own_s: FloatVec, default_s: float) -> FloatVec:
+    """Return ``(Q + 1,)`` the value of each queue, or of the nearest queue above that has one."""
+    resolved = np.append(own_s, default_s)
+    for level in tree.levels:
+        above = resolved[tree.parent_of_queue[level]]  # -1 above a root: the default
+        resolved[level] = np.where(own_s[level] >= 0, own_s[level], above)
+    return resolved
+
+
+def seen_from(tree: Tree, leaf: int, resolved_s: FloatVec) -> FloatVec:
+    """Return ``(Q + 1,)`` the minimum that protects each queue from a claim of ``leaf``.
+
+    It is the value of the victim's branch: of the queue directly below the lowest common queue of
+    both. Without a common queue it is the value of the victim's root.
+    """
+    parent = tree.parent_of_queue
+    is_common = np.zeros(len(parent) + 1, np.bool_)
+    is_common[-1] = True
+    queue = leaf
+    while queue >= 0:
+        is_common[queue] = True
+        queue = int(parent[queue])
+    start = np.arange(len(parent) + 1)
+    for level in tree.levels:
+        above = parent[level]
+        start[level] = np.where(is_common[above], level, start[above])
+    return resolved_s[start]
+
+
+def is_protected(start_s: FloatVec, minimum_s: FloatVec, now_s: float) -> BoolVec:
+    """Tell ``(K,)`` which jobs started less than their minimum ago; NaN means never started."""
+    return np.asarray(now_s < start_s + minimum_s)
+
+
+MIN_RUNTIME: Final = PluginRefusal(
+    "MinRuntime",
+    "it has not run for its minimum runtime",
+    cure="Wait for the minimum runtime to pass, or lower it on the queue.",
+    is_freeable=True,
+    tried=("time",),
+)
+_CODE: Final = np.int16(MIN_RUNTIME)
+
+
+@dataclass(slots=True, eq=False)
+class _Minimums:
+    """Minimums, kept while queues and arguments are the same; columns ``(Q + 1,)``."""
+
+    queues: object
+    arguments: MinRuntimeArguments
+    preempt: FloatVec | None
+    reclaim: FloatVec | None
+    """None where it is 0 for every queue."""
+    from_leaf: dict[int, FloatVec] = field(default_factory=dict)
+    """Minimums for the ``lca`` method, by the leaf queue of the claim."""
+
+
+class MinRuntime(Plugin):
+    """A job that has just started is safe from reclaim and preempt for a while."""
+
+    name = "minruntime"
+    refusals = (MIN_RUNTIME,)
+
+    Arguments = MinRuntimeArguments
+
+    @hookimpl
+    def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
+        """Refuse protected jobs that have no pod beyond their minimum to give."""
+        minimum_s = self.minimums(session, claim)
+        if minimum_s is None:
+            return None
+        of_job = minimum_s[session.jobs.queue_of_job[job]]
+        is_safe = is_protected(session.jobs.last_start_s[job], of_job, session.now_s)
+        if is_safe.any():
+            safe = np.flatnonzero(is_safe)
+            is_safe[safe] = ~_is_elastic(session, job[safe])
+        return is_safe * _CODE if is_safe.any() else None
+
+    def judges_in_runs(self, session: Session, action: str) -> bool:
+        """Promise it: a job is protected or not, whatever the claim asks for."""
+        del session, action
+        return True
+
+    @hookimpl
+    def scenario_gate(
+        self, session: Session, claim: Claim, units: Units, taken: BoolVec
+    ) -> CodeVec | None:
+        """Refuse to break up the core of a protected job; its elastic pods may go."""
+        minimum_s = self.minimums(session, claim)
+        if minimum_s is None:
+            return None
+        start_s = session.jobs.last_start_s[units.job]
+        is_safe = is_protected(start_s, minimum_s[units.queue], session.now_s)
+        is_safe &= units.is_core
+        is_safe &= taken
+        return is_safe * _CODE if is_safe.any() else None
+
+    @hookimpl
+    def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:
+        """Propose to wait until no job is protected any more."""
+        del code
+        queues = session.queues
+        both = np.concatenate([queues.preempt_min_runtime_s, queues.reclaim_min_runtime_s])
+        yield Kind.TIME, (Change(session.jobs.name[job], amount=int(max(both.max(), 0)) + 1),)
+
+    def minimums(self, session: Session, claim: Claim) -> FloatVec | None:
+        """Return ``(Q + 1,)`` seconds by queue of the victim, or None if no job is protected."""
+        if claim.action not in {"reclaim", "preempt"}:
+            return None
+        known: _Minimums | None = session.hints.get(self.name)
+        if known is None or known.queues is not session.queues or known.arguments != self.arguments:
+            known = session.hints[self.name] = _resolved(session, self.arguments)
+        if claim.action == "preempt":
+            return known.preempt
+        if known.reclaim is None or self.arguments.reclaim_resolve_method == "queue":
+            return known.reclaim
+        from_leaf = known.from_leaf.get(claim.queue)
+        if from_leaf is None:
+            from_leaf = seen_from(session.queues.tree, claim.queue, known.reclaim)
+            known.from_leaf[claim.queue] = from_leaf
+        return from_leaf
+
+
+def _resolved(session: Session, arguments: MinRuntimeArguments) -> _Minimums:
+    queues = session.queues
+    pairs = (
+        (queues.preempt_min_runtime_s, arguments.default_preempt_min_runtime),
+        (queues.reclaim_min_runtime_s, arguments.default_reclaim_min_runtime),
+    )
+    preempt, reclaim = (
+        column if (column := inherited(queues.tree, own_s, parse_duration(text))).any() else None
+        for own_s, text in pairs
+    )
+    return _Minimums(queues, arguments, preempt, reclaim)
+
+
+def _is_elastic(session: Session, job: RowVec) -> BoolVec:
+    """Tell ``(K,)`` which jobs run more pods than they need."""
+    podsets, jobs = session.podsets, session.jobs
+    active = session.podset_active_now
+    is_surplus = active > podsets.minimum
+    elastic: BoolVec = is_surplus[jobs.first_podset[job]]
+    if jobs.structure:
+        for at, row in enumerate(job.tolist()):
+            tree = jobs.structure.get(row)
+            if tree is not None:
+                elastic[at] = _has_surplus(tree, is_surplus)
+    return elastic
+
+
+def _has_surplus(group: SubGroup, is_surplus: BoolVec) -> bool:
+    """Tell whether a pod set runs more than its minimum, or a subgroup is not needed."""
+    if group.podset >= 0:
+        return bool(is_surplus[group.podset])
+    if group.min_subgroup < len(group.children):
+        return True
+    return any(_has_surplus(child, is_surplus) for child in group.children)

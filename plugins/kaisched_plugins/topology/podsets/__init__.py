@@ -1,1 +1,0 @@
-"""Pod sets with Kueue's annotations: how many pods each domain of the last level gets."""
