@@ -208,6 +208,10 @@ class CardRows:
         self._wanted: dict[int, tuple[int, ...]] = {}
         """Task row to slots that a cycle has chosen."""
 
+    def hold_by(self, sharing: SharedCards) -> None:
+        """Let reservation pods hold the cards that pods share."""
+        self.sharing = sharing
+
     def choose(self, slots: Mapping[int, tuple[int, ...]]) -> None:
         """Note the slots that a cycle has chosen for tasks; they count once these are placed."""
         self._wanted.update(slots)

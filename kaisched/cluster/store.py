@@ -88,7 +88,7 @@ class StateStore:
         )
         self.declared = Declared()
         if sharing.has_reservations:
-            self.rows.cards.sharing = self.facts.sharing
+            self.rows.cards.hold_by(self.facts.sharing)
         self._layouts = self._compactions = 0
         """The layouts of nodes and the compactions of rows that were last acted upon."""
         self._frozen: tuple[Snapshot, Snapshot] | None = None
