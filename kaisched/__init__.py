@@ -38,7 +38,7 @@ _HOME = {
     "Taint": "kaisched.core.constraints",
     "Toleration": "kaisched.core.constraints",
     "Gang": "kaisched.objects.workloads",
-    "Segments": "kaisched.objects.segments",
+    "Segments": "kaisched.objects.workloads",
     "SubGroupSpec": "kaisched.objects.podgroup",
     "Workload": "kaisched.objects.workloads",
     "PluginRefusal": "kaisched.core.refusals",
@@ -130,8 +130,8 @@ if TYPE_CHECKING:
     from kaisched.core.domains import levels_of as levels_of
     from kaisched.core.domains import topology_of as topology_of
     from kaisched.core.domains import unique_names as unique_names
+    from kaisched.core.refusal_codes import Refusal as Refusal
     from kaisched.core.refusals import PluginRefusal as PluginRefusal
-    from kaisched.core.refusals import Refusal as Refusal
     from kaisched.core.states import ACTIVE_STATES as ACTIVE_STATES
     from kaisched.core.states import ALLOCATED_STATES as ALLOCATED_STATES
     from kaisched.core.states import HOLDING_STATES as HOLDING_STATES
@@ -177,8 +177,8 @@ if TYPE_CHECKING:
     from kaisched.objects.cron import parse_cron as parse_cron
     from kaisched.objects.labels import format_time as format_time
     from kaisched.objects.podgroup import SubGroupSpec as SubGroupSpec
-    from kaisched.objects.segments import Segments as Segments
     from kaisched.objects.workloads import Gang as Gang
+    from kaisched.objects.workloads import Segments as Segments
     from kaisched.objects.workloads import Workload as Workload
     from kaisched.units import UNLIMITED as UNLIMITED
     from kaisched.units import format_amount as format_amount

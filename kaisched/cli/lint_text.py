@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kaisched import __version__
 from kaisched.engine.linting import RULES, Finding
 from kaisched.errors import ABSENT, show
-from kaisched.objects.places import line_of
+from kaisched.objects.text import line_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from kaisched.engine.planning import OUR_NAMES, read_manifests
 from kaisched.errors import ConfigError
-from kaisched.objects.known_workloads import KNOWN
-from kaisched.objects.kueue.wire import KINDS as KUEUE
+from kaisched.objects.gangs import KNOWN
+from kaisched.objects.kueue import KINDS as KUEUE
 from kaisched.objects.labels import POD_GROUP, QUEUE
-from kaisched.objects.load_workloads import workloads_among
-from kaisched.objects.owners import Deployment, Job, PartialObject, ReplicaSet, StatefulSet
+from kaisched.objects.load import workloads_among
 from kaisched.objects.pod import Container, Pod, PodSpec, Resources
 from kaisched.objects.podgroup import PodGroup, PodGroupSpec
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.wire import Amounts, ObjectMeta
+from kaisched.objects.workloads import Deployment, Job, PartialObject, ReplicaSet, StatefulSet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kaisched.errors import ObjectError
-from kaisched.objects.check import check_queues
+from kaisched.objects.decode import faults_of
 from kaisched.objects.faults import Source, to_error
-from kaisched.objects.kinds import faults_of
-from kaisched.objects.node import Node
+from kaisched.objects.load import check_queues
+from kaisched.objects.node import Node, Topology
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
-from kaisched.objects.topology import Topology
 from kaisched.objects.wire import KubernetesObject
 
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from kaisched.core.disruption_budgets import SEVERAL, UNPROTECTED, DisruptionBudgets
 from kaisched.core.states import TaskState
-from kaisched.objects.disruption_budget import PodDisruptionBudget, is_valid
-from kaisched.objects.pod import LabelSelector, SelectorRequirement
+from kaisched.objects.pod import LabelSelector, PodDisruptionBudget, SelectorRequirement, is_valid
 
 if TYPE_CHECKING:
     from kaisched.core.axis import IntVec, RowVec

@@ -27,20 +27,25 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ObjectError, join_path
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.objects import labels
-from kaisched.objects.known_workloads import KNOWN
-from kaisched.objects.labels import RUN_SECONDS, format_time
-from kaisched.objects.load import Manifest, identity_of
-from kaisched.objects.node import Node
-from kaisched.objects.pod import Pod, PodClaimStatus
-from kaisched.objects.resource_claims import (
+from kaisched.objects.devices import (
     ClaimAllocation,
     Consumer,
     ResourceClaim,
     ResourceClaimStatus,
     ResourceClaimTemplate,
 )
+from kaisched.objects.gangs import KNOWN
+from kaisched.objects.labels import RUN_SECONDS, format_time
+from kaisched.objects.load import Manifest, identity_of
+from kaisched.objects.node import Node
+from kaisched.objects.pod import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodClaimStatus,
+    StorageClass,
+)
 from kaisched.objects.shard import GPU_RESOURCES
-from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kaisched.objects.wire import Condition, ObjectMeta, OwnerReference
 from kaisched.objects.workloads import Table
 

@@ -14,18 +14,17 @@ from msgspec import structs
 
 from kaisched.cluster.pods import PodRow
 from kaisched.errors import ObjectError
-from kaisched.objects import gang_api, labels
-from kaisched.objects.known_workloads import KNOWN
+from kaisched.objects import labels
+from kaisched.objects.gangs import GANG_API, GANG_API_KIND, GANG_API_PLURAL, KNOWN
 from kaisched.objects.podgroup import PodGroup
-from kaisched.objects.segments import segment_of
 from kaisched.objects.wire import ObjectMeta, OwnerReference
-from kaisched.objects.workloads import Gang, Table, Workload
+from kaisched.objects.workloads import Gang, Table, Workload, segment_of
 
 _MAX_CHAIN: Final = 10
 _POD: Final = Workload("v1", "pods", "Pod", "through")
 _ALONE: Final = Workload("v1", "pods", "Pod", "each")
 _SPARK: Final = Workload("v1", "pods", "Pod")
-_BY_NAME: Final = Workload(f"{gang_api.GROUP}/v1", gang_api.PLURAL, gang_api.KIND)
+_BY_NAME: Final = Workload(f"{GANG_API}/v1", GANG_API_PLURAL, GANG_API_KIND)
 _ONE: Final = Gang()
 
 

@@ -19,14 +19,18 @@ from kaisched.core.tables import (
     TopologyConstraint,
 )
 from kaisched.errors import ObjectError, join_path
-from kaisched.objects import labels, podgroup
+from kaisched.objects import labels, wire
 from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
-from kaisched.objects.owners import PriorityClass
-from kaisched.objects.pod_sets import PodSetTopology, pod_set_of
 from kaisched.objects.podgroup import PodGroup, PodGroupSpec, SubGroupSpec
-from kaisched.objects.segments import parts_of, resized
-from kaisched.objects.topology_demands import required_of_workload
 from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.workloads import (
+    PodSetTopology,
+    PriorityClass,
+    parts_of,
+    pod_set_of,
+    required_of_workload,
+    resized,
+)
 from kaisched.units import parse_duration
 
 BUILT_IN: Final = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
@@ -96,7 +100,7 @@ def class_of(workload: int, declared: str | None, of_kind: str = "") -> str:
     return of_kind or ("build" if declared == NON_PREEMPTIBLE else "")
 
 
-def constraint_of(wish: podgroup.TopologyConstraint | None) -> TopologyConstraint | None:
+def constraint_of(wish: wire.TopologyConstraint | None) -> TopologyConstraint | None:
     """Return a constraint as the tables have it; None for one that asks for nothing."""
     if wish is None or not (wish.required_topology_level or wish.preferred_topology_level):
         return None

@@ -27,15 +27,13 @@ from kaisched.cluster.jobs import (
 from kaisched.cluster.pods import PodRow
 from kaisched.cluster.pools.book import PoolBook
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusal_codes import Refusal
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.core.tables import DELAY, EVICTED, GRACE, STALE, SUCCEEDED, WORKLOAD
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
-from kaisched.objects.owners import PriorityClass
 from kaisched.objects.podgroup import PodGroup
-from kaisched.objects.topology_demands import required_of_workload
-from kaisched.objects.workloads import Table
+from kaisched.objects.workloads import PriorityClass, Table, required_of_workload
 
 OWNER_WAIT_S: Final = 120.0
 """How long a pod waits for its owner to be seen, unless the shard says otherwise.

@@ -14,7 +14,7 @@ from kaisched.core.constraints import NodeStatics, Taint
 from kaisched.core.devices import CardTable
 from kaisched.core.sums import NOT_SUMMED, NOTHING_SUMMED
 from kaisched.core.tables import NodeTable, TopologyLevel
-from kaisched.objects.gpu_nodes import can_share, card_mib_of
+from kaisched.objects.gpus import can_share, card_mib_of
 from kaisched.objects.node import Node
 from kaisched.objects.requests import node_allocatable
 

@@ -12,10 +12,16 @@ from kaisched.core.constraints import Constraints, NodeTerm, PodTerm, Requiremen
 from kaisched.core.devices import DeviceDemand
 from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
-from kaisched.objects import labels, pool_marks
-from kaisched.objects.extended_resources import ResourceAsk, resource_asks
-from kaisched.objects.gpu_lookups import lookup_of
-from kaisched.objects.gpu_shares import share_of
+from kaisched.objects import labels
+from kaisched.objects.gpus import (
+    Reservation,
+    ShareClaim,
+    lookup_of,
+    reservation_of,
+    share_claim_of,
+    share_of,
+)
+from kaisched.objects.labels import IN_POOL, pool_mark_of
 from kaisched.objects.pod import (
     Affinity,
     LabelSelector,
@@ -29,10 +35,14 @@ from kaisched.objects.pod import (
 from kaisched.objects.queue import (
     NodeLabelRequirement,
 )
-from kaisched.objects.requests import legacy_mig_slices, pod_requests, unsupported
-from kaisched.objects.reservations import Reservation, reservation_of
+from kaisched.objects.requests import (
+    ResourceAsk,
+    legacy_mig_slices,
+    pod_requests,
+    resource_asks,
+    unsupported,
+)
 from kaisched.objects.shard import SchedulingShard
-from kaisched.objects.share_claims import ShareClaim, share_claim_of
 from kaisched.objects.wire import MOST_LABELS, Condition, ObjectMeta
 from kaisched.units import UnitError
 
@@ -488,8 +498,8 @@ def _stale_since_s(pod: Pod) -> float:
 
 def _mark(pod: Pod) -> tuple[str, int] | None:
     for condition in pod.status.conditions:
-        if condition.type == pool_marks.IN_POOL and condition.status == _TRUE:
-            return pool_marks.mark_of(condition.message)
+        if condition.type == IN_POOL and condition.status == _TRUE:
+            return pool_mark_of(condition.message)
     return None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from kaisched.cluster.pods import created_s, terms_of
 from kaisched.core.axis import Amounts, FloatVec, IntVec, ResourceAxis
 from kaisched.core.constraints import NodeTerm
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusal_codes import Refusal
 from kaisched.core.tables import (
     DRAINED,
     HELD,
@@ -28,9 +28,17 @@ from kaisched.core.tables import (
 )
 from kaisched.core.tree import QueueTree, build_tree
 from kaisched.objects.faults import Source, to_error
-from kaisched.objects.queue import BY_USAGE, MaxRunTime, Queue, QueueNodeAffinity
-from kaisched.objects.queue_flavors import flavor_faults
-from kaisched.objects.quotas import base_units, queue_lending, queue_shares, sharing_weight
+from kaisched.objects.queue import (
+    BY_USAGE,
+    MaxRunTime,
+    Queue,
+    QueueNodeAffinity,
+    base_units,
+    flavor_faults,
+    queue_lending,
+    queue_shares,
+    sharing_weight,
+)
 from kaisched.units import UNLIMITED, parse_duration
 
 _LONGEST: Final = 20

@@ -30,7 +30,7 @@ from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, ResourceAxis,
 from kaisched.core.constraints import Constraints
 from kaisched.core.metadata import NO_METADATA, Metadata
 from kaisched.core.queue_affinity import Terms, terms_for
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusal_codes import Refusal
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.core.sums import NOTHING_SUMMED, summed

@@ -17,7 +17,7 @@ from kaisched.core.axis import GPU, RowVec
 from kaisched.core.card_order import card_order
 from kaisched.core.devices import CARD, CardTable, DeviceDemand
 from kaisched.core.states import HOLDING_STATES, TaskState
-from kaisched.objects.reservations import Card, Reservation, Stage
+from kaisched.objects.gpus import Card, Reservation, Stage
 
 
 class Use(NamedTuple):

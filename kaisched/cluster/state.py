@@ -18,12 +18,11 @@ from kaisched.cluster.store import StateStore, owner_of, upsert
 from kaisched.core.axis import FIXED
 from kaisched.core.snapshot import Snapshot
 from kaisched.framework.intents import Bind, Evict, Nominate
-from kaisched.objects.known_workloads import KNOWN
-from kaisched.objects.owners import PartialObject
+from kaisched.objects.gangs import KNOWN
 from kaisched.objects.pod import Pod
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.wire import KubernetesObject
-from kaisched.objects.workloads import Table
+from kaisched.objects.workloads import PartialObject, Table
 
 
 class SnapshotSource(Protocol):

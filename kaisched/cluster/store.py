@@ -25,18 +25,20 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.core.tables import TopologyLevel
 from kaisched.errors import ObjectError
-from kaisched.objects.disruption_budget import PodDisruptionBudget
-from kaisched.objects.known_workloads import KNOWN
-from kaisched.objects.node import Node
-from kaisched.objects.owners import PartialObject, PriorityClass
-from kaisched.objects.pod import Pod
+from kaisched.objects.gangs import KNOWN
+from kaisched.objects.node import Node, Topology
+from kaisched.objects.pod import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    StorageClass,
+)
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import GPU_RESOURCES, SchedulingShard
-from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from kaisched.objects.topology import Topology
 from kaisched.objects.wire import KubernetesObject
-from kaisched.objects.workloads import Table
+from kaisched.objects.workloads import PartialObject, PriorityClass, Table
 
 
 class StateStore:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kaisched.cluster.pods import node_terms
 from kaisched.core.constraints import NodeTerm, Requirement
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusal_codes import Refusal
 from kaisched.core.states import TaskState
-from kaisched.objects.storage import (
+from kaisched.objects.pod import (
     NO_PROVISIONER,
     ONE_POD,
     SELECTED_NODE,

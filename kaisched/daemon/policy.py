@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kaisched.engine.shards import FoundShard
     from kaisched.framework.advice.standing import StandingAdvice
     from kaisched.framework.policy import Policy
-    from kaisched.objects import SchedulingShard
+    from kaisched.objects.shard import SchedulingShard
 
 
 def policy_of(settings: SchedulerConfiguration, found: FoundShard) -> tuple[Policy, list[str]]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kaisched.engine.recording import Recording
     from kaisched.engine.turn import Turn
     from kaisched.framework.policy import Policy
-    from kaisched.objects import SchedulingShard
+    from kaisched.objects.shard import SchedulingShard
 
 WAIT_S: Final = 30.0
 """How long a request waits for a cycle."""

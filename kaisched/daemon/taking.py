@@ -24,7 +24,7 @@ from kaisched.engine.recording_file import MAX_FILE, parsed
 from kaisched.engine.replaying import replay, sealed
 from kaisched.engine.shards import shards_in
 from kaisched.errors import ClusterUnavailable, ConfigError, KaischedError
-from kaisched.objects import SchedulingShard
+from kaisched.objects.shard import SchedulingShard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kaisched.objects.share_claims import is_ours
+from kaisched.objects.gpus import is_ours
 
 USES: Final = (
     "queue",

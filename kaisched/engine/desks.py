@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kaisched.clock import Clock
     from kaisched.framework.policy import Policy
     from kaisched.framework.report.records import CycleResult
-    from kaisched.objects import SchedulingShard
+    from kaisched.objects.shard import SchedulingShard
 
 
 def step_of(

@@ -13,18 +13,17 @@ from kaisched.cluster.store import owner_of
 from kaisched.engine.policy import build_policy
 from kaisched.engine.recording import plain_shard, recorded_owner
 from kaisched.errors import ConfigError, ObjectError
-from kaisched.objects import SchedulingShard
-from kaisched.objects.decode import BadObject, decode_object
+from kaisched.objects.decode import BadObject, decode_object, type_of
 from kaisched.objects.faults import Fault, Source, did_you_mean
-from kaisched.objects.kinds import type_of
 from kaisched.objects.labels import format_time, pod_group_of
 from kaisched.objects.load import identity_of
 from kaisched.objects.node import Node
-from kaisched.objects.owners import PartialObject
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue, QueueSpec
-from kaisched.objects.yaml_text import plain_scalar
+from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.text import plain_scalar
+from kaisched.objects.workloads import PartialObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kaisched.errors import join_path
-from kaisched.objects import kai_names
+from kaisched.objects.shard import SETTINGS_IN_ARGUMENTS, TIME_BASED_FAIRSHARE, map_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.registry import PluginSetting
     from kaisched.objects.shard import ShardSpec
 
-_PLUGIN: Final = kai_names.TIME_BASED_FAIRSHARE
+_PLUGIN: Final = TIME_BASED_FAIRSHARE
 _CONFIG: Final = join_path("spec", "usageDBConfig")
 
 
@@ -29,7 +29,7 @@ def history_warnings(
 
     """
     config, k_value = spec.usage_db_config, _k_value(spec)
-    entries = [it for it in spec.plugins if _PLUGIN in {it, kai_names.map_plugin(it).name}]
+    entries = [it for it in spec.plugins if _PLUGIN in {it, map_plugin(it).name}]
     is_enabled = any(each.plugin.name == _PLUGIN for each in plugins)
     lending = [each.plugin.name for each in plugins if each.plugin.lends]
     if config is None and not has_history and (k_value or (entries and is_enabled)):
@@ -62,7 +62,7 @@ def _k_value(spec: ShardSpec) -> str:
     """Return where a shard says how strongly past usage counts, empty if it does not count."""
     if spec.k_value:
         return join_path("spec", "kValue")
-    plugin, argument = kai_names.SETTINGS_IN_ARGUMENTS["kValue"]
+    plugin, argument = SETTINGS_IN_ARGUMENTS["kValue"]
     entry = spec.plugins.get(plugin)
     is_said = entry is not None and entry.arguments is not None and entry.arguments.get(argument)
     return join_path("spec", "plugins", plugin, "arguments", argument) if is_said else ""

@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from kaisched.framework.plugins.loader import installed_plugins
-from kaisched.objects.kueue.nodes import FlavorNodes
-from kaisched.objects.kueue.tree import tree_of
-from kaisched.objects.kueue.wire import KINDS, ClusterQueue, Cohort, LocalQueue, ResourceFlavor
-from kaisched.objects.kueue.work import Teller, jobs_with_uids
+from kaisched.objects.kueue import KINDS, ClusterQueue, Cohort, LocalQueue, ResourceFlavor
+from kaisched.objects.kueue_queues import FlavorNodes, tree_of
+from kaisched.objects.kueue_work import Teller, jobs_with_uids
 from kaisched.objects.node import Node
-from kaisched.objects.owners import Job, JobTemplate
 from kaisched.objects.pod import Pod
 from kaisched.objects.queue import Queue
+from kaisched.objects.workloads import Job, JobTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kaisched.framework.policy import Policy
-    from kaisched.objects import SchedulingShard
-    from kaisched.objects.kueue.tree import Tree
+    from kaisched.objects.kueue_queues import Tree
     from kaisched.objects.load import Loaded
+    from kaisched.objects.shard import SchedulingShard
 
 _NO_HISTORY: Final = (
     "ClusterQueue {} serves its LocalQueues by usage, but the shard keeps no history: what they"

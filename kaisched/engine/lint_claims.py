@@ -13,15 +13,16 @@ from kaisched.core.claims import cel_library
 from kaisched.core.claims.cel import CelSelector
 from kaisched.core.claims.cel_syntax import syntax_fault
 from kaisched.errors import ObjectError
-from kaisched.objects.faults import Fault, Path, Source, did_you_mean, to_error
-from kaisched.objects.load import identity_of
-from kaisched.objects.resource_claims import (
+from kaisched.objects.devices import (
+    DeviceClass,
+    DeviceSelector,
     ExactRequest,
     ResourceClaim,
     ResourceClaimSpec,
     ResourceClaimTemplate,
 )
-from kaisched.objects.resource_slices import DeviceClass, DeviceSelector
+from kaisched.objects.faults import Fault, Path, Source, did_you_mean, to_error
+from kaisched.objects.load import identity_of
 
 if TYPE_CHECKING:
     from kaisched.objects.load import Loaded, Manifest

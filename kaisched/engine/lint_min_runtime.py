@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kaisched.core.axis import GPU
-from kaisched.objects import kai_names
+from kaisched.objects.shard import TIME_BASED_FAIRSHARE
 from kaisched.units import UNLIMITED, format_amount, parse_duration
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def advice(
             f" {has} of {of}: past usage decides when it runs, and others may take the room back"
             " before it ends, once they owe its queue nothing more",
             f"set reclaimMinRuntime of queue {name} to about its run time, or handOver: timeSlices"
-            f" of {kai_names.TIME_BASED_FAIRSHARE}",
+            f" of {TIME_BASED_FAIRSHARE}",
         )
 
 
@@ -84,7 +84,7 @@ def cores_of(snapshot: Snapshot) -> Iterator[Core]:
 
 def _counts_history(policy: Policy) -> bool:
     """Tell whether past usage changes shares, and large jobs do not take turns anyway."""
-    arguments = _arguments(policy, kai_names.TIME_BASED_FAIRSHARE)
+    arguments = _arguments(policy, TIME_BASED_FAIRSHARE)
     return bool(arguments and arguments.k_value) and arguments.hand_over == "none"
 
 

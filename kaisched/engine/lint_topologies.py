@@ -14,11 +14,10 @@ from kaisched.objects import labels
 from kaisched.objects.faults import Fault, Source, did_you_mean, to_error
 from kaisched.objects.labels import LABEL_KEY
 from kaisched.objects.load import identity_of
-from kaisched.objects.owners import PartialObject
-from kaisched.objects.pod_sets import layers_of
-from kaisched.objects.podgroup import PodGroup, TopologyConstraint
-from kaisched.objects.topology import Topology
-from kaisched.objects.topology_faults import LABEL_FIX
+from kaisched.objects.node import LABEL_FIX, Topology
+from kaisched.objects.podgroup import PodGroup
+from kaisched.objects.wire import TopologyConstraint
+from kaisched.objects.workloads import PartialObject, layers_of
 
 if TYPE_CHECKING:
     from kaisched.objects.load import Loaded, Manifest

@@ -17,7 +17,8 @@ from kaisched.cluster.pools.projects import different_lists
 from kaisched.config.loading import settings_errors
 from kaisched.config.settings import KIND as SETTINGS_KIND
 from kaisched.core.axis import GPU
-from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.core.refusal_codes import Refusal
+from kaisched.core.refusal_texts import TEXTS
 from kaisched.engine.desks import Desks
 from kaisched.engine.lint_claims import claim_doubts
 from kaisched.engine.lint_min_runtime import advice, cores_of
@@ -35,18 +36,17 @@ from kaisched.engine.policy import build_policy, default_policy, default_shard
 from kaisched.engine.quota_sums import quota_sums
 from kaisched.engine.shards import read_shard, shard_errors, shared_pools
 from kaisched.errors import ConfigError, KaischedError, ObjectError
-from kaisched.objects.check import check_queues
+from kaisched.objects.decode import faults_of
 from kaisched.objects.faults import Source, did_you_mean
-from kaisched.objects.gpu_shares import SHARE_IS_NO_CLAIM
-from kaisched.objects.kinds import faults_of
+from kaisched.objects.gpus import SHARE_IS_NO_CLAIM
 from kaisched.objects.labels import queue_of
-from kaisched.objects.load import identity_of
-from kaisched.objects.owners import PartialObject
+from kaisched.objects.load import check_queues, identity_of
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.workloads import PartialObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -20,11 +20,17 @@ from kaisched.engine.shards import read_shard, shard_among, shards_among
 from kaisched.errors import ConfigError, ObjectError
 from kaisched.framework.report.records import who_failed
 from kaisched.framework.report.steps import Step
-from kaisched.objects.known_workloads import KNOWN
-from kaisched.objects.kueue.wire import ClusterQueue
+from kaisched.objects.gangs import KNOWN
+from kaisched.objects.kueue import ClusterQueue
 from kaisched.objects.labels import time_of
-from kaisched.objects.load import Loaded, identity_of, load_manifests, load_text
-from kaisched.objects.load_workloads import missing_owners, workloads_among
+from kaisched.objects.load import (
+    Loaded,
+    identity_of,
+    load_manifests,
+    load_text,
+    missing_owners,
+    workloads_among,
+)
 from kaisched.objects.queue import Queue
 from kaisched.units import UnitError
 
@@ -34,8 +40,8 @@ if TYPE_CHECKING:
     from kaisched.clock import Clock
     from kaisched.framework.policy import Policy
     from kaisched.framework.report.records import CycleResult
-    from kaisched.objects import SchedulingShard
     from kaisched.objects.load import Manifest
+    from kaisched.objects.shard import SchedulingShard
     from kaisched.objects.workloads import Table
 
 OUR_NAMES: Final = ("kaisched", "kai-scheduler")

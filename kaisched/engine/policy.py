@@ -20,10 +20,22 @@ from kaisched.framework.plugins.dispatch import workloads_of
 from kaisched.framework.plugins.loader import answered_questions, installed_plugins
 from kaisched.framework.policy import Policy
 from kaisched.framework.shard_settings import SETTINGS, settings_of, without_former_values
-from kaisched.objects import SchedulingShard, kai_names
 from kaisched.objects.faults import did_you_mean
-from kaisched.objects.shard import PluginEntry, ShardSpec
-from kaisched.objects.shard_args import read_args
+from kaisched.objects.shard import (
+    DEFAULT_ACTIONS,
+    DEFAULT_PLUGINS,
+    GPU_SPREAD,
+    OTHER_PRIORITIES,
+    SETTINGS_IN_ARGUMENTS,
+    TIME_BASED_FAIRSHARE,
+    PluginEntry,
+    SchedulingShard,
+    ShardSpec,
+    map_action,
+    map_arguments,
+    map_plugin,
+    read_args,
+)
 from kaisched.objects.wire import ObjectMeta
 from kaisched.units import UnitError, parse_duration
 
@@ -36,8 +48,8 @@ if TYPE_CHECKING:
     from kaisched.framework.policy import Action
 
 _ENTITLEMENT: Final = "fair_share"
-_HISTORY: Final = kai_names.TIME_BASED_FAIRSHARE
-_DEFAULTS: Final = frozenset(plugin.name for plugin in kai_names.DEFAULT_PLUGINS)
+_HISTORY: Final = TIME_BASED_FAIRSHARE
+_DEFAULTS: Final = frozenset(plugin.name for plugin in DEFAULT_PLUGINS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +169,13 @@ def _plugins(
     spec: ShardSpec, file: str, catalogue: Catalogue, warnings: list[str], errors: Collector
 ) -> tuple[PluginSetting, ...]:
     wanted = {
-        plugin.name: _Wanted(plugin.priority, weight=plugin.weight)
-        for plugin in kai_names.DEFAULT_PLUGINS
+        plugin.name: _Wanted(plugin.priority, weight=plugin.weight) for plugin in DEFAULT_PLUGINS
     }
     if spec.usage_db_config is not None and spec.usage_db_config.client_type:
-        wanted[_HISTORY] = _Wanted(kai_names.OTHER_PRIORITIES[_HISTORY])
-    spread = kai_names.GPU_SPREAD
+        wanted[_HISTORY] = _Wanted(OTHER_PRIORITIES[_HISTORY])
+    spread = GPU_SPREAD
     if spec.placement_strategy.gpu == "spread" and spread in catalogue.by_name:
-        wanted[spread] = _Wanted(kai_names.OTHER_PRIORITIES[spread])
+        wanted[spread] = _Wanted(OTHER_PRIORITIES[spread])
     for written, entry in spec.plugins.items():
         with errors.collecting():
             name = _plugin_name(written, file, catalogue, warnings)
@@ -192,7 +203,7 @@ def _plugin_name(written: str, file: str, catalogue: Catalogue, warnings: list[s
     """Return the plugin for a name in a shard, or None if it is left out with a warning."""
     if written in catalogue.by_name:
         return written
-    mapped = kai_names.map_plugin(written)
+    mapped = map_plugin(written)
     if mapped.warning is not None:
         warnings.append(mapped.warning)
     if mapped.name is None:
@@ -228,10 +239,10 @@ def _missing_defaults(
 
 
 def _merged(name: str, default: _Wanted | None, entry: PluginEntry, warnings: list[str]) -> _Wanted:
-    wanted = default or _Wanted(kai_names.OTHER_PRIORITIES.get(name, 0))
+    wanted = default or _Wanted(OTHER_PRIORITIES.get(name, 0))
     arguments = wanted.arguments
     if entry.arguments is not None:
-        arguments, said = kai_names.map_arguments(name, entry.arguments)
+        arguments, said = map_arguments(name, entry.arguments)
         warnings.extend(said)
     return _Wanted(
         priority=wanted.priority if entry.priority is None else entry.priority,
@@ -259,7 +270,7 @@ def _rename_former_values(
 def _fill(wanted: dict[str, _Wanted], spec: ShardSpec, catalogue: Catalogue) -> None:
     """Pass the shard's settings to the plugins that take them, unless arguments set them."""
     settings = _settings_in(msgspec.to_builtins(spec))
-    for path, (plugin, argument) in kai_names.SETTINGS_IN_ARGUMENTS.items():
+    for path, (plugin, argument) in SETTINGS_IN_ARGUMENTS.items():
         if plugin in wanted and argument in wanted[plugin].arguments:
             settings[path] = wanted[plugin].arguments[argument]
     for name, want in wanted.items():
@@ -292,7 +303,7 @@ def _actions(
         with errors.collecting():
             names.append(_action_name(written, file, "--actions"))
     if chosen is None:
-        priority = {action.name: action.priority for action in kai_names.DEFAULT_ACTIONS}
+        priority = {action.name: action.priority for action in DEFAULT_ACTIONS}
         for written, entry in spec.actions.items():
             with errors.collecting():
                 name = _action_name(written, file, join_path("spec", "actions", written))
@@ -305,7 +316,7 @@ def _actions(
 
 
 def _action_name(written: str, file: str, path: str) -> str:
-    name = kai_names.map_action(written).name
+    name = map_action(written).name
     if name is None:
         raise ConfigError(
             "there is no such action",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
     from kaisched.framework.policy import Policy
-    from kaisched.objects import SchedulingShard
+    from kaisched.objects.shard import SchedulingShard
 
 SCHEMA: Final = "kaisched.io/snapshot/v1"
 LATEST_S: Final = 1e11

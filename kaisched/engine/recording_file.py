@@ -14,8 +14,7 @@ from kaisched.bad_json import BAD_JSON
 from kaisched.engine.recording import SCHEMA, Recording
 from kaisched.errors import ConfigError
 from kaisched.objects.decode import without_nulls
-from kaisched.objects.explain import explain
-from kaisched.objects.faults import Source, to_error
+from kaisched.objects.faults import Source, explain, to_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from kaisched.cluster.claims.drafts import NOTE as SPECIAL_CLAIM
 from kaisched.engine.redacted_keys import NAMES, NUMBERS
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
-from kaisched.objects.pod_sets import layers_of
+from kaisched.objects.workloads import layers_of
 
 if TYPE_CHECKING:
     from kaisched.engine.aliases import Aliases

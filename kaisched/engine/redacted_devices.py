@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from kaisched.objects.share_claims import REQUEST
+from kaisched.objects.gpus import REQUEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kaisched.objects import labels
-from kaisched.objects.storage import BIND_COMPLETED, SELECTED_NODE
+from kaisched.objects.pod import BIND_COMPLETED, SELECTED_NODE
 
 NUMBERS: Final = (
     labels.GPU_FRACTION,

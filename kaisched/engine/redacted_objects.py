@@ -13,9 +13,8 @@ from kaisched.engine.redacted_devices import OF_DEVICES, DeviceWalk
 from kaisched.engine.redacted_keys import LABELS
 from kaisched.engine.redacted_shapes import levels, workload
 from kaisched.objects import labels
-from kaisched.objects.queue import WORKLOAD_TYPES
-from kaisched.objects.storage import NO_PROVISIONER
-from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.pod import NO_PROVISIONER
+from kaisched.objects.wire import WORKLOAD_TYPES, ObjectMeta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

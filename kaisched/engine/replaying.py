@@ -20,11 +20,10 @@ from kaisched.engine.policy import build_policy
 from kaisched.errors import ConfigError, ObjectError, join_path
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.objects import SchedulingShard
-from kaisched.objects.decode import BadObject, decode_object
+from kaisched.objects.decode import BadObject, decode_object, type_of
 from kaisched.objects.faults import Fault, Source
-from kaisched.objects.kinds import type_of
 from kaisched.objects.load import within
+from kaisched.objects.shard import SchedulingShard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kaisched.engine.policy import build_policy, default_shard
 from kaisched.errors import Collector, ConfigError
-from kaisched.objects import SchedulingShard
 from kaisched.objects.load import identity_of, load_manifests
+from kaisched.objects.shard import SchedulingShard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

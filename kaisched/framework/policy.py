@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kaisched.framework.plugins.dispatch import Questions
 from kaisched.framework.plugins.registry import PluginSetting, Registry
-from kaisched.objects.known_workloads import KNOWN
+from kaisched.objects.gangs import KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

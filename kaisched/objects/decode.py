@@ -1,24 +1,161 @@
-"""Decoder of plain values and JSON bytes into objects, and encoder back.
+"""The kinds of objects, and the decoder of all of them: plain values, JSON, lists and watch events.
 
 There are two ways with one meaning. JSON of an API server goes straight into structs, which is
 fast. JSON refused there, and all texts of people, go through plain values, which gives better
-errors.
+errors. A bad object never spoils the rest of a list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from kaisched.bad_json import BAD_JSON
 from kaisched.errors import ObjectError
-from kaisched.objects.explain import explain, is_at, without, without_unknown
-from kaisched.objects.faults import Fault, Source, to_error
-from kaisched.objects.kinds import faults_of
+from kaisched.objects import kueue
+from kaisched.objects.devices import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+    claim_faults,
+    slice_faults,
+    template_faults,
+)
+from kaisched.objects.faults import (
+    Fault,
+    Source,
+    did_you_mean,
+    explain,
+    is_at,
+    nearest,
+    to_error,
+    without,
+    without_unknown,
+)
+from kaisched.objects.kueue import (
+    cluster_queue_faults,
+    cohort_faults,
+    flavor_faults,
+    local_queue_faults,
+    workload_class_faults,
+)
+from kaisched.objects.node import Node, Topology, topology_faults
+from kaisched.objects.pod import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    StorageClass,
+    disruption_budget_faults,
+)
+from kaisched.objects.podgroup import PodGroup, pod_group_faults
+from kaisched.objects.queue import Queue, all_queue_faults
+from kaisched.objects.shard import SchedulingShard, shard_faults
 from kaisched.objects.wire import KubernetesObject
+from kaisched.objects.workloads import (
+    Deployment,
+    Job,
+    PriorityClass,
+    ReplicaSet,
+    StatefulSet,
+    preferred_of_workload,
+)
+
+KINDS: Final[tuple[type[KubernetesObject], ...]] = (
+    Queue,
+    PodGroup,
+    SchedulingShard,
+    Topology,
+    Node,
+    Pod,
+    PriorityClass,
+    Job,
+    ReplicaSet,
+    Deployment,
+    StatefulSet,
+    PodDisruptionBudget,
+    PersistentVolumeClaim,
+    PersistentVolume,
+    StorageClass,
+    ResourceSlice,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    *kueue.KINDS,
+)
+_BY_KIND: Final = {type_.KIND: type_ for type_ in KINDS}
+_OWN_GROUPS: Final = ("scheduling.run.ai", "kai.scheduler")
+_NOT_OURS: Final = ("BindRequest", "Config")  # KAI's, of no use here
+_FAULTS: Final[dict[type[KubernetesObject], Callable[[Any], Iterator[Fault]]]] = {
+    Queue: all_queue_faults,
+    PodGroup: pod_group_faults,
+    SchedulingShard: shard_faults,
+    Topology: topology_faults,
+    Pod: preferred_of_workload,
+    Job: preferred_of_workload,
+    ReplicaSet: preferred_of_workload,
+    Deployment: preferred_of_workload,
+    StatefulSet: preferred_of_workload,
+    PodDisruptionBudget: disruption_budget_faults,
+    ResourceSlice: slice_faults,
+    ResourceClaim: claim_faults,
+    ResourceClaimTemplate: template_faults,
+    kueue.ClusterQueue: cluster_queue_faults,
+    kueue.Cohort: cohort_faults,
+    kueue.LocalQueue: local_queue_faults,
+    kueue.ResourceFlavor: flavor_faults,
+    kueue.WorkloadPriorityClass: workload_class_faults,
+}
+
+
+_ONLY_WARNED: Final = (Pod, Job, ReplicaSet, Deployment, StatefulSet, PodDisruptionBudget)
+_CHECKED_BY_SERVERS: Final = (ResourceSlice, ResourceClaim, ResourceClaimTemplate)
+"""What is wrong with these no API server accepts: it is looked for in files, and not in lists."""
+
+
+def has_faults(type_: type[KubernetesObject]) -> bool:
+    """Tell whether objects in a server can have faults beyond their form, warnings aside."""
+    return type_ in _FAULTS and type_ not in (*_ONLY_WARNED, *_CHECKED_BY_SERVERS)
+
+
+def faults_of(obj: KubernetesObject) -> Iterator[Fault]:
+    """Yield the faults of an object on its own, warnings included."""
+    check = _FAULTS.get(type(obj))
+    return check(obj) if check is not None else iter(())
+
+
+def type_of(api_version: str, kind: str) -> type[KubernetesObject] | Fault | None:
+    """Return the struct of a kind, None for a kind that the scheduler ignores, or a fault."""
+    type_ = _BY_KIND.get(kind)
+    if type_ is not None and api_version in (type_.API_VERSION, *type_.OTHER_VERSIONS):
+        return type_
+    group = _group(api_version)
+    if type_ is not None and _group(type_.API_VERSION) == group:
+        return Fault(
+            ("apiVersion",),
+            f"this version of {kind} is not read",
+            api_version,
+            f'write "{type_.API_VERSION}"',
+        )
+    mine = [it.KIND for it in KINDS if _group(it.API_VERSION) == group]
+    if group in _OWN_GROUPS and kind not in _NOT_OURS:
+        elsewhere = f'its apiVersion is "{type_.API_VERSION}"' if type_ is not None else ""
+        return Fault(("kind",), "no such kind", kind, elsewhere or did_you_mean(kind, mine))
+    near = nearest(kind, mine)
+    if near and near.lower() in (kind.lower(), kind.lower().removesuffix("s")):
+        return Fault(("kind",), "no such kind", kind, f'did you mean "{near}"?')
+    return None
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
 
 _T = TypeVar("_T", bound=KubernetesObject)
 
@@ -211,3 +348,120 @@ def _decode_slowly(data: bytes, type_: type[_T]) -> tuple[_T, ObjectError | None
 @cache
 def _decoder(type_: type[_T]) -> msgspec.json.Decoder[_T]:
     return msgspec.json.Decoder(type_)
+
+
+class ListAnswer(NamedTuple, Generic[_T]):
+    """A page of a list."""
+
+    objects: list[_T]
+    problems: list[ObjectError]
+    """Errors of objects that are left out, since they have not the form of their kind."""
+    resource_version: str
+    next_page: str
+    """The ``continue`` token; empty on the last page."""
+    doubts: Sequence[ObjectError] = ()
+    """Errors in objects that are kept all the same."""
+
+
+class WatchEvent(NamedTuple, Generic[_T]):
+    """One line of a watch.
+
+    ``type`` is ADDED, MODIFIED, DELETED, BOOKMARK or ERROR; ``object`` is None for the last two.
+    """
+
+    type: str
+    object: _T | None
+    resource_version: str
+    status: dict[str, Any]
+    """The answer of an ERROR, with ``code`` and ``reason``; otherwise empty."""
+    doubt: ObjectError | None = None
+    """Error in the contents of the object."""
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _RawList(msgspec.Struct):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    items: list[msgspec.Raw] | None = None
+
+
+class _TypedList(msgspec.Struct, Generic[_T]):
+    items: list[_T]
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+
+
+class _RawEvent(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _RawMeta(msgspec.Struct):
+    metadata: _ListMeta
+
+
+_LISTS = msgspec.json.Decoder(_RawList)
+_EVENTS = msgspec.json.Decoder(_RawEvent)
+_METAS = msgspec.json.Decoder(_RawMeta)
+
+
+@cache
+def _typed_lists(type_: type[_T]) -> msgspec.json.Decoder[_TypedList[_T]]:
+    return msgspec.json.Decoder(_TypedList[type_])  # type: ignore[valid-type]
+
+
+def decode_list(data: bytes, type_: type[_T]) -> ListAnswer[_T]:
+    """Decode the objects of a list answer, with the errors of each.
+
+    Raises:
+        ObjectError: the answer as a whole is no list.
+
+    """
+    if not has_faults(type_):
+        try:
+            whole = _typed_lists(type_).decode(data)
+        except BAD_JSON:
+            pass  # some object is bad or has a null: decode each object on its own
+        else:
+            meta = whole.metadata
+            return ListAnswer(whole.items, [], meta.resource_version, meta.continue_)
+    try:
+        answer = _LISTS.decode(data)
+    except BAD_JSON as error:
+        raise ObjectError(f"no list: {error}", kind=type_.KIND) from None
+    objects: list[_T] = []
+    problems: list[ObjectError] = []
+    doubts: list[ObjectError] = []
+    for raw in answer.items or ():
+        try:
+            obj, doubt = decode_stored(raw, type_)
+        except ObjectError as error:
+            problems.append(error)
+            continue
+        objects.append(obj)
+        if doubt is not None:
+            doubts.append(doubt)
+    meta = answer.metadata
+    return ListAnswer(objects, problems, meta.resource_version, meta.continue_, doubts)
+
+
+def decode_event(line: bytes, type_: type[_T]) -> WatchEvent[_T]:
+    """Decode one watch event.
+
+    Raises:
+        ObjectError: the line is invalid, or its object has not the form of its kind.
+
+    """
+    try:
+        event = _EVENTS.decode(line)
+        if event.type == "ERROR":
+            return WatchEvent("ERROR", None, "", dict(msgspec.json.decode(event.object)))
+        if event.type == "BOOKMARK":
+            version = _METAS.decode(event.object).metadata.resource_version
+            return WatchEvent("BOOKMARK", None, version, {})
+    except (msgspec.DecodeError, ValueError, TypeError) as error:
+        raise ObjectError(f"no watch event: {error}", kind=type_.KIND) from None
+    obj, doubt = decode_stored(event.object, type_)
+    return WatchEvent(event.type, obj, obj.metadata.resource_version, {}, doubt)

@@ -1,4 +1,4 @@
-"""Labels and annotations that the scheduler reads, with a getter for each.
+"""Labels, annotations and conditions that the scheduler reads, with a getter for each.
 
 Keys are KAI-Scheduler's, unchanged. A getter returns None without the key, and raises an
 ObjectError with the path of the key if the value is invalid.
@@ -14,9 +14,7 @@ from typing import Final, TypeVar
 
 from kaisched.errors import ObjectError, join_path
 from kaisched.objects.faults import did_you_mean
-from kaisched.objects.podgroup import TopologyConstraint
-from kaisched.objects.queue import WORKLOAD_TYPES
-from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.wire import WORKLOAD_TYPES, ObjectMeta, TopologyConstraint
 from kaisched.units import UnitError, parse_duration
 
 # Labels.
@@ -388,3 +386,21 @@ def _preemptibility(text: str) -> str:
         fix = f"write {PREEMPTIBLE} or {NON_PREEMPTIBLE}"
         raise UnitError(f"{text[:40]!r} is no preemptibility", fix)
     return text
+
+
+IN_POOL: Final = "kaisched.io/InNodePool"
+"""Type of the condition."""
+_MOVES: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
+
+
+def pool_mark_text(pool: str, moves: int) -> str:
+    """Return the message of the condition."""
+    return f"{pool_name(pool)} {moves}"
+
+
+def pool_mark_of(text: str) -> tuple[str, int] | None:
+    """Return pool and number of moves by the message; None if it has not both."""
+    name, _, moves = text.partition(" ")
+    if not name or not _MOVES.fullmatch(moves):
+        return None
+    return pool_named(name), int(moves)

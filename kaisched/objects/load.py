@@ -2,33 +2,36 @@
 
 Manifests are YAML with any number of documents, JSON, or lists (``kind: List``) of either. Nothing
 here raises: input that cannot be used becomes an :class:`kaisched.errors.ObjectError` that names
-file, document, object and path.
+file, document, object and path. Objects of kinds without a struct stay undecoded until the policy
+of a shard says which of them are workloads. Queues and pod groups are checked against each other:
+names, parents, cycles.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 from kaisched.errors import ObjectError, join_path
-from kaisched.objects.decode import BadObject, decode_object, name_in
-from kaisched.objects.faults import Fault, Source, to_error
-from kaisched.objects.json_text import read_json
-from kaisched.objects.kinds import type_of
-from kaisched.objects.owners import PartialObject
+from kaisched.objects import labels
+from kaisched.objects.decode import BadObject, decode_object, faults_of, name_in, type_of
+from kaisched.objects.faults import Fault, Source, did_you_mean, to_error
+from kaisched.objects.gangs import GANG_API, GANG_API_KIND, gang_api_row, gang_of
+from kaisched.objects.pod import Pod
+from kaisched.objects.podgroup import PodGroup, cycles
+from kaisched.objects.queue import Queue
+from kaisched.objects.text import TextFault, documents, read_json, read_yaml
 from kaisched.objects.wire import KubernetesObject
-from kaisched.objects.yaml_text import TextFault, read_yaml
+from kaisched.objects.workloads import PartialObject, Table, Workload
 
 MAX_BYTES: Final = 256 << 20
 """Largest file that is read."""
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
-_SEPARATOR: Final = re.compile(rb"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
-_NO_CONTENT: Final = (b"#", b"%", b"...")
 _MAX_LISTS: Final = 4
 _EXAMPLE: Final = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue"}
 _BOM: Final = b"\xef\xbb\xbf"
@@ -69,7 +72,7 @@ class Loaded:
     warnings: list[ObjectError] = field(default_factory=list)
     """Warnings about objects that are used all the same."""
     others: list[Other] = field(default_factory=list)
-    """Objects of other kinds, undecoded; see :mod:`kaisched.objects.load_workloads`."""
+    """Objects of other kinds, undecoded; see :mod:`kaisched.objects.load`."""
     sources: dict[tuple[str, str], Source] = field(default_factory=dict)
     """Source of each object, by (kind, key)."""
 
@@ -190,23 +193,6 @@ def _values(data: bytes, file: str, problems: list[ObjectError]) -> Iterator[tup
             yield value, source
 
 
-def documents(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield each document that has content, with the number of its first line.
-
-    The text is cut before parsing, so that a bad document spoils no other. A line that begins with
-    ``---`` always separates: YAML forbids it inside a text.
-    """
-    start, line = 0, 1
-    ends = [(match.start(), match.end()) for match in _SEPARATOR.finditer(data)]
-    for end, following in [*ends, (len(data), len(data))]:
-        chunk = data[start:end]
-        lines = (it.strip() for it in chunk.splitlines())
-        if any(it and not it.startswith(_NO_CONTENT) for it in lines):
-            yield chunk, line
-        line += data.count(b"\n", start, following)
-        start = following
-
-
 def _text_problem(error: TextFault | UnicodeDecodeError, source: Source) -> ObjectError:
     if isinstance(error, UnicodeDecodeError):
         byte = error.object[error.start]
@@ -300,3 +286,183 @@ def within(errors: list[ObjectError], at: tuple[str | int, ...]) -> list[ObjectE
         for error in errors:
             error.path = ".".join(filter(None, (join_path(*at), error.path)))
     return errors
+
+
+@dataclass(slots=True)
+class Workloads:
+    """Workloads among the objects without a struct, and counts of the others."""
+
+    objects: list[PartialObject] = field(default_factory=list)
+    problems: list[ObjectError] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Number of ignored objects of each kind."""
+
+
+class _Workload(KubernetesObject, frozen=True, kw_only=True):
+    """A workload of any kind."""
+
+    API_VERSION: ClassVar[str] = ""
+    KIND: ClassVar[str] = "workload"
+
+    spec: Any = None
+
+
+def workloads_among(others: Iterable[Other], table: Table) -> Workloads:
+    """Read the workloads among objects of other kinds.
+
+    Args:
+        others: undecoded objects.
+        table: grouping of the pods of each kind.
+
+    """
+    found = Workloads()
+    for other in others:
+        row = _row_of(other, table)
+        if row is None:
+            found.left_out[other.kind] += 1
+            continue
+        try:
+            obj, _ = decode_object(other.raw, _Workload, other.source)
+        except BadObject as bad:
+            for error in bad.errors:
+                error.kind = other.kind
+            found.problems.extend(bad.errors)
+            continue
+        gang = gang_of(row.read, obj.spec, obj.metadata.annotations)
+        found.objects.append(
+            PartialObject(
+                metadata=obj.metadata, api_version=other.api_version, kind=other.kind, gang=gang
+            )
+        )
+    return found
+
+
+def missing_owners(objects: Iterable[Manifest], table: Table) -> list[str]:
+    """Describe each workload that owns pods and would be read, but is not among the objects."""
+    pods = [obj for obj in objects if isinstance(obj, Pod)]
+    there = {obj.metadata.uid for obj in objects}
+    missing: Counter[tuple[str, str]] = Counter()
+    for pod in pods:
+        owner = next((it for it in pod.metadata.owner_references if it.controller), None)
+        if owner is None or owner.uid in there or labels.pod_group_of(pod.metadata) is not None:
+            continue
+        row = table.get((owner.api_version.rpartition("/")[0], owner.kind))
+        if row is not None and (row.read is not None or row.pods == "through"):
+            missing[owner.kind, f"{pod.metadata.namespace}/{owner.name}"] += 1
+    return [
+        f"{kind} {key} is not among the manifests under the UID that its pods name: what it"
+        f" says of them is not known, so each of the {count} starts by itself"
+        for (kind, key), count in sorted(missing.items())
+    ]
+
+
+def _row_of(other: Other, table: Table) -> Workload | None:
+    """Return how an object groups the pods it owns; None for kinds that own no pods."""
+    group, _, version = other.api_version.rpartition("/")
+    if (group, other.kind) == (GANG_API, GANG_API_KIND):
+        return gang_api_row({version})
+    return table.get((group, other.kind))
+
+
+Sources = Mapping[tuple[str, str], Source]
+"""Sources of objects, by (kind, key), as ``Loaded.sources``."""
+
+_PARENT: Final = ("spec", "parentQueue")
+_MOST_SHOWN: Final = 8
+_BAD_BY_ITSELF: Final = Fault((), "reported already")
+
+
+def check_queues(
+    queues: Iterable[Queue], sources: Sources | None = None
+) -> tuple[list[Queue], list[ObjectError]]:
+    """Return the queues that form a forest, in their order, and a problem for each rejected one.
+
+    Of two queues with one name the first counts. A queue whose parent is missing or bad is dropped
+    with all queues below it, and so are the members of a cycle.
+    """
+    sources, queues = sources or {}, list(queues)
+    valid, problems = _each_by_itself(queues, sources)
+    parent = {queue.name: queue.spec.parent_queue for queue in valid}
+    verdicts: dict[str, Fault | None] = {}
+    for cycle in cycles(parent):
+        for at, member in enumerate(cycle):
+            verdicts[member] = _cycle_fault(cycle, at)
+    for name in {queue.name for queue in queues} - set(parent):
+        parent[name], verdicts[name] = "", _BAD_BY_ITSELF
+    for queue in valid:
+        _judge(queue.name, parent, verdicts)
+    for queue in valid:
+        fault = verdicts[queue.name]
+        if fault is not None:
+            problems.append(_error(fault, queue, sources))
+    return [queue for queue in valid if verdicts[queue.name] is None], problems
+
+
+def check_pod_groups(
+    groups: Iterable[PodGroup], sources: Sources | None = None
+) -> tuple[list[PodGroup], list[ObjectError]]:
+    """Return the pod groups that may be scheduled, in their order, and problems of the rest.
+
+    Of two groups with one name in one namespace the first counts.
+    """
+    return _each_by_itself(groups, sources or {})
+
+
+def warnings_about(
+    objects: Iterable[KubernetesObject], sources: Sources | None = None
+) -> list[ObjectError]:
+    """Return warnings about objects that are used all the same."""
+    return [
+        _error(fault, obj, sources or {})
+        for obj in objects
+        for fault in faults_of(obj)
+        if fault.is_warning
+    ]
+
+
+def _each_by_itself(objects: Iterable[_T], sources: Sources) -> tuple[list[_T], list[ObjectError]]:
+    valid: list[_T] = []
+    problems: list[ObjectError] = []
+    names: set[str] = set()
+    for obj in objects:
+        faults = [fault for fault in faults_of(obj) if not fault.is_warning]
+        if obj.key in names:
+            fix = "rename or drop one of the two"
+            faults = [Fault(("metadata", "name"), "given twice; the first counts", obj.key, fix)]
+        names.add(obj.key)
+        problems.extend(_error(fault, obj, sources) for fault in faults)
+        if not faults:
+            valid.append(obj)
+    return valid, problems
+
+
+def _judge(name: str, parent: Mapping[str, str], verdicts: dict[str, Fault | None]) -> None:
+    """Walk up to the first queue with a verdict, then pass the verdict down to the start."""
+    way: list[str] = []
+    while name in parent and name not in verdicts:
+        way.append(name)
+        name = parent[name]
+    for child in reversed(way):
+        above = parent[child]
+        if above and above not in parent:
+            near = did_you_mean(above, sorted(set(parent) - {child}))
+            fix = near if near.endswith("?") else f'create queue "{above}" or name another'
+            verdicts[child] = Fault(_PARENT, "no such queue", above, fix)
+        elif above and verdicts[above] is not None:
+            verdicts[child] = Fault(
+                _PARENT, "the parent cannot be used", above, f'put queue "{above}" right first'
+            )
+        else:
+            verdicts[child] = None
+
+
+def _cycle_fault(cycle: list[str], at: int) -> Fault:
+    turned = [cycle[(at + step) % len(cycle)] for step in range(min(len(cycle), _MOST_SHOWN))]
+    chain = " -> ".join([*turned, turned[0] if len(cycle) <= _MOST_SHOWN else "..."])
+    return Fault(
+        _PARENT, f"queues inside each other: {chain}", fix="give one of them no parentQueue"
+    )
+
+
+def _error(fault: Fault, obj: KubernetesObject, sources: Sources) -> ObjectError:
+    return to_error(fault, sources.get((obj.KIND, obj.key), Source()), obj.KIND, obj.name)

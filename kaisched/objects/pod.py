@@ -1,13 +1,15 @@
-"""Pods: the fields that decide about placement, requests and state."""
+"""Pods: the fields that decide about placement, requests and state; their budgets and volumes."""
 
 # ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import ClassVar, Final
 
 import msgspec
 
+from kaisched.objects.faults import Fault
 from kaisched.objects.wire import Amounts, Condition, KubernetesObject, Wire
 
 
@@ -229,3 +231,149 @@ class Pod(KubernetesObject, frozen=True, kw_only=True):
 
     spec: PodSpec
     status: PodStatus = PodStatus()
+
+
+class DisruptionBudgetSpec(Wire, frozen=True, kw_only=True):
+    """Pods that a budget protects."""
+
+    selector: LabelSelector | None = None
+    """Pods of its namespace; None selects no pod, an empty one every pod."""
+    unhealthy_pod_eviction_policy: str = ""
+    """``AlwaysAllow``: pods that are not ready do not count; else only while enough are healthy."""
+
+
+class DisruptionBudgetStatus(Wire, frozen=True, kw_only=True):
+    """Numbers that the controller of budgets has computed."""
+
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    observed_generation: int = 0
+    disrupted_pods: dict[str, str] = {}
+    """Evicted pods, by name, whose end the controller has not seen yet."""
+
+
+class PodDisruptionBudget(KubernetesObject, frozen=True, kw_only=True):
+    """A budget for evictions."""
+
+    API_VERSION: ClassVar[str] = "policy/v1"
+    KIND: ClassVar[str] = "PodDisruptionBudget"
+
+    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
+    status: DisruptionBudgetStatus = DisruptionBudgetStatus()
+
+
+def is_valid(requirement: SelectorRequirement) -> bool:
+    """Tell whether a requirement is valid; a selector with an invalid one selects no pod."""
+    if not requirement.key:
+        return False
+    if requirement.operator in ("In", "NotIn"):
+        return bool(requirement.values)
+    return requirement.operator in ("Exists", "DoesNotExist") and not requirement.values
+
+
+def disruption_budget_faults(budget: PodDisruptionBudget) -> Iterator[Fault]:
+    """Yield warnings about selectors that select nothing, and about a missing status."""
+    selector = budget.spec.selector
+    for at, one in enumerate(selector.match_expressions if selector is not None else ()):
+        if not is_valid(one):
+            yield Fault(
+                ("spec", "selector", "matchExpressions", at),
+                "no requirement, so that the budget protects no pod",
+                f"{one.key} {one.operator}",
+                "write a key, In or NotIn with values, or Exists or DoesNotExist without",
+                is_warning=True,
+            )
+    if budget.status == DisruptionBudgetStatus():
+        yield Fault(
+            ("status", "disruptionsAllowed"),
+            "missing, so that no pod it selects may be evicted",
+            fix="write how many may be, or take the object from a cluster",
+            is_warning=True,
+        )
+
+
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+"""Annotation of a claim: the node for which its volume is to be created."""
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+WAITS_FOR_POD: Final = "WaitForFirstConsumer"
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+ONE_POD: Final = "ReadWriteOncePod"
+
+
+class ClaimSpec(Wire, frozen=True, kw_only=True):
+    """Settings of a claim."""
+
+    volume_name: str = ""
+    storage_class_name: str = ""
+    access_modes: list[str] = []
+
+
+class ClaimStatus(Wire, frozen=True, kw_only=True):
+    """State of a claim."""
+
+    phase: str = ""
+
+
+class PersistentVolumeClaim(KubernetesObject, frozen=True, kw_only=True):
+    """A claim of storage."""
+
+    API_VERSION: ClassVar[str] = "v1"
+    KIND: ClassVar[str] = "PersistentVolumeClaim"
+
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the claim has its volume."""
+        is_done = BIND_COMPLETED in self.metadata.annotations or self.status.phase == "Bound"
+        return bool(self.spec.volume_name) and is_done
+
+
+class VolumeNodeAffinity(Wire, frozen=True, kw_only=True):
+    """Nodes on which a volume can be used."""
+
+    required: NodeSelector | None = None
+
+
+class VolumeSpec(Wire, frozen=True, kw_only=True):
+    """Settings of a volume."""
+
+    node_affinity: VolumeNodeAffinity = VolumeNodeAffinity()
+
+
+class PersistentVolume(KubernetesObject, frozen=True, kw_only=True):
+    """A volume."""
+
+    API_VERSION: ClassVar[str] = "v1"
+    KIND: ClassVar[str] = "PersistentVolume"
+    IS_NAMESPACED: ClassVar[bool] = False
+
+    spec: VolumeSpec = VolumeSpec()
+
+
+class TopologyRequirement(Wire, frozen=True, kw_only=True):
+    """A node label and its values, of which one is required."""
+
+    key: str = ""
+    values: list[str] = []
+
+
+class TopologyTerm(Wire, frozen=True, kw_only=True):
+    """Requirements that must all hold."""
+
+    match_label_expressions: list[TopologyRequirement] = []
+
+
+class StorageClass(KubernetesObject, frozen=True, kw_only=True):
+    """How volumes are created."""
+
+    API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
+    KIND: ClassVar[str] = "StorageClass"
+    IS_NAMESPACED: ClassVar[bool] = False
+
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: list[TopologyTerm] = []
+    """Terms of which any one must hold; no terms mean every node."""

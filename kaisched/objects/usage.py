@@ -1,4 +1,4 @@
-"""``usageDBConfig`` of a SchedulingShard: the store of usage history, and the part that counts.
+"""``usageDBConfig`` of a SchedulingShard: the store of usage history, the part that counts, checks.
 
 Keys are KAI-Scheduler's, with durations and metrics as texts; docs/reference/usage-history.md marks
 additions. :mod:`kaisched.usage.settings` fills in the defaults.
@@ -8,9 +8,18 @@ additions. :mod:`kaisched.usage.settings` fills in the defaults.
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterator
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
+from kaisched.errors import ABSENT
+from kaisched.objects.cron import parse_cron
+from kaisched.objects.faults import Fault, Path, did_you_mean, duration_faults, unit_faults
+from kaisched.objects.labels import time_of
 from kaisched.objects.wire import StrictWire
+from kaisched.units import UnitError, parse_duration
 
 USAGE_STORES: Final = ("prometheus", "sqlite", "memory")
 
@@ -76,3 +85,295 @@ class UsageConfig(StrictWire, frozen=True, kw_only=True):
     def extra(self) -> UsageExtraParams:
         """The extra parameters from either of their two places."""
         return self.usage_params.extra_params or self.extra_params or UsageExtraParams()
+
+
+_NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
+_LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
+_PLAIN: Final = re.compile(r"[\w:.\s,=!~<>+\-*/%^@]", re.ASCII)
+_CLOSES: Final = {")": "(", "]": "[", "}": "{"}
+_QUOTES: Final = "\"'`"
+_MOST_CHARS: Final = 2000
+_METRIC_FIX: Final = 'write a metric name or an expression such as sum(node_gpus{kind="a"})'
+
+
+def is_metric_name(text: str) -> bool:
+    """Tell whether a text is a bare metric name."""
+    return _NAME.fullmatch(text) is not None
+
+
+def check_label_name(text: object) -> None:
+    """Raise UnitError unless a text is a label name."""
+    if not isinstance(text, str) or not _LABEL.fullmatch(text):
+        raise UnitError("no label name", "write letters, digits and underscores, as in cluster")
+
+
+def quoted(value: str) -> str:
+    """Quote a label value as a PromQL text that matches exactly this value."""
+    escaped = "".join(
+        f"\\{char}" if char in '"\\' else char if char.isprintable() else _escaped(char)
+        for char in value
+    )
+    return f'"{escaped}"'
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    return f"\\U{code:08x}"
+
+
+def check_expression(text: object) -> None:
+    """Raise UnitError unless a text can be put between parentheses in a query.
+
+    Quotes and brackets must be closed. Comments and characters that are not part of PromQL are
+    refused; so is a backslash before a quote, which comes from a text that was quoted twice.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise UnitError("no metric", _METRIC_FIX)
+    if len(text) > _MOST_CHARS:
+        raise UnitError(f"longer than {_MOST_CHARS} characters", "make it a recording rule")
+    open_: list[str] = []
+    at = 0
+    while at < len(text):
+        if text[at] in _QUOTES:
+            at = _end_of_quote(text, at)
+        else:
+            _check_char(text[at], open_)
+        at += 1
+    if open_:
+        raise UnitError(f"{open_[-1]} is not closed", _METRIC_FIX)
+
+
+def _check_char(char: str, open_: list[str]) -> None:
+    """Check a character outside of quotes; ``open_`` are the brackets around it."""
+    if char in _CLOSES.values():
+        open_.append(char)
+    elif char in _CLOSES:
+        if not open_ or open_.pop() != _CLOSES[char]:
+            raise UnitError(f"nothing is open that {char} would close", _METRIC_FIX)
+    elif char == "\\":
+        fix = 'write {resource="a"}, not {resource=\\"a\\"}'
+        raise UnitError("a backslash outside of quotes", fix)
+    elif not _PLAIN.fullmatch(char):
+        raise UnitError(f"{char!r} is not part of PromQL", _METRIC_FIX)
+
+
+def _end_of_quote(text: str, start: int) -> int:
+    quote, at = text[start], start + 1
+    while at < len(text) and text[at] != quote:
+        is_escape = text[at] == "\\" and quote != "`"
+        at += 2 if is_escape else 1
+    if at >= len(text):
+        raise UnitError(f"{quote} is not closed", _METRIC_FIX)
+    if "\n" in text[start:at] and quote != "`":
+        raise UnitError("a line ends inside quotes", _METRIC_FIX)
+    return at
+
+
+_PATH: Final[Path] = ("spec", "usageDBConfig")
+MOST_RETRIES: Final = 100
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_LEAST_S: Final = {
+    "halfLifePeriod": 0,
+    "windowSize": 1,
+    "fetchInterval": 1,
+    "waitTimeout": 0,
+    "granularity": 1,
+}
+MOST_STRETCHES: Final = 100_000
+"""Most rows of a window, each of which is read at a start and written once."""
+
+
+def usage_faults(usage: UsageConfig) -> Iterator[Fault]:
+    """Yield the faults of a configuration; settings without effect are warnings."""
+    store = usage.client_type
+    if store and store not in USAGE_STORES:
+        fix = did_you_mean(store, USAGE_STORES)
+        yield Fault((*_PATH, "clientType"), "no such usage store", store, fix)
+    yield from _connection_faults(usage)
+    yield from _params_faults(usage.usage_params)
+    yield from _granularity_faults(usage)
+    path = (*_PATH, "usageParams", "extraParams")
+    if usage.extra_params is not None:
+        if usage.usage_params.extra_params is not None:
+            fix = "keep one of the two"
+            yield Fault((*_PATH, "extraParams"), "conflicts with usageParams.extraParams", fix=fix)
+        else:
+            path = (*_PATH, "extraParams")
+    yield from _extra_faults(usage.extra, path)
+    if usage.extra != UsageExtraParams() and store != "prometheus":
+        fix = "only clientType: prometheus reads it"
+        yield Fault(path, "has no effect here", fix=fix, is_warning=True)
+    if usage.health_probe is not None:
+        yield from _probe_faults(usage.health_probe)
+        if store != "prometheus":
+            fix = "only clientType: prometheus reads it"
+            yield Fault((*_PATH, "healthProbe"), "has no effect here", fix=fix, is_warning=True)
+
+
+def _probe_faults(probe: UsageHealthProbe) -> Iterator[Fault]:
+    path: Path = (*_PATH, "healthProbe")
+    durations = {"interval": probe.interval, "timeout": probe.timeout}
+    yield from duration_faults({(*path, name): text for name, text in durations.items()})
+    for name, text in durations.items():
+        seconds = seconds_of(text)
+        if seconds is not None and seconds < 1:
+            yield Fault((*path, name), "shorter than a second", text, 'write "1s" or more')
+    retries = probe.max_retries
+    if retries is not None and not 0 <= retries <= MOST_RETRIES:
+        fix = f"write a number from 0 to {MOST_RETRIES}"
+        yield Fault((*path, "maxRetries"), "out of range", retries, fix)
+
+
+def _connection_faults(usage: UsageConfig) -> Iterator[Fault]:
+    variable = usage.connection_string_env_var
+    path: Path = (*_PATH, "connectionStringEnvVar")
+    if usage.connection_string and variable:
+        yield Fault(path, "conflicts with connectionString", fix="keep one of the two")
+    elif variable and not _VARIABLE.fullmatch(variable):
+        yield Fault(path, "no name of a variable", variable, "write a name such as PROMETHEUS_URL")
+    path = (*_PATH, "connectionString")
+    if usage.connection_string and usage.client_type == "memory":
+        fix = "drop it, or write clientType: sqlite to keep history in a file"
+        yield Fault(path, "has no effect here", fix=fix, is_warning=True)
+    if usage.connection_string and usage.client_type == "prometheus":
+        try:
+            check_url(usage.connection_string)
+        except UnitError as error:
+            # Do not show a value with a password in it.
+            shown = ABSENT if "@" in usage.connection_string else usage.connection_string
+            yield Fault(path, str(error), shown, error.fix)
+
+
+def check_url(text: str) -> None:
+    """Raise UnitError unless a text is the address of an HTTP server."""
+    fix = "write an address such as http://prometheus:9090"
+    try:
+        url = urlsplit(text)
+        is_right = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
+    except ValueError:
+        raise UnitError("no address", fix) from None
+    if not is_right or not text.isprintable() or " " in text:
+        raise UnitError("no address", fix)
+    if url.query or url.fragment:
+        raise UnitError("more than an address", "drop what follows the ? or #")
+
+
+def _params_faults(params: UsageParams) -> Iterator[Fault]:
+    path: Path = (*_PATH, "usageParams")
+    durations: dict[str, str | int | None] = {
+        "halfLifePeriod": params.half_life_period,
+        "windowSize": params.window_size,
+        "fetchInterval": params.fetch_interval,
+        "stalenessPeriod": params.staleness_period,
+        "waitTimeout": params.wait_timeout,
+        "granularity": params.granularity,
+    }
+    yield from duration_faults({(*path, name): text for name, text in durations.items()})
+    for name, least in _LEAST_S.items():
+        seconds = seconds_of(durations[name])
+        # A half-life of 0 is off; a positive one below a second is a mistake.
+        if seconds is not None and seconds < 1 and (least or seconds):
+            yield Fault(
+                (*path, name), "shorter than a second", durations[name], 'write "1s" or more'
+            )
+    fetch = seconds_of(params.fetch_interval) or 60.0
+    stale = seconds_of(params.staleness_period)
+    if stale is not None and stale < fetch:
+        fix = "write at least the fetchInterval"
+        yield Fault(
+            (*path, "stalenessPeriod"), "shorter than fetchInterval", params.staleness_period, fix
+        )
+    yield from _window_faults(params, path)
+
+
+def _granularity_faults(usage: UsageConfig) -> Iterator[Fault]:
+    params, text = usage.usage_params, usage.usage_params.granularity
+    path: Path = (*_PATH, "usageParams", "granularity")
+    grain_s, window_s = seconds_of(text), seconds_of(params.window_size or "1w") or math.inf
+    if grain_s is None:
+        return
+    if usage.client_type == "prometheus":
+        fix = "write extraParams.queryResolution, which is that of a server"
+        yield Fault(path, "has no effect here", text, fix, is_warning=True)
+    elif params.window_type != "cron" and grain_s > window_s:
+        yield Fault(path, "longer than the window", text, "write a small part of windowSize")
+    elif params.window_type != "cron" and 1 <= grain_s < window_s / MOST_STRETCHES:
+        least = f"{math.ceil(window_s / MOST_STRETCHES)}s"
+        found = f"the window would have more than {MOST_STRETCHES:,} rows"
+        yield Fault(path, found, text, f'write "{least}" or more')
+
+
+def _window_faults(params: UsageParams, path: Path) -> Iterator[Fault]:
+    kind = params.window_type or "sliding"
+    start, cron = params.tumbling_window_start_time, params.cron_string
+    if kind == "tumbling" and start is None:
+        fix = 'add it, such as "2026-07-01T00:00:00Z"'
+        yield Fault((*path, "tumblingWindowStartTime"), "missing", fix=fix)
+    if start is not None:
+        yield from unit_faults(
+            (*path, "tumblingWindowStartTime"), start, lambda it: time_of(str(it))
+        )
+    if kind == "cron" and not cron:
+        yield Fault((*path, "cronString"), "missing", fix='add it, such as "0 0 * * 1"')
+    if cron:
+        yield from unit_faults((*path, "cronString"), cron, parse_cron)
+    for name, value, owner in (
+        ("tumblingWindowStartTime", start, "tumbling"),
+        ("cronString", cron, "cron"),
+    ):
+        if value and kind != owner:
+            fix = f"drop it, or write windowType: {owner}"
+            yield Fault((*path, name), "has no effect here", value, fix, is_warning=True)
+
+
+def _extra_faults(extra: UsageExtraParams, path: Path) -> Iterator[Fault]:
+    durations = {
+        "usageQueryTimeout": extra.usage_query_timeout,
+        "queryResolution": extra.query_resolution,
+    }
+    yield from duration_faults({(*path, name): text for name, text in durations.items()})
+    for name, text in durations.items():
+        seconds = seconds_of(text)
+        if seconds is not None and seconds < 1:
+            yield Fault((*path, name), "shorter than a second", text, 'write "1s" or more')
+    yield from _metric_faults(extra, path)
+    labels = {(*path, "matchLabels", name): name for name in extra.match_labels}
+    if extra.replica_label:
+        labels[*path, "replicaLabel"] = extra.replica_label
+    for where, name in labels.items():
+        yield from unit_faults(where, name, check_label_name)
+    if extra.insecure_skip_verify and extra.ca_file:
+        fix = "keep one of the two"
+        yield Fault((*path, "insecureSkipVerify"), "conflicts with caFile", fix=fix)
+
+
+def _metric_faults(extra: UsageExtraParams, path: Path) -> Iterator[Fault]:
+    for name, metric in metrics_of(extra).items():
+        try:
+            check_expression(metric)
+        except UnitError as error:
+            yield Fault((*path, name), str(error), metric, error.fix)
+        if extra.match_labels and not is_metric_name(metric):
+            fix = "write the labels into the expression, and drop matchLabels"
+            yield Fault((*path, name), "an expression beside matchLabels", metric, fix)
+
+
+def metrics_of(extra: UsageExtraParams) -> dict[str, str]:
+    """Return the overridden metrics by key."""
+    given = {
+        "gpuAllocationMetric": extra.gpu_allocation_metric,
+        "cpuAllocationMetric": extra.cpu_allocation_metric,
+        "memoryAllocationMetric": extra.memory_allocation_metric,
+        "gpuCapacityMetric": extra.gpu_capacity_metric,
+        "cpuCapacityMetric": extra.cpu_capacity_metric,
+        "memoryCapacityMetric": extra.memory_capacity_metric,
+    }
+    return {name: metric for name, metric in given.items() if metric is not None}
+
+
+def seconds_of(text: str | int | None) -> float | None:
+    """Return the seconds of a duration; None without one or for an invalid one."""
+    try:
+        return None if text is None else parse_duration(text)
+    except UnitError:
+        return None

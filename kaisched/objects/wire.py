@@ -8,7 +8,7 @@ units), and times stay RFC 3339 texts (see :func:`kaisched.objects.labels.time_o
 from __future__ import annotations
 
 from itertools import islice
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -16,6 +16,8 @@ Amount: TypeAlias = str | int | float
 """An amount as written: a Kubernetes quantity or a plain number."""
 Amounts: TypeAlias = dict[str, Amount]
 """Amounts by resource name."""
+WorkloadType = Literal["training", "interactive", "inference"]
+WORKLOAD_TYPES: Final[tuple[str, ...]] = get_args(WorkloadType)
 
 
 MOST_LABELS: Final = 1_000
@@ -103,3 +105,11 @@ class KubernetesObject(Wire, frozen=True, kw_only=True):
         """``namespace/name``, or the name alone for kinds without namespaces."""
         meta = self.metadata
         return f"{meta.namespace}/{meta.name}" if self.IS_NAMESPACED else meta.name
+
+
+class TopologyConstraint(StrictWire, frozen=True, kw_only=True):
+    """Keep the pods within one domain of a Topology's level."""
+
+    topology: str = ""
+    required_topology_level: str = ""
+    preferred_topology_level: str = ""

@@ -9,7 +9,7 @@ from kaisched.cluster.pools.handover import DWELL_S
 from kaisched.core.tables import QueueTable
 from kaisched.engine.policy import build_policy
 from kaisched.framework.policy import Policy
-from kaisched.objects import SchedulingShard
+from kaisched.objects.shard import SchedulingShard
 from kaisched.sim.cluster import Cluster, Decide
 from kaisched.sim.crossings import Crossings
 from kaisched.sim.grid import NEVER

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kaisched.core.claims.offer import Offer
     from kaisched.core.claims.table import Held
     from kaisched.core.tables import NodeTable
-    from kaisched.objects.resource_claims import ResourceClaim
+    from kaisched.objects.devices import ResourceClaim
 
 CLASS_CAP: Final = 200
 """So many device classes have series of their own."""

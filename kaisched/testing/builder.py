@@ -41,8 +41,8 @@ from kaisched.framework.plugins.loader import Catalogue, Installed, installed_pl
 from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.policy import Policy
 from kaisched.framework.report.records import CycleResult
-from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
+from kaisched.objects.shard import SchedulingShard
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched.units import MEBIBYTE
 

@@ -35,7 +35,7 @@ from kaisched.core.drawn import (
 )
 from kaisched.core.tables import Sharing, TopologyConstraint
 from kaisched.framework.plugins.plugin import Plugin
-from kaisched.objects import SchedulingShard
+from kaisched.objects.shard import SchedulingShard
 from kaisched.testing.builder import HOSTNAME, ClusterBuilder, Ran
 from kaisched.testing.drawn_shares import SharedMoves, cards_of
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 from kaisched.errors import ConfigError
 from kaisched.objects.cron import parse_cron
 from kaisched.objects.labels import time_of
-from kaisched.objects.promql import quoted
-from kaisched.objects.usage_faults import check_url, metrics_of, seconds_of
+from kaisched.objects.usage import check_url, metrics_of, quoted, seconds_of
 from kaisched.units import UnitError
 from kaisched.usage.window import WEEK_S, Window
 

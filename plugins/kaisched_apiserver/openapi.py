@@ -68,9 +68,11 @@ def _schema(resource: Resource) -> dict[str, Any]:
 def _forms() -> dict[tuple[str, str], dict[str, Any]]:
     """Return the form of each kind that the scheduler reads, by API version and kind."""
     # Read when somebody asks: no other request needs it.
-    from kaisched.objects.crd_schema import struct_schema  # noqa: PLC0415
-    from kaisched.objects.crds import custom_resource_definitions  # noqa: PLC0415
-    from kaisched.objects.kinds import KINDS  # noqa: PLC0415
+    from kaisched.objects.crds import (  # noqa: PLC0415
+        custom_resource_definitions,
+        struct_schema,
+    )
+    from kaisched.objects.decode import KINDS  # noqa: PLC0415
 
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for type_ in KINDS:

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from kaisched.errors import ObjectError
-from kaisched.objects import PodGroup, Queue
-from kaisched.objects.check import check_pod_groups, check_queues
-from kaisched.objects.load import load_manifests, load_text
+from kaisched.objects.load import check_pod_groups, check_queues, load_manifests, load_text
+from kaisched.objects.podgroup import PodGroup
+from kaisched.objects.queue import Queue
 
 HERE = Path(__file__).parent
 CASES = [

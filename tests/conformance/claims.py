@@ -12,8 +12,7 @@ from kaisched.cluster.pods import DeviceClaimRef, PodRow
 from kaisched.core.constraints import Constraints
 from kaisched.core.states import TaskState
 from kaisched.framework.intents import Bind
-from kaisched.objects.resource_claims import ResourceClaim
-from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
+from kaisched.objects.devices import DeviceClass, ResourceClaim, ResourceSlice
 from kaisched.objects.wire import ObjectMeta
 
 

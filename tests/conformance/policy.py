@@ -8,8 +8,14 @@ from kaisched.engine.actions import ACTIONS
 from kaisched.engine.policy import build_policy
 from kaisched.errors import ConfigError
 from kaisched.framework.policy import Policy
-from kaisched.objects import SchedulingShard, kai_names
-from kaisched.objects.shard import PluginEntry, ShardSpec
+from kaisched.objects.shard import (
+    DEFAULT_PLUGINS,
+    PluginEntry,
+    SchedulingShard,
+    ShardSpec,
+    map_action,
+    map_plugin,
+)
 from kaisched.objects.wire import ObjectMeta
 from tests.conformance.outcome import NotBuiltError
 
@@ -27,19 +33,16 @@ def build(
 
     ``config`` is the settings of a scheduling case; unit cases have none.
     """
-    entries = {
-        plugin.name: PluginEntry(enabled=plugin.name == CORE)
-        for plugin in kai_names.DEFAULT_PLUGINS
-    }
+    entries = {plugin.name: PluginEntry(enabled=plugin.name == CORE) for plugin in DEFAULT_PLUGINS}
     for place, entry in enumerate(plugins):
         if entry.get("disabled"):
             raise NotBuiltError(f"switching off parts of a plugin ({entry['name']})")
-        name = kai_names.map_plugin(entry["name"]).name
+        name = map_plugin(entry["name"]).name
         if name is not None:
             arguments = entry.get("arguments") or None
             entries[name] = PluginEntry(enabled=True, priority=FIRST - place, arguments=arguments)
     for action in actions:
-        if kai_names.map_action(action).name not in ACTIONS:
+        if map_action(action).name not in ACTIONS:
             raise NotBuiltError(f"action {action}")
     shard = SchedulingShard(metadata=ObjectMeta(name="case"), spec=ShardSpec(plugins=entries))
     try:

@@ -3,12 +3,20 @@
 from hypothesis import strategies as st
 from msgspec import convert
 
-from kaisched.objects import Job, Node, Pod, PodGroup, PriorityClass, Queue, ReplicaSet
-from kaisched.objects.owners import PartialObject
-from kaisched.objects.podgroup import SubGroupSpec, TopologyConstraint
-from kaisched.objects.segments import Segments, parts_of
-from kaisched.objects.wire import ObjectMeta
-from kaisched.objects.workloads import Gang
+from kaisched.objects.node import Node
+from kaisched.objects.pod import Pod
+from kaisched.objects.podgroup import PodGroup, SubGroupSpec
+from kaisched.objects.queue import Queue
+from kaisched.objects.wire import ObjectMeta, TopologyConstraint
+from kaisched.objects.workloads import (
+    Gang,
+    Job,
+    PartialObject,
+    PriorityClass,
+    ReplicaSet,
+    Segments,
+    parts_of,
+)
 
 NODES = ("n0", "n1", "n2")
 QUEUES = ("a", "b", "c", "d")

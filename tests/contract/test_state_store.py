@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kaisched.cluster import rowstore
 from kaisched.cluster.store import StateStore, remove, upsert
-from kaisched.objects.owners import PriorityClass
+from kaisched.objects.workloads import PriorityClass
 from tests.contract.clusters import histories, node, pod, queue
 from tests.oracles.accounts import arrays, assert_adds_up, content
 

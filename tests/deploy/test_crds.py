@@ -9,8 +9,12 @@ from hypothesis import strategies as st
 
 from kaisched.cli.app import run_line
 from kaisched.cli.definitions import files
-from kaisched.objects.crd_schema import duration_schema, struct_schema
-from kaisched.objects.crds import DEFINITIONS, custom_resource_definitions
+from kaisched.objects.crds import (
+    DEFINITIONS,
+    custom_resource_definitions,
+    duration_schema,
+    struct_schema,
+)
 from kaisched.objects.load import load_text
 from kaisched.units import UnitError, parse_duration
 from tests.deploy.structural import faults, misshapen, unknown

@@ -11,8 +11,8 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.store import remove, upsert
 from kaisched.core.axis import CPU, GPU
-from kaisched.objects import Job, PriorityClass
 from kaisched.objects.labels import time_of
+from kaisched.objects.workloads import Job, PriorityClass
 from kaisched.units import MAX_AMOUNT
 from tests.contract.clusters import group, make, node, pod, queue
 from tests.faults.deciding import NOW_S, decide, placed, reasons, store_of, told

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from kaisched.core.usage import UsageState
-from kaisched.objects.promql import quoted
+from kaisched.objects.usage import quoted
 from kaisched.usage.prometheus.client import Client
 from tests.contract.prometheus import Prometheus, needs_prometheus
 from tests.contract.usage_stores import asked_of

@@ -17,7 +17,7 @@ from kaisched.engine.shards import read_shard, shards_in
 from kaisched.errors import ConfigError, ObjectError
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.objects import SchedulingShard
+from kaisched.objects.shard import SchedulingShard
 from kaisched.units import MEBIBYTE
 from tests.contract.clusters import group, make, node, pod, queue
 from tests.faults.deciding import NOW_S, decide, placed, reasons, store_of, told

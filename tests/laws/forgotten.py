@@ -23,7 +23,7 @@ from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.store import StateStore
 from kaisched.daemon.loop import Loop
 from kaisched.engine.policy import default_policy
-from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from kaisched.objects.pod import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kaisched.telemetry.metrics import CycleCollector
 from tests.laws.reported import GROUPS, MERGE, QUEUES, STRATEGIC, TEAM, Server
 

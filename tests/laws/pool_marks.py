@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kaisched.cluster.pools.handover import PoolTurns
 from kaisched.cluster.pools.owners import MarkedOwners
 from kaisched.cluster.store import StateStore, upsert
-from kaisched.objects import pool_marks
+from kaisched.objects.labels import IN_POOL
 from kaisched.objects.wire import Condition
 from tests.laws.pool_hand_over import POOLS, Model, search
 
@@ -106,7 +106,7 @@ class MarkModel(Model):
         seen = None if found is None else (found.metadata.uid, found.metadata.resource_version)
         if seen != (request.uid, request.version):
             return False
-        condition = Condition(type=pool_marks.IN_POOL, status="True", message=request.text)
+        condition = Condition(type=IN_POOL, status="True", message=request.text)
         self.put(replace(found, status=replace(found.status, conditions=[condition])))
         return True
 

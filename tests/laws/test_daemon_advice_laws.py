@@ -30,7 +30,7 @@ from kaisched.framework.advice import advice
 from kaisched.framework.advice.advice import Advice, Kind
 from kaisched.framework.advice.look import HOLD_S
 from kaisched.framework.advice.standing import StandingAdvice
-from kaisched.objects.known_workloads import KNOWN
+from kaisched.objects.gangs import KNOWN
 from kaisched.objects.podgroup import PodGroup
 from kaisched.units import base_units
 from tests.laws.clusters import NOW_S, make_cluster

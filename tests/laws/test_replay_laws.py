@@ -16,9 +16,9 @@ from kaisched.engine.policy import build_policy, default_shard
 from kaisched.engine.recording_file import encoded, parsed
 from kaisched.engine.redaction import redacted
 from kaisched.engine.replaying import digest, replay
-from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
 from kaisched.objects.load import load_text
+from kaisched.objects.shard import SchedulingShard
 from kaisched.telemetry.metrics import CycleCollector
 
 NODE = """

@@ -8,7 +8,7 @@ import pytest
 from kaisched.cluster.kubernetes import reservation_backend
 from kaisched.cluster.kubernetes.client import MERGE
 from kaisched.cluster.kubernetes.failpoints import SHARING_POINTS
-from kaisched.objects.reservations import Card, reservation_name
+from kaisched.objects.gpus import Card, reservation_name
 from kaisched_apiserver import Fault
 from kaisched_apiserver.device_plugin import TOLD
 from tests.on_kubernetes.looking import ALONE

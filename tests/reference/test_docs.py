@@ -16,8 +16,8 @@ from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard
 from kaisched.framework.plugins.loader import describe_plugins
 from kaisched.framework.plugins.specification import QUESTIONS
-from kaisched.objects import kai_names
 from kaisched.objects.load import load_manifests
+from kaisched.objects.shard import ACTIONS
 from kaisched.sim.grid import run_ticks, ticks_at
 from kaisched.sim.reading import find_trace, read_trace
 from kaisched.testing.builder import policy_of
@@ -248,7 +248,7 @@ def test_examples_load_without_a_problem():
 )
 def test_a_shipped_shard_makes_a_policy(file):
     policy, warnings = build_policy(read_shard(file).shard, str(file))
-    assert {action.name for action in policy.actions} == set(kai_names.ACTIONS)
+    assert {action.name for action in policy.actions} == set(ACTIONS)
     assert warnings == []
 
 

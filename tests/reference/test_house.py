@@ -86,7 +86,7 @@ def test_the_repository_stands_on_its_own():
 NAMES_PROPORTION = re.compile(r"(?<!in )(?<!mark\.)(?<!without_)\bproportion\b")
 """The plugin, not the word of speech, nor the marker of tests."""
 MAY_NAME_IT = (
-    "kaisched/objects/kai_names.py",  # the list of defaults
+    "kaisched/objects/shard.py",  # the list of defaults
     "kaisched/data/shards/default.yaml",  # and its packaged file
     "tests/benchmarks/",
     "tests/conformance/",

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from kaisched.cli.app import run_line
-from kaisched.objects.kueue.wire import KINDS
+from kaisched.objects.kueue import KINDS
 from kaisched.sim.scenario.load import scenario_of
 from kaisched.sim.tuning import settings_of
 

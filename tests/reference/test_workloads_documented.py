@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 
 from kaisched import Gang, SubGroupSpec, Workload
-from kaisched.objects import gang_api
-from kaisched.objects.known_workloads import WORKLOADS
+from kaisched.objects.gangs import GANG_API, GANG_API_KIND, GANG_API_VERSIONS, WORKLOADS
 from kaisched.testing import check_plugin
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +26,7 @@ def test_every_kind_has_a_line_with_its_versions():
         kind[0]: re.findall(r"`([\w./-]+)`", versions)
         for kind, versions in first_columns("kind").items()
     }
-    gangs = {gang_api.KIND: [f"{gang_api.GROUP}/{it}" for it in gang_api.VERSIONS]}
+    gangs = {GANG_API_KIND: [f"{GANG_API}/{it}" for it in GANG_API_VERSIONS]}
     known = {row.kind: [row.api_version, *row.other_versions] for row in WORKLOADS}
     assert listed == known | gangs
 

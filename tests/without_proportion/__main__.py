@@ -21,7 +21,7 @@ GONE = "proportion"
 INSTEAD = "plain-shares"
 ENTRY = "tests.without_proportion.plain_shares:PlainShares"
 NAMED = {
-    "kaisched/objects/kai_names.py": (f'DefaultPlugin("{GONE}"', f'DefaultPlugin("{INSTEAD}"'),
+    "kaisched/objects/shard.py": (f'DefaultPlugin("{GONE}"', f'DefaultPlugin("{INSTEAD}"'),
     "kaisched/data/shards/default.yaml": (f"    {GONE}: ", f"    {INSTEAD}: "),
     "config/shards/default.yaml": (f"    {GONE}: ", f"    {INSTEAD}: "),
     "config/shards/kueue.yaml": (f"    {GONE}: ", f"    {INSTEAD}: "),

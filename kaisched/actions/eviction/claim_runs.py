@@ -19,7 +19,7 @@ from kaisched.actions.eviction.reasons import eviction_reason
 from kaisched.actions.order.gates import open_count
 from kaisched.actions.room.promised_runs import nth_on_node, until_first
 from kaisched.core.axis import GPU
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusal_codes import Refusal
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES
 from kaisched.framework.session.capacity import divisors, pods_in
 from kaisched.framework.session.claims import Claim

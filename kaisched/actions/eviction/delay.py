@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusal_codes import Refusal
 from kaisched.core.tables import DELAY
 
 if TYPE_CHECKING:

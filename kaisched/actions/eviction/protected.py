@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.disruption_budgets import UNPROTECTED
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusal_codes import Refusal
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.session.disruptions_left import disruptions_left, has_budgets
 

@@ -24,7 +24,8 @@ from kaisched.actions.room.parts import are_within
 from kaisched.actions.room.placing import leans_on_promises
 from kaisched.actions.room.promised_runs import keep_run, run_ends
 from kaisched.core.charges import charges
-from kaisched.core.refusals import PASSING, Refusal
+from kaisched.core.refusal_codes import Refusal
+from kaisched.core.refusals import PASSING
 from kaisched.core.states import TaskState
 from kaisched.framework.invariants.sums import is_job_met
 from kaisched.framework.session.node_sets import node_sets, shapes_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kaisched.core.claims.model import MOST_RESULTS
 from kaisched.core.claims.table import Bridge
-from kaisched.objects.extended_resources import IMPLICIT, ResourceAsk
+from kaisched.objects.requests import IMPLICIT, ResourceAsk
 
 if TYPE_CHECKING:
     from kaisched.cluster.claims.gpus import GpuClasses

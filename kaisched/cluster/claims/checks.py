@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kaisched.core.claims.model import MOST_CONSUMERS
-from kaisched.objects.resource_claims import ResourceClaim
+from kaisched.objects.devices import ResourceClaim
 
 if TYPE_CHECKING:
     from kaisched.cluster.pods import PodRow

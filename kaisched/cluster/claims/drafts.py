@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from kaisched.objects.extended_resources import ResourceAsk
-from kaisched.objects.resource_claims import (
+from kaisched.objects.devices import (
     DeviceClaim,
     DeviceRequest,
     ExactRequest,
     ResourceClaim,
     ResourceClaimSpec,
 )
+from kaisched.objects.requests import ResourceAsk
 from kaisched.objects.wire import ObjectMeta, OwnerReference
 
 NOTE: Final = "resource.kubernetes.io/extended-resource-claim"

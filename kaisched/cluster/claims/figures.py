@@ -14,7 +14,7 @@ from kaisched.telemetry.claims import ClaimFigures
 if TYPE_CHECKING:
     from kaisched.cluster.claims.known import DeviceClaims
     from kaisched.core.snapshot import Snapshot
-    from kaisched.objects.resource_claims import ResourceClaim
+    from kaisched.objects.devices import ResourceClaim
 
 
 def figures_of(claims: DeviceClaims, snapshot: Snapshot) -> ClaimFigures:

@@ -32,7 +32,7 @@ from kaisched.core.claims.model import (
 )
 from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.parts import NO_GPUS, WHOLE_GPU, Gpus
-from kaisched.objects.resource_claims import ALL_DEVICES, ClaimAllocation, ResourceClaim
+from kaisched.objects.devices import ALL_DEVICES, ClaimAllocation, ResourceClaim
 from kaisched.units import CLAIMED_GPU
 
 _GPU = "gpu"

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from kaisched.objects.resource_claims import ResourceClaim, ResourceClaimTemplate
-from kaisched.objects.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
+from kaisched.objects.devices import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 
 OfferedObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
 ClaimObject: TypeAlias = OfferedObject | ResourceClaim | ResourceClaimTemplate

@@ -27,8 +27,13 @@ from kaisched.cluster.claims.writing import place_of, taken_portions, written
 from kaisched.core.claims.model import Allocation, Identity
 from kaisched.core.claims.table import Bridge, ClaimTable, Held
 from kaisched.core.states import TaskState
-from kaisched.objects.resource_claims import ClaimAllocation, ResourceClaim, ResourceClaimTemplate
-from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
+from kaisched.objects.devices import (
+    ClaimAllocation,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from kaisched.cluster.claims.sent import SentClaims
     from kaisched.cluster.pods import PodRow
-    from kaisched.objects.resource_claims import ResourceClaim
+    from kaisched.objects.devices import ResourceClaim
 
 
 class Leftover(NamedTuple):

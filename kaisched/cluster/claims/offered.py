@@ -10,7 +10,7 @@ from kaisched.cluster.claims.kinds import OfferedObject
 from kaisched.cluster.claims.reading import class_of, slice_of, tainted
 from kaisched.core.claims.model import ClaimError, Identity, Slice
 from kaisched.core.claims.offer import Offer
-from kaisched.objects.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
+from kaisched.objects.devices import DeviceClass, DeviceTaintRule, ResourceSlice
 
 
 class Offered:

@@ -12,26 +12,24 @@ from kaisched.core.claims import model
 from kaisched.core.claims.cel import CelSelector
 from kaisched.core.claims.cel_values import amount_of
 from kaisched.core.constraints import NodeTerm, Requirement
-from kaisched.objects.pod import NodeSelector, SelectorRequirement
-from kaisched.objects.resource_claims import (
+from kaisched.objects.devices import (
     ALL_DEVICES,
     ClaimConfig,
-    DeviceConstraint,
-    DeviceRequest,
-    ExactRequest,
-    ResourceClaimSpec,
-)
-from kaisched.objects.resource_slices import (
     Device,
     DeviceAttribute,
     DeviceCapacity,
     DeviceClass,
     DeviceConfig,
+    DeviceConstraint,
+    DeviceRequest,
     DeviceSelector,
     DeviceTaintRule,
+    ExactRequest,
     RequestPolicy,
+    ResourceClaimSpec,
     ResourceSlice,
 )
+from kaisched.objects.pod import NodeSelector, SelectorRequirement
 from kaisched.objects.wire import Amount
 
 _NO_SELECTOR: Final = ""

@@ -13,7 +13,7 @@ from kaisched.core.axis import GPU_UNIT
 from kaisched.core.claims.model import ClaimError
 from kaisched.core.claims.parts import NO_GPUS, Gpus
 from kaisched.core.constraints import ClaimUse
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusal_codes import Refusal
 from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.claims.specs import Specs
     from kaisched.cluster.pods import DeviceClaimRef, PodRow
     from kaisched.core.claims.table import Held
-    from kaisched.objects.resource_claims import ResourceClaim
+    from kaisched.objects.devices import ResourceClaim
 
 _GPU: Final = "gpu"
 _CLAIM: Final = int(Refusal.DEVICE_CLAIM)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kaisched.cluster.claims.drafts import Draft
-from kaisched.objects.resource_claims import ClaimAllocation
+from kaisched.objects.devices import ClaimAllocation
 
 PodId = tuple[str, str]
 """``namespace/name`` and UID of a pod."""

@@ -11,19 +11,15 @@ from typing import TYPE_CHECKING, Final
 from kaisched.cluster.claims.checks import Waiting
 from kaisched.cluster.claims.reading import claim_of
 from kaisched.core.claims.model import ClaimError
-from kaisched.objects.share_claims import CLAIM, MEMORY, PREFIX, claim_spec, template_for
+from kaisched.objects.gpus import CLAIM, MEMORY, PREFIX, claim_spec, template_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kaisched.cluster.claims.shared_devices import SharedDevices
     from kaisched.cluster.pods import PodRow
-    from kaisched.objects.resource_claims import (
-        ResourceClaim,
-        ResourceClaimSpec,
-        ResourceClaimTemplate,
-    )
-    from kaisched.objects.share_claims import ShareClaim
+    from kaisched.objects.devices import ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
+    from kaisched.objects.gpus import ShareClaim
 
 _MIB: Final = 1 << 20
 

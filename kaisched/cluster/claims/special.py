@@ -23,9 +23,8 @@ from kaisched.cluster.claims.drafts import (
     special_of,
 )
 from kaisched.cluster.pods import DeviceClaimRef
-from kaisched.objects.extended_resources import IMPLICIT, is_extended
-from kaisched.objects.resource_claims import ResourceClaim
-from kaisched.objects.resource_slices import DeviceClass
+from kaisched.objects.devices import DeviceClass, ResourceClaim
+from kaisched.objects.requests import IMPLICIT, is_extended
 from kaisched.objects.wire import ObjectMeta
 
 if TYPE_CHECKING:

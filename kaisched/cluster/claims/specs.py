@@ -9,7 +9,7 @@ from typing import Final
 from kaisched.cluster.claims.reading import claim_of, texts_of
 from kaisched.core.claims.cel import CelSelector
 from kaisched.core.claims.model import MOST_RESULTS, Claim, ClaimError, DeviceClass
-from kaisched.objects.resource_claims import ResourceClaim
+from kaisched.objects.devices import ResourceClaim
 
 _NOTHING: Final = Claim(())
 

@@ -12,16 +12,16 @@ from kaisched.core.claims import model
 from kaisched.core.claims.cel_values import amount_of
 from kaisched.core.claims.table import Holdings, Portion
 from kaisched.core.constraints import Requirement
-from kaisched.objects.pod import NodeSelector, NodeSelectorTerm, SelectorRequirement
-from kaisched.objects.resource_claims import (
+from kaisched.objects.devices import (
     AllocatedConfig,
     AllocatedDevices,
     ClaimAllocation,
     DeviceResult,
     DeviceToleration,
+    OpaqueConfig,
     ResourceClaim,
 )
-from kaisched.objects.resource_slices import OpaqueConfig
+from kaisched.objects.pod import NodeSelector, NodeSelectorTerm, SelectorRequirement
 
 _FROM_CLASS: Final = "FromClass"
 _FROM_CLAIM: Final = "FromClaim"

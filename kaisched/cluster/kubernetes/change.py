@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kaisched.cluster.kubernetes.resources import Seen
-from kaisched.objects.disruption_budget import PodDisruptionBudget
-from kaisched.objects.pod import Pod
+from kaisched.objects.devices import ResourceClaim
+from kaisched.objects.pod import Pod, PodDisruptionBudget
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
-from kaisched.objects.resource_claims import ResourceClaim
 from kaisched.objects.wire import ObjectMeta
 
 

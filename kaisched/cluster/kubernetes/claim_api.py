@@ -21,7 +21,7 @@ from kaisched.cluster.kubernetes.pods import (
     is_passing,
     lacks_right,
 )
-from kaisched.objects.resource_slices import RESOURCE_API, RESOURCE_API_BEFORE
+from kaisched.objects.devices import RESOURCE_API, RESOURCE_API_BEFORE
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 """Keeps a claim as long as it has devices; the claim controller takes it off with them."""

@@ -35,7 +35,7 @@ from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.core.states import TaskState
 from kaisched.errors import ClusterUnavailable
-from kaisched.objects.resource_claims import ClaimAllocation
+from kaisched.objects.devices import ClaimAllocation
 from kaisched.telemetry.adapter import DONE, DROPPED, RETRIED
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import msgspec
 from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.kubernetes.resources import kinds_with, owner
 from kaisched.errors import ClusterUnavailable, ConfigError
-from kaisched.objects import gang_api
+from kaisched.objects.gangs import GANG_API, GANG_API_PLURAL, GANG_API_VERSIONS, gang_api_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,14 +81,14 @@ def find_gang_api(client: Client) -> Workload | None:
         AccountUnknownError: the server does not know our account.
 
     """
-    path = f"/apis/{gang_api.GROUP}"
+    path = f"/apis/{GANG_API}"
     versions = {str(it.get("version", "")) for it in _asked(client, path, "versions")}
     serving = {
         version
-        for version in versions & {*gang_api.VERSIONS}
-        if gang_api.PLURAL in {it.get("name") for it in _asked(client, f"{path}/{version}")}
+        for version in versions & {*GANG_API_VERSIONS}
+        if GANG_API_PLURAL in {it.get("name") for it in _asked(client, f"{path}/{version}")}
     }
-    return gang_api.chosen(serving)
+    return gang_api_row(serving)
 
 
 def _asked(client: Client, path: str, part: str = "resources") -> list[dict[str, Any]]:

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.resources import Seen
 from kaisched.objects import labels
+from kaisched.objects.decode import faults_of
 from kaisched.objects.faults import Source, to_error
-from kaisched.objects.kinds import faults_of
-from kaisched.objects.kueue.tree import tree_of
-from kaisched.objects.kueue.wire import (
+from kaisched.objects.kueue import (
     KINDS,
     PRIORITY_CLASS,
     QUEUE_NAME,
@@ -28,12 +27,13 @@ from kaisched.objects.kueue.wire import (
     ResourceFlavor,
     WorkloadPriorityClass,
 )
-from kaisched.objects.kueue.work import class_name, held_queue
+from kaisched.objects.kueue_queues import tree_of
+from kaisched.objects.kueue_work import class_name, held_queue
 from kaisched.objects.load import identity_of
-from kaisched.objects.owners import PriorityClass
 from kaisched.objects.pod import Pod
 from kaisched.objects.queue import Queue
 from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.workloads import PriorityClass
 
 _Identity: TypeAlias = tuple[str, str]
 _NO_FLAVOR: Final = (

@@ -22,7 +22,7 @@ from kaisched.cluster.kubernetes.pods import (
     lacks_right,
     later_writer,
 )
-from kaisched.objects.gpu_lookups import Told, config_map, lookups
+from kaisched.objects.gpus import Told, config_map, lookups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,8 +12,8 @@ from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.pods import SERVER_FAULT, Writers, path_of
 from kaisched.cluster.pools.owners import Mark
 from kaisched.errors import ClusterUnavailable, ObjectError
-from kaisched.objects import pool_marks
 from kaisched.objects.decode import decode_json
+from kaisched.objects.labels import IN_POOL
 from kaisched.objects.pod import Pod
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
@@ -34,7 +34,7 @@ class MarkWork:
         """Write the mark; return None when its outcome is known, else when to try again."""
         mark, writers = self.mark, self.writers
         condition = {
-            "type": pool_marks.IN_POOL,
+            "type": IN_POOL,
             "status": "True",
             "reason": _REASON,
             "message": mark.text,

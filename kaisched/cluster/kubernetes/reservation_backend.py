@@ -18,8 +18,7 @@ from kaisched.cluster.kubernetes.reservations import Maker, ShareStep
 from kaisched.cluster.shared_gpus import CardState
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects import labels
-from kaisched.objects.gpu_lookups import Told
-from kaisched.objects.reservations import Card, Reservation, Stage
+from kaisched.objects.gpus import Card, Reservation, Stage, Told
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
 if TYPE_CHECKING:

@@ -21,9 +21,8 @@ from kaisched.cluster.kubernetes.pods import CONFLICT, FORBIDDEN, GONE, is_passi
 from kaisched.cluster.kubernetes.pods import path_of as path_of_pod
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
-from kaisched.objects.decode import decode_json
-from kaisched.objects.pod import Pod
-from kaisched.objects.reservations import (
+from kaisched.objects.decode import decode_json, decode_list
+from kaisched.objects.gpus import (
     Card,
     Reservation,
     Stage,
@@ -31,7 +30,7 @@ from kaisched.objects.reservations import (
     reservation_of,
     reservation_pod,
 )
-from kaisched.objects.stream import decode_list
+from kaisched.objects.pod import Pod
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,30 +10,35 @@ import msgspec
 
 from kaisched.bad_json import BAD_JSON
 from kaisched.errors import ObjectError
-from kaisched.objects import gang_api
-from kaisched.objects.disruption_budget import PodDisruptionBudget
-from kaisched.objects.gang_sizes import gang_of
-from kaisched.objects.known_workloads import WORKLOADS
-from kaisched.objects.kueue.wire import (
+from kaisched.objects.decode import ListAnswer, WatchEvent, decode_event, decode_list
+from kaisched.objects.devices import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from kaisched.objects.gangs import GANG_API_VERSIONS, WORKLOADS, gang_api_row, gang_of
+from kaisched.objects.kueue import (
     ClusterQueue,
     Cohort,
     LocalQueue,
     ResourceFlavor,
     WorkloadPriorityClass,
 )
-from kaisched.objects.node import Node
-from kaisched.objects.owners import PartialObject, PriorityClass
-from kaisched.objects.pod import Pod
+from kaisched.objects.node import Node, Topology
+from kaisched.objects.pod import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    StorageClass,
+)
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
-from kaisched.objects.resource_claims import ResourceClaim, ResourceClaimTemplate
-from kaisched.objects.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
 from kaisched.objects.shard import SchedulingShard
-from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from kaisched.objects.stream import ListAnswer, WatchEvent, decode_event, decode_list
-from kaisched.objects.topology import Topology
 from kaisched.objects.wire import KubernetesObject, ObjectMeta
-from kaisched.objects.workloads import Workload
+from kaisched.objects.workloads import PartialObject, PriorityClass, Workload
 
 Seen: TypeAlias = KubernetesObject | PartialObject
 """An object as a reflector reads it: whole, or only the metadata of an owner."""
@@ -267,5 +272,5 @@ def kinds_with(
 
 
 ALL: Final = kinds_with(OWNERS)
-GANG_GROUPS: Final = tuple(owner(row) for it in gang_api.VERSIONS if (row := gang_api.chosen({it})))
+GANG_GROUPS: Final = tuple(owner(row) for it in GANG_API_VERSIONS if (row := gang_api_row({it})))
 """Groups of Kubernetes' own gang API in every version that can be read; at most one is watched."""

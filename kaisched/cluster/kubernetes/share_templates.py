@@ -15,7 +15,7 @@ from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.pods import CONFLICT, GONE, is_passing, lacks_right
 from kaisched.errors import ClusterUnavailable
-from kaisched.objects.resource_slices import RESOURCE_API, RESOURCE_API_BEFORE
+from kaisched.objects.devices import RESOURCE_API, RESOURCE_API_BEFORE
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.pods import Writers
     from kaisched.cluster.store import StateStore
     from kaisched.framework.intents import Bind, Nominate
-    from kaisched.objects.resource_claims import ResourceClaimTemplate
+    from kaisched.objects.devices import ResourceClaimTemplate
 
 AGAIN_S: Final = 30.0
 """A template that is still missing after so long is made again."""

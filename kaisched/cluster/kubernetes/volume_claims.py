@@ -24,7 +24,7 @@ from kaisched.cluster.kubernetes.pods import (
 )
 from kaisched.errors import ObjectError
 from kaisched.objects.decode import decode_json
-from kaisched.objects.storage import SELECTED_NODE, PersistentVolumeClaim
+from kaisched.objects.pod import SELECTED_NODE, PersistentVolumeClaim
 
 if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.outbox import Work

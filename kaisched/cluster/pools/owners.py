@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kaisched.cluster.pods import PodRow
 from kaisched.core.states import TaskState
-from kaisched.objects import pool_marks
+from kaisched.objects.labels import pool_mark_text
 
 
 class Owners:
@@ -203,7 +203,7 @@ class Mark(NamedTuple):
     @property
     def text(self) -> str:
         """The message of the condition."""
-        return pool_marks.mark_text(self.pool, self.moves)
+        return pool_mark_text(self.pool, self.moves)
 
 
 class MarkedOwners(Owners):

@@ -11,10 +11,9 @@ from kaisched.cluster.kubernetes.listing import list_cluster
 from kaisched.cluster.kubernetes.resources import DEVICES, NODES, TAINT_RULES
 from kaisched.core.claims.model import Device, DeviceClass, Site, is_in
 from kaisched.daemon.doctor.finding import Finding
+from kaisched.objects.devices import DeviceClass as ClassObject
+from kaisched.objects.devices import DeviceTaintRule, ResourceClaim, ResourceSlice
 from kaisched.objects.node import Node
-from kaisched.objects.resource_claims import ResourceClaim
-from kaisched.objects.resource_slices import DeviceClass as ClassObject
-from kaisched.objects.resource_slices import DeviceTaintRule, ResourceSlice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -13,7 +13,7 @@ from kaisched.cluster.pods import leaving_of
 from kaisched.daemon.doctor.finding import Finding, named
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.labels import node_pool_of
-from kaisched.objects.shard_args import read_args
+from kaisched.objects.shard import read_args
 from kaisched.objects.wire import ObjectMeta
 from kaisched.units import format_duration
 

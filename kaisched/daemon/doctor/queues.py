@@ -13,9 +13,9 @@ from kaisched.cluster.kubernetes.statuses import OVER_SUBSCRIBED, TRUE
 from kaisched.cluster.pools.projects import different_lists, lacking_queues
 from kaisched.daemon.doctor.finding import Finding, named
 from kaisched.errors import ClusterUnavailable
-from kaisched.objects.check import check_queues
 from kaisched.objects.decode import BadObject, decode_object
 from kaisched.objects.labels import DEFAULT_QUEUE, NODE_POOL, QUEUE_PROJECT, node_pool_of
+from kaisched.objects.load import check_queues
 from kaisched.objects.queue import Queue
 
 if TYPE_CHECKING:

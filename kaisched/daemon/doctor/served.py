@@ -12,8 +12,8 @@ from kaisched.cluster.kubernetes.discovery import find_gang_api
 from kaisched.cluster.kubernetes.resources import OWNERS, POD_GROUPS, QUEUES, SHARDS
 from kaisched.daemon.doctor.finding import Finding, Served
 from kaisched.errors import ClusterUnavailable
-from kaisched.objects import gang_api
-from kaisched.objects.topology import Topology
+from kaisched.objects.gangs import GANG_API, GANG_API_VERSIONS
+from kaisched.objects.node import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,12 +125,12 @@ def features(visit: Visit) -> Iterator[Finding]:
         fix = "leave fence.create off; Kubernetes 1.30 and later have them"
         yield Finding("fencing", "warn", text, fix)
     gangs = find_gang_api(visit.client)
-    others = [it for it in served.versions.get(gang_api.GROUP, ()) if it != "v1"]
+    others = [it for it in served.versions.get(GANG_API, ()) if it != "v1"]
     if gangs is not None:
         yield Finding("gangs", "ok", f"Kubernetes' own gangs are read as {gangs.api_version}")
     elif others:
         text = f"Kubernetes' own gangs are served as {', '.join(others)}, and read as"
-        text += f" {', '.join(gang_api.VERSIONS)}: pods that name one wait"
+        text += f" {', '.join(GANG_API_VERSIONS)}: pods that name one wait"
         yield Finding("gangs", "warn", text, "make PodGroups of scheduling.run.ai/v2alpha2")
 
 

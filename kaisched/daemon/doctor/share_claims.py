@@ -9,8 +9,8 @@ from kaisched.cluster.claims.offered import Offered
 from kaisched.cluster.kubernetes.listing import list_cluster
 from kaisched.cluster.kubernetes.resources import DEVICES
 from kaisched.daemon.doctor.finding import Finding
-from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
-from kaisched.objects.share_claims import MEMORY
+from kaisched.objects.devices import DeviceClass, ResourceSlice
+from kaisched.objects.gpus import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

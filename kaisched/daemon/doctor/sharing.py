@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kaisched.cluster.kubernetes.listing import list_cluster
 from kaisched.cluster.kubernetes.resources import NODES, PODS
 from kaisched.daemon.doctor.finding import Finding, named
-from kaisched.objects import Node, Pod
-from kaisched.objects.gpu_nodes import can_share, card_mib_of
+from kaisched.objects.gpus import Card, Stage, can_share, card_mib_of, reservation_of
 from kaisched.objects.labels import (
     GPU_CONFIG_MAP,
     RESERVATION,
@@ -16,7 +15,8 @@ from kaisched.objects.labels import (
     is_reservation,
     node_pool_of,
 )
-from kaisched.objects.reservations import Card, Stage, reservation_of
+from kaisched.objects.node import Node
+from kaisched.objects.pod import Pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

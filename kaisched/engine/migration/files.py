@@ -11,8 +11,7 @@ import yaml
 from kaisched.config.settings import API_VERSION, KIND
 from kaisched.engine.migration.parts import Told
 from kaisched.errors import Collector, ObjectError
-from kaisched.objects.check import check_queues
-from kaisched.objects.load import load_text
+from kaisched.objects.load import check_queues, load_text
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
 

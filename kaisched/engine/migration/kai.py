@@ -13,8 +13,7 @@ from kaisched.errors import join_path
 from kaisched.objects.decode import BadObject, decode_object, without_nulls
 from kaisched.objects.load import within
 from kaisched.objects.queue import Queue
-from kaisched.objects.shard import SchedulingShard
-from kaisched.objects.shard_args import ARGS
+from kaisched.objects.shard import ARGS, SchedulingShard
 
 KAI_NAME: Final = "kai-scheduler"
 _QUEUE_LABEL: Final = "kai.scheduler/queue"

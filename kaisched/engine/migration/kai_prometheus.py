@@ -6,7 +6,7 @@ from typing import Final
 
 from kaisched.engine.migration.files import Migration
 from kaisched.engine.migration.parts import Part, Reasons
-from kaisched.objects.usage_faults import check_url
+from kaisched.objects.usage import check_url
 from kaisched.units import UnitError, parse_duration
 from kaisched.usage.history import HOLD_S
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from kaisched.engine.migration.files import Migration
 from kaisched.engine.migration.parts import Part, Reasons
 from kaisched.engine.migration.reading import Item
-from kaisched.objects.shard_args import ARGS
+from kaisched.objects.shard import ARGS
 from kaisched.units import UnitError
 
 _IN_SECONDS: Final = ("default-staleness-grace-period", "stuck-in-releasing-threshold")

@@ -8,8 +8,8 @@ from typing import Any, Final
 from kaisched.engine.migration.parts import Part, Reasons, Told
 from kaisched.engine.migration.reading import Item
 from kaisched.engine.migration.runai_nodes import read_node_types
-from kaisched.objects.queue import WORKLOAD_TYPES
-from kaisched.objects.quotas import WEIGHT_NAMES
+from kaisched.objects.queue import WEIGHT_NAMES
+from kaisched.objects.wire import WORKLOAD_TYPES
 
 _DEFAULT: Final = "default"
 _UNLIMITED: Final = -1

@@ -21,7 +21,7 @@ from kaisched.framework.plugins.specification import PROJECT, QUESTIONS
 from kaisched.framework.plugins.unserved import requires_level, without_topology
 from kaisched.framework.report.reason import EvictionReason
 from kaisched.framework.session.view import SessionView
-from kaisched.objects.known_workloads import KNOWN, WORKLOADS
+from kaisched.objects.gangs import KNOWN, WORKLOADS
 from kaisched.objects.workloads import table_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, get_args
 
-from kaisched.objects import gang_api
+from kaisched.objects.gangs import GANG_API
 from kaisched.objects.workloads import Grouping, Workload
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _VERSION: Final = re.compile(r"[a-z0-9.-]{1,200}/v[a-z0-9]{1,60}", re.ASCII)
 _PLURAL: Final = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 _KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,62}", re.ASCII)
-_NOT_OWNERS: Final = ("", "scheduling.run.ai", "kai.scheduler", gang_api.GROUP)
+_NOT_OWNERS: Final = ("", "scheduling.run.ai", "kai.scheduler", GANG_API)
 """API groups of objects that are watched for other reasons than their pods."""
 
 

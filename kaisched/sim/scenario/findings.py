@@ -10,8 +10,7 @@ import msgspec
 
 from kaisched.errors import ABSENT, ConfigError, ObjectError, join_path
 from kaisched.objects.decode import without_nulls
-from kaisched.objects.explain import explain
-from kaisched.objects.faults import Fault, did_you_mean
+from kaisched.objects.faults import Fault, did_you_mean, explain
 from kaisched.units import UnitError, parse_duration
 
 MOST_TOLD = 20

@@ -15,10 +15,11 @@ from kaisched.core.tables import TopologyLevel
 from kaisched.engine.policy import default_shard
 from kaisched.engine.shards import read_shard
 from kaisched.errors import ConfigError, ObjectError
-from kaisched.objects import Queue, SchedulingShard
 from kaisched.objects.decode import BadObject, decode_object
 from kaisched.objects.labels import node_pool_of
-from kaisched.objects.yaml_text import TextFault, read_yaml
+from kaisched.objects.queue import Queue
+from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.text import TextFault, read_yaml
 from kaisched.sim.chance import Chance
 from kaisched.sim.grid import FOREVER, tick_at
 from kaisched.sim.history import origin_of

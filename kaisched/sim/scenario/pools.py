@@ -9,8 +9,9 @@ from typing import Any
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.pools.projects import Projects
 from kaisched.cluster.queues import QueueRow
-from kaisched.objects import SchedulingShard, labels
+from kaisched.objects import labels
 from kaisched.objects.decode import BadObject, decode_object
+from kaisched.objects.shard import SchedulingShard
 from kaisched.sim.pools import Lists
 from kaisched.sim.scenario.document import JobGroup, ScenarioDocument
 from kaisched.sim.scenario.findings import Findings

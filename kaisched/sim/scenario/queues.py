@@ -9,15 +9,13 @@ from typing import Any
 
 from kaisched.cluster.queues import QueueRow, queue_row
 from kaisched.errors import join_path
-from kaisched.objects import Queue, labels
-from kaisched.objects.check import check_queues
-from kaisched.objects.decode import BadObject, decode_object
-from kaisched.objects.kinds import faults_of
-from kaisched.objects.kueue.tree import tree_of
-from kaisched.objects.kueue.wire import ClusterQueue, Cohort, LocalQueue
+from kaisched.objects import labels
+from kaisched.objects.decode import BadObject, decode_object, faults_of
+from kaisched.objects.kueue import ClusterQueue, Cohort, LocalQueue
+from kaisched.objects.kueue_queues import tree_of
 from kaisched.objects.labels import pool_named
-from kaisched.objects.load import load_manifests
-from kaisched.objects.queue import QueueResource, QueueSpec
+from kaisched.objects.load import check_queues, load_manifests
+from kaisched.objects.queue import Queue, QueueResource, QueueSpec
 from kaisched.objects.wire import ObjectMeta
 from kaisched.sim.scenario.document import QueueLine
 from kaisched.sim.scenario.findings import Findings

@@ -9,7 +9,7 @@ from typing import Any
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.tables import TopologyLevel
-from kaisched.objects import SchedulingShard
+from kaisched.objects.shard import SchedulingShard
 from kaisched.sim.making import Job
 from kaisched.sim.pools import Lists
 from kaisched.sim.replay import Outage, Pace

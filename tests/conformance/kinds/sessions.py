@@ -10,7 +10,7 @@ from kaisched.core.constraints import Constraints
 from kaisched.core.states import HOLDING_STATES, TaskState
 from kaisched.errors import ConfigError
 from kaisched.framework.plugins.loader import installed_plugins
-from kaisched.objects import kai_names
+from kaisched.objects.shard import map_arguments
 from kaisched.testing.rows import Task, add_foreign
 from tests.conformance.amounts import ROWS, Scale
 from tests.conformance.claims import CaseClaims, pod_of
@@ -81,7 +81,7 @@ def plugin_arguments(case: dict[str, Any]) -> str:
     for each in case["expected"]:
         name = each["of"].rpartition(".")[2]
         if name.endswith("Arguments"):
-            given, _ = kai_names.map_arguments("proportion", each["value"][0])
+            given, _ = map_arguments("proportion", each["value"][0])
         elif name in READ:
             stated[name] = each["value"][0]
     try:

@@ -16,7 +16,7 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.records import CycleResult
 from kaisched.objects import labels
-from kaisched.objects.pod_sets import pod_set_of
+from kaisched.objects.workloads import pod_set_of
 from kaisched.testing.builder import policy_of
 from kaisched.testing.rows import Group, Job, Task, add_foreign, add_job
 from tests.conformance.outcome import NotBuiltError

@@ -16,9 +16,8 @@ from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.turns import Turns
 from kaisched.objects.load import load_text
-from kaisched.objects.queue import WORKLOAD_TYPES
 from kaisched.objects.shard import SchedulingShard, ShardSpec
-from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.wire import WORKLOAD_TYPES, ObjectMeta
 
 NODE = """
 apiVersion: v1

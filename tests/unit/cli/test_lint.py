@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kaisched.errors import join_path
-from kaisched.objects.places import line_of
+from kaisched.objects.text import line_of
 from tests.unit.cli.conftest import NODE, POD, QUEUE
 
 SHARD = """apiVersion: kai.scheduler/v1

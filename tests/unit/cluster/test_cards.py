@@ -8,8 +8,10 @@ from kaisched.cluster.store import StateStore
 from kaisched.core.axis import GPU
 from kaisched.core.devices import CARD
 from kaisched.core.states import TaskState
-from kaisched.objects import Node, Pod, Queue
 from kaisched.objects.decode import decode_object
+from kaisched.objects.node import Node
+from kaisched.objects.pod import Pod
+from kaisched.objects.queue import Queue
 
 FRACTION, MEMORY, CARDS = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
 RESERVATION = "kai-resource-reservation"

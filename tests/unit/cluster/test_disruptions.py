@@ -11,9 +11,8 @@ from kaisched.engine.planning import PlanInput, planned_cluster
 from kaisched.engine.policy import default_policy
 from kaisched.engine.turn import take_turn
 from kaisched.framework.memory import Memory
-from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.load import load_text
-from kaisched.objects.pod import LabelSelector, SelectorRequirement
+from kaisched.objects.pod import LabelSelector, PodDisruptionBudget, SelectorRequirement
 from kaisched.objects.shard import SchedulingShard, ShardSpec
 from kaisched.objects.wire import ObjectMeta
 

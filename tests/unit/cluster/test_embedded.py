@@ -7,8 +7,8 @@ from kaisched.cluster.embedded import HISTORY_LENGTH, EmbeddedCluster
 from kaisched.engine.planning import fill
 from kaisched.errors import ObjectError
 from kaisched.framework.intents import Bind, Evict
-from kaisched.objects import Job
 from kaisched.objects.load import load_text
+from kaisched.objects.workloads import Job
 from tests.contract.clusters import make, node, pod, queue
 
 

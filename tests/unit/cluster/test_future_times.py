@@ -3,8 +3,8 @@
 import pytest
 
 from kaisched.cluster.store import StateStore, upsert
-from kaisched.objects import PodGroup
 from kaisched.objects.labels import LAST_EVICTION, LAST_START, format_time
+from kaisched.objects.podgroup import PodGroup
 from tests.contract.clusters import group, make, node, pod, queue
 
 NOW_S = 1_800_000_000.0

@@ -6,16 +6,14 @@ import pytest
 
 from kaisched.cluster.store import remove, upsert
 from kaisched.core.refusals import Refusal
-from kaisched.objects import gang_api
-from kaisched.objects.gang_sizes import gang_of
-from kaisched.objects.known_workloads import WORKLOADS
-from kaisched.objects.owners import PartialObject
+from kaisched.objects.gangs import WORKLOADS, gang_api_row, gang_of
 from kaisched.objects.wire import ObjectMeta, OwnerReference
+from kaisched.objects.workloads import PartialObject
 from tests.contract.clusters import group, pod
 from tests.oracles.accounts import content
 from tests.unit.cluster.test_groups import job, jobs, store_of
 
-ROWS = {row.kind: row for row in (*WORKLOADS, gang_api.chosen({"v1beta1"}))}
+ROWS = {row.kind: row for row in (*WORKLOADS, gang_api_row({"v1beta1"}))}
 API_OF = {kind: row.api_version for kind, row in ROWS.items()} | {"Pod": "v1", "Widget": "x.io/v1"}
 LWS = "leaderworkerset.sigs.k8s.io/"
 SET = "jobset.sigs.k8s.io/"

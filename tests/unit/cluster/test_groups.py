@@ -7,12 +7,16 @@ from msgspec.structs import replace
 from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
-from kaisched.objects import Deployment, Job, PriorityClass, ReplicaSet, StatefulSet
-from kaisched.objects.owners import PartialObject
-from kaisched.objects.podgroup import TopologyConstraint
-from kaisched.objects.queue import WORKLOAD_TYPES
-from kaisched.objects.wire import ObjectMeta, OwnerReference
-from kaisched.objects.workloads import Gang
+from kaisched.objects.wire import WORKLOAD_TYPES, ObjectMeta, OwnerReference, TopologyConstraint
+from kaisched.objects.workloads import (
+    Deployment,
+    Gang,
+    Job,
+    PartialObject,
+    PriorityClass,
+    ReplicaSet,
+    StatefulSet,
+)
 from tests.contract.clusters import group, make, node, pod, queue
 
 

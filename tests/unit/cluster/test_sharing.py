@@ -12,10 +12,12 @@ from kaisched.cluster.store import StateStore
 from kaisched.core.axis import GPU, PODS
 from kaisched.core.states import TaskState
 from kaisched.framework.session.capacity import Holding, capacity_of
-from kaisched.objects import Node, Pod, Queue
 from kaisched.objects.decode import decode_object
+from kaisched.objects.gpus import UUID, Card, reservation_name
 from kaisched.objects.labels import GPU_CONFIG_MAP
-from kaisched.objects.reservations import UUID, Card, reservation_name
+from kaisched.objects.node import Node
+from kaisched.objects.pod import Pod
+from kaisched.objects.queue import Queue
 from kaisched.objects.shard import GpuSharing
 
 NAMESPACE = "kai-resource-reservation"

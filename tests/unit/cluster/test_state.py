@@ -9,10 +9,9 @@ from kaisched.core.states import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text
-from kaisched.objects.owners import PartialObject
 from kaisched.objects.pod import Pod
 from kaisched.objects.wire import ObjectMeta
-from kaisched.objects.workloads import Gang
+from kaisched.objects.workloads import Gang, PartialObject
 from kaisched.testing.builder import policy_of
 
 OBJECTS = """

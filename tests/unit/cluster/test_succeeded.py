@@ -3,10 +3,9 @@
 import pytest
 
 from kaisched.cluster.store import StateStore, remove, upsert
-from kaisched.objects.owners import PartialObject
 from kaisched.objects.podgroup import SubGroupSpec
 from kaisched.objects.wire import ObjectMeta
-from kaisched.objects.workloads import Gang
+from kaisched.objects.workloads import Gang, PartialObject
 from tests.contract.clusters import API_OF, group, pod
 from tests.faults.deciding import decide, placed, reasons, store_of, told
 from tests.oracles.accounts import content

@@ -8,8 +8,8 @@ from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.framework.intents import Evict
-from kaisched.objects import Job
 from kaisched.objects.labels import LAST_EVICTION, STALE_SINCE
+from kaisched.objects.workloads import Job
 from tests.contract.clusters import group, make, node, pod, queue
 from tests.unit.framework.fakes import job as job_of
 from tests.unit.framework.fakes import store as rows

@@ -4,8 +4,7 @@ import pytest
 
 from kaisched.cluster.state import Kept, restored
 from kaisched.cluster.store import StateStore, remove, upsert
-from kaisched.objects import Topology
-from kaisched.objects.topology import TopologyLevel, TopologySpec
+from kaisched.objects.node import Topology, TopologyLevel, TopologySpec
 from kaisched.objects.wire import ObjectMeta
 
 

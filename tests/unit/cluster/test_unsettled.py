@@ -8,8 +8,7 @@ from kaisched.cluster.store import remove, upsert
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.engine.policy import build_policy
-from kaisched.objects import SchedulingShard
-from kaisched.objects.shard import GPU_RESOURCES
+from kaisched.objects.shard import GPU_RESOURCES, SchedulingShard
 from tests.contract.clusters import make, node, pod, queue
 from tests.faults.deciding import decide, placed
 from tests.unit.cluster.test_grouping_table import job_set, owned, owner, spark

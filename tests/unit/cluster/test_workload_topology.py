@@ -7,12 +7,11 @@ from msgspec.structs import replace
 from kaisched import TopologyConstraint
 from kaisched.cluster.store import remove, upsert
 from kaisched.core.refusals import Refusal
-from kaisched.objects.known_workloads import KNOWN
-from kaisched.objects.load import load_text
-from kaisched.objects.load_workloads import workloads_among
-from kaisched.objects.owners import PartialObject
+from kaisched.objects.gangs import KNOWN
+from kaisched.objects.load import load_text, workloads_among
 from kaisched.objects.pod import Pod
 from kaisched.objects.wire import OwnerReference
+from kaisched.objects.workloads import PartialObject
 from tests.contract.clusters import group, node
 from tests.oracles.accounts import content
 from tests.unit.cluster.test_gang_api_topology import cycle

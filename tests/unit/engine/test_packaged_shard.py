@@ -3,8 +3,8 @@
 from importlib.resources import files
 
 from kaisched.engine.policy import build_policy, default_policy
-from kaisched.objects import SchedulingShard
 from kaisched.objects.load import load_text
+from kaisched.objects.shard import SchedulingShard
 
 
 def test_the_packaged_shard_is_the_default_policy():

@@ -12,9 +12,8 @@ from kaisched.engine.policy import build_policy, default_policy, default_shard
 from kaisched.errors import ConfigError, PluginLoadError
 from kaisched.framework.plugins.loader import Catalogue, Installed
 from kaisched.framework.shard_settings import SETTINGS
-from kaisched.objects import SchedulingShard, kai_names
 from kaisched.objects.decode import decode_object
-from kaisched.objects.shard import PluginEntry, ShardSpec
+from kaisched.objects.shard import ACTIONS, DEFAULT_PLUGINS, PluginEntry, SchedulingShard, ShardSpec
 from kaisched.objects.usage import UsageConfig
 from kaisched.objects.wire import ObjectMeta
 
@@ -53,7 +52,7 @@ def catalogue(*more):
         "binpack": BinpackArguments,
         "minruntime": MinRuntimeArguments,
     }
-    names = [plugin.name for plugin in kai_names.DEFAULT_PLUGINS]
+    names = [plugin.name for plugin in DEFAULT_PLUGINS]
     return Catalogue([*(installed(name, special.get(name, Arguments)) for name in names), *more])
 
 
@@ -72,10 +71,10 @@ def setting(policy, name):
 
 def test_a_shard_that_says_nothing_is_the_default():
     policy, warnings = built({})
-    order = sorted(kai_names.DEFAULT_PLUGINS, key=lambda plugin: (-plugin.priority, plugin.name))
+    order = sorted(DEFAULT_PLUGINS, key=lambda plugin: (-plugin.priority, plugin.name))
     assert names(policy) == [plugin.name for plugin in order]
     assert [s.weight for s in policy.plugins] == [plugin.weight for plugin in order]
-    assert [action.name for action in policy.actions] == list(kai_names.ACTIONS)
+    assert [action.name for action in policy.actions] == list(ACTIONS)
     assert (dict(policy.queue_depth), policy.over_quota_weights, warnings) == ({}, "equal", [])
 
 

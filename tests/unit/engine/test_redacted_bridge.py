@@ -6,8 +6,8 @@ from kaisched.engine.recording import record
 from kaisched.engine.recording_file import encoded
 from kaisched.engine.redaction import redacted
 from kaisched.engine.replaying import replay
-from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
+from kaisched.objects.shard import SchedulingShard
 from tests.unit.cluster.claims.test_both_kinds import asking_pod, migrating
 
 

@@ -8,8 +8,8 @@ from kaisched.engine.recording import record
 from kaisched.engine.recording_file import encoded
 from kaisched.engine.redaction import redacted
 from kaisched.engine.replaying import replay, sealed
-from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
+from kaisched.objects.shard import SchedulingShard
 from tests.unit.cluster.claims.test_share_claims import share
 from tests.unit.cluster.claims.worlds import World
 

@@ -12,15 +12,12 @@ from kaisched.engine.recording import record
 from kaisched.engine.recording_file import encoded
 from kaisched.engine.redaction import redacted
 from kaisched.engine.replaying import replay, sealed
-from kaisched.objects import Pod, gang_api
 from kaisched.objects import labels as labels_of
-from kaisched.objects.gang_sizes import gang_of
-from kaisched.objects.grove import pod_gang
-from kaisched.objects.known_workloads import WORKLOADS
+from kaisched.objects.gangs import WORKLOADS, gang_api_row, gang_of, pod_gang
 from kaisched.objects.load import load_text
-from kaisched.objects.owners import PartialObject
-from kaisched.objects.pod import PodSpec
+from kaisched.objects.pod import Pod, PodSpec
 from kaisched.objects.wire import ObjectMeta, OwnerReference
+from kaisched.objects.workloads import PartialObject
 
 NOW_S = 1_800_000_000.0
 MANIFESTS = """
@@ -42,7 +39,7 @@ value: 70
 
 
 def owner(kind, name, by=None, spec=None):
-    row = next(it for it in (*WORKLOADS, gang_api.chosen({"v1alpha2"})) if it.kind == kind)
+    row = next(it for it in (*WORKLOADS, gang_api_row({"v1alpha2"})) if it.kind == kind)
     meta = ObjectMeta(
         name=name,
         namespace="acme-ns",

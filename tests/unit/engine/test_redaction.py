@@ -15,16 +15,23 @@ from kaisched.engine.recording import record
 from kaisched.engine.recording_file import encoded
 from kaisched.engine.redaction import redacted
 from kaisched.engine.replaying import replay, sealed
-from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
-from kaisched.objects.disruption_budget import DisruptionBudgetSpec, DisruptionBudgetStatus
 from kaisched.objects.load import load_text
-from kaisched.objects.node import NodeSpec, NodeStatus
-from kaisched.objects.pod import PodSpec, PodStatus, PodVolume
-from kaisched.objects.podgroup import TopologyConstraint
+from kaisched.objects.node import NodeSpec, NodeStatus, TopologyLevel
+from kaisched.objects.pod import (
+    ClaimSpec,
+    ClaimStatus,
+    DisruptionBudgetSpec,
+    DisruptionBudgetStatus,
+    PodSpec,
+    PodStatus,
+    PodVolume,
+    StorageClass,
+    VolumeSpec,
+)
 from kaisched.objects.queue import QueueSpec
-from kaisched.objects.storage import ClaimSpec, ClaimStatus, StorageClass, VolumeSpec
-from kaisched.objects.topology import TopologyLevel
+from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.wire import TopologyConstraint
 
 NOW_S = 1_800_000_000.0
 MANIFESTS = """

@@ -7,8 +7,8 @@ from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard, shard_among, shards_in
 from kaisched.errors import KaischedError, PluginLoadError
 from kaisched.framework.plugins.loader import Catalogue, Installed, installed_plugins
-from kaisched.objects import SchedulingShard
 from kaisched.objects.load import load_text
+from kaisched.objects.shard import SchedulingShard
 
 SHARD = """
 apiVersion: kai.scheduler/v1

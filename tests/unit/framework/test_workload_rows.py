@@ -9,9 +9,7 @@ from kaisched.engine.policy import build_policy, default_policy, default_shard
 from kaisched.errors import ConfigError, PluginContractError
 from kaisched.framework.plugins.dispatch import workloads_of
 from kaisched.framework.plugins.loader import Catalogue, Installed, installed_plugins
-from kaisched.objects import gang_api
-from kaisched.objects.gang_sizes import gang_of
-from kaisched.objects.known_workloads import KNOWN, WORKLOADS
+from kaisched.objects.gangs import KNOWN, WORKLOADS, gang_api_row, gang_of
 from kaisched.objects.podgroup import SubGroupSpec
 from kaisched.objects.shard import PluginEntry, SchedulingShard, ShardSpec
 from kaisched.objects.wire import ObjectMeta
@@ -130,7 +128,7 @@ def test_what_is_watched_follows_the_table():
 
 def test_the_gang_api_of_kubernetes_is_watched_only_where_it_is_found():
     assert "podgroups.scheduling.k8s.io" not in {it.qualified for it in ALL}
-    kinds = watched_kinds([KNOWN], gang_api.chosen({"v1alpha2"}))
+    kinds = watched_kinds([KNOWN], gang_api_row({"v1alpha2"}))
     (found,) = [it for it in kinds if it.qualified == "podgroups.scheduling.k8s.io"]
     assert found.path == "/apis/scheduling.k8s.io/v1alpha2/podgroups"
     assert not found.is_required

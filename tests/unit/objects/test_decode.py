@@ -9,12 +9,23 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kaisched.errors import ObjectError
-from kaisched.objects import Node, Pod, PodGroup, PriorityClass, Queue, SchedulingShard, Topology
-from kaisched.objects.decode import BadObject, decode_json, decode_object, encode
-from kaisched.objects.explain import explain
-from kaisched.objects.kinds import KINDS
+from kaisched.objects.decode import (
+    KINDS,
+    BadObject,
+    decode_event,
+    decode_json,
+    decode_list,
+    decode_object,
+    encode,
+)
+from kaisched.objects.faults import explain
 from kaisched.objects.load import load_text
-from kaisched.objects.stream import decode_event, decode_list
+from kaisched.objects.node import Node, Topology
+from kaisched.objects.pod import Pod
+from kaisched.objects.podgroup import PodGroup
+from kaisched.objects.queue import Queue
+from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.workloads import PriorityClass
 
 POD = {
     "apiVersion": "v1",

@@ -4,13 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.objects import gang_api
-from kaisched.objects.gang_sizes import gang_of
-from kaisched.objects.known_workloads import WORKLOADS
-from kaisched.objects.segments import MOST_SUBGROUPS
-from kaisched.objects.workloads import MOST, Gang, Workload, table_of
+from kaisched.objects.gangs import WORKLOADS, gang_api_row, gang_of
+from kaisched.objects.workloads import MOST, MOST_SUBGROUPS, Gang, Workload, table_of
 
-READ = {row.kind: row.read for row in (*WORKLOADS, gang_api.chosen({"v1alpha2"}))}
+READ = {row.kind: row.read for row in (*WORKLOADS, gang_api_row({"v1alpha2"}))}
 SIZED = sorted(kind for kind, read in READ.items() if read)
 
 
@@ -233,7 +230,7 @@ def test_a_group_of_kubernetes_without_a_constraint(topology):
     ],
 )
 def test_which_version_of_kubernetes_gang_api_is_read(served, api_version):
-    row = gang_api.chosen(served)
+    row = gang_api_row(served)
     assert (row and row.api_version) == api_version
 
 

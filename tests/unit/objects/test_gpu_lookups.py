@@ -3,10 +3,10 @@
 import pytest
 
 from kaisched.errors import ObjectError
-from kaisched.objects import Pod
 from kaisched.objects.decode import decode_object
-from kaisched.objects.gpu_lookups import Told, config_map, lookup_of, lookups
+from kaisched.objects.gpus import Told, config_map, lookup_of, lookups
 from kaisched.objects.labels import GPU_CONFIG_MAP as MAP
+from kaisched.objects.pod import Pod
 
 CONTAINER = "gpu-fraction-container-name"
 

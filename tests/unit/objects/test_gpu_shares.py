@@ -3,9 +3,9 @@
 import pytest
 
 from kaisched.errors import ObjectError
-from kaisched.objects import Pod
 from kaisched.objects.decode import decode_object
-from kaisched.objects.gpu_shares import share_of
+from kaisched.objects.gpus import share_of
+from kaisched.objects.pod import Pod
 
 FRACTION, MEMORY, CARDS = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kaisched.objects.gang_sizes import gang_of
-from kaisched.objects.grove import TOPOLOGY_NAME, pod_gang
-from kaisched.objects.podgroup import SubGroupSpec, TopologyConstraint
+from kaisched.objects.gangs import TOPOLOGY_NAME, gang_of, pod_gang
+from kaisched.objects.podgroup import SubGroupSpec
+from kaisched.objects.wire import TopologyConstraint
 from kaisched.objects.workloads import Gang
 
 NAMED = {TOPOLOGY_NAME: "dc"}

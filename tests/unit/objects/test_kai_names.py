@@ -5,9 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from kaisched.objects import SchedulingShard, kai_names
-from kaisched.objects.kai_names import map_action, map_arguments, map_plugin
 from kaisched.objects.load import load_manifests
+from kaisched.objects.shard import (
+    DEFAULT_ACTIONS,
+    DEFAULT_PLUGINS,
+    OTHER_PRIORITIES,
+    PLUGINS,
+    SchedulingShard,
+    known_actions,
+    map_action,
+    map_arguments,
+    map_plugin,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 KAI_PLUGINS = [
@@ -28,7 +37,7 @@ KAI_PLUGINS = [
 )
 def test_every_plugin_of_kai_has_a_place(name):
     mapped = map_plugin(name)
-    known = {plugin.name for plugin in kai_names.DEFAULT_PLUGINS} | set(kai_names.OTHER_PRIORITIES)
+    known = {plugin.name for plugin in DEFAULT_PLUGINS} | set(OTHER_PRIORITIES)
     assert mapped.name in known or (mapped.name is None and name in (mapped.warning or ""))
 
 
@@ -66,7 +75,7 @@ def test_arguments_are_mapped_with_a_warning_and_ours_wins():
 
 
 def test_the_defaults_stand_in_the_order_of_their_priorities():
-    for table in (kai_names.DEFAULT_PLUGINS, kai_names.DEFAULT_ACTIONS):
+    for table in (DEFAULT_PLUGINS, DEFAULT_ACTIONS):
         assert list(table) == sorted(table, key=lambda entry: (-entry.priority, entry.name))
 
 
@@ -83,9 +92,9 @@ def test_the_default_shard_file_says_what_the_table_says():
         (name, entry.priority, float(entry.weight or 1))
         for name, entry in shard.spec.plugins.items()
     ]
-    assert written == [tuple(plugin) for plugin in kai_names.DEFAULT_PLUGINS]
+    assert written == [tuple(plugin) for plugin in DEFAULT_PLUGINS]
     actions = [(name, entry.priority) for name, entry in shard.spec.actions.items()]
-    assert actions == [tuple(action) for action in kai_names.DEFAULT_ACTIONS]
+    assert actions == [tuple(action) for action in DEFAULT_ACTIONS]
 
 
 def test_the_kai_shard_file_runs_the_actions_in_the_order_of_kai():
@@ -105,9 +114,9 @@ def test_every_name_in_the_tables_is_documented():
     page = (ROOT / "docs" / "reference" / "kai-names.md").read_text(encoding="utf-8")
     names = [
         *KAI_PLUGINS,
-        *kai_names.PLUGINS,
-        *(it.name for it in kai_names.DEFAULT_PLUGINS),
-        *kai_names.known_actions(),
+        *PLUGINS,
+        *(it.name for it in DEFAULT_PLUGINS),
+        *known_actions(),
     ]
     assert [name for name in names if f"`{name}`" not in page] == []
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kaisched.objects.kueue.wire import ClusterQueue, Cohort, LocalQueue, WorkloadPriorityClass
+from kaisched.objects.kueue import ClusterQueue, Cohort, LocalQueue, WorkloadPriorityClass
 from kaisched.objects.load import load_text
 
 NEW, OLD = "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"

@@ -7,10 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.objects.check import check_queues
-from kaisched.objects.kueue.amounts import amount_of
-from kaisched.objects.kueue.tree import tree_of
-from kaisched.objects.kueue.wire import (
+from kaisched.objects.kueue import (
     ClusterQueue,
     ClusterQueueSpec,
     Cohort,
@@ -26,6 +23,8 @@ from kaisched.objects.kueue.wire import (
     ResourceFlavorSpec,
     ResourceGroup,
 )
+from kaisched.objects.kueue_queues import amount_of, tree_of
+from kaisched.objects.load import check_queues
 from kaisched.objects.queue import (
     BY_USAGE,
     BorrowWithinCohort,
@@ -34,8 +33,8 @@ from kaisched.objects.queue import (
     QueueFlavorResource,
     QueueResource,
     QueueSpec,
+    queue_shares,
 )
-from kaisched.objects.quotas import queue_shares
 from kaisched.objects.wire import ObjectMeta
 from kaisched.units import MAX_QUOTA, MEMORY_UNIT
 

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
-from kaisched.objects.podgroup import TopologyConstraint
-from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.wire import ObjectMeta, TopologyConstraint
 from kaisched.units import UnitError
 
 GETTERS = [

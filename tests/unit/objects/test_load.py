@@ -10,13 +10,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.objects import Deployment, Pod, Queue
-from kaisched.objects.check import check_pod_groups, check_queues
-from kaisched.objects.load import load_manifests, load_text
+from kaisched.objects.load import check_pod_groups, check_queues, load_manifests, load_text
+from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup, PodGroupSpec
-from kaisched.objects.queue import QueueSpec
+from kaisched.objects.queue import Queue, QueueSpec
+from kaisched.objects.text import TextFault, plain_scalar, read_yaml
 from kaisched.objects.wire import ObjectMeta
-from kaisched.objects.yaml_text import TextFault, plain_scalar, read_yaml
+from kaisched.objects.workloads import Deployment
 
 QUEUE = "{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: %s}, spec: {}}\n"
 

@@ -4,9 +4,8 @@ import msgspec
 import pytest
 
 from kaisched.cluster.kubernetes.resources import GANG_GROUPS, owner
-from kaisched.objects.known_workloads import KNOWN
-from kaisched.objects.load import load_text
-from kaisched.objects.load_workloads import workloads_among
+from kaisched.objects.gangs import KNOWN
+from kaisched.objects.load import load_text, workloads_among
 
 TYPED = {"Job", "ReplicaSet", "Deployment", "StatefulSet"}
 SPECS = {

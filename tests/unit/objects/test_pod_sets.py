@@ -3,8 +3,8 @@
 import pytest
 
 from kaisched.errors import ObjectError
-from kaisched.objects.gang_sizes import job_set
-from kaisched.objects.pod_sets import PodSetTopology, pod_set_of
+from kaisched.objects.gangs import job_set
+from kaisched.objects.workloads import PodSetTopology, pod_set_of
 
 RACK = "example.com/rack"
 

@@ -6,9 +6,8 @@ import pytest
 
 from kaisched.cluster.queues import queue_row
 from kaisched.core.tables import Flavor, FlavorQuota
-from kaisched.objects import Queue
 from kaisched.objects.decode import BadObject, decode_object
-from kaisched.objects.queue_flavors import flavor_faults
+from kaisched.objects.queue import Queue, flavor_faults
 
 
 def manifest(*flavors, **spec):

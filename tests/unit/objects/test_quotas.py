@@ -7,16 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaisched.errors import ObjectError
-from kaisched.objects import Queue
-from kaisched.objects.check import warnings_about
+from kaisched.objects.load import warnings_about
 from kaisched.objects.queue import (
     BorrowWithinCohort,
+    Queue,
     QueueFairSharing,
     QueuePreemption,
     QueueResource,
     QueueSpec,
+    ResourceShare,
+    queue_faults,
+    queue_shares,
+    sharing_weight,
 )
-from kaisched.objects.quotas import ResourceShare, queue_faults, queue_shares, sharing_weight
 from kaisched.objects.wire import ObjectMeta
 from kaisched.units import MEGABYTE, UNLIMITED
 

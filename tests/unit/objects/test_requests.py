@@ -3,8 +3,9 @@
 import pytest
 
 from kaisched.errors import ObjectError
-from kaisched.objects import Node, Pod
 from kaisched.objects.decode import decode_object
+from kaisched.objects.node import Node
+from kaisched.objects.pod import Pod
 from kaisched.objects.requests import legacy_mig_slices, node_allocatable, pod_requests, unsupported
 from kaisched.units import MAX_AMOUNT, MEBIBYTE, MEGABYTE
 

@@ -5,11 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaisched.errors import ObjectError
-from kaisched.objects.gang_segments import leader_worker_set, pytorch
-from kaisched.objects.gang_sizes import job_set, ray
-from kaisched.objects.podgroup import TopologyConstraint
-from kaisched.objects.segments import Segments, parts_of, resized, segment_of
-from kaisched.objects.workloads import Gang
+from kaisched.objects.gangs import job_set, leader_worker_set, pytorch, ray
+from kaisched.objects.wire import TopologyConstraint
+from kaisched.objects.workloads import Gang, Segments, parts_of, resized, segment_of
 
 KAI = "kai.scheduler/"
 REQUIRED, SIZE = "segment-topology-required-placement", "segment-size"

@@ -3,16 +3,16 @@
 import msgspec
 import pytest
 
-from kaisched.objects.gpu_shares import Share
-from kaisched.objects.requests import unsupported
-from kaisched.objects.shard import GPU_RESOURCES
-from kaisched.objects.share_claims import (
+from kaisched.objects.gpus import (
+    Share,
     claim_fault,
     claim_spec,
     is_ours,
     share_claim_of,
     template_for,
 )
+from kaisched.objects.requests import unsupported
+from kaisched.objects.shard import GPU_RESOURCES
 from tests.unit.objects.test_gpu_shares import CARDS, FRACTION, MEMORY, pod
 
 GIB = 1 << 30

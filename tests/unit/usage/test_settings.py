@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaisched.errors import ConfigError
-from kaisched.objects import SchedulingShard
 from kaisched.objects.load import load_text
-from kaisched.objects.promql import check_expression, quoted
+from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.usage import check_expression, quoted
 from kaisched.units import UnitError
 from kaisched.usage.settings import read_usage
 from kaisched.usage.window import Window

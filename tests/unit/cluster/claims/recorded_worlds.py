@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kaisched.cluster.claims.reading import claim_of
-from kaisched.objects.resource_claims import ResourceClaim, ResourceClaimSpec
+from kaisched.objects.devices import ResourceClaim, ResourceClaimSpec
 from tests.unit.cluster.claims.worlds import World
 
 HOST = "kubernetes.io/hostname"

@@ -6,10 +6,9 @@ from msgspec import structs
 
 from kaisched.cluster.claims.drafts import NOTE
 from kaisched.cluster.store import StateStore, remove, upsert
-from kaisched.objects.decode import decode_object, decode_stored
-from kaisched.objects.extended_resources import IMPLICIT
-from kaisched.objects.kinds import type_of
-from kaisched.objects.resource_claims import ResourceClaim
+from kaisched.objects.decode import decode_object, decode_stored, type_of
+from kaisched.objects.devices import ResourceClaim
+from kaisched.objects.requests import IMPLICIT
 from tests.unit.cluster.claims.test_shared_devices import counts, shared_node, template
 from tests.unit.cluster.claims.worlds import DRIVER, World, asking
 

@@ -8,7 +8,7 @@ from msgspec import convert
 
 from kaisched.cluster.embedded import EmbeddedCluster
 from kaisched.core.claims import cel_library
-from kaisched.objects.resource_slices import DeviceClass
+from kaisched.objects.devices import DeviceClass
 from tests.unit.cluster.claims.worlds import DRIVER, World, asking
 
 

@@ -21,8 +21,7 @@ from kaisched.core.claims.cel import CelSelector
 from kaisched.core.claims.model import ClaimError, Site
 from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.search import allocate
-from kaisched.objects.resource_claims import ResourceClaim
-from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
+from kaisched.objects.devices import DeviceClass, ResourceClaim, ResourceSlice
 
 RECORDED = Path(__file__).with_name("recorded.json.gz")
 REPEATED = {"distinct-309"}

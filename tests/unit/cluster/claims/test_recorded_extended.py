@@ -18,9 +18,9 @@ from kaisched.cluster.claims.writing import taken_by, written
 from kaisched.core.claims.model import Site
 from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.search import allocate
-from kaisched.objects.extended_resources import resource_asks
+from kaisched.objects.devices import DeviceClass, ResourceSlice
 from kaisched.objects.pod import Pod
-from kaisched.objects.resource_slices import DeviceClass, ResourceSlice
+from kaisched.objects.requests import resource_asks
 
 RECORDED = Path(__file__).with_name("recorded_extended.json.gz")
 CLASSES = {

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from kaisched.objects.decode import decode_object
-from kaisched.objects.resource_claims import ResourceClaimTemplate as Template
+from kaisched.objects.devices import ResourceClaimTemplate as Template
 from tests.unit.cluster.claims.test_shared_devices import counts, fullness, shared_node
 from tests.unit.cluster.claims.worlds import DRIVER, World, asking
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from kaisched.cluster.claims.checks import Waiting
 from kaisched.cluster.store import remove, upsert
 from kaisched.objects.decode import decode_object
-from kaisched.objects.resource_claims import ClaimAllocation
-from kaisched.objects.resource_claims import ResourceClaimTemplate as Template
+from kaisched.objects.devices import ClaimAllocation
+from kaisched.objects.devices import ResourceClaimTemplate as Template
 from tests.unit.cluster.claims.test_share_claims import share, with_memory, world_of
 from tests.unit.cluster.claims.test_shared_devices import shared_node
 

@@ -12,11 +12,9 @@ from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.loader import installed_plugins
 from kaisched.framework.report.records import CycleResult
-from kaisched.objects import SchedulingShard
-from kaisched.objects.decode import decode_object
-from kaisched.objects.kinds import type_of
-from kaisched.objects.resource_claims import ResourceClaim
-from kaisched.objects.resource_slices import ResourceSlice
+from kaisched.objects.decode import decode_object, type_of
+from kaisched.objects.devices import ResourceClaim, ResourceSlice
+from kaisched.objects.shard import SchedulingShard
 
 DRIVER = "gpu.nvidia.com"
 _VERSIONS = {

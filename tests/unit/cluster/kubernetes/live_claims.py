@@ -15,8 +15,9 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.loader import installed_plugins
-from kaisched.objects import Queue, SchedulingShard
 from kaisched.objects.decode import decode_object
+from kaisched.objects.queue import Queue
+from kaisched.objects.shard import SchedulingShard
 from tests.chaos.claim_parts import CLASS, RESOURCE, ClaimParts, device_class, slice_of
 
 NAMESPACE = "default"

@@ -14,10 +14,10 @@ from kaisched.cluster.store import StateStore
 from kaisched.config.loading import load_settings
 from kaisched.core.refusals import Refusal
 from kaisched.errors import ConfigError
-from kaisched.objects.known_workloads import KNOWN
+from kaisched.objects.gangs import KNOWN
 from kaisched.objects.load import load_text
-from kaisched.objects.owners import PartialObject
 from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.workloads import PartialObject
 
 LEAF = """
 apiVersion: kueue.x-k8s.io/v1beta2

@@ -9,7 +9,7 @@ from kaisched.cluster.kubernetes.lookup_maps import LookupMaps
 from kaisched.cluster.kubernetes.pods import EPOCH
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind
-from kaisched.objects.gpu_lookups import Told
+from kaisched.objects.gpus import Told
 from kaisched_apiserver import Fault
 
 PATH = "/api/v1/namespaces/default/configmaps"

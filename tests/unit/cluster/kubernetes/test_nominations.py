@@ -6,8 +6,8 @@ from kaisched.cluster.kubernetes.cluster import NOMINATE, KubernetesCluster
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.store import StateStore
 from kaisched.framework.intents import Nominate
-from kaisched.objects import Pod
 from kaisched.objects.decode import decode_object
+from kaisched.objects.pod import Pod
 
 
 class Written:

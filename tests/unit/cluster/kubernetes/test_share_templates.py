@@ -12,8 +12,7 @@ from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.counts import Counts
 from kaisched.cluster.kubernetes.share_templates import AGAIN_S, ShareTemplates
 from kaisched.errors import ClusterUnavailable
-from kaisched.objects.gpu_shares import Share
-from kaisched.objects.share_claims import claim_spec, template_for
+from kaisched.objects.gpus import Share, claim_spec, template_for
 
 MADE = template_for("team", "kaisched-gpu-memory-5", claim_spec(Share(0, 5, 1), "gpu", 0))
 

@@ -8,7 +8,7 @@ from kaisched.cluster.kubernetes.bind_steps import Steps
 from kaisched.cluster.kubernetes.binder import BindWork, GangBinds
 from kaisched.cluster.kubernetes.volume_claims import VolumeClaims
 from kaisched.framework.intents import Bind
-from kaisched.objects.storage import SELECTED_NODE
+from kaisched.objects.pod import SELECTED_NODE
 from kaisched_apiserver import Fault
 from tests.unit.cluster.kubernetes.test_binder import Store, refuted
 

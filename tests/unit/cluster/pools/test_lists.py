@@ -5,11 +5,11 @@ import itertools
 import pytest
 
 from kaisched.cluster.state import Kept, restored
-from kaisched.objects import Job, Topology
 from kaisched.objects.labels import format_time
+from kaisched.objects.node import Topology, TopologyLevel, TopologySpec
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.shard import GPU_RESOURCES
-from kaisched.objects.topology import TopologyLevel, TopologySpec
+from kaisched.objects.workloads import Job
 from tests.contract.clusters import make, node, pod, queue
 from tests.oracles.accounts import content
 from tests.unit.cluster.pools.worlds import LIST, POOL, World, listed, node_in, queue_in

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from kaisched.cluster.pools.owners import Mark, MarkedOwners
 from kaisched.cluster.store import StateStore, upsert
-from kaisched.objects import pool_marks
+from kaisched.objects.labels import IN_POOL, pool_mark_of, pool_mark_text
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.wire import Condition
 from tests.contract.clusters import make, pod
@@ -41,10 +41,8 @@ class One:
 
 
 def marked(pod, pool, moves, version):
-    text = pool_marks.mark_text(pool, moves)
-    status = replace(
-        pod.status, conditions=[Condition(type=pool_marks.IN_POOL, status="True", message=text)]
-    )
+    text = pool_mark_text(pool, moves)
+    status = replace(pod.status, conditions=[Condition(type=IN_POOL, status="True", message=text)])
     meta = replace(pod.metadata, resource_version=version)
     return replace(pod, metadata=meta, status=status)
 
@@ -151,15 +149,15 @@ def test_the_jobs_of_a_lost_pool_that_run_there_stay():
 
 
 def test_what_is_no_mark_is_none():
-    assert pool_marks.mark_of("one 3") == ("one", 3)
-    assert pool_marks.mark_of("default 3") == ("", 3)
+    assert pool_mark_of("one 3") == ("one", 3)
+    assert pool_mark_of("default 3") == ("", 3)
     others = ("", "one", "one x", " 3", "one 3x", "one 3 3", f"one {'9' * 5000}")
-    assert {pool_marks.mark_of(text) for text in others} == {None}
+    assert {pool_mark_of(text) for text in others} == {None}
 
 
 def test_a_mark_is_read_as_it_was_written():
     for mark in (("one", 0), ("", 12)):
-        assert pool_marks.mark_of(pool_marks.mark_text(*mark)) == mark
+        assert pool_mark_of(pool_mark_text(*mark)) == mark
 
 
 def gang(*pools_and_moves, pools="one, two"):

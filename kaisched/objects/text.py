@@ -1,19 +1,24 @@
-"""Safe reader of YAML: events in, plain values out, without recursion.
+"""Readers of YAML and JSON written by people: plain values, or the line and the fix of a fault.
 
-It uses the event stream instead of a ready-made loader, because loaders accept duplicate keys
-silently, expand aliases without bound and recurse as deep as the text is nested. Scalars are read
-as by the tools around Kubernetes, except that numbers must be written as numbers: octal,
-underscores and base 60 are not read, and a time stays a text.
+YAML is read from its event stream instead of by a ready-made loader, because loaders accept
+duplicate keys silently, expand aliases without bound and recurse as deep as the text is nested.
+Scalars are read as by the tools around Kubernetes, except that numbers must be written as numbers:
+octal, underscores and base 60 are not read, and a time stays a text. Answers of an API server are
+not read here, but decoded straight into structs (``decode``).
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
+
+from kaisched.errors import join_path
 
 MAX_DEPTH: Final = 64
 MAX_ALIASED: Final = 100_000
@@ -22,6 +27,8 @@ MAX_ALIASED: Final = 100_000
 _MAX_PATH: Final = 12  # steps of a path that are shown
 PARSER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # some builds lack the C parser
 _CORE: Final = "tag:yaml.org,2002:"
+_SEPARATOR: Final = re.compile(rb"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
+_NO_CONTENT: Final = (b"#", b"%", b"...")
 _TAGS: Final = ("str", "int", "float", "bool", "null", "map", "seq")
 _INT: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,39})", re.ASCII)
 _HEX: Final = re.compile(r"0x[0-9a-fA-F]{1,32}", re.ASCII)
@@ -162,6 +169,23 @@ class _Reader:
         return fault
 
 
+def documents(data: bytes) -> Iterator[tuple[bytes, int]]:
+    """Yield each document that has content, with the number of its first line.
+
+    The text is cut before parsing, so that a bad document spoils no other. A line that begins with
+    ``---`` always separates: YAML forbids it inside a text.
+    """
+    start, line = 0, 1
+    ends = [(match.start(), match.end()) for match in _SEPARATOR.finditer(data)]
+    for end, following in [*ends, (len(data), len(data))]:
+        chunk = data[start:end]
+        lines = (it.strip() for it in chunk.splitlines())
+        if any(it and not it.startswith(_NO_CONTENT) for it in lines):
+            yield chunk, line
+        line += data.count(b"\n", start, following)
+        start = following
+
+
 def read_yaml(text: str, first_line: int = 1) -> Any:
     """Read the value of a text with one YAML document; None for an empty one.
 
@@ -234,3 +258,95 @@ def _syntax_fault(error: yaml.YAMLError, text: str) -> TextFault:
     if "\t" in here[: len(here) - len(here.lstrip())]:
         return TextFault(f"no YAML: {problem}", "indent with spaces, not with tabs", line + 1)
     return TextFault(f"no YAML: {problem}", "check indentation, colons and quotes here", line + 1)
+
+
+_SPACE: Final = " \t\r\n"
+
+
+def read_json(text: str) -> Iterator[Any]:
+    """Yield each value of a text with JSON values, in order.
+
+    Numbers too large for a float stay texts, so that errors can show them.
+
+    Raises:
+        TextFault: at the first place that is not JSON; the rest of the text is not read.
+
+    """
+    at, end = _skip(text, 0), len(text)
+    while at < end:
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            fix = "check commas, quotes and brackets here"
+            raise TextFault(f"no JSON: {error.msg}", fix, error.lineno) from None
+        except RecursionError:
+            line = text.count("\n", 0, at) + 1
+            raise TextFault("nested too deep", "flatten it", line) from None
+        yield value
+        at = _skip(text, at)
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _SPACE:
+        at += 1
+    return at
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise TextFault(f"key {twice[:80]!r} is given twice", "keep one of the two")
+    return value
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_unique,
+    parse_int=plain_scalar,
+    parse_float=plain_scalar,
+    parse_constant=lambda word: float(word.replace("Infinity", "inf")),
+)
+
+
+def line_of(data: bytes, document: int, path: str) -> int:
+    """Return the line of the longest part of a path that a document has; 0 if it cannot be read.
+
+    Args:
+        data: the text.
+        document: number of the document in it, from 1.
+        path: what ``join_path`` made of the steps to a value.
+
+    """
+    for number, (chunk, first) in enumerate(documents(data), 1):
+        if number != document:
+            continue
+        try:
+            node = yaml.compose(chunk.decode(), Loader=PARSER)
+        except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
+            return 0
+        return 0 if node is None else first + _line_in(node, path)
+    return 0
+
+
+def _line_in(node: yaml.Node, path: str) -> int:
+    line, at, way = node.start_mark.line, node, ""
+    while True:
+        for name, mark, below in _entries(at):
+            there = f"{way}{name}" if not way or name.startswith("[") else f"{way}.{name}"
+            if path == there or path.startswith((f"{there}.", f"{there}[")):
+                line, at, way = mark, below, there
+                break
+        else:
+            return line
+
+
+def _entries(node: yaml.Node) -> Iterator[tuple[str, int, yaml.Node]]:
+    """Yield the step to each entry of a mapping or a list, its line and its value."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                yield join_path(key.value), key.start_mark.line, value
+    elif isinstance(node, yaml.SequenceNode):
+        for number, value in enumerate(node.value):
+            yield f"[{number}]", value.start_mark.line, value

@@ -1,11 +1,11 @@
-"""ClusterQueues and Cohorts as queues: pure, and exact where flavors are known or are one.
+"""ClusterQueues, Cohorts and their flavors as queues: exact where flavors are known or are one.
 
 The rules (K1 to K6, K10) are in docs/reference/kueue-objects.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -14,28 +14,210 @@ from msgspec.structs import replace
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.faults import Fault, Source, to_error
-from kaisched.objects.group_faults import cycles
-from kaisched.objects.kueue.amounts import NO_ROOM, amount_of, our_name, share_of
-from kaisched.objects.kueue.flavors import fungibility_of, queue_flavors
-from kaisched.objects.kueue.wire import (
+from kaisched.objects.kueue import (
     ClusterQueue,
     Cohort,
     FairSharing,
+    FlavorFungibility,
     FlavorResource,
     LocalQueue,
     ResourceFlavor,
 )
+from kaisched.objects.pod import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    PodSpec,
+    SelectorRequirement,
+)
+from kaisched.objects.podgroup import cycles
 from kaisched.objects.queue import (
     BY_USAGE,
     Queue,
     QueueFairSharing,
     QueueFlavor,
+    QueueFlavorFungibility,
+    QueueFlavorResource,
     QueuePreemption,
     QueueResource,
     QueueSpec,
 )
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.wire import ObjectMeta
+from kaisched.units import MAX_QUOTA, MEGABYTE, MEMORY_UNIT, Amount, is_in_bytes, parse_quantity
+
+_MOST: Final = MAX_QUOTA - 1
+_SHARED: Final = ("cpu", "memory", "ephemeral-storage")
+NO_ROOM: Final = QueueResource(quota=0, limit=0)
+
+
+def our_name(resource: str, gpu_resources: Container[str]) -> str:
+    """Return the name in our queues; empty for a resource that they do not share out."""
+    if resource in gpu_resources:
+        return "gpu"
+    if resource in GPU_RESOURCES:
+        return ""
+    return resource if resource in _SHARED or is_in_bytes(resource) or "/" in resource else ""
+
+
+def share_of(name: str, said: FlavorResource) -> QueueResource:
+    """Return the quota and the limits of one resource; their syntax was checked."""
+    return QueueResource(
+        quota=amount_of(name, said.nominal_quota),
+        borrowing_limit=_limit(name, said.borrowing_limit),
+        lending_limit=_limit(name, said.lending_limit),
+    )
+
+
+def amount_of(name: str, amount: Amount) -> int | float:
+    """Return an amount as Kueue counts it: milli-CPU, bytes, pieces, each rounded up.
+
+    Memory is rounded down to our base unit of 64 bytes; amounts saturate as those of queues do.
+    """
+    quantity = parse_quantity(amount)
+    exact, per = quantity.numerator, quantity.denominator
+    if name == "cpu":
+        return min(-(-exact * 1000 // per), _MOST)
+    whole = -(-exact // per)
+    if name == "gpu":
+        return min(whole, _MOST // 1000)
+    if is_in_bytes(name):
+        return _megabytes(min(whole // MEMORY_UNIT, _MOST))
+    return min(whole, _MOST)
+
+
+def _limit(name: str, amount: Amount | None) -> int | float:
+    return -1 if amount is None else amount_of(name, amount)
+
+
+def _megabytes(units: int) -> int | float:
+    """Return the number of megabytes that is read as just so many base units."""
+    if units % MEGABYTE == 0:
+        return units // MEGABYTE
+    megabytes = units / MEGABYTE
+    if parse_quantity(megabytes).times(MEGABYTE, 1, round_up=False, most=MAX_QUOTA) == units:
+        return megabytes
+    return (2 * units + 1) / (2 * MEGABYTE)  # the middle: half a unit from both neighbours
+
+
+_STOPS = ("MayStopSearch", "Borrow", "Preempt")
+"""The second and third are older names of the first."""
+
+
+def queue_flavors(
+    said: Iterable[tuple[str, str, FlavorResource]], labels: Mapping[str, Mapping[str, str]]
+) -> list[QueueFlavor]:
+    """Return the flavors of a queue in its order.
+
+    Args:
+        said: the name of each flavor, of a resource in our queues, and its quota.
+        labels: the node labels of each flavor.
+
+    """
+    found: dict[str, dict[str, QueueFlavorResource]] = {}
+    for flavor, name, resource in said:
+        share = share_of(name, resource)
+        found.setdefault(flavor, {})[name] = QueueFlavorResource(
+            quota=share.quota,
+            borrowing_limit=share.borrowing_limit,
+            lending_limit=share.lending_limit,
+        )
+    return [
+        QueueFlavor(name=name, node_labels=dict(labels.get(name, {})), resources=resources)
+        for name, resources in found.items()
+    ]
+
+
+def fungibility_of(said: FlavorFungibility) -> QueueFlavorFungibility:
+    """Return which flavor a job gets if its first does not fit at once."""
+    return QueueFlavorFungibility(
+        when_can_borrow="MayStopSearch" if said.when_can_borrow in _STOPS else "TryNextFlavor",
+        when_can_preempt="MayStopSearch" if said.when_can_preempt in _STOPS else "TryNextFlavor",
+        preference=said.preference,
+    )
+
+
+class FlavorNodes:
+    """Says where pods may go, by their queue and by what they ask for."""
+
+    def __init__(
+        self,
+        counted: Mapping[str, Mapping[str, str]],
+        flavors: Iterable[ResourceFlavor],
+        gpu_resources: Container[str],
+        by_flavor: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """Keep the flavors.
+
+        Args:
+            counted: the flavor that counts, by queue and resource as the queue calls it.
+            flavors: the objects; a flavor without one may be anywhere.
+            gpu_resources: resources that count as GPUs.
+            by_flavor: all flavors of queues that have quotas by flavor: the policy chooses one.
+
+        """
+        self._by_flavor = by_flavor or {}
+        self._counted = counted
+        self._flavor = {flavor.name: flavor.spec for flavor in flavors}
+        self._gpu_resources = gpu_resources
+
+    def kept(self, queue: str, spec: PodSpec) -> tuple[PodSpec, list[str]]:
+        """Return a pod that selects its flavors' nodes, tolerates what they do, and the new keys.
+
+        What the pod itself selects is kept: with another value it then fits on no node. Since a
+        selector has one value for each key, such values are required by affinity.
+        """
+        counted = self._counted.get(queue, {})
+        names = {counted[it] for it in self._asked(spec) if it in counted}
+        flavors = [self._flavor[name] for name in sorted(names) if name in self._flavor]
+        chosen = [self._flavor[it] for it in self._by_flavor.get(queue, ()) if it in self._flavor]
+        selector: dict[str, str] = {}
+        others: list[tuple[str, str]] = []
+        for wanted in (*(flavor.node_labels for flavor in flavors), spec.node_selector):
+            others += [it for it in wanted.items() if selector.get(it[0], it[1]) != it[1]]
+            selector = {**wanted, **selector}
+        tolerations = [it for flavor in (*flavors, *chosen) for it in flavor.tolerations]
+        kept = replace(
+            spec,
+            node_selector=selector,
+            affinity=_requiring(spec.affinity, others),
+            tolerations=[*spec.tolerations, *tolerations],
+        )
+        return kept, sorted(dict(selector.items() - spec.node_selector.items()))
+
+    def _asked(self, spec: PodSpec) -> Iterator[str]:
+        for container in (*spec.containers, *spec.init_containers):
+            for name in (*container.resources.requests, *container.resources.limits):
+                yield our_name(name, self._gpu_resources)
+
+
+def _requiring(affinity: Affinity | None, labels: Iterable[tuple[str, str]]) -> Affinity | None:
+    """Return an affinity that requires labels of nodes besides."""
+    more = [
+        SelectorRequirement(key=key, operator="In", values=[value]) for key, value in sorted(labels)
+    ]
+    if not more:
+        return affinity
+    affinity = affinity or Affinity()
+    of_nodes = affinity.node_affinity or NodeAffinity()
+    if of_nodes.required is None:
+        terms = [NodeSelectorTerm(match_expressions=more)]
+    else:  # a term without requirements matches no node, and goes on to do so
+        terms = [
+            replace(it, match_expressions=[*it.match_expressions, *more])
+            if it.match_expressions or it.match_fields
+            else it
+            for it in of_nodes.required.node_selector_terms
+        ]
+    required = NodeSelector(node_selector_terms=terms)
+    return replace(
+        affinity,
+        node_affinity=replace(
+            of_nodes, required_during_scheduling_ignored_during_execution=required
+        ),
+    )
+
 
 Sources: TypeAlias = Mapping[tuple[str, str], Source]
 _Node: TypeAlias = ClusterQueue | Cohort

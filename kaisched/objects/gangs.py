@@ -1,0 +1,485 @@
+"""Sizes of gangs: how many pods must start together by the specs of the known kinds of workloads.
+
+Only the few numbers needed are read. Invalid ones count as 1: a group that is too small starts,
+while one that is too large would wait for ever. Sources: KAI-Scheduler's pod grouper for the rules,
+the projects' own API references for the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any, Final
+
+from kaisched.errors import ObjectError, join_path
+from kaisched.objects import labels
+from kaisched.objects.faults import Fault, Path, Source, to_error
+from kaisched.objects.labels import LABEL_KEY
+from kaisched.objects.podgroup import SubGroupSpec, cycles
+from kaisched.objects.wire import TopologyConstraint
+from kaisched.objects.workloads import (
+    MOST,
+    MOST_SUBGROUPS,
+    Gang,
+    PodSetTopology,
+    Read,
+    Workload,
+    annotations_in,
+    constraint_on,
+    parts_of,
+    pod_set_of,
+    resized,
+    segments_on,
+    table_of,
+)
+
+EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+"""Annotation of a LeaderWorkerSet whose workers are created once their leader has a node."""
+
+
+def gang_of(read: Read | None, spec: object, annotations: Mapping[str, str]) -> Gang:
+    """Return the gang of a workload: one pod if its kind is not read or its spec is no map.
+
+    If a plugin's ``read`` fails or gives an invalid answer, the workload is refused.
+    """
+    if read is None or not isinstance(spec, Mapping):
+        return Gang()
+    try:
+        gang: object = read(spec, annotations)
+        fault = _fault(gang)
+    except Exception as error:  # noqa: BLE001 - one bad object must not stop the others
+        gang, fault = None, f"{type(error).__name__}: {error}"
+    if fault or not isinstance(gang, Gang):
+        return Gang(unsupported=f"its gang cannot be read: {fault[:300]}")
+    return gang
+
+
+def _fault(gang: object) -> str:
+    """Describe what is wrong with an answer, empty if nothing is."""
+    if not isinstance(gang, Gang):
+        return f"no kaisched.Gang, but a {type(gang).__name__}"
+    if not 1 <= gang.minimum <= MOST:
+        return f"minimum {gang.minimum!r} is not from 1 to {MOST}"
+    if any(it.size < 1 for it in gang.segments.values()):
+        return "segments of no pods"
+    return _tree_fault(gang)
+
+
+def _tree_fault(gang: Gang) -> str:
+    parent = {part.name: part.parent for part in gang.sub_groups}
+    tops = sum(not it for it in parent.values())
+    if len(parent) != len(gang.sub_groups) or len(parent) > 2 * MOST_SUBGROUPS:
+        return "two subgroups of one name, or too many"
+    if not {"", *parent} >= set(parent.values()) or cycles(parent) or (parent and not tops):
+        return "a subgroup whose parent is missing, or that is inside itself"
+    if gang.min_sub_group is not None and not 1 <= gang.min_sub_group <= tops:
+        return f"min_sub_group {gang.min_sub_group!r} is not from 1 to {tops}"
+    return ""
+
+
+def sized(pods: int) -> Gang:
+    """Return a gang of so many pods; of one pod if the number is invalid."""
+    return Gang(minimum=pods if 1 <= pods <= MOST else 1)
+
+
+def count(value: object, absent: int = 1) -> int:
+    """Return a number of pods, ``absent`` for an invalid one."""
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
+    return int(value) if is_count and isinstance(value, int) else absent
+
+
+def as_map(value: object) -> Mapping[str, Any]:
+    """Return a map, an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def as_maps(value: object) -> list[Mapping[str, Any]]:
+    """Return the list of maps in a value."""
+    return [as_map(it) for it in value] if isinstance(value, list) else []
+
+
+def _stated(spec: Mapping[str, Any]) -> int:
+    """Return the minimum in the spec of a Kubeflow job, 0 without any."""
+    policy = as_map(as_map(spec.get("runPolicy")).get("schedulingPolicy"))
+    return count(policy.get("minAvailable"), 0)
+
+
+def roles_in(specs: object) -> dict[str, int]:
+    """Return how many pods each role of a Kubeflow job has."""
+    return {role: count(as_map(it).get("replicas")) for role, it in as_map(specs).items()}
+
+
+def kubeflow(key: str) -> Read:
+    """Return a reader of a Kubeflow kind: the sum of replicas, or an elastic job's minimum."""
+
+    def read(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
+        counts = roles_in(spec.get(key))
+        elastic = as_map(spec.get("elasticPolicy")).get("minReplicas")
+        if elastic is not None:
+            counts["Worker"] = count(elastic, counts.get("Worker", 1))
+        return sized(_stated(spec) or sum(counts.values()))
+
+    return read
+
+
+def mpi(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
+    """Read an MPIJob: launcher and workers."""
+    counts = roles_in(spec.get("mpiReplicaSpecs"))
+    if spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
+        counts.pop("Launcher", None)  # it is created when the workers run
+    return sized(_stated(spec) or sum(counts.values()))
+
+
+HEAD = "headgroup"
+"""Name of the group of a RayCluster's head: the value of its label."""
+
+
+def ray(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
+    """Read a RayCluster: the head and the minimum of each group of workers.
+
+    Groups are subgroups if the annotations of a template ask for a level of a topology.
+    """
+    groups = [(HEAD, 1, as_map(spec.get("headGroupSpec")))]
+    for at, it in enumerate(as_maps(spec.get("workerGroupSpecs"))):
+        pods = count(it.get("minReplicas"), 0) * count(it.get("numOfHosts"))
+        name = str(it.get("groupName") or f"worker-group-{at}")
+        groups.append((name, 0 if it.get("suspend") is True else pods, it))
+    gang = sized(sum(pods for _, pods, _ in groups))
+    parts: list[SubGroupSpec] = []
+    for name, pods, it in groups:
+        try:
+            wish = constraint_on(annotations_in(it.get("template")), annotations)
+        except ObjectError as error:
+            return Gang(unsupported=f"template of group {name}: {error}")
+        parts.append(SubGroupSpec(name=name, min_member=pods, topology_constraint=wish))
+    is_asking = any(it.topology_constraint for it in parts)
+    return Gang(minimum=gang.minimum, sub_groups=parts) if is_asking else gang
+
+
+def plain_leader_worker_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
+    """Read a LeaderWorkerSet: the size of one group, including the leader."""
+    gang = sized(count(as_map(spec.get("leaderWorkerTemplate")).get("size")))
+    is_leader_first = spec.get("startupPolicy") == "LeaderReady" or bool(
+        annotations.get(EXCLUSIVE_TOPOLOGY)
+    )
+    return Gang(minimum=gang.minimum, is_leader_first=is_leader_first)
+
+
+def job_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
+    """Read a JobSet: a subgroup for each replicated job, with a subgroup for each of its jobs.
+
+    Each job has the constraint that the annotations of its template ask for.
+    All replicated jobs are needed. If some are created after others, by an order or a dependency,
+    one is enough: earlier ones may have ended when later ones are created.
+    """
+    parts: list[SubGroupSpec] = []
+    pod_sets: dict[str, PodSetTopology] = {}
+    tops = total = 0
+    is_in_order = as_map(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder"
+    for replicated in as_maps(spec.get("replicatedJobs")):
+        name, replicas = replicated.get("name"), count(replicated.get("replicas"))
+        if not isinstance(name, str) or not replicas:
+            continue
+        pods = _pods_of_job(as_map(as_map(replicated.get("template")).get("spec")))
+        total += replicas * pods
+        if len(parts) + replicas > MOST_SUBGROUPS or total > MOST:
+            return Gang()
+        template = as_map(replicated.get("template"))
+        of_pods = annotations_in(as_map(template.get("spec")).get("template"))
+        try:
+            of_each = constraint_on({**of_pods, **annotations_in(template)}, annotations)
+            wish = pod_set_of(of_pods, pods) if of_each is None else None
+        except ObjectError as error:
+            return Gang(unsupported=f"replicated job {name}: {error}")
+        if wish is not None:
+            pod_sets[name] = wish
+        parts.append(SubGroupSpec(name=name))
+        parts += [
+            SubGroupSpec(
+                name=f"{name}/{index}", parent=name, min_member=pods, topology_constraint=of_each
+            )
+            for index in range(replicas)
+        ]
+        tops += 1
+        is_in_order = is_in_order or bool(replicated.get("dependsOn"))
+    least = 1 if is_in_order and tops > 1 else None
+    return Gang(sub_groups=parts, min_sub_group=least, pod_sets=pod_sets)
+
+
+def _pods_of_job(spec: Mapping[str, Any]) -> int:
+    """Return how many pods a batch Job runs at once; at most as many as it has to complete."""
+    parallelism = count(spec.get("parallelism"))
+    return min(parallelism, count(spec.get("completions"), parallelism))
+
+
+WORKER: Final = "worker"
+"""Name of the subgroup of all workers of a PyTorchJob: the value of their label."""
+WORKERS: Final = "workers"
+"""Name of the subgroup of the segments of a group of a LeaderWorkerSet."""
+_REPLICAS: Final = "pytorchReplicaSpecs"
+_pytorch: Final = kubeflow(_REPLICAS)
+
+
+def pytorch(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
+    """Read a PyTorchJob: the sum of replicas, or a subgroup for each segment of its workers."""
+    gang, counts = _pytorch(spec, annotations), roles_in(spec.get(_REPLICAS))
+    workers = counts.pop("Worker", 0)
+    least = min(max(gang.minimum - sum(counts.values()), 0), workers)
+    template = as_map(as_map(spec.get(_REPLICAS)).get("Worker")).get("template")
+    try:
+        segments = segments_on(annotations_in(template), annotations, workers, least)
+    except ObjectError as error:
+        return Gang(unsupported=f"template of its workers: {error}")
+    if segments is None or not workers:
+        return gang
+    others = [
+        SubGroupSpec(name=role.lower(), min_member=pods) for role, pods in counts.items() if pods
+    ]
+    parts = [*others, *parts_of(segments, WORKER)]
+    return Gang(minimum=gang.minimum, sub_groups=parts, segments={WORKER: segments})
+
+
+def leader_worker_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
+    """Read a LeaderWorkerSet: the size of one group, or a subgroup for each segment of it."""
+    gang = plain_leader_worker_set(spec, annotations)
+    template = as_map(spec.get("leaderWorkerTemplate"))
+    policy = as_map(template.get("subGroupPolicy"))
+    is_excluded = policy.get("subGroupPolicyType") == "LeaderExcluded"
+    size = count(policy.get("subGroupSize"), 0) or None
+    try:
+        segments = segments_on(
+            annotations_in(template.get("workerTemplate")),
+            annotations,
+            gang.minimum,
+            gang.minimum,
+            size,
+            leader="outside" if is_excluded else "inside",
+        )
+        segments = segments and resized(segments, gang.minimum)
+    except ObjectError as error:
+        return Gang(unsupported=f"template of its workers: {error}")
+    if segments is None:
+        return gang
+    return Gang(
+        minimum=gang.minimum,
+        sub_groups=parts_of(segments, WORKERS),
+        segments={WORKERS: segments},
+        is_leader_first=gang.is_leader_first,
+    )
+
+
+TOPOLOGY_NAME: Final = "grove.io/topology-name"
+"""Annotation of a PodGang that names the topology of its levels."""
+_CONFIGS: Final = "topologyConstraintGroupConfigs"
+_GROUPS: Final = "podgroups"
+
+
+def pod_gang(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
+    """Read a PodGang: a subgroup for each group of pods, with those that are to be near each other.
+
+    Each group needs its ``minReplicas``, and all groups are needed.
+    """
+    topology = annotations.get(TOPOLOGY_NAME) or annotations.get(labels.TOPOLOGY, "")
+    try:
+        parts = [*_configs(spec, topology), *_groups(spec, topology)]
+        whole = _packed(spec, topology, "spec")
+    except ObjectError as error:
+        return Gang(unsupported=str(error))
+    if len(parts) > MOST_SUBGROUPS:
+        return Gang(unsupported=f"{len(parts)} groups of pods; {MOST_SUBGROUPS} are the most")
+    name = spec.get("priorityClassName")
+    return Gang(
+        sub_groups=parts,
+        topology_constraint=whole,
+        priority_class=name if isinstance(name, str) else "",
+    )
+
+
+def _configs(spec: Mapping[str, Any], topology: str) -> list[SubGroupSpec]:
+    """Return the subgroups that hold groups which are to be near each other."""
+    used = set(_config_of(spec).values())
+    return [
+        SubGroupSpec(
+            name=_name(it, at),
+            topology_constraint=_packed(it, topology, "spec", _CONFIGS, at),
+        )
+        for at, it in enumerate(as_maps(spec.get(_CONFIGS)))
+        if _name(it, at) in used
+    ]
+
+
+def _groups(spec: Mapping[str, Any], topology: str) -> list[SubGroupSpec]:
+    parent = _config_of(spec)
+    return [
+        SubGroupSpec(
+            name=_name(it, at),
+            min_member=count(it.get("minReplicas")),
+            parent=parent.get(_name(it, at), ""),
+            topology_constraint=_packed(it, topology, "spec", _GROUPS, at),
+        )
+        for at, it in enumerate(as_maps(spec.get(_GROUPS)))
+    ]
+
+
+def _config_of(spec: Mapping[str, Any]) -> dict[str, str]:
+    """Return which config holds a group, by the name of the group."""
+    known = {_name(it, at) for at, it in enumerate(as_maps(spec.get(_GROUPS)))}
+    found: dict[str, str] = {}
+    for at, it in enumerate(as_maps(spec.get(_CONFIGS))):
+        names = it.get("podGroupNames")
+        for name in names if isinstance(names, list) else ():
+            if isinstance(name, str) and name in known:
+                found[name] = _name(it, at)
+    return found
+
+
+def _name(part: Mapping[str, Any], at: int) -> str:
+    return str(part.get("name") or f"group-{at}")
+
+
+def _packed(part: Mapping[str, Any], topology: str, *path: str | int) -> TopologyConstraint | None:
+    """Return the levels of the ``packConstraint`` of a part of the spec."""
+    levels = as_map(as_map(part.get("topologyConstraint")).get("packConstraint"))
+    required, preferred = (str(levels.get(key) or "") for key in ("required", "preferred"))
+    if required and not topology:
+        where = join_path(*path, "topologyConstraint", "packConstraint", "required")
+        fix = f"name it in the annotation {TOPOLOGY_NAME}"
+        raise ObjectError(f"{required[:80]!r}: a level of no topology", path=where, fix=fix)
+    if not topology or not (required or preferred):
+        return None
+    return TopologyConstraint(
+        topology=topology,
+        required_topology_level=required,
+        preferred_topology_level=preferred,
+    )
+
+
+GANG_API: Final = "scheduling.k8s.io"
+GANG_API_KIND: Final = "PodGroup"
+GANG_API_PLURAL: Final = "podgroups"
+GANG_API_VERSIONS: Final = ("v1beta1", "v1alpha3", "v1alpha2")
+"""Supported versions, the preferred one first."""
+
+
+def gang_api_row(versions: Container[str]) -> Workload | None:
+    """Return the row of the first supported version that is served, or None."""
+    version = next((it for it in GANG_API_VERSIONS if it in versions), None)
+    if version is None:
+        return None
+    return Workload(f"{GANG_API}/{version}", GANG_API_PLURAL, GANG_API_KIND, read=read_gang_api)
+
+
+def read_gang_api(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
+    """Read a PodGroup: how many pods must start together, or that each starts by itself."""
+    return _unsupported(spec) or _gang(spec)
+
+
+def _gang(spec: Mapping[str, Any]) -> Gang:
+    policy, cls = as_map(spec.get("schedulingPolicy")), spec.get("priorityClassName")
+    priority_class = cls if isinstance(cls, str) else ""
+    label = next((str(it.get("key")) for it in _constraints(spec)), "")
+    if "gang" not in policy:
+        # What keeps pods together is one job, even if each of them may start by itself.
+        return Gang(is_each=not label, priority_class=priority_class, node_label=label)
+    minimum = sized(count(as_map(policy["gang"]).get("minCount"))).minimum
+    return Gang(minimum=minimum, priority_class=priority_class, node_label=label)
+
+
+def _constraints(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return as_maps(as_map(spec.get("schedulingConstraints")).get("topology"))
+
+
+def _unsupported(spec: Mapping[str, Any]) -> Gang | None:
+    policy: Path = ("spec", "schedulingPolicy")
+    said = as_map(spec.get("schedulingPolicy"))
+    if not said.keys() & {"gang", "basic"}:
+        return _refused(policy, "no such policy", ", ".join(said), "write gang or basic")
+    minimum = as_map(said.get("gang")).get("minCount", 1)
+    if "gang" in said and not count(minimum, 0) >= 1:
+        fix = f"write how many pods must start together, from 1 to {MOST}"
+        return _refused((*policy, "gang", "minCount"), "out of range", minimum, fix)
+    where: Path = ("spec", "schedulingConstraints", "topology")
+    wishes = _constraints(spec)
+    if len(wishes) > 1:
+        keys = ", ".join(str(it.get("key")) for it in wishes)
+        return _refused(where, "more than one constraint", keys, "keep one of them")
+    key = wishes[0].get("key") if wishes else "none"
+    if not isinstance(key, str) or not LABEL_KEY.fullmatch(key):
+        fix = "write a label of nodes; its value will be the same for all pods"
+        return _refused((*where, 0, "key"), "no label of nodes", key, fix)
+    parent = spec.get("parentCompositePodGroupName")
+    if parent:
+        where = ("spec", "parentCompositePodGroupName")
+        return _refused(where, "groups of groups are not offered", parent, "leave it out")
+    return None
+
+
+def _refused(path: Path, what: str, value: object, fix: str) -> Gang:
+    return Gang(unsupported=str(to_error(Fault(path, what, value, fix), Source())))
+
+
+INFERENCE: Final = "inference"
+
+WORKLOADS: Final = (
+    Workload("batch/v1", "jobs", "Job"),
+    Workload("batch/v1", "cronjobs", "CronJob", "through"),
+    Workload("apps/v1", "replicasets", "ReplicaSet", "each", priority_class=INFERENCE),
+    Workload("apps/v1", "deployments", "Deployment", "through"),
+    Workload("apps/v1", "statefulsets", "StatefulSet"),
+    Workload(
+        "jobset.x-k8s.io/v1alpha2",
+        "jobsets",
+        "JobSet",
+        read=job_set,
+        subgroup_labels=(labels.REPLICATED_JOB, labels.JOB_INDEX),
+    ),
+    Workload(
+        "leaderworkerset.x-k8s.io/v1",
+        "leaderworkersets",
+        "LeaderWorkerSet",
+        read=leader_worker_set,
+        index_label=labels.GROUP_INDEX,
+        segment_label=labels.WORKER_INDEX,
+        size_annotation=labels.GROUP_SIZE,
+    ),
+    Workload(
+        "kubeflow.org/v1",
+        "pytorchjobs",
+        "PyTorchJob",
+        read=pytorch,
+        subgroup_labels=(labels.REPLICA_TYPE,),
+        segment_label=labels.REPLICA_INDEX,
+    ),
+    Workload("kubeflow.org/v1", "tfjobs", "TFJob", read=kubeflow("tfReplicaSpecs")),
+    Workload("kubeflow.org/v1", "xgboostjobs", "XGBoostJob", read=kubeflow("xgbReplicaSpecs")),
+    Workload("kubeflow.org/v1", "jaxjobs", "JAXJob", read=kubeflow("jaxReplicaSpecs")),
+    Workload(
+        "kubeflow.org/v2beta1", "mpijobs", "MPIJob", read=mpi, other_versions=("kubeflow.org/v1",)
+    ),
+    Workload("trainer.kubeflow.org/v1alpha1", "trainjobs", "TrainJob", "through"),
+    Workload(
+        "ray.io/v1",
+        "rayclusters",
+        "RayCluster",
+        read=ray,
+        priority_label=labels.RAY_PRIORITY_CLASS,
+        subgroup_labels=(labels.RAY_GROUP,),
+    ),
+    Workload("ray.io/v1", "rayjobs", "RayJob", "through"),
+    Workload("ray.io/v1", "rayservices", "RayService", "through"),
+    Workload(
+        "scheduler.grove.io/v1alpha1",
+        "podgangs",
+        "PodGang",
+        read=pod_gang,
+        name_label=labels.POD_GANG,
+        subgroup_labels=(labels.POD_CLIQUE,),
+    ),
+    Workload("argoproj.io/v1alpha1", "workflows", "Workflow", "through"),
+    Workload("tekton.dev/v1", "taskruns", "TaskRun", "through"),
+    Workload("tekton.dev/v1", "pipelineruns", "PipelineRun", "through"),
+    Workload("nvidia.com/v1alpha1", "dynamographdeployments", "DynamoGraphDeployment", "through"),
+    Workload(
+        "nvidia.com/v1alpha1", "dynamocomponentdeployments", "DynamoComponentDeployment", "through"
+    ),
+)
+KNOWN: Final = table_of(WORKLOADS)
