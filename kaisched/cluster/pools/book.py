@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from kaisched.cluster.grouping import Dependents, Membership
 from kaisched.cluster.jobs import JobRow, queue_of
@@ -141,63 +140,6 @@ class Lists:
             return None
         pools = self._projects.list_of(queue)
         return None if pools is None else (pools, queue)
-
-
-class Others(dict[str, "Known"]):
-    """Such pods by name, and their names by job."""
-
-    def __init__(self) -> None:
-        """Know none."""
-        super().__init__()
-        self._of_job: dict[str, set[str]] = {}
-
-    def put(self, key: str, known: Known) -> None:
-        """Add or replace a pod."""
-        self.drop(key)
-        self[key] = known
-        self._of_job.setdefault(known[1].job, set()).add(key)
-
-    def drop(self, key: str) -> bool:
-        """Take a pod out; tell whether it was there."""
-        known = self.pop(key, None)
-        if known is None:
-            return False
-        names = self._of_job[known[1].job]
-        names.discard(key)
-        if not names:
-            del self._of_job[known[1].job]
-        return True
-
-    def of_job(self, job: str) -> set[str]:
-        """Return the pods of a job, by name."""
-        return self._of_job.get(job, set())
-
-
-class OpenPools:
-    """Answers are kept while no queue and no shard changes: many jobs have one list and queue."""
-
-    def __init__(self, projects: Projects, owners: Owners) -> None:
-        """Keep who knows the queues and the shards."""
-        self._projects, self._owners = projects, owners
-        self._found: dict[tuple[tuple[str, ...], str], list[str]] = {}
-        self._revision = -1
-        self._served: Mapping[str, bool] = {}
-
-    def of(self, listed: Listed) -> list[str]:
-        """Return the open pools of a job, in the order of its list; not to be changed."""
-        served = self._owners.served
-        if self._revision != self._projects.revision or self._served != served:
-            self._found.clear()
-            self._revision, self._served = self._projects.revision, dict(served)
-        key = listed.pools, listed.queue
-        if key not in self._found:
-            self._found[key] = [
-                pool
-                for pool in listed.pools
-                if served.get(pool)
-                or (pool in served and self._projects.queue_in(pool, listed.queue) != "")
-            ]
-        return self._found[key]
 
 
 class Whereabouts:
@@ -355,9 +297,6 @@ class Guests:
         return [row for name in lacking for row in self._projects.made_up(self._pool, name)]
 
 
-_GONE: Final = TaskState.GONE
-
-
 class PoolBook:
     """What a shard knows of pools: their nodes and queues, jobs with lists, and other pods.
 
@@ -378,7 +317,9 @@ class PoolBook:
         self._is_idle_first = False
         self.projects = Projects()
         self.overdrafts = Overdrafts(self.projects, self.pool)
-        self._open = OpenPools(self.projects, owners)
+        self._open: dict[tuple[tuple[str, ...], str], list[str]] = {}
+        """The open pools of each list and queue, as the queues and shards were then."""
+        self._open_then: tuple[object, ...] = ()
         self.guests = Guests(self.projects, owners, self.pool)
         self.jobs: dict[str, Listed] = {}
         self._impatient: set[str] = set()
@@ -387,7 +328,10 @@ class PoolBook:
         self.changes = self._where.changes
         self._lists = Lists(self.projects)
         self._job_of_pod: dict[str, str] = {}
-        self._others = Others()
+        """Of all pods that are known here, listed or not."""
+        self._others: dict[str, dict[str, Known]] = {}
+        """By job, pods of other pools without a list. They may get one: it may be read after them.
+        """
         self._dependents = Dependents()
         self._let_go: set[str] = set()
         self._unsettled: set[str] = set()
@@ -443,7 +387,7 @@ class PoolBook:
         if not self.is_on:
             return False
         if group.spec.queue:
-            self.overdrafts.elsewhere.requeue(group.key, group.spec.queue)
+            self.overdrafts.requeue(group.key, group.spec.queue)
         return self._lists.put(group)
 
     def admits_group(self, group: PodGroup) -> bool:
@@ -478,25 +422,26 @@ class PoolBook:
         self._strike(pod.key)
         is_ours = self._has(pod.meta, member.metas)
         self.overdrafts.count(pod, member.job, self._lists.queue_of(member), is_ours=is_ours)
-        if not is_ours and pod.state != _GONE:
-            self._put_other(pod.key, (pod, member))
+        if not is_ours and pod.state != TaskState.GONE:
+            self._put_other(pod, member)
         return is_ours
 
-    def _put_other(self, key: str, known: Known) -> None:
-        self._others.put(key, known)
-        self._dependents.watch(key, None, known[1])
+    def _put_other(self, pod: PodRow, member: Membership) -> None:
+        self._others.setdefault(member.job, {})[pod.key] = (pod, member)
+        self._job_of_pod[pod.key] = member.job
+        self._dependents.watch(pod.key, None, member)
 
     def _said_by_place(self, pod: PodRow, member: Membership) -> Said | None:
         """Return the pool of the node of a pod that says none, or where others of its job are."""
-        if pool := self._place_of((pod, member)):
+        if pool := self._place_of(pod):
             return (pool,), self._lists.queue_of(member)
         listed = self.jobs.get(member.job)
         if listed is None or not listed.is_by_place or labels.NODE_POOL in pod.meta.labels:
             return None
         return listed.pools, listed.queue
 
-    def _place_of(self, known: Known) -> str:
-        pool = self._where.pool_of(known[0])
+    def _place_of(self, pod: PodRow) -> str:
+        pool = self._where.pool_of(pod)
         return pool if pool in self.owners.served else ""
 
     def _has(self, meta: ObjectMeta, metas: tuple[ObjectMeta, ...]) -> bool:
@@ -506,11 +451,11 @@ class PoolBook:
         return self._ours.has(meta) or (is_told_here and is_lost(metas))
 
     def _enter(self, pod: PodRow, member: Membership, pools: tuple[str, ...], queue: str) -> None:
-        before = self._find(pod.key)
-        if before is not None and (pod.key in self._others or before[1].job != member.job):
-            self._strike(pod.key)
-            before = None
         listed = self.jobs.get(member.job)
+        before = None if listed is None else listed.pods.get(pod.key)
+        if before is None:
+            self._strike(pod.key)
+            listed = self.jobs.get(member.job)
         if listed is None:
             listed = self.jobs[member.job] = Listed(pools, queue, pod.key)
             self.owners.join(member.job)
@@ -527,26 +472,26 @@ class PoolBook:
 
     def _strike(self, key: str) -> None:
         """Take a pod out of the book."""
-        self.overdrafts.elsewhere.drop(key)
-        found = self._find(key)
-        if found is None:
+        self.overdrafts.drop(key)
+        job = self._job_of_pod.pop(key, None)
+        if job is None:
             return
-        self._dependents.watch(key, found[1], None)
-        job = found[1].job
-        if self._others.drop(key):
-            return
-        del self._job_of_pod[key]
-        listed = self.jobs[job]
-        del listed.pods[key]
-        if listed.pods:
-            self._unsettled.add(job)
-            self.owners.noted(job)
-            return
-        del self.jobs[job]
-        self._new.add(job)  # its group is ours or not by itself now
-        self._impatient.discard(job)
-        self._unsettled.discard(job)
-        self.owners.leave(job)
+        others, listed = self._others.get(job, {}), self.jobs.get(job)
+        if key in others:
+            self._dependents.watch(key, others.pop(key)[1], None)
+            if not others:
+                del self._others[job]
+        elif listed is not None:
+            self._dependents.watch(key, listed.pods.pop(key)[1], None)
+            if listed.pods:
+                self._unsettled.add(job)
+                self.owners.noted(job)
+                return
+            del self.jobs[job]
+            self._new.add(job)  # its group is ours or not by itself now
+            self._impatient.discard(job)
+            self._unsettled.discard(job)
+            self.owners.leave(job)
 
     def note_place(self, pod: PodRow) -> None:
         """Note where any pod is; one that has ended makes room."""
@@ -563,10 +508,10 @@ class PoolBook:
             self._strike(key)
 
     def _find(self, key: str) -> Known | None:
-        if key in self._others:
-            return self._others[key]
         job = self._job_of_pod.get(key)
-        return None if job is None else self.jobs[job].pods[key]
+        if job is None:
+            return None
+        return self._others.get(job, {}).get(key) or self.jobs[job].pods[key]
 
     # -- what jobs say ---------------------------------------------------------------------------
 
@@ -604,8 +549,22 @@ class PoolBook:
         return job not in self._let_go and self.owners.owner(job) == self.pool
 
     def open_pools(self, listed: Listed) -> list[str]:
-        """Return the pools of a list in which the job could be, in order."""
-        return self._open.of(listed)
+        """Return the pools of a list in which the job could be, in order; not to be changed.
+
+        As the queues and shards are now. Many jobs have one list and queue.
+        """
+        served, now = self.owners.served, (self.projects.revision, dict(self.owners.served))
+        if self._open_then != now:
+            self._open, self._open_then = {}, now
+        key = listed.pools, listed.queue
+        if key not in self._open:
+            self._open[key] = [
+                pool
+                for pool in listed.pools
+                if served.get(pool)
+                or (pool in served and self.projects.queue_in(pool, listed.queue) != "")
+            ]
+        return self._open[key]
 
     def first_of(self, listed: Listed) -> str:
         """Return the pool in which a job begins."""
@@ -630,7 +589,8 @@ class PoolBook:
         for job in sorted(self._unsettled):
             listed = self.jobs[job]
             self._hear_next(job, listed)
-            if listed.is_by_place and not any(map(self._place_of, listed.pods.values())):
+            places = (self._place_of(pod) for pod, _ in listed.pods.values())
+            if listed.is_by_place and not any(places):
                 self._forget_place(listed)
                 continue
             owner, home = self.owners.owner(job), listed.home(self._where.pool_of_node)
@@ -649,7 +609,7 @@ class PoolBook:
         """Let a job be where its labels say again: no pod of it is on a node of another pool."""
         for key, known in list(listed.pods.items()):
             self._strike(key)
-            self._put_other(key, known)
+            self._put_other(*known)
             self.moved.add(key)
 
     def news(self) -> list[str]:
@@ -692,16 +652,17 @@ class PoolBook:
 
     def job_of(self, key: str) -> str:
         """Return the job with a list that a pod is in; empty for none."""
-        return self._job_of_pod.get(key, "")
+        job = self._job_of_pod.get(key, "")
+        return job if job in self.jobs and key in self.jobs[job].pods else ""
 
     def pods_of(self, job: str) -> list[str]:
         """Return the pods of a job that are known here, by name."""
         listed = self.jobs.get(job)
-        return sorted(self._others.of_job(job).union(listed.pods if listed is not None else ()))
+        return sorted({*self._others.get(job, ()), *(listed.pods if listed is not None else ())})
 
     def all_pods(self) -> list[str]:
         """Return all pods with a list, and those that may get one, by name."""
-        return sorted({*self._job_of_pod, *self._others})
+        return sorted(self._job_of_pod)
 
     def listed_anew(self, pods: Iterable[tuple[PodRow, Membership | None]]) -> list[str]:
         """Return those of some pods that were taken in without a list and now have that of a queue.

@@ -152,26 +152,31 @@ _MARKED: Final[Mapping[str, str]] = {labels.MADE_UP: "true"}
 _Demand: TypeAlias = "tuple[tuple[tuple[str, int], ...], Constraints]"
 
 
-class Elsewhere:
-    """The pods of other node pools that hold room there, counted by the queue that they name.
+class Overdrafts:
+    """What the project of each queue here holds in other pools beyond its quotas there.
 
-    Equal pods are counted, not listed: a sum over a queue is as long as it has kinds of pods.
+    In quota means within the quota in the pool and within the sum over all pools. What is held
+    elsewhere beyond the quotas elsewhere is what the quota here is short of in that sum. Equal pods
+    are counted, not listed: a sum over a queue is as long as it has kinds of pods.
     """
 
-    def __init__(self) -> None:
-        """Know no pod."""
+    def __init__(self, projects: Projects, pool: str) -> None:
+        """Take the queues of all pools; no pod is known yet."""
+        self._projects, self._pool = projects, pool
         self._of_pod: dict[str, tuple[str, str, _Demand]] = {}
-        """Job, queue and demand of each pod."""
+        """Job, queue and demand of each pod of another pool that holds room there."""
         self._of_job: dict[str, set[str]] = {}
         self._of_queue: dict[str, dict[_Demand, int]] = {}
-        self.revision = 0
-        """Grows with every change."""
+        """How often each demand is held, by the queue that jobs name."""
+        self._revision = 0
+        """Grows with every change of these."""
+        self._known: tuple[tuple[object, ...], Amounts | None] = ((), None)
 
-    def put(self, pod: PodRow, job: str, queue: str) -> None:
-        """Count a pod of another pool if it holds room there."""
+    def count(self, pod: PodRow, job: str, queue: str, *, is_ours: bool) -> None:
+        """Count a pod that came or changed where it is another pool's and holds room there."""
         demand = (tuple(sorted(pod.request.items())), pod.constraints)
         now = (job, queue, demand)
-        if not (pod.node and ALLOCATED_STATES[pod.state]):
+        if is_ours or not (pod.node and ALLOCATED_STATES[pod.state]):
             self.drop(pod.key)
         elif self._of_pod.get(pod.key) != now:
             self.drop(pod.key)
@@ -207,32 +212,7 @@ class Elsewhere:
             del counts[demand]
             if not counts:
                 del self._of_queue[queue]
-        self.revision += 1
-
-    def demands(self) -> Mapping[str, dict[_Demand, int]]:
-        """Return what is held, by the queue that jobs name: how often each demand."""
-        return self._of_queue
-
-
-class Overdrafts:
-    """What the project of each queue here holds in other pools beyond its quotas there.
-
-    In quota means within the quota in the pool and within the sum over all pools. What is held
-    elsewhere beyond the quotas elsewhere is what the quota here is short of in that sum.
-    """
-
-    def __init__(self, projects: Projects, pool: str) -> None:
-        """Take the queues of all pools; no pod is known yet."""
-        self._projects, self._pool = projects, pool
-        self.elsewhere = Elsewhere()
-        self._known: tuple[tuple[object, ...], Amounts | None] = ((), None)
-
-    def count(self, pod: PodRow, job: str, queue: str, *, is_ours: bool) -> None:
-        """Count a pod that came or changed where it is another pool's."""
-        if is_ours:
-            self.elsewhere.drop(pod.key)
-        else:
-            self.elsewhere.put(pod, job, queue)
+        self._revision += 1
 
     def table(self, rows: RowStore, served: Mapping[str, bool]) -> Amounts | None:
         """Return ``(R, Q)`` for the queues of a store, None if nothing is held beyond quotas.
@@ -244,12 +224,12 @@ class Overdrafts:
             served: the pools that shards serve, with whether each admits all projects.
 
         """
-        if not self.elsewhere.demands():
+        if not self._of_queue:
             return None
         sign = (
             rows.shapes.card_mib,
             rows.axis.names,
-            self.elsewhere.revision,
+            self._revision,
             self._projects.revision,
             rows.queues.table.name,
             tuple(served.items()),
@@ -261,7 +241,7 @@ class Overdrafts:
     def _tabulated(self, rows: RowStore, served: Mapping[str, bool]) -> Amounts | None:
         queues = rows.queues.table
         held = np.zeros((len(rows.axis), len(queues)), np.int64)
-        for name, counts in self.elsewhere.demands().items():
+        for name, counts in self._of_queue.items():
             row = queues.row_of_name.get(self._projects.name_in(self._pool, name), -1)
             for (request, constraints), count in counts.items() if row >= 0 else ():
                 held[:, row] += count * rows.shapes.charge_for(dict(request), constraints)
