@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kaisched.errors import ObjectError
@@ -29,32 +29,6 @@ def fault_of(obj: KubernetesObject) -> str:
     """Return the first thing wrong with an object that keeps it out, or an empty string."""
     fault = next((fault for fault in faults_of(obj) if not fault.is_warning), None)
     return "" if fault is None else str(to_error(fault, Source()))
-
-
-def problems_of(
-    nodes: Mapping[str, str],
-    topologies: Mapping[str, str],
-    queues: Iterable[ObjectError],
-    groups: Mapping[str, Mapping[str, str]],
-) -> list[Problem]:
-    """Return all that is wrong, by kind and name.
-
-    Args:
-        nodes: faults by node.
-        topologies: faults by topology.
-        queues: errors of queues.
-        groups: faults by pod group, and in each by pod; the group's own stand under "".
-
-    """
-    found = [Problem(Node.KIND, name, text) for name, text in nodes.items()]
-    found += [Problem(Topology.KIND, name, text) for name, text in topologies.items()]
-    found += [Problem(Queue.KIND, error.name, str(error)) for error in queues]
-    for group, faults in groups.items():
-        found += [
-            Problem(Pod.KIND, pod, text) if pod else Problem(PodGroup.KIND, group, text)
-            for pod, text in faults.items()
-        ]
-    return sorted(found)
 
 
 class Declared:
@@ -98,9 +72,20 @@ class Declared:
         return self._queue_faults
 
     def problems(self, groups: Mapping[str, Mapping[str, str]]) -> list[Problem]:
-        """Return the faults of nodes, topologies, queues, and of ``groups`` and their pods."""
+        """Return all that is wrong, by kind and name.
+
+        ``groups`` has the faults by pod group and in each by pod; the group's own stand under "".
+        """
         _, errors = check_queues(self._queues.values())
-        return problems_of(self._node_faults, self._topology_faults, errors, groups)
+        found = [Problem(Node.KIND, name, text) for name, text in self._node_faults.items()]
+        found += [Problem(Topology.KIND, *fault) for fault in self._topology_faults.items()]
+        found += [Problem(Queue.KIND, error.name, str(error)) for error in errors]
+        for group, faults in groups.items():
+            found += [
+                Problem(Pod.KIND, pod, text) if pod else Problem(PodGroup.KIND, group, text)
+                for pod, text in faults.items()
+            ]
+        return sorted(found)
 
 
 def _note(faults: dict[str, str], name: str, fault: str) -> None:

@@ -86,43 +86,6 @@ class Step(Enum):
     RELEASE = "release"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Due:
-    """A step of one pod. Equal times go by the order in which they were planned."""
-
-    at_s: float
-    number: int
-    step: Step
-    pod: str
-    uid: str
-
-
-class Kubelet:
-    """The steps that are due, soonest first. A step of a pod that is gone by then means nothing."""
-
-    def __init__(self) -> None:
-        """Have nothing to do."""
-        self._due: list[tuple[float, int, Due]] = []
-        self._planned = 0
-
-    def plan(self, at_s: float, step: Step, pod: Pod) -> None:
-        """Do a step at a time; never, if that is infinite."""
-        if math.isfinite(at_s):
-            due = Due(at_s, self._planned, step, pod.key, pod.metadata.uid)
-            heapq.heappush(self._due, (at_s, self._planned, due))
-            self._planned += 1
-
-    def next_s(self) -> float | None:
-        """Return when the next step is due, None for never."""
-        return self._due[0][0] if self._due else None
-
-    def take(self, now_s: float) -> Due | None:
-        """Return and forget the next step that is due by now."""
-        if self._due and self._due[0][0] <= now_s:
-            return heapq.heappop(self._due)[2]
-        return None
-
-
 def run_s(pod: Pod) -> float:
     """Return how long a pod runs, infinite for ever.
 
@@ -154,7 +117,7 @@ _SHARES: Final = uuid.UUID("6f2c8a4e-0d1b-4c39-9a57-3be1f0c4d282")
 
 
 class EmbeddedClaims:
-    """Writes claims of pods into the objects of a cluster, and tells the store."""
+    """Writes claims of pods into the objects of a cluster, and tells the stores."""
 
     def __init__(
         self, objects: MutableMapping[tuple[str, str], Manifest], stores: Sequence[StateStore]
@@ -339,7 +302,10 @@ class EmbeddedCluster:
         """What happened, the oldest first; only the last 10,000 happenings are kept."""
         self.fails = fails
         self._start_delay_s, self._grace_s = start_delay_s, grace_s
-        self._is_recreating, self._kubelet = is_recreating, Kubelet()
+        self._is_recreating = is_recreating
+        self._due: list[tuple[float, int, Step, Pod]] = []
+        """What the kubelets will do, soonest first: time, number of the plan, step and pod."""
+        self._planned = count()
         self._objects: dict[tuple[str, str], Manifest] = {}
         self._claims = EmbeddedClaims(self._objects, self.stores)
         self._pods: dict[str, Pod] = {}
@@ -478,7 +444,7 @@ class EmbeddedCluster:
         self._record("bound", pod)
         self._put(pod)
         self._claims.allocate(bind, pod)
-        self._kubelet.plan(now_s + self._start_delay_s, Step.START, pod)
+        self._plan(now_s + self._start_delay_s, Step.START, pod)
 
     def _evict(self, evict: Evict) -> None:
         pod = self._pods.get(evict.pod)
@@ -508,7 +474,7 @@ class EmbeddedCluster:
 
     def next_event_s(self) -> float | None:
         """Return when something will happen by itself, None for never."""
-        return self._kubelet.next_s()
+        return self._due[0][0] if self._due else None
 
     def advance_to(self, now_s: float) -> None:
         """Let everything happen up to a time, each thing at its own; a real clock is waited for.
@@ -517,8 +483,8 @@ class EmbeddedCluster:
             ValueError: a manual clock is past that time already.
 
         """
-        while (due_s := self._kubelet.next_s()) is not None and due_s <= now_s:
-            self._wait_until(max(due_s, self.clock.now_s()))
+        while self._due and self._due[0][0] <= now_s:
+            self._wait_until(max(self._due[0][0], self.clock.now_s()))
             self._catch_up()
         self._wait_until(now_s)
 
@@ -528,21 +494,28 @@ class EmbeddedCluster:
         while (left_s := now_s - self.clock.now_s()) > 0:
             self.clock.sleep(left_s)
 
+    def _plan(self, at_s: float, step: Step, pod: Pod) -> None:
+        """Let a step of a pod happen at a time; never, if that is infinite."""
+        if math.isfinite(at_s):
+            heapq.heappush(self._due, (at_s, next(self._planned), step, pod))
+
     def _catch_up(self) -> None:
-        while (due := self._kubelet.take(self.clock.now_s())) is not None:
-            pod = self._pods.get(due.pod)
-            if pod is None or pod.metadata.uid != due.uid or _is_ended(pod):
+        """Do the steps that are due; that of a pod that is gone by then means nothing."""
+        while self._due and self._due[0][0] <= self.clock.now_s():
+            at_s, _, step, planned = heapq.heappop(self._due)
+            pod = self._pods.get(planned.key)
+            if pod is None or pod.metadata.uid != planned.metadata.uid or _is_ended(pod):
                 continue
-            if due.step is Step.RELEASE:
-                self._record("released", pod, at_s=due.at_s)
+            if step is Step.RELEASE:
+                self._record("released", pod, at_s=at_s)
                 self._end_of(pod, is_recreated=pod.metadata.uid in self._to_recreate)
             elif not pod.metadata.deletion_timestamp:
-                self._run(pod, due.step, due.at_s)
+                self._run(pod, step, at_s)
 
     def _run(self, pod: Pod, step: Step, at_s: float) -> None:
         if step is Step.START:
             pod = _with_status(pod, phase="Running", start_time=format_time(at_s))
-            self._kubelet.plan(at_s + run_s(pod), Step.END, pod)
+            self._plan(at_s + run_s(pod), Step.END, pod)
             self._record("started", pod, at_s=at_s)
         else:
             pod = _with_status(pod, phase="Succeeded")
@@ -567,9 +540,7 @@ class EmbeddedCluster:
         if pod.spec.node_name and not (old is not None and old.spec.node_name):
             is_running = pod.status.phase == "Running"
             step = Step.END if is_running else Step.START
-            self._kubelet.plan(
-                now_s + (run_s(pod) if is_running else self._start_delay_s), step, pod
-            )
+            self._plan(now_s + (run_s(pod) if is_running else self._start_delay_s), step, pod)
 
     def _let_go(self, pod: Pod) -> None:
         if not pod.spec.node_name or _is_ended(pod):
@@ -583,7 +554,7 @@ class EmbeddedCluster:
         )
         pod = replace(pod, metadata=meta)
         self._put(pod)
-        self._kubelet.plan(now_s + self._grace_s, Step.RELEASE, pod)
+        self._plan(now_s + self._grace_s, Step.RELEASE, pod)
 
     def _end_of(self, pod: Pod, *, is_recreated: bool) -> None:
         del self._pods[pod.key]

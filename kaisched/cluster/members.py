@@ -16,10 +16,8 @@ from kaisched.cluster.facts import KnownPods
 from kaisched.cluster.grouping import Dependents, Grouper, Membership
 from kaisched.cluster.jobs import (
     DEFAULT_PODSET,
-    NO_TIMING,
     JobRow,
     PriorityClasses,
-    Timing,
     derived_job,
     job_row,
     placed_at,
@@ -145,17 +143,12 @@ def open_job(store: RowStore, name: str, spec: JobRow) -> int:
         minimum=spec.podsets[0][1],
         metadata=spec.metadata,
     )
-    jobs = store.jobs
     store.podsets.name.data[-1] = spec.podsets[0][0]
     for podset_name, minimum in spec.podsets[1:]:
         store.podsets.append(podset_name, job, minimum)
-    jobs.podset_count.data[job] = len(spec.podsets)
-    jobs.last_start_s.data[job] = spec.last_start_s
-    if spec.timing != NO_TIMING:
-        _set_timing(store, job, spec.timing)
-    jobs.set_rare(job, WORKLOAD, spec.workload)
-    if spec.tree is not None:
-        jobs.set_structure(job, placed_at(spec.tree, int(jobs.first_podset.data[job])))
+    store.jobs.podset_count.data[job] = len(spec.podsets)
+    amend_job(store, job, spec)
+    divide(store, job, spec)
     return job
 
 
@@ -170,19 +163,15 @@ def amend_job(store: RowStore, job: int, spec: JobRow) -> None:
         jobs.created_s.own()[job] = spec.created_s
     if not np.isnan(spec.last_start_s) and jobs.last_start_s.data[job] != spec.last_start_s:
         jobs.last_start_s.own()[job] = spec.last_start_s
-    _set_timing(store, job, spec.timing)
-    jobs.set_rare(job, WORKLOAD, spec.workload)
-    jobs.set_metadata(job, spec.metadata)
-    jobs.queue_name[job] = spec.queue  # takes effect with the refusal, which goes by the queue too
-
-
-def _set_timing(store: RowStore, job: int, timing: Timing) -> None:
-    jobs = store.jobs
+    timing = spec.timing
     jobs.set_rare(job, DELAY, timing.preemption_delay_s)
     jobs.set_rare(job, GRACE, timing.staleness_grace_s)
     jobs.set_rare(job, STALE, timing.stale_since_s)
     if not np.isnan(timing.last_evicted_s):  # else what the store itself was told of stands
         jobs.set_rare(job, EVICTED, timing.last_evicted_s)
+    jobs.set_rare(job, WORKLOAD, spec.workload)
+    jobs.set_metadata(job, spec.metadata)
+    jobs.queue_name[job] = spec.queue  # takes effect with the refusal, which goes by the queue too
 
 
 def podset_names(store: RowStore, job: int) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Final
 
@@ -233,13 +233,14 @@ class QueueRows:
     def _tabulate(self, tree: QueueTree) -> QueueTable:
         rows = [self._queue[name] for name in tree.names]
         names = self._axis.names
+        weight = np.array([[it.weight.get(name, 1.0) for it in rows] for name in names], np.float64)
         table = QueueTable(
             name=tree.names,
             row_of_name=MappingProxyType({name: row for row, name in enumerate(tree.names)}),
             tree=tree,
             deserved=_amounts(rows, names, lambda queue: queue.quota),
             limit=_amounts(rows, names, lambda queue: queue.limit),
-            weight=_weights(rows, names),
+            weight=weight.reshape(len(names), len(rows)),
             priority=np.array([queue.priority for queue in rows], np.int64),
             created_s=np.array([queue.created_s for queue in rows], np.float64),
             preempt_min_runtime_s=np.array([q.preempt_min_runtime_s for q in rows], np.float64),
@@ -254,19 +255,10 @@ class QueueRows:
             labels=tuple(queue.labels for queue in rows),
             annotations=tuple(queue.annotations for queue in rows),
         )
-        for column in (
-            table.deserved,
-            table.limit,
-            table.weight,
-            table.priority,
-            table.created_s,
-            table.preempt_min_runtime_s,
-            table.reclaim_min_runtime_s,
-            table.stop_of_queue,
-            table.borrowing_limit,
-            table.lending_limit,
-        ):
-            column.setflags(write=False)
+        for of_table in fields(table):
+            column = getattr(table, of_table.name)
+            if isinstance(column, np.ndarray):
+                column.setflags(write=False)
         return table
 
     def _why_not(self, tree: QueueTree) -> Mapping[str, str]:
@@ -300,7 +292,6 @@ def _run_times(rows: list[QueueRow], tree: QueueTree) -> FloatVec | None:
         for workload, is_preemptible, seconds in rows[row].max_run_time:
             at = int(is_preemptible), workload, row
             times[at] = min(times[at], seconds)
-    times.setflags(write=False)
     return times
 
 
@@ -318,23 +309,10 @@ def _affinity(rows: list[QueueRow]) -> tuple[OwnAffinity, ...] | None:
 
 
 def _amounts(
-    rows: list[QueueRow],
-    names: tuple[str, ...],
-    of: Callable[[QueueRow], Mapping[str, int]],
+    rows: list[QueueRow], names: tuple[str, ...], of: Callable[[QueueRow], Mapping[str, int]]
 ) -> Amounts:
-    column: IntVec = np.full((len(names), len(rows)), UNLIMITED, np.int64)
-    for position, queue in enumerate(rows):
-        for resource, name in enumerate(names):
-            column[resource, position] = of(queue).get(name, UNLIMITED)
-    return column
-
-
-def _weights(rows: list[QueueRow], names: tuple[str, ...]) -> FloatVec:
-    column: FloatVec = np.ones((len(names), len(rows)), np.float64)
-    for position, queue in enumerate(rows):
-        for resource, name in enumerate(names):
-            column[resource, position] = queue.weight.get(name, 1.0)
-    return column
+    amounts = [[of(queue).get(name, UNLIMITED) for queue in rows] for name in names]
+    return np.array(amounts, np.int64).reshape(len(names), len(rows))
 
 
 def queue_row(queue: Queue) -> QueueRow:

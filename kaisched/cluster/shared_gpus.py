@@ -52,10 +52,6 @@ class SharedCards:
         self._reservation_of: dict[str, Reservation] = {}
         self._held: dict[Card, set[str]] = defaultdict(set)
         self._changed: set[Card] = set()
-        self._stale: set[Card] = set()
-        """Cards that ``_closed`` and ``_awaited`` may be wrong about."""
-        self._closed: dict[Card, CardState] = {}
-        self._awaited: set[Card] = set()
 
     # -- what is told ----------------------------------------------------------------------------
 
@@ -101,7 +97,6 @@ class SharedCards:
     def look_again(self, card: Card) -> None:
         """Count a card as changed, so that it is looked at again."""
         self._changed.add(card)
-        self._stale.add(card)
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -144,26 +139,13 @@ class SharedCards:
 
     def closed(self) -> Mapping[Card, CardState]:
         """Return the cards that take no more shares."""
-        self._look()
-        return self._closed
+        states = {card: self.state_of(card) for card in {*self._users, *self._held}}
+        return {card: state for card, state in states.items() if state is not CardState.OPEN}
 
     def awaited(self) -> AbstractSet[Card]:
         """Return the cards to which a bind was sent, and whose reservation pods are to come."""
-        self._look()
-        return self._awaited
-
-    def _look(self) -> None:
-        for card in self._stale:
-            state = self.state_of(card)
-            if state is CardState.OPEN:
-                self._closed.pop(card, None)
-            else:
-                self._closed[card] = state
-            if not self._held.get(card) and any(use.is_sent for use in self.uses_of(card)):
-                self._awaited.add(card)
-            else:
-                self._awaited.discard(card)
-        self._stale.clear()
+        alone = self._users.keys() - self._held.keys()
+        return {card for card in alone if any(use.is_sent for use in self.uses_of(card))}
 
     # -- what is to be done ----------------------------------------------------------------------
 
