@@ -7,10 +7,9 @@ and the snapshot keeps the old one. A column that did not change is handed out a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -76,87 +75,48 @@ class Column:
         return view
 
 
-class Prefix(Sequence[T], Generic[T]):
-    """The first rows of a list that only ever grows, so that later rows do not show."""
-
-    __slots__ = ("_rows", "_size")
-
-    def __init__(self, rows: list[T], size: int) -> None:
-        """See ``rows[:size]`` without copying it."""
-        self._rows = rows
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[T]: ...
-
-    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
-        if isinstance(index, slice):
-            return [self._rows[row] for row in range(*index.indices(self._size))]
-        if not -self._size <= index < self._size:
-            raise IndexError(index)
-        return self._rows[index if index >= 0 else index + self._size]
-
-    def __iter__(self) -> Iterator[T]:
-        return islice(self._rows, self._size)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"Prefix({list(self)!r})"
-
-
 class ListColumn(Generic[T]):
-    """A column of Python objects, shared and copied like a :class:`Column`."""
+    """A column of Python objects. A snapshot gets a copy, one for as long as nothing changes."""
 
-    __slots__ = ("_is_shared", "_view", "data")
+    __slots__ = ("_view", "data")
 
     data: list[T]
+    """The live rows. Read and append freely; write through :meth:`own`."""
+    _view: list[T] | None
 
     def __init__(self) -> None:
         """Make an empty column."""
         self.replace([])
 
     def own(self) -> list[T]:
-        """Return the list for writing to any row; appending needs no owning."""
-        if self._is_shared:
-            self.replace(self.data.copy())
+        """Return the list for writing to any row."""
+        self._view = None
         return self.data
 
     def replace(self, data: list[T]) -> None:
-        """Take another list; snapshots keep what they have."""
+        """Take another list."""
         self.data = data
-        self._is_shared = False
-        self._view: Prefix[T] | None = None
+        self._view = None
 
     def keep(self, rows: NDArray[np.int64]) -> None:
         """Keep only these rows, in this order."""
         self.replace([self.data[row] for row in rows.tolist()])
 
-    def frozen(self) -> Prefix[T]:
+    def frozen(self) -> Sequence[T]:
         """Return all rows there are now; the same object while nothing changed."""
-        view = self._view
-        if view is None or len(view) != len(self.data):
-            view = self._view = Prefix(self.data, len(self.data))
-            self._is_shared = True
-        return view
+        if self._view is None or len(self._view) != len(self.data):
+            self._view = self.data.copy()
+        return self._view
 
 
 class MapColumn(Generic[T]):
-    """A few rows of Python objects, by row; shared and copied like a :class:`Column`."""
+    """A few rows of Python objects, by row. A snapshot gets a copy, as of a list."""
 
     __slots__ = ("_view", "data")
 
     data: dict[int, T]
+    """The live rows. Read freely; write through :meth:`own`."""
+    _view: Mapping[int, T] | None
 
     def __init__(self) -> None:
         """Make an empty column."""
@@ -164,17 +124,16 @@ class MapColumn(Generic[T]):
 
     def own(self) -> dict[int, T]:
         """Return the rows for writing."""
-        if self._view is not None:
-            self.replace(self.data.copy())
+        self._view = None
         return self.data
 
     def replace(self, data: dict[int, T]) -> None:
-        """Take other rows; snapshots keep what they have."""
+        """Take other rows."""
         self.data = data
-        self._view: Mapping[int, T] | None = None
+        self._view = None
 
     def frozen(self) -> Mapping[int, T]:
         """Return the rows there are now; the same object while nothing changed."""
         if self._view is None:
-            self._view = MappingProxyType(self.data)
+            self._view = MappingProxyType(self.data.copy())
         return self._view

@@ -15,7 +15,7 @@ from kaisched.core.axis import GPU, GPU_UNIT, PODS, IntVec, ResourceAxis, RowVec
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
 from kaisched.core.memory_charges import memory_charges
-from kaisched.core.metadata import NO_METADATA, Metadata, is_same
+from kaisched.core.metadata import Metadata, is_same
 from kaisched.core.states import TaskState
 from kaisched.core.sums import NOT_SUMMED
 from kaisched.core.tables import JobTable, LabelSets, PodSetTable, ShapeTable, SubGroup, TaskTable
@@ -94,31 +94,6 @@ class JobRows(Rows):
         self.faults: MapColumn[str] = MapColumn()
         self.row_of_name: dict[str, int] = {}
 
-    def append(
-        self,
-        name: str,
-        queue_name: str,
-        queue: int,
-        *,
-        priority: int,
-        is_preemptible: bool,
-        created_s: float,
-        metadata: Metadata = NO_METADATA,
-    ) -> int:
-        """Add a job without tasks and return its row."""
-        row = self.reserve(1)
-        self.queue_of_job.data[row] = queue
-        self.priority.data[row] = priority
-        self.is_preemptible.data[row] = is_preemptible
-        self.created_s.data[row] = created_s
-        self.name.data.append(name)
-        self.queue_name.append(queue_name)
-        self.metadata.data.append(metadata)
-        self.tasks.data.append(())
-        self.is_dead.append(False)
-        self.row_of_name[name] = row
-        return row
-
     def bury(self, row: int) -> None:
         """Mark a row as dead: kept until the next compaction, found by name no more."""
         if not self.is_dead[row]:
@@ -141,7 +116,7 @@ class JobRows(Rows):
         if old is metadata:
             return
         if is_same(old, metadata):
-            self.metadata.data[row] = metadata  # says the same, and lets the old object go
+            self.metadata.data[row] = metadata  # says the same: no table is another
         else:
             self.metadata.own()[row] = metadata
             self.metadata_version.own()[row] += 1

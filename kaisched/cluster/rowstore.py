@@ -221,16 +221,18 @@ class RowStore:
         else:
             queue_name, refusal = self.queues.table.name[queue], Refusal.NONE
         jobs = self.jobs
-        job = jobs.append(
-            name,
-            queue_name,
-            queue,
-            priority=priority,
-            is_preemptible=is_preemptible,
-            created_s=created_s,
-            metadata=metadata,
-        )
+        job = jobs.reserve(1)
+        jobs.queue_of_job.data[job] = queue
+        jobs.priority.data[job] = priority
+        jobs.is_preemptible.data[job] = is_preemptible
+        jobs.created_s.data[job] = created_s
         jobs.refusal.data[job] = refusal
+        jobs.name.data.append(name)
+        jobs.queue_name.append(queue_name)
+        jobs.metadata.data.append(metadata)
+        jobs.tasks.data.append(())
+        jobs.is_dead.append(False)
+        jobs.row_of_name[name] = job
         podset = jobs.first_podset.data[job] = self.podsets.append(DEFAULT_PODSET, job, minimum)
         if tasks:
             self._add_tasks(job, podset, tasks)
