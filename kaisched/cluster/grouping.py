@@ -45,7 +45,7 @@ class Membership:
 
     job: str
     """``namespace/name``"""
-    is_declared: bool
+    is_declared: bool = False
     """The pod names its pod group itself."""
     rule: Workload = _ALONE
     metas: tuple[ObjectMeta, ...] = ()
@@ -178,7 +178,7 @@ class Grouper:
         app = pod.meta.labels.get(labels.SPARK_APP)
         if app:
             job = f"{pod.namespace}/pg-spark-app-{app}"
-            return Membership(job, is_declared=False, rule=_SPARK, metas=metas, owner_uids=uids)
+            return Membership(job, rule=_SPARK, metas=metas, owner_uids=uids)
         return _alone(pod, rule, metas, uids)
 
     def _key(self, owner: Owner) -> str:
@@ -207,7 +207,6 @@ class Grouper:
             )
             return Membership(
                 f"{pod.namespace}/pg-{name}-{rule.api_group}",
-                is_declared=False,
                 rule=rule,
                 metas=(*owners, pod.meta),
                 owner_uids=uids,
@@ -218,7 +217,6 @@ class Grouper:
             return _alone(pod, rule, metas, uids, group.gang)
         return Membership(
             f"{pod.namespace}/pg-{group.meta.name}-{group.meta.uid}",
-            is_declared=False,
             rule=rule,
             metas=metas,
             owner_uids=uids,
@@ -315,7 +313,6 @@ def _of_owner(
     gang = _ONE if owner is None else owner.gang
     return Membership(
         job,
-        is_declared=False,
         rule=rule,
         metas=metas,
         owner_uids=uids,
@@ -354,9 +351,7 @@ def _alone(
     gang: Gang = _ONE,
 ) -> Membership:
     job = f"{pod.namespace}/pg-{pod.meta.name}-{pod.meta.uid or 'pod'}"
-    return Membership(
-        job, is_declared=False, rule=rule, metas=metas, owner_uids=uids, gang=gang, is_single=True
-    )
+    return Membership(job, rule=rule, metas=metas, owner_uids=uids, gang=gang, is_single=True)
 
 
 def _said_by_labels(group: PodGroup) -> ObjectMeta:

@@ -267,7 +267,7 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
     timing, workload = NO_TIMING, -1
     try:
         last_start_s = labels.last_start_of(meta)
-        timing = timing_of([meta], () if fault else (group.spec,))
+        timing = timing_of([meta], None if fault else spec)
         declared = spec.preemptibility or labels.preemptibility_of(meta)
         labels.node_pools_of(meta)
         workload = workload_of(spec.priority_class_name, [meta])
@@ -302,39 +302,38 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
     )
 
 
-def timing_of(metas: Sequence[ObjectMeta], specs: Sequence[PodGroupSpec] = ()) -> Timing:
-    """Return what specs without faults and then annotations say; the first that says it counts.
+def timing_of(metas: Sequence[ObjectMeta], spec: PodGroupSpec | None = None) -> Timing:
+    """Return what a spec without faults and then annotations say; the first that says it counts.
 
     Raises:
         ObjectError: an annotation makes no sense.
 
     """
-    if not specs and not any(meta.annotations for meta in metas):
+    if spec is None and not any(meta.annotations for meta in metas):
         return NO_TIMING  # most pods: four questions for each of them would be a tenth of loading
-    delays = [
-        parse_duration(spec.preemption_delay) for spec in specs if spec.preemption_delay is not None
-    ]
-    graces = [
-        parse_duration(spec.staleness_grace_period, allow_negative=True)
-        for spec in specs
-        if spec.staleness_grace_period is not None
-    ]
+    delay, grace = (
+        (None, None)
+        if spec is None
+        else (
+            spec.preemption_delay,
+            spec.staleness_grace_period,
+        )
+    )
+    delay_s = _first(metas, labels.preemption_delay_of, 0.0)
+    grace_s = _first(metas, labels.staleness_grace_of, math.nan)
     return Timing(
-        preemption_delay_s=_first(delays, metas, labels.preemption_delay_of, 0.0),
-        staleness_grace_s=_first(graces, metas, labels.staleness_grace_of, math.nan),
-        last_evicted_s=_first([], metas, labels.last_eviction_of, math.nan),
-        stale_since_s=_first([], metas, labels.stale_since_of, math.nan),
+        preemption_delay_s=delay_s if delay is None else parse_duration(delay),
+        staleness_grace_s=grace_s if grace is None else parse_duration(grace, allow_negative=True),
+        last_evicted_s=_first(metas, labels.last_eviction_of, math.nan),
+        stale_since_s=_first(metas, labels.stale_since_of, math.nan),
     )
 
 
 def _first(
-    said: Sequence[float],
-    metas: Sequence[ObjectMeta],
-    read: Callable[[ObjectMeta], float | None],
-    absent: float,
+    metas: Sequence[ObjectMeta], read: Callable[[ObjectMeta], float | None], absent: float
 ) -> float:
     noted = [seconds for meta in metas if (seconds := read(meta)) is not None]
-    return next(iter((*said, *noted)), absent)
+    return next(iter(noted), absent)
 
 
 def workload_of(priority_class: str, metas: Sequence[ObjectMeta]) -> int:
