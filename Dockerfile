@@ -24,7 +24,6 @@ RUN python -m venv /opt/kaisched \
 COPY pyproject.toml README.md LICENSE ./
 COPY kaisched kaisched
 COPY plugins/kaisched_plugins plugins/kaisched_plugins
-COPY plugins/kaisched_apiserver plugins/kaisched_apiserver
 COPY deploy/image/slim.py deploy/image/sbom.py deploy/image/
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
  && /opt/kaisched/bin/pip install --no-compile --no-deps /dist/*.whl \

@@ -162,8 +162,9 @@ endif
 	$(LOCKED) -r requirements/runtime.lock -r requirements/build.lock
 	@touch $@
 
-$(PACKAGE): $(BASE) pyproject.toml
-	$(EDITABLE) --editable .
+# With the API server in memory, which the playground and the tests need.
+$(PACKAGE): $(BASE) pyproject.toml plugins/apiserver/pyproject.toml
+	$(EDITABLE) --editable . --editable ./plugins/apiserver
 	@touch $@
 
 $(DEV): $(BASE) requirements/dev.lock

@@ -23,11 +23,11 @@ _HOME = {
     "SubGroup": "kaisched.core.tables",
     "TopologyConstraint": "kaisched.core.tables",
     "TopologyLevel": "kaisched.core.tables",
-    "domain_paths": "kaisched.core.domains",
-    "level_of": "kaisched.core.domains",
-    "levels_of": "kaisched.core.domains",
-    "topology_of": "kaisched.core.domains",
-    "unique_names": "kaisched.core.domains",
+    "domain_paths": "kaisched.core.constraints",
+    "level_of": "kaisched.core.constraints",
+    "levels_of": "kaisched.core.constraints",
+    "topology_of": "kaisched.core.constraints",
+    "unique_names": "kaisched.core.constraints",
     "Constraints": "kaisched.core.constraints",
     "CORDON": "kaisched.core.constraints",
     "KEEPS_AWAY": "kaisched.core.constraints",
@@ -45,16 +45,16 @@ _HOME = {
     "Refusal": "kaisched.core.refusals",
     "former_values": "kaisched.framework.shard_settings",
     "shard_setting": "kaisched.framework.shard_settings",
-    "TaskState": "kaisched.core.states",
-    "ACTIVE_STATES": "kaisched.core.states",
-    "ALLOCATED_STATES": "kaisched.core.states",
-    "HOLDING_STATES": "kaisched.core.states",
+    "TaskState": "kaisched.core.axis",
+    "ACTIVE_STATES": "kaisched.core.axis",
+    "ALLOCATED_STATES": "kaisched.core.axis",
+    "HOLDING_STATES": "kaisched.core.axis",
     "CPU": "kaisched.core.axis",
     "MEMORY": "kaisched.core.axis",
     "GPU": "kaisched.core.axis",
     "PODS": "kaisched.core.axis",
     "PARTS": "kaisched.core.usage",
-    "Entitlements": "kaisched.core.division",
+    "Entitlements": "kaisched.core.fairshare",
     "jobs_by_age": "kaisched.framework.session.job_order",
     "ordered_jobs": "kaisched.framework.session.job_order",
     "ordered_tasks": "kaisched.framework.session.task_order",
@@ -73,17 +73,17 @@ _HOME = {
     "format_time": "kaisched.objects.labels",
     "parse_duration": "kaisched.units",
     "roll_up": "kaisched.core.tree",
-    "divide_level": "kaisched.core.division",
+    "divide_level": "kaisched.core.fairshare",
     "fairshare": "kaisched.core",
     "shares": "kaisched.core",
-    "worth": "kaisched.core.worth",
+    "worth": "kaisched.core.shares",
     "Change": "kaisched.framework.advice.advice",
     "Kind": "kaisched.framework.advice.advice",
     "Proposal": "kaisched.framework.advice.advice",
     "end_of_work": "kaisched.framework.advice.proposals",
     "larger_bounds": "kaisched.framework.advice.proposals",
-    "charges": "kaisched.core.charges",
-    "least_charges": "kaisched.core.charges",
+    "charges": "kaisched.core.devices",
+    "least_charges": "kaisched.core.devices",
     "asked_of": "kaisched.framework.session.next_batch",
     "least_asked_of": "kaisched.framework.session.next_batch",
     "batch_of": "kaisched.framework.session.next_batch",
@@ -102,8 +102,11 @@ __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604 - they are strings
 if TYPE_CHECKING:
     from kaisched.core import fairshare as fairshare
     from kaisched.core import shares as shares
+    from kaisched.core.axis import ACTIVE_STATES as ACTIVE_STATES
+    from kaisched.core.axis import ALLOCATED_STATES as ALLOCATED_STATES
     from kaisched.core.axis import CPU as CPU
     from kaisched.core.axis import GPU as GPU
+    from kaisched.core.axis import HOLDING_STATES as HOLDING_STATES
     from kaisched.core.axis import MEMORY as MEMORY
     from kaisched.core.axis import PODS as PODS
     from kaisched.core.axis import Amounts as Amounts
@@ -112,8 +115,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import FloatVec as FloatVec
     from kaisched.core.axis import IntVec as IntVec
     from kaisched.core.axis import RowVec as RowVec
-    from kaisched.core.charges import charges as charges
-    from kaisched.core.charges import least_charges as least_charges
+    from kaisched.core.axis import TaskState as TaskState
     from kaisched.core.constraints import CORDON as CORDON
     from kaisched.core.constraints import KEEPS_AWAY as KEEPS_AWAY
     from kaisched.core.constraints import Constraints as Constraints
@@ -122,27 +124,25 @@ if TYPE_CHECKING:
     from kaisched.core.constraints import Requirement as Requirement
     from kaisched.core.constraints import Taint as Taint
     from kaisched.core.constraints import Toleration as Toleration
+    from kaisched.core.constraints import domain_paths as domain_paths
+    from kaisched.core.constraints import level_of as level_of
+    from kaisched.core.constraints import levels_of as levels_of
     from kaisched.core.constraints import tolerates as tolerates
-    from kaisched.core.division import Entitlements as Entitlements
-    from kaisched.core.division import divide_level as divide_level
-    from kaisched.core.domains import domain_paths as domain_paths
-    from kaisched.core.domains import level_of as level_of
-    from kaisched.core.domains import levels_of as levels_of
-    from kaisched.core.domains import topology_of as topology_of
-    from kaisched.core.domains import unique_names as unique_names
-    from kaisched.core.refusal_codes import Refusal as Refusal
+    from kaisched.core.constraints import topology_of as topology_of
+    from kaisched.core.constraints import unique_names as unique_names
+    from kaisched.core.devices import charges as charges
+    from kaisched.core.devices import least_charges as least_charges
+    from kaisched.core.fairshare import Entitlements as Entitlements
+    from kaisched.core.fairshare import divide_level as divide_level
     from kaisched.core.refusals import PluginRefusal as PluginRefusal
-    from kaisched.core.states import ACTIVE_STATES as ACTIVE_STATES
-    from kaisched.core.states import ALLOCATED_STATES as ALLOCATED_STATES
-    from kaisched.core.states import HOLDING_STATES as HOLDING_STATES
-    from kaisched.core.states import TaskState as TaskState
+    from kaisched.core.refusals import Refusal as Refusal
+    from kaisched.core.shares import worth as worth
     from kaisched.core.tables import SubGroup as SubGroup
     from kaisched.core.tables import TopologyConstraint as TopologyConstraint
     from kaisched.core.tables import TopologyLevel as TopologyLevel
     from kaisched.core.tree import roll_up as roll_up
     from kaisched.core.usage import PARTS as PARTS
     from kaisched.core.usage import Usage as Usage
-    from kaisched.core.worth import worth as worth
     from kaisched.framework.advice.advice import Change as Change
     from kaisched.framework.advice.advice import Kind as Kind
     from kaisched.framework.advice.advice import Proposal as Proposal

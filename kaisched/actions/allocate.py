@@ -35,7 +35,7 @@ from kaisched.actions.owed import owed_claims
 from kaisched.actions.room.by_card import is_tight
 from kaisched.actions.room.placing import place_mixed, place_waiting, place_within
 from kaisched.actions.room.promises import hold_broken, keep_promises
-from kaisched.core.refusal_codes import Refusal
+from kaisched.core.refusals import Refusal
 from kaisched.framework.session.claims import NodeSets
 from kaisched.framework.session.node_sets import node_sets, shapes_of
 from kaisched.framework.session.other_subgroups import other_batches

@@ -32,7 +32,7 @@ from kaisched.actions.room.parts import has_parts
 from kaisched.actions.room.placing import place_waiting
 from kaisched.actions.room.promises import keep_promises
 from kaisched.core.axis import PODS
-from kaisched.core.refusal_codes import Refusal
+from kaisched.core.refusals import Refusal
 from kaisched.framework.session.claims import Claim, Unit
 from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
 from kaisched.framework.session.eviction_budget import is_spent, may_evict

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kaisched.actions.eviction.claimants import Claimants
     from kaisched.actions.eviction.plan import Demand
     from kaisched.core.axis import BoolVec, IntVec, RowVec
-    from kaisched.core.marks import Mark
+    from kaisched.core.snapshot import Mark
     from kaisched.framework.session.claims import Claim
     from kaisched.framework.session.session import Session
 

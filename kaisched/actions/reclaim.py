@@ -14,7 +14,7 @@ import numpy as np
 from kaisched.actions.eviction.evicting import Evicting, anything_runs
 from kaisched.actions.eviction.making_way import MakingWay
 from kaisched.actions.order.within_quota import are_covered
-from kaisched.core.refusal_codes import Refusal
+from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
     from kaisched.actions.eviction.plan import Demand, Plan

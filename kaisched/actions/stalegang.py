@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
+from kaisched.core.axis import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.framework.session.disruptions_left import may_disrupt
 from kaisched.framework.session.eviction_budget import may_evict
 from kaisched.framework.session.job_order import jobs_by_age

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.states import ACTIVE_STATES
+from kaisched.core.axis import ACTIVE_STATES
 from kaisched.framework.session.disruptions_left import may_disrupt
 from kaisched.framework.session.eviction_budget import may_evict
 from kaisched.framework.session.task_order import ordered_tasks

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from kaisched.errors import ConfigError
+
 
 def command(
     *,
@@ -35,7 +37,12 @@ def command(
     ReplicaSets and Deployments make pods; a pod runs for the seconds in its annotation
     kaisched.io/run-seconds, or until it is deleted.
     """
-    from kaisched_apiserver.playground import Size, run_playground  # noqa: PLC0415 - not for the help
-
+    try:
+        from kaisched_apiserver.playground import Size, run_playground  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as missing:
+        if not str(missing.name).startswith("kaisched_apiserver"):
+            raise
+        message = "the playground needs the package kaisched-apiserver, which is not installed"
+        raise ConfigError(message, fix="run: pip install 'kaisched[playground]'") from None
     size = Size(nodes, gpus_per_node, start_delay, claims)
     run_playground(size, port=port, kubeconfig=kubeconfig, has_scheduler=scheduler)

@@ -8,8 +8,8 @@ import numpy as np
 
 from kaisched.cli.when_text import when_document
 from kaisched.cli.why_text import GATED
+from kaisched.core.axis import TaskState
 from kaisched.core.refusals import code_named, text_of
-from kaisched.core.states import TaskState
 from kaisched.framework.advice.adviser import Adviser
 from kaisched.framework.report.turns import Turns
 from kaisched.view.jobs import WHY, job_meant, workloads_of

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.disruption_budgets import SEVERAL, UNPROTECTED, DisruptionBudgets
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
+from kaisched.core.tables import SEVERAL, UNPROTECTED, DisruptionBudgets
 from kaisched.objects.pod import LabelSelector, PodDisruptionBudget, SelectorRequirement, is_valid
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from kaisched.cluster.disruptions import Disruptions
 from kaisched.cluster.grouping import Membership
 from kaisched.cluster.pods import Leaving, PodRow
 from kaisched.cluster.shared_gpus import SharedCards
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.objects.wire import ObjectMeta
 
 

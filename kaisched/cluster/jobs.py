@@ -9,12 +9,13 @@ from typing import Final
 
 from kaisched.cluster.grouping import Membership
 from kaisched.cluster.pods import PodRow, created_s
-from kaisched.core.metadata import NO_METADATA, Metadata
 from kaisched.core.tables import (
     INFERENCE,
     INTERACTIVE,
+    NO_METADATA,
     TRAINING,
     WORKLOADS,
+    Metadata,
     SubGroup,
     TopologyConstraint,
 )

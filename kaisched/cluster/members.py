@@ -25,8 +25,8 @@ from kaisched.cluster.jobs import (
 from kaisched.cluster.pods import PodRow
 from kaisched.cluster.pools.book import PoolBook
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.refusal_codes import Refusal
-from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.core.axis import ACTIVE_STATES, TaskState
+from kaisched.core.refusals import Refusal
 from kaisched.core.tables import DELAY, EVICTED, GRACE, STALE, SUCCEEDED, WORKLOAD
 from kaisched.errors import ObjectError
 from kaisched.objects import labels

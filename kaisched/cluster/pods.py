@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kaisched.cluster.rows import LOWEST_PRIORITY
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints, NodeTerm, PodTerm, Requirement, Toleration
 from kaisched.core.devices import DeviceDemand
-from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.gpus import (

@@ -12,7 +12,7 @@ import numpy as np
 from kaisched.cluster.pods import created_s, terms_of
 from kaisched.core.axis import Amounts, FloatVec, IntVec, ResourceAxis
 from kaisched.core.constraints import NodeTerm
-from kaisched.core.refusal_codes import Refusal
+from kaisched.core.refusals import Refusal
 from kaisched.core.tables import (
     DRAINED,
     HELD,

@@ -11,14 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kaisched.cluster.columns import Column, ListColumn, MapColumn
-from kaisched.core.axis import GPU, GPU_UNIT, PODS, IntVec, ResourceAxis, RowVec
+from kaisched.core.axis import GPU, GPU_UNIT, PODS, IntVec, ResourceAxis, RowVec, TaskState
 from kaisched.core.constraints import Constraints
-from kaisched.core.devices import DeviceDemand
-from kaisched.core.memory_charges import memory_charges
-from kaisched.core.metadata import Metadata, is_same
-from kaisched.core.states import TaskState
+from kaisched.core.devices import DeviceDemand, memory_charges
 from kaisched.core.sums import NOT_SUMMED
-from kaisched.core.tables import JobTable, LabelSets, PodSetTable, ShapeTable, SubGroup, TaskTable
+from kaisched.core.tables import (
+    JobTable,
+    LabelSets,
+    Metadata,
+    PodSetTable,
+    ShapeTable,
+    SubGroup,
+    TaskTable,
+    is_same,
+)
 
 T = TypeVar("T")
 

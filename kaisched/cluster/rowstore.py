@@ -26,15 +26,31 @@ from kaisched.cluster.rows import (
     renumber,
 )
 from kaisched.cluster.shared_gpus import CardRows
-from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, ResourceAxis, RowVec
-from kaisched.core.constraints import Constraints
-from kaisched.core.metadata import NO_METADATA, Metadata
-from kaisched.core.queue_affinity import Terms, terms_for
-from kaisched.core.refusal_codes import Refusal
+from kaisched.core.axis import (
+    ACTIVE_STATES,
+    HOLDING_STATES,
+    Amounts,
+    BoolVec,
+    FloatVec,
+    IntVec,
+    ResourceAxis,
+    RowVec,
+    TaskState,
+)
+from kaisched.core.constraints import Constraints, Terms, terms_for
+from kaisched.core.refusals import Refusal
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.core.sums import NOTHING_SUMMED, summed
-from kaisched.core.tables import EVICTED, HELD, INTERACTIVE, TRAINING, WORKLOAD, WORKLOADS
+from kaisched.core.tables import (
+    EVICTED,
+    HELD,
+    INTERACTIVE,
+    NO_METADATA,
+    TRAINING,
+    WORKLOAD,
+    WORKLOADS,
+    Metadata,
+)
 from kaisched.units import MIG_SLICES_OF_GPU, is_part_of_gpus
 
 _HOLDS: Final = tuple(HOLDING_STATES.tolist())

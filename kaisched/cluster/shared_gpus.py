@@ -13,10 +13,8 @@ import numpy as np
 
 from kaisched.cluster.nodes import NodeRows
 from kaisched.cluster.rows import ShapeRows, TaskRows
-from kaisched.core.axis import GPU, RowVec
-from kaisched.core.card_order import card_order
-from kaisched.core.devices import CARD, CardTable, DeviceDemand
-from kaisched.core.states import HOLDING_STATES, TaskState
+from kaisched.core.axis import GPU, HOLDING_STATES, RowVec, TaskState
+from kaisched.core.devices import CARD, CardTable, DeviceDemand, card_order
 from kaisched.objects.gpus import Card, Reservation, Stage
 
 

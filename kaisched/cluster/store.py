@@ -21,8 +21,8 @@ from kaisched.cluster.queues import queue_row
 from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.shared_gpus import Use
 from kaisched.cluster.volumes import Volumes
+from kaisched.core.axis import ACTIVE_STATES, TaskState
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.core.tables import TopologyLevel
 from kaisched.errors import ObjectError
 from kaisched.objects.gangs import KNOWN

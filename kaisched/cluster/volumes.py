@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kaisched.cluster.pods import node_terms
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import NodeTerm, Requirement
-from kaisched.core.refusal_codes import Refusal
-from kaisched.core.states import TaskState
+from kaisched.core.refusals import Refusal
 from kaisched.objects.pod import (
     NO_PROVISIONER,
     ONE_POD,

@@ -1,14 +1,17 @@
-"""The resource axis: which resources a snapshot counts, in which order and unit.
+"""The vocabulary of all columns: the axis of resources, the states of tasks, and records.
 
-Every amount in the project is a column of an int64 array whose first axis is this one. The first
-four resources are always there, at fixed positions; extended resources follow, sorted by name.
+Every amount in the project is a column of an int64 array whose first axis is that of resources. The
+first four are always there, at fixed positions; extended resources follow, sorted by name. The
+names and sets of states are KAI-Scheduler's (reference: its scheduling cycle); a finished or
+vanished task is ``GONE``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +20,7 @@ from kaisched.units import CLAIMED_GPU, MIG_SLICES_OF_GPU, mig_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
 
 Amounts: TypeAlias = NDArray[np.int64]
 """Amounts in base units, shape ``(R, N)``, ``(R, Q)``, ``(R, K)`` or ``(R,)``."""
@@ -141,3 +145,60 @@ class ResourceAxis:
         for name, amount in amounts.items():
             column[self.position[name]] = amount
         return column
+
+
+class TaskState(IntEnum):
+    """The state of a task in a cycle (int8 in the tables)."""
+
+    PENDING = 0
+    GATED = 1
+    """Has scheduling gates: is never placed, does not count as ready."""
+    ALLOCATED = 2
+    """Placed in this cycle, on idle room."""
+    PIPELINED = 3
+    """Placed in this cycle, on room that is being released."""
+    BINDING = 4
+    """Bind sent, not confirmed."""
+    BOUND = 5
+    RUNNING = 6
+    RELEASING = 7
+    """Being deleted; still holds its room."""
+    GONE = 8
+    """Succeeded, failed or deleted: holds nothing, counts nowhere."""
+    STUCK = 9
+    """Being deleted for too long: still holds its room, for which no job waits any more."""
+
+
+def _set(*states: TaskState) -> BoolVec:
+    mask = np.zeros(len(TaskState), np.bool_)
+    mask[[int(state) for state in states]] = True
+    mask.setflags(write=False)
+    return mask
+
+
+ALLOCATED_STATES: Final = _set(
+    TaskState.ALLOCATED, TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING
+)
+"""Counts in a queue's allocation. Index it with a state column to get a mask."""
+ACTIVE_STATES: Final = _set(
+    TaskState.ALLOCATED, TaskState.PIPELINED, TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING
+)
+"""Counts towards a gang's minimum."""
+HOLDING_STATES: Final = _set(
+    TaskState.ALLOCATED,
+    TaskState.BINDING,
+    TaskState.BOUND,
+    TaskState.RUNNING,
+    TaskState.RELEASING,
+    TaskState.STUCK,
+)
+"""Takes from a node's idle room."""
+
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
+def record(cls: type[T]) -> type[T]:
+    """Make a dataclass with slots and identity equality, frozen for the type checker only."""
+    return dataclass(slots=True, eq=False)(cls)

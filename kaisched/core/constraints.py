@@ -1,11 +1,12 @@
-"""The constraints of tasks and the properties of nodes, as hashable values.
+"""Where pods may be: constraints of tasks, properties of nodes, and domains of topologies.
 
-Parsed once, at event time, from the API objects; the predicates plugin turns them into masks, one
-per shape, with the interned columns of :class:`NodeStatics`.
+Parsed once, at event time, from the API objects into hashable values; the predicates plugin turns
+them into masks, one per shape, with the interned columns of :class:`NodeStatics`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from kaisched.core.devices import DeviceDemand
+from kaisched.core.tables import TopologyLevel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.core.axis import BoolVec, IntVec, RowVec
+    from kaisched.core.tables import QueueTable, TopologyConstraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,3 +185,117 @@ class NodeStatics:
             [number.setdefault(taints, len(number)) for taints in self.taints], np.int64
         )
         return column.reshape(len(self.name)), tuple(number)
+
+
+Terms: TypeAlias = "tuple[tuple[NodeTerm, ...], ...]"
+"""Of each entry one term must hold."""
+
+
+def demands_of(table: QueueTable, workload: int, queue: int) -> Iterator[tuple[str, Terms]]:
+    """Yield the queues from the root to ``queue`` that demand something, with what they demand."""
+    own = table.node_affinity
+    if own is not None and queue >= 0:
+        for row in reversed(table.tree.path(queue).tolist()):
+            if entries := own[row][workload]:
+                yield table.name[row], entries
+
+
+def terms_for(table: QueueTable, workload: int, queue: int) -> Terms:
+    """Return what holds for jobs of a type of workload in a leaf, each entry once."""
+    found = demands_of(table, workload, queue)
+    return tuple(dict.fromkeys(entry for _, entries in found for entry in entries))
+
+
+def in_words(terms: Terms) -> str:
+    """Return demands as a text, as ``run.ai/type in (a100, v100)``."""
+    return " and ".join(" or ".join(_term(term) for term in entry) for entry in terms)
+
+
+def _term(term: NodeTerm) -> str:
+    return " and ".join(_requirement(one) for part in term for one in part)
+
+
+def _requirement(one: Requirement) -> str:
+    if one.operator in ("In", "NotIn"):
+        word = "in" if one.operator == "In" else "not in"
+        return f"{one.key} {word} ({', '.join(one.values)})"
+    if one.operator in ("Gt", "Lt"):
+        return f"{one.key} {'>' if one.operator == 'Gt' else '<'} {', '.join(one.values)}"
+    return one.key if one.operator == "Exists" else f"no {one.key}"
+
+
+def domain_paths(
+    levels: Sequence[TopologyLevel], labels: Sequence[Mapping[str, str]]
+) -> list[tuple[str, ...] | None]:
+    """Return the values of all labels of a topology for each node; None if it lacks one."""
+    keys = [level.label for level in levels]
+    return [
+        tuple(each[key] for key in keys) if all(key in each for key in keys) else None
+        for each in labels
+    ]
+
+
+def topology_of(
+    topologies: Mapping[str, Sequence[TopologyLevel]], constraint: TopologyConstraint
+) -> str:
+    """Return which of some topologies a constraint is about, empty for none."""
+    if constraint.topology or not (constraint.is_pod_set or constraint.is_label):
+        return constraint.topology
+    wanted = {constraint.required, constraint.preferred, *dict(constraint.slices)} - {""}
+    for name, levels in sorted(topologies.items()):
+        aliases = () if constraint.is_label else (level.alias for level in levels)
+        if wanted <= {level.label for level in levels}.union(aliases):
+            return name
+    return ""
+
+
+def levels_of(
+    topologies: Mapping[str, tuple[TopologyLevel, ...]], constraint: TopologyConstraint
+) -> tuple[TopologyLevel, ...]:
+    """Return the levels of the topology that a constraint is about, none if there is no such one.
+
+    A label of nodes that no topology has is a topology of one level: equal values are one domain.
+    """
+    levels = topologies.get(topology_of(topologies, constraint), ())
+    return levels or ((TopologyLevel(constraint.required),) if constraint.is_label else ())
+
+
+def level_of(levels: Sequence[TopologyLevel], name: str) -> int:
+    """Return the number of the level with a label or alias, -1 for none."""
+    found = [at for at, level in enumerate(levels) if name in (level.label, level.alias)]
+    return found[0] if name and found else -1
+
+
+class Domains(NamedTuple):
+    """The domains of one level, in the order of their values."""
+
+    word: str
+    """The name of the level for people."""
+    names: list[str]
+    """Values, with those of the levels above where the last one occurs more than once."""
+    of_node: RowVec
+    """``(N,)``; -1 for a node that lacks a label of the topology."""
+
+    def sums(self, each: IntVec) -> IntVec:
+        """``(D,)`` the sums of a column of the nodes."""
+        inside = self.of_node >= 0
+        found = np.zeros(len(self.names), np.int64)
+        np.add.at(found, self.of_node[inside], each[inside])
+        return found
+
+
+def domains_at(
+    levels: Sequence[TopologyLevel], level: int, labels: Sequence[Mapping[str, str]]
+) -> Domains:
+    """Return the domains of one level."""
+    paths = [None if it is None else it[: level + 1] for it in domain_paths(levels, labels)]
+    known = sorted({path for path in paths if path is not None})
+    number = {path: at for at, path in enumerate(known)}
+    of_node = np.array([-1 if path is None else number[path] for path in paths], np.int64)
+    return Domains(levels[level].alias or levels[level].label, unique_names(known), of_node)
+
+
+def unique_names(paths: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the last value of each path, or all of them where that is not unique."""
+    often = Counter(path[-1] for path in paths)
+    return [path[-1] if often[path[-1]] == 1 else "/".join(path) for path in paths]

@@ -1,18 +1,24 @@
-"""What a pod asks of GPUs that an amount of a resource cannot say."""
+"""GPUs that pods share: their table, the order in which they are filled, and what shares count.
+
+Until a pod that asks for memory of a GPU has a node, it counts in its queue by the smallest GPU of
+the cluster. On a node it counts by the GPU of that node, which is never more (rule V2).
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from kaisched.core.record import record
+from kaisched.core.axis import GPU, record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from kaisched.core.axis import Amounts, BoolVec, IntVec
+    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
+    from kaisched.core.tables import NodeTable, ShapeTable, TaskTable
+
 
 CARD: Final = 1_000_000
 """Millionths: a fraction of a card is a whole number of them."""
@@ -157,3 +163,218 @@ def with_nodes_like(table: CardTable, like: int, milli_gpus: int, count: int) ->
         is_reserved=np.pad(table.is_reserved, wide),
         awaited=np.pad(table.awaited, pair),
     )
+
+
+_MOST_PODS: Final = 1024
+"""No node takes more pods than this."""
+
+
+def card_order(
+    left: list[int], tasks: list[int], take: int, count: int, whole: int | None = None
+) -> tuple[list[int], list[int]]:
+    """Choose open cards for a task and closed slots for the rest of its cards (rule V8).
+
+    ``left`` is what each open card has left, -1 for a card that may take nothing; ``tasks`` is 0
+    for a closed slot. Slots beyond the lists are closed. Shares are packed, or spread if
+    ``whole`` says how many cards can be opened.
+    """
+    fits = [
+        (rest if whole is None else -rest, tasks[slot], slot)
+        for slot, rest in enumerate(left)
+        if rest >= take
+    ]
+    chosen = [slot for _, _, slot in sorted(fits)[: count - min(whole or 0, count)]]
+    if len(chosen) == count:
+        return chosen, []
+    closed = [slot for slot, number in enumerate(tasks) if not number]
+    closed += range(len(tasks), len(tasks) + count)
+    return chosen, closed[: count - len(chosen)]
+
+
+def promised_order(
+    left: tuple[list[int], list[int]],
+    tasks: tuple[list[int], list[int]],
+    take: int,
+    count: int,
+    whole: int | None = None,
+) -> PromisedCards:
+    """Choose cards for a promise: open ones, and cards that will be whole, by number.
+
+    ``left`` and ``tasks`` are of open cards and of promised cards that will be whole, as for
+    :func:`card_order`. Packed, open cards come first; spread, cards that nobody is promised.
+    """
+    if whole is None:
+        opened, _ = card_order(left[0], tasks[0], take, count)
+        if len(opened) == count:
+            return PromisedCards(tuple(opened))
+        later, closed = card_order(left[1], tasks[1], take, count - len(opened))
+        return PromisedCards(tuple(opened), (*later, *closed))
+    width = len(left[0])
+    chosen, _ = card_order([*left[0], *left[1]], [*tasks[0], *tasks[1]], take, count, whole)
+    _, closed = card_order([], tasks[1], take, count - len(chosen))
+    later = [slot - width for slot in chosen if slot >= width]
+    return PromisedCards(tuple(slot for slot in chosen if slot < width), (*later, *closed))
+
+
+def pods_left(left: list[int], take: int) -> int:
+    """Return how many pods fit that take a share of one open card each."""
+    return sum([rest // take for rest in left if rest >= take])
+
+
+def place(
+    left: list[int], tasks: list[int], size: int, take: int, count: int, whole: int | None = None
+) -> int:
+    """Put a pod on the cards that :func:`card_order` chooses, and return how many it opens.
+
+    The lists are changed. ``size`` is what a new card has.
+    """
+    chosen, closed = card_order(left, tasks, take, count, whole)
+    for slot in chosen:
+        left[slot] -= take
+        tasks[slot] += 1
+    for slot in closed:
+        if slot == len(tasks):
+            left.append(size - take)
+            tasks.append(1)
+        else:
+            left[slot], tasks[slot] = size - take, 1
+    return len(closed)
+
+
+def pods_on_several(
+    pools: list[list[int]],
+    whole: int,
+    size: int,
+    take: int,
+    asked: tuple[int, int],
+    *,
+    is_spread: bool = False,
+) -> int:
+    """Return how many pods fit that take a share of several cards each, chosen one by one.
+
+    ``asked`` is how many cards each takes a share of, and the pod slots that are free.
+    Packed, the cards of the first pool come first, and each pod takes the least that is left;
+    spread, it opens cards as long as there are some, and takes the most that is left. A pod takes
+    a slot, and each card that it opens another.
+    """
+    cards, slots = asked
+    if is_spread:
+        pools = [[left for pool in pools for left in pool]]
+    pods = 0
+    while pods < _MOST_PODS and slots > 0:
+        can_open = min(whole, slots - 1)
+        lacking, opens = cards, min(can_open, cards) if is_spread else 0
+        for pool in pools:
+            fits = sorted(
+                (-left if is_spread else left, at) for at, left in enumerate(pool) if left >= take
+            )[: lacking - opens]
+            for _, at in fits:
+                pool[at] -= take
+            lacking -= len(fits)
+        if lacking > can_open or (lacking and take > size):
+            return pods
+        whole -= lacking
+        slots -= 1 + lacking
+        pools[-1].extend([size - take] * lacking)
+        pods += 1
+    return pods
+
+
+@record
+class MemoryCharges:
+    """What shapes that ask for memory count by cards of different sizes. Columns ``(S,)``."""
+
+    memory_mib: IntVec
+    """MiB of each card; 0 for a shape that asks for no memory."""
+    cards: IntVec
+    """How many cards."""
+    least_mib: int
+    """The smallest card of the cluster."""
+    most_mib: int
+    """The largest one."""
+
+    def saved(self, shape: RowVec, size: IntVec | int) -> IntVec:
+        """``(K,)`` thousandths of a GPU that shapes count less than by the smallest card.
+
+        ``size`` has the MiB of their cards. One that is unknown counts as the smallest.
+        """
+        memory, cards = self.memory_mib.take(shape), self.cards.take(shape)
+        size = np.minimum(np.maximum(size, self.least_mib), self.most_mib)
+        return (_milli(memory, self.least_mib) - _milli(memory, size)) * cards
+
+    def like(self, shapes: RowVec) -> MemoryCharges:
+        """Return the columns of these shapes."""
+        columns = self.memory_mib.take(shapes), self.cards.take(shapes)
+        return MemoryCharges(*columns, self.least_mib, self.most_mib)
+
+
+def memory_charges(
+    demands: Iterable[DeviceDemand | None], least_mib: int, most_mib: int
+) -> MemoryCharges:
+    """Return what shapes with these demands count."""
+    of_shape = [(0, 1) if it is None else (it.memory_mib, it.cards) for it in demands]
+    memory, cards = np.array(of_shape, np.int64).reshape(-1, 2).T
+    return MemoryCharges(memory, cards, least_mib, most_mib)
+
+
+def _milli(memory_mib: IntVec, card_mib: IntVec | int) -> IntVec:
+    """``(K,)`` what :meth:`DeviceDemand.milli_gpus` says of one card, for many at once."""
+    part = np.minimum(memory_mib * CARD // card_mib, CARD)
+    nearest: IntVec = np.maximum((part + THOUSANDTH // 2) // THOUSANDTH, part > 0)
+    return nearest
+
+
+class Placed(Protocol):
+    """What says where tasks are: a snapshot or a session."""
+
+    @property
+    def nodes(self) -> NodeTable:
+        """Nodes by row."""
+        ...
+
+    @property
+    def tasks(self) -> TaskTable:
+        """Tasks by row, as the cycle began."""
+        ...
+
+    @property
+    def shapes(self) -> ShapeTable:
+        """Shapes by row."""
+        ...
+
+
+def charges(world: Placed, tasks: RowVec | list[int], nodes: RowVec | None = None) -> Amounts:
+    """``(R, K)`` what tasks count in their queues, where they are or on other ``nodes``."""
+    tasks = np.asarray(tasks, np.int64)
+    shape = world.tasks.shape_of_task.take(tasks)
+    each: Amounts = world.shapes.charge.take(shape, axis=1)
+    by_card = world.shapes.by_card
+    if by_card is not None:
+        nodes = world.tasks.node_of_task.take(tasks) if nodes is None else nodes
+        each[GPU] -= by_card.saved(shape, card_mib(world.nodes, nodes))
+    return each
+
+
+def gpus_of(world: Placed, tasks: list[int]) -> int:
+    """Return the thousandths of GPUs that tasks count where they are."""
+    if world.shapes.by_card is not None:
+        return int(charges(world, tasks)[GPU].sum())
+    return int(world.shapes.charge[GPU].take(world.tasks.shape_of_task[tasks]).sum())
+
+
+def card_mib(table: NodeTable, nodes: RowVec) -> IntVec:
+    """``(K,)`` MiB of each card of nodes; 0 for no node."""
+    if table.cards is None:
+        return np.zeros(len(nodes), np.int64)
+    size: IntVec = np.append(table.cards.size, 0)[nodes] // CARD
+    return size
+
+
+def least_charges(shapes: ShapeTable) -> Amounts:
+    """``(R, S)`` the least that shapes count on any node: on the largest card of the cluster."""
+    if shapes.by_card is None:
+        return shapes.charge
+    least = shapes.charge.copy()
+    every = np.arange(least.shape[1])
+    least[GPU] -= shapes.by_card.saved(every, shapes.by_card.most_mib)
+    return least

@@ -1,4 +1,4 @@
-"""The snapshot: everything one cycle decides on, frozen.
+"""The snapshot: everything one cycle decides on, frozen, and what is divided of it.
 
 Made by a snapshot source (the state store), read by the session. All arrays are unwritable. What
 queues and nodes hold is summed up once, when the snapshot is made, so a cycle never sums tasks.
@@ -7,20 +7,28 @@ queues and nodes hold is summed up once, when the snapshot is made, so a cycle n
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+import numpy as np
+
+from kaisched.core.axis import ALLOCATED_STATES, HOLDING_STATES, TaskState, record
 from kaisched.core.claims.table import ClaimTable
-from kaisched.core.disruption_budgets import NO_DISRUPTION_BUDGETS, DisruptionBudgets
-from kaisched.core.divided import divided
-from kaisched.core.marks import mark_of
-from kaisched.core.record import record
-from kaisched.core.tables import LabelSets
+from kaisched.core.constraints import CORDON, KEEPS_AWAY, tolerates
+from kaisched.core.devices import Placed
+from kaisched.core.tables import NO_DISRUPTION_BUDGETS, DisruptionBudgets, LabelSets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from kaisched.core.axis import Amounts, ResourceAxis, RowVec
-    from kaisched.core.marks import Mark
+    from numpy.typing import NDArray
+
+    from kaisched.core.axis import RowVec
+
+    Column = NDArray[Any]
+    from kaisched.core.axis import Amounts, BoolVec, ResourceAxis
+    from kaisched.core.constraints import NodeStatics, Taint, Toleration
     from kaisched.core.tables import (
         JobTable,
         NodeTable,
@@ -29,6 +37,163 @@ if TYPE_CHECKING:
         ShapeTable,
         TaskTable,
     )
+
+
+class Mark(NamedTuple):
+    """Columns of one snapshot, to find what has changed in a later one.
+
+    A source of snapshots never writes to rows that a snapshot shows: it appends rows, or writes
+    into a copy of the column. So rows of the same buffer are unchanged and need no comparison.
+    """
+
+    names: tuple[str, ...]
+    """Names of the columns, such as ``jobs.pending``."""
+    get: Callable[[object], Any]
+    """Returns the columns of a snapshot: a tuple, or the only one."""
+    columns: tuple[Column, ...]
+
+    def unchanged_in(self, snapshot: object) -> int:
+        """Return how many first rows are unchanged in every column.
+
+        Return 0 if that would need a comparison row by row.
+        """
+        found = self.get(snapshot)
+        if found is self.columns[0]:  # the only one, as nearly always: a tuple is none of them
+            return len(self.columns[0])
+        now = found if len(self.columns) > 1 else (found,)
+        for old, new in zip(self.columns, now, strict=True):
+            if not _is_same_buffer(old, new) or len(old) > len(new):
+                return 0
+        return min(len(old) for old in self.columns)
+
+    def changed_in(self, snapshot: object) -> Iterator[tuple[str, RowVec]]:
+        """Yield the columns with changed rows, and those rows.
+
+        New rows are not included.
+        """
+        found = self.get(snapshot)
+        now = found if len(self.columns) > 1 else (found,)
+        for name, old, new in zip(self.names, self.columns, now, strict=True):
+            if not _is_same_buffer(old, new):
+                rows: RowVec = (old != new[: len(old)]).nonzero()[0]
+                if rows.size:
+                    yield name, rows
+
+
+def mark_of(snapshot: object, *names: str) -> Mark:
+    """Return a mark of some columns of a snapshot."""
+    get = _getter(names)
+    found = get(snapshot)
+    return Mark(names, get, found if len(names) > 1 else (found,))
+
+
+@lru_cache(maxsize=64)
+def _getter(names: tuple[str, ...]) -> Callable[[object], Any]:
+    return attrgetter(*names)
+
+
+def _is_same_buffer(old: Column, new: Column) -> bool:
+    """Tell whether two columns are views of one buffer; rows are only ever appended to it."""
+    return old is new or (old.base is not None and old.base is new.base)
+
+
+_GONE: Final = int(TaskState.GONE)
+
+
+class World(Placed, Protocol):
+    """What is needed of a snapshot."""
+
+    @property
+    def axis(self) -> ResourceAxis:
+        """The resources by row."""
+        ...
+
+    @property
+    def jobs(self) -> JobTable:
+        """Jobs by row."""
+        ...
+
+
+def divided(world: World) -> Amounts:
+    """``(R,)`` what the queues divide.
+
+    Of a node that takes new pods: what pods of nobody's queue leave. Of all others, those included
+    that are gone: what pods of the queues hold there.
+    """
+    tasks, nodes = world.tasks, world.nodes
+    state, node = tasks.state, tasks.node_of_task
+    is_ours = _has_queue(world)
+    is_open = _is_open(world, is_ours & (state != _GONE))
+    usable: Amounts = (nodes.allocatable * is_open).sum(axis=1)
+    strangers = (HOLDING_STATES.take(state) & ~is_ours & (node >= 0)).nonzero()[0]
+    usable -= _held(world, strangers, is_open)
+    np.maximum(usable, 0, out=usable)
+    # Column -1 stands for nodes that are gone.
+    is_shut = ~np.append(is_open, np.zeros((len(usable), 1), np.bool_), axis=1)
+    is_there = np.logical_or.reduce(is_shut, axis=0).take(node)
+    ours = (ALLOCATED_STATES.take(state) & is_ours & is_there).nonzero()[0]
+    usable += _held(world, ours, is_shut)
+    usable = world.axis.charged(usable)
+    usable.setflags(write=False)
+    return usable
+
+
+def _held(world: World, tasks: RowVec, where: BoolVec) -> Amounts:
+    """``(R,)`` what tasks hold on the nodes, for each resource, that ``(R, N)`` says."""
+    if not tasks.size:
+        return np.zeros(len(world.axis), np.int64)
+    request = world.shapes.request.take(world.tasks.shape_of_task.take(tasks), axis=1)
+    held: Amounts = (request * where[:, world.tasks.node_of_task.take(tasks)]).sum(axis=1)
+    return held
+
+
+def _has_queue(world: World) -> BoolVec:
+    """``(T,)`` whether tasks are of a job whose queue is there."""
+    job = world.tasks.job_of_task
+    # The last cell stands for tasks without a job.
+    has_queue = np.append(world.jobs.queue_of_job >= 0, False)
+    found: BoolVec = has_queue.take(job)
+    return found
+
+
+def _is_open(world: World, living: BoolVec) -> BoolVec:
+    """``(R, N)`` whether nodes take new pods, for each resource that these ask for.
+
+    A node with taints does, if a pod of a queue tolerates all of them and asks for the resource.
+    While no pod asks for it at all, only a cordon counts: history counts what nobody wants.
+    """
+    statics, request = world.nodes.statics, world.shapes.request
+    is_up = statics.is_ready & ~statics.has_pressure
+    is_open = np.repeat(is_up[None], len(request), axis=0)
+    number_of_node, barriers = _barriers(statics)
+    if not any(barriers):
+        return is_open
+    shapes = np.bincount(world.tasks.shape_of_task[living]).nonzero()[0]
+    asks = request[:, shapes] > 0
+    asks_of: dict[tuple[Toleration, ...], BoolVec] = {}
+    for at, shape in enumerate(shapes.tolist()):
+        if own := world.shapes.constraints[shape].tolerations:
+            asks_of[own] = asks[:, at] | asks_of.get(own, False)
+    asked = np.logical_or.reduce(asks, axis=1)
+    for number, taints in enumerate(barriers):
+        lets_in = [
+            some
+            for own, some in asks_of.items()
+            if all(any(tolerates(it, taint) for it in own) for taint in taints)
+        ]
+        if taints:
+            met = np.logical_or.reduce([~asked & (CORDON not in taints), *lets_in])
+            is_open[:, number_of_node == number] &= met[:, None]
+    return is_open
+
+
+def _barriers(statics: NodeStatics) -> tuple[RowVec, list[tuple[Taint, ...]]]:
+    """Return (``(N,)`` numbers of sets of taints that keep pods away; the sets by number)."""
+    column, taint_sets = statics.taint_sets
+    count = len(taint_sets)
+    kept = [tuple(it for it in taints if it.effect in KEEPS_AWAY) for taints in taint_sets]
+    numbers: RowVec = column + count * statics.is_unschedulable
+    return numbers, [*kept, *((*taints, CORDON) for taints in kept)]
 
 
 @record

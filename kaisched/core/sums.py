@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
-from kaisched.core.charges import charges
-from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.core.axis import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.core.devices import charges
 from kaisched.core.tables import OPEN
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, IntVec, RowVec
-    from kaisched.core.charges import Placed
+    from kaisched.core.devices import Placed
     from kaisched.core.snapshot import Snapshot
 
 T = TypeVar("T")

@@ -10,27 +10,75 @@ is the last rule of every tie.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, overload
 
 import numpy as np
 
-from kaisched.core.metadata import PartOfEach
-from kaisched.core.record import record
+from kaisched.core.axis import record
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
     from kaisched.core.constraints import Constraints, NodeStatics, NodeTerm
-    from kaisched.core.devices import CardTable
-    from kaisched.core.memory_charges import MemoryCharges
-    from kaisched.core.metadata import Metadata
+    from kaisched.core.devices import CardTable, MemoryCharges
     from kaisched.core.tree import QueueTree
+
+
+class Metadata(Protocol):
+    """The labels and annotations of an object."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels, by key."""
+        ...
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Annotations, by key."""
+        ...
+
+
+class _Nothing(NamedTuple):
+    labels: Mapping[str, str] = MappingProxyType({})
+    annotations: Mapping[str, str] = MappingProxyType({})
+
+
+NO_METADATA: Final[Metadata] = _Nothing()
+"""The metadata of rows that were made without an object."""
+
+
+def is_same(one: Metadata, other: Metadata) -> bool:
+    """Tell whether two objects have the same labels and annotations."""
+    return one.labels == other.labels and one.annotations == other.annotations
+
+
+class PartOfEach(Sequence[Mapping[str, str]]):
+    """The labels, or the annotations, of each row: read from the metadata of the rows asked for."""
+
+    __slots__ = ("_name", "_rows")
+
+    def __init__(self, rows: Sequence[Metadata], name: str) -> None:
+        """Keep the metadata of every row and the name of the part."""
+        self._rows = rows
+        self._name = name
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, at: int) -> Mapping[str, str]: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Mapping[str, str]]: ...
+    def __getitem__(self, at: int | slice) -> Any:
+        if isinstance(at, slice):
+            return PartOfEach(self._rows[at], self._name)
+        return getattr(self._rows[at], self._name)
 
 
 class TopologyLevel(NamedTuple):
@@ -371,3 +419,34 @@ class LabelSets:
 
     namespace: Sequence[str] = ()
     labels: Sequence[Mapping[str, str]] = field(default_factory=tuple)
+
+
+UNPROTECTED: Final = -1
+SEVERAL: Final = -2
+"""More than one budget selects the pod: the API refuses to evict it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DisruptionBudgets:
+    """PodDisruptionBudgets, ``namespace/name``. Columns ``(B,)``; no rows where there are none."""
+
+    name: tuple[str, ...]
+    allowed: IntVec
+    """How many pods may be evicted, less sent evictions that the budget does not show yet."""
+    of_task: RowVec
+    """``(T,)`` the budget that an eviction counts against; UNPROTECTED for none, SEVERAL for too
+    many. ``(0,)`` without budgets."""
+
+    def __len__(self) -> int:
+        """Return B."""
+        return len(self.name)
+
+
+def _frozen(column: IntVec) -> IntVec:
+    column.setflags(write=False)
+    return column
+
+
+NO_DISRUPTION_BUDGETS: Final = DisruptionBudgets(
+    (), _frozen(np.empty(0, np.int64)), _frozen(np.empty(0, np.int64))
+)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.core.states import HOLDING_STATES, TaskState
+from kaisched.core.axis import HOLDING_STATES, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -12,7 +12,7 @@ import numpy.ma
 import structlog
 
 from kaisched.clock import monotonic_s
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.core.usage import UsageState
 from kaisched.daemon import garbage
 from kaisched.daemon.health import Health

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kaisched.core.division import Entitlements, divide_level
+from kaisched.core.fairshare import Entitlements, divide_level
 
 Rows = NDArray[np.signedinteger[Any]]
 Bool = NDArray[np.bool_]

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.axis import CPU, GPU, MEMORY
-from kaisched.core.states import TaskState
+from kaisched.core.axis import CPU, GPU, MEMORY, TaskState
 from kaisched.errors import ObjectError
 from kaisched.objects.faults import Source
 from kaisched.objects.queue import Queue

@@ -17,8 +17,7 @@ from kaisched.cluster.pools.projects import different_lists
 from kaisched.config.loading import settings_errors
 from kaisched.config.settings import KIND as SETTINGS_KIND
 from kaisched.core.axis import GPU
-from kaisched.core.refusal_codes import Refusal
-from kaisched.core.refusal_texts import TEXTS
+from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.engine.desks import Desks
 from kaisched.engine.lint_claims import claim_doubts
 from kaisched.engine.lint_min_runtime import advice, cores_of

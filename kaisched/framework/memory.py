@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from kaisched.core.record import record
+from kaisched.core.axis import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,10 +18,9 @@ import numpy as np
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import GPU, GPU_UNIT, Amounts, IntVec, RowVec
+from kaisched.core.axis import GPU, GPU_UNIT, Amounts, IntVec, RowVec, TaskState
 from kaisched.core.constraints import Constraints, Requirement
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import TaskState
 from kaisched.core.tables import DELAY, EVICTED, QueueTable, SubGroup, TopologyLevel
 from kaisched.errors import InvariantBroken
 from kaisched.framework.intents import Bind

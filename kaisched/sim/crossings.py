@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kaisched.core.axis import RowVec
-from kaisched.core.domains import domains_at
+from kaisched.core.constraints import domains_at
 from kaisched.core.tables import TopologyLevel
 
 

@@ -20,8 +20,7 @@ from typing import Final
 import numpy as np
 
 from kaisched.core.axis import GPU, GPU_UNIT, FloatVec, IntVec
-from kaisched.core.division import Entitlements
-from kaisched.core.fairshare import TreePlan, fair_share, plan_levels
+from kaisched.core.fairshare import Entitlements, TreePlan, fair_share, plan_levels
 from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.sim.grid import FOREVER

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kaisched.core.domains import domain_paths, topology_of
+from kaisched.core.constraints import domain_paths, topology_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -25,11 +25,10 @@ import numpy as np
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import GPU_UNIT
+from kaisched.core.axis import GPU_UNIT, TaskState
 from kaisched.core.constraints import Constraints, Requirement, Taint
 from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import TaskState
 from kaisched.core.tables import SHARING, Sharing, TopologyConstraint, TopologyLevel
 from kaisched.core.tree import roll_up
 from kaisched.core.usage import PARTS, Usage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kaisched.core.drawn import Cell, Drawing, DrawnJob, DrawnNode, cell_of
+from kaisched.core.drawing import Cell, Drawing, DrawnJob, DrawnNode, cell_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

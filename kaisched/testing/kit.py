@@ -17,8 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import GPU, IntVec
-from kaisched.core.states import TaskState
+from kaisched.core.axis import GPU, IntVec, TaskState
 from kaisched.core.usage import Usage
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import HOLDING_STATES, TaskState
 from kaisched.core.constraints import Constraints
-from kaisched.core.states import HOLDING_STATES, TaskState
 from kaisched.core.tables import SubGroup, TopologyConstraint
 
 _UNCONSTRAINED: Final = Constraints()

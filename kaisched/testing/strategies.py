@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from kaisched.core.drawing import queue_of
-from kaisched.core.drawn import Cell, Drawing, DrawnJob, DrawnNode, DrawnQueue
+from kaisched.core.drawing import Cell, Drawing, DrawnJob, DrawnNode, DrawnQueue, queue_of
 
 _MOST_QUEUES = 4
 _MOST_JOBS = 6

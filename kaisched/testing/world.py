@@ -23,8 +23,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from kaisched.core.drawing import parse, render
-from kaisched.core.drawn import (
+from kaisched.core.drawing import (
     Cell,
     Drawing,
     DrawingError,
@@ -32,6 +31,8 @@ from kaisched.core.drawn import (
     DrawnNode,
     DrawnQueue,
     cell_of,
+    parse,
+    render,
 )
 from kaisched.core.tables import Sharing, TopologyConstraint
 from kaisched.framework.plugins.plugin import Plugin

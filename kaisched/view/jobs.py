@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from kaisched.core.axis import TaskState
 from kaisched.core.refusals import text_of
-from kaisched.core.states import TaskState
 from kaisched.errors import ConfigError
 from kaisched.framework.advice.advice import Kind
 from kaisched.objects.faults import did_you_mean
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kaisched.core.axis import BoolVec, RowVec
-    from kaisched.core.metadata import Metadata
+    from kaisched.core.tables import Metadata
     from kaisched.view.inquiries import Told
     from kaisched.view.reading import Reading
     from kaisched.view.sight import Sight

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kaisched.core.axis import GPU
+from kaisched.core.axis import GPU, TaskState
 from kaisched.core.devices import CARD
-from kaisched.core.states import TaskState
 from kaisched.units import mig_slices
 from kaisched.view.paging import Part
 from kaisched.view.shown import by_name, envelope, gpus

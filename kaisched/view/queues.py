@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kaisched.core.axis import GPU
-from kaisched.core.states import ALLOCATED_STATES
+from kaisched.core.axis import ALLOCATED_STATES, GPU
 from kaisched.core.tables import DRAINED, HELD
 from kaisched.core.usage import PARTS
 from kaisched.errors import ConfigError

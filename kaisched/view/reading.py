@@ -5,15 +5,14 @@ It is made and used by readers, one thread at a time, never by the loop.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import GPU
-from kaisched.core.charges import charges
-from kaisched.core.lazy import lazy
+from kaisched.core.axis import ALLOCATED_STATES, GPU, HOLDING_STATES, TaskState
+from kaisched.core.devices import charges
 from kaisched.core.refusals import text_of
-from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
 from kaisched.framework.report.granted import device_name
 from kaisched.framework.report.turns import in_order
 
@@ -45,7 +44,7 @@ class Reading:
 
     # -- tasks -----------------------------------------------------------------------------------
 
-    @lazy
+    @cached_property
     def state(self) -> NDArray[np.int8]:
         """``(T,)`` the state of each task."""
         state, moves = self.snapshot.tasks.state.copy(), self.view.moves
@@ -54,20 +53,20 @@ class Reading:
         state[moves.bind_tasks] = int(TaskState.ALLOCATED)
         return state
 
-    @lazy
+    @cached_property
     def node_of_task(self) -> RowVec:
         """``(T,)`` the node of each task, -1 for none."""
         node, moves = self.snapshot.tasks.node_of_task.copy(), self.view.moves
         node[moves.bind_tasks] = moves.bind_nodes
         return node
 
-    @lazy
+    @cached_property
     def promised(self) -> Mapping[int, int]:
         """The node that is promised to each pod whose room is being released."""
         moves = self.view.moves
         return dict(zip(moves.nominate_tasks.tolist(), moves.nominate_nodes.tolist(), strict=True))
 
-    @lazy
+    @cached_property
     def promised_on(self) -> Mapping[int, list[int]]:
         """The pods to which room on each node is promised."""
         found: dict[int, list[int]] = {}
@@ -75,7 +74,7 @@ class Reading:
             found.setdefault(node, []).append(task)
         return found
 
-    @lazy
+    @cached_property
     def gpu_of_task(self) -> IntVec:
         """``(T,)`` the GPUs that each task counts, in thousandths."""
         snapshot = self.snapshot
@@ -86,7 +85,7 @@ class Reading:
             found = charges(snapshot, np.arange(len(snapshot.tasks.state)))[GPU]
         return found
 
-    @lazy
+    @cached_property
     def _by_job(self) -> tuple[RowVec, RowVec]:
         job = self.snapshot.tasks.job_of_task
         order = np.argsort(job, kind="stable")
@@ -99,7 +98,7 @@ class Reading:
         found: list[int] = rows[self.state[rows] != _GONE].tolist()
         return found
 
-    @lazy
+    @cached_property
     def _by_node(self) -> tuple[RowVec, RowVec]:
         rows = np.flatnonzero(HOLDING_STATES[self.state] & (self.node_of_task >= 0))
         node = self.node_of_task[rows]
@@ -137,40 +136,40 @@ class Reading:
         weights = None if amount is None else amount[rows].astype(np.float64)  # exact below 2**53
         return np.bincount(job, weights, len(self.snapshot.jobs.name)).astype(np.int64)
 
-    @lazy
+    @cached_property
     def running(self) -> IntVec:
         """``(J,)`` how many pods of each job have their room."""
         return self._per_job(ALLOCATED_STATES[self.state])
 
-    @lazy
+    @cached_property
     def pending(self) -> IntVec:
         """``(J,)`` how many pods of each job wait, those included that are promised room."""
         return self._per_job(np.isin(self.state, _WAITING))
 
-    @lazy
+    @cached_property
     def gpu_held(self) -> IntVec:
         """``(J,)`` GPUs that the pods of each job hold, in thousandths."""
         return self._per_job(ALLOCATED_STATES[self.state], self.gpu_of_task)
 
-    @lazy
+    @cached_property
     def gpu_pending(self) -> IntVec:
         """``(J,)`` GPUs that the waiting pods of each job ask for, in thousandths."""
         return self._per_job(np.isin(self.state, _WAITING), self.gpu_of_task)
 
-    @lazy
+    @cached_property
     def code(self) -> CodeVec:
         """``(J,)`` the reason of each job that waits; 0 for the others."""
         code: CodeVec = np.zeros(len(self.snapshot.jobs.name), np.int16)
         code[self.view.waiting.rows] = self.view.waiting.codes
         return code
 
-    @lazy
+    @cached_property
     def is_there(self) -> BoolVec:
         """``(J,)`` whether any pod of a job is left."""
         found: BoolVec = (self._per_job(self.state != _GONE) > 0) | (self.code != 0)
         return found
 
-    @lazy
+    @cached_property
     def row_of_job(self) -> Mapping[str, int]:
         """The row of each job that is there, by name."""
         names = self.snapshot.jobs.name
@@ -183,7 +182,7 @@ class Reading:
 
     # -- order -----------------------------------------------------------------------------------
 
-    @lazy
+    @cached_property
     def _order(self) -> tuple[RowVec, IntVec, IntVec]:
         """The jobs in order by queue, and by job its place and the number of its queue's."""
         waiting, jobs = self.view.waiting, self.snapshot.jobs
@@ -204,7 +203,7 @@ class Reading:
         _, position, of = self._order
         return (int(position[job]), int(of[job])) if position[job] else None
 
-    @lazy
+    @cached_property
     def rank(self) -> IntVec:
         """``(J,)`` the place of each job in its queue; behind all others without one."""
         _, position, _ = self._order

@@ -10,8 +10,8 @@ import numpy as np
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints, NodeTerm, PodTerm, Requirement
-from kaisched.core.states import TaskState
 from kaisched.framework.report.records import CycleResult
 from kaisched.testing.rows import Group, Job, Task, add_job
 from tests.benchmarks.harness import (

@@ -11,8 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from kaisched.core.division import Entitlements
-from kaisched.core.fairshare import fair_share, plan_levels
+from kaisched.core.fairshare import Entitlements, fair_share, plan_levels
 from kaisched.core.tree import QueueTree, build_tree, roll_up
 from tests.benchmarks.harness import Measured, Watch, expect
 from tests.oracles import division_loop
@@ -72,7 +71,7 @@ def rounds_of(case: Case) -> list[int]:
         return case.fold(resource, queue, group, active, weights)
 
     # In one piece: a level cut into pieces plays the same rounds once per piece.
-    with patch.multiple("kaisched.core.blocks", ALONE_ROWS=1 << 40, BLOCK_ROWS=1 << 40):
+    with patch.multiple("kaisched.core.fairshare", ALONE_ROWS=1 << 40, BLOCK_ROWS=1 << 40):
         fair_share(case.tree, case.total, case.entitlements, UNIT, fold)
     return played
 

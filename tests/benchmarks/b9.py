@@ -15,9 +15,8 @@ import numpy as np
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import GPU
+from kaisched.core.axis import GPU, TaskState
 from kaisched.core.constraints import Constraints
-from kaisched.core.states import TaskState
 from kaisched.core.tables import SubGroup, TopologyConstraint, TopologyLevel
 from kaisched.sim.reading import BUNDLED
 from kaisched.sim.traces.openb import read_nodes, read_pods

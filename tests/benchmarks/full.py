@@ -6,8 +6,8 @@ import numpy as np
 
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import TaskState
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import TaskState
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.report.records import CycleResult
 from tests.benchmarks.harness import GPUS_OF_NODE, ONE_GPU, add_nodes, expect

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kaisched_apiserver.faults import Faults
+from kaisched_apiserver.connection import Faults
 from kaisched_apiserver.requests import request_of
 from kaisched_apiserver.statuses import expired
 from tests.chaos.away import attend

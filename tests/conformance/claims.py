@@ -9,8 +9,8 @@ from kaisched.cluster.claims.known import DeviceClaims
 from kaisched.cluster.claims.writing import written
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.pods import DeviceClaimRef, PodRow
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints
-from kaisched.core.states import TaskState
 from kaisched.framework.intents import Bind
 from kaisched.objects.devices import DeviceClass, ResourceClaim, ResourceSlice
 from kaisched.objects.wire import ObjectMeta

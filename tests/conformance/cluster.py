@@ -11,12 +11,11 @@ from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.pods import PodRow
 from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import GPU_UNIT
+from kaisched.core.axis import GPU_UNIT, HOLDING_STATES, TaskState
 from kaisched.core.constraints import Constraints, PodTerm, Requirement
 from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.core.refusals import Refusal
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import HOLDING_STATES, TaskState
 from kaisched.core.tables import TopologyConstraint, TopologyLevel
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched.units import MEMORY_UNIT

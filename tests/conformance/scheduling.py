@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import GPU, GPU_UNIT
+from kaisched.core.axis import GPU, GPU_UNIT, TaskState
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.embedded import EmbeddedCluster
-from kaisched.core.states import HOLDING_STATES, TaskState
+from kaisched.core.axis import HOLDING_STATES, TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate
 from tests.contract.clusters import node, pod, queue
 from tests.oracles.accounts import arrays, assert_adds_up, content

@@ -13,13 +13,8 @@ import yaml
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched_apiserver import ApiServer
-from kaisched_apiserver.furnish import (
-    add_kai_kinds,
-    add_namespace,
-    add_nodes,
-    kubeconfig_of,
-)
 from kaisched_apiserver.kubelets import Kubelets
+from kaisched_apiserver.playground import add_kai_kinds, add_namespace, add_nodes, kubeconfig_of
 from tests.contract.prometheus import Prometheus
 from tests.deploy.manifests import DEPLOY, ROOT, documents
 from tests.waiting import PATIENCE_S, until

@@ -16,7 +16,7 @@ from kaisched.config.loading import load_settings
 from kaisched.engine.policy import build_policy
 from kaisched.objects.load import load_text
 from kaisched_apiserver import ApiServer
-from kaisched_apiserver.furnish import add_kai_kinds, kubeconfig_of
+from kaisched_apiserver.playground import add_kai_kinds, kubeconfig_of
 from tests.deploy.manifests import (
     CHART,
     DEPLOY,

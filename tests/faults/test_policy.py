@@ -9,7 +9,7 @@ from kaisched.actions.eviction import search
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.core.usage import PARTS
 from kaisched.usage.feed import UsageFeed
 from kaisched.usage.memory import MemoryStore

@@ -11,8 +11,8 @@ from kaisched.actions.allocate import Allocate
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import HOLDING_STATES, TaskState
 from kaisched.core.constraints import Constraints, Taint, Toleration
-from kaisched.core.states import HOLDING_STATES, TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.plugins.registry import PluginSetting
 from kaisched.framework.policy import Policy

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.framework.report.records import CycleResult
 from kaisched.testing.rows import Group, Job, Task
 from tests.laws.clusters import Cluster

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from kaisched.cluster.pools.handover import PoolTurns
 from kaisched.cluster.pools.owners import SharedOwners
 from kaisched.cluster.store import StateStore, remove, upsert
-from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.core.axis import ACTIVE_STATES, TaskState
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from tests.contract.clusters import make, node, pod

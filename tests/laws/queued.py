@@ -6,7 +6,7 @@ import random
 
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.testing.rows import Job, Task
 from tests.laws.clusters import Cluster
 

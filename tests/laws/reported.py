@@ -31,7 +31,7 @@ from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched_apiserver.api import Api
-from kaisched_apiserver.kai_kinds import kai_definitions
+from kaisched_apiserver.playground import kai_definitions
 from kaisched_apiserver.requests import request_of
 
 TYPES = {"pods": Pod, "podgroups": PodGroup, "queues": Queue, "nodes": Node}

@@ -7,10 +7,9 @@ import numpy as np
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import GPU, PODS
+from kaisched.core.axis import GPU, HOLDING_STATES, PODS, TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import CARD, DeviceDemand
-from kaisched.core.states import HOLDING_STATES, TaskState
 from kaisched.testing.rows import Group, Job, Task, add_job
 
 FRACTIONS = (125_000, 200_000, 333_300, 400_000, 500_000, 700_000, 999_999)

@@ -8,7 +8,7 @@ from itertools import count as counting
 
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.testing.rows import Group, Job, Task
 from tests.laws.clusters import Cluster
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from kaisched.clock import ManualClock
 from kaisched_apiserver.answers import Answer, WatchAnswer
 from kaisched_apiserver.api import Api
+from kaisched_apiserver.reading import Watch
 from kaisched_apiserver.requests import request_of
-from kaisched_apiserver.watches import Watch
 
 PODS = "/api/v1/namespaces/default/pods"
 NAMES = ("a", "b", "c")

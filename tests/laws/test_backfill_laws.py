@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.core.tables import INTERACTIVE
 from tests.laws.test_promise_laws import GPU, NOW_S, ROOM, decided
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kaisched.core.axis import PODS
-from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.core.axis import ACTIVE_STATES, PODS, TaskState
 from kaisched.framework.containment import start_over
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations

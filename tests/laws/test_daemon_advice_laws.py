@@ -25,7 +25,7 @@ from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.members import Members
 from kaisched.cluster.store import StateStore
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.framework.advice import advice
 from kaisched.framework.advice.advice import Advice, Kind
 from kaisched.framework.advice.look import HOLD_S

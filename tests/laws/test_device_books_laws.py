@@ -6,9 +6,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kaisched.core.axis import ACTIVE_STATES, TaskState
 from kaisched.core.claims.model import NANOS
 from kaisched.core.claims.table import Holdings, held_by
-from kaisched.core.states import ACTIVE_STATES, TaskState
 from tests.laws.test_card_laws import move, session_of
 from tests.unit.cluster.claims.test_shared_devices import shared_node, template
 from tests.unit.cluster.claims.worlds import World

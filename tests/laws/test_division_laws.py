@@ -3,15 +3,13 @@
 import random
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.core.division import Entitlements, divide_level
-from kaisched.core.fairshare import fair_share
+from kaisched.core.fairshare import Entitlements, divide_level, fair_share
 from kaisched.core.tree import build_tree, roll_up
 from kaisched.units import UNLIMITED
 from tests.oracles import division_loop
@@ -291,41 +289,15 @@ def trees(draw, most=10):
     return tree, total, entitlements, unit, columns(usages, np.float64)
 
 
-# Small trees are divided in plain numbers, larger ones in arrays.
-PLAIN_ROWS = "kaisched.core.fairshare.PLAIN_ROWS"
-
-
-@given(
-    trees(most=30),
-    st.sampled_from(["equal", "quota"]),
-    st.sampled_from([None, 0.0, 0.5, 1.0, 2.0, 10.0]),
-)
-def test_plain_numbers_and_arrays_agree_bit_for_bit(drawn, mode, k):
-    tree, total, entitlements, unit, usage = drawn
-
-    def fold(resource, queue, group, active, weights):
-        return np.maximum(0, weights + k * (weights - usage[resource, queue]))
-
-    asked = None if k is None else fold
-    shares = []
-    for rows in (0, 1000):
-        with patch(PLAIN_ROWS, rows):
-            shares.append(fair_share(tree, total, entitlements, unit, asked, weight_mode=mode))
-    assert shares[0].tolist() == shares[1].tolist()
-    assert shares[0].dtype == shares[1].dtype == np.int64
-
-
 @pytest.mark.fault("F103")
-@pytest.mark.parametrize("plain_rows", [0, 1000])
 @given(trees(), st.sampled_from([None, 0.0, 1.0, 5.0]))
-def test_a_tree_of_any_depth_agrees_with_the_plain_loop(plain_rows, drawn, k):
+def test_a_tree_of_any_depth_agrees_with_the_plain_loop(drawn, k):
     tree, total, entitlements, unit, usage = drawn
 
     def fold(resource, queue, group, active, weights):
         return np.maximum(0, weights + k * (weights - usage[resource, queue]))
 
-    with patch(PLAIN_ROWS, plain_rows):
-        share = fair_share(tree, total, entitlements, unit, None if k is None else fold)
+    share = fair_share(tree, total, entitlements, unit, None if k is None else fold)
     for r in range(len(total)):
 
         def one(normal, r=r):

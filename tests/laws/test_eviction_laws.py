@@ -13,7 +13,7 @@ from kaisched.actions.eviction import evicting
 from kaisched.actions.eviction.plan import Plan
 from kaisched.actions.eviction.search import Search
 from kaisched.actions.stalegang import StaleGangs
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.core.tables import DRAINED, HELD, OPEN
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle

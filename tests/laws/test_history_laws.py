@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.core.division import Entitlements
-from kaisched.core.fairshare import fair_share
+from kaisched.core.fairshare import Entitlements, fair_share
 from kaisched.core.tree import QueueTree, build_tree, roll_up
 from kaisched.core.usage import PARTS, Usage
 from kaisched.units import UNLIMITED

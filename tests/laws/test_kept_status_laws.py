@@ -10,7 +10,7 @@ from kaisched.cluster.kubernetes.statuses import QueueStatuses, queue_statuses
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory

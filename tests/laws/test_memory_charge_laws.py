@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 from kaisched.actions.order.gates import first_shut
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
-from kaisched.core.axis import GPU
-from kaisched.core.charges import charges, gpus_of, least_charges
-from kaisched.core.devices import CARD, DeviceDemand
-from kaisched.core.memory_charges import MemoryCharges
-from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, TaskState
+from kaisched.core.axis import ACTIVE_STATES, ALLOCATED_STATES, GPU, TaskState
+from kaisched.core.devices import CARD, DeviceDemand, MemoryCharges, charges, gpus_of, least_charges
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.ledger import rolled_up

@@ -4,7 +4,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from kaisched.cluster.nodes import NodeRow
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing.rows import Group, Job, Task, add_job

@@ -8,7 +8,7 @@ job; jobs without a list are in the same pool, queue and state as in a process t
 import pytest
 from msgspec.structs import replace
 
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from tests.contract.clusters import make, node, pod

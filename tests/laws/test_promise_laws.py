@@ -9,7 +9,7 @@ from kaisched.actions.room import promises
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework import cycle as cycles
 from kaisched.framework.memory import Memory

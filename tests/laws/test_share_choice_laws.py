@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kaisched.actions.allocate import _Allocation
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints
-from kaisched.core.states import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.capacity import divisors, pods_in

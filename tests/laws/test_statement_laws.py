@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.session import Session
 from tests.amounts import amounts_of, assert_equal

@@ -30,8 +30,7 @@ from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.store import StateStore, upsert
-from kaisched.core.axis import GPU
-from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
+from kaisched.core.axis import ACTIVE_STATES, GPU, HOLDING_STATES, TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate
 from tests.contract.clusters import group, node, queue
 from tests.laws.server_model import FATES, Server

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from kaisched import GPU, MEMORY, UNLIMITED, worth
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
-from kaisched.core.axis import ResourceAxis
-from kaisched.core.states import TaskState
+from kaisched.core.axis import ResourceAxis, TaskState
 from kaisched.core.tree import build_tree
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle

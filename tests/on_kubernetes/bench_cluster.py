@@ -16,13 +16,8 @@ from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.objects.labels import RUN_SECONDS
 from kaisched_apiserver import ApiServer
-from kaisched_apiserver.furnish import (
-    add_kai_kinds,
-    add_namespace,
-    add_nodes,
-    kubeconfig_of,
-)
 from kaisched_apiserver.kubelets import Kubelets
+from kaisched_apiserver.playground import add_kai_kinds, add_namespace, add_nodes, kubeconfig_of
 from kaisched_apiserver.requests import request_of
 from kaisched_apiserver.storage import encode
 from tests.on_kubernetes.attacks import ATTACKS

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from kaisched.telemetry.metrics import registry_of
-from kaisched_apiserver.faults import Fault
+from kaisched_apiserver.connection import Fault
 from tests.on_kubernetes.test_daemon import cluster
 from tests.waiting import until
 

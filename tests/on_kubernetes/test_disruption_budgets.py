@@ -2,8 +2,8 @@
 
 import pytest
 
+from kaisched_apiserver.connection import Fault
 from kaisched_apiserver.controllers import Controllers
-from kaisched_apiserver.faults import Fault
 from tests.on_kubernetes.looking import events
 from tests.waiting import until
 

@@ -18,7 +18,7 @@ from kaisched.daemon.listening import serve
 from kaisched.daemon.metrics_access import KEPT_S, MetricsAccess
 from kaisched.daemon.serving import Page, Request, Source
 from kaisched_apiserver import ApiServer, Rule
-from kaisched_apiserver.furnish import kubeconfig_of
+from kaisched_apiserver.playground import kubeconfig_of
 
 REVIEW = [
     Rule(("create",), ("authentication.k8s.io",), ("tokenreviews",)),

@@ -5,7 +5,7 @@ import pytest
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.resources import SHARDS
 from kaisched_apiserver import Rule
-from kaisched_apiserver.faults import Fault
+from kaisched_apiserver.connection import Fault
 from tests.deploy.manifests import of_kind, written
 from tests.on_kubernetes.rig import KINDS
 from tests.on_kubernetes.test_daemon import cluster

@@ -10,7 +10,7 @@ from kaisched.cluster.kubernetes.client import MERGE
 from kaisched.cluster.kubernetes.failpoints import SHARING_POINTS
 from kaisched.objects.gpus import Card, reservation_name
 from kaisched_apiserver import Fault
-from kaisched_apiserver.device_plugin import TOLD
+from kaisched_apiserver.kubelets import TOLD
 from tests.on_kubernetes.looking import ALONE
 from tests.on_kubernetes.test_crashes import kubeconfig, start
 from tests.sharing.world import NAMESPACE, PODS, Shared

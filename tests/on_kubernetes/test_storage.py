@@ -5,7 +5,7 @@ import threading
 import msgspec
 import pytest
 
-from kaisched_apiserver.faults import Fault
+from kaisched_apiserver.connection import Fault
 from tests.on_kubernetes.looking import events
 from tests.waiting import until
 

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from kaisched.cluster.kubernetes.client import STRATEGIC
-from kaisched_apiserver.furnish import kubeconfig_of
+from kaisched_apiserver.playground import kubeconfig_of
 from tests.contract.prometheus import Prometheus, free_port, needs_prometheus
 from tests.on_kubernetes.rig import KUBECONFIG
 from tests.waiting import until

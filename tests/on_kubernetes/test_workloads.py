@@ -10,7 +10,7 @@ from kaisched.cluster.kubernetes.client import MERGE
 from kaisched.cluster.kubernetes.reflector import Phase
 from kaisched.daemon.taking import from_cluster
 from kaisched.engine.replaying import replay
-from kaisched_apiserver.faults import Fault
+from kaisched_apiserver.connection import Fault
 from tests.on_kubernetes.looking import ALONE, events
 from tests.on_kubernetes.rig import KUBECONFIG, definition
 from tests.waiting import until

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from kaisched.core.axis import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
 from kaisched.core.constraints import Taint, tolerates
-from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
 
 
 def assert_adds_up(snapshot):

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from kaisched.core.axis import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.core.refusals import Refusal, lasting_codes
-from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 
 PENDING, ALLOCATED, PIPELINED = TaskState.PENDING, TaskState.ALLOCATED, TaskState.PIPELINED
 NO_ROOM = int(Refusal.NO_ROOM)

@@ -5,11 +5,10 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from kaisched_apiserver import ApiServer, faults
-from kaisched_apiserver.fields import paths_of
+from kaisched_apiserver import ApiServer, connection
 from kaisched_apiserver.resources import builtin
 from kaisched_apiserver.server import LOG_LENGTH
-from kaisched_apiserver.storage import HISTORY_LENGTH
+from kaisched_apiserver.storage import HISTORY_LENGTH, paths_of
 from kaisched_apiserver.writing import MOST_EVENTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +36,7 @@ def test_all_fields_of_pods_are_listed():
 
 
 def test_all_effects_of_faults_are_listed():
-    assert [row[0][0] for row in rows("effect")] == list(get_args(faults.Effect))
+    assert [row[0][0] for row in rows("effect")] == list(get_args(connection.Effect))
 
 
 def test_all_methods_that_do_harm_are_listed():

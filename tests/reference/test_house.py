@@ -19,7 +19,8 @@ SOURCES = sorted(
 PACKAGED = [
     path
     for path in SOURCES
-    if path.startswith(("kaisched/", "plugins/kaisched_")) and "/tests/" not in path
+    if path.startswith(("kaisched/", "plugins/kaisched_", "plugins/apiserver/"))
+    and "/tests/" not in path
 ]
 ENTRY_POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
     "entry-points"

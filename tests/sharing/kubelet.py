@@ -7,13 +7,7 @@ import msgspec
 
 from kaisched.cluster.kubernetes.client import MERGE, STRATEGIC, Client
 from kaisched.errors import ClusterUnavailable
-from kaisched_apiserver.device_plugin import (
-    REFUSED,
-    TOLD,
-    DevicePlugin,
-    gpus_asked,
-    is_agent,
-)
+from kaisched_apiserver.kubelets import REFUSED, TOLD, DevicePlugin, gpus_asked, is_agent
 from tests.sharing.containers import visible
 from tests.waiting import PATIENCE_S
 

@@ -3,7 +3,7 @@
 import threading
 from fractions import Fraction
 
-from kaisched_apiserver.device_plugin import gpus_asked, is_agent
+from kaisched_apiserver.kubelets import gpus_asked, is_agent
 
 GROUPS = "kaisched.io/gpu-groups"
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from kaisched.objects.labels import GPU_CONFIG_MAP as CONFIG_MAP
-from kaisched_apiserver.device_plugin import TOLD
+from kaisched_apiserver.kubelets import TOLD
 from tests.sharing.containers import VISIBLE
 from tests.sharing.kubelet import Kubelet
 from tests.waiting import until

@@ -15,8 +15,7 @@ import numpy as np
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import GPU
-from kaisched.core.states import TaskState
+from kaisched.core.axis import GPU, TaskState
 from kaisched.core.tree import roll_up
 from kaisched.core.usage import PARTS, Usage
 from kaisched.framework.cycle import run_cycle

@@ -43,7 +43,8 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="without-proportion-") as folder:
         tree = Path(folder) / "tree"
         copy(tree)
-        places = (install(tree, Path(folder) / "installed"), tree, tree / "plugins")
+        roots = (tree, tree / "plugins", tree / "plugins" / "apiserver" / "src")
+        places = (install(tree, Path(folder) / "installed"), *roots)
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
 
         def run(*line: str) -> int:

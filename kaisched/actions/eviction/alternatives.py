@@ -7,8 +7,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from kaisched.actions.eviction.plan import Plan
-from kaisched.core.charges import gpus_of
-from kaisched.core.refusal_codes import Refusal
+from kaisched.core.devices import gpus_of
+from kaisched.core.refusals import Refusal
 from kaisched.framework.session.node_sets import node_sets, shapes_of
 
 if TYPE_CHECKING:

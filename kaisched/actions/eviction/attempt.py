@@ -21,8 +21,8 @@ from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.by_card import is_tight, least_ask
 from kaisched.actions.room.parts import has_parts
 from kaisched.actions.room.placing import place_waiting
-from kaisched.core.charges import charges
-from kaisched.core.refusal_codes import Refusal
+from kaisched.core.devices import charges
+from kaisched.core.refusals import Refusal
 from kaisched.framework.session.units import Going
 
 if TYPE_CHECKING:

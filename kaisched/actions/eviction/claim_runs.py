@@ -18,9 +18,8 @@ from kaisched.actions.eviction.plan import Plan
 from kaisched.actions.eviction.reasons import eviction_reason
 from kaisched.actions.order.gates import open_count
 from kaisched.actions.room.promised_runs import nth_on_node, until_first
-from kaisched.core.axis import GPU
-from kaisched.core.refusal_codes import Refusal
-from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES
+from kaisched.core.axis import ACTIVE_STATES, GPU, HOLDING_STATES
+from kaisched.core.refusals import Refusal
 from kaisched.framework.session.capacity import divisors, pods_in
 from kaisched.framework.session.claims import Claim
 from kaisched.framework.session.eviction_budget import may_evict

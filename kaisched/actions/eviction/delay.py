@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.refusal_codes import Refusal
+from kaisched.core.refusals import Refusal
 from kaisched.core.tables import DELAY
 
 if TYPE_CHECKING:
     from kaisched.core.axis import CodeVec, RowVec
-    from kaisched.core.marks import Mark
+    from kaisched.core.snapshot import Mark
     from kaisched.framework.session.session import Session
 
 _HINT: Final = "delay.rare"

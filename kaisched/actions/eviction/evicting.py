@@ -28,8 +28,7 @@ from kaisched.actions.order.candidates import gather, pending_jobs
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
 from kaisched.actions.room.promises import keep_promises
-from kaisched.core.refusal_codes import Refusal
-from kaisched.core.refusals import text_of
+from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.session.claims import Claim
 from kaisched.framework.session.eviction_budget import is_spent, may_evict
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.axis import GPU
-from kaisched.core.charges import gpus_of
+from kaisched.core.devices import gpus_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -14,7 +14,7 @@ import numpy as np
 from kaisched.actions.eviction.attempt import OVER_SHARE, Attempt
 from kaisched.actions.eviction.plan import Plan
 from kaisched.actions.eviction.victim_list import as_units
-from kaisched.core.refusal_codes import Refusal
+from kaisched.core.refusals import Refusal
 from kaisched.framework.session.units import Going
 
 if TYPE_CHECKING:

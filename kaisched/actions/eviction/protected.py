@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.disruption_budgets import UNPROTECTED
-from kaisched.core.refusal_codes import Refusal
-from kaisched.core.states import ACTIVE_STATES
+from kaisched.core.axis import ACTIVE_STATES
+from kaisched.core.refusals import Refusal
+from kaisched.core.tables import UNPROTECTED
 from kaisched.framework.session.disruptions_left import disruptions_left, has_budgets
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ import numpy as np
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.by_card import is_over, least_ask
 from kaisched.actions.room.parts import is_bound_in_parts
-from kaisched.core.charges import charges
-from kaisched.core.refusal_codes import Refusal
-from kaisched.core.refusals import PASSING, text_of
-from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.core.axis import ACTIVE_STATES, TaskState
+from kaisched.core.devices import charges
+from kaisched.core.refusals import PASSING, Refusal, text_of
 from kaisched.framework.session.node_sets import node_sets, shapes_of
 from kaisched.framework.session.units import Going
 

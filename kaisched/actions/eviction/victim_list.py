@@ -14,8 +14,7 @@ import numpy as np
 
 from kaisched.actions.eviction.protected import charges_in
 from kaisched.actions.eviction.victim_order import amounts_of, victims_in_order
-from kaisched.core.axis import GPU, PODS
-from kaisched.core.states import ACTIVE_STATES
+from kaisched.core.axis import ACTIVE_STATES, GPU, PODS
 from kaisched.framework.session.capacity import Holding
 from kaisched.framework.session.claims import Units
 from kaisched.units import UNLIMITED

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kaisched.core.charges import charges
+from kaisched.core.devices import charges
 from kaisched.framework.session.claims import Unit
 from kaisched.framework.session.job_order import last_first
 from kaisched.framework.session.units import going_along, units_of

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.actions.order.rations import rations_of, waiting_jobs
-from kaisched.core.refusal_codes import Refusal
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
+from kaisched.core.refusals import Refusal
 from kaisched.framework.session.batches import asks_of, measure
 from kaisched.framework.session.other_subgroups import other_batches
 from kaisched.framework.session.task_order import pending_tasks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kaisched.core.marks import Mark
+    from kaisched.core.snapshot import Mark
     from kaisched.framework.session.session import Session
 
 

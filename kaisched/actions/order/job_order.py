@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kaisched.core.refusal_codes import Refusal
+from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
     from kaisched.actions.order.candidates import Candidates

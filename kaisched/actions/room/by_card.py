@@ -15,7 +15,7 @@ import numpy as np
 
 from kaisched.actions.order.gates import first_shut
 from kaisched.core.axis import GPU
-from kaisched.core.charges import card_mib, charges
+from kaisched.core.devices import card_mib, charges
 from kaisched.framework.session.claims import NodeSet
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 
 from kaisched.actions.room.card_clearing import choices_by_card
 from kaisched.actions.room.items import Clearing, Item
-from kaisched.core.states import ALLOCATED_STATES
+from kaisched.core.axis import ALLOCATED_STATES
 from kaisched.framework.session.capacity import Holding
 from kaisched.framework.session.claims import Unit
 from kaisched.framework.session.disruptions_left import disruptions_left

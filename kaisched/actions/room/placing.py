@@ -10,7 +10,7 @@ import numpy as np
 from kaisched.actions.room.by_card import within_bounds
 from kaisched.actions.room.packing import place_packed
 from kaisched.actions.room.parts import Budget, place_parts
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.framework.session.pod_index import as_neighbours
 
 if TYPE_CHECKING:

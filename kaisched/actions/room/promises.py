@@ -23,10 +23,9 @@ from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.parts import are_within
 from kaisched.actions.room.placing import leans_on_promises
 from kaisched.actions.room.promised_runs import keep_run, run_ends
-from kaisched.core.charges import charges
-from kaisched.core.refusal_codes import Refusal
-from kaisched.core.refusals import PASSING
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
+from kaisched.core.devices import charges
+from kaisched.core.refusals import PASSING, Refusal
 from kaisched.framework.invariants.sums import is_job_met
 from kaisched.framework.session.node_sets import node_sets, shapes_of
 from kaisched.framework.session.task_order import pending_tasks
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kaisched.core.axis import RowVec
-    from kaisched.core.marks import Mark
+    from kaisched.core.snapshot import Mark
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.telemetry.claims import ClaimFigures
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from kaisched.cluster.claims.special import SpecialClaims
 from kaisched.cluster.claims.specs import Specs
 from kaisched.cluster.claims.tables import table_of
 from kaisched.cluster.claims.writing import place_of, taken_portions, written
+from kaisched.core.axis import TaskState
 from kaisched.core.claims.model import Allocation, Identity
 from kaisched.core.claims.table import Bridge, ClaimTable, Held
-from kaisched.core.states import TaskState
 from kaisched.objects.devices import (
     ClaimAllocation,
     DeviceClass,

@@ -13,7 +13,7 @@ from kaisched.core.axis import GPU_UNIT
 from kaisched.core.claims.model import ClaimError
 from kaisched.core.claims.parts import NO_GPUS, Gpus
 from kaisched.core.constraints import ClaimUse
-from kaisched.core.refusal_codes import Refusal
+from kaisched.core.refusals import Refusal
 from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:

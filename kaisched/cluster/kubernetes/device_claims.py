@@ -33,7 +33,7 @@ from kaisched.cluster.kubernetes.claim_api import (
 )
 from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.pauses import Pauses
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.devices import ClaimAllocation
 from kaisched.telemetry.adapter import DONE, DROPPED, RETRIED

@@ -11,11 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from kaisched.cluster.kubernetes.statuses import quantities
-from kaisched.core.axis import GPU, Amounts, RowVec
-from kaisched.core.charges import card_mib
-from kaisched.core.marks import Mark
-from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import ALLOCATED_STATES, TaskState
+from kaisched.core.axis import ALLOCATED_STATES, GPU, Amounts, RowVec, TaskState
+from kaisched.core.devices import card_mib
+from kaisched.core.snapshot import Mark, Snapshot
 
 _COLUMNS: Final = ("tasks.state", "tasks.shape_of_task", "tasks.job_of_task")
 

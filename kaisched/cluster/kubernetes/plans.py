@@ -19,7 +19,7 @@ from kaisched.cluster.kubernetes.pods import why_not_waiting
 from kaisched.cluster.members import active_pods_of, claim_of
 from kaisched.cluster.pods import PodRow
 from kaisched.cluster.store import StateStore, is_same_task
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.framework.intents import Bind, Nominate
 from kaisched.objects.pod import Pod
 

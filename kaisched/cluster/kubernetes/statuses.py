@@ -12,8 +12,8 @@ import numpy as np
 
 from kaisched.core.axis import Amounts, IntVec
 from kaisched.core.refusals import Refusal
+from kaisched.core.shares import OverSubscription, children_quota, over_subscribed
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.subscription import OverSubscription, children_quota, over_subscribed
 from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.errors import ObjectError

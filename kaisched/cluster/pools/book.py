@@ -13,7 +13,7 @@ from kaisched.cluster.pods import Ours, PodRow
 from kaisched.cluster.pools.owners import Owners
 from kaisched.cluster.pools.projects import Overdrafts, Projects
 from kaisched.cluster.queues import QueueRow
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.labels import NODE_POOL, QUEUE_PROJECT, pool_name

@@ -10,12 +10,10 @@ import numpy as np
 
 from kaisched.cluster.pools.book import Listed, PoolBook
 from kaisched.cluster.store import StateStore
-from kaisched.core.axis import Amounts
-from kaisched.core.charges import least_charges
-from kaisched.core.refusal_codes import Refusal
-from kaisched.core.refusals import FIRST_OF_PLUGINS, text_of
+from kaisched.core.axis import ACTIVE_STATES, Amounts, TaskState
+from kaisched.core.devices import least_charges
+from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal, text_of
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.framework.report.records import CycleResult
 from kaisched.objects.shard import SchedulingShard
 from kaisched.units import UNLIMITED, parse_duration

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kaisched.cluster.pods import PodRow
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.objects.labels import pool_mark_text
 
 

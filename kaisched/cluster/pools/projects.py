@@ -11,9 +11,8 @@ import numpy as np
 from kaisched.cluster.pods import PodRow
 from kaisched.cluster.queues import QueueRow, queue_row
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import PODS, Amounts, ResourceAxis
+from kaisched.core.axis import ALLOCATED_STATES, PODS, Amounts, ResourceAxis
 from kaisched.core.constraints import Constraints
-from kaisched.core.states import ALLOCATED_STATES
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.labels import pool_name

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from kaisched.core.axis import record
 from kaisched.core.claims.model import Allocation, Claim, Place, Result, Selector, Taken
 from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.parts import NO_GPUS, Gpus
-from kaisched.core.record import record
 
 Portion = tuple[tuple[str, str, str], tuple[tuple[str, int], ...] | None]
 """A device and what a claim has of its capacities; None for the whole device."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from kaisched.cluster.kubernetes.listing import list_cluster
 from kaisched.cluster.kubernetes.resources import TOPOLOGIES
-from kaisched.core.domains import domain_paths, domains_at
+from kaisched.core.constraints import domain_paths, domains_at
 from kaisched.daemon.doctor.finding import Finding, counted, named
 from kaisched.engine.planning import fill, open_cluster
 from kaisched.engine.policy import build_policy

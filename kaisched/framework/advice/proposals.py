@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import PODS
-from kaisched.core.charges import charges
+from kaisched.core.axis import ACTIVE_STATES, PODS
+from kaisched.core.devices import charges
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.advice.advice import Change, Kind, Proposal
 from kaisched.framework.session.capacity import room_of
 from kaisched.framework.session.next_batch import asked_of, batch_of, possible_asks

@@ -7,16 +7,14 @@ cycle is not touched: the changed columns are copies, and the memory has no hint
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import GPU
-from kaisched.core.charges import charges
+from kaisched.core.axis import ACTIVE_STATES, GPU, HOLDING_STATES, TaskState
 from kaisched.core.constraints import NodeStatics, Toleration
-from kaisched.core.devices import with_nodes_like
-from kaisched.core.lazy import lazy
-from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
+from kaisched.core.devices import charges, with_nodes_like
 from kaisched.core.tables import ShapeTable
 from kaisched.framework.advice.advice import Kind
 from kaisched.framework.cycle import run_cycle
@@ -79,7 +77,7 @@ class Trials:
             helped = self._helped[key] = self._tried(job, kind, changes) > self._before
         return bool(helped[job])
 
-    @lazy
+    @cached_property
     def _before(self) -> IntVec:
         """``(J,)`` pods of each job that were bound or promised room without any change."""
         outcome = self.session.outcome

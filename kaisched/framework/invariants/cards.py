@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.axis import GPU, GPU_UNIT, PODS
+from kaisched.core.axis import GPU, GPU_UNIT, HOLDING_STATES, PODS, TaskState
 from kaisched.core.devices import CARD
-from kaisched.core.states import HOLDING_STATES, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.disruption_budgets import SEVERAL
-from kaisched.core.states import ACTIVE_STATES
-from kaisched.core.tables import DRAINED
+from kaisched.core.axis import ACTIVE_STATES
+from kaisched.core.tables import DRAINED, SEVERAL
 from kaisched.framework.invariants.sums import Moves, is_job_met
 from kaisched.framework.session.run_times import limited_jobs
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES
+from kaisched.core.axis import ACTIVE_STATES, HOLDING_STATES
 from kaisched.core.sums import charges_of
 from kaisched.core.tree import PROJECTS, without_inner
 

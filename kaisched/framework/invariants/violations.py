@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import GPU, PODS
+from kaisched.core.axis import ALLOCATED_STATES, GPU, HOLDING_STATES, PODS, TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import TEXTS, Refusal
-from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
 from kaisched.core.sums import charges_of, sum_of
 from kaisched.framework.invariants.cards import cards, opened_cards
 from kaisched.framework.invariants.evictions import STALE, evictions, victims

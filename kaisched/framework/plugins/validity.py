@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kaisched.core.axis import TaskState
 from kaisched.core.refusals import FIRST_OF_PLUGINS, PluginRefusal, Refusal, highest_code
-from kaisched.core.states import TaskState
 from kaisched.framework.report.reason import Problem, Reason
 from kaisched.framework.session.claims import LazyNodeSets, NodeSet
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.queue_affinity import demands_of, in_words
+from kaisched.core.constraints import demands_of, in_words
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.core.tables import WORKLOADS
 

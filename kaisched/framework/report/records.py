@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from kaisched.core.record import record
+from kaisched.core.axis import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

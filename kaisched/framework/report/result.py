@@ -9,13 +9,13 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 import numpy as np
 
-from kaisched.core.lazy import lazy
+from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.framework.report.codes import codes_of, counted
 from kaisched.framework.report.explain import record_of
@@ -48,7 +48,7 @@ class Lazy(Sequence[_T], Generic[_T]):
     def _make(self) -> Iterable[_T]:
         """Make the contents, once."""
 
-    @lazy
+    @cached_property
     def _list(self) -> list[_T]:
         return list(self._make())
 
@@ -193,7 +193,7 @@ class Records(Lazy[DecisionRecord]):
         """Keep the session: its ledger no longer changes."""
         self.session, self._abandoned = session, abandoned
 
-    @lazy
+    @cached_property
     def rows(self) -> RowVec:
         """The rows of the jobs that stay pending, ascending."""
         session = self.session
@@ -208,7 +208,7 @@ class Records(Lazy[DecisionRecord]):
             waits[session.tasks.job_of_task[promised]] = True
         return np.flatnonzero(waits)
 
-    @lazy
+    @cached_property
     def codes(self) -> CodeVec:
         """The code of the dominant reason of each pending job."""
         return codes_of(self.session, self.rows, self._abandoned)
@@ -248,7 +248,7 @@ class Shares(Lazy[QueueShare]):
         """Keep the session."""
         self._session, self._abandoned = session, abandoned
 
-    @lazy
+    @cached_property
     def table(self) -> ShareTable:
         """The shares as arrays, without the session."""
         session = self._session

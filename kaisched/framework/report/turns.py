@@ -7,12 +7,12 @@ is read, under any policy: plugins name their keys (``Plugin.key_names``).
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kaisched.core.lazy import lazy
 from kaisched.framework.report.because import Because, plain_number
 from kaisched.framework.session.batches import asks_of, measure
 
@@ -89,7 +89,7 @@ class _Line:
         self.rows = rows
         self._keys, self._last, self._columns, self._at = keys, last, columns, at
 
-    @lazy
+    @cached_property
     def place(self) -> dict[int, int]:
         """The place of each row, from 0."""
         return {row: at for at, row in enumerate(self.rows)}
@@ -200,7 +200,7 @@ class Turns:
             ahead = Ahead(order.head[before], before, queue, line.because(at))
         return Level(queue, at + 1, len(line.rows), order.head[queue], ahead)
 
-    @lazy
+    @cached_property
     def _order(self) -> _Order:
         """The order; empty if the division that it needs failed."""
         return _Order({}, {}, {}) if self._result.stats.abandoned else self._compared()

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.core.axis import GPU, GPU_UNIT, PODS
-from kaisched.core.states import HOLDING_STATES, TaskState
+from kaisched.core.axis import GPU, GPU_UNIT, HOLDING_STATES, PODS, TaskState
 from kaisched.framework.session.cards import PACKED, Cards
 
 if TYPE_CHECKING:

@@ -18,10 +18,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.core.axis import GPU, GPU_UNIT, PODS
-from kaisched.core.card_order import card_order, place, pods_left, pods_on_several, promised_order
-from kaisched.core.devices import CARD, PromisedCards, ShareSpread
-from kaisched.core.states import HOLDING_STATES, TaskState
+from kaisched.core.axis import GPU, GPU_UNIT, HOLDING_STATES, PODS, TaskState
+from kaisched.core.devices import (
+    CARD,
+    PromisedCards,
+    ShareSpread,
+    card_order,
+    place,
+    pods_left,
+    pods_on_several,
+    promised_order,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

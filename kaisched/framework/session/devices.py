@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kaisched.core.axis import GPU, GPU_UNIT
+from kaisched.core.axis import ACTIVE_STATES, GPU, GPU_UNIT, TaskState
 from kaisched.core.claims.counting import MOST, counted, counting, pods_with
 from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, Ask, Claim, ClaimError, Site
 from kaisched.core.claims.pools import matches
 from kaisched.core.claims.search import allocate
 from kaisched.core.claims.table import ClaimTable, Held, Holdings, held_by
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.framework.session.capacity import room_of
 from kaisched.units import CLAIMED_GPU
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.disruption_budgets import SEVERAL, UNPROTECTED
+from kaisched.core.tables import SEVERAL, UNPROTECTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

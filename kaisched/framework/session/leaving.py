@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.charges import charges
+from kaisched.core.axis import TaskState
+from kaisched.core.devices import charges
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
 from kaisched.framework.session.ledger import add_along, held_in
 
 if TYPE_CHECKING:

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.axis import GPU
-from kaisched.core.charges import card_mib
-from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.core.axis import ACTIVE_STATES, GPU, TaskState
+from kaisched.core.devices import card_mib
 from kaisched.core.sums import charges_of
 from kaisched.core.tree import roll_up
 from kaisched.framework.session.capacity import Holding
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, IntVec, RowVec
-    from kaisched.core.memory_charges import MemoryCharges
+    from kaisched.core.devices import MemoryCharges
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.session.capacity import Capacity
 

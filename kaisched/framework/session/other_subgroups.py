@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.framework.session.placement import places_in_all
 
 if TYPE_CHECKING:

@@ -8,15 +8,14 @@ plugins returned at opening, and the questions. An action puts what it has to re
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kaisched.core.charges import least_charges
-from kaisched.core.devices import ShareSpread
-from kaisched.core.lazy import lazy
+from kaisched.core.axis import ACTIVE_STATES, TaskState
+from kaisched.core.devices import ShareSpread, least_charges
 from kaisched.core.refusals import freeable_codes, lasting_codes
-from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.core.sums import charges_of
 from kaisched.core.tree import PROJECTS, without_inner
 from kaisched.framework.session.capacity import Holding, capacity_of, room_of
@@ -117,22 +116,22 @@ class Session:
         spread = ShareSpread() if said is None else ShareSpread(*said.tolist())
         return capacity_of(self.snapshot, spread)
 
-    @lazy
+    @cached_property
     def held(self) -> Amounts:
         """``(R, Q)`` held at every level when the cycle began (``ledger.held`` is now)."""
         return rolled_up(self.snapshot, self.snapshot.allocated)
 
-    @lazy
+    @cached_property
     def held_non_preemptible(self) -> Amounts:
         """``(R, Q)`` the part of :attr:`held` that belongs to non-preemptible jobs."""
         return rolled_up(self.snapshot, self.snapshot.allocated_non_preemptible)
 
-    @lazy
+    @cached_property
     def held_stuck(self) -> tuple[Amounts, Amounts] | None:
         """``(R, Q)`` what pods hold that do not end, all and non-preemptible; None if none do."""
         return held_in(self.snapshot, TaskState.STUCK)
 
-    @lazy
+    @cached_property
     def held_not_evictable(self) -> Amounts:
         """``(R, Q)`` what stays: non-preemptible jobs, and pods on nodes that are gone."""
         if self.stranded is None:
@@ -150,20 +149,20 @@ class Session:
         """``(R,)`` what is divided."""
         return self.snapshot.total
 
-    @lazy
+    @cached_property
     def requested(self) -> Amounts:
         """``(R, Q)`` held plus pending, less :attr:`unschedulable`, when the cycle began."""
         return rolled_up(self.snapshot, self.requested_by_jobs)
 
-    @lazy
+    @cached_property
     def requested_by_jobs(self) -> Amounts:
         """``(R, Q)`` the same of each queue's own jobs; inner queues have none."""
         asked = self.snapshot.allocated + self.snapshot.pending
         return asked if self.unschedulable is None else asked - self.unschedulable.amounts
 
-    unschedulable = lazy(find_unschedulable)
+    unschedulable = cached_property(find_unschedulable)
 
-    @lazy
+    @cached_property
     def fair_share(self) -> Amounts:
         """``(R, Q)`` fair share at every level, computed when first needed."""
         share = self.ask.fair_share(self)
@@ -186,13 +185,13 @@ class Session:
         """The plugins' head starts, or None when no plugin answers."""
         return self.ask.head_start(self)
 
-    @lazy
+    @cached_property
     def devices(self) -> Devices | None:
         """Devices for claims, as of now; None while no pod has a claim."""
         table = self.snapshot.claims
         return None if table is None else Devices(self.snapshot, table)
 
-    @lazy
+    @cached_property
     def least_charge(self) -> Amounts:
         """``(R, S)`` the least that shapes could count in queues: on the largest cards (V2).
 
@@ -200,22 +199,22 @@ class Session:
         """
         return least_charges(self.shapes)
 
-    @lazy
+    @cached_property
     def ledger(self) -> Ledger:
         """What queues hold and where every task stands, as of now."""
         return ledger_of(self.snapshot, self.held, self.held_non_preemptible, self.capacity)
 
-    @lazy
+    @cached_property
     def placement(self) -> Placement:
         """Where pods may go, as of now."""
         return Placement(self)
 
-    @lazy
+    @cached_property
     def outcome(self) -> Outcome:
         """What has been decided so far."""
         return Outcome(len(self.jobs.name))
 
-    @lazy
+    @cached_property
     def stranded(self) -> BoolVec | None:
         """``(T,)`` pods that run on nodes that are not known, None while there are none.
 
@@ -226,7 +225,7 @@ class Session:
         found = ACTIVE_STATES.take(tasks.state) & (tasks.node_of_task < 0)
         return found if np.count_nonzero(found) else None
 
-    @lazy
+    @cached_property
     def stranded_of_job(self) -> IntVec | None:
         """``(J,)`` how many pods of each job are :attr:`stranded`, None while there are none."""
         if self.stranded is None:
@@ -240,7 +239,7 @@ class Session:
         stranded = self.stranded_of_job
         return active if stranded is None else active - stranded.take(job)
 
-    @lazy
+    @cached_property
     def waiting(self) -> RowVec:
         """The rows of the jobs that had pending tasks when the cycle began."""
         return (self.jobs.pending > 0).nonzero()[0]  # of numbers: four times as long
@@ -318,7 +317,7 @@ class Session:
         """How the shard gives over-quota weights."""
         return self.policy.over_quota_weights
 
-    @lazy
+    @cached_property
     def fair_tree(self) -> QueueTree:
         """The tree by which shares are divided and queues compared; it is kept by :attr:`hints`."""
         tree = self.queues.tree

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.framework.session.host import host_of
 
 if TYPE_CHECKING:

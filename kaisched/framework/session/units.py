@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kaisched.core.states import ACTIVE_STATES
+from kaisched.core.axis import ACTIVE_STATES
 from kaisched.framework.session.claims import Unit
 from kaisched.framework.session.host import host_of
 from kaisched.framework.session.task_order import ordered_tasks

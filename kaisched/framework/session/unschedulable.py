@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
 from kaisched.core.sums import charges_of
 from kaisched.core.tables import OPEN
 from kaisched.framework.session.placement import places_in_all

@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kaisched.cluster.rows import LOWEST_PRIORITY, RARE
-from kaisched.core.axis import IntVec
-from kaisched.core.disruption_budgets import UNPROTECTED
-from kaisched.core.metadata import NO_METADATA
+from kaisched.core.axis import IntVec, TaskState
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import TaskState
+from kaisched.core.tables import NO_METADATA, UNPROTECTED
 
 
 class NewJob(NamedTuple):

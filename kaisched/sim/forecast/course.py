@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kaisched.core.axis import BoolVec, RowVec
+from kaisched.core.axis import ALLOCATED_STATES, BoolVec, RowVec, TaskState
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import ALLOCATED_STATES, TaskState
 from kaisched.core.usage import Usage
 from kaisched.engine.planning import PERIOD_S
 from kaisched.framework.cycle import run_cycle

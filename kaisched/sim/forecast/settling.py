@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kaisched.core.states import ALLOCATED_STATES, TaskState
+from kaisched.core.axis import ALLOCATED_STATES, TaskState
 from kaisched.framework.report.records import CycleResult, DecisionRecord, QueueShare
 from kaisched.sim.forecast.course import Course, World
 

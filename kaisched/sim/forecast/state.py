@@ -9,9 +9,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kaisched.core.axis import FloatVec, IntVec, RowVec
+from kaisched.core.axis import (
+    FloatVec,
+    IntVec,
+    RowVec,
+    TaskState,
+)
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import TaskState
 from kaisched.core.sums import summed
 from kaisched.core.tables import EVICTED
 from kaisched.framework.session.cards import table_of

@@ -57,8 +57,7 @@ def divided(session: Session) -> Amounts:
 
     A request of more than one unit above the share does not change the share: the queue is
     unsatisfied in each round either way. So the backlog of a busy queue, which changes all the
-    time, may grow and shrink without a new division. Requests for one resource do not cause a new
-    division of the others.
+    time, may grow and shrink without a new division.
 
     With a weight fold, or with possible head starts, every cycle divides anew: the inputs of these
     answers are known only to their plugins.
@@ -74,18 +73,12 @@ def divided(session: Session) -> Amounts:
         known = None
     ceiling = _ceiling(session) if known is None else known.ceiling
     requests = roll_up(np.minimum(session.requested_by_jobs, ceiling), queues.tree)
-    if known is None:
-        share = _divide(session, requests, asked)
-        _sum_up(session, share)
-        if not is_own:
-            return share
-    else:
-        told = np.minimum(requests, known.enough)
-        changed = np.logical_or.reduce(told != known.told, axis=1).nonzero()[0]
-        if not changed.size:
-            return known.share
-        share = _divide(session, requests, asked, (known.share, changed.tolist()))
-        _sum_up(session, share)
+    if known is not None and np.array_equal(np.minimum(requests, known.enough), known.told):
+        return known.share
+    share = _divide(session, requests, asked)
+    _sum_up(session, share)
+    if not is_own:
+        return share
     enough = share + session.axis.unit[:, None]
     told = np.minimum(requests, enough)
     session.hints[_DIVISION] = _Division(queues, mode, total, ceiling, enough, told, share)
@@ -133,7 +126,6 @@ def _divide(
     session: Session,
     requests: Amounts,
     asked: Asked,
-    known: tuple[Amounts, list[int]] | None = None,
 ) -> Amounts:
     fold, start = asked
     queues, plan = session.queues, _plan(session, is_whole=start is not None)
@@ -154,5 +146,4 @@ def _divide(
         start=start,
         weight_mode="quota" if session.over_quota_weights == "quota" else "equal",
         plan=plan.plan,
-        known=known,
     )

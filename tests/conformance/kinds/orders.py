@@ -11,8 +11,7 @@ from kaisched.actions.order.candidates import gather, pending_jobs
 from kaisched.actions.order.fair_order import PredictedOrder
 from kaisched.actions.order.job_order import keep_best
 from kaisched.cluster.queues import QueueRow
-from kaisched.core.axis import GPU_UNIT
-from kaisched.core.states import TaskState
+from kaisched.core.axis import GPU_UNIT, TaskState
 from kaisched.framework.session.session import Session
 from kaisched.testing.rows import Group, Job, Task
 from tests.conformance.amounts import ROWS, Scale

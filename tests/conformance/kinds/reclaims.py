@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from kaisched.core.axis import TaskState
 from kaisched.core.refusals import text_of
-from kaisched.core.states import TaskState
 from kaisched.framework.session.claims import Claim, Units
 from kaisched.framework.session.session import Session
 from kaisched.framework.session.units import units_of

@@ -9,8 +9,7 @@ from kaisched import Claim, Units
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import FIXED
-from kaisched.core.states import TaskState
+from kaisched.core.axis import FIXED, TaskState
 from kaisched.errors import ConfigError
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.loader import installed_plugins

@@ -5,9 +5,8 @@ from typing import Any
 from kaisched.cluster.claims.known import DeviceClaims
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import FIXED
+from kaisched.core.axis import FIXED, HOLDING_STATES, TaskState
 from kaisched.core.constraints import Constraints
-from kaisched.core.states import HOLDING_STATES, TaskState
 from kaisched.errors import ConfigError
 from kaisched.framework.plugins.loader import installed_plugins
 from kaisched.objects.shard import map_arguments

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kaisched.core.division import Entitlements, divide_level, divide_surplus
+from kaisched.core.fairshare import Entitlements, divide_level, divide_surplus
 from kaisched.core.fairshare import fair_share as divide_tree
 from kaisched.core.shares import allocatable_share
 from kaisched.core.shares import dominant_share as dominant

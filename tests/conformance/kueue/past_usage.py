@@ -9,8 +9,8 @@ import numpy as np
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import TaskState
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import TaskState
 from kaisched.core.tables import Sharing
 from kaisched.core.usage import PARTS, Usage
 from kaisched.framework.cycle import run_cycle

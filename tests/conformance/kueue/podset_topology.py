@@ -9,8 +9,8 @@ from kaisched.cluster.jobs import of_pod_set
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints, Requirement, Toleration
-from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory

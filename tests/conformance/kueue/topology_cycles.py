@@ -8,7 +8,7 @@ from typing import Any, Final
 from kaisched import TopologyLevel
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.records import CycleResult

@@ -6,9 +6,9 @@ import pytest
 from kaisched.actions.order import rations
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
-from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory

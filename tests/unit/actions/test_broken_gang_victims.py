@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.rows import Group
 

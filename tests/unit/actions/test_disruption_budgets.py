@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kaisched.core.disruption_budgets import SEVERAL, UNPROTECTED, DisruptionBudgets
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
+from kaisched.core.tables import SEVERAL, UNPROTECTED, DisruptionBudgets
 from kaisched.engine.policy import build_policy, default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.core.tables import TopologyConstraint
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.rows import Group

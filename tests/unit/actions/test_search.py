@@ -11,7 +11,7 @@ from kaisched.actions.eviction.attempt import Attempt
 from kaisched.actions.eviction.plan import Plan
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations

@@ -10,7 +10,7 @@ from kaisched.actions.allocate import Allocate
 from kaisched.actions.consolidate import Consolidate
 from kaisched.actions.preempt import Preempt
 from kaisched.actions.stalegang import StaleGangs
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations

@@ -4,7 +4,7 @@ import numpy as np
 
 from kaisched.actions.eviction.victim_order import victim_order
 from kaisched.cluster.queues import QueueRow
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.testing.rows import Group, Job, Task
 from tests.unit.framework.fakes import session, store

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kaisched_apiserver.furnish import kubeconfig_of
-from kaisched_apiserver.playground import Size, playground
+from kaisched_apiserver.playground import Size, kubeconfig_of, playground
 
 KUBECTL = shutil.which("kubectl")
 PATIENCE_S = 60

@@ -5,7 +5,7 @@ from kubernetes import client as k8s
 from kubernetes import watch
 from kubernetes.client.exceptions import ApiException
 
-from kaisched_apiserver.furnish import kubeconfig_of
+from kaisched_apiserver.playground import kubeconfig_of
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_lease_is_held_by_one(api):
 
 
 def test_custom_objects_are_plain(api, server):
-    from kaisched_apiserver.furnish import add_kai_kinds
+    from kaisched_apiserver.playground import add_kai_kinds
 
     add_kai_kinds(server)
     custom = k8s.CustomObjectsApi(api)

@@ -70,6 +70,12 @@ def test_the_page_is_elsewhere_where_its_port_is_taken(monkeypatch):
         assert playground._free_port() not in {0, playground._VIEW_PORT}
 
 
+def test_without_the_extra_the_command_says_how_to_install_it(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "kaisched_apiserver.playground", None)
+    assert run_line(["playground"]) == 2
+    assert "run: pip install 'kaisched[playground]'" in capsys.readouterr().err
+
+
 def test_a_kubeconfig_that_cannot_be_written_is_an_error(tmp_path, capsys):
     path = tmp_path / "no-such-folder" / "kubeconfig"
     assert run_line(["playground", "--no-scheduler", "--kubeconfig", str(path)]) == 2

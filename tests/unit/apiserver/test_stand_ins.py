@@ -6,7 +6,7 @@ import pytest
 
 from kaisched.objects.labels import RUN_SECONDS
 from kaisched_apiserver import ApiServer
-from kaisched_apiserver.addresses import Addresses
+from kaisched_apiserver.kubelets import Addresses
 from kaisched_apiserver.playground import Size, playground
 from tests.contract.apiserver.client import binding, eviction, pod
 from tests.waiting import until

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaisched.errors import ConfigError
-from kaisched_apiserver.parsing import BadHttpError, take_body, take_head
-from kaisched_apiserver.protobuf import read_protobuf
+from kaisched_apiserver.connection import BadHttpError, take_body, take_head
+from kaisched_apiserver.requests import read_protobuf
 from tests.contract.apiserver.client import pod
 
 TURNS = 100

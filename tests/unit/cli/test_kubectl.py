@@ -12,7 +12,7 @@ from kaisched.cli.app import run_line
 from kaisched.cli.kubectl import complete_main, kubectl_main, said_to_kubectl
 from kaisched.errors import ConfigError
 from kaisched_apiserver import ApiServer
-from kaisched_apiserver.furnish import add_kai_kinds, kubeconfig_of
+from kaisched_apiserver.playground import add_kai_kinds, kubeconfig_of
 
 KUBECTL = shutil.which("kubectl")
 SCRIPTS = Path(sys.executable).parent

@@ -7,7 +7,7 @@ import pytest
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched_apiserver import ApiServer
-from kaisched_apiserver.furnish import add_kai_kinds, kubeconfig_of
+from kaisched_apiserver.playground import add_kai_kinds, kubeconfig_of
 
 PATH = "/apis/scheduling.run.ai/v2/queues"
 QUEUE = {

@@ -5,9 +5,8 @@ import pytest
 
 from kaisched.cluster import rowstore
 from kaisched.cluster.store import StateStore
-from kaisched.core.axis import GPU
+from kaisched.core.axis import GPU, TaskState
 from kaisched.core.devices import CARD
-from kaisched.core.states import TaskState
 from kaisched.objects.decode import decode_object
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod

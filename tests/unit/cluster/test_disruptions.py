@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from kaisched.cluster.disruptions import selects
 from kaisched.cluster.state import Kept, restored
 from kaisched.cluster.store import StateStore, remove, upsert
-from kaisched.core.disruption_budgets import NO_DISRUPTION_BUDGETS, SEVERAL, UNPROTECTED
+from kaisched.core.tables import NO_DISRUPTION_BUDGETS, SEVERAL, UNPROTECTED
 from kaisched.engine.planning import PlanInput, planned_cluster
 from kaisched.engine.policy import default_policy
 from kaisched.engine.turn import take_turn

@@ -5,8 +5,8 @@ import pytest
 from msgspec.structs import replace
 
 from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
 from kaisched.objects.wire import WORKLOAD_TYPES, ObjectMeta, OwnerReference, TopologyConstraint
 from kaisched.objects.workloads import (
     Deployment,

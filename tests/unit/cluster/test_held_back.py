@@ -4,7 +4,7 @@ import pytest
 
 from kaisched.cluster.facts import LEAST_S, MOST_S, HeldBack
 from kaisched.cluster.store import remove, upsert
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from tests.contract.clusters import pod
 from tests.faults.deciding import decide, placed, store_of
 

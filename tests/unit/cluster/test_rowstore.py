@@ -9,11 +9,10 @@ from kaisched.cluster import rowstore
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import GPU, ResourceAxis
+from kaisched.core.axis import GPU, ResourceAxis, TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
 from tests.oracles.accounts import assert_adds_up, content
 
 MIG = "nvidia.com/mig-2g.20gb"

@@ -9,8 +9,7 @@ from kaisched.cluster.kubernetes.reservation_backend import ReservationBackend
 from kaisched.cluster.pods import Sharing
 from kaisched.cluster.shared_gpus import CardState
 from kaisched.cluster.store import StateStore
-from kaisched.core.axis import GPU, PODS
-from kaisched.core.states import TaskState
+from kaisched.core.axis import GPU, PODS, TaskState
 from kaisched.framework.session.capacity import Holding, capacity_of
 from kaisched.objects.decode import decode_object
 from kaisched.objects.gpus import UUID, Card, reservation_name

@@ -5,7 +5,7 @@ import pytest
 from kaisched.cluster.rowstore import JobPast
 from kaisched.cluster.state import Assumed, Kept, restored
 from kaisched.cluster.store import StateStore, remove, upsert
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text

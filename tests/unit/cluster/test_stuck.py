@@ -9,8 +9,7 @@ from kaisched.cluster.facts import Stuck
 from kaisched.cluster.pods import Leaving
 from kaisched.cluster.state import Kept, restored
 from kaisched.cluster.store import remove, upsert
-from kaisched.core.axis import GPU
-from kaisched.core.states import TaskState
+from kaisched.core.axis import GPU, TaskState
 from kaisched.objects.shard import GPU_RESOURCES
 from tests.contract.clusters import node, pod, queue
 from tests.faults.deciding import NOW_S, decide, placed, store_of, told

@@ -5,8 +5,8 @@ import pytest
 
 from kaisched.cluster.embedded import EmbeddedCluster
 from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
 from kaisched.framework.intents import Evict
 from kaisched.objects.labels import LAST_EVICTION, STALE_SINCE
 from kaisched.objects.workloads import Job

@@ -8,8 +8,8 @@ from msgspec import convert
 from kaisched.cluster.nodes import node_row
 from kaisched.cluster.pods import Ours, constraints_of, pod_row, state_of, unsupported_demand
 from kaisched.cluster.queues import queue_row
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Requirement, Taint, Toleration
-from kaisched.core.states import TaskState
 from kaisched.core.tables import Sharing
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import GPU_RESOURCES

@@ -5,8 +5,8 @@ import pytest
 from kaisched.cluster.members import OWNER_WAIT_S, Unsettled
 from kaisched.cluster.state import Kept, restored
 from kaisched.cluster.store import remove, upsert
+from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
 from kaisched.engine.policy import build_policy
 from kaisched.objects.shard import GPU_RESOURCES, SchedulingShard
 from tests.contract.clusters import make, node, pod, queue

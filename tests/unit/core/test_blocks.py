@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.core import blocks
-from kaisched.core.blocks import plan_level
+from kaisched.core import fairshare
+from kaisched.core.fairshare import plan_level
 
 
 @given(
@@ -21,8 +21,8 @@ def test_blocks_hold_every_row_once_and_cut_no_group(sizes, resources, most, see
     queue, rank = np.arange(len(group)) + 100, rng.permutation(len(group))
     priority = rng.integers(0, 3, len(group))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "BLOCK_ROWS", most)
-        patch.setattr(blocks, "ALONE_ROWS", most)
+        patch.setattr(fairshare, "BLOCK_ROWS", most)
+        patch.setattr(fairshare, "ALONE_ROWS", most)
         made = plan_level(queue, group, priority, rank, resources=resources)
     seen = [
         pair

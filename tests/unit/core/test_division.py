@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from kaisched.core import rounds
-from kaisched.core.division import Entitlements, divide_level, divide_surplus
+from kaisched.core import fairshare
+from kaisched.core.fairshare import Entitlements, _largest_first, divide_level, divide_surplus
 from kaisched.units import UNLIMITED
 
 GPU = 1000
@@ -265,14 +265,14 @@ def test_cutting_a_level_into_pieces_changes_nothing(monkeypatch):
     amount = rng.integers(0, 100, (3, int(group.max()) + 1)) * GPU
     unit = np.array([1, 1, GPU])
     whole = divide_level(amount, group, columns, unit)[0].tolist()
-    monkeypatch.setattr("kaisched.core.blocks.ALONE_ROWS", 7)
+    monkeypatch.setattr("kaisched.core.fairshare.ALONE_ROWS", 7)
     assert divide_level(amount, group, columns, unit)[0].tolist() == whole
-    monkeypatch.setattr("kaisched.core.blocks.BLOCK_ROWS", 7)
+    monkeypatch.setattr("kaisched.core.fairshare.BLOCK_ROWS", 7)
     assert divide_level(amount, group, columns, unit)[0].tolist() == whole
 
 
 def test_too_many_rows_for_one_key_are_ordered_all_the_same(monkeypatch):
     args = (np.array([0, 0, 1, 1, 1]), np.array([0.2, 0.5, 0.1, 0.7, 0.7]), 2)
-    expected = rounds._largest_first(*args).tolist()
-    monkeypatch.setattr(rounds, "_KEY_BITS", 8)
-    assert rounds._largest_first(*args).tolist() == expected == [1, 0, 3, 4, 2]
+    expected = _largest_first(*args).tolist()
+    monkeypatch.setattr(fairshare, "_KEY_BITS", 8)
+    assert _largest_first(*args).tolist() == expected == [1, 0, 3, 4, 2]

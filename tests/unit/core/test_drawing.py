@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 
-from kaisched.core.drawing import parse, render
-from kaisched.core.drawn import Cell, Drawing, DrawingError, DrawnJob, DrawnNode
+from kaisched.core.drawing import Cell, Drawing, DrawingError, DrawnJob, DrawnNode, parse, render
 from kaisched.testing.strategies import drawings
 
 PICTURE = """\

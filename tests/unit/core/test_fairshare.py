@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from kaisched.core.division import Entitlements
-from kaisched.core.fairshare import fair_share, plan_levels
+from kaisched.core.fairshare import Entitlements, fair_share, plan_levels
 from kaisched.core.tree import build_tree
 from kaisched.units import UNLIMITED
 

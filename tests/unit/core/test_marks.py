@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kaisched.core.marks import mark_of
+from kaisched.core.snapshot import mark_of
 from tests.unit.framework.fakes import job, store
 
 ROOT = Path(__file__).resolve().parents[3]

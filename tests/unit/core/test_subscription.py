@@ -4,7 +4,7 @@ import pytest
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.statuses import queue_statuses
-from kaisched.core.subscription import over_subscribed
+from kaisched.core.shares import over_subscribed
 from kaisched.core.tree import roll_up
 from kaisched.engine.planning import open_cluster
 from kaisched.framework.report.records import QueueShare

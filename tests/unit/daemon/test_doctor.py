@@ -15,12 +15,7 @@ from kaisched.daemon.doctor.examine import examine
 from kaisched.daemon.doctor.finding import Finding, Visit, named
 from kaisched.objects.labels import GPU_CONFIG_MAP, format_time
 from kaisched_apiserver import ApiServer, Rule
-from kaisched_apiserver.furnish import (
-    add_kai_kinds,
-    add_namespace,
-    add_nodes,
-    kubeconfig_of,
-)
+from kaisched_apiserver.playground import add_kai_kinds, add_namespace, add_nodes, kubeconfig_of
 from tests.contract.prometheus import Prometheus, needs_prometheus
 from tests.on_kubernetes.rig import definition
 from tests.waiting import until

@@ -3,7 +3,13 @@
 import pytest
 
 from kaisched_apiserver import ApiServer
-from kaisched_apiserver.furnish import DRIVER, add_claims, add_kai_kinds, add_namespace, add_nodes
+from kaisched_apiserver.playground import (
+    DRIVER,
+    add_claims,
+    add_kai_kinds,
+    add_namespace,
+    add_nodes,
+)
 from tests.chaos.claim_parts import RESOURCE
 from tests.unit.daemon.test_doctor import SHARDS, found, must, of, shard, texts
 

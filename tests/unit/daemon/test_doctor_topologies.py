@@ -4,7 +4,7 @@ import pytest
 
 from kaisched.cluster.kubernetes.client import MERGE
 from kaisched_apiserver import ApiServer
-from kaisched_apiserver.furnish import add_kai_kinds, add_namespace, add_nodes
+from kaisched_apiserver.playground import add_kai_kinds, add_namespace, add_nodes
 from tests.unit.daemon.test_doctor import EVERYTHING, client_of, found, must, of, queue, texts
 
 TOPOLOGIES = "/apis/kai.scheduler/v1alpha1/topologies"

@@ -12,7 +12,7 @@ from kaisched.clock import ManualClock, SystemClock
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.core.tables import TopologyLevel
 from kaisched.core.usage import Usage, UsageState
 from kaisched.daemon.loop import MOST_PUT_OFF, Loop

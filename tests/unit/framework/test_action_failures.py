@@ -11,7 +11,7 @@ from kaisched.actions.drain import Drain
 from kaisched.actions.stalegang import StaleGangs
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.core.tables import DRAINED
 from kaisched.engine.policy import default_policy
 from kaisched.framework import cycle as cycles

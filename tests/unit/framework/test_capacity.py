@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kaisched.core.axis import GPU
-from kaisched.core.states import TaskState
+from kaisched.core.axis import GPU, TaskState
 from kaisched.testing.rows import Job, Task
 from tests.unit.framework.fakes import job, session, store
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand, PromisedCards
-from kaisched.core.states import TaskState
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.session import Session
 from kaisched.testing import ClusterBuilder

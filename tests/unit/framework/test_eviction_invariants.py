@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kaisched.cluster.queues import QueueRow
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.intents import Evict
 from kaisched.framework.invariants.violations import violations

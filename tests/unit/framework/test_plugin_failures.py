@@ -8,9 +8,9 @@ import pytest
 from kaisched.actions.allocate import Allocate
 from kaisched.actions.reclaim import Reclaim
 from kaisched.cluster.queues import QueueRow
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
-from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory

@@ -5,9 +5,9 @@ import pytest
 
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints, Taint
 from kaisched.core.refusals import Refusal
-from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.policy import Policy
 from kaisched.testing.rows import Group, Job, Task, add_job

@@ -9,8 +9,8 @@ from kaisched import Change, EvictionReason, Kind, PluginRefusal, Problem, Reaso
 from kaisched.actions.allocate import Allocate
 from kaisched.actions.reclaim import Reclaim
 from kaisched.cluster.queues import QueueRow
+from kaisched.core.axis import TaskState
 from kaisched.core.refusals import TEXTS, Refusal, code_named, text_of
-from kaisched.core.states import TaskState
 from kaisched.framework.advice.adviser import Adviser
 from kaisched.framework.invariants.sums import Moves
 from kaisched.framework.invariants.violations import violations

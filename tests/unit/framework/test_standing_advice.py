@@ -6,7 +6,7 @@ import pytest
 
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.advice import look
 from kaisched.framework.advice import standing as standing_advice

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from kaisched.core.axis import GPU
-from kaisched.core.states import TaskState
+from kaisched.core.axis import GPU, TaskState
 from kaisched.testing.rows import Group, Job, Task
 from tests.amounts import amounts_of, assert_equal
 from tests.unit.framework.fakes import job, plugin, session, store

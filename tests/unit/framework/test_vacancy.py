@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.framework.session.filling import Vacancy
 from kaisched.testing.rows import Job, Task
 from tests.unit.framework.fakes import job, plugin, session, store

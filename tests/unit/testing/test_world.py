@@ -3,8 +3,7 @@
 import pytest
 from hypothesis import given
 
-from kaisched.core.drawing import parse
-from kaisched.core.drawn import DrawingError
+from kaisched.core.drawing import DrawingError, parse
 from kaisched.testing import World, draw, explain_difference
 from kaisched.testing.strategies import drawings
 

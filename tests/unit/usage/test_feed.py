@@ -6,7 +6,7 @@ import pytest
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.core.usage import PARTS, Usage, UsageState
 from kaisched.usage.feed import UsageFeed, believed
 from kaisched.usage.memory import MemoryStore

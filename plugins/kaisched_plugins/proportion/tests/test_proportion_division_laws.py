@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched import CPU, GPU, UNLIMITED, fairshare, roll_up
+from kaisched import CPU, GPU, UNLIMITED, roll_up
 from kaisched.core.tree import build_tree
 from kaisched_plugins.proportion import Proportion
 from kaisched_plugins.proportion.standing import Standing
@@ -143,22 +143,20 @@ def test_what_is_remembered_never_shows(data):
     total = np.array([data.draw(AMOUNTS) for _ in range(R)])
     pending = column(AMOUNTS)
     standing = None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fairshare, "PLAIN_ROWS", data.draw(st.sampled_from([0, 100])))
-        for _ in range(5):
-            session = cluster.session(pending, total=total, mode=mode)
-            share = session.fair_share = PLUGIN.fair_share(session)
-            newly = Cluster(cluster.queues).share(pending, total=total, mode=mode)
-            assert share.tolist() == newly.tolist()
-            standing = Standing.of(session, standing)
-            afresh = Standing.of(session)
-            assert standing.bounds.tolist() == afresh.bounds.tolist()
-            assert standing.divisors.tolist() == afresh.divisors.tolist()
-            pending = pending.copy()
-            r, q = data.draw(st.integers(0, R - 1)), data.draw(st.integers(0, size - 1))
-            # Close to where it begins to matter, as often as anywhere.
-            near = int(share[r, q]) + data.draw(st.sampled_from([-1, 0, 1])) * int(UNIT[r])
-            pending[r, q] = data.draw(st.just(max(near, 0)) | AMOUNTS)
+    for _ in range(5):
+        session = cluster.session(pending, total=total, mode=mode)
+        share = session.fair_share = PLUGIN.fair_share(session)
+        newly = Cluster(cluster.queues).share(pending, total=total, mode=mode)
+        assert share.tolist() == newly.tolist()
+        standing = Standing.of(session, standing)
+        afresh = Standing.of(session)
+        assert standing.bounds.tolist() == afresh.bounds.tolist()
+        assert standing.divisors.tolist() == afresh.divisors.tolist()
+        pending = pending.copy()
+        r, q = data.draw(st.integers(0, R - 1)), data.draw(st.integers(0, size - 1))
+        # Close to where it begins to matter, as often as anywhere.
+        near = int(share[r, q]) + data.draw(st.sampled_from([-1, 0, 1])) * int(UNIT[r])
+        pending[r, q] = data.draw(st.just(max(near, 0)) | AMOUNTS)
 
 
 def test_the_division_is_that_of_the_library():

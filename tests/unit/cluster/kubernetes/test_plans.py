@@ -9,7 +9,7 @@ from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.plans import Plans, promises_to
 from kaisched.cluster.kubernetes.resources import PODS
 from kaisched.cluster.store import remove, upsert
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate
 from tests.contract.clusters import group, node, pod
 from tests.faults.deciding import store_of

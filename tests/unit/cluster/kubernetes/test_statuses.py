@@ -7,9 +7,9 @@ from kaisched.cluster.kubernetes.statuses import matches, queue_statuses, stampe
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
-from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
 from kaisched.framework.report.reason import Problem
 from kaisched.framework.report.records import QueueShare

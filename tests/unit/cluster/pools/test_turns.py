@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from kaisched.cluster.pools.handover import is_hopeless, refused
+from kaisched.core.axis import TaskState
 from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal
-from kaisched.core.states import TaskState
 from tests.contract.clusters import pod
 from tests.unit.cluster.pools.test_lists import job_of, two
 from tests.unit.cluster.pools.worlds import POOL, World, listed, node_in, queue_in

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.objects.podgroup import PodGroup
 from tests.contract.clusters import make, pod
 from tests.unit.cluster.pools.test_lists import gang, job_of, two

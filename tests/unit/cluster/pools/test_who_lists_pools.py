@@ -6,7 +6,7 @@ import pytest
 
 from kaisched.cluster.pools.book import Lists, Whereabouts
 from kaisched.cluster.pools.projects import Projects
-from kaisched.core.states import TaskState
+from kaisched.core.axis import TaskState
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.wire import ObjectMeta
 from tests.contract.clusters import make

@@ -8,7 +8,7 @@ import pytest
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.embedded import EmbeddedCluster
-from kaisched.core.disruption_budgets import (
+from kaisched.core.tables import (
     NO_DISRUPTION_BUDGETS,
     UNPROTECTED,
     DisruptionBudgets,
