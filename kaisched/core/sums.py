@@ -97,7 +97,8 @@ def _held(now: Snapshot, tasks: RowVec) -> tuple[Amounts, Amounts]:
     shape = len(now.axis), len(now.queues)
     allocated, fixed = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     _add(allocated, queue, each)
-    _add(fixed, queue[is_fixed], each[:, is_fixed])
+    if is_fixed.any():
+        _add(fixed, queue[is_fixed], each[:, is_fixed])
     return allocated, fixed
 
 
@@ -139,6 +140,8 @@ def _like(old: T, new: T, names: tuple[str, ...]) -> T:
     """Return a table with those of some columns that are equal in an older one, or that one."""
     for name in names:
         setattr(new, name, _equal(getattr(old, name), getattr(new, name)))
+    if any(getattr(old, name) is not getattr(new, name) for name in names):
+        return new
     is_same = all(getattr(old, it.name) is getattr(new, it.name) for it in fields(new))  # type: ignore[arg-type]
     return old if is_same else new
 
