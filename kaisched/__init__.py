@@ -15,11 +15,11 @@ _HOME = {
     "Arguments": "kaisched.framework.plugins.plugin",
     "Plugin": "kaisched.framework.plugins.plugin",
     "hookimpl": "kaisched.framework.plugins.specification",
-    "Session": "kaisched.framework.session.view",
-    "Claim": "kaisched.framework.session.claims",
-    "NodeSet": "kaisched.framework.session.claims",
-    "LazyNodeSets": "kaisched.framework.session.claims",
-    "Units": "kaisched.framework.session.claims",
+    "Session": "kaisched.framework.session.session",
+    "Claim": "kaisched.framework.session.units",
+    "NodeSet": "kaisched.framework.session.node_sets",
+    "LazyNodeSets": "kaisched.framework.session.node_sets",
+    "Units": "kaisched.framework.session.units",
     "SubGroup": "kaisched.core.tables",
     "TopologyConstraint": "kaisched.core.tables",
     "TopologyLevel": "kaisched.core.tables",
@@ -55,10 +55,10 @@ _HOME = {
     "PODS": "kaisched.core.axis",
     "PARTS": "kaisched.core.usage",
     "Entitlements": "kaisched.core.fairshare",
-    "jobs_by_age": "kaisched.framework.session.job_order",
-    "ordered_jobs": "kaisched.framework.session.job_order",
-    "ordered_tasks": "kaisched.framework.session.task_order",
-    "Unit": "kaisched.framework.session.claims",
+    "jobs_by_age": "kaisched.framework.session.order",
+    "ordered_jobs": "kaisched.framework.session.order",
+    "ordered_tasks": "kaisched.framework.session.order",
+    "Unit": "kaisched.framework.session.units",
     "units_of": "kaisched.framework.session.units",
     "Amounts": "kaisched.core.axis",
     "BoolVec": "kaisched.core.axis",
@@ -84,11 +84,11 @@ _HOME = {
     "larger_bounds": "kaisched.framework.advice.proposals",
     "charges": "kaisched.core.devices",
     "least_charges": "kaisched.core.devices",
-    "asked_of": "kaisched.framework.session.next_batch",
-    "least_asked_of": "kaisched.framework.session.next_batch",
-    "batch_of": "kaisched.framework.session.next_batch",
-    "possible_asks": "kaisched.framework.session.next_batch",
-    "main_resource": "kaisched.framework.session.next_batch",
+    "asked_of": "kaisched.framework.session.batches",
+    "least_asked_of": "kaisched.framework.session.batches",
+    "batch_of": "kaisched.framework.session.batches",
+    "possible_asks": "kaisched.framework.session.batches",
+    "main_resource": "kaisched.framework.session.batches",
     "Moves": "kaisched.framework.invariants.sums",
     "Step": "kaisched.framework.report.records",
     "EvictionReason": "kaisched.framework.report.reason",
@@ -156,21 +156,21 @@ if TYPE_CHECKING:
     from kaisched.framework.report.reason import Problem as Problem
     from kaisched.framework.report.reason import Reason as Reason
     from kaisched.framework.report.records import Step as Step
-    from kaisched.framework.session.claims import Claim as Claim
-    from kaisched.framework.session.claims import LazyNodeSets as LazyNodeSets
-    from kaisched.framework.session.claims import NodeSet as NodeSet
-    from kaisched.framework.session.claims import Unit as Unit
-    from kaisched.framework.session.claims import Units as Units
-    from kaisched.framework.session.job_order import jobs_by_age as jobs_by_age
-    from kaisched.framework.session.job_order import ordered_jobs as ordered_jobs
-    from kaisched.framework.session.next_batch import asked_of as asked_of
-    from kaisched.framework.session.next_batch import batch_of as batch_of
-    from kaisched.framework.session.next_batch import least_asked_of as least_asked_of
-    from kaisched.framework.session.next_batch import main_resource as main_resource
-    from kaisched.framework.session.next_batch import possible_asks as possible_asks
-    from kaisched.framework.session.task_order import ordered_tasks as ordered_tasks
+    from kaisched.framework.session.batches import asked_of as asked_of
+    from kaisched.framework.session.batches import batch_of as batch_of
+    from kaisched.framework.session.batches import least_asked_of as least_asked_of
+    from kaisched.framework.session.batches import main_resource as main_resource
+    from kaisched.framework.session.batches import possible_asks as possible_asks
+    from kaisched.framework.session.node_sets import LazyNodeSets as LazyNodeSets
+    from kaisched.framework.session.node_sets import NodeSet as NodeSet
+    from kaisched.framework.session.order import jobs_by_age as jobs_by_age
+    from kaisched.framework.session.order import ordered_jobs as ordered_jobs
+    from kaisched.framework.session.order import ordered_tasks as ordered_tasks
+    from kaisched.framework.session.session import Session as Session
+    from kaisched.framework.session.units import Claim as Claim
+    from kaisched.framework.session.units import Unit as Unit
+    from kaisched.framework.session.units import Units as Units
     from kaisched.framework.session.units import units_of as units_of
-    from kaisched.framework.session.view import Session as Session
     from kaisched.framework.shard_settings import former_values as former_values
     from kaisched.framework.shard_settings import shard_setting as shard_setting
     from kaisched.objects.cron import Cron as Cron

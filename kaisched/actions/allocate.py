@@ -13,44 +13,97 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.order.alike import alike, sets_of
-from kaisched.actions.order.backlog import note_room, waiting_heads
 from kaisched.actions.order.candidates import (
     Candidates,
+    alike,
     drop_gated,
     drop_roomless,
-    drop_shut,
     gather,
     measure_again,
     note_no_room,
     pending_jobs,
+    sets_of,
 )
-from kaisched.actions.order.fair_order import PredictedOrder
-from kaisched.actions.order.gates import first_shut
+from kaisched.actions.order.gates import are_covered, first_shut
 from kaisched.actions.order.job_order import keep_best
-from kaisched.actions.order.rations import rations_of
-from kaisched.actions.order.sequence import Pick
+from kaisched.actions.order.predicted import Pick, PredictedOrder
 from kaisched.actions.order.stepwise import StepwiseOrder, are_few
-from kaisched.actions.owed import owed_claims
-from kaisched.actions.room.by_card import is_tight
-from kaisched.actions.room.placing import place_mixed, place_waiting, place_within
+from kaisched.actions.order.tries import try_limit
+from kaisched.actions.reclaim import NAME, TakingBack
+from kaisched.actions.room.placing import is_tight, place_mixed, place_waiting, place_within
 from kaisched.actions.room.promises import hold_broken, keep_promises
 from kaisched.core.refusals import Refusal
-from kaisched.framework.session.claims import NodeSets
-from kaisched.framework.session.node_sets import node_sets, shapes_of
-from kaisched.framework.session.other_subgroups import other_batches
+from kaisched.framework.session.batches import other_batches
+from kaisched.framework.session.node_sets import NodeSets, node_sets, shapes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kaisched.actions.order.fair_order import FairOrder
-    from kaisched.actions.order.rations import Rations
-    from kaisched.actions.owed import OwedClaims
-    from kaisched.core.axis import RowVec
+    from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
 
     Place = Callable[[Statement, RowVec], bool]
+
+
+# Claims that are owed room: quotas cover them, they find none, and reclaim is yet to try them.
+#
+# Where such claims wait, allocate gives nothing that quotas do not cover before reclaim has tried
+# them. Otherwise what comes free would go to work beyond its quota in each cycle, and as no cycle
+# evicts what it has started, a claim that needs a whole node might never get one.
+
+_OWED: Final = "owed"
+
+
+def owed_claims(session: Session) -> OwedClaims:
+    """Return the claims of this cycle."""
+    owed: OwedClaims | None = session.found.get(_OWED)
+    if owed is None:
+        owed = session.found[_OWED] = OwedClaims(session)
+    return owed
+
+
+class OwedClaims:
+    """Tells allocate when to stop, and lets reclaim try the claims then."""
+
+    def __init__(self, session: Session) -> None:
+        """Note nothing yet."""
+        self._session = session
+        self._is_on = any(action.name == NAME for action in session.policy.actions)
+        self._tried: BoolVec = np.zeros(len(session.jobs.name), np.bool_)
+        self._spared: BoolVec = self._tried
+        self.wait = False
+        """Whether any such claim waits."""
+
+    def begin(self, candidates: Candidates) -> None:
+        """Look for claims among the jobs that are no candidates: they have no room."""
+        if self._is_on and len(candidates) < len(pending_jobs(self._session)):
+            self.spare(candidates, np.ones(len(candidates), np.bool_))
+            self.wait = TakingBack(self._session, self._spared).has_claims()
+
+    def note(self, candidates: Candidates, at: RowVec) -> None:
+        """Note candidates that found no room."""
+        if self._is_on and not self.wait:
+            is_new = ~self._tried[candidates.job[at]]
+            self.wait = bool((is_new & are_covered(self._session, candidates, at)).any())
+
+    def go_before(self, candidates: Candidates, at: int) -> bool:
+        """Tell whether such claims wait, and come before a candidate: quotas do not cover it."""
+        return self.wait and not are_covered(self._session, candidates, np.array([at]))[0]
+
+    def spare(self, candidates: Candidates, waits: BoolVec) -> None:
+        """Leave out the candidates that may still find room."""
+        self._spared = self._tried.copy()
+        self._spared[candidates.job[waits]] = True
+
+    def take_back(self) -> None:
+        """Let reclaim try the claims."""
+        session = self._session
+        action, session.action = session.action, NAME
+        TakingBack(session, self._spared).run()
+        session.action, self.wait = action, False
+        self._tried |= ~self._spared
+
 
 _LONGEST_RUN: Final = 512
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
@@ -66,30 +119,26 @@ class Allocate:
         """Place the pending jobs that fit."""
         if not session.jobs_waiting:
             return
-        rations = rations_of(session)
         held = hold_broken(session, keep_promises(session))
-        self._allocate(session, rations, [*held])
+        self._allocate(session, [*held])
         for statement in held.values():
             statement.rollback()
         if held:
             session.hints.clear()  # some hints count the held room as taken: true only here
             self._place(session, self._gather(session, np.array(sorted(held), np.int64)))
 
-    def _allocate(self, session: Session, rations: Rations | None, held: list[int]) -> None:
+    def _allocate(self, session: Session, held: list[int]) -> None:
         if session.policy.queue_depth.get(self.name) is None and session.placement.is_full:
             return  # records ask the other questions, see framework/report/explain.py
         self._place(session, self._waiting(session, held), held)
-        if rations is None or session.policy.queue_depth.get(self.name) is not None:
+        limit = try_limit(session)
+        if limit is None or session.policy.queue_depth.get(self.name) is not None:
             return
-        while (job := rations.more(session)).size:
+        while (job := limit.more(session)).size:
             self._place(session, _without(self._gather(session, job), held), held)
 
     def _waiting(self, session: Session, held: Sequence[int]) -> Candidates:
-        candidates = waiting_heads(session, self.name)
-        if candidates is None:
-            candidates = self._gather(session, pending_jobs(session))
-            note_room(session, candidates)
-        return _without(candidates, held)
+        return _without(self._gather(session, pending_jobs(session)), held)
 
     def _place(self, session: Session, candidates: Candidates, held: Sequence[int] = ()) -> None:
         owed = owed_claims(session)
@@ -102,7 +151,7 @@ class Allocate:
         depth = session.policy.queue_depth.get(self.name)
         if depth is not None:
             candidates = keep_best(session, candidates, depth)
-        candidates = drop_shut(session, drop_roomless(session, candidates))
+        candidates = drop_roomless(session, candidates)
         return drop_gated(session, self.name, candidates)
 
 
@@ -129,9 +178,9 @@ class _Allocation:
             or not ask.rests_on_sums(session)
             or session.shapes.by_card is not None  # what a job will count is not known before
         )
-        self._fair_order: FairOrder = (StepwiseOrder if few else PredictedOrder)(
-            session, action, candidates
-        )
+        self._fair_order: PredictedOrder | StepwiseOrder = (
+            StepwiseOrder if few else PredictedOrder
+        )(session, action, candidates)
         self._has_sets = ask.node_sets(session) is not None
         """Whether any plugin may bind jobs to sets of nodes in this cycle."""
         self._promised = self._with_a_promise()

@@ -12,32 +12,36 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.eviction.alternatives import serve
-from kaisched.actions.eviction.claimants import claimants
-from kaisched.actions.eviction.evicting import anything_runs, running_jobs, without_delayed
-from kaisched.actions.eviction.loops import is_loop, note_eviction, recall_evictions
-from kaisched.actions.eviction.no_place import without_place
-from kaisched.actions.eviction.plan import Demand, Plan
-from kaisched.actions.eviction.reasons import consolidate_reason
-from kaisched.actions.eviction.relocation import Relocation
+from kaisched.actions.eviction.demand import Demand, Plan
+from kaisched.actions.eviction.evicting import (
+    consolidate_reason,
+    is_loop,
+    note_eviction,
+    recall_evictions,
+    running_jobs,
+    serve,
+    without_delayed,
+)
+from kaisched.actions.eviction.relocation import Relocation, without_place
 from kaisched.actions.eviction.search import Search
-from kaisched.actions.order.alike import alike
-from kaisched.actions.order.candidates import ANY, drop_gated, gather, pending_jobs
+from kaisched.actions.order.candidates import ANY, alike, drop_gated, gather, pending_jobs
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
-from kaisched.actions.room.by_card import is_tight
-from kaisched.actions.room.clearing import Movable, Prices
-from kaisched.actions.room.items import Clearing
-from kaisched.actions.room.parts import has_parts
-from kaisched.actions.room.placing import place_waiting
+from kaisched.actions.room.clearing import Clearing, Movable, Prices
+from kaisched.actions.room.placing import has_parts, is_tight, place_waiting
 from kaisched.actions.room.promises import keep_promises
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal
-from kaisched.framework.session.claims import Claim, Unit
-from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
-from kaisched.framework.session.eviction_budget import is_spent, may_evict
-from kaisched.framework.session.next_batch import main_resource
-from kaisched.framework.session.task_order import pending_tasks
+from kaisched.framework.session.batches import main_resource
+from kaisched.framework.session.limits import (
+    has_budgets,
+    is_spent,
+    may_disrupt,
+    may_evict,
+    stops_here,
+)
+from kaisched.framework.session.order import pending_tasks
+from kaisched.framework.session.units import Claim, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +70,7 @@ class Consolidate:
             return
         recall_evictions(session)
         keep_promises(session)
-        if anything_runs(session):
+        if running_jobs(session).size:
             _Consolidation(session, self.name, most).run()
 
 
@@ -87,7 +91,7 @@ class _Consolidation:
         if is_spent(session, self._action):
             return
         candidates = self._claims()
-        if candidates is None:
+        if not len(candidates):
             return
         self._running = running = running_jobs(session)
         if session.has_moved:
@@ -98,6 +102,8 @@ class _Consolidation:
         self._relocation = Relocation(session, self._action, self._search)
         fair_order = StepwiseOrder(session, self._action, candidates)
         while (item := fair_order.peek()) is not None:
+            if stops_here(session, self._action, candidates.job[fair_order.waiting()]):
+                return
             at = item.at
             code = item.code or self._try(candidates, at)
             if not code:
@@ -122,21 +128,8 @@ class _Consolidation:
         gone: RowVec = same.nonzero()[0]
         return gone
 
-    def _claims(self) -> Candidates | None:
-        """Return the preemptible jobs that all free room together could hold; None if none."""
-        session, action = self._session, self._action
-        waiting = claimants(session, action)
-        if waiting is None:
-            candidates = self._gathered()
-        else:
-            able = waiting.fitting(self._free())
-            if not np.count_nonzero(able):
-                return None
-            candidates = drop_gated(session, action, waiting.candidates(able))
-        return candidates if len(candidates) else None
-
-    def _gathered(self) -> Candidates:
-        """Slow path: ask the gates about every pending job."""
+    def _claims(self) -> Candidates:
+        """Return the preemptible jobs that all free room together could hold."""
         session, action = self._session, self._action
         job = pending_jobs(session, claims=True)
         job = job[session.jobs.is_preemptible[job]]

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.eviction.evicting import Evicting, running_jobs
+from kaisched.actions.eviction.evicting import Evicting
 from kaisched.actions.order.candidates import ANY
 
 if TYPE_CHECKING:
-    from kaisched.actions.eviction.claimants import Claimants
-    from kaisched.actions.eviction.plan import Demand
-    from kaisched.core.axis import BoolVec, IntVec, RowVec
-    from kaisched.core.snapshot import Mark
-    from kaisched.framework.session.claims import Claim
+    from kaisched.actions.eviction.demand import Demand
+    from kaisched.core.axis import IntVec, RowVec
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Claim
 
 _LOWEST: Final = "preempt.lowest"
 
@@ -47,14 +45,6 @@ class _Preempting(Evicting):
         able: RowVec = job[priority > self._lowest()[jobs.queue_of_job[job]]]
         return able
 
-    def _able(self, waiting: Claimants) -> BoolVec:
-        priority = waiting.priority
-        able: BoolVec = priority > _lowest_ever(self._session)
-        if np.count_nonzero(able):
-            self._running = running_jobs(self._session)
-            able = priority > self._lowest()[waiting.queue]
-        return able
-
     def _lowest(self) -> IntVec:
         """``(Q,)`` the lowest priority that runs in each queue."""
         jobs = self._session.jobs
@@ -71,15 +61,3 @@ class _Preempting(Evicting):
     def _class(self, demand: Demand) -> tuple[object, ...]:
         claim = demand.claim
         return claim.queue, int(self._session.jobs.priority[claim.job]), *demand.shapes
-
-
-def _lowest_ever(session: Session) -> int:
-    """Return a lower bound of the priorities of all jobs; read only rows that are new."""
-    snapshot, column = session.snapshot, session.jobs.priority
-    known: tuple[Mark, int] | None = session.hints.get(_LOWEST)
-    seen = snapshot.unchanged_since(known[0] if known else None)
-    lowest = known[1] if known and seen else ANY
-    if seen < len(column):
-        lowest = min(lowest, int(column[seen:].min()))
-        session.hints[_LOWEST] = snapshot.mark("jobs.priority"), lowest
-    return lowest

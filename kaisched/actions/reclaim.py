@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.eviction.evicting import Evicting, anything_runs
-from kaisched.actions.eviction.making_way import MakingWay
-from kaisched.actions.order.within_quota import are_covered
+from kaisched.actions.eviction.evicting import Evicting, running_jobs
+from kaisched.actions.eviction.relocation import MakingWay
+from kaisched.actions.order.gates import are_covered
 from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
-    from kaisched.actions.eviction.plan import Demand, Plan
-    from kaisched.actions.eviction.victim_list import VictimList
+    from kaisched.actions.eviction.demand import Demand, Plan
+    from kaisched.actions.eviction.victims import VictimList
     from kaisched.actions.order.candidates import Candidates
-    from kaisched.actions.order.sequence import Pick
+    from kaisched.actions.order.predicted import Pick
     from kaisched.core.axis import BoolVec, RowVec
-    from kaisched.framework.session.claims import Claim
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Claim
 
 NAME: Final = "reclaim"
 
@@ -54,20 +54,16 @@ class _Reclaiming(Evicting):
 
     def _otherwise(self, demand: Demand, victim_list: VictimList) -> Plan | None:
         """Search a plan that also moves pods which may not be evicted."""
-        if not self._may_move(demand):
-            return None
-        if self._making_way is None:
-            self._making_way = MakingWay(self._session, self._search, self._relocation)
-        return self._making_way.find(demand, victim_list, self._running)
-
-    def _may_move(self, demand: Demand) -> bool:
-        if self._session.ask.orders_victims:
-            return False  # the policy's order does not say which victims go along with moves
-        policy = self._session.policy
+        session = self._session
+        policy = session.policy
+        if session.ask.orders_victims:
+            return None  # the policy's order does not say which victims go along with moves
         is_on = policy.allows_consolidating_reclaim and policy.max_consolidation_preemptees != 0
         if not is_on or not self._search.lacks_one(demand):
-            return False
-        return not self._failed_claims.is_out_of_reach(demand, self._running)
+            return None
+        if self._making_way is None:
+            self._making_way = MakingWay(session, self._search, self._relocation)
+        return self._making_way.find(demand, victim_list, self._running)
 
     def _class(self, demand: Demand) -> tuple[object, ...]:
         claim, session = demand.claim, self._session
@@ -90,7 +86,7 @@ class TakingBack(_Reclaiming):
 
     def has_claims(self) -> bool:
         """Tell whether there is such a claim."""
-        return anything_runs(self._session) and self._claims() is not None
+        return bool(running_jobs(self._session).size) and self._claims() is not None
 
     def _claims(self) -> Candidates | None:
         claims = super()._claims()
@@ -100,13 +96,10 @@ class TakingBack(_Reclaiming):
         claims = claims.keep(are_covered(self._session, claims, np.arange(len(claims))))
         return claims if len(claims) else None
 
-    def _may_move(self, demand: Demand) -> bool:
-        del demand
-        return False
-
-    def _ahead(self, most: int) -> RowVec:
-        rows = super()._ahead(most)
-        return rows[are_covered(self._session, self._candidates, rows, is_sum=True)]
+    def _otherwise(self, demand: Demand, victim_list: VictimList) -> Plan | None:
+        """Move nothing."""
+        del demand, victim_list
+        return None
 
     def _try(self, item: Pick, *, is_first: bool) -> int:
         at = np.array([item.at])

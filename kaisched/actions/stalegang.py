@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.axis import ACTIVE_STATES, HOLDING_STATES, TaskState
-from kaisched.framework.session.disruptions_left import may_disrupt
-from kaisched.framework.session.eviction_budget import may_evict
-from kaisched.framework.session.job_order import jobs_by_age
-from kaisched.framework.session.task_order import ordered_tasks
+from kaisched.framework.session.limits import may_disrupt, may_evict
+from kaisched.framework.session.order import jobs_by_age, ordered_tasks
 from kaisched.units import format_duration
 
 if TYPE_CHECKING:

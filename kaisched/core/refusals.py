@@ -40,6 +40,7 @@ class Refusal(IntEnum):
     ROOM_HELD = 35
     # what others hold
     NO_VICTIMS = 40
+    CYCLE_EVICTIONS = 41
     EVICTION_DELAY = 44
     SEARCH_BUDGET = 45
     DEVICES_OVER_SHARE = 46
@@ -232,6 +233,12 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "EvictionBudget",
         "the shard may not evict so many pods within the hour",
         "Wait, or raise the shard's `evictionsPerHour`.",
+        is_freeable=True,
+    ),
+    Refusal.CYCLE_EVICTIONS: RefusalText(
+        "CycleEvictions",
+        "the cycle has evicted as many pods as one may, before it came to this job",
+        "Nothing: the next cycle goes on at once. The shard's `maxEvictionsPerCycle` is the most.",
         is_freeable=True,
     ),
     Refusal.DISRUPTION_BUDGET: RefusalText(

@@ -19,7 +19,7 @@ from kaisched.daemon.health import Health
 from kaisched.engine.turn import take_turn
 from kaisched.errors import KaischedError
 from kaisched.framework.memory import Memory
-from kaisched.framework.session.eviction_budget import left_of
+from kaisched.framework.session.limits import left_of
 from kaisched.telemetry.logs import log_cycle
 from kaisched.telemetry.stopwatch import Stopwatch
 
@@ -201,6 +201,8 @@ class Loop:
             self._publish(turn)
             self._show(turn)
             self._after(turn)
+            if turn.result.is_cut_short:
+                self.wake()
         except Exception as error:  # noqa: BLE001 - a bad cycle must not take the next ones with it
             self._failed(start_s, error)
             return None

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from kaisched.actions.allocate import Allocate
 from kaisched.actions.consolidate import Consolidate
-from kaisched.actions.drain import Drain
 from kaisched.actions.preempt import Preempt
 from kaisched.actions.reclaim import Reclaim
 from kaisched.actions.stalegang import StaleGangs
-from kaisched.actions.timelimit import TimeLimit
+from kaisched.actions.whole_jobs import Drain, TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -25,6 +25,7 @@ from kaisched.objects.shard import (
     DEFAULT_ACTIONS,
     DEFAULT_PLUGINS,
     GPU_SPREAD,
+    MAX_EVICTIONS_PER_CYCLE,
     OTHER_PRIORITIES,
     SETTINGS_IN_ARGUMENTS,
     TIME_BASED_FAIRSHARE,
@@ -117,6 +118,7 @@ def build_policy(
         over_quota_weights=spec.over_quota_weights or "equal",
         fairness=spec.fairness or "hierarchy",
         evictions_per_hour=-1 if spec.evictions_per_hour is None else spec.evictions_per_hour,
+        max_evictions_per_cycle=spec.max_evictions_per_cycle or MAX_EVICTIONS_PER_CYCLE,
         workloads=workloads_of(plugins),
         **settings,
     )

@@ -15,8 +15,8 @@ from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.report.records import RUN, CycleResult, CycleStats
 from kaisched.framework.report.result import Binds, Evictions, Nominations, Records, Shares
-from kaisched.framework.session.leaving import await_leaving
-from kaisched.framework.session.outcome import PUT_OFF, Outcome
+from kaisched.framework.session.limits import is_full
+from kaisched.framework.session.outcome import PUT_OFF, Outcome, await_leaving
 from kaisched.framework.session.session import Session
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def _result(session: Session, abandoned: str) -> CycleResult:
         nominate_nodes=places,
         steps=tuple(outcome.steps),
         put_off=_put_off(session),
+        is_cut_short=is_full(session),
         **_cards(session, tasks, promised),
     )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kaisched.framework.plugins.dispatch import Questions
 from kaisched.framework.plugins.registry import PluginSetting, Registry
 from kaisched.objects.gangs import KNOWN
+from kaisched.objects.shard import MAX_EVICTIONS_PER_CYCLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +53,8 @@ class Policy:
     """How long a pod waits for an owner of a known kind that the watch has not delivered yet."""
     max_consolidation_preemptees: int = 16
     """The most jobs that are moved to make room for one; 0 for none, -1 for no bound."""
+    max_evictions_per_cycle: int = MAX_EVICTIONS_PER_CYCLE
+    """After so many evictions a cycle begins no further one; the next goes on at once."""
     evictions_per_hour: int = -1
     """The most pods that may be evicted in any hour; 0 for none ever, -1 for no bound."""
     allows_consolidating_reclaim: bool = True

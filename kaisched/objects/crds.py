@@ -503,6 +503,11 @@ SHARD_RULES: Final[Rules] = {
             minimum=0,
             maximum=INT32_MAX,
         ),
+        "max_evictions_per_cycle": says(
+            "After so many evictions a cycle begins no further one; the next goes on at once.",
+            minimum=1,
+            maximum=INT32_MAX,
+        ),
         "admits_all_projects": says("Whether projects without a queue here may use idle room."),
         "pool_dwell": says("How long a job with a list of pools waits here first; 10s."),
         "pool_patience": says("How much longer it waits here until it may evict here; 0s."),

@@ -185,6 +185,9 @@ GPU_RESOURCES: Final = (
 )
 """Resource names that count whole GPUs, unless the shard lists others."""
 
+MAX_EVICTIONS_PER_CYCLE: Final = 2_000
+"""What the daemon sends in four seconds, unless its settings say otherwise."""
+
 Placement = Literal["binpack", "spread"]
 
 
@@ -270,6 +273,8 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     too (``project``, also for None), or within the quota in its pool alone."""
     evictions_per_hour: int | None = None
     """Most pods evicted in any hour; 0 for no evictions, None for no bound."""
+    max_evictions_per_cycle: int | None = None
+    """After so many evictions a cycle begins no further one; None for what is sent in 4 s."""
     owner_wait: str | int | None = None
     """How long a pod waits for an owner that cannot be read yet; None for two minutes."""
     admits_all_projects: bool = False
@@ -522,6 +527,10 @@ def _eviction_faults(spec: ShardSpec) -> Iterator[Fault]:
     if most is not None and not 0 <= most <= INT32_MAX:
         fix = "write 0 for no eviction ever, or leave it out for no bound"
         yield Fault(("spec", "evictionsPerHour"), "out of range", most, fix)
+    most = spec.max_evictions_per_cycle
+    if most is not None and not 1 <= most <= INT32_MAX:
+        fix = f"write at least 1, or leave it out for {MAX_EVICTIONS_PER_CYCLE}"
+        yield Fault(("spec", "maxEvictionsPerCycle"), "out of range", most, fix)
 
 
 def _priority_faults(path: Path, priority: int | None) -> Iterator[Fault]:

@@ -1,4 +1,4 @@
-"""Sessions that let plugins touch what the view of a session names, and nothing else.
+"""Sessions that let plugins touch the public names of a session, and nothing of the host's.
 
 The host passes the session itself, since a wrapper would cost every question. So it is the tests
 that see to it: the kit opens its sessions this way.
@@ -7,36 +7,32 @@ that see to it: the kit opens its sessions this way.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kaisched.framework.memory import Memory
-from kaisched.framework.session.session import Session
-from kaisched.framework.session.view import SessionView
+from kaisched.framework.session.session import HOST_ONLY, Session
 
 if TYPE_CHECKING:
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
     from kaisched.framework.policy import Policy
 
-NAMES: Final = frozenset(name for name in vars(SessionView) if not name.startswith("_"))
-"""What plugins may touch."""
-
 
 class BeyondViewError(AttributeError):
-    """A plugin asked a session for what its view does not name, or wrote to it."""
+    """A plugin asked a session for what only the host may use, or wrote to it."""
 
 
 class GuardedSession(Session):
-    """A session that refuses any other name to whoever is not the host."""
+    """A session that refuses any other name to whoever is not the session."""
 
     def __getattribute__(self, name: str) -> Any:
         """Return an attribute.
 
         Raises:
-            BeyondViewError: a plugin asks for what the view does not have.
+            BeyondViewError: a plugin asks for what is the host's.
 
         """
-        if name not in NAMES and not name.startswith("__"):
+        if name in HOST_ONLY or (name.startswith("_") and not name.startswith("__")):
             _refuse_others(f"session.{name} is not for plugins")
         return super().__getattribute__(name)
 
@@ -52,7 +48,7 @@ class GuardedSession(Session):
 
 
 def _refuse_others(why: str) -> None:
-    """Raise unless the caller's caller is of the host."""
+    """Raise unless the caller's caller is of the session."""
     caller = sys._getframe(2).f_globals.get("__name__", "")  # noqa: SLF001 - the documented way
     if caller.partition(".")[0] != "kaisched":
         raise BeyondViewError(f"{why}; docs/reference/session.md names what is")
@@ -60,6 +56,6 @@ def _refuse_others(why: str) -> None:
 
 def open_session(
     snapshot: Snapshot, policy: Policy, now_s: float, usage: Usage | None = None
-) -> SessionView:
+) -> Session:
     """Return a guarded session of which no plugin has been asked anything yet."""
     return GuardedSession(snapshot, usage, policy, now_s, Memory(), policy.questions)

@@ -30,7 +30,6 @@ from kaisched.framework.policy import Policy
 from kaisched.framework.session.session import Session
 from kaisched.testing.builder import NOW_S, policy_of
 from kaisched.testing.guard import BeyondViewError, GuardedSession
-from kaisched.testing.promises import broken_promises
 from kaisched.testing.samples import samples
 
 Answer = Any
@@ -127,7 +126,6 @@ def _faults(first: Plugin, second: Plugin, one: Session, other: Session) -> Iter
     for name, check in _WHOLE.items():
         if name in answered:
             yield from (f"{name}: {fault}" for fault in check(first, one))
-    yield from broken_promises(first, one)
 
 
 def _questions(plugin: Plugin, session: Session) -> Iterator[_Question]:

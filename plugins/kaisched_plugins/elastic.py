@@ -13,7 +13,6 @@ class Elastic(Plugin):
     """Jobs below their minimum first, those exactly at it next, those above it last."""
 
     name = "elastic"
-    is_job_bound = True
 
     def key_names(self, question: str) -> tuple[str, ...]:
         """Name the key of jobs."""

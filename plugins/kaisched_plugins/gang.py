@@ -134,8 +134,6 @@ class Gang(Plugin):
     """All members that a job needs or none; beyond that one pod at a time."""
 
     name = "gang"
-    is_job_bound = True
-    is_class_bound = True
 
     @hookimpl
     def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:

@@ -164,11 +164,6 @@ class MinRuntime(Plugin):
             is_safe[safe] = ~_is_elastic(session, job[safe])
         return is_safe * _CODE if is_safe.any() else None
 
-    def judges_in_runs(self, session: Session, action: str) -> bool:
-        """Promise it: a job is protected or not, whatever the claim asks for."""
-        del session, action
-        return True
-
     @hookimpl
     def scenario_gate(
         self, session: Session, claim: Claim, units: Units, taken: BoolVec

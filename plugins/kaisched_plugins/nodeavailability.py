@@ -12,7 +12,6 @@ class NodeAvailability(Plugin):
 
     name = "nodeavailability"
     default_weight = 1000.0
-    is_score_rising = True  # as long as the pods fit, it stays 1
 
     @hookimpl
     def node_score(self, session: Session, shape: int, rows: RowVec, extra: IntVec) -> FloatVec:

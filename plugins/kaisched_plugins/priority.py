@@ -9,7 +9,6 @@ class Priority(Plugin):
     """Inside a queue, the higher priority first."""
 
     name = "priority"
-    is_job_bound = True
 
     def key_names(self, question: str) -> tuple[str, ...]:
         """Name the key of jobs."""

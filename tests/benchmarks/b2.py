@@ -1,7 +1,7 @@
 """B2: a deep backlog of gangs in a tree of queues; all of it fits.
 
 The order of the queues is asked again after each workload: the action predicts it in blocks, which
-gives the same order (see ``kaisched.actions.order.fair_order``).
+gives the same order (see ``kaisched.actions.order.predicted``).
 """
 
 import numpy as np

@@ -32,13 +32,47 @@ def _run(
 
 
 def storm(repeat: int, nodes: int) -> Measured:
-    """Reclaim every GPU, one by one."""
+    """Reclaim every GPU, one by one: all cycles that it takes, until the last victim is told to go.
+
+    No victim ends meanwhile, so that each cycle keeps the promises of those before.
+    """
     count = nodes * GPUS_OF_NODE
-    first, watch = Watch(), Watch()
-    _run(Daemon(make_storm(nodes)), first, watch, repeat, (count, count))
+    watch = Watch()
+    first, cycles, longest = 0.0, 0, 0.0
+    for turn in range(1 + repeat):
+        spent = _reclaim_all(Daemon(make_storm(nodes)), count, is_checked=not turn)
+        if not turn:
+            first = spent.times[0]
+            continue
+        watch.times.append(sum(spent.times))
+        watch.cpu.append(sum(spent.cpu))
+        watch.calibration += spent.calibration
+        cycles, longest = len(spent.times), max(longest, *spent.cpu)
     rate = count / watch.summary()["median_s"]
-    detail = {"evictions": count, "first_s": first.times[0], "evictions_per_s": round(rate)}
-    return Measured(watch, detail)
+    detail = {"evictions": count, "first_s": first, "evictions_per_s": round(rate)}
+    return Measured(watch, {**detail, "cycles": cycles, "longest_cpu_s": longest})
+
+
+def _reclaim_all(daemon: Daemon, count: int, *, is_checked: bool) -> Watch:
+    """Run cycles until one evicts nobody; return their times."""
+    watch, store = Watch(), daemon.store
+    gone = 0
+    while gone < count:
+        snapshot = store.snapshot()
+        result = daemon.cycle(watch)
+        evicted = result.evict_tasks.size
+        expect(evicted, f"only {gone} of {count} pods are evicted")
+        gone += evicted
+        check(snapshot, result, evicted=evicted, placed=gone)
+        if is_checked:
+            check_plan(snapshot, result)
+        for task in result.evict_tasks.tolist():
+            store.evict(task)
+        pairs = zip(result.nominate_tasks.tolist(), result.nominate_nodes.tolist(), strict=True)
+        for task, node in pairs:
+            store.nominate(task, node)
+    expect(gone == count, f"{gone} pods are evicted, not {count}")
+    return watch
 
 
 def growth(repeat: int, nodes: int, base: int) -> Measured:

@@ -79,7 +79,9 @@ class Cluster:
 class Checker:
     """Applies events and asks every promise after each revision."""
 
-    def __init__(self, outages=None, who_for=lambda _: None, has_moves=lambda _: False):
+    def __init__(
+        self, outages=None, who_for=lambda _: None, has_moves=lambda _: False, received=list
+    ):
         self.cluster = Cluster()
         self.outages = outages or Outages()
         self.breaches = []
@@ -88,7 +90,7 @@ class Checker:
             WithinCapacity(self),
             BoundOnce(self),
             WholeGangs(self),
-            EvictedForSomebody(self, who_for),
+            EvictedForSomebody(self, who_for, received),
             WithinBounds(self),
             WithinShares(self, who_for, has_moves),
         ]

@@ -1,6 +1,6 @@
 """No eviction is for nobody: the freed room is used within a minute of the victim's end."""
 
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
 from tests.chaos.promise import Promise
@@ -10,9 +10,6 @@ PLAN_S = 10.0
 """So long after one eviction another one may be of the same plan."""
 LATE_S = 5.0
 """An eviction that is sent so long after nothing of its beneficiary waited any more is counted."""
-IN_FLIGHT_S = 3.0
-"""A server that is slow to evict takes so long to carry out what was sent: a beneficiary that is
-deleted meanwhile is deleted too late to stop it."""
 _PLACES = 32
 """So many binds of a job are remembered, for the message of a breach."""
 EXEMPT = ("stalegang", "drain", "timelimit")
@@ -34,7 +31,10 @@ class Leave:
 class Eviction:
     pod: object
     order: int
+    asked_s: float
+    """When the server was asked for it: what changes from then on can stop it no more."""
     sent_s: float
+    """When the server had begun it."""
     leave: Leave
     held: dict = field(default_factory=dict)
     """Limited queues that it was charged to: GPUs that they held when it was sent, its own too."""
@@ -43,13 +43,19 @@ class Eviction:
 
 
 class EvictedForSomebody(Promise):
-    """``who_for`` returns (action, beneficiary) of an evicted pod's key, None where untold."""
+    """``who_for`` returns (action, beneficiary) of an evicted pod's key, None where untold.
+
+    ``received`` returns the evictions that the server was asked for since the last time it was
+    called, as (pod's key, seconds): a slow server begins them later.
+    """
 
     NAME = "P4 no eviction without a bind in the freed room"
 
-    def __init__(self, checker, who_for):
+    def __init__(self, checker, who_for, received):
         super().__init__(checker)
-        self._who_for = who_for
+        self._who_for, self._received = who_for, received
+        self._asked_s = defaultdict(list)
+        """Pod's key to when the server was asked to evict it."""
         self._open = {}
         self._waiting, self._idle_since = {}, {}
         """Job to its pods that wait, and to when the last of them was placed or deleted."""
@@ -81,7 +87,8 @@ class EvictedForSomebody(Promise):
             if after.holds_room:
                 leave = self._leave_of(after, event.at_s)
                 held = self._held_by_limited(after)
-                made = Eviction(after, event.order, event.at_s, leave, held)
+                asked_s = self._asked(after.key, event.at_s)
+                made = Eviction(after, event.order, asked_s, event.at_s, leave, held)
                 self._open[after.uid] = made
                 self._sent.append(made)
         if after is not None and after.node and not (before and before.node):
@@ -101,6 +108,12 @@ class EvictedForSomebody(Promise):
             eviction.ended_s = event.at_s
         elif before is not None and after is None:
             self._changes["jobs", before.group or before.key] = event.at_s
+
+    def _asked(self, key, begun_s):
+        """Return when the server was asked for an eviction that it began at some moment."""
+        for pod, at_s in self._received():
+            self._asked_s[pod].append(at_s)
+        return max((it for it in self._asked_s.pop(key, ()) if it <= begun_s), default=begun_s)
 
     def _note_waiting(self, event, before, after):
         it = after or before
@@ -230,18 +243,18 @@ class EvictedForSomebody(Promise):
             f"pod {pod.key}",
             eviction.order,
             eviction.sent_s,
-            f"evicted from {pod.node} ({pod.gpus} GPU) by {action} for {job}, ended"
+            f"evicted from {pod.node} ({pod.gpus} GPU) by {action} for {job}, asked for"
+            f" {eviction.sent_s - eviction.asked_s:.1f} s before, ended"
             f" {eviction.ended_s - eviction.sent_s:.1f} s later; nothing was bound there within"
             f" {PATIENCE_S:.0f} s after that; {self._where(eviction, job)}",
         )
 
     def _where(self, eviction, job):
         """Say where the beneficiary went instead, and what limited queues held."""
-        since_s = eviction.sent_s
         places = [
-            f"{node} ({gpus:g} GPU) {at_s - since_s:.1f} s later"
+            f"{node} ({gpus:g} GPU) {at_s - eviction.sent_s:.1f} s later"
             for at_s, node, gpus in self._places.get(job, ())
-            if at_s >= since_s
+            if at_s >= eviction.asked_s
         ]
         queues = self.cluster.queues
         limits = {it: queues[it].limit if it in queues else -1 for it in eviction.held}
@@ -253,17 +266,16 @@ class EvictedForSomebody(Promise):
 
     def _excuse(self, eviction, job):
         """Return what has changed since it was sent, so that the room was not wanted any more."""
-        since_s, cluster = eviction.sent_s, self.cluster
-        begun_s = since_s - IN_FLIGHT_S
+        since_s, cluster = eviction.asked_s, self.cluster
         if self._has_changed("nodes", eviction.pod.node, since_s):
             return "its node changed"
-        if any(self._has_changed(kind, job, begun_s) for kind in ("jobs", "podgroups")):
+        if any(self._has_changed(kind, job, since_s) for kind in ("jobs", "podgroups")):
             return "its beneficiary changed"
         if self._has_found_room(eviction, job):
-            return "as much came free there by itself, and its beneficiary was bound in that"
+            return "as much came free by itself, and its beneficiary was bound in that"
         queue = self._queue_of(job)
         full = self._full_queues(eviction, job)
-        if self._bound_s.get(job, -1.0) >= since_s and full & set(self._path(queue)):
+        if self._bound_s.get(job, -1.0) >= eviction.sent_s and full & set(self._path(queue)):
             return "its queue was at its limit and its beneficiary was bound"
         while queue:
             if self._has_changed("queues", queue, since_s):
@@ -273,19 +285,20 @@ class EvictedForSomebody(Promise):
         return ""
 
     def _has_found_room(self, eviction, job):
-        """Tell whether pods that nobody evicted left the room there before its pod did."""
-        node, since_s = eviction.pod.node, eviction.sent_s
-        bound_s = [
-            at_s
-            for at_s, where, _ in self._places.get(job, ())
-            if where == node and since_s <= at_s <= eviction.ended_s
-        ]
-        left = sum(
-            gpus
-            for at_s, gpus in self._ends.get(node, ())
-            if bound_s and since_s <= at_s <= bound_s[-1]
-        )
-        return bool(bound_s) and left >= eviction.pod.gpus
+        """Tell whether pods that nobody evicted left room in which the beneficiary was bound.
+
+        On the node of the eviction it must be as much as that frees, and before it has ended;
+        elsewhere as much as the pod that was bound there holds.
+        """
+        for at_s, node, gpus in self._places.get(job, ()):
+            is_there = node == eviction.pod.node
+            if at_s < eviction.asked_s or (is_there and at_s > eviction.ended_s):
+                continue
+            ends = self._ends.get(node, ())
+            left = sum(it for end_s, it in ends if eviction.asked_s <= end_s <= at_s)
+            if left >= (eviction.pod.gpus if is_there else gpus):
+                return True
+        return False
 
     def _queue_of(self, job):
         group, pod = self.cluster.podgroups.get(job), self.cluster.pods.get(job)

@@ -12,10 +12,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kaisched_apiserver.connection import Faults
 from kaisched_apiserver.requests import request_of
 from kaisched_apiserver.statuses import expired
-from tests.chaos.away import attend
+from tests.chaos.away import Received, attend
 
 _END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -27,7 +26,7 @@ class Front:
     """Serves on the loopback, from a thread, what is behind it."""
 
     def __init__(self, host, pool):
-        self.faults = Faults()
+        self.faults = Received()
         behind = urlsplit(host)
         self._there = {"host": behind.hostname, "port": behind.port or 443}
         if behind.scheme == "https":

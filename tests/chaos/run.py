@@ -99,7 +99,8 @@ class Run:
         kubeconfig = self._folder / "kubeconfig"
         self.stage.log_in(kubeconfig)
         self.replicas = Replicas(kubeconfig, self._folder, self._end)
-        self.checker = Checker(self.outages, self.replicas.who_for, self.replicas.has_moves)
+        told = self.replicas.who_for, self.replicas.has_moves, self.stage.received
+        self.checker = Checker(self.outages, *told)
         self.sorter = Sorter()
         watching = Client(self.stage.access, connections=8, timeout_s=60.0)
         self.streams = [Stream(watching, kind, self._hear, self._end).start() for kind in KINDS]

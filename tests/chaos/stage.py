@@ -13,7 +13,7 @@ from kaisched.cluster.kubernetes.access import Access, find_access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched_apiserver import ApiServer
 from kaisched_apiserver.access import ADMIN, Rule
-from tests.chaos.away import Away, attend
+from tests.chaos.away import Away, Received, attend
 from tests.chaos.front import serve as serve_front
 from tests.chaos.objects import Asking, kubeconfig
 
@@ -30,7 +30,9 @@ READING_S = 1.0
 
 def _serve(pipe):
     """Be the embedded server until told to end."""
-    with ApiServer() as server:
+    server = ApiServer()
+    server.faults = Received()
+    with server:
         server.api.access.tokens |= {"": ADMIN, TOKEN: "the-scheduler"}
         server.api.access.rules["the-scheduler"] = [Rule(("*",), ("*",), ("*",), urls=("*",))]
 
@@ -69,6 +71,10 @@ class Ours:
     def fault(self, **words):
         """Put a fault in force for the replicas."""
         return self._away.fault(token=TOKEN, **words)
+
+    def received(self):
+        """Return the evictions that were asked for since the last time, as (pod's key, seconds)."""
+        return self._away.received()
 
     def drop(self):
         self._away.ask("drop")
@@ -120,6 +126,10 @@ class Real:
     def fault(self, **words):
         """Put a fault in force for the replicas."""
         return self._front.fault(**words)
+
+    def received(self):
+        """Return the evictions that were asked for since the last time, as (pod's key, seconds)."""
+        return self._front.received()
 
     def drop(self):
         self._front.ask("drop")

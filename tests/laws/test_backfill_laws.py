@@ -9,9 +9,21 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import TaskState
 from kaisched.core.tables import INTERACTIVE
-from tests.laws.test_promise_laws import GPU, NOW_S, ROOM, decided
+from kaisched.engine.policy import default_policy
+from kaisched.framework import cycle as cycles
+from kaisched.framework.memory import Memory
 
+NOW_S = 1e6
+ROOM = {"cpu": 64_000, "memory": 1 << 30, "gpu": 4_000, "pods": 110}
+GPU = {"cpu": 1_000, "memory": 1 << 20, "gpu": 1_000}
+POLICY = default_policy()
 SLOTS = 4
+
+
+def decided(store):
+    run = cycles.run_cycle.__wrapped__  # its invariants are the business of other laws
+    result, memory = run(store.snapshot(), None, POLICY, NOW_S, Memory())
+    return result, memory.facts
 
 
 def cluster(seed, nodes, gangs):

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import event, example, given, note
 from hypothesis import strategies as st
 
-from kaisched.actions.drain import Drain
 from kaisched.actions.eviction import evicting
-from kaisched.actions.eviction.plan import Plan
+from kaisched.actions.eviction.demand import Plan
 from kaisched.actions.eviction.search import Search
 from kaisched.actions.stalegang import StaleGangs
+from kaisched.actions.whole_jobs import Drain
 from kaisched.core.axis import TaskState
 from kaisched.core.tables import DRAINED, HELD, OPEN
 from kaisched.engine.policy import default_policy

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 
-from kaisched.actions.order import contest, stepwise
+from kaisched.actions.order import stepwise
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
@@ -22,7 +22,7 @@ def decided(cluster, few):
         return run_cycle(snapshot, None, default_policy(), NOW_S, Memory())[0].encode()
 
 
-BEGIN = contest.Contest.__init__
+BEGIN = stepwise.Contest.__init__
 
 
 def forgetful(self, *arguments):
@@ -43,7 +43,7 @@ def test_keys_that_are_kept_are_those_that_plugins_would_answer(cluster):
     """Asking about every queue before every choice gives the same bytes."""
     kept = decided(cluster, NEVER)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contest.Contest, "__init__", forgetful)
+        patch.setattr(stepwise.Contest, "__init__", forgetful)
         assert decided(cluster, NEVER) == kept
 
 
@@ -55,8 +55,8 @@ def test_few_queues_are_asked_about_again(monkeypatch):
         asked.append((len(rows), len(level.rows)))
         return method(self, level, rows, *more)
 
-    method = contest.Contest._ask
-    monkeypatch.setattr(contest.Contest, "_ask", ask)
+    method = stepwise.Contest._ask
+    monkeypatch.setattr(stepwise.Contest, "_ask", ask)
     for seed in range(5):
         decided(make_crowded(seed, nodes=6, queues=6, running=2, pending=15), NEVER)
     assert sum(some < every for some, every in asked) > 5

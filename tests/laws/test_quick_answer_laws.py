@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from kaisched.actions import consolidate
-from kaisched.actions.eviction.relocation import Relocation
 from kaisched.actions.room.clearing import Prices
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
@@ -55,10 +54,8 @@ def said_no_more(monkeypatch, of, name, answer):
     ("of", "name", "answer"),
     [
         (consolidate, "without_place", []),
-        (Relocation, "_full_for", set()),
-        (Capacity, "has_gpus", True),
     ],
-    ids=["without_place", "full_for", "has_gpus"],
+    ids=["without_place"],
 )
 def test_a_quick_answer_changes_nothing(monkeypatch, of, name, answer):
     quick = [told(seed) for seed in SEEDS]

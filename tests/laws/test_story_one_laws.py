@@ -6,18 +6,23 @@ from hypothesis import strategies as st
 
 from tests.timelines.story_one import K_VALUES, SHAPES, SIZES, WEEK_HOURS, Case
 
+HISTORIES = (
+    *((), (), (("halfLifePeriod", "10m"),), (("halfLifePeriod", "1h"),)),
+    *((("windowSize", "1h"),), (("windowSize", "8h"),), (("halfLifePeriod", "1d"),)),
+)
+"""The default, and others that may be far shorter than the jobs."""
 LENGTHS = st.sampled_from((1.0, 2.0, 5.0, 12.0, 24.0))
 
 
 @st.composite
 def cases(draw):
-    """Two to five queues, with jobs of one length or each of its own, for three windows."""
+    """Two to five queues, with jobs of one length or each of its own, for three weeks."""
     count = draw(st.sampled_from((2, 3, 5)))
     weights = tuple(draw(st.lists(st.integers(1, 5), min_size=count, max_size=count)))
     each = tuple(draw(st.lists(LENGTHS, min_size=count, max_size=count)))
     hours = draw(st.just(each) | st.just(each[:1] * count))
     gpus, k, shape = (draw(st.sampled_from(values)) for values in (SIZES, K_VALUES, SHAPES))
-    return Case(gpus, k, weights, shape, hours, weeks=3)
+    return Case(gpus, k, weights, shape, hours, weeks=3, history=draw(st.sampled_from(HISTORIES)))
 
 
 @settings(max_examples=3)

@@ -8,15 +8,14 @@ from itertools import combinations
 
 import numpy as np
 
-from kaisched.actions.eviction.victim_list import as_units
-from kaisched.actions.eviction.victim_order import victim_order
+from kaisched.actions.eviction.victims import as_units, victim_order
 from kaisched.actions.order.gates import first_shut
 from kaisched.core.axis import GPU
 from kaisched.core.snapshot import Snapshot
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
-from kaisched.framework.session.claims import Claim, Unit
 from kaisched.framework.session.session import Session
+from kaisched.framework.session.units import Claim, Unit
 
 
 @dataclass(frozen=True)

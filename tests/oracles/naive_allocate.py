@@ -38,7 +38,7 @@ class PlainSession:
         self.over_quota_weights, self.facts_before = policy.over_quota_weights, {}
         self.hints, self.state, self.failures = {}, {}, []
         self.usage, self.fold, self.head_start = None, None, None
-        self.gates, self.barred, self.held_stuck = {}, set(), None
+        self.barred, self.held_stuck = set(), None
         self.ask = policy.questions
         self.ledger = self._ledger(np.array(state), np.array(node_of_task))
         if fair_share is not None:

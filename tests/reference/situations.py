@@ -264,6 +264,20 @@ SITUATIONS = {
         ),
         shown_in="evictions",
     ),
+    "CycleEvictions": Situation(
+        "Each cycle may begin one eviction, and another job came first.",
+        (
+            m.shard(maxEvictionsPerCycle=1),
+            m.node(),
+            m.queue(quota=8),
+            m.queue("speech", quota=0),
+            m.pod("other", gpus=4, queue="speech", at="node-1"),
+            m.pod("another", gpus=4, queue="speech", at="node-1"),
+            m.pod("first", gpus=4, meta={"creationTimestamp": "2026-01-05T07:00:00Z"}),
+            m.pod(gpus=4),
+        ),
+        shown_in="evictions",
+    ),
     "DisruptionBudget": Situation(
         "A PodDisruptionBudget protects what runs.",
         (

@@ -60,6 +60,8 @@ class Case:
     hours: float | tuple[float, ...] = 1.0
     """Of the jobs of all queues, or of each."""
     weeks: int = 6
+    history: tuple[tuple[str, str], ...] = ()
+    """Parameters of the usage history beside its defaults, such as ("windowSize", "1h")."""
 
     @property
     def durations(self) -> tuple[float, ...]:
@@ -83,13 +85,14 @@ class Case:
             queues.append({"name": "e", "quota": self.gpus})
             jobs.append({"queue": "e", "duration": "4h", **job})
             nodes["count"] *= 2
+        usage = {"clientType": "memory", "usageParams": dict(self.history)}
         return {
             "name": "story one",
             "time": {"duration": f"{self.weeks}w"},
             "nodes": [nodes],
             "queues": queues,
             "jobs": jobs,
-            "shard": {"kValue": self.k, "usageDBConfig": {"clientType": "memory"}},
+            "shard": {"kValue": self.k, "usageDBConfig": usage},
         }
 
     def run(self) -> Told:

@@ -63,7 +63,6 @@ class PlainShares(Plugin):
     """Lets queues take up to their quotas what others hold above theirs, and so with shares."""
 
     name = "plain-shares"
-    is_class_bound = True
     refusals = (OVER_LIMIT, OVER_SHARE, WITHIN_SHARE)
 
     @hookimpl

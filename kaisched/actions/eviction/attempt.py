@@ -7,33 +7,250 @@ placed through a statement, and units whose room it leaves unused stay too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.eviction.by_node import may_suffice, openings
-from kaisched.actions.eviction.device_counts import gets_too_much
-from kaisched.actions.eviction.need import Need, take_all
-from kaisched.actions.eviction.plan import Demand, Plan, without
-from kaisched.actions.eviction.protected import PROTECTED
-from kaisched.actions.eviction.refused_units import RefusedUnits
+from kaisched.actions.eviction.demand import Demand, Need, Plan, gets_too_much, take_all, without
+from kaisched.actions.eviction.victims import PROTECTED, as_units
 from kaisched.actions.order.gates import first_shut
-from kaisched.actions.room.by_card import is_tight, least_ask
-from kaisched.actions.room.parts import has_parts
-from kaisched.actions.room.placing import place_waiting
+from kaisched.actions.room.placing import has_parts, is_tight, least_ask, place_waiting
 from kaisched.core.devices import charges
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.session.units import Going
 
 if TYPE_CHECKING:
-    from kaisched.actions.eviction.victim_list import VictimList
+    from collections.abc import Callable
+
+    from kaisched.actions.eviction.search import Search
+    from kaisched.actions.eviction.victims import VictimList
     from kaisched.actions.room.future import Future
-    from kaisched.core.axis import CodeVec, RowVec
-    from kaisched.framework.session.claims import Unit
+    from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
+    from kaisched.framework.session.units import Unit
 
     UnitList = list[Unit]
+
+
+# Counts why units may not be evicted for a claim, for the reason of a search without a plan.
+
+
+class RefusedUnits:
+    """How often each refusal stood in the way of one claim."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._times: dict[int, int] = {}
+
+    def __contains__(self, code: int) -> bool:
+        """Tell whether a refusal was noted."""
+        return code in self._times
+
+    def note(self, code: int, times: int = 1) -> None:
+        """Note a refusal."""
+        self._times[code] = self._times.get(code, 0) + times
+
+    def note_all(self, codes: CodeVec) -> None:
+        """Note the refusals of units; 0 is none."""
+        refused = codes[codes != 0]
+        if refused.size:
+            counts = np.bincount(refused)
+            for code in counts.nonzero()[0].tolist():  # of thousands of codes one or two occur
+                self.note(code, int(counts[code]))
+
+    def most_said(self) -> int:
+        """Return the most frequent one, those first that the next pass may lift; 0 for none."""
+        return max(self._times, key=self._weight, default=0)
+
+    def _weight(self, code: int) -> tuple[bool, int, str]:
+        """Return the sort key of a refusal; names break ties, since codes differ by process."""
+        text = text_of(code)
+        return text.is_retried, self._times[code], text.name
+
+
+# Searches node by node: which units on a node may go and make room there for one more pod.
+#
+# In the order of the whole list, a unit that makes no room for the claim can use up what its queue
+# may lose. Then a useful unit behind it is refused. Here the units of every node are a set of
+# their own, and one question judges all sets.
+
+NODES: Final = 128
+"""At most so many nodes have their units judged: those that would be cleared first."""
+_DEEP: Final = 16
+"""Fewer than so many units of a node are left out from the front."""
+
+
+def may_suffice(session: Session, victim_list: VictimList, ask: IntVec, allowed: list[int]) -> bool:
+    """Tell whether a different choice of units could free what a claim asks for.
+
+    The bound: each queue can lose the amounts it lost in order, plus its largest unit. A node that
+    holds more than it has takes nothing from what is free on others.
+    """
+    victims = victim_list.victims
+    missing = ask - np.maximum(session.capacity.free(), 0).sum(axis=1)
+    missing -= victims.amounts[:, allowed].sum(axis=1)
+    for queue in victim_list.queues:
+        missing -= victims.amounts[:, victims.queue == queue].max(axis=1)
+    return not (missing > 0).any()
+
+
+def openings(
+    session: Session,
+    victim_list: VictimList,
+    future: Future,
+    kept: list[int],
+    judge: Callable[[RowVec, RowVec], CodeVec],
+) -> list[list[int]]:
+    """Return sets of units, by their places: each makes room for one more pod on a node.
+
+    The set that ends first in the list comes first. Units ``kept`` count as gone; a set must be
+    allowed along with them.
+    """
+    pods = victim_list.pods
+    gone = np.array(kept, np.int64)
+    left = session.capacity.without(*([pods.holding(gone)] if kept else []))
+    full = left.room(future.shape, future.allowed) + 1
+    lack = left.lack(future.asked, full)
+    node, place, held = pods.by_node([resource for resource, _ in future.asked])
+    use = pods.is_among(victim_list.places)[place]
+    use[np.isin(place, gone)] = False
+    if future.allowed is not None:
+        use &= future.allowed[node]
+    if not use.all():
+        node, place, held = node[use], place[use], held[:, use]
+    first = _first_enough(node, held, lack.take(node, axis=1))
+    if not first.size:
+        return []
+    if len(first) > NODES:
+        first = first[np.argsort(place[first], kind="stable")[:NODES]]
+    is_tried = np.zeros(len(full), np.bool_)
+    is_tried[node[first]] = True
+    use = is_tried[node]
+    node, place, held = node[use], place[use], held[:, use]
+    allowed = _allowed(victim_list, node, place, gone, judge)
+    found = _sets(node, place, allowed, _first_enough(node, held * allowed, lack[:, node]))
+    if found or allowed.all():
+        return found
+    return _openings_behind(victim_list, node, place, held, lack, gone, judge)
+
+
+def _openings_behind(
+    victim_list: VictimList,
+    node: RowVec,
+    place: RowVec,
+    held: Amounts,
+    lack: Amounts,
+    gone: RowVec,
+    judge: Callable[[RowVec, RowVec], CodeVec],
+) -> list[list[int]]:
+    """Return sets of units from which the first units of their node are left out."""
+    if not gone.size:
+        # Leave out units that are refused even alone, and nodes that have no room without them.
+        alone = judge(place, np.arange(len(place))) == 0
+        able = _first_enough(node, held * alone, lack[:, node])
+        if not able.size:
+            return []
+        use = np.isin(node, node[able])
+        node, place, held = node[use], place[use], held[:, use]
+    at, sets = _without_those_in_front(victim_list, node, place)
+    if not at.size:
+        return []
+    node, place, held = node[at], place[at], held[:, at]
+    allowed = _allowed(victim_list, sets, place, gone, judge)
+    return _sets(sets, place, allowed, _first_enough(sets, held * allowed, lack[:, node]))
+
+
+def _first_enough(sets: RowVec, held: Amounts, lack: Amounts) -> RowVec:
+    """Return, for every set that frees enough, the first entry up to which ``lack`` is freed.
+
+    ``lack`` ``(R', P)`` is the same for all entries of a set.
+    """
+    if not sets.size:
+        return sets
+    begins = np.ones(len(sets), np.bool_)
+    np.not_equal(sets[1:], sets[:-1], out=begins[1:])
+    starts = begins.nonzero()[0]
+    freed = held.cumsum(axis=1)
+    ahead = freed.take(starts, axis=1) - held.take(starts, axis=1)  # sums run on from set to set
+    freed -= ahead.repeat(np.diff(starts, append=len(sets)), axis=1)
+    enough: BoolVec = np.logical_and.reduce(freed >= lack, axis=0)
+    found: RowVec = enough.nonzero()[0]
+    if len(found) < 2:  # noqa: PLR2004 - nothing to choose from
+        return found
+    of_set = sets[found]
+    begins = np.ones(len(found), np.bool_)
+    np.not_equal(of_set[1:], of_set[:-1], out=begins[1:])
+    return found[begins]
+
+
+def _sets(sets: RowVec, place: RowVec, allowed: BoolVec, ends: RowVec) -> list[list[int]]:
+    """Return the allowed units of each set up to its end, ordered by that end."""
+    ends = ends[np.argsort(place[ends], kind="stable")]
+    starts = np.searchsorted(sets, sets[ends]).tolist()
+    return [
+        (place[start : end + 1][allowed[start : end + 1]]).tolist()
+        for start, end in zip(starts, ends.tolist(), strict=True)
+    ]
+
+
+def _without_those_in_front(
+    victim_list: VictimList, node: RowVec, place: RowVec
+) -> tuple[RowVec, RowVec]:
+    """Return entries and sets: each node's units without the first, without the first two ...
+
+    The first units may use up what the queue may lose, while a later unit alone would be enough. A
+    set without some elastic pods of a job does not contain the job's core.
+    """
+    victims = victim_list.victims
+    entries: list[int] = []
+    sets: list[int] = []
+    starts = np.flatnonzero(np.diff(node, prepend=-1))
+    number = 0
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(node)], strict=True):
+        for first in range(start + 1, min(end, start + _DEEP)):
+            left = list(range(first, end))
+            if victims.split_off:
+                cut = set(victims.job[place[start:first]].tolist())
+                left = [at for at in left if int(victims.job[place[at]]) not in cut]
+            entries += left
+            sets += [number] * len(left)
+            number += 1
+    return np.array(entries, np.int64), np.array(sets, np.int64)
+
+
+def _allowed(
+    victim_list: VictimList,
+    node: RowVec,
+    place: RowVec,
+    gone: RowVec,
+    judge: Callable[[RowVec, RowVec], CodeVec],
+) -> BoolVec:
+    """Tell which units may go with those before them in their set (``node``) and all gone."""
+    if not gone.size:
+        codes = judge(place, node)
+        allowed: BoolVec = codes == 0
+    else:
+        nodes = np.unique(node)
+        sets = np.concatenate((node, nodes.repeat(len(gone))))
+        places = np.concatenate((place, np.tile(gone, len(nodes))))
+        order = np.lexsort((places, sets))
+        codes = np.empty(len(sets), np.int16)
+        codes[order] = judge(places[order], sets[order])
+        allowed = codes[: len(node)] == 0
+        lost = np.isin(node, sets[len(node) :][codes[len(node) :] != 0])
+        allowed &= ~lost  # the kept units could not go along with this set
+    if victim_list.victims.split_off and not allowed.all():
+        # No core goes without the elastic pods before it.
+        along = victim_list.victims.along
+        shut = set(zip(node[~allowed].tolist(), place[~allowed].tolist(), strict=True))
+        takes = allowed & np.isin(place, list(along))
+        for at in takes.nonzero()[0].tolist():
+            if any((int(node[at]), other) in shut for other in along[int(place[at])]):
+                allowed[at] = False
+    return allowed
+
+
 _FIRST: Final = 8
 """The number of units taken before a check whether all victims together could be enough."""
 _GROWTH: Final = 16
@@ -42,23 +259,11 @@ _FEW: Final = 4
 OVER_SHARE: Final = int(Refusal.DEVICES_OVER_SHARE)
 
 
-class Searching(Protocol):
-    """The part of a search that its attempts use."""
-
-    def future(self, shape: int) -> Future:
-        """Return the room of a shape once all releasing pods are gone, as of now."""
-        ...
-
-    def step(self) -> bool:
-        """Count a step; False when the bound is reached."""
-        ...
-
-
 class Attempt:
     """Searches a plan for a claim in one pass over a list of victims."""
 
     def __init__(
-        self, search: Searching, session: Session, demand: Demand, victim_list: VictimList
+        self, search: Search, session: Session, demand: Demand, victim_list: VictimList
     ) -> None:
         self._search = search
         self._session = session
@@ -384,3 +589,112 @@ class Attempt:
             going.add(unit)
             kept.append(unit)
         return kept[::-1]
+
+
+# One pass over victims in an order that the policy gives: the first that suffice.
+#
+# A claim that fits beside earlier claims of the cycle takes none. Else units are evicted in that
+# order until it fits; then each unit that the claim does not need is put back, the last first. The
+# policy's plan gate must accept the units that are left.
+
+
+class OrderedAttempt(Attempt):
+    """Searches a plan in one pass over units in the policy's order."""
+
+    _has_steps = True
+
+    def take_nobody(self) -> Plan | None:
+        """Promise the claim what earlier claims of the cycle leave; None if it does not fit there.
+
+        Without evictions in the cycle allocate has found already that there is no room, or has a
+        reason not to take it.
+        """
+        if not (self._session.outcome.evictions and self._is_met() and self._gates_open()):
+            return None
+        statement = self._session.statement()
+        if not self._wait(statement):
+            statement.rollback()
+            return None
+        statement.pipeline_all()  # a limit of its queue may be met only once the victims are gone
+        return Plan(statement, [], self.demand.claim.pass_number)
+
+    def take_in_order(self, places: RowVec, left_out: int) -> Plan | int:
+        """Take units in the order of ``places`` until the claim fits; return the plan or why not.
+
+        ``left_out`` is the code that refuses the units which the order leaves out.
+        """
+        self._places, self._left_out = places, left_out
+        statement = self._session.statement()
+        chosen: UnitList = []
+        for unit in self._offered():
+            chosen.append(unit)
+            for need in self._needs:
+                need.take(unit.tasks)
+            statement.evict_all(np.array(unit.tasks, np.int64))
+            if self._fits(statement):
+                break
+            if not self._has_steps:
+                statement.rollback()
+                return int(Refusal.SEARCH_BUDGET)
+        else:
+            statement.rollback()
+            return self._why_not()
+        kept = self._put_back(statement, chosen)
+        code = self._refusal(kept)
+        if code:
+            statement.rollback()
+            return code
+        self._nodes = self._needs[0].nodes_with_room()
+        if not self._put(statement):  # it was placed just now, but with more room
+            statement.rollback()
+            return OVER_SHARE if OVER_SHARE in self._refused else int(Refusal.NO_VICTIMS)
+        return Plan(statement, kept, self.demand.claim.pass_number)
+
+    def _why_not(self) -> int:
+        return self._left_out or super()._why_not()
+
+    def _offered(self) -> UnitList:
+        """Return the units that budgets and other plugins allow to evict, in order."""
+        codes = self.victim_list.judged(self.demand.claim, self._places)
+        self._refused.note_all(codes)
+        places = self._not_shut(self._places.tolist(), codes.tolist())
+        return [self.victim_list.unit(place) for place in places]
+
+    def _fits(self, statement: Statement) -> bool:
+        """Tell whether the claim fits now: by counts, queue gates, and if needed by placing it."""
+        if not self._is_met() or not self._gates_open():
+            return False
+        if self._is_exact:
+            return True
+        self._has_steps = self._search.step()
+        mark = statement.checkpoint()
+        is_placed = self._has_steps and self._wait(statement)
+        statement.rollback(mark)
+        return is_placed
+
+    def _put_back(self, statement: Statement, chosen: UnitList) -> UnitList:
+        """Let units stay that the claim does not need, from the last but one to the first."""
+        kept = list(chosen)
+        going = Going(chosen[-1:])
+        for unit in reversed(chosen[:-1]):
+            if not going.takes(unit):
+                rest = [other for other in kept if other is not unit]
+                mark = statement.checkpoint()
+                for task in unit.tasks:
+                    statement.spare(task)
+                for need in self._needs:
+                    need.give_back(unit.tasks)
+                if self._has_steps and self._fits(statement) and not self._refusal(rest):
+                    kept = rest
+                    continue
+                statement.rollback(mark)
+                for need in self._needs:
+                    need.take(unit.tasks)
+            going.add(unit)
+        return kept
+
+    def _refusal(self, units: UnitList) -> int:
+        """Return the plan gate's refusal of evicting exactly these units, or 0."""
+        session = self._session
+        codes = session.ask.plan_gate(session, self.demand.claim, as_units(session, units))
+        return 0 if codes is None or not codes.any() else int(codes[codes != 0][0])

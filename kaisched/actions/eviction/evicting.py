@@ -7,45 +7,329 @@ least as many of the same pods are refused along with it, since nothing has move
 from __future__ import annotations
 
 from abc import abstractmethod
+from bisect import bisect_right
 from collections import Counter
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 import numpy as np
 
-from kaisched.actions.eviction.alternatives import serve
-from kaisched.actions.eviction.claim_runs import ClaimRuns
-from kaisched.actions.eviction.claimants import claimants
-from kaisched.actions.eviction.delay import held_back
-from kaisched.actions.eviction.failed_claims import FailedClaims
-from kaisched.actions.eviction.loops import is_loop, note_eviction, recall_evictions
-from kaisched.actions.eviction.plan import Plan
-from kaisched.actions.eviction.reasons import eviction_reason
+from kaisched.actions.eviction.demand import Plan
 from kaisched.actions.eviction.relocation import Relocation
 from kaisched.actions.eviction.search import Search
-from kaisched.actions.eviction.victim_list import VictimList
-from kaisched.actions.order.alike import alike
-from kaisched.actions.order.candidates import gather, pending_jobs
+from kaisched.actions.eviction.victims import VictimList
+from kaisched.actions.order.candidates import alike, gather, pending_jobs
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
 from kaisched.actions.room.promises import keep_promises
+from kaisched.core.devices import gpus_of
 from kaisched.core.refusals import Refusal, text_of
-from kaisched.framework.session.claims import Claim
-from kaisched.framework.session.eviction_budget import is_spent, may_evict
+from kaisched.framework.report.reason import EvictionReason
+from kaisched.framework.session.limits import is_spent, may_evict, stops_here
+from kaisched.framework.session.node_sets import node_sets, shapes_of
+from kaisched.framework.session.units import Claim
 
 if TYPE_CHECKING:
-    from kaisched.actions.eviction.claimants import Claimants
-    from kaisched.actions.eviction.plan import Demand
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kaisched.actions.eviction.demand import Demand
     from kaisched.actions.order.candidates import Candidates
-    from kaisched.actions.order.sequence import Pick
-    from kaisched.core.axis import BoolVec, CodeVec, RowVec
+    from kaisched.actions.order.predicted import Pick
+    from kaisched.core.axis import Amounts, CodeVec, RowVec
+    from kaisched.framework.session.node_sets import NodeSet, NodeSets
+    from kaisched.framework.session.outcome import Reason
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Unit
+
+    Cost = tuple[int, int, int, int, float]
+    CostOf = Callable[[Session, Plan], Cost]
+
+
+# Preemption delay: how long a job waits before other jobs may be evicted for it.
+
+_DELAYED: Final = np.int16(Refusal.EVICTION_DELAY)
+
+
+def held_back(session: Session, job: RowVec) -> CodeVec | None:
+    """Return EVICTION_DELAY ``(K,)`` for jobs that may not cause evictions yet; None if all may.
+
+    The delay runs from the job's creation, or from its last eviction.
+    """
+    jobs = session.jobs
+    delay_s = jobs.preemption_delay_s[job]
+    if not (delay_s > 0).any():
+        return None
+    since_s = np.fmax(jobs.created_s[job], jobs.last_evicted_s[job])  # never evicted is NaN
+    is_held = (delay_s > 0) & (session.now_s < since_s + delay_s)
+    return is_held * _DELAYED if is_held.any() else None
+
+
+# Detects eviction loops: evictions from a state, and for a job, that an earlier cycle had (R33).
+#
+# The rules of shares, priorities and indivisible gangs each make sense, but together they can form
+# a ring: A takes from B, B from C, and C from A. So nothing is evicted for a job in a state of the
+# cluster in which an earlier cycle evicted for it, if other states had evictions in between. This
+# holds for some minutes. Retrying an eviction that the API refused is not a loop.
+
+PACE_S: Final = 600.0
+"""How long an eviction is remembered: the same state may also come back by chance."""
+_FACT: Final = "turns"
+"""A list of [state, beneficiary, seconds], the latest last."""
+_MOST: Final = 1000
+"""At most so many evictions are remembered: a ring is short."""
+_SEEN: Final = "turns.seen"
+_STATE: Final = "turns.state"
+
+
+def recall_evictions(session: Session) -> None:
+    """Keep the remembered evictions that are recent enough."""
+    known = session.memory.facts.get(_FACT)
+    if not known or _FACT in session.facts or known[-1][2] > session.now_s:
+        return  # the clock was set back, so that their age is unknown
+    first = bisect_right(known, session.now_s - PACE_S, key=lambda entry: entry[2])
+    recent = known[max(first, len(known) - _MOST) :]
+    if recent:
+        session.facts[_FACT] = recent
+
+
+def note_eviction(session: Session, job: int) -> None:
+    """Remember that this cycle evicts for a job."""
+    entry = [_state(session), _mark(session, job), session.now_s]
+    session.facts.setdefault(_FACT, []).append(entry)
+
+
+def is_loop(session: Session, job: int, ask: Amounts) -> bool:
+    """Tell whether the cluster is as it was when an earlier cycle, not the last, evicted for a job.
+
+    A job may always take what plugins guarantee to it: a ring needs a job that takes more. ``ask``
+    is ``(R,)``.
+    """
+    seen: set[int] | None = session.found.get(_SEEN)
+    if seen is None:
+        seen = session.found[_SEEN] = _beneficiaries(session)
+    if not seen or _mark(session, job) not in seen:
+        return False
+    return not bool(session.ask.is_guaranteed(session, np.array([job]), ask[:, None])[0])
+
+
+def _beneficiaries(session: Session) -> set[int]:
+    """Return the jobs for which cycles before the last one evicted in the present state."""
+    recent = session.facts.get(_FACT, ())
+    if len(recent) < 2 or recent[-1][0] == _state(session):  # noqa: PLR2004 - a loop takes two
+        return set()
+    return {beneficiary for state, beneficiary, _ in recent if state == _state(session)}
+
+
+def _mark(session: Session, job: int) -> int:
+    return crc32(session.jobs.name[job].encode())
+
+
+def _state(session: Session) -> int:
+    """Return a hash of what decides: running jobs, and what queues hold, request and deserve.
+
+    The hash is the same in every process. It is of the beginning of the cycle.
+    """
+    state: int | None = session.found.get(_STATE)
+    if state is None:
+        jobs, queues = session.jobs, session.queues
+        runs = (jobs.active > 0).nonzero()[0]
+        who = sum(
+            count * _mark(session, row)
+            for row, count in zip(runs.tolist(), jobs.active[runs].tolist(), strict=True)
+        )
+        of_queues = [session.requested, session.fair_share, queues.deserved, queues.limit]
+        if session.usage is not None:
+            of_queues.append(session.usage.parts)
+        what = crc32(np.concatenate(of_queues).tobytes())
+        state = session.found[_STATE] = crc32(f"{who} {queues.name}".encode(), what)
+    return state
+
+
+# The reason of an eviction: the policy's sentence, or which queue takes from which.
+
+_NAMED = 3
+"""At most so many queues are named."""
+
+
+def eviction_reason(session: Session, claim: Claim, plan: Plan) -> Reason:
+    """Return a function that makes the reason of a plan's evictions, once it is read."""
+    if plan.pass_number != claim.pass_number:
+        claim = replace(claim, pass_number=plan.pass_number)
+    own = session.ask.eviction_reason(session, claim, plan.units)
+    plain = _preempted if claim.action == "preempt" else _taken
+    return partial(_reason, own or partial(plain, claim, tuple(plan.units)), plan.moved)
+
+
+def _reason(
+    made: Callable[[Session], EvictionReason], moved: int, session: Session
+) -> EvictionReason:
+    reason = made(session)
+    if not moved:
+        return reason
+    sentence = f"{reason.sentence}; pods that make way for it by moving: {moved}"
+    return reason._replace(sentence=sentence)
+
+
+def _preempted(claim: Claim, units: tuple[Unit, ...], session: Session) -> EvictionReason:
+    """Return for example ``preempted by team/job: priority 100 over 50 in queue a``."""
+    jobs = session.jobs
+    over = max((int(jobs.priority[unit.job]) for unit in units), default=0)
+    queue = session.queues.name[claim.queue]
+    return EvictionReason(
+        f"preempted by {jobs.name[claim.job]}:"
+        f" priority {int(jobs.priority[claim.job])} over {over} in queue {queue}"
+    )
+
+
+def _taken(claim: Claim, units: tuple[Unit, ...], session: Session) -> EvictionReason:
+    """Return for example ``reclaim for team/job of queue a, from queue b``."""
+    jobs, names = session.jobs, session.queues.name
+    losers = sorted({names[int(jobs.queue_of_job[unit.job])] for unit in units})
+    more = f" and {len(losers) - _NAMED} more" if len(losers) > _NAMED else ""
+    return EvictionReason(
+        f"{claim.action} for {jobs.name[claim.job]} of queue {names[claim.queue]},"
+        f" from queue {', '.join(losers[:_NAMED])}{more}"
+    )
+
+
+def consolidate_reason(session: Session, claim: Claim, pods: int) -> str:
+    """Return for example ``moved, one of 3 pods, so that team/job fits``."""
+    number = "the only pod" if pods == 1 else f"one of {pods} pods"
+    return f"moved, {number}, so that {session.jobs.name[claim.job]} fits; its new node is planned"
+
+
+# Tries a claim on several sets of nodes: of equally good ones the cheapest evictions are taken.
+
+_PREEMPT: Final = "preempt"
+MOST_PLANS: Final = 8
+"""The number of equally good sets whose plans are compared."""
+MOST_TRIES: Final = 64
+"""The number of equally good sets that are searched."""
+
+
+def serve(
+    session: Session,
+    claim: Claim,
+    tasks: RowVec,
+    plan: Callable[[Claim], Plan | int],
+    carry_out: Callable[[Claim, Plan], None],
+) -> int:
+    """Carry out a claim's plan on the first set of nodes that has one; return 0, or the refusal.
+
+    Args:
+        session: the session.
+        claim: the claim, on no set of nodes yet.
+        tasks: the task rows of its batch.
+        plan: returns the plan of a claim on the set of nodes that is tried now, or the refusal.
+        carry_out: commits such a plan.
+
+    """
+    sets = node_sets(session, claim.action, claim.job, claim.ask, shapes_of(session, tasks))
+    cost_of = _by_priority if claim.action == _PREEMPT else _by_loss
+    found = first_plan(session, sets, lambda nodes: plan(replace(claim, within=nodes)), cost_of)
+    if isinstance(found, int):
+        return found
+    nodes, best = found
+    with session.placement.within(nodes):
+        carry_out(replace(claim, within=nodes), best)
+    return 0
+
+
+def first_plan(
+    session: Session,
+    sets: NodeSets | None,
+    search: Callable[[NodeSet | None], Plan | int],
+    cost_of: CostOf,
+) -> tuple[NodeSet | None, Plan] | int:
+    """Return the first set that has a plan, with the plan, whose statement is open; or a refusal.
+
+    Args:
+        session: the session.
+        sets: the sets of nodes to try, None for all nodes as the only one.
+        search: returns the plan on a set, asked while the set is tried.
+        cost_of: returns what a plan disturbs, compared between equally good sets.
+
+    """
+    if sets is None:
+        found = search(None)
+        return found if isinstance(found, int) else (None, found)
+    codes: list[int] = []
+    for peers in _peers(sets):
+        best = _best(session, peers, search, cost_of, codes)
+        if best is not None:
+            return best
+    if codes:
+        return codes[0]
+    return int(Refusal.NO_VICTIMS) if sets.code == Refusal.NO_NODE_ALLOWED else sets.code
+
+
+def _peers(sets: Sequence[NodeSet]) -> Iterator[list[NodeSet]]:
+    for at, group in groupby(enumerate(sets), lambda each: each[1].peers or each[0]):
+        del at
+        yield [nodes for _, nodes in group]
+
+
+def _best(
+    session: Session,
+    peers: list[NodeSet],
+    search: Callable[[NodeSet | None], Plan | int],
+    cost_of: CostOf,
+    codes: list[int],
+) -> tuple[NodeSet, Plan] | None:
+    """Return the set whose plan costs least; the first of several."""
+    plans: list[tuple[Cost, int]] = []
+    for at, nodes in enumerate(peers[:MOST_TRIES]):
+        with session.placement.within(nodes):
+            plan = search(nodes)
+        if isinstance(plan, int):
+            codes.append(plan)
+            continue
+        if len(peers) == 1 or not plan.units:
+            return nodes, plan
+        plans.append((cost_of(session, plan), at))
+        plan.statement.rollback()
+        if len(plans) == MOST_PLANS:
+            break
+    if not plans:
+        return None
+    nodes = peers[min(plans)[1]]
+    with session.placement.within(nodes):
+        again = search(nodes)
+    assert isinstance(again, Plan)  # it was found just now from the same state
+    return nodes, again
+
+
+def _by_priority(session: Session, plan: Plan) -> Cost:
+    """Return what a plan disturbs, the highest priority first.
+
+    Preemption is inside one queue, where priorities say who goes before whom; those of different
+    queues are set by different people.
+    """
+    gpus, jobs, priority, pods, age = _by_loss(session, plan)
+    return priority, gpus, jobs, pods, age
+
+
+def _by_loss(session: Session, plan: Plan) -> Cost:
+    """Return what a plan disturbs: GPUs, jobs, the highest priority, pods, the newest job's age.
+
+    Pods that only move are in none of the others: they are restarted too.
+    """
+    jobs = sorted({unit.job for unit in plan.units})
+    tasks = [task for unit in plan.units for task in unit.tasks]
+    gpus = gpus_of(session, tasks)
+    newest = float(session.jobs.created_s[jobs].max())
+    priority = int(session.jobs.priority[jobs].max())
+    return gpus, len(jobs), priority, plan.statement.evicted(), -newest
+
 
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
 _NO_VICTIMS = int(Refusal.NO_VICTIMS)
 _BUDGET = int(Refusal.EVICTION_BUDGET)
 _TURN = int(Refusal.TAKING_TURNS)
 _RUNNING: Final = "running"
-_WITNESS: Final = "running.witness"
 
 
 class Evicting:
@@ -56,8 +340,6 @@ class Evicting:
         self._session = session
         self._action = action
         self._victim_lists: dict[tuple[object, ...], VictimList | int] = {}
-        self._out_of_reach: set[tuple[object, ...]] = set()
-        """Classes for which all victims together would not make room."""
         self._refused: tuple[object, ...] | None = None
         """The class that was refused last."""
 
@@ -66,20 +348,20 @@ class Evicting:
         session = self._session
         recall_evictions(session)
         keep_promises(session)
-        if not anything_runs(session) or is_spent(session, self._action):
+        if not running_jobs(session).size or is_spent(session, self._action):
             return
         candidates = self._claims()
         if candidates is None:
             return
         self._running = running_jobs(session)
         self._search = Search(session)
-        self._failed_claims = FailedClaims(session, self._search)
         self._relocation = Relocation(session, self._action, self._search)
         fair_order = StepwiseOrder(session, self._action, candidates, is_gated=False)
         self._candidates, self._fair_order = candidates, fair_order
-        runs = ClaimRuns(session, self._action, candidates, self._search)
         is_first = True
         while (item := fair_order.peek()) is not None:
+            if stops_here(session, self._action, candidates.job[fair_order.waiting()]):
+                return
             if self._has_lost_pods(int(candidates.job[item.at])):
                 fair_order.refused(item)  # its batch is of no use without the lost pods
                 continue
@@ -89,29 +371,9 @@ class Evicting:
             else:
                 is_first = False
                 fair_order.placed(item)
-                done = runs.carry_out(self._ahead, self._known_list)
-                if done.size:
-                    fair_order.drop(done)
-
-    def _ahead(self, most: int) -> RowVec:
-        """Return the claims that come next whatever is placed, at most so many."""
-        return self._fair_order.ahead(most)
 
     def _claims(self) -> Candidates | None:
         """Return the jobs that the claim gate lets take from other jobs; None if there are none."""
-        waiting = claimants(self._session, self._action)
-        if waiting is None:
-            return self._gathered()
-        if not len(waiting):
-            return None
-        able = self._able(waiting)
-        if able is not None and not np.count_nonzero(able):
-            return None
-        allowed = waiting.allowed(self._action, able)
-        return waiting.candidates(allowed) if np.count_nonzero(allowed) else None
-
-    def _gathered(self) -> Candidates | None:
-        """Slow path: ask the gates about every pending job."""
         session, action = self._session, self._action
         self._running = running_jobs(session)
         job = self._narrowed(pending_jobs(session, claims=True))
@@ -137,11 +399,6 @@ class Evicting:
         """Leave out jobs that can have no victims; a quick check."""
         return job
 
-    def _able(self, waiting: Claimants) -> BoolVec | None:
-        """Tell which classes can have victims, ``(K,)``; None for all."""
-        del waiting
-        return None
-
     @abstractmethod
     def _victims(self, claim: Claim) -> RowVec:
         """Return the running jobs that the action may evict for a claim."""
@@ -150,11 +407,6 @@ class Evicting:
         """Return a different kind of plan for a claim that no victims make room for."""
         del demand, victim_list
         return None
-
-    def _may_move(self, demand: Demand) -> bool:
-        """Tell whether :meth:`_otherwise` could find a plan."""
-        del demand
-        return False
 
     @abstractmethod
     def _class(self, demand: Demand) -> tuple[object, ...]:
@@ -224,18 +476,13 @@ class Evicting:
 
     def _found(self, demand: Demand, victim_list: VictimList) -> Plan | int:
         """Return a plan with an open statement, or the refusal code."""
-        plan: Plan | int = _NO_VICTIMS
-        key = self._key(demand)
-        if key not in self._out_of_reach:
-            plan = self._search.solve(demand, victim_list)
+        plan = self._search.solve(demand, victim_list)
         if isinstance(plan, Plan):
             return plan
         other = self._otherwise(demand, victim_list)
         if other is not None:
             return other
-        self._let_go(key)
-        if plan == _NO_VICTIMS:
-            self._failed_claims.note(demand)
+        self._let_go(self._key(demand))
         return plan
 
     def _has_lost_pods(self, job: int) -> bool:
@@ -259,24 +506,9 @@ class Evicting:
         victim_list = self._victim_lists.get(key)
         if victim_list is None:
             job = self._losers(demand.claim)
-            if not isinstance(job, int) and self._failed_claims.fails_again(demand, job):
-                if self._may_move(demand):
-                    self._out_of_reach.add(key)
-                else:
-                    job = _NO_VICTIMS
-                    self._let_go(key)  # as after a search, which is skipped here
             victim_list = job if isinstance(job, int) else VictimList(self._session, job)
             self._victim_lists[key] = victim_list
         return victim_list
-
-    def _known_list(self, at: int) -> VictimList | int | None:
-        """Return the list of victims, on all nodes, of a candidate's class; None if not known."""
-        candidates = self._candidates
-        job, queue = int(candidates.job[at]), int(candidates.queue[at])
-        ask = candidates.asks(self._session, np.array([at]))[:, 0]
-        claim = Claim(self._action, job, queue, ask)
-        demand = self._search.demand(claim, candidates.batch(self._session, at))
-        return self._victim_lists.get(self._class(demand))
 
     def _losers(self, claim: Claim) -> RowVec | int:
         """Return the running jobs that plugins let a claim evict, or the code why not."""
@@ -317,22 +549,6 @@ def without_delayed(session: Session, action: str, job: RowVec) -> RowVec:
     session.outcome.note_claims(action, job[codes != 0], codes[codes != 0])
     free: RowVec = job[codes == 0]
     return free
-
-
-def anything_runs(session: Session) -> bool:
-    """Tell whether :func:`running_jobs` would return any job: one job that still runs is enough."""
-    row: int = session.hints.get(_WITNESS, -1)
-    jobs = session.jobs
-    if 0 <= row < len(jobs.active) and not session.outcome.evictions and session.stranded is None:
-        runs = jobs.active[row] > 0 and jobs.is_preemptible[row] and jobs.queue_of_job[row] >= 0
-        if runs and session.has_moved:
-            runs = session.ledger.job_active[row] > 0
-        if runs:
-            return True
-    running = running_jobs(session)
-    if running.size:
-        session.hints[_WITNESS] = int(running[-1])
-    return bool(running.size)
 
 
 def running_jobs(session: Session) -> RowVec:

@@ -13,21 +13,22 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.order.rations import rations_of, waiting_jobs
+from kaisched.actions.order.tries import try_limit, waiting_jobs
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
-from kaisched.framework.session.batches import asks_of, measure
-from kaisched.framework.session.other_subgroups import other_batches
-from kaisched.framework.session.task_order import pending_tasks
+from kaisched.framework.session.batches import asks_of, measure, other_batches
+from kaisched.framework.session.node_sets import node_sets, shapes_of
+from kaisched.framework.session.order import pending_tasks
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
+    from kaisched.framework.session.node_sets import NodeSets
     from kaisched.framework.session.session import Session
+
 
 ANY: Final = int(np.iinfo(np.int64).max)
 _NO_ROOM = int(Refusal.NO_ROOM)
 _PENDING = int(TaskState.PENDING)
-_GATHERED: Final = "gathered"
 
 
 @dataclass(slots=True)
@@ -44,8 +45,6 @@ class Candidates:
     """Job row to the task rows of its next batch, for jobs that are not simple."""
     most: int = ANY
     """An upper bound of how many pods of any one shape fit."""
-    is_sorted: bool = False
-    """Whether candidates are sorted by queue, and in each queue in job order, without ties."""
 
     def __len__(self) -> int:
         """Return C."""
@@ -62,7 +61,6 @@ class Candidates:
             self.size[mask],
             self.batches,
             self.most,
-            is_sorted=self.is_sorted,
         )
 
     def count_queues(self) -> int:
@@ -102,10 +100,10 @@ def pending_jobs(session: Session, *, claims: bool = False) -> RowVec:
     With ``claims`` return the jobs for which pods may be evicted.
     """
     rows = waiting_jobs(session)
-    rations = rations_of(session)
-    if rations is None:
+    limit = try_limit(session)
+    if limit is None:
         return rows
-    off = rations.claims_off if claims else rations.off
+    off = limit.claims_off if claims else limit.off
     tried: RowVec = rows[~off[rows]]
     return tried
 
@@ -113,20 +111,8 @@ def pending_jobs(session: Session, *, claims: bool = False) -> RowVec:
 def gather(session: Session, action: str, job: RowVec, *, tries_full: bool = False) -> Candidates:
     """Ask the gates, size the batches; refusals are noted in the session's outcome.
 
-    With ``tries_full`` jobs whose pods fit nowhere now are kept: room may be made for them. Such
-    actions ask about the same jobs in turn, and share the answer while nothing moves.
+    With ``tries_full`` jobs whose pods fit nowhere now are kept: room may be made for them.
     """
-    if not tries_full or not session.ask.is_class_bound:
-        return _gathered(session, action, job, tries_full=tries_full)
-    known: tuple[int, bytes, Candidates] | None = session.found.get(_GATHERED)
-    asked = session.moves, job.tobytes()
-    if known is None or known[:2] != asked:
-        known = (*asked, _gathered(session, action, job, tries_full=True))
-        session.found[_GATHERED] = known
-    return known[2]
-
-
-def _gathered(session: Session, action: str, job: RowVec, *, tries_full: bool) -> Candidates:
     if job.size:
         job = _note(session, job, session.ask.job_gate(session, action, job))
     if not tries_full and session.policy.queue_depth.get(action) is None:
@@ -196,26 +182,6 @@ def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
     return candidates
 
 
-def drop_shut(session: Session, candidates: Candidates) -> Candidates:
-    """Refuse candidates of queues with a step budget whose pods no node with room may take.
-
-    The fair order would refuse them too, but it predicts anew after each refusal, and such a queue
-    has many of them. The fair order decides where room is being released, and about shapes with
-    constraints on other pods, which may be met later.
-    """
-    rations = rations_of(session)
-    if rations is None or session.capacity.has_releasing:
-        return candidates
-    asked = (candidates.shape >= 0) & rations.is_short[candidates.queue]
-    total = np.full(len(candidates), ANY)
-    for shape in np.unique(candidates.shape[asked]).tolist():
-        if not session.shapes.constraints[shape].has_pod_terms:
-            total[candidates.shape == shape] = session.placement.vacancy(shape).total
-    shut = asked & (candidates.size > total)
-    note_no_room(session, candidates.job[shut])
-    return candidates.keep(~shut)
-
-
 def _find_fitting(session: Session, candidates: Candidates, at: int, all_room: IntVec) -> bool:
     """Tell whether a batch of unequal pods could fit, or put another one in its place."""
     job = int(candidates.job[at])
@@ -256,8 +222,7 @@ def drop_gated(session: Session, action: str, candidates: Candidates) -> Candida
 
     Gates do not open as a queue fills: a candidate refused now stays refused as room is taken.
     """
-    gates = session.ask.gates(session, action) if len(candidates) else None
-    if gates is None:
+    if not len(candidates) or not session.ask.has_queue_gates:
         return candidates
     held, strict = session.held, session.held_non_preemptible
     if session.has_moved:
@@ -269,9 +234,53 @@ def drop_gated(session: Session, action: str, candidates: Candidates) -> Candida
         rows = ((paths[:, level] >= 0) & (code == 0)).nonzero()[0]
         queue = paths[rows, level].astype(np.int64)
         job, ask = candidates.job[rows], asks.take(rows, axis=1)
-        codes = gates(session, action, queue, job, ask, held[:, queue], strict[:, queue])
+        codes = session.ask.queue_gate(
+            session, action, queue, job, ask, held[:, queue], strict[:, queue]
+        )
         if codes is not None:
             code[rows] = codes
     refused = code != 0
     session.outcome.refusal[candidates.job[refused]] = code[refused]
     return candidates.keep(~refused)
+
+
+# Candidates that fail together: equal pods, of one queue, on the same sets of nodes.
+
+
+def sets_of(session: Session, action: str, candidates: Candidates, at: int) -> NodeSets | None:
+    """Return the sets of nodes of one candidate; None if it may be placed on all nodes."""
+    if session.ask.node_sets(session) is None:
+        return None
+    ask = candidates.asks(session, np.array([at]))[:, 0]
+    job = int(candidates.job[at])
+    batch = candidates.batches.get(job)
+    one = [(int(candidates.shape[at]), int(candidates.size[at]))]
+    shapes = one if batch is None else shapes_of(session, batch)
+    return node_sets(session, action, job, ask, shapes)
+
+
+def alike(session: Session, action: str, candidates: Candidates, at: int, among: BoolVec) -> RowVec:
+    """Return the candidates that ask for at least as many equal pods on the same sets of nodes.
+
+    Where one candidate finds no room, the others find none. ``among`` ``(C,)`` are those compared.
+    """
+    if candidates.shape[at] < 0:
+        return np.empty(0, np.int64)
+    same = (
+        among
+        & (candidates.queue == candidates.queue[at])
+        & (candidates.shape == candidates.shape[at])
+        & (candidates.size >= candidates.size[at])
+    )
+    rows: RowVec = same.nonzero()[0]
+    if session.ask.node_sets(session) is None:
+        return rows
+    own = sets_of(session, action, candidates, at)
+    kept = [
+        row for row in rows.tolist() if _are_like(own, sets_of(session, action, candidates, row))
+    ]
+    return np.array(kept, np.int64)
+
+
+def _are_like(own: NodeSets | None, others: NodeSets | None) -> bool:
+    return own is others if own is None or others is None else own.is_like(others)

@@ -1,14 +1,21 @@
-"""Whether the queues on a job's path accept a request, with what they hold now."""
+"""Whether the queues on a job's path accept a request, and whether their quotas cover it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.core.axis import PODS
+from kaisched.units import UNLIMITED
+
 if TYPE_CHECKING:
-    from kaisched.core.axis import Amounts, IntVec, RowVec
+    from kaisched.actions.order.candidates import Candidates
+    from kaisched.core.axis import Amounts, BoolVec, RowVec
     from kaisched.framework.session.session import Session
+
+
+# Whether the queues on a job's path accept a request, with what they hold now.
 
 
 def first_shut(
@@ -18,7 +25,7 @@ def first_shut(
 
     ``is_counted`` says that the queues hold ``ask`` by now, as the pods have been placed.
     """
-    if not session.ask.gates(session, action):
+    if not session.ask.has_queue_gates:
         return 0
     row, column, ledger = np.array([job]), ask[:, None], session.ledger
     for queue in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
@@ -41,41 +48,45 @@ def first_shut(
     return 0
 
 
-def open_count(
-    session: Session,
-    action: str,
-    queue: int,
-    job: RowVec,
-    ask: IntVec,
-    gone: tuple[RowVec, Amounts] | None = None,
-) -> int:
-    """Return how many jobs of a leaf queue the gates accept, one after the other.
+# Which waiting jobs quotas cover, at every level.
+#
+# A leaf queue's quota covers a job if the queue stays within it. A queue above has room for the
+# job in its quota beside what the quotas below it cover of the running work: what others below
+# hold beyond their own quotas is no reason to keep a job from what is deserved.
 
-    Each asks for ``ask`` ``(R,)``. Only where the gates rest on sums. ``gone`` has, for each job,
-    what is preemptible and goes before it comes: leaf queues ``(K,)`` and amounts ``(R, K)``.
-    """
-    count = len(job)
-    if not count or not session.ask.gates(session, action):
-        return count
-    ledger = session.ledger
-    column = np.repeat(ask[:, None], count, axis=1)
-    before = ask[:, None] * np.arange(count)
-    is_strict = ~session.jobs.is_preemptible[job]
-    before_strict = ask[:, None] * (np.cumsum(is_strict) - is_strict)
-    for row in session.queues.tree.path(queue).tolist():
-        held = ledger.held[:, [row]] + before
-        if gone is not None:
-            is_below = (gone[0] >= row) & (gone[0] < session.queues.tree.end_of_queue[row])
-            held -= (gone[1] * is_below).cumsum(axis=1)
-        codes = session.ask.queue_gate(
-            session,
-            action,
-            np.full(len(job), row),
-            job,
-            column,
-            held,
-            ledger.held_non_preemptible[:, [row]] + before_strict,
-        )
-        if codes is not None and (shut := np.flatnonzero(codes)).size:
-            count = min(count, int(shut[0]))
-    return count
+_QUOTAS: Final = "quotas"
+
+
+def are_covered(session: Session, candidates: Candidates, at: RowVec) -> BoolVec:
+    """Tell, ``(K,)``, which candidates quotas cover, each on top of what its queues hold now."""
+    ask = candidates.least_asks(session, at)
+    paths = session.queues.tree.path_of_leaf[candidates.queue[at]]
+    room = _quota_left(session)
+    covered = np.ones(len(at), np.bool_)
+    for queue in paths.T:
+        is_within = np.logical_and.reduce(ask <= room.take(queue, axis=1, mode="clip"), axis=0)
+        covered &= is_within | (queue < 0)
+    return covered
+
+
+def _quota_left(session: Session) -> Amounts:
+    """``(R, Q)`` what quotas leave beside the work that they cover."""
+    quotas, tree = _quotas(session), session.queues.tree
+    used = np.where(tree.is_leaf, session.held_now, 0)
+    for rows in tree.levels[:0:-1]:
+        covered = np.minimum(used, quotas).take(rows, axis=1)
+        np.add.at(used.T, tree.parent_of_queue.take(rows), covered.T)
+    return np.maximum(quotas - used, 0)
+
+
+def _quotas(session: Session) -> Amounts:
+    """``(R, Q)`` the quotas that count: none of pod slots, nor of queues that do not divide."""
+    quotas: Amounts | None = session.found.get(_QUOTAS)
+    if quotas is None:
+        told, tree = session.ask.quotas(session), session.queues.tree
+        quotas = np.array(session.queues.deserved if told is None else told)
+        quotas[PODS] = UNLIMITED
+        if session.fair_tree is not tree:
+            quotas[:, ~tree.is_leaf] = UNLIMITED
+        session.found[_QUOTAS] = quotas
+    return quotas

@@ -1,25 +1,135 @@
 """The fair order one job at a time: only the first jobs of the queues are compared.
 
 This costs one question for each level and job, about the queues that changed since the last one:
-cheap in a cycle that can place only a few pods. Predicting whole sequences (see fair_order.py) pays
+cheap in a cycle that can place only a few pods. Predicting whole sequences (see predicted.py) pays
 when many pods are placed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kaisched.actions.order.contest import Contest
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.order.job_order import sorted_rows
-from kaisched.actions.order.sequence import Pick
+from kaisched.actions.order.predicted import Pick
 
 if TYPE_CHECKING:
     from kaisched.actions.order.candidates import Candidates
-    from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, RowVec
     from kaisched.framework.session.session import Session
+
+
+# The contest of queues: at every level the best sibling, each with the head of its best child.
+#
+# Keys are kept from one choice to the next, and asked again where a queue's head or what it holds
+# has changed. That is what a plugin's keys may depend on, unless it declares otherwise with
+# ``rests_on_sums``.
+
+_Entry = tuple[Any, ...]
+"""The keys of a queue, then the queue and its head: the lowest is next."""
+
+
+class _Level:
+    """The queues of one depth that have candidates at or below them, ascending."""
+
+    def __init__(self, session: Session, rows: RowVec) -> None:
+        """Start without heads."""
+        parent = session.fair_tree.parent_of_queue.take(rows)
+        same = parent[1:] == parent[:-1]  # the children of one queue are contiguous
+        self.rows = rows
+        self.parents: list[int] = parent.tolist()
+        is_contested = np.zeros(len(rows), np.bool_)
+        is_contested[1:] |= same
+        is_contested[:-1] |= same
+        self.is_contested: list[bool] = is_contested.tolist()
+        """False for a queue without siblings: it wins whatever its keys."""
+        self.heads: RowVec = np.full(len(rows), -1)
+        """The head of each queue when its keys were asked, -1 for none."""
+        self.held: Amounts = np.zeros((len(session.axis), len(rows)), np.int64)
+        """What each queue held then."""
+        self.entries: dict[int, dict[int, _Entry]] = {above: {} for above in self.parents}
+        """By parent, the entry of each child that has a head."""
+
+
+class Contest:
+    """Finds the next candidate among the heads of leaf queues."""
+
+    def __init__(self, session: Session, candidates: Candidates, leaves: RowVec) -> None:
+        """Take the leaf queues that have candidates, ascending."""
+        self._session, self._candidates = session, candidates
+        self._leaves = leaves
+        self._is_kept = session.ask.rests_on_sums(session)
+        tree = session.fair_tree
+        self._heads: RowVec = np.full(len(tree), -1)
+        """``(Q,)`` the head of each queue as of now, -1 for none."""
+        self._levels: list[_Level] = []
+        self._winner = -1
+        if len(leaves) > 1:
+            paths = tree.path_of_leaf[leaves]
+            rows = np.unique(paths[paths >= 0])
+            depth = tree.depth_of_queue.take(rows)
+            deepest = int(depth.max())
+            self._levels = [_Level(session, rows[depth == at]) for at in range(deepest, -1, -1)]
+
+    def winner(self, heads: RowVec) -> int:
+        """Return the candidate that is next, -1 for none; ``heads`` are those of the leaves."""
+        if not self._levels:
+            return int(heads[0]) if len(heads) else -1
+        self._heads[self._leaves] = heads
+        for level in self._levels:
+            for parent in self._ask_again(level):
+                children = level.entries[parent]
+                winner = min(children.values())[-1] if children else -1
+                if parent < 0:
+                    self._winner = winner
+                else:
+                    self._heads[parent] = winner
+        return self._winner
+
+    def _ask_again(self, level: _Level) -> set[int]:
+        """Bring the entries of a level up to date; return the parents of those that changed."""
+        session = self._session
+        heads = self._heads.take(level.rows)
+        held = (session.ledger.held if session.has_moved else session.held).take(level.rows, axis=1)
+        is_stale = heads != level.heads
+        if self._is_kept:
+            is_stale |= np.logical_or.reduce(held != level.held, axis=0)
+        else:
+            is_stale |= heads >= 0
+        level.heads, level.held = heads, held
+        asked = []
+        parents = set()
+        for at in is_stale.nonzero()[0].tolist():
+            parent, row, head = level.parents[at], int(level.rows[at]), int(heads[at])
+            parents.add(parent)
+            if head < 0:
+                level.entries[parent].pop(row, None)
+            elif level.is_contested[at]:
+                asked.append(at)
+            else:
+                level.entries[parent][row] = (row, head)
+        if asked:
+            self._ask(level, np.array(asked), heads, held)
+        return parents
+
+    def _ask(self, level: _Level, asked: RowVec, heads: RowVec, held: Amounts) -> None:
+        """Ask for the keys of some queues of a level."""
+        session, candidates = self._session, self._candidates
+        rows, head = level.rows.take(asked), heads.take(asked)
+        keys = session.ask.contest(
+            session,
+            rows,
+            candidates.job.take(head),
+            held.take(asked, axis=1),
+            candidates.asks(session, head),
+        )
+        columns = (*keys, rows, head)
+        entries = zip(*(column.tolist() for column in columns), strict=True)
+        for at, entry in zip(asked.tolist(), entries, strict=True):
+            level.entries[level.parents[at]][entry[-2]] = entry
+
 
 FEW: Final = 16
 """Where at most so many pods of a shape fit, heads are compared one job at a time (measured: in a
@@ -59,26 +169,6 @@ class StepwiseOrder:
             self._next = self._choose()
         return self._next
 
-    def ahead(self, most: int) -> RowVec:
-        """Return the candidates that come next whatever is placed, at most so many.
-
-        They are known while a single queue has any, up to a tie that names have not settled yet.
-        """
-        if self._has_dropped:
-            self._find_heads()
-        leaves = (self._heads >= 0).nonzero()[0]
-        if len(leaves) != 1:
-            return self._order[:0]
-        leaf = int(leaves[0])
-        first, settled = int(self._start[leaf]), int(self._settled[leaf])
-        end = min(int(self._end[leaf]), first + most)
-        ties = self._is_tied[max(first, settled) : end].nonzero()[0]
-        if ties.size:
-            end = max(first, settled) + int(ties[0])
-        rows = self._order[first:end]
-        waiting: RowVec = rows[self._alive[rows]]
-        return waiting
-
     def placed(self, item: Pick) -> None:
         """Report that the next item was placed."""
         self._alive[item.at] = False
@@ -108,7 +198,7 @@ class StepwiseOrder:
 
     def _sort(self, rows: RowVec) -> None:
         candidates = self._candidates
-        if len(rows) == 1 or (candidates.is_sorted and len(rows) == len(candidates)):
+        if len(rows) == 1:
             self._order, self._tie = rows, np.arange(len(rows))
         else:
             self._order, self._tie = sorted_rows(self._session, candidates, rows)
@@ -188,7 +278,5 @@ class StepwiseOrder:
 
     def _gate(self, at: int) -> int:
         """Return the first refusal on the candidate's path, leaf first."""
-        if not self._session.ask.gates(self._session, self._action):
-            return 0
         ask = self._candidates.least_asks(self._session, np.array([at]))[:, 0]
         return first_shut(self._session, self._action, int(self._candidates.job[at]), ask)

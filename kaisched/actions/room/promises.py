@@ -20,29 +20,24 @@ import numpy as np
 
 from kaisched.actions.order.candidates import gather
 from kaisched.actions.order.gates import first_shut
-from kaisched.actions.room.parts import are_within
-from kaisched.actions.room.placing import leans_on_promises
-from kaisched.actions.room.promised_runs import keep_run, run_ends
+from kaisched.actions.room.placing import are_within, leans_on_promises
 from kaisched.core.axis import TaskState
 from kaisched.core.devices import charges
 from kaisched.core.refusals import PASSING, Refusal
 from kaisched.framework.invariants.sums import is_job_met
 from kaisched.framework.session.node_sets import node_sets, shapes_of
-from kaisched.framework.session.task_order import pending_tasks
+from kaisched.framework.session.order import pending_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kaisched.core.axis import RowVec
-    from kaisched.core.snapshot import Mark
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
 
 _PENDING: Final = int(TaskState.PENDING)
 _WAITING: Final = int(Refusal.WAITING_FOR_RELEASE)
 _ACTION: Final = "allocate"
-_HINT: Final = "promises.rows"
-_NO_PODS: Final = np.empty(0, np.int64)
 _FACT: Final = "promises"
 """By job: the time since when its promises cannot be kept."""
 
@@ -56,11 +51,8 @@ def keep_promises(session: Session) -> list[tuple[int, RowVec]]:
     if session.has_kept_promises:
         return broken
     session.has_kept_promises = True
-    rows = _promised_rows(session)
-    if not rows.size:
-        return broken
     tasks, jobs = session.tasks, session.jobs
-    promised = rows[tasks.state.take(rows) == _PENDING]
+    promised = ((tasks.nominated_node >= 0) & (tasks.state == _PENDING)).nonzero()[0]
     found = set(tasks.job_of_task.take(promised).tolist()) - {-1}
     if not found:
         return broken
@@ -93,35 +85,13 @@ def keep_promises(session: Session) -> list[tuple[int, RowVec]]:
 def _keep_all(session: Session, wanted: list[tuple[int, RowVec]]) -> list[tuple[int, RowVec]]:
     """Give jobs the room they were promised; return the jobs whose promise cannot be kept."""
     broken = []
-    ends = run_ends(session, wanted)
-    at = 0
-    while at < len(wanted):
-        at += _keep_equal(session, wanted[at : ends[at]])
-        if at == len(wanted):
-            break
-        row, batch = wanted[at]
-        at += 1
+    for row, batch in wanted:
         session.trying = (row,)
         if not _keep(session, row, batch):
             broken.append((row, batch))
         if session.jobs.pending[row] > 1:
             _keep_elastic(session, row)
     return broken
-
-
-def _keep_equal(session: Session, run: list[tuple[int, RowVec]]) -> int:
-    """Keep the first promises of a run of equal ones together; return how many."""
-    if len(run) == 1:
-        return 0
-    session.trying = tuple(row for row, _ in run)
-    statement = session.statement()
-    task = np.concatenate([batch for _, batch in run])
-    count = keep_run(session, _ACTION, np.array(session.trying), task, statement)
-    kept = task[:count]
-    waits = kept[statement.is_promise(kept)]
-    session.outcome.refusal[session.tasks.job_of_task[waits]] = _WAITING
-    statement.commit(_ACTION)
-    return count
 
 
 def hold_broken(session: Session, broken: list[tuple[int, RowVec]]) -> dict[int, Statement]:
@@ -146,20 +116,6 @@ def hold_broken(session: Session, broken: list[tuple[int, RowVec]]) -> dict[int,
                     held[job] = statement
     session.outcome.held = tuple(held)
     return held
-
-
-def _promised_rows(session: Session) -> RowVec:
-    """Return the pods with a nominated node; read only rows that are new since the last call."""
-    snapshot, column = session.snapshot, session.tasks.nominated_node
-    known: tuple[Mark, RowVec] | None = session.hints.get(_HINT)
-    seen = snapshot.unchanged_since(known[0] if known else None)
-    rows = known[1] if known and seen else _NO_PODS
-    if seen < len(column):
-        fresh = (column[seen:] >= 0).nonzero()[0]
-        if fresh.size:
-            rows = np.concatenate((rows, fresh + seen))
-        session.hints[_HINT] = snapshot.mark("tasks.nominated_node"), rows
-    return rows
 
 
 def _promised_first(session: Session, job: int) -> RowVec:

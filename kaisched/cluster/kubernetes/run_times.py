@@ -11,7 +11,7 @@ from kaisched.cluster.kubernetes.pods import Note
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.tables import WORKLOADS
-from kaisched.framework.session.run_times import limited_jobs, limiting_queue, limits_s
+from kaisched.framework.session.limits import limited_jobs, limiting_queue, limits_s
 from kaisched.objects.labels import format_time
 from kaisched.units import format_duration
 

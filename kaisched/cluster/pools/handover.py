@@ -119,6 +119,7 @@ _STAYS: Final = frozenset(
         Refusal.OPENED_SINCE,
         Refusal.ROOM_HELD,
         Refusal.SEARCH_BUDGET,
+        Refusal.CYCLE_EVICTIONS,
         Refusal.PLUGIN_FAILED,
         Refusal.ACTION_FAILED,
         # It has a promise here.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from kaisched.core.refusals import text_of
-from kaisched.framework.session.next_batch import asked_of
+from kaisched.framework.session.batches import asked_of
 
 if TYPE_CHECKING:
     from kaisched.core.axis import CodeVec, IntVec, RowVec

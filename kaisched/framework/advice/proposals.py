@@ -14,8 +14,8 @@ from kaisched.core.axis import ACTIVE_STATES, PODS
 from kaisched.core.devices import charges
 from kaisched.core.refusals import Refusal
 from kaisched.framework.advice.advice import Change, Kind, Proposal
+from kaisched.framework.session.batches import asked_of, batch_of, possible_asks
 from kaisched.framework.session.capacity import room_of
-from kaisched.framework.session.next_batch import asked_of, batch_of, possible_asks
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import Amounts, BoolVec
     from kaisched.framework.session.session import Session
-    from kaisched.framework.session.view import SessionView
 
 _ROOM: Final = frozenset({Refusal.NO_ROOM, Refusal.GANG_NO_ROOM})
 _LOOKED_AT: Final = 50
@@ -114,7 +113,7 @@ def _rules(session: Session, job: int) -> Iterator[Proposal]:
         return
 
 
-def larger_bounds(session: SessionView, job: int, kind: Kind, bound: Amounts) -> Iterator[Proposal]:
+def larger_bounds(session: Session, job: int, kind: Kind, bound: Amounts) -> Iterator[Proposal]:
     """Yield a quota or limit ``bound`` ``(R, Q)`` that leaves the job's queues room for its batch.
 
     At all levels where what is held and the batch together are over it. Where the batch counts less
@@ -194,7 +193,7 @@ def _in_the_way(session: Session, job: int) -> Iterator[Proposal]:
             return
 
 
-def end_of_work(session: SessionView, job: int, bound: Amounts) -> Iterator[Proposal]:
+def end_of_work(session: Session, job: int, bound: Amounts) -> Iterator[Proposal]:
     """Yield the end of the smallest running job that leaves the batch room under ``bound``.
 
     ``bound`` is ``(R, Q)``; all queues on the job's path that would be over it must lose enough.
@@ -215,7 +214,7 @@ def end_of_work(session: SessionView, job: int, bound: Amounts) -> Iterator[Prop
             return
 
 
-def _running(session: SessionView) -> Iterator[int]:
+def _running(session: Session) -> Iterator[int]:
     """Yield jobs whose pods all run and keep running, smallest first."""
     jobs = session.jobs
     active = session.job_active_now

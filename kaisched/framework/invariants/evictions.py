@@ -9,7 +9,7 @@ import numpy as np
 from kaisched.core.axis import ACTIVE_STATES
 from kaisched.core.tables import DRAINED, SEVERAL
 from kaisched.framework.invariants.sums import Moves, is_job_met
-from kaisched.framework.session.run_times import limited_jobs
+from kaisched.framework.session.limits import limited_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -8,7 +8,7 @@ import numpy as np
 
 from kaisched.framework.plugins.combine import Combination
 from kaisched.framework.plugins.validity import sets_fault
-from kaisched.framework.session.claims import LazyNodeSets, NodeSet, NodeSets
+from kaisched.framework.session.node_sets import LazyNodeSets, NodeSet, NodeSets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

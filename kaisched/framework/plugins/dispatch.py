@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from kaisched.framework.plugins.registry import Registry
 from kaisched.framework.plugins.specification import PROJECT, QUESTIONS
 from kaisched.framework.plugins.unserved import requires_level, without_topology
 from kaisched.framework.report.reason import EvictionReason
-from kaisched.framework.session.view import SessionView
+from kaisched.framework.session.session import Session
 from kaisched.objects.gangs import KNOWN, WORKLOADS
 from kaisched.objects.workloads import table_of
 
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.probe import Probe
     from kaisched.framework.plugins.registry import PluginSetting
     from kaisched.framework.report.reason import Problem, Reason
-    from kaisched.framework.session.claims import Claim, NodeSets, Unit, Units
-    from kaisched.framework.session.view import Fold
+    from kaisched.framework.session.node_sets import NodeSets
+    from kaisched.framework.session.session import Fold
+    from kaisched.framework.session.units import Claim, Unit, Units
     from kaisched.objects.workloads import Table
 
     _P = ParamSpec("_P")
@@ -58,20 +59,6 @@ def workloads_of(plugins: Iterable[PluginSetting]) -> Table:
     return table_of((*rows, *WORKLOADS)) if rows else KNOWN
 
 
-class AskingSession(SessionView, Protocol):
-    """Session as it is asked about: what plugins see of it, and what the host notes beside."""
-
-    @property
-    def barred(self) -> set[int]:
-        """Jobs on which an action has failed."""
-        ...
-
-    @property
-    def gates(self) -> dict[str, Callable[..., CodeVec | None] | None]:
-        """Queue gates by action, each compiled on first use."""
-        ...
-
-
 class Questions:
     """Every question of the specification, ready to be asked."""
 
@@ -86,7 +73,7 @@ class Questions:
         }
         self._open = self._asker(Plugin.session_open)
         self._close = self._asker(Plugin.session_close)
-        self.fair_share: Callable[[SessionView], Amounts | None] = self._asker(Plugin.fair_share)
+        self.fair_share: Callable[[Session], Amounts | None] = self._asker(Plugin.fair_share)
         """Return the fair shares ``(R, Q)``, or None without an answer."""
         self.others_divide = any(
             not answer.source.startswith(f"{PROJECT} ")
@@ -102,81 +89,66 @@ class Questions:
 
     def _compile_orders(self) -> None:
         """Compile the questions about order, whose answers are key columns, low first."""
-        self.queue_order: Callable[[SessionView, RowVec, Amounts, Amounts], Columns] = self._asker(
+        self.queue_order: Callable[[Session, RowVec, Amounts, Amounts], Columns] = self._asker(
             Plugin.queue_order
         )
         self._head_order = self._asker(Plugin.head_order)
         self._has_heads = bool(self._answers["head_order"])
-        self.job_order: Callable[[SessionView, RowVec], Columns] = self._asker(Plugin.job_order)
-        self.task_order: Callable[[SessionView, RowVec], Columns] = self._asker(Plugin.task_order)
-        self.subgroup_order: Callable[[SessionView, IntVec, IntVec], Columns] = self._asker(
+        self.job_order: Callable[[Session, RowVec], Columns] = self._asker(Plugin.job_order)
+        self.task_order: Callable[[Session, RowVec], Columns] = self._asker(Plugin.task_order)
+        self.subgroup_order: Callable[[Session, IntVec, IntVec], Columns] = self._asker(
             Plugin.subgroup_order
         )
 
     def _compile_gates(self) -> None:
         """Compile the gates, whose answers are codes, or None for no objection, and the batches."""
         self._job_gate = self._asker(Plugin.job_gate)
-        self.claim_gate: Callable[[SessionView, str, RowVec, Amounts], CodeVec | None] = (
-            self._asker(Plugin.claim_gate)
+        self.claim_gate: Callable[[Session, str, RowVec, Amounts], CodeVec | None] = self._asker(
+            Plugin.claim_gate
         )
-        self.victim_filter: Callable[[SessionView, Claim, RowVec], CodeVec | None] = self._asker(
+        self.victim_filter: Callable[[Session, Claim, RowVec], CodeVec | None] = self._asker(
             Plugin.victim_filter
         )
         self._scenario_gate = self._over("scenario_gate", self._answers["scenario_gate"])
-        self.victim_order: Callable[[SessionView, Claim, Units], tuple[RowVec, int] | None] = (
+        self.victim_order: Callable[[Session, Claim, Units], tuple[RowVec, int] | None] = (
             self._asker(Plugin.victim_order)
         )
         """Return the units in the order in which they go, or None for the host's order."""
         self.orders_victims = bool(self._answers["victim_order"])
-        self.plan_gate: Callable[[SessionView, Claim, Units], CodeVec | None] = self._asker(
+        self.plan_gate: Callable[[Session, Claim, Units], CodeVec | None] = self._asker(
             Plugin.plan_gate
         )
         orders = self._answers["victim_order"]
         self.takes_from_own_queue = any(it.owner.takes_from_own_queue for it in orders)
         """True when reclaim takes from the claim's own queue, too."""
         gates = self._answers["queue_gate"]
+        self._queue_gate = self._asker(Plugin.queue_gate)
+        self.has_queue_gates = bool(gates)
         self.bounds_non_preemptible = any(it.owner.bounds_non_preemptible for it in gates)
         """True when non-preemptible jobs stay within the quotas on their path."""
-        self.batch_size: Callable[[SessionView, RowVec], IntVec] = self._asker(Plugin.batch_size)
-        self.next_batch: Callable[[SessionView, int], RowVec | None] = self._asker(
-            Plugin.next_batch
-        )
-        self.is_job_bound = all(
-            answer.owner.is_job_bound
-            for question in ("job_order", "job_gate", "batch_size")
-            for answer in self._answers[question]
-        )
-        """True when answers about a job change with its own row only."""
-        self.is_class_bound = all(
-            answer.owner.is_class_bound
-            for question in ("job_gate", "claim_gate")
-            for answer in self._answers[question]
-        )
-        """True when claims of one queue, ask, priority and preemptibility get the same answer."""
+        self.batch_size: Callable[[Session, RowVec], IntVec] = self._asker(Plugin.batch_size)
+        self.next_batch: Callable[[Session, int], RowVec | None] = self._asker(Plugin.next_batch)
 
     def _compile_nodes(self) -> None:
         """Compile the questions about nodes."""
-        self.node_filter: Callable[[SessionView, int, RowVec], CodeVec | None] = self._asker(
+        self.node_filter: Callable[[Session, int, RowVec], CodeVec | None] = self._asker(
             Plugin.node_filter
         )
-        self.node_room: Callable[[SessionView, int, RowVec], IntVec | None] = self._asker(
+        self.node_room: Callable[[Session, int, RowVec], IntVec | None] = self._asker(
             Plugin.node_room
         )
-        self.node_score: Callable[[SessionView, int, RowVec, IntVec], FloatVec] = self._asker(
+        self.node_score: Callable[[Session, int, RowVec, IntVec], FloatVec] = self._asker(
             Plugin.node_score
         )
         self.spreads_shares = self._asker(Plugin.spreads_shares)
         self._honors_topology = any(it.owner.honors_topology for it in self._answers["node_sets"])
         self.has_rooms = bool(self._answers["node_room"])
-        scores = self._answers["node_score"]
-        self.fills_first = all(answer.owner.is_score_rising for answer in scores)
-        """True when every score promises to rise as identical pods fill a node."""
-        self.highest_score = sum(answer.weight for answer in scores)
+        self.highest_score = sum(answer.weight for answer in self._answers["node_score"])
 
     def _compile_words(self) -> None:
         """Compile the questions whose answers people read."""
         self._is_guaranteed = self._asker(Plugin.is_guaranteed)
-        self.refusal_reason: Callable[[SessionView, str, int, int], Reason | None] = self._asker(
+        self.refusal_reason: Callable[[Session, str, int, int], Reason | None] = self._asker(
             Plugin.refusal_reason
         )
         self._proposals = self._asker(Plugin.proposals)
@@ -186,10 +158,10 @@ class Questions:
             for answer in self._answers["eviction_reason"]
             for kind in answer.owner.eviction_kinds
         )
-        self.queue_figures: Callable[[SessionView], dict[str, FloatVec] | None] = self._asker(
+        self.queue_figures: Callable[[Session], dict[str, FloatVec] | None] = self._asker(
             Plugin.queue_figures
         )
-        self.queue_problems: Callable[[SessionView], dict[int, Problem]] = self._asker(
+        self.queue_problems: Callable[[Session], dict[int, Problem]] = self._asker(
             Plugin.queue_problems
         )
         self.broken_rules: Callable[[Moves], Iterator[str]] = self._asker(Plugin.broken_rules)
@@ -212,28 +184,28 @@ class Questions:
 
     # -- once a cycle ------------------------------------------------------------------------
 
-    def open(self, session: AskingSession) -> None:
+    def open(self, session: Session) -> None:
         """Fill ``session.state``; a plugin may read the state of the plugins before it."""
         for plugin, state in self._open(session):
             session.state[plugin] = state
 
-    def close(self, session: AskingSession) -> dict[str, Any]:
+    def close(self, session: Session) -> dict[str, Any]:
         """Return the facts of all plugins that have some."""
         return {plugin: fact for plugin, fact in self._close(session) if fact is not None}
 
-    def fold(self, session: AskingSession) -> Fold | None:
+    def fold(self, session: Session) -> Fold | None:
         """Return the weight fold as one function, or None when no plugin answers."""
         return self._division(session, "over_quota_weights")
 
-    def head_start(self, session: AskingSession) -> Callable[..., IntVec | None] | None:
+    def head_start(self, session: Session) -> Callable[..., IntVec | None] | None:
         """Return the head starts as one function, or None when no plugin answers."""
         return self._division(session, "head_start")
 
-    def _division(self, session: AskingSession, question: str) -> Callable[..., Any] | None:
+    def _division(self, session: Session, question: str) -> Callable[..., Any] | None:
         answers = self._may_speak[question](session, question)
         return partial(self._over(question, answers), session) if answers else None
 
-    def quotas(self, session: AskingSession) -> Amounts | None:
+    def quotas(self, session: Session) -> Amounts | None:
         """Return what queues have by quota; None where it is as written."""
         for answer in self._answers["fair_share"][:1]:
             with suppress(Exception):  # any failure of a plugin is contained
@@ -243,7 +215,7 @@ class Questions:
 
     # -- order -----------------------------------------------------------------------------------
 
-    def named_keys(self, question: str, session: AskingSession, *asked: object) -> list[NamedKey]:
+    def named_keys(self, question: str, session: Session, *asked: object) -> list[NamedKey]:
         """Return the key columns of a question about order with their names (for reports only)."""
         keys = []
         for answer in self._answers[question]:
@@ -258,7 +230,7 @@ class Questions:
         return keys
 
     def contest(
-        self, session: AskingSession, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
+        self, session: Session, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
     ) -> Columns:
         """Return the keys that order sibling queues, each with its best job, low first."""
         columns = self.queue_order(session, queue, held, ask)
@@ -266,20 +238,14 @@ class Questions:
             columns = [*columns, *self._head_order(session, queue, job, held, ask)]
         return columns
 
-    def rests_on_sums(self, session: AskingSession) -> bool:
+    def rests_on_sums(self, session: Session) -> bool:
         """Tell whether an inner queue's positions may be predicted from its children's sums."""
         asked = ("queue_order", "head_order", "queue_gate")
         return all(it.owner.rests_on_sums(session) for name in asked for it in self._answers[name])
 
-    def judges_in_runs(self, session: AskingSession, action: str) -> bool:
-        """Tell whether equal claims of an action may be judged by what they ask for together."""
-        asked = ("claim_gate", "scenario_gate", "eviction_reason")
-        owners = [answer.owner for name in asked for answer in self._answers[name]]
-        return all(owner.judges_in_runs(session, action) for owner in owners)
-
     # -- gates -----------------------------------------------------------------------------------
 
-    def job_gate(self, session: AskingSession, action: str, job: RowVec) -> CodeVec | None:
+    def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
         """Return codes ``(K,)``, or None for no objection."""
         codes: CodeVec | None = self._job_gate(session, action, job)
         if session.barred:
@@ -287,16 +253,9 @@ class Questions:
             codes = np.where(is_barred, _BARRED, 0 if codes is None else codes)
         return codes
 
-    def gates(self, session: AskingSession, action: str) -> Callable[..., CodeVec | None] | None:
-        """Return the queue gates that may close for an action in this cycle; None without any."""
-        if action not in session.gates:
-            answers = self._may_speak["queue_gate"](session, action)
-            session.gates[action] = self._over("queue_gate", answers) if answers else None
-        return session.gates[action]
-
     def queue_gate(
         self,
-        session: AskingSession,
+        session: Session,
         action: str,
         queue: RowVec,
         job: RowVec,
@@ -305,18 +264,18 @@ class Questions:
         held_non_preemptible: Amounts,
     ) -> CodeVec | None:
         """Return codes ``(K,)``, or None for no objection; what does not end counts as held."""
-        gates = self.gates(session, action)
-        if gates is None:
-            return None
         if (stuck := session.held_stuck) is not None:
             held, held_non_preemptible = (
                 more + column[:, queue]
                 for more, column in zip((held, held_non_preemptible), stuck, strict=True)
             )
-        return gates(session, action, queue, job, ask, held, held_non_preemptible)
+        codes: CodeVec | None = self._queue_gate(
+            session, action, queue, job, ask, held, held_non_preemptible
+        )
+        return codes
 
     def scenario_gate(
-        self, session: AskingSession, claim: Claim, units: Units, refused: CodeVec | None = None
+        self, session: Session, claim: Claim, units: Units, refused: CodeVec | None = None
     ) -> CodeVec:
         """Return codes ``(V,)``; a plugin is not asked about units that an earlier one refuses.
 
@@ -326,7 +285,7 @@ class Questions:
         judged: CodeVec = self._scenario_gate(session, claim, units, codes)
         return judged
 
-    def node_sets(self, session: AskingSession) -> Callable[..., NodeSets | None] | None:
+    def node_sets(self, session: Session) -> Callable[..., NodeSets | None] | None:
         """Return the question about sets of nodes; None if no plugin answers in this cycle.
 
         If no plugin honors topology constraints, the jobs that require a level have no set.
@@ -336,15 +295,15 @@ class Questions:
             return asker
         return without_topology(asker)
 
-    def subgroup_sets(self, session: AskingSession) -> Callable[..., NodeSets | None] | None:
+    def subgroup_sets(self, session: Session) -> Callable[..., NodeSets | None] | None:
         """Return the question about sets of subgroups; None if no plugin answers in this cycle."""
         return self._spoken(session, "subgroup_sets")
 
-    def on_moves(self, session: AskingSession) -> Callable[..., list[Stale]] | None:
+    def on_moves(self, session: Session) -> Callable[..., list[Stale]] | None:
         """Return what tells plugins of moves; None if none is to hear of them in this cycle."""
         return self._spoken(session, "on_moves")
 
-    def _spoken(self, session: AskingSession, question: str) -> Callable[..., Any] | None:
+    def _spoken(self, session: Session, question: str) -> Callable[..., Any] | None:
         """Return the function that asks a question; None if nobody answers it in this cycle."""
         if not self._answers[question]:
             return None
@@ -356,23 +315,23 @@ class Questions:
 
     # -- words -----------------------------------------------------------------------------------
 
-    def is_guaranteed(self, session: AskingSession, job: RowVec, ask: Amounts) -> BoolVec:
+    def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
         """Tell, ``(K,)``, which jobs are entitled to what they ask for at any time."""
         said: BoolVec | None = self._is_guaranteed(session, job, ask)
         return np.zeros(len(job), np.bool_) if said is None else said
 
-    def proposals(self, session: AskingSession, job: int, code: int) -> list[Proposal]:
+    def proposals(self, session: Session, job: int, code: int) -> list[Proposal]:
         """Return the changes that the plugin which owns a refusal proposes to try."""
         return self._proposals(session, job, code) or []
 
     def eviction_reason(
-        self, session: AskingSession, claim: Claim, units: Sequence[Unit]
+        self, session: Session, claim: Claim, units: Sequence[Unit]
     ) -> Callable[..., EvictionReason] | None:
         """Return a function that makes the reason of a claim's evictions, or None."""
         made = self._eviction_reason(session, claim, units)
         return None if made is None else partial(_evicted_because, made, self._eviction_kinds)
 
-    def gate_owner(self, session: AskingSession, question: str, arguments: dict[str, Any]) -> str:
+    def gate_owner(self, session: Session, question: str, arguments: dict[str, Any]) -> str:
         """Return the plugin that refuses first, asking one by one (for records only)."""
         asked = [arguments[name] for name in QUESTIONS[question].parameters[1:]]
         for answer in self._answers[question]:
@@ -383,7 +342,7 @@ class Questions:
 
 
 def _evicted_because(
-    made: Callable[..., str | EvictionReason], kinds: frozenset[str], session: AskingSession
+    made: Callable[..., str | EvictionReason], kinds: frozenset[str], session: Session
 ) -> EvictionReason:
     """Return a plugin's reason, or a substitute if it fails: the cycle may be long over.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import Amounts
     from kaisched.core.refusals import PluginRefusal
-    from kaisched.framework.session.view import SessionView
+    from kaisched.framework.session.session import Session
 
 
 class Arguments(BaseModel):
@@ -48,27 +48,6 @@ class Plugin(Decisions, Words):
     """The name in shard files and of the entry point."""
     default_weight: ClassVar[float] = 1.0
     """Factor of its node scores unless the shard says otherwise."""
-
-    is_score_rising: bool = False
-    """Promise that ``node_score`` never falls as ``extra`` grows while the pods fit.
-
-    Identical pods may then fill one node before the next without new scores. Binpacking promises
-    this, spreading cannot. The conformance kit checks it.
-    """
-
-    is_job_bound: bool = False
-    """Promise that ``job_order``, ``job_gate`` and ``batch_size`` read nothing but the job's own
-    row (its counts, pod sets, priority, creation, labels, annotations) and the arguments.
-
-    Answers may then be kept from cycle to cycle for jobs that have not changed.
-    """
-
-    is_class_bound: bool = False
-    """Promise that ``job_gate`` answers every action alike, and that ``claim_gate`` reads no more
-    of a job than its queue, request, priority and preemptibility.
-
-    One answer about a job of a class then holds for all jobs of the class.
-    """
 
     takes_from_own_queue: bool = False
     """Declare that reclaim may also take from the claim's own queue; otherwise only preempt does.
@@ -123,16 +102,7 @@ class Plugin(Decisions, Words):
         del question
         return ()
 
-    def has_gates(self, session: SessionView, action: str) -> bool:
-        """Promise with False that ``queue_gate`` has no objection to the action in this cycle.
-
-        The gate is then not asked: without limits, thousands of positions need not be computed.
-        Asked once for each cycle and action, when the first gate is needed.
-        """
-        del session, action
-        return True
-
-    def quotas(self, session: SessionView) -> Amounts | None:
+    def quotas(self, session: Session) -> Amounts | None:
         """Return ``(R, Q)`` what queues have by quota; None where it is as written.
 
         Asked of the plugin that answers ``fair_share``.
@@ -140,7 +110,7 @@ class Plugin(Decisions, Words):
         del session
         return None
 
-    def rests_on_sums(self, session: SessionView) -> bool:
+    def rests_on_sums(self, session: Session) -> bool:
         """Promise that answers about an inner queue depend only on the sum of what it holds.
 
         ``queue_order``, ``head_order`` and ``queue_gate`` are then asked about assumed positions,
@@ -150,18 +120,7 @@ class Plugin(Decisions, Words):
         del session
         return True
 
-    def judges_in_runs(self, session: SessionView, action: str) -> bool:
-        """Promise that equal claims of one queue may be judged by what they ask for together.
-
-        With no objection to a claim for the sum of K requests and to K units in order,
-        ``claim_gate`` and ``scenario_gate`` have none to the n-th request and the n-th unit either,
-        once those before them have been carried out. ``eviction_reason`` reads of all that moves
-        only ``session.held_now``. Without the promise every claim is judged by itself.
-        """
-        del session, action
-        return False
-
-    def is_silent(self, session: SessionView, question: str) -> bool:
+    def is_silent(self, session: Session, question: str) -> bool:
         """Promise with True that a question has no answer from this plugin in this cycle.
 
         Asked about ``over_quota_weights`` and ``head_start`` before the division. If no plugin has

@@ -51,12 +51,13 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.core.tables import SubGroup
-    from kaisched.framework.session.claims import Claim, NodeSet, Units
-    from kaisched.framework.session.view import SessionView
+    from kaisched.framework.session.node_sets import NodeSet
+    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Claim, Units
     from kaisched.objects.workloads import Workload
 
 
-def _one_each(session: SessionView, job: RowVec) -> IntVec:
+def _one_each(session: Session, job: RowVec) -> IntVec:
     return np.minimum(session.pending_of(job), 1)
 
 
@@ -78,7 +79,7 @@ class Decisions:
     # -- once a cycle ------------------------------------------------------------------
 
     @question(Own(fails="It has no state, so that its other answers are likely to fail too."))
-    def session_open(self, session: SessionView) -> object:
+    def session_open(self, session: Session) -> object:
         """Return this cycle's state of the plugin.
 
         Asked once, in plugin order, before all else but :meth:`spreads_shares`. It is read back as
@@ -87,7 +88,7 @@ class Decisions:
         """
 
     @question(AnyOf("level"))
-    def spreads_shares(self, session: SessionView, level: IntVec) -> BoolVec | None:
+    def spreads_shares(self, session: Session, level: IntVec) -> BoolVec | None:
         """Tell, ``(K,)``, over what shares of GPUs are spread: nodes (0), GPUs of a node (1).
 
         Packed over nodes, a node with a shared GPU that has room comes before all scores; spread,
@@ -97,14 +98,14 @@ class Decisions:
         """
 
     @question(Own(fails="Nothing is remembered for it."))
-    def session_close(self, session: SessionView) -> object:
+    def session_close(self, session: Session) -> object:
         """Return facts to remember (JSON-like), or None. Asked once, after all actions.
 
         They are read back as ``memory.facts[name]``, and serialised with a cycle's input.
         """
 
     @question(First(share_fault, without="all fair shares are zero", abandons="fair share"))
-    def fair_share(self, session: SessionView) -> Amounts | None:
+    def fair_share(self, session: Session) -> Amounts | None:
         """Return the fair share ``(R, Q)`` of each queue at every level.
 
         Asked at most once a cycle, when first needed.
@@ -116,7 +117,7 @@ class Decisions:
     )
     def over_quota_weights(
         self,
-        session: SessionView,
+        session: Session,
         resource: RowVec,
         queue: RowVec,
         group: RowVec,
@@ -137,7 +138,7 @@ class Decisions:
     )
     def head_start(
         self,
-        session: SessionView,
+        session: Session,
         resource: RowVec,
         queue: RowVec,
         group: RowVec,
@@ -158,7 +159,7 @@ class Decisions:
 
     @question(Keys("queue"))
     def queue_order(
-        self, session: SessionView, queue: RowVec, held: Amounts, ask: Amounts
+        self, session: Session, queue: RowVec, held: Amounts, ask: Amounts
     ) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` that decide which of several sibling queues goes first.
 
@@ -168,7 +169,7 @@ class Decisions:
 
     @question(Keys("queue", without="of equal queues the older goes first, then the name decides"))
     def head_order(
-        self, session: SessionView, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
+        self, session: Session, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
     ) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` that break ties of :meth:`queue_order` between siblings.
 
@@ -177,7 +178,7 @@ class Decisions:
         """
 
     @question(Keys("job"))
-    def job_order(self, session: SessionView, job: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
+    def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` that decide the order of jobs inside a leaf queue.
 
         Asked when an action starts, and again for an elastic job whose turn is over. Reads the
@@ -185,14 +186,12 @@ class Decisions:
         """
 
     @question(Keys("task"))
-    def task_order(
-        self, session: SessionView, task: RowVec
-    ) -> tuple[IntVec | FloatVec, ...] | None:
+    def task_order(self, session: Session, task: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` that decide which pods of a job are placed first."""
 
     @question(Keys("active", without="the name decides"))
     def subgroup_order(
-        self, session: SessionView, active: IntVec, minimum: IntVec
+        self, session: Session, active: IntVec, minimum: IntVec
     ) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` that decide which subgroup of a job is placed first.
 
@@ -203,17 +202,17 @@ class Decisions:
     # -- what and whether ------------------------------------------------------------------
 
     @question(FirstRefusal("job"))
-    def job_gate(self, session: SessionView, action: str, job: RowVec) -> CodeVec | None:
+    def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may these jobs be tried by this action at all?
 
         Asked once when an action starts, and about gangs that lack pods when their demand is
         summed up: so the answer must not rest on ``requested`` or ``fair_share``.
         """
 
-    @question(FirstRefusal("job"), unless=Promise("has_gates", silent=False))
+    @question(FirstRefusal("job"))
     def queue_gate(
         self,
-        session: SessionView,
+        session: Session,
         action: str,
         queue: RowVec,
         job: RowVec,
@@ -232,7 +231,7 @@ class Decisions:
 
     @question(FirstRefusal("job"))
     def claim_gate(
-        self, session: SessionView, action: str, job: RowVec, ask: Amounts
+        self, session: Session, action: str, job: RowVec, ask: Amounts
     ) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may ``job[i]`` take ``ask[:, i]`` from other jobs at all?
 
@@ -242,7 +241,7 @@ class Decisions:
         """
 
     @question(FirstRefusal("job"))
-    def victim_filter(self, session: SessionView, claim: Claim, job: RowVec) -> CodeVec | None:
+    def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may running jobs give room to this claim at all?
 
         Asked once per action and class of claims (same queue, shape, size and priority), about
@@ -251,7 +250,7 @@ class Decisions:
 
     @question(FirstRefusalInTurn("units"))
     def scenario_gate(
-        self, session: SessionView, claim: Claim, units: Units, taken: BoolVec
+        self, session: Session, claim: Claim, units: Units, taken: BoolVec
     ) -> CodeVec | None:
         """Return int16 codes ``(V,)``: may these units be taken, one after the other?
 
@@ -262,7 +261,7 @@ class Decisions:
 
     @question(First(order_fault, without="the order of candidates, reversed"))
     def victim_order(
-        self, session: SessionView, claim: Claim, units: Units
+        self, session: Session, claim: Claim, units: Units
     ) -> tuple[RowVec, int] | None:
         """Return (units in the order in which they would go, code of the units left out).
 
@@ -273,7 +272,7 @@ class Decisions:
         """
 
     @question(FirstRefusal("units"))
-    def plan_gate(self, session: SessionView, claim: Claim, units: Units) -> CodeVec | None:
+    def plan_gate(self, session: Session, claim: Claim, units: Units) -> CodeVec | None:
         """Return int16 codes ``(V,)``: may these units go together for this claim?
 
         Asked about a plan in the order of :meth:`victim_order`, and before a unit is put back about
@@ -282,7 +281,7 @@ class Decisions:
         """
 
     @question(First(size_fault, without="pods are placed one by one", otherwise=_one_each))
-    def batch_size(self, session: SessionView, job: RowVec) -> IntVec | None:
+    def batch_size(self, session: Session, job: RowVec) -> IntVec | None:
         """Return how many pending pods ``(K,)`` of each job are placed next, all or nothing.
 
         Asked for jobs of a single pod set. The answer is the number of the gang's missing pods, 1
@@ -290,7 +289,7 @@ class Decisions:
         """
 
     @question(First(batch_fault, without="pods are placed one by one"))
-    def next_batch(self, session: SessionView, job: int) -> RowVec | None:
+    def next_batch(self, session: Session, job: int) -> RowVec | None:
         """Return the task rows of a *structured* job to place next, all or nothing, in order.
 
         An empty answer means nothing to place. If the pods find no room, it is asked again as if a
@@ -298,7 +297,7 @@ class Decisions:
         """
 
     @question(AnyOf("job"))
-    def is_guaranteed(self, session: SessionView, job: RowVec, ask: Amounts) -> BoolVec | None:
+    def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec | None:
         """Tell, ``(K,)``, which jobs are entitled to ``ask[:, i]`` at any time.
 
         Evictions for such a job are not stopped as part of an eviction loop (R33).
@@ -309,7 +308,7 @@ class Decisions:
     @question(Intersections(), unless=Promise("is_silent", silent=True))
     def node_sets(
         self,
-        session: SessionView,
+        session: Session,
         action: str,
         job: int,
         ask: Amounts,
@@ -328,7 +327,7 @@ class Decisions:
     @question(Intersections(), unless=Promise("is_silent", silent=True))
     def subgroup_sets(
         self,
-        session: SessionView,
+        session: Session,
         job: int,
         group: SubGroup,
         shapes: Sequence[tuple[int, int]],
@@ -343,7 +342,7 @@ class Decisions:
         """
 
     @question(FirstRefusal("rows"))
-    def node_filter(self, session: SessionView, shape: int, rows: RowVec) -> CodeVec | None:
+    def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may a pod of this shape run on these nodes at all?
 
         Asked once per shape for all nodes, then only for rows that :meth:`on_moves` names as stale.
@@ -351,7 +350,7 @@ class Decisions:
         """
 
     @question(Least("rows"))
-    def node_room(self, session: SessionView, shape: int, rows: RowVec) -> IntVec | None:
+    def node_room(self, session: Session, shape: int, rows: RowVec) -> IntVec | None:
         """Return how many more pods of this shape ``(K,)`` the nodes can take, amounts aside.
 
         For host ports and anti-affinity. Asked again for every node with a move. The host also
@@ -360,7 +359,7 @@ class Decisions:
 
     @question(Sum("rows"))
     def node_score(
-        self, session: SessionView, shape: int, rows: RowVec, extra: IntVec
+        self, session: Session, shape: int, rows: RowVec, extra: IntVec
     ) -> FloatVec | None:
         """Return scores ``(K,)`` in [0, 1], higher is better.
 
@@ -371,7 +370,7 @@ class Decisions:
 
     @question(Union(), unless=Promise("is_silent", silent=True))
     def on_moves(
-        self, session: SessionView, task: RowVec, node: RowVec, sign: int
+        self, session: Session, task: RowVec, node: RowVec, sign: int
     ) -> tuple[RowVec, RowVec] | None:
         """Take note of tasks placed (``sign`` +1) or taken back (-1); return stale filter answers.
 

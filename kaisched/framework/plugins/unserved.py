@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.core.refusals import Refusal
-from kaisched.framework.session.claims import NodeSets
+from kaisched.framework.session.node_sets import NodeSets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kaisched.core.tables import SubGroup
-    from kaisched.framework.session.view import SessionView
+    from kaisched.framework.session.session import Session
 
 _HINT: Final = "unserved.requires_level"
 
 
-def requires_level(session: SessionView) -> bool:
+def requires_level(session: Session) -> bool:
     """Tell whether any job requires a level of a topology; kept while no structure changes."""
     structure = session.jobs.structure
     if not structure:
@@ -33,7 +33,7 @@ def without_topology(
 ) -> Callable[..., NodeSets | None]:
     """Return the question about sets of nodes with none for jobs that require a level."""
 
-    def ask(session: SessionView, action: str, job: int, *more: Any) -> NodeSets | None:
+    def ask(session: Session, action: str, job: int, *more: Any) -> NodeSets | None:
         root = session.jobs.structure.get(job)
         if root is not None and _requires(root):
             return NodeSets(code=Refusal.UNSUPPORTED)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from kaisched.framework.invariants.sums import Moves
     from kaisched.framework.plugins.answers import Asked
     from kaisched.framework.report.reason import EvictionReason, Problem
-    from kaisched.framework.session.claims import Claim, Unit
-    from kaisched.framework.session.view import SessionView
+    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Claim, Unit
 
 
 def _without_more(asked: Asked) -> Reason:
@@ -43,9 +43,7 @@ class Words:
             instead=_without_more,
         )
     )
-    def refusal_reason(
-        self, session: SessionView, action: str, job: int, code: int
-    ) -> Reason | None:
+    def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
         """Return why this plugin refuses a job, with the numbers, as of the end of the cycle.
 
         ``code`` is the plugin's own refusal with which ``action`` ended the attempt. Asked when the
@@ -53,7 +51,7 @@ class Words:
         """
 
     @question(OfOwner(without="nothing is proposed", fails="It proposes nothing.", is_listed=True))
-    def proposals(self, session: SessionView, job: int, code: int) -> Iterable[Proposal] | None:
+    def proposals(self, session: Session, job: int, code: int) -> Iterable[Proposal] | None:
         """Return changes that may cure a refusal of this plugin, likely ones first.
 
         Each change is tried on a copy before it is shown as advice. Its kind is one that the
@@ -62,8 +60,8 @@ class Words:
 
     @question(First(sentence_fault, without="it names the claim and the queues that lose"))
     def eviction_reason(
-        self, session: SessionView, claim: Claim, units: Sequence[Unit]
-    ) -> Callable[[SessionView], str | EvictionReason] | None:
+        self, session: Session, claim: Claim, units: Sequence[Unit]
+    ) -> Callable[[Session], str | EvictionReason] | None:
         """Return a function that makes the reason of these evictions for a claim.
 
         The reason is a sentence, or a sentence with the kinds of the evictions by queue. Asked once
@@ -73,14 +71,14 @@ class Words:
         """
 
     @question(FirstOfEach())
-    def queue_problems(self, session: SessionView) -> Mapping[int, Problem] | None:
+    def queue_problems(self, session: Session) -> Mapping[int, Problem] | None:
         """Return, by queue row, the problems of queues that do not work under this policy.
 
         Shown as the condition ``Ready`` of the queue. Asked after each cycle whose shares are read.
         """
 
     @question(First(figures_fault, without="no figures"))
-    def queue_figures(self, session: SessionView) -> Mapping[str, FloatVec] | None:
+    def queue_figures(self, session: Session) -> Mapping[str, FloatVec] | None:
         """Return figures of queues under this policy, by name: a number for each queue ``(Q,)``.
 
         Such as what queues are compared by. Shown with the shares of a cycle, and as the metric

@@ -14,15 +14,14 @@ import numpy as np
 
 from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal, text_of
 from kaisched.framework.report.node_refusals import never_fits
-from kaisched.framework.session.batches import asks_of, measure
-from kaisched.framework.session.next_batch import asked_of, batch_of
+from kaisched.framework.session.batches import asked_of, asks_of, batch_of, measure
 from kaisched.framework.session.node_sets import node_sets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
-    from kaisched.framework.session.claims import NodeSet, NodeSets
+    from kaisched.framework.session.node_sets import NodeSet, NodeSets
     from kaisched.framework.session.session import Session
 
 _ROOM: Final = (int(Refusal.NO_ROOM), int(Refusal.GANG_NO_ROOM))

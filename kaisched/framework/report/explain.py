@@ -18,7 +18,7 @@ from kaisched.framework.report.held_room import held_sentence
 from kaisched.framework.report.queue_reasons import queue_sentence
 from kaisched.framework.report.records import DecisionRecord, NodeRefusal
 from kaisched.framework.report.room_reasons import lack_of
-from kaisched.framework.session.next_batch import batch_of, least_asked_of, possible_asks
+from kaisched.framework.session.batches import batch_of, least_asked_of, possible_asks
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts

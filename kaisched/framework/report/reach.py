@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from kaisched.core.constraints import Domains, domains_at, level_of, levels_of, topology_of
-from kaisched.framework.session.next_batch import batch_of, pods_of_batch
+from kaisched.framework.session.batches import batch_of, pods_of_batch
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:

@@ -195,6 +195,8 @@ class CycleResult:
     """The claims of reclaim, preempt and consolidate that were met, in order."""
     put_off: Mapping[str, int] = field(default_factory=dict)
     """Jobs that were put off, by leaf queue."""
+    is_cut_short: bool = False
+    """Whether it has evicted as many pods as one cycle may: the next should go on at once."""
     bind_cards: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """The cards of bound pods with a share, as slots of their nodes, by task row."""
     nominate_cards: Mapping[int, PromisedCards] = field(default_factory=dict)

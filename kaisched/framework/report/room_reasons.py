@@ -12,8 +12,8 @@ from kaisched.framework.report.codes import MOST_SHAPES
 from kaisched.framework.report.held_room import held_for_others
 from kaisched.framework.report.lack import Lack
 from kaisched.framework.report.node_refusals import node_refusals_of
+from kaisched.framework.session.batches import asked_of, batch_of, pods_of_batch
 from kaisched.framework.session.capacity import room_of
-from kaisched.framework.session.next_batch import asked_of, batch_of, pods_of_batch
 from kaisched.framework.session.node_sets import node_sets, shapes_of, subgroup_sets
 from kaisched.framework.session.units import leaves
 

@@ -242,18 +242,6 @@ class Capacity:
         """Return the room of one node once everything is released, to count with."""
         return NodeRoom((self.idle[:, node] + self.releasing[:, node]).tolist())
 
-    def has_gpus(self, shape: int, count: int, nodes: RowVec, gpus: IntVec) -> bool:
-        """Tell whether GPUs, if nodes had ``gpus`` ``(K,)`` more, do for so many pods of a shape.
-
-        A bound that costs a part of :meth:`without`.
-        """
-        asked = int(self._request[GPU, shape])
-        if not asked:
-            return True
-        free = self.idle[GPU] + self.releasing[GPU]
-        free += np.bincount(nodes, gpus, len(free)).astype(np.int64)
-        return int((np.maximum(free, 0) // asked).sum()) >= count
-
     def without(self, *holdings: Holding) -> Without:
         """Return the room once everything is released and some pods are gone, to count with."""
         freed = Without(self.free(), self._request)

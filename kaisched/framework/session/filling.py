@@ -7,7 +7,7 @@ change.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,14 +19,12 @@ if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.framework.session.capacity import Capacity
     from kaisched.framework.session.cards import Cards, Scores
-    from kaisched.framework.session.claims import NodeSet
+    from kaisched.framework.session.node_sets import NodeSet
     from kaisched.framework.session.placement import Placement
 
 _FEW = 12
 """Up to so many nodes are picked one by one, which is then faster than sorting all nodes (measured:
 an arg-max over 5,000 nodes costs 2 us, a stable sort 300)."""
-_LEVEL_CELLS: Final = 400_000
-"""Above so many (node, extra pod) cells the table of scores is not built; an estimate, 3 MB."""
 
 
 class Mask:
@@ -140,21 +138,6 @@ def fill_first(masked: FloatVec, room: IntVec, count: int) -> RowVec:
     return np.repeat(np.array(picked), taken)
 
 
-def fill_level(score: FloatVec, rows: RowVec, room: IntVec, count: int) -> RowVec | None:
-    """Take the ``count`` best cells of ``score`` ``(E, K)``: exact when scores never rise.
-
-    ``score[e, i]`` is the score of node ``rows[i]`` with e pods added. None when some score rises.
-    """
-    depth = np.arange(len(score))[:, None]
-    valid = depth < room[None, :]
-    if len(score) > 1 and bool(((score[1:] > score[:-1]) & valid[1:]).any()):
-        return None
-    # Node-major, so that a tie goes to the lower row and, within it, to fewer pods first.
-    flat = np.where(valid, -score, np.inf).T.ravel()
-    best = np.argsort(flat, kind="stable")[:count]
-    return rows[best // len(score)]
-
-
 def fill_stepwise(
     masked: FloatVec,
     room: IntVec,
@@ -176,26 +159,14 @@ def fill_stepwise(
     return chosen
 
 
-def choose_by_score(
-    masked: FloatVec, room: IntVec, count: int, score: Scores, *, fills_first: bool
-) -> RowVec:
+def choose_by_score(masked: FloatVec, room: IntVec, count: int, score: Scores) -> RowVec:
     """Return a node row for each of several equal pods, which have room.
 
-    ``masked`` is the score of each node, below 0 where there is no room; ``fills_first`` says that
-    no score falls while a node is filled.
+    ``masked`` is the score of each node, below 0 where there is no room. Nodes are filled one after
+    the other; where a score falls as its node fills, pods are placed one by one.
     """
     chosen = fill_first(masked, room, count)
-    if fills_first or _rises(chosen, masked, score):
-        return chosen
-    open_rows = np.flatnonzero(room > 0)
-    depth = int(min(count, room.max()))
-    if open_rows.size * depth <= _LEVEL_CELLS:
-        levels = [masked[open_rows]]
-        levels += [score(open_rows, np.full(open_rows.size, it)) for it in range(1, depth)]
-        level = fill_level(np.stack(levels), open_rows, room[open_rows], count)
-        if level is not None:
-            return level
-    return fill_stepwise(masked, room, count, score)
+    return chosen if _rises(chosen, masked, score) else fill_stepwise(masked, room, count, score)
 
 
 def _rises(chosen: RowVec, masked: FloatVec, score: Scores) -> bool:
@@ -284,10 +255,6 @@ def choose_shares(
         return np.array([_choose_one(placement, cards, vacancy, mask, capacity.touched)])
     score, shape = placement.scorer(plan.shape), plan.shape
     opened = cards.open_cards(shape, is_later=False)
-    is_above = placement.fills_first and placement.highest_score < ON_OPEN_CARD
-    if is_above and cards.fills_open_cards(shape):
-        fits = np.minimum(opened.up_to_date(), room)
-        return _choose_by_counting(placement.scores(plan), fits, room, count, score)
     bonus = opened.bonus(capacity.cards_to_open)
     now = placement.scores(plan) + bonus(np.arange(len(room)), np.zeros(len(room), np.int64))
     masked = np.where(room > 0, now, -1.0)
@@ -325,26 +292,6 @@ def _choose_one(
     elif shares.seen < len(touched):
         shares.update(touched, lambda row: (bool(room[row] > 0), cards.has_open_card(shape, row)))
     return shares.best(placement.scorer(shape))
-
-
-def _choose_by_counting(
-    now: FloatVec, fits: IntVec, room: IntVec, count: int, score: Scores
-) -> RowVec:
-    """Fill the open cards of the best node, then of the next, then nodes without any that fits.
-
-    ``now`` are the scores without the bonus, ``fits`` the pods that fit on open cards.
-    """
-    on_open = min(count, int(fits.sum()))
-    chosen: list[RowVec] = []
-    if on_open:
-        chosen.append(fill_first(np.where(fits > 0, now + ON_OPEN_CARD, -1.0), fits, on_open))
-    if count > on_open:
-        rest = room - fits
-        rows = rest.nonzero()[0]
-        masked = np.full(len(room), -1.0)
-        masked[rows] = score(rows, fits[rows])
-        chosen.append(fill_first(masked, rest, count - on_open))
-    return np.concatenate(chosen)
 
 
 def choose_within(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.session.capacity import Capacity
     from kaisched.framework.session.cards import Scores
-    from kaisched.framework.session.claims import NodeSet
+    from kaisched.framework.session.node_sets import NodeSet
     from kaisched.framework.session.session import Session
 
 _UNKNOWN: Final = -1
@@ -240,7 +240,7 @@ class Placement:
         rooms.begin(session.snapshot, self._capacity)
         self._shared: Rooms = rooms
         self._rows, self._none, self._turn = rooms.rows, rooms.none, rooms.turn
-        self.highest_score, self.fills_first = self._ask.highest_score, self._ask.fills_first
+        self.highest_score = self._ask.highest_score
         self._plans: dict[int, ShapePlan] = {}
         """Plans for all nodes."""
         self._plans_within: dict[tuple[object, ...], dict[int, ShapePlan]] = {}
@@ -422,8 +422,7 @@ class Placement:
         masked = self._masked(vacancy)
         if count == 1:
             return np.array([int(masked.argmax())])
-        score = self.scorer(plan.shape)
-        return choose_by_score(masked, room, count, score, fills_first=self.fills_first)
+        return choose_by_score(masked, room, count, self.scorer(plan.shape))
 
     def next_share(self, shape: int) -> int | None:
         """Return the node that :meth:`choose` would for one pod with a share, counting no room.

@@ -1,15 +1,10 @@
-"""One cycle's view of the world, as actions see it; plugins see what ``SessionView`` names.
-
-Holds the snapshot, the ledger (made on first use: a cycle that places nothing copies nothing), what
-plugins returned at opening, and the questions. An action puts what it has to remember into
-``facts``, JSON-like, and what the next one can use in this cycle into ``found``.
-"""
+"""The session: one cycle, as plugins and actions see it."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -21,9 +16,9 @@ from kaisched.core.tree import PROJECTS, without_inner
 from kaisched.framework.session.capacity import Holding, capacity_of, room_of
 from kaisched.framework.session.devices import Devices
 from kaisched.framework.session.ledger import held_in, ledger_of, rolled_up
+from kaisched.framework.session.limits import requeued
 from kaisched.framework.session.outcome import Outcome
 from kaisched.framework.session.placement import Placement
-from kaisched.framework.session.run_times import requeued
 from kaisched.framework.session.statement import Statement
 from kaisched.framework.session.unschedulable import find_unschedulable
 
@@ -32,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, ResourceAxis, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, ResourceAxis, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.tables import (
         JobTable,
@@ -50,16 +45,113 @@ if TYPE_CHECKING:
     from kaisched.framework.policy import Policy
     from kaisched.framework.report.records import PluginFailure
     from kaisched.framework.session.capacity import Capacity
-    from kaisched.framework.session.claims import NodeSet
     from kaisched.framework.session.ledger import Ledger
-    from kaisched.framework.session.view import Columns, Fold
+    from kaisched.framework.session.node_sets import NodeSet
+
+    Columns = list[IntVec | FloatVec]
+    Fold = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
 
 _FAIR_TREE = "session.fairTree"
 _EVICTABLE = "places.evictable"
+HOST_ONLY: Final = frozenset(
+    {
+        "action",
+        "ask",
+        "barred",
+        "capacity",
+        "devices",
+        "facts",
+        "failures",
+        "gates",
+        "has_kept_promises",
+        "has_moved",
+        "initial_capacity",
+        "is_careful",
+        "jobs_waiting",
+        "least_charge",
+        "ledger",
+        "left_out",
+        "memory",
+        "outcome",
+        "passing_over",
+        "placement",
+        "policy",
+        "standing_of",
+        "statement",
+        "stranded",
+        "stranded_of_job",
+        "trying",
+        "unschedulable",
+        "waiting",
+    }
+)
+"""What only the host and its actions use of a session. All other public names are for plugins."""
 
 
 class Session:
-    """Everything one cycle knows. Built by ``run_cycle``; plugins read it, actions act on it."""
+    """One cycle, as plugins and actions see it.
+
+    Plugins write to nothing of it, but to what ``state``, ``hints`` and ``found`` hold under a name
+    of their own. The ledger and all else that may not be needed is made on first use: a cycle that
+    places nothing copies nothing.
+    """
+
+    # -- what the cycle decides on: frozen tables --------------------------------------------------
+
+    nodes: NodeTable
+    """Nodes by row, with their labels and annotations, as the cycle began."""
+    queues: QueueTable
+    """Queues by row, in preorder, with their labels and annotations."""
+    jobs: JobTable
+    """Jobs by row, with their labels and annotations, as the cycle began."""
+    podsets: PodSetTable
+    """Pod sets by row, as the cycle began."""
+    tasks: TaskTable
+    """Tasks by row, as the cycle began."""
+    shapes: ShapeTable
+    """Shapes by number: what pods ask for, and where they may go."""
+    label_sets: LabelSets
+    """Labels of pods by the number of their set."""
+    axis: ResourceAxis
+    """The resources, in the order of the rows of all amounts."""
+    generation: int
+    """Row numbers mean the same things within one generation."""
+    snapshot: Snapshot
+    """Stands for all that the cycle decides on: to be compared by identity, for caches."""
+    now_s: float
+    """The time of the cycle, in seconds since 1970: there is no other clock."""
+    usage: Usage | None
+    """What queues consumed lately; None where no history is kept."""
+
+    # -- what plugins keep -------------------------------------------------------------------------
+
+    state: dict[str, Any]
+    """What each plugin returned from ``session_open``, by its name: its own for this cycle."""
+    found: dict[str, Any]
+    """What was found out in this cycle and must not outlive it, by names of one's own."""
+    hints: dict[str, Any]
+    """What saves time in later cycles, by names of one's own; it may be dropped at any time."""
+    facts_before: Mapping[str, Any]
+    """What each plugin returned from ``session_close`` in the last cycle, by its name."""
+
+    # -- what the host keeps -----------------------------------------------------------------------
+
+    facts: dict[str, Any]
+    """What actions have to remember, JSON-like, by their names."""
+    trying: tuple[int, ...]
+    """The jobs that an action is trying, which an exception is blamed on."""
+    barred: set[int]
+    """Jobs on which an action has failed."""
+    left_out: set[str]
+    """Actions that have failed for good in this cycle."""
+    action: str
+    """The action that runs."""
+    is_careful: bool
+    """True when jobs are to be tried one by one."""
+    failures: list[PluginFailure]
+    """Plugins and actions that have failed so far."""
+    capacity: Capacity
+    """What the nodes have room for, as of now."""
 
     def __init__(
         self,
@@ -71,42 +163,21 @@ class Session:
         ask: Questions,
     ) -> None:
         """Bind the inputs; nothing is computed yet."""
-        self.snapshot = snapshot
-        self.usage = usage
-        self.policy = policy
-        self.now_s = now_s
-        self.memory = memory
-        self.ask = ask
-        self.state: dict[str, Any] = {}
-        self.facts: dict[str, Any] = {}
-        self.has_kept_promises = False
-        self.trying: tuple[int, ...] = ()
-        """The jobs that an action is trying, which an exception is blamed on."""
-        self.barred: set[int] = set()
-        """Jobs on which an action has failed."""
-        self.left_out: set[str] = set()
-        """Actions that have failed for good in this cycle."""
-        self.action = ""
-        """The action that runs."""
-        self.is_careful = False
-        """True when jobs are to be tried one by one."""
-        self.axis: ResourceAxis = snapshot.axis
-        self.nodes: NodeTable = snapshot.nodes
-        self.queues: QueueTable = snapshot.queues
-        self.jobs: JobTable = requeued(snapshot.jobs, memory.facts)
-        self.podsets: PodSetTable = snapshot.podsets
-        self.tasks: TaskTable = snapshot.tasks
-        self.shapes: ShapeTable = snapshot.shapes
-        self.label_sets: LabelSets = snapshot.label_sets
-        self.generation = snapshot.generation
-        self.hints: dict[str, Any] = memory.hints
-        self.failures: list[PluginFailure] = []
-        self.gates: dict[str, Callable[..., CodeVec | None] | None] = {}
-        self.found: dict[str, Any] = {}
+        self.snapshot, self.usage, self.now_s = snapshot, usage, now_s
+        self.policy, self.memory, self.ask = policy, memory, ask
+        self.axis, self.generation = snapshot.axis, snapshot.generation
+        self.nodes, self.queues = snapshot.nodes, snapshot.queues
+        self.jobs = requeued(snapshot.jobs, memory.facts)
+        self.podsets, self.tasks = snapshot.podsets, snapshot.tasks
+        self.shapes, self.label_sets = snapshot.shapes, snapshot.label_sets
+        self.state, self.found, self.facts = {}, {}, {}
+        self.hints, self.facts_before = memory.hints, memory.facts
+        self.trying, self.barred, self.left_out = (), set(), set()
+        self.action, self.is_careful, self.has_kept_promises = "", False, False
+        self.failures = []
         self._passed_over: list[int] = []
         """Pod sets that are left out of the next batch, as their pods find no room."""
-        self.capacity: Capacity = self.initial_capacity()
-        """What the nodes have room for, as of now."""
+        self.capacity = self.initial_capacity()
 
     def initial_capacity(self) -> Capacity:
         """Return what the nodes have room for before anything has moved."""
@@ -116,9 +187,21 @@ class Session:
         spread = ShareSpread() if said is None else ShareSpread(*said.tolist())
         return capacity_of(self.snapshot, spread)
 
+    # -- amounts of queues -------------------------------------------------------------------------
+
+    @property
+    def total(self) -> Amounts:
+        """``(R,)`` what is divided: what pods of queues hold, and what they could be given."""
+        return self.snapshot.total
+
+    @property
+    def over_quota_weights(self) -> str:
+        """How a shard gives over-quota weights: as queues say, or by their quota."""
+        return self.policy.over_quota_weights
+
     @cached_property
     def held(self) -> Amounts:
-        """``(R, Q)`` held at every level when the cycle began (``ledger.held`` is now)."""
+        """``(R, Q)`` held at every level when the cycle began."""
         return rolled_up(self.snapshot, self.snapshot.allocated)
 
     @cached_property
@@ -128,7 +211,10 @@ class Session:
 
     @cached_property
     def held_stuck(self) -> tuple[Amounts, Amounts] | None:
-        """``(R, Q)`` what pods hold that do not end, all and non-preemptible; None if none do."""
+        """``(R, Q)`` what pods hold that were asked to go and do not end, and the firm part of it.
+
+        ``queue_gate`` is asked with it as held. None if there are none.
+        """
         return held_in(self.snapshot, TaskState.STUCK)
 
     @cached_property
@@ -144,14 +230,35 @@ class Session:
         amounts = charges_of(self.snapshot, rows, queue)
         return self.held_non_preemptible + rolled_up(self.snapshot, amounts)
 
+    @cached_property
+    def fair_tree(self) -> QueueTree:
+        """The tree by which shares are divided and queues compared.
+
+        That of :attr:`queues`; or with ``fairness: projects`` one in which all leaf queues are
+        siblings and inner queues are in no level.
+        """
+        tree = self.queues.tree
+        if self.policy.fairness != PROJECTS:
+            return tree
+        known: tuple[QueueTree, QueueTree] | None = self.hints.get(_FAIR_TREE)
+        if known is None or known[0] is not tree:
+            known = self.hints[_FAIR_TREE] = (tree, without_inner(tree))
+        return known[1]
+
     @property
-    def total(self) -> Amounts:
-        """``(R,)`` what is divided."""
-        return self.snapshot.total
+    def overdrawn(self) -> Amounts | None:
+        """``(R, Q)`` what projects hold in other node pools beyond their quotas there, at leaves.
+
+        None if no project does.
+        """
+        return self.snapshot.overdrawn
 
     @cached_property
     def requested(self) -> Amounts:
-        """``(R, Q)`` held plus pending, less :attr:`unschedulable`, when the cycle began."""
+        """``(R, Q)`` held plus pending, at every level, when the cycle began.
+
+        Pods that could not start if nothing else ran ask for nothing.
+        """
         return rolled_up(self.snapshot, self.requested_by_jobs)
 
     @cached_property
@@ -164,7 +271,7 @@ class Session:
 
     @cached_property
     def fair_share(self) -> Amounts:
-        """``(R, Q)`` fair share at every level, computed when first needed."""
+        """``(R, Q)`` fair share at every level, divided when first needed."""
         share = self.ask.fair_share(self)
         if share is None:
             share = np.zeros((len(self.axis), len(self.queues)), np.int64)
@@ -172,7 +279,10 @@ class Session:
         return share
 
     def divide(self) -> Amounts:
-        """Return :attr:`fair_share`, for plugins that find out something in the division."""
+        """Return :attr:`fair_share`, divided now at the latest.
+
+        For plugins that find out something while the shares are divided.
+        """
         return self.fair_share
 
     @property
@@ -184,6 +294,180 @@ class Session:
     def head_start(self) -> Callable[..., IntVec | None] | None:
         """The plugins' head starts, or None when no plugin answers."""
         return self.ask.head_start(self)
+
+    # -- as of now, tentative moves included -------------------------------------------------------
+
+    @property
+    def moves(self) -> int:
+        """A number that grows with every move: what is cached of what follows is good until then.
+
+        0 while the cycle has not moved anything.
+        """
+        return len(self.capacity.touched) + 1 if self.has_moved else 0
+
+    @property
+    def held_now(self) -> Amounts:
+        """``(R, Q)`` held at every level as of now; a promise counts as held."""
+        return self.ledger.held if self.has_moved else self.held
+
+    @property
+    def held_non_preemptible_now(self) -> Amounts:
+        """``(R, Q)`` the part of :attr:`held_now` that belongs to non-preemptible jobs."""
+        return self.ledger.held_non_preemptible if self.has_moved else self.held_non_preemptible
+
+    @property
+    def state_now(self) -> NDArray[np.int8]:
+        """``(T,)`` the state of each task as of now."""
+        return self.ledger.state if self.has_moved else self.tasks.state
+
+    @property
+    def node_of_task_now(self) -> RowVec:
+        """``(T,)`` the node of each task as of now, -1 for none."""
+        return self.ledger.node_of_task if self.has_moved else self.tasks.node_of_task
+
+    @property
+    def job_active_now(self) -> IntVec:
+        """``(J,)`` active tasks of each job as of now."""
+        return self.ledger.job_active if self.has_moved else self.jobs.active
+
+    @property
+    def podset_active_now(self) -> IntVec:
+        """``(P,)`` active tasks of each pod set as of now."""
+        return self.ledger.podset_active if self.has_moved else self.podsets.active
+
+    @property
+    def podset_pending_now(self) -> IntVec:
+        """``(P,)`` pending tasks of each pod set as of now; none of one that is passed over.
+
+        So is a pod set without room when the next batch of its job is asked for again.
+        """
+        pending = self.ledger.podset_pending if self.has_moved else self.podsets.pending
+        if self._passed_over:
+            pending = pending.copy()
+            pending[self._passed_over] = 0
+        return pending
+
+    def pending_of(self, job: RowVec) -> IntVec:
+        """``(K,)`` pending tasks of jobs, as of now."""
+        return self.ledger.job_pending[job] if self.has_moved else self.jobs.pending[job]
+
+    def pending_count(self, job: int) -> int:
+        """Return the pending tasks of one job, as of now."""
+        return int((self.ledger.job_pending if self.has_moved else self.jobs.pending)[job])
+
+    @property
+    def node_set(self) -> NodeSet | None:
+        """The set of nodes on which a job is tried now; None for all nodes."""
+        return self.placement.nodes
+
+    def room(self, shape: int) -> IntVec:
+        """``(N,)`` pods of a shape that the idle amounts of each node allow now."""
+        return self.placement.amounts_room(shape)
+
+    def room_once_released(self, shape: int) -> IntVec:
+        """``(N,)`` pods of a shape that each node's amounts allow once all is released."""
+        return self.capacity.room(shape)
+
+    def places(self, shape: int) -> IntVec:
+        """``(N,)`` pods of a shape that fit now, by amounts, filters and bounds, on each node.
+
+        None fits outside the set of nodes that is tried now. Asks other plugins, so that it must
+        not be called by a plugin that is asked about filters, bounds or scores.
+        """
+        plan, room, _, _ = self.placement.vacancy(shape)
+        if plan.one_of is None:
+            return room
+        # Pods that share a claim fit on one node only; each counts as if it were that one.
+        found: IntVec = self.placement.amounts_room(shape) * (plan.one_of == 0)
+        return found if plan.cap is None else np.minimum(found, plan.cap)
+
+    def places_once_released(self, shape: int) -> IntVec:
+        """``(N,)`` the same, once room being released is free."""
+        if not self.is_releasing:
+            return self.places(shape)
+        plan = self.placement.plan(shape)
+        return self.placement.future(plan, plan.one_of)
+
+    def places_once_evicted(self, shape: int) -> IntVec:
+        """``(N,)`` the same, if no preemptible pod ran any more: a bound that no eviction lifts."""
+        plan = self.placement.plan(shape)
+        allowed: BoolVec | None = None
+        if plan.codes is not None:
+            allowed = (plan.codes == 0) | np.isin(plan.codes, freeable_codes())
+        return self.capacity.room(shape, allowed, self._evictable())
+
+    def _evictable(self) -> Holding:
+        """Return what the running pods of preemptible jobs hold."""
+        known: tuple[int, Holding] | None = self.found.get(_EVICTABLE)
+        if known is not None and known[0] == self.moves:
+            return known[1]
+        job = self.tasks.job_of_task
+        runs = ACTIVE_STATES[self.state_now] & (self.node_of_task_now >= 0) & (job >= 0)
+        runs &= self.jobs.is_preemptible[job]
+        tasks = runs.nonzero()[0]
+        held = self.shapes.request.take(self.tasks.shape_of_task[tasks], axis=1)
+        holding = Holding(self.node_of_task_now[tasks], held)
+        self.found[_EVICTABLE] = self.moves, holding
+        return holding
+
+    def places_when_empty(self, shape: int) -> IntVec:
+        """``(N,)`` a bound that no end of other work lifts: amounts of nodes on which nothing runs.
+
+        Nodes refused for a reason that lasts (``is_lasting``), such as a label, have none.
+        """
+        # Never too low: who is above it is not tried until nodes change. So cards, devices and
+        # bounds of plugins are left out; a node is out only for what no other work lifts.
+        codes = self.placement.plan(shape).codes
+        allowed = None if codes is None else ~np.isin(codes, lasting_codes())
+        return room_of(self.nodes.allocatable, self.shapes.request[:, shape], allowed)
+
+    @property
+    def is_releasing(self) -> bool:
+        """Whether room is being released now: if not, places once released are the same as now."""
+        return self.capacity.has_releasing
+
+    def free(self, resource: int, rows: RowVec) -> IntVec:
+        """``(K,)`` what is free of a resource on some nodes: idle, or being released by now."""
+        return self.capacity.free_of(resource, rows)
+
+    def gpus_free(self, shape: int, rows: RowVec, extra: IntVec) -> tuple[IntVec, Amounts]:
+        """``(K,)`` whole GPUs and ``(K, G)`` thousandths left of each GPU that pods share.
+
+        As :meth:`free`: idle, or being released by now; less what ``extra`` ``(K,)`` more pods of a
+        shape would take, each on the GPUs that it would get. A node with fewer shared ones has
+        zeros.
+        """
+        return self.capacity.gpus_free(shape, rows, extra)
+
+    def subgroup_order(self, active: IntVec, minimum: IntVec) -> Columns:
+        """Return the keys by which the plugins order subgroups, low first."""
+        return self.ask.subgroup_order(self, active, minimum)
+
+    # -- for the host and its actions --------------------------------------------------------------
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """What queues hold and where every task stands, as of now."""
+        return ledger_of(self.snapshot, self.held, self.held_non_preemptible, self.capacity)
+
+    @property
+    def has_moved(self) -> bool:
+        """True once the ledger exists, so that something may differ from the snapshot."""
+        return "ledger" in self.__dict__
+
+    @cached_property
+    def placement(self) -> Placement:
+        """Where pods may go, as of now."""
+        return Placement(self)
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """What has been decided so far."""
+        return Outcome(len(self.jobs.name))
+
+    def statement(self) -> Statement:
+        """Open a statement: tentative moves that are kept or taken back as a whole."""
+        return Statement(self)
 
     @cached_property
     def devices(self) -> Devices | None:
@@ -198,21 +482,6 @@ class Session:
         Gates are asked with this before nodes are chosen.
         """
         return least_charges(self.shapes)
-
-    @cached_property
-    def ledger(self) -> Ledger:
-        """What queues hold and where every task stands, as of now."""
-        return ledger_of(self.snapshot, self.held, self.held_non_preemptible, self.capacity)
-
-    @cached_property
-    def placement(self) -> Placement:
-        """Where pods may go, as of now."""
-        return Placement(self)
-
-    @cached_property
-    def outcome(self) -> Outcome:
-        """What has been decided so far."""
-        return Outcome(len(self.jobs.name))
 
     @cached_property
     def stranded(self) -> BoolVec | None:
@@ -235,7 +504,7 @@ class Session:
 
     def standing_of(self, job: RowVec) -> IntVec:
         """``(K,)`` how many pods of jobs run as of now, and could be evicted."""
-        active = (self.ledger.job_active if self.has_moved else self.jobs.active).take(job)
+        active = self.job_active_now.take(job)
         stranded = self.stranded_of_job
         return active if stranded is None else active - stranded.take(job)
 
@@ -249,60 +518,6 @@ class Session:
         """How many jobs had pending tasks when the cycle began."""
         return len(self.waiting)
 
-    @property
-    def moves(self) -> int:
-        """A number that grows with every change of the ledger; 0 while there is none."""
-        return len(self.capacity.touched) + 1 if self.has_moved else 0
-
-    @property
-    def has_moved(self) -> bool:
-        """True once the ledger exists, so that something may differ from the snapshot."""
-        return "ledger" in self.__dict__
-
-    @property
-    def held_now(self) -> Amounts:
-        """``(R, Q)`` held at every level as of now."""
-        return self.ledger.held if "ledger" in self.__dict__ else self.held
-
-    @property
-    def held_non_preemptible_now(self) -> Amounts:
-        """``(R, Q)`` the part of it that belongs to non-preemptible jobs."""
-        return (
-            self.ledger.held_non_preemptible
-            if "ledger" in self.__dict__
-            else self.held_non_preemptible
-        )
-
-    @property
-    def state_now(self) -> NDArray[np.int8]:
-        """``(T,)`` the state of each task as of now."""
-        return self.ledger.state if "ledger" in self.__dict__ else self.tasks.state
-
-    @property
-    def node_of_task_now(self) -> RowVec:
-        """``(T,)`` the node of each task as of now, -1 for none."""
-        return self.ledger.node_of_task if "ledger" in self.__dict__ else self.tasks.node_of_task
-
-    @property
-    def job_active_now(self) -> IntVec:
-        """``(J,)`` active tasks of each job as of now."""
-        return self.ledger.job_active if "ledger" in self.__dict__ else self.jobs.active
-
-    @property
-    def podset_active_now(self) -> IntVec:
-        """``(P,)`` active tasks of each pod set as of now."""
-        return self.ledger.podset_active if "ledger" in self.__dict__ else self.podsets.active
-
-    @property
-    def podset_pending_now(self) -> IntVec:
-        """``(P,)`` pending tasks of each pod set as of now; none of those passed over."""
-        is_made = "ledger" in self.__dict__
-        pending = self.ledger.podset_pending if is_made else self.podsets.pending
-        if self._passed_over:
-            pending = pending.copy()
-            pending[self._passed_over] = 0
-        return pending
-
     @contextmanager
     def passing_over(self, podsets: Collection[int]) -> Iterator[None]:
         """Let no pods of some pod sets be pending while the context lasts."""
@@ -311,117 +526,3 @@ class Session:
             yield
         finally:
             self._passed_over = before
-
-    @property
-    def over_quota_weights(self) -> str:
-        """How the shard gives over-quota weights."""
-        return self.policy.over_quota_weights
-
-    @cached_property
-    def fair_tree(self) -> QueueTree:
-        """The tree by which shares are divided and queues compared; it is kept by :attr:`hints`."""
-        tree = self.queues.tree
-        if self.policy.fairness != PROJECTS:
-            return tree
-        known: tuple[QueueTree, QueueTree] | None = self.hints.get(_FAIR_TREE)
-        if known is None or known[0] is not tree:
-            known = self.hints[_FAIR_TREE] = (tree, without_inner(tree))
-        return known[1]
-
-    @property
-    def overdrawn(self) -> Amounts | None:
-        """``(R, Q)`` what projects hold in other node pools beyond their quotas there."""
-        return self.snapshot.overdrawn
-
-    @property
-    def facts_before(self) -> Mapping[str, Any]:
-        """What plugins and actions had to remember of the cycle before, by name."""
-        return self.memory.facts
-
-    def subgroup_order(self, active: IntVec, minimum: IntVec) -> Columns:
-        """Return the keys by which the plugins order subgroups, low first."""
-        return self.ask.subgroup_order(self, active, minimum)
-
-    @property
-    def node_set(self) -> NodeSet | None:
-        """The set of nodes on which a job is tried now; None for all nodes."""
-        return self.placement.nodes
-
-    def room(self, shape: int) -> IntVec:
-        """``(N,)`` pods of a shape that the idle amounts of each node allow now."""
-        return self.placement.amounts_room(shape)
-
-    def room_once_released(self, shape: int) -> IntVec:
-        """``(N,)`` pods of a shape that each node's amounts allow once all is released."""
-        return self.capacity.room(shape)
-
-    def places(self, shape: int) -> IntVec:
-        """``(N,)`` pods of a shape that fit now, by amounts, filters and bounds."""
-        plan, room, _, _ = self.placement.vacancy(shape)
-        if plan.one_of is None:
-            return room
-        # Pods that share a claim fit on one node only; each counts as if it were that one.
-        found: IntVec = self.placement.amounts_room(shape) * (plan.one_of == 0)
-        return found if plan.cap is None else np.minimum(found, plan.cap)
-
-    def places_once_released(self, shape: int) -> IntVec:
-        """``(N,)`` pods of a shape that fit once room being released is free."""
-        if not self.capacity.has_releasing:
-            return self.places(shape)
-        plan = self.placement.plan(shape)
-        return self.placement.future(plan, plan.one_of)
-
-    @property
-    def is_releasing(self) -> bool:
-        """Whether room is being released, as of now."""
-        return self.capacity.has_releasing
-
-    def places_once_evicted(self, shape: int) -> IntVec:
-        """``(N,)`` pods of a shape that would fit if no preemptible pod ran any more: a bound."""
-        plan = self.placement.plan(shape)
-        allowed: BoolVec | None = None
-        if plan.codes is not None:
-            allowed = (plan.codes == 0) | np.isin(plan.codes, freeable_codes())
-        return self.capacity.room(shape, allowed, self._evictable())
-
-    def _evictable(self) -> Holding:
-        """Return what the running pods of preemptible jobs hold."""
-        known: tuple[int, Holding] | None = self.found.get(_EVICTABLE)
-        if known is not None and known[0] == self.moves:
-            return known[1]
-        job = self.tasks.job_of_task
-        runs = ACTIVE_STATES[self.state_now] & (self.node_of_task_now >= 0) & (job >= 0)
-        runs &= self.jobs.is_preemptible[job]
-        tasks = runs.nonzero()[0]
-        held = self.shapes.request.take(self.tasks.shape_of_task[tasks], axis=1)
-        holding = Holding(self.node_of_task_now[tasks], held)
-        self.found[_EVICTABLE] = self.moves, holding
-        return holding
-
-    def places_when_empty(self, shape: int) -> IntVec:
-        """``(N,)`` pods of a shape that would fit by amounts if nothing ran at all: a bound."""
-        # Never too low: who is above it is not tried until nodes change. So cards, devices and
-        # bounds of plugins are left out; a node is out only for what no other work lifts.
-        codes = self.placement.plan(shape).codes
-        allowed = None if codes is None else ~np.isin(codes, lasting_codes())
-        return room_of(self.nodes.allocatable, self.shapes.request[:, shape], allowed)
-
-    def free(self, resource: int, rows: RowVec) -> IntVec:
-        """``(K,)`` what is free of a resource on some nodes: idle, or being released by now."""
-        return self.capacity.free_of(resource, rows)
-
-    def gpus_free(self, shape: int, rows: RowVec, extra: IntVec) -> tuple[IntVec, Amounts]:
-        """``(K,)`` whole GPUs and ``(K, G)`` thousandths left of shared ones, with more pods."""
-        return self.capacity.gpus_free(shape, rows, extra)
-
-    def pending_count(self, job: int) -> int:
-        """Pending tasks of one job, as of now."""
-        return int((self.ledger.job_pending if self.has_moved else self.jobs.pending)[job])
-
-    def pending_of(self, job: RowVec) -> IntVec:
-        """``(K,)`` pending tasks of jobs, as of now."""
-        return self.ledger.job_pending[job] if self.has_moved else self.jobs.pending[job]
-
-    def statement(self) -> Statement:
-        """Open a statement: tentative moves that are kept or taken back as a whole."""
-        return Statement(self)

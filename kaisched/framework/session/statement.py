@@ -15,7 +15,7 @@ from kaisched.core.axis import TaskState
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.core.axis import RowVec
     from kaisched.framework.session.cards import Given
     from kaisched.framework.session.outcome import Reason
     from kaisched.framework.session.session import Session
@@ -275,10 +275,6 @@ class Statement:
         """Return how many pods the moves evict, those that get another node included."""
         return sum(len(evicted_in(entry)) for entry in self._journal)
 
-    def is_promise(self, tasks: RowVec) -> BoolVec:
-        """``(K,)`` which tasks are pipelined now."""
-        return np.asarray(self._ledger.state[tasks] == _PIPELINED)
-
     def commit(self, action: str, beneficiary: int = -1, reason: Reason = "") -> None:
         """Keep the moves, for a job or for none (-1): they become the cycle's intents."""
         outcome, state = self._session.outcome, self._ledger.state
@@ -294,24 +290,6 @@ class Statement:
         self._journal.clear()
         if start is not None:
             outcome.end_step(action, self._session.jobs.name[beneficiary], start)
-        outcome.commit()
-
-    def commit_each(self, action: str, beneficiaries: list[int], reasons: list[Reason]) -> None:
-        """Keep evictions and as many promises as if each pair had been committed for one job."""
-        outcome, names = self._session.outcome, self._session.jobs.name
-        evicted = [pair for entry in self._journal for pair in evicted_in(entry)]
-        promised = [
-            pair
-            for entry in self._journal
-            if isinstance(entry, Promise)
-            for pair in zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True)
-        ]
-        for gone, come, job, reason in zip(evicted, promised, beneficiaries, reasons, strict=True):
-            start = outcome.counts()
-            outcome.evict(*gone, action, job, reason)
-            outcome.nominate(*come)
-            outcome.end_step(action, names[job], start)
-        self._journal.clear()
         outcome.commit()
 
     def _keep(self, entry: Entry) -> None:

@@ -1,28 +1,81 @@
-"""Units of a running job, which are evicted together: elastic pods one by one, then the core.
+"""Claims, and the units of running jobs that could make room for them.
 
-The least important pod goes first. The pods that a job needs in order to run are one unit, the
-core: without a part of it the rest would be useless. A spare subgroup, beyond those that the job
-needs, is a unit too. Its own elastic pods are useless without it. So what goes takes others along:
-:class:`Going` tells which.
+A *claim* is a pending batch that asks for room which other jobs hold. A *unit* is a set of pods
+that is evicted together: elastic pods one by one, the least important first, then the core, the
+pods that a job needs in order to run: without a part of it the rest would be useless. A spare
+subgroup, beyond those that the job needs, is a unit too. Its own elastic pods are useless without
+it. So what goes takes others along: :class:`Going` tells which.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kaisched.core.axis import ACTIVE_STATES
-from kaisched.framework.session.claims import Unit
-from kaisched.framework.session.host import host_of
-from kaisched.framework.session.task_order import ordered_tasks
+from kaisched.framework.session.order import ordered_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kaisched.core.axis import Amounts, BoolVec, RowVec
     from kaisched.core.tables import SubGroup
-    from kaisched.framework.session.view import SessionView
+    from kaisched.framework.session.node_sets import NodeSet
+    from kaisched.framework.session.session import Session
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """A job's next batch, and the action that would evict for it."""
+
+    action: str
+    job: int
+    queue: int
+    """The job's leaf queue."""
+    ask: Amounts
+    """``(R,)`` what the batch asks for."""
+    pass_number: int = 0
+    """The number of earlier passes of the search: after a pass in which plugins refused victims for
+    a reason that is retried, they are asked again and may allow more."""
+    within: NodeSet | None = None
+    """The set of nodes on which the batch is to be placed; None for all nodes."""
+
+
+class Unit(NamedTuple):
+    """A unit: what of a job goes together."""
+
+    job: int
+    tasks: tuple[int, ...]
+    """Task rows."""
+    is_core: bool
+    part_of: int = -1
+    """For an elastic pod of a spare subgroup: the first task row of that unit; else -1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """Running units in the order in which they would be evicted. Columns ``(V,)``."""
+
+    job: RowVec
+    queue: RowVec
+    """Leaf queue of each unit."""
+    amounts: Amounts
+    """``(R, V)`` what each unit's tasks hold."""
+    is_core: BoolVec
+    """True for the core of a gang, False for an elastic pod."""
+    tasks: Sequence[tuple[int, ...]]
+    """Task rows of each unit."""
+    alternative: RowVec | None = None
+    """The number of the set of each unit, ascending; every set is judged on its own. None: all
+    units are in one set."""
+
+    def __len__(self) -> int:
+        """Return V."""
+        return len(self.job)
 
 
 class Going:
@@ -67,9 +120,7 @@ def going_along(units: Mapping[int, Unit]) -> dict[int, list[int]]:
     return along
 
 
-def units_of(
-    session: SessionView, job: int, state: npt.NDArray[np.int8] | None = None
-) -> list[Unit]:
+def units_of(session: Session, job: int, state: npt.NDArray[np.int8] | None = None) -> list[Unit]:
     """Return a running job's units, the first to go first; the last one is its core.
 
     Elastic pods come one by one, then whole subgroups beyond the number that is needed, then all
@@ -81,7 +132,7 @@ def units_of(
     rows = session.jobs.tasks[job]
     if state is None:
         state = session.state_now
-    stranded = host_of(session).stranded
+    stranded = session.stranded
     if len(rows) == 1:
         row = int(rows[0])
         runs = ACTIVE_STATES[state[row]] and (stranded is None or not stranded[row])
@@ -105,7 +156,7 @@ def units_of(
 
 
 def _split_tree(
-    session: SessionView, job: int, ranked: list[int], root: SubGroup, placed: set[int]
+    session: Session, job: int, ranked: list[int], root: SubGroup, placed: set[int]
 ) -> tuple[list[Unit], tuple[int, ...]]:
     """Return the elastic units of a job with subgroups, and the task rows of its core."""
     podset_of_task, minimum = session.tasks.podset_of_task, session.podsets.minimum

@@ -177,7 +177,6 @@ class FairSharing(Plugin):
     """Lends what queues do not use, serves who borrows least first, takes back from who borrows."""
 
     name = "fair-sharing"
-    is_class_bound = True
     takes_from_own_queue = True
     lends = True
     eviction_kinds = reasons.KINDS

@@ -101,7 +101,6 @@ class Proportion(Plugin):
     """Divides the cluster fairly, puts starved queues first, and keeps queues within bounds."""
 
     name = "proportion"
-    is_class_bound = True
     bounds_non_preemptible = True
     refusals = refusals.ALL
 
@@ -139,17 +138,6 @@ class Proportion(Plugin):
         standing = cycle.standing or _standing(session, cycle)
         return standing.ratios(queue, held, ask)
 
-    def has_gates(self, session: Session, action: str) -> bool:
-        """Promise silence while no queue has a limit and no job is non-preemptible.
-
-        There is no promise for preemptions: fair shares limit those.
-        """
-        if action == _PREEMPT:
-            return True
-        is_preemptible = session.jobs.is_preemptible
-        # Counting takes a third of the time of all().
-        return _has_limits(session) or int(np.count_nonzero(is_preemptible)) < len(is_preemptible)
-
     @hookimpl
     def queue_gate(
         self,
@@ -185,14 +173,6 @@ class Proportion(Plugin):
     def rests_on_sums(self, session: Session) -> bool:
         """Promise it while queues are compared level by level, which sums of children predict."""
         return session.fair_tree is session.queues.tree
-
-    def judges_in_runs(self, session: Session, action: str) -> bool:
-        """Promise it: rules R18 to R22 and R32 only get stricter for a claim that asks for more.
-
-        What they compare of the losing queues is what units before leave of it, in either case.
-        """
-        del session, action
-        return True
 
     @hookimpl
     def claim_gate(

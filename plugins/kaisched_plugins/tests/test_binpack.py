@@ -86,13 +86,6 @@ def test_an_overdrawn_node_stays_within_bounds():
     assert cluster.scores(GPU_POD, gpu="spread") == [0.0, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "rises"), [({}, True), ({"gpu": "spread"}, False), ({"cpu": "spread"}, False)]
-)
-def test_only_pure_binpacking_promises_rising_scores(arguments, rises):
-    assert plugin_of(**arguments).is_score_rising is rises
-
-
 def test_another_strategy_is_refused():
     with pytest.raises(ValidationError, match="'binpack' or 'spread'"):
         plugin_of(gpu="scatter")

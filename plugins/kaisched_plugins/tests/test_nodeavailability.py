@@ -25,9 +25,5 @@ def test_pods_assumed_there_need_room_too():
     assert scores(room=[3, 3], extra=[2, 3]) == [1.0, 0.0]
 
 
-def test_it_promises_rising_scores_because_pods_that_fit_idle_room_score_alike():
-    assert PLUGIN.is_score_rising
-
-
 def test_it_keeps_the_contract_of_plugins():
     check_plugin(NodeAvailability)

@@ -25,6 +25,7 @@ HandOver = Literal["none", "timeSlices", "budgets"]
 _NEVER = "never"
 _LIVES = 1.4426950408889634
 """1 / ln 2: all that a history of half-lives weighs is so many of them."""
+_LEAST_TURNS_S = 604_800.0
 _PARTS_OF_HISTORY = 8
 """No eviction costs more than such a part of the history over 1 + k: else no debt may reach it."""
 
@@ -140,13 +141,27 @@ class TimeBasedFairshareArguments(Arguments):
         half_life_s, window_s = parse_duration(self.half_life_period), self._window_s(now_s)
         return min(half_life_s * _LIVES, window_s) if half_life_s else window_s
 
+    def turns_s(self, now_s: float) -> float:
+        """Return over how long turns are evened out, in seconds: a week at least.
+
+        Jobs may be longer than a short history, which then knows of the last one only.
+        """
+        return max(self.history_s(now_s), _LEAST_TURNS_S)
+
     def cost_s(self, now_s: float) -> float:
         """Return for how long what is evicted is taken to have run."""
         return min(parse_duration(self.eviction_cost), self.most_cost_s(now_s))
 
     def most_cost_s(self, now_s: float) -> float:
         """Return the longest such time, a part of the history: no debt may reach more."""
-        return self.history_s(now_s) / (_PARTS_OF_HISTORY * (1.0 + self.k_value))
+        return self._part(self.history_s(now_s))
+
+    def turn_cost_s(self, now_s: float) -> float:
+        """Return such a time for a turn: a short history never tells of so much debt."""
+        return self._part(self.turns_s(now_s))
+
+    def _part(self, history_s: float) -> float:
+        return history_s / (_PARTS_OF_HISTORY * (1.0 + self.k_value))
 
     def seen(self, now_s: float, weighed_s: float) -> float:
         """Return the part of the budget period of which usage tells; NaN without budgets.

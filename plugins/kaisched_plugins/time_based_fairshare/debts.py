@@ -46,6 +46,8 @@ class Debts:
     """The time for which an evicted pod is assumed to have run."""
     most_s: float
     """The longest such time: what only rounding justifies must be worth as much."""
+    turn_s: float
+    """Such a time for what ends a turn."""
     known: tuple[Claim, int, FloatVec] | None = None
     """The claim that was judged last, the number of moves then, and the answer."""
 
@@ -83,7 +85,7 @@ class Debts:
                 break
             low, high = level.searchsorted((above + 1, end)).tolist()
             siblings = level[low:high]
-            says = self._owed_by(session, claim, mine, siblings) / self.cost_s
+            says = self._worth_of(session, claim, mine, siblings)
             # In preorder the subtrees of siblings fill all that is below their parent.
             sizes = tree.end_of_queue.take(siblings) - siblings
             worth[:, begin:end] = np.repeat(says, sizes, axis=1)
@@ -91,8 +93,12 @@ class Debts:
         worth[:, claim.queue] = np.inf
         return worth
 
-    def _owed_by(self, session: Session, claim: Claim, mine: int, siblings: RowVec) -> FloatVec:
-        """Return ``(R, K)`` what siblings owe to ``mine``; infinite if history does not matter."""
+    def _worth_of(self, session: Session, claim: Claim, mine: int, siblings: RowVec) -> FloatVec:
+        """Return ``(R, K)`` how large units of siblings ``mine`` may take; infinite for no limit.
+
+        A unit larger than its queue's plain share, whose end makes room for the claim, is a turn:
+        to end it early costs the most, and after a short history it is never ended early.
+        """
         queues = session.queues
         held = session.held_now
         asked = claim.ask > 0
@@ -110,9 +116,13 @@ class Debts:
         lacks = np.maximum(self.lacks[is_beyond, mine, None], 0.0)
         justifies[is_beyond] = np.minimum(justifies[is_beyond], lacks)
         justifies[after > self.exact[:, mine]] *= self.cost_s / self.most_s
+        is_turn = is_beyond[:, None] & (plain > 0)
         is_kept = asked[:, None] & (owed < 0) & (theirs < self.most.take(siblings, axis=1))
         is_equal = queues.priority.take(siblings) == queues.priority[mine]
-        return np.where((is_by_history | is_kept) & is_equal, justifies, np.inf)
+        worth, worth_of_turn = justifies / self.cost_s, justifies / self.turn_s
+        turn = np.maximum(plain, claim.ask[:, None] - 1)
+        worth[is_turn] = np.maximum(np.minimum(worth, turn), worth_of_turn)[is_turn]
+        return np.where((is_by_history | is_kept) & is_equal, worth, np.inf)
 
     def _owed(self, session: Session, mine: int, siblings: RowVec) -> FloatVec:
         """Return ``(R, K)`` what siblings owe to ``mine``, below 0 for what ``mine`` owes them."""

@@ -29,9 +29,9 @@ _GAIN = 4.0
 
 With 1, a queue whose turn comes once in more than a window gets each turn too early.
 """
-_PART_OF_HISTORY = 4
-"""That counts up to what is asked for, times the history divided by this: it is about whose turn it
-is, and not to pay back what queues could not use."""
+_PART_OF_TURNS = 4
+"""That counts up to what is asked for, times the time of turns divided by this: it is about whose
+turn it is, and not to pay back what queues could not use."""
 _BEHIND, _SINCE = "behind/", "behind since"
 
 
@@ -40,14 +40,15 @@ class UsageOrder:
     """What queues may hold whatever they used, and what they lack of their shares."""
 
     due: Amounts
-    """``(R, Q)`` the share with history before rounding; or, if that is less, the smaller of the
-    share with history and that without it: room that a claim would take back without any debt."""
+    """``(R, Q)`` the smaller of the fair share and that without history: room that a claim would
+    take back without any debt."""
     lacks_s: FloatVec
     """``(R, Q)`` of what the history has, in seconds of the whole cluster."""
     carried_s: FloatVec
     """``(R, Q)`` likewise, of what was there before, too; see :func:`behind_before`."""
     total: Amounts
-    history_s: float
+    turns_s: float
+    """Over how long turns are evened out."""
 
     def keys(self, queue: RowVec, held: Amounts, ask: Amounts) -> tuple[IntVec | FloatVec, ...]:
         """Return the key columns ``(K,)`` of queues, low first (R36)."""
@@ -65,7 +66,7 @@ class UsageOrder:
 
     def _ahead(self, queue: RowVec, ask: Amounts, counts: BoolVec) -> FloatVec:
         """Return ``(K,)`` what queues have more than their shares, most over the resources."""
-        most = ask / np.maximum(self.total, 1)[:, None] * (self.history_s / _PART_OF_HISTORY)
+        most = ask / np.maximum(self.total, 1)[:, None] * (self.turns_s / _PART_OF_TURNS)
         carried = np.clip(_GAIN * self.carried_s.take(queue, axis=1), -most, most)
         ahead = -(self.lacks_s.take(queue, axis=1) + carried)
         most_of_all: FloatVec = np.where(counts, ahead, -np.inf).max(axis=0)
@@ -76,8 +77,8 @@ def order_of(
     session: Session,
     used: Amounts,
     plain: Amounts,
-    exact: Amounts,
     history_s: float,
+    turns: float,
     behind_s: FloatVec,
 ) -> UsageOrder:
     """Return the order of a cycle.
@@ -86,16 +87,16 @@ def order_of(
         session: of the cycle.
         used: ``(R, Q)`` usage, parts per billion of the cluster.
         plain: ``(R, Q)`` the fair shares as if nothing had been used.
-        exact: ``(R, Q)`` the fair shares before rounding.
         history_s: the length of the history that the usage is an average of.
+        turns: over how many histories turns are evened out.
         behind_s: ``(R, Q)`` of :func:`behind_before`.
 
     """
     lately = used.astype(np.float64) * (history_s / PARTS)
     lacks = _shortfall(session, lately, plain)
     lacks[session.queues.weight <= 0] = -np.inf
-    due = np.maximum(exact, np.minimum(session.fair_share, plain))
-    return UsageOrder(due, lacks, behind_s, session.total, history_s)
+    due = np.minimum(session.fair_share, plain)
+    return UsageOrder(due, lacks, behind_s, session.total, history_s * turns)
 
 
 def behind_before(session: Session, facts: Facts, most_s: float) -> FloatVec:

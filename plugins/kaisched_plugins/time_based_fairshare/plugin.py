@@ -90,7 +90,6 @@ class TimeBasedFairshare(Plugin):
     """Gives queues that have used much of the surplus lately less of it now."""
 
     name = "time-based-fairshare"
-    is_class_bound = True
     refusals = (refusals.OTHERS_SLICE, refusals.NOT_WORTH_IT)
 
     Arguments = TimeBasedFairshareArguments
@@ -185,14 +184,6 @@ class TimeBasedFairshare(Plugin):
             return None
         return handover.head_start(session, resource, queue, weights, has, wants, surplus)
 
-    def has_gates(self, session: Session, action: str) -> bool:
-        """Promise silence unless a job with a time slice waits."""
-        handover = self._handover(session)
-        if action != "allocate" or handover is None or not handover.has_waiting:
-            return False
-        session.divide()  # which finds out whose time slice it is
-        return handover.keeps_room
-
     @hookimpl
     def queue_gate(
         self,
@@ -206,19 +197,12 @@ class TimeBasedFairshare(Plugin):
     ) -> CodeVec | None:
         """Let allocate leave room to the jobs with a time slice."""
         handover = self._handover(session)
-        if action != "allocate" or handover is None or not handover.keeps_room:
+        if action != "allocate" or handover is None or not handover.has_waiting:
+            return None
+        session.divide()  # which finds out whose time slice it is
+        if not handover.keeps_room:
             return None
         return handover.gate(session, queue, job, ask, held)
-
-    def judges_in_runs(self, session: Session, action: str) -> bool:
-        """Promise it where neither time slices nor debts decide: then every claim is accepted."""
-        if action != "reclaim":
-            return True
-        handover = self._handover(session)
-        if handover is not None and handover.has_waiting:
-            return False
-        cycle: _Cycle = session.state[self.name]
-        return session.usage is None or cycle.usage is None or not self._cost_s(session)
 
     @hookimpl
     def claim_gate(
@@ -277,6 +261,7 @@ class TimeBasedFairshare(Plugin):
                 self._counted(session) * in_cluster * (self._history_s(session) / PARTS),
                 cost_s,
                 self.arguments.most_cost_s(session.now_s),
+                self.arguments.turn_cost_s(session.now_s),
             )
         return cycle.debts
 
@@ -294,8 +279,8 @@ class TimeBasedFairshare(Plugin):
                 session,
                 usage.parts,
                 self._plain(session),
-                self._exact(session),
                 self._history_s(session),
+                self.arguments.turns_s(session.now_s) / self.arguments.history_s(session.now_s),
                 self._behind(session),
             )
         return cycle.order
@@ -303,7 +288,7 @@ class TimeBasedFairshare(Plugin):
     def _behind(self, session: Session) -> FloatVec:
         """Return how far queues are behind their weights ``(R, Q)``."""
         facts = session.facts_before.get(self.name) or {}
-        return behind_before(session, facts, self.arguments.history_s(session.now_s))
+        return behind_before(session, facts, self.arguments.turns_s(session.now_s))
 
     def _counted(self, session: Session) -> FloatVec:
         """Return the usage ``(R, Q)`` that counts (R23), parts per billion of the cluster."""

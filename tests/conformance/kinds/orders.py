@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from kaisched.actions.eviction.victim_order import victim_order
+from kaisched.actions.eviction.victims import victim_order
 from kaisched.actions.order.candidates import gather, pending_jobs
-from kaisched.actions.order.fair_order import PredictedOrder
 from kaisched.actions.order.job_order import keep_best
+from kaisched.actions.order.predicted import PredictedOrder
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import GPU_UNIT, TaskState
 from kaisched.framework.session.session import Session

@@ -6,9 +6,8 @@ import numpy as np
 
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import text_of
-from kaisched.framework.session.claims import Claim, Units
 from kaisched.framework.session.session import Session
-from kaisched.framework.session.units import units_of
+from kaisched.framework.session.units import Claim, Units, units_of
 from kaisched.testing.rows import Group, Job, Task
 from kaisched_plugins.proportion.reclaim import (
     Bounds,

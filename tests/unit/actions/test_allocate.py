@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 
-from kaisched.actions.order import rations
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import Refusal
 from kaisched.engine.policy import default_policy
-from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
 from kaisched.framework.report.codes import MOST_SHAPES
@@ -215,17 +213,3 @@ def test_why_many_different_pods_wait_is_asked_of_a_few_of_their_shapes(monkeypa
     assert result.records.counts() == {"GangNoRoom": 1}
     assert len(asked) <= MOST_SHAPES
     assert [record.reason for record in result.records] == ["GangNoRoom"]
-
-
-@pytest.mark.fault("I123")
-def test_the_kinds_of_a_rationed_queue_are_sorted_once_while_they_are_the_same(monkeypatch):
-    sorts, real = [], rations.order_of
-    monkeypatch.setattr(rations, "order_of", lambda kinds: sorts.append(1) or real(kinds))
-    waits = [Job(f"w{at}", "q", (Task(f"w{at}-0", {"gpu": 9000 + at}),)) for at in range(50)]
-    held, memory = store(*waits, queues=TWO, nodes=(4, 4)), Memory()
-    for _ in range(3):
-        _, memory = run_cycle(held.snapshot(), None, default_policy(), 0.0, memory)
-    assert len(sorts) == 1
-    add_job(held, Job("late", "q", (Task("late-0", {"gpu": 9999}),)))
-    run_cycle(held.snapshot(), None, default_policy(), 0.0, memory)
-    assert len(sorts) == 2

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kaisched.actions.eviction import search
-from kaisched.actions.eviction.card_sets import CardSets
+from kaisched.actions.eviction.search import CardSets
 from kaisched.testing import draw
 
 QUARTERS = 4

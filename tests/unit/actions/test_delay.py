@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from kaisched.actions.eviction.delay import held_back
+from kaisched.actions.eviction.evicting import held_back
 from kaisched.core.refusals import Refusal
 from kaisched.framework.memory import Memory
 from tests.unit.framework.fakes import job, session, store

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from kaisched.actions.room.by_card import within_bounds
+from kaisched.actions.room.placing import within_bounds
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
 from kaisched.engine.policy import default_policy
 from kaisched.framework.advice.adviser import Adviser
-from kaisched.framework.session.claims import NodeSet
+from kaisched.framework.session.node_sets import NodeSet
 from kaisched.testing import ClusterBuilder
 from tests.unit.framework.fakes import cycle, session
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kaisched import TopologyConstraint
-from kaisched.actions.room import packing, placing
+from kaisched.actions.room import placing
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.rows import Group
 
@@ -79,20 +79,20 @@ def test_it_does_not_leave_a_level_that_it_requires():
 
 def test_nothing_else_is_tried_where_there_is_no_topology(monkeypatch):
     """Then there are no constraints, and gangs are placed as ever."""
-    monkeypatch.setattr(packing, "pack", lambda *_: 1 / 0)
+    monkeypatch.setattr(placing, "pack", lambda *_: 1 / 0)
     assert gang(levels=()).run("allocate").placed == {}
 
 
 def test_nothing_else_is_tried_where_a_kind_of_pods_has_too_little_room(monkeypatch):
     """Only node y has room for a pod of 3 GPUs, and the pair are two of them."""
-    monkeypatch.setattr(packing, "pack", lambda *_: 1 / 0)
+    monkeypatch.setattr(placing, "pack", lambda *_: 1 / 0)
     monkeypatch.setattr("tests.unit.actions.test_packing.SIZES", (3, 3, 1, 1, 1))
     assert gang().run("allocate").placed == {}
 
 
 def test_nothing_else_is_tried_for_equal_pods(monkeypatch):
     """Counting has told: there is room for 3 pods of 2 GPUs."""
-    monkeypatch.setattr(packing, "pack", lambda *_: 1 / 0)
+    monkeypatch.setattr(placing, "pack", lambda *_: 1 / 0)
     monkeypatch.setattr("tests.unit.actions.test_packing.SIZES", (2,) * 5)
     assert gang().run("allocate").placed == {}
 
@@ -111,5 +111,5 @@ def test_room_that_is_being_released_is_promised_in_the_same_way():
 
 def test_where_a_pod_is_refused_after_all_nothing_is_placed(monkeypatch):
     """Plugins have the last word: they may bound pods by others that were placed before."""
-    monkeypatch.setattr(packing, "pack", lambda *_: [[0, 0], [0, 0, 0]])
+    monkeypatch.setattr(placing, "pack", lambda *_: [[0, 0], [0, 0, 0]])
     assert gang().run("allocate").placed == {}

@@ -8,7 +8,7 @@ import pytest
 
 from kaisched.actions.eviction import evicting
 from kaisched.actions.eviction.attempt import Attempt
-from kaisched.actions.eviction.plan import Plan
+from kaisched.actions.eviction.demand import Plan
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import TaskState
@@ -16,7 +16,7 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
-from kaisched.framework.session.claims import Unit
+from kaisched.framework.session.units import Unit
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.rows import Group, Job, Task
 from tests.laws.clusters import Cluster
@@ -198,32 +198,6 @@ def test_of_the_classes_that_are_refused_only_the_last_keeps_its_victims_in_line
     assert (evicted(result), broken) == ([], [])
     assert len(most) == len(names)
     assert max(most) <= 3  # the last, the one before it, and the one that is being made
-
-
-def test_a_claim_that_found_no_room_is_lined_up_for_again_when_it_could_have_some(monkeypatch):
-    lines = []
-
-    class Counted(evicting.VictimList):
-        def __init__(self, session, job):
-            lines.append(len(job))
-            super().__init__(session, job)
-
-    monkeypatch.setattr(evicting, "VictimList", Counted)
-    full = [job(f"r{at}", "over", (1, 1, "n0")) for at in range(3)]
-    fixed = job("fixed", "over", (1, 1, "n0"), is_preemptible=False)
-    whole = job("whole", "starved", (4, 1))
-    queues = (queue("over", 0), queue("starved", 4, created_s=1.0))
-    memory = Memory()
-    for jobs, victims, count in (
-        ([*full, fixed, whole], [], 1),
-        ([*full, fixed, whole], [], 0),
-        ([*full, whole], ["r0-0", "r1-0", "r2-0"], 1),
-    ):
-        lines.clear()
-        snapshot = Cluster((node("n0", 4),), queues, tuple(jobs)).store().snapshot()
-        result, memory = run_cycle(snapshot, None, IN_PLACE, 1000.0, memory)
-        assert evicted(result) == victims
-        assert len(lines) == count
 
 
 def test_a_plan_that_lets_a_unit_stay_is_made_again_from_all_units():

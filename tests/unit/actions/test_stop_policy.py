@@ -284,3 +284,41 @@ def test_drains_count_and_are_bounded():
     assert len(world.turn().evictions) == 2
     assert len(world.turn().evictions) == 0
     assert len(world.running()) == 1
+
+
+# -- the most that a cycle evicts ------------------------------------------------------------------
+
+
+def test_a_cycle_evicts_no_more_than_it_may_and_the_next_one_goes_on():
+    world = World(max_evictions_per_cycle=2)
+    full(world)
+    for number in range(4):
+        world.job(f"x{number}", "a")
+    first = world.turn(10.0)
+    assert len(first.evictions) == 2
+    assert first.is_cut_short
+    waiting = reasons(first)["x3"][1]
+    assert "reclaim, preempt, consolidate: the cycle has evicted as many pods as one may" in waiting
+    second = world.turn(10.0)
+    assert len(second.evictions) == 2
+    world.turn(10.0)
+    assert not world.turn(10.0).is_cut_short
+    assert {f"x{number}-0" for number in range(4)} <= set(world.running())
+
+
+def test_who_comes_before_the_limit_is_served_whole():
+    world = World(max_evictions_per_cycle=1)
+    full(world)
+    world.job("x", "a", 4)
+    result = world.turn(10.0)
+    assert len(result.evictions) == 4
+    assert result.is_cut_short
+
+
+def test_drains_end_at_the_limit_and_go_on_in_the_next_cycle():
+    world = World(max_evictions_per_cycle=2)
+    for number in range(3):
+        world.job(f"x{number}", "a")
+    world.turn()
+    world.stop(a="HoldAndDrain")
+    assert [len(world.turn().evictions) for _ in range(3)] == [2, 1, 0]

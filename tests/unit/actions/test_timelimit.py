@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from kaisched.actions.timelimit import TimeLimit
+from kaisched.actions.whole_jobs import TimeLimit
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.run_times import EndingJobs
 from kaisched.core.tables import WORKLOADS

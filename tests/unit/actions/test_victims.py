@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kaisched.actions.eviction.victim_order import victim_order
+from kaisched.actions.eviction.victims import victim_order
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import TaskState
 from kaisched.engine.policy import default_policy

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from kaisched.core.axis import TaskState
 from kaisched.core.tables import TopologyLevel
 from kaisched.core.usage import Usage, UsageState
 from kaisched.daemon.loop import MOST_PUT_OFF, Loop
+from kaisched.engine import turn
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.cycle import run_cycle
@@ -126,6 +128,23 @@ def test_an_event_wakes_the_loop_and_stop_ends_it():
     assert not thread.is_alive()
     assert [logs[0]["event"], logs[-1]["event"]] == ["loop_started", "loop_stopped"]
     assert not all(check.is_ok for check in loop.health.ready(time.time()))
+
+
+def test_a_cycle_that_was_cut_short_is_followed_by_the_next_at_once(monkeypatch):
+    cut_short = [True, True, False]
+
+    def cycle(*given):
+        result, memory = run_cycle(*given)
+        return replace(result, is_cut_short=bool(cut_short) and cut_short.pop(0)), memory
+
+    monkeypatch.setattr(turn, "run_cycle", cycle)
+    loop = loop_on(StoreCluster(), SystemClock(), period_s=PATIENCE_S)
+    thread = threading.Thread(target=loop.run)
+    thread.start()
+    until(lambda: not cut_short)
+    loop.stop()
+    thread.join(PATIENCE_S)
+    assert loop.cycles == 3
 
 
 def test_without_events_it_turns_once_a_period():

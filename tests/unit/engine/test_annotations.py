@@ -44,7 +44,6 @@ class ByAnnotation(Plugin):
     """Queues and jobs by their rank, the lowest first; quiet nodes before all others."""
 
     name = "by-annotation"
-    is_job_bound = True  # what a job says counts as its own row
 
     @hookimpl
     def queue_order(self, session, queue, held, ask):

@@ -17,7 +17,7 @@ from kaisched.framework.session.session import Session
 from kaisched.testing.rows import Group, Job, Task, add_job
 
 
-def plugin(name="fake", *, weight=1.0, is_score_rising=False, **answers):
+def plugin(name="fake", *, weight=1.0, **answers):
     """Return a plugin that answers each question by calling a function with its arguments."""
 
     def method(question, answer):
@@ -33,7 +33,6 @@ def plugin(name="fake", *, weight=1.0, is_score_rising=False, **answers):
         (Plugin,),
         {
             "name": name,
-            "is_score_rising": is_score_rising,
             **{question: method(question, answer) for question, answer in answers.items()},
         },
     )

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from kaisched.actions.allocate import Allocate
-from kaisched.actions.drain import Drain
 from kaisched.actions.stalegang import StaleGangs
+from kaisched.actions.whole_jobs import Drain
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import TaskState
@@ -160,11 +160,10 @@ def promised_world():
 
 
 def test_promises_to_others_are_kept():
-    """They are kept together at first, then one by one."""
     made = promised_world()
-    with failing(made, "a"), failing(made, "a", within=Statement, method="_change"):
+    with failing(made, "a", within=Statement, method="_change"):
         result, _ = run(made)
-    assert len(result.failures) == 2
+    assert len(result.failures) == 1
     assert placed(result) == {"b-0": "n1", "x-0": "n0"}
 
 

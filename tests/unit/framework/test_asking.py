@@ -114,33 +114,6 @@ def promising(name, question, answer, **promises):
     return PluginSetting(made(made.Arguments()))
 
 
-def closed(job, **_):
-    return np.full(len(job), int(Refusal.BACKOFF), np.int16)
-
-
-def test_a_gate_that_is_promised_to_be_open_is_not_asked():
-    one = opened(promising("x", "queue_gate", closed, has_gates=lambda *_: False))
-    assert one.ask.gates(one, "allocate") is None
-    amounts = one.held[:, ROWS[:1]]
-    assert one.ask.queue_gate(one, "allocate", ROWS[:1], ROWS[:1], *[amounts] * 3) is None
-
-
-def test_a_promise_about_gates_is_asked_once_an_action_and_counts_as_not_made_when_it_fails():
-    asked = []
-
-    def has_gates(_plugin, _session, action):
-        asked.append(action)
-        raise RuntimeError("out of order")
-
-    one = opened(promising("x", "queue_gate", closed, has_gates=has_gates))
-    amounts = one.held[:, ROWS[:1]]
-    for action in ("allocate", "allocate", "reclaim"):
-        codes = one.ask.queue_gate(one, action, ROWS[:1], ROWS[:1], *[amounts] * 3)
-        assert codes.tolist() == [int(Refusal.BACKOFF)]
-    assert asked == ["allocate", "reclaim"]
-    assert failed(one) == [("x", "queue_gate", "RuntimeError: out of order")] * 2
-
-
 @pytest.mark.parametrize(
     ("question", "of"), [("over_quota_weights", "fold"), ("head_start", "head_start")]
 )

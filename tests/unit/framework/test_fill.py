@@ -1,11 +1,11 @@
-"""Three ways to fill nodes, each the greedy answer where its condition holds."""
+"""Two ways to fill nodes, each the greedy answer where its condition holds."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.framework.session.filling import fill_first, fill_level, fill_stepwise
+from kaisched.framework.session.filling import choose_by_score, fill_first, fill_stepwise
 
 eighths = st.integers(0, 8).map(lambda number: number / 8)
 
@@ -46,14 +46,6 @@ def test_filling_node_by_node_is_greedy_when_scores_rise(filling):
     assert scores.tolist() == before.tolist()  # what it crossed out is put back
 
 
-@given(fillings("falling"))
-def test_taking_the_best_cells_is_greedy_when_scores_fall(filling):
-    table, room, count = filling
-    open_rows = np.flatnonzero(room > 0)
-    chosen = fill_level(table[:, open_rows], open_rows, room[open_rows], count)
-    assert chosen.tolist() == greedy(table, room, count)
-
-
 @given(fillings())
 def test_going_step_by_step_is_greedy_always(filling):
     table, room, count = filling
@@ -61,14 +53,11 @@ def test_going_step_by_step_is_greedy_always(filling):
     assert chosen.tolist() == greedy(table, room, count)
 
 
-def test_the_best_cells_are_refused_where_a_score_rises():
-    table = np.array([[0.5, 0.5], [0.6, 0.1]])
-    assert fill_level(table, np.array([0, 1]), np.array([2, 2]), 3) is None
-
-
-def test_a_rise_beyond_the_room_does_not_count():
-    table = np.array([[0.5, 0.4], [0.9, 0.1]])
-    assert fill_level(table, np.array([0, 1]), np.array([1, 2]), 3).tolist() == [0, 1, 1]
+@given(fillings())
+def test_a_batch_is_placed_as_pod_by_pod_whatever_the_scores(filling):
+    table, room, count = filling
+    chosen = choose_by_score(masked(table, room), room, count, lambda rows, it: table[it, rows])
+    assert chosen.tolist() == greedy(table, room, count)
 
 
 @pytest.mark.parametrize("count", [1, 12, 13, 30])

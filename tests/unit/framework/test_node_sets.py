@@ -8,7 +8,7 @@ import pytest
 from kaisched import LazyNodeSets, NodeSet, Plugin, PluginRefusal, hookimpl
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.session.claims import NodeSets
+from kaisched.framework.session.node_sets import NodeSets
 from kaisched.testing import draw
 from kaisched.testing.builder import NOW_S, policy_of
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from kaisched.framework.memory import Memory
-from kaisched.framework.session import task_order
-from kaisched.framework.session.task_order import ordered_tasks, pending_tasks
+from kaisched.framework.session import order
+from kaisched.framework.session.order import ordered_tasks, pending_tasks
 from kaisched.testing.rows import Job, Task
 from tests.unit.framework.fakes import plugin, session, store
 
@@ -44,8 +44,8 @@ def test_one_pod_needs_no_order():
 @pytest.mark.fault("I123")
 def test_the_order_of_a_large_job_is_worked_out_once_until_something_changes(monkeypatch):
     sorts, keys = [], np.zeros(100, np.int64)
-    real = task_order._sorted
-    monkeypatch.setattr(task_order, "_sorted", lambda *of: sorts.append(1) or real(*of))
+    real = order._sorted
+    monkeypatch.setattr(order, "_sorted", lambda *of: sorts.append(1) or real(*of))
     tasks = tuple(Task(f"{at * 37 % 100:03}") for at in range(100))
     snapshot = store(Job("j", "q", tasks)).snapshot()
     memory = Memory()

@@ -19,7 +19,7 @@ def opened():
     """The node that scores best is full; a pod runs there that can be let go."""
     task = Task("r-0", {"gpu": 2000}, state=TaskState.RUNNING, node="n2")
     made = store(job("a", pods=4, gpu=2), Job("r", "q", (task,)), nodes=(4, 4, 2))
-    return session(made.snapshot(), plugin(node_score=by_row, is_score_rising=True))
+    return session(made.snapshot(), plugin(node_score=by_row))
 
 
 def test_a_vacancy_of_other_room_does_not_change_what_is_chosen_from_the_first():

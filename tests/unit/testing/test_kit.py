@@ -125,12 +125,6 @@ def test_a_score_that_breaks_a_promise_is_named(answer, told):
         check_plugin(broken("node_score", answer))
 
 
-def test_a_false_promise_of_rising_scores_is_named():
-    check_plugin(broken("node_score", falling))
-    with pytest.raises(AssertionError, match="promises rising scores"):
-        check_plugin(broken("node_score", falling, is_score_rising=True))
-
-
 @pytest.mark.parametrize(
     ("question", "answer", "told"),
     [
@@ -179,51 +173,3 @@ def test_a_plugin_that_names_its_keys_names_each_of_them():
     with pytest.raises(AssertionError, match="job_order: it names 1 keys, and answers 2"):
         check_plugin(broken("job_order", two_keys, key_names=lambda *_: ("-priority",)))
     check_plugin(broken("job_order", two_keys, key_names=lambda *_: ("-priority", "creation")))
-
-
-def test_a_plugin_that_goes_by_the_clock_must_not_promise_to_look_at_their_rows_only():
-    def by_day(self, session, job):
-        return (job if session.now_s // 86400 % 2 else -job,)
-
-    with pytest.raises(AssertionError, match="job_order: it promises to look at the job's own row"):
-        check_plugin(broken("job_order", by_day, is_job_bound=True))
-    check_plugin(broken("job_order", by_day))
-
-
-def test_a_plugin_that_tells_equal_claims_apart_must_not_promise_to_look_at_classes_only():
-    def by_row(self, session, action, job, ask):
-        return np.where(job % 4 == 0, 22, 0).astype(np.int16)
-
-    with pytest.raises(AssertionError, match="claim_gate: it promises to look at queue, ask, pri"):
-        check_plugin(broken("claim_gate", by_row, is_class_bound=True))
-    check_plugin(broken("claim_gate", by_row))
-
-
-def test_a_plugin_whose_gate_goes_by_the_action_must_not_promise_to_answer_all_alike():
-    def by_action(self, session, action, job):
-        return np.full(len(job), 5 if action == "reclaim" else 0, np.int16)
-
-    with pytest.raises(AssertionError, match="job_gate: it promises to answer every action alike"):
-        check_plugin(broken("job_gate", by_action, is_class_bound=True))
-    check_plugin(broken("job_gate", by_action))
-
-
-def test_a_plugin_that_lets_only_large_claims_pass_must_not_promise_to_judge_them_in_runs():
-    def large(self, session, action, job, ask):
-        return np.where(ask[0] < 1 << 30, 22, 0).astype(np.int16)
-
-    with pytest.raises(AssertionError, match="claim_gate: judges_in_runs is True for reclaim"):
-        check_plugin(broken("claim_gate", large, judges_in_runs=lambda *_: True))
-    check_plugin(broken("claim_gate", large))
-
-
-def test_a_plugin_that_refuses_must_not_promise_open_gates():
-    def shut(self, session, action, queue, job, ask, held, held_non_preemptible):
-        return np.where(held[0] > 1 << 30, 20, 0).astype(np.int16)
-
-    def silent(self, session, action):
-        return False
-
-    with pytest.raises(AssertionError, match="queue_gate: has_gates is False"):
-        check_plugin(broken("queue_gate", shut, has_gates=silent))
-    check_plugin(broken("queue_gate", shut))

@@ -48,7 +48,6 @@ class StrictPriority(Plugin):
     """Serves queues by priority, and lets them take from lower ones whenever they need to."""
 
     name = "strict-priority"
-    is_class_bound = True
     refusals = (ABOVE_LIMIT, NOT_LOWER)
 
     @hookimpl

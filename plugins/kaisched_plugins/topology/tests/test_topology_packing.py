@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from kaisched.engine.policy import build_policy, default_shard
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
@@ -82,4 +81,3 @@ def test_nothing_is_asked_where_it_is_off(shard, is_asked):
     policy = policy_of(shard, (), ())
     scores = policy.questions._answers["node_score"]
     assert ("topology" in [each.plugin for each in scores]) == is_asked
-    assert policy.questions.fills_first == build_policy(default_shard())[0].questions.fills_first

@@ -38,11 +38,12 @@ def test_a_job_whose_pod_is_gated_or_whose_gang_is_not_whole_stays():
     ("reasons", "counts"),
     [
         ("NO_ROOM EXCEEDS_ANY_NODE", True),
-        ("QUEUE_DEPTH NOT_TRIED PUT_OFF OPENED_SINCE ROOM_HELD SEARCH_BUDGET", False),
+        ("QUEUE_DEPTH NOT_TRIED PUT_OFF OPENED_SINCE ROOM_HELD", False),
+        ("SEARCH_BUDGET CYCLE_EVICTIONS", False),
         ("PLUGIN_FAILED ACTION_FAILED", False),
         ("INVALID_GROUP GANG_INCOMPLETE SCHEDULING_GATED OWNER_NOT_READ", False),
     ],
-    ids=["refused", "not tried to the end", "failed", "in every pool"],
+    ids=["refused", "not tried to the end", "cut short", "failed", "in every pool"],
 )
 def test_only_what_a_whole_cycle_has_refused_here_counts(reasons, counts):
     """L10."""

@@ -1,15 +1,14 @@
-"""Rations: what a queue asks of a cycle is bounded, and nobody is put off for good."""
+"""The try limit: what a queue asks of a cycle is bounded, and nobody is put off for good."""
 
 import random
 
 import pytest
 
-from kaisched.actions.order import backlog, rations
-from kaisched.actions.order.kinds import steps_of
+from kaisched.actions.order import tries
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.constraints import Constraints, Requirement
+from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
@@ -22,14 +21,6 @@ NEVER = 1 << 30
 SEEDS = pytest.mark.parametrize("seed", range(4))
 PUT_OFF = TEXTS[Refusal.PUT_OFF].name
 NOWHERE = Constraints(node_selector=(("rack", "nowhere"),))
-
-
-def costly(number, terms):
-    """Return constraints of so many requirements that no node meets."""
-    wanted = tuple(
-        ((Requirement("rack", "In", (f"no-{number}-{term}",)),), ()) for term in range(terms)
-    )
-    return Constraints(node_terms=wanted)
 
 
 class World:
@@ -73,9 +64,9 @@ class World:
 
 
 def arrivals(world, rng, turn):
-    """Let jobs of many kinds come: plain and costly, for room there is and for none."""
+    """Let jobs of many classes come, for room there is and for none."""
     for number in range(rng.randint(0, 6)):
-        constraints = rng.choice([Constraints(), NOWHERE, costly(rng.randint(0, 9), 40)])
+        constraints = rng.choice([Constraints(), NOWHERE])
         request = {"cpu": 100 * rng.randint(1, 30), "gpu": 1000 * rng.randint(0, 4)}
         priority = rng.choice([50, 50, 75])
         queue = rng.choice("aab")
@@ -83,12 +74,11 @@ def arrivals(world, rng, turn):
         world.job(name, request, constraints, queue=queue, priority=priority, created_s=turn)
 
 
-def history(seed, *, forgets=False, worth=NEVER):
-    """Run fifteen cycles with small rations; return what each decided and how many were put off."""
+def history(seed, *, forgets=False):
+    """Run fifteen cycles with a small limit; return what each decided and how many were put off."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rations, "STEPS", 6)
-        patch.setattr(rations, "CLAIM_STEPS", 3)
-        patch.setattr(backlog, "_WORTH", worth)
+        patch.setattr(tries, "TRIES", 4)
+        patch.setattr(tries, "CLAIM_TRIES", 2)
         rng, world, held_up = random.Random(seed), World(), 0
         for turn in range(15):
             arrivals(world, rng, turn)
@@ -97,13 +87,8 @@ def history(seed, *, forgets=False, worth=NEVER):
 
 
 @SEEDS
-def test_what_is_remembered_of_kinds_changes_no_decision(seed):
+def test_dropped_hints_change_no_decision(seed):
     assert history(seed)[0] == history(seed, forgets=True)[0]
-
-
-@SEEDS
-def test_the_backlog_keeps_to_rations_too(seed):
-    assert history(seed)[0] == history(seed, worth=0)[0]
 
 
 def test_jobs_are_put_off_in_these_histories():
@@ -115,8 +100,8 @@ def test_nobody_starves_behind_a_stream_of_arrivals(a_cycle):
     """What waits when a round begins has its turn in it, however urgent those are who come."""
     world = World()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rations, "STEPS", 6)
-        patch.setattr(rations, "CLAIM_STEPS", 2)
+        patch.setattr(tries, "TRIES", 6)
+        patch.setattr(tries, "CLAIM_TRIES", 2)
         first = {f"x/first-{number}" for number in range(20)}
         for name in sorted(first):
             world.job(name, {"cpu": 100 + len(world.store.jobs.name.data)}, created_s=5.0)
@@ -137,26 +122,18 @@ def test_what_fails_in_a_cycle_is_bounded_and_said():
         world.job(f"x/j{number}", {"cpu": 100 + number}, created_s=number)
     result = world.cycle()
     tried = 500 - result.put_off["a"]
-    assert rations.STEPS <= tried <= rations.STEPS + rations.CLAIM_STEPS
+    assert tries.TRIES <= tried <= tries.TRIES + tries.CLAIM_TRIES
     assert len(world.put_off(result)) == result.put_off["a"]
     (record,) = [one for one in result.records if one.pod_group == "x/j400"]
     assert record.message == TEXTS[Refusal.PUT_OFF].sentence
 
 
 def test_what_finds_a_place_costs_nothing():
-    """A burst of different jobs that all fit starts in one cycle, as without rations."""
+    """A burst of different jobs that all fit starts in one cycle, as without a limit."""
     world = World(nodes=40)
     for number in range(300):
         world.job(f"x/j{number}", {"cpu": 100 + number}, Constraints(), created_s=number)
     assert world.cycle().bind_tasks.size == 300
-
-
-def test_a_small_job_does_not_wait_behind_costly_ones_of_its_queue():
-    world = World()
-    for number in range(50):
-        world.job(f"x/j{number:02}", {"cpu": 100}, costly(number, 500), created_s=0.0)
-    world.job("x/small", {"cpu": 100}, Constraints(), created_s=9.0)
-    assert world.cycle().bind_tasks.size == 1
 
 
 def test_the_first_in_line_is_served_whatever_else_goes_round():
@@ -168,7 +145,7 @@ def test_the_first_in_line_is_served_whatever_else_goes_round():
     assert world.cycle().bind_tasks.size == 1
 
 
-def test_other_queues_are_not_rationed_along():
+def test_other_queues_are_not_limited_along():
     world = World()
     for number in range(500):
         world.job(f"x/j{number}", {"cpu": 100 + number})
@@ -179,16 +156,8 @@ def test_other_queues_are_not_rationed_along():
     assert set(result.put_off) == {"a"}
 
 
-def test_many_jobs_of_few_kinds_are_not_rationed():
+def test_many_jobs_of_few_classes_are_all_tried():
     world = World()
     for number in range(2000):
         world.job(f"x/j{number}", {"cpu": 100 + number % 20})
     assert not world.cycle().put_off
-
-
-@pytest.mark.parametrize(
-    ("constraints", "steps"),
-    [(Constraints(), 1), (NOWHERE, 1), (costly(0, 7), 1), (costly(0, 80), 12)],
-)
-def test_steps_count_what_is_required(constraints, steps):
-    assert steps_of(constraints) == steps
