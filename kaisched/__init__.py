@@ -68,8 +68,8 @@ _HOME = {
     "RowVec": "kaisched.core.axis",
     "Usage": "kaisched.core.usage",
     "UNLIMITED": "kaisched.units",
-    "Cron": "kaisched.objects.cron",
-    "parse_cron": "kaisched.objects.cron",
+    "Cron": "kaisched.objects.usage",
+    "parse_cron": "kaisched.objects.usage",
     "format_time": "kaisched.objects.labels",
     "parse_duration": "kaisched.units",
     "roll_up": "kaisched.core.tree",
@@ -173,10 +173,10 @@ if TYPE_CHECKING:
     from kaisched.framework.session.units import units_of as units_of
     from kaisched.framework.shard_settings import former_values as former_values
     from kaisched.framework.shard_settings import shard_setting as shard_setting
-    from kaisched.objects.cron import Cron as Cron
-    from kaisched.objects.cron import parse_cron as parse_cron
     from kaisched.objects.labels import format_time as format_time
     from kaisched.objects.podgroup import SubGroupSpec as SubGroupSpec
+    from kaisched.objects.usage import Cron as Cron
+    from kaisched.objects.usage import parse_cron as parse_cron
     from kaisched.objects.workloads import Gang as Gang
     from kaisched.objects.workloads import Segments as Segments
     from kaisched.objects.workloads import Workload as Workload

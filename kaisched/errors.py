@@ -11,7 +11,6 @@
         PluginContractError                report it to the plugin's author
       ClusterError                   4   look at the cluster
         ClusterUnavailable                 wait, or check address and credentials; a retry may help
-        ClusterConflict                    the object changed meanwhile; read it again
       UsageUnavailable               5   look at the usage store
       InvariantBroken                70  report a bug: the scheduler contradicted itself
 
@@ -220,10 +219,6 @@ class ClusterError(KaischedError):
 
 class ClusterUnavailable(ClusterError):  # noqa: N818 - a state of the cluster, named as it is
     """The API server, or a scheduler of workers, is unreachable or refuses us; retry later."""
-
-
-class ClusterConflict(ClusterError):  # noqa: N818 - a state of the cluster, named as it is
-    """The object was changed or deleted by another client: read again, then decide again."""
 
 
 class UsageUnavailable(KaischedError):  # noqa: N818 - a state of the usage store, named as it is

@@ -72,11 +72,6 @@ class Quantity:
     numerator: int
     denominator: int
 
-    @property
-    def is_saturated(self) -> bool:
-        """Tell whether the number exceeds the 64 bits that Kubernetes itself counts in."""
-        return self.numerator > _INT64_MAX * self.denominator
-
     def times(self, factor: int, divisor: int, round_up: bool, most: int = MAX_AMOUNT) -> int:
         """Return ``self * factor / divisor`` as a whole number that saturates at ``most``."""
         top, bottom = self.numerator * factor, self.denominator * divisor
@@ -258,7 +253,6 @@ _NANOS: Final = {
 MAX_DURATION_S: Final = 10 * 31_536_000
 """Ten years: longer durations are mistakes."""
 _STEP: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|\u03bcs|ms|y|w|d|h|m|s)", re.ASCII)
-_BARE: Final = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
 _DURATION_FIX: Final = 'write numbers with units, the largest first, such as "90s", "1h30m" or "1w"'
 
 

@@ -206,7 +206,7 @@ def run_line(line: Sequence[str], *, is_debugging: bool = False, name: str = NAM
     except Exception as error:
         if is_debugging:
             raise
-        from kaisched.telemetry.masking import masked  # noqa: PLC0415 - only of errors
+        from kaisched.telemetry.logs import masked  # noqa: PLC0415 - only of errors
 
         text, code = _error_line(error, line, name)
         for each in (text, *map(str, getattr(error, "others", ()))):

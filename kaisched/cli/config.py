@@ -55,7 +55,7 @@ def show(
     given = locals()  # the parameters: nothing else is defined yet
     from kaisched.cli.printing import Column, print_table  # noqa: PLC0415 - only when asked
     from kaisched.config.loading import load_settings  # noqa: PLC0415 - only when asked
-    from kaisched.telemetry.masking import masked  # noqa: PLC0415 - only when asked
+    from kaisched.telemetry.logs import masked  # noqa: PLC0415 - only when asked
 
     rows = [
         (row.path, masked(row.path, row.value), row.origin)

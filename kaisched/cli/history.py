@@ -80,7 +80,7 @@ def read(origin: Origin, resource: str, last: str, option: str) -> Period:
         from kaisched.usage.period import from_file  # noqa: PLC0415 - only when asked
 
         return from_file(origin.file, resource, now_s - seconds, now_s)
-    from kaisched.usage.prometheus.periods import period_of  # noqa: PLC0415 - only when asked
+    from kaisched.usage.prometheus.store import period_of  # noqa: PLC0415 - only when asked
 
     return period_of(server_of(origin, option), resource, now_s - seconds, now_s)
 

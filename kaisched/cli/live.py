@@ -12,8 +12,8 @@ import msgspec
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.errors import ClusterUnavailable, ConfigError
+from kaisched.objects.wire import BAD_JSON
 from kaisched.view.paging import USUAL
 from kaisched.view.paths import CHANGES, ROOT
 

@@ -26,10 +26,10 @@ def evictions_of(url: str, seconds: float) -> dict[str, Any]:
         UsageUnavailable: the server gives no usable answer.
 
     """
-    from kaisched.usage.prometheus import periods  # noqa: PLC0415 - only when asked
+    from kaisched.usage.prometheus.store import evictions_of  # noqa: PLC0415 - where asked
 
     now_s = SystemClock().now_s()
-    found = periods.evictions_of(url, now_s - seconds, now_s)
+    found = evictions_of(url, now_s - seconds, now_s)
     entries = [
         {"queue": it.queue, "preemptor": it.preemptor, "reason": it.reason, "pods": it.pods}
         for it in found

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+# -- resources -------------------------------------------------------------------------------------
+
 Amounts: TypeAlias = NDArray[np.int64]
 """Amounts in base units, shape ``(R, N)``, ``(R, Q)``, ``(R, K)`` or ``(R,)``."""
 IntVec: TypeAlias = NDArray[np.int64]
@@ -147,6 +149,9 @@ class ResourceAxis:
         return column
 
 
+# -- states of tasks -------------------------------------------------------------------------------
+
+
 class TaskState(IntEnum):
     """The state of a task in a cycle (int8 in the tables)."""
 
@@ -175,6 +180,8 @@ def _set(*states: TaskState) -> BoolVec:
     mask.setflags(write=False)
     return mask
 
+
+# -- records ---------------------------------------------------------------------------------------
 
 ALLOCATED_STATES: Final = _set(
     TaskState.ALLOCATED, TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING

@@ -187,6 +187,8 @@ class NodeStatics:
         return column.reshape(len(self.name)), tuple(number)
 
 
+# -- node affinity of queues -----------------------------------------------------------------------
+
 Terms: TypeAlias = "tuple[tuple[NodeTerm, ...], ...]"
 """Of each entry one term must hold."""
 
@@ -222,6 +224,9 @@ def _requirement(one: Requirement) -> str:
     if one.operator in ("Gt", "Lt"):
         return f"{one.key} {'>' if one.operator == 'Gt' else '<'} {', '.join(one.values)}"
     return one.key if one.operator == "Exists" else f"no {one.key}"
+
+
+# -- domains of topologies -------------------------------------------------------------------------
 
 
 def domain_paths(

@@ -165,6 +165,8 @@ def with_nodes_like(table: CardTable, like: int, milli_gpus: int, count: int) ->
     )
 
 
+# -- the order in which GPUs are filled ------------------------------------------------------------
+
 _MOST_PODS: Final = 1024
 """No node takes more pods than this."""
 
@@ -278,6 +280,9 @@ def pods_on_several(
         pools[-1].extend([size - take] * lacking)
         pods += 1
     return pods
+
+
+# -- what shares count in queues -------------------------------------------------------------------
 
 
 @record

@@ -185,6 +185,8 @@ def _tier_of(group: Index, priority: Int64) -> Index:
     return tier
 
 
+# -- rounds ----------------------------------------------------------------------------------------
+
 Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
 
@@ -388,6 +390,8 @@ def _largest_first(contest: Index, missed: Float64, contests: int) -> Index:
     key.sort(kind="stable" if contests > 1 else None)
     return key & ((1 << row_bits) - 1)
 
+
+# -- one level -------------------------------------------------------------------------------------
 
 # Amounts and their sums are exact in float64 up to here, with room to multiply by a weight.
 MOST = 1 << 50
@@ -625,6 +629,8 @@ def _put_ahead(
     purse -= np.bincount(contest, given, len(purse))
     return rows[(wants > given) & (purse > 0).take(contest)]
 
+
+# -- the whole tree --------------------------------------------------------------------------------
 
 WeightMode = Literal["equal", "quota"]
 

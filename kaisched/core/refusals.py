@@ -108,6 +108,8 @@ class RefusalText:
     """The plugin whose reason it is; empty for the host's."""
 
 
+# -- reasons of plugins ----------------------------------------------------------------------------
+
 _ROOM: Final = ("time", "nodes", "end", "minimum", "selector", "tolerations")
 TEXTS: Final[dict[int, RefusalText]] = {
     Refusal.QUEUE_MISSING: RefusalText(

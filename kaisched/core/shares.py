@@ -68,13 +68,6 @@ def dominant_share(allocated: Int64, allocatable: Int64, total: Int64) -> Float6
     return np.asarray(ratio.max(axis=0), dtype=np.float64)
 
 
-def saturation_ratio(allocated: Int64, fair_share: Int64) -> Float64:
-    """Divide held by fair share (R15): 0/0 is 0, x/0 is infinite, an unlimited share gives 0."""
-    ratio = allocated / np.maximum(fair_share, 1)
-    ratio = np.where((fair_share == 0) & (allocated > 0), np.inf, ratio)
-    return np.asarray(np.where(fair_share == UNLIMITED, 0.0, ratio), dtype=np.float64)
-
-
 def is_ratio_at_least(a: Int64, b: Int64, c: Int64, d: Int64, per_mille: int = 1000) -> Bool:
     """Tell exactly whether `a/b * per_mille/1000 >= c/d`, for `b, d > 0` and `a, c >= 0`.
 
@@ -126,34 +119,9 @@ def exceeds_any(held: Int64, bound: Int64) -> Bool:
     return np.asarray((held > bound).any(axis=0))
 
 
-def exceeds_all(held: Int64, bound: Int64) -> Bool:
-    """Tell, `(K,)`, where `held` is above `bound` in every resource."""
-    return np.asarray((held > bound).all(axis=0))
-
-
 def is_within(held: Int64, bound: Int64) -> Bool:
     """Tell, `(K,)`, where `held` is at most `bound` in every resource."""
     return np.asarray((held <= bound).all(axis=0))
-
-
-def is_over_quota(allocated: Int64, deserved: Int64) -> Bool:
-    """Tell, `(K,)`, which queues are over quota: above it in at least one resource (R16)."""
-    return exceeds_any(allocated, deserved)
-
-
-def is_under_quota(allocated: Int64, deserved: Int64) -> Bool:
-    """Tell, `(K,)`, which queues are under quota: strictly below it in every resource (R16)."""
-    return np.asarray((allocated < deserved).all(axis=0))
-
-
-def is_over_utilised(allocated: Int64, fair_share: Int64) -> Bool:
-    """Tell, `(K,)`, which queues are strictly above the fair share in every resource (R16)."""
-    return exceeds_all(allocated, fair_share)
-
-
-def is_starved(allocated: Int64, ask: Int64, deserved: Int64) -> Bool:
-    """Tell, `(K,)`, which queues stay within quota in every resource with `ask` added (R16)."""
-    return is_within(allocated + ask, deserved)
 
 
 def is_over(held: Int64, ask: Int64, bound: Int64) -> Bool:
@@ -181,28 +149,7 @@ def first_over(held: Int64, ask: Int64, bound: Int64, order: Sequence[int]) -> I
     return np.where(over.any(axis=0), named, np.intp(NO_RESOURCE))
 
 
-def first_over_on_path(
-    path: npt.NDArray[np.int32], held: Int64, ask: Int64, bound: Int64, order: Sequence[int]
-) -> tuple[int, int] | None:
-    """Find the queue nearest to the leaf that `ask` takes over its bound, and the resource (R17).
-
-    Args:
-        path: the leaf, its parent, ... up to the root, as `QueueTree.path` gives it.
-        held: `(R, Q)` over all queues, as for `first_over`.
-        ask: `(R,)` what one job or task asks for.
-        bound: `(R, Q)` over all queues.
-        order: as for `first_over`.
-
-    Returns:
-        `(queue, resource)`, or None if every queue on the path has room.
-
-    """
-    failed = first_over(held[:, path], ask[:, None], bound[:, path], order)
-    at = np.flatnonzero(failed >= 0)
-    if not len(at):
-        return None
-    return int(path[at[0]]), int(failed[at[0]])
-
+# -- what quotas are worth under a parent that has less (R34) --------------------------------------
 
 Columns: TypeAlias = tuple[Int64, Int64, Int64, Int64]
 
@@ -292,6 +239,8 @@ def _lowered(
         np.where(is_short[:, group], whole, share),
     )
 
+
+# -- quotas that are not all there -----------------------------------------------------------------
 
 CHILDREN: Final = "ChildrenAboveQuota"
 FIRM: Final = "BelowNonPreemptible"

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     )
 
 
+# -- marks of columns ------------------------------------------------------------------------------
+
+
 class Mark(NamedTuple):
     """Columns of one snapshot, to find what has changed in a later one.
 
@@ -112,6 +115,9 @@ class World(Placed, Protocol):
     def jobs(self) -> JobTable:
         """Jobs by row."""
         ...
+
+
+# -- what is divided -------------------------------------------------------------------------------
 
 
 def divided(world: World) -> Amounts:
@@ -194,6 +200,9 @@ def _barriers(statics: NodeStatics) -> tuple[RowVec, list[tuple[Taint, ...]]]:
     kept = [tuple(it for it in taints if it.effect in KEEPS_AWAY) for taints in taint_sets]
     numbers: RowVec = column + count * statics.is_unschedulable
     return numbers, [*kept, *((*taints, CORDON) for taints in kept)]
+
+
+# -- the snapshot ----------------------------------------------------------------------------------
 
 
 @record

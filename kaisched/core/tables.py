@@ -81,6 +81,9 @@ class PartOfEach(Sequence[Mapping[str, str]]):
         return getattr(self._rows[at], self._name)
 
 
+# -- tables ----------------------------------------------------------------------------------------
+
+
 class TopologyLevel(NamedTuple):
     """A level of a topology: nodes with one value of the label, in one domain above, are near."""
 
@@ -420,6 +423,8 @@ class LabelSets:
     namespace: Sequence[str] = ()
     labels: Sequence[Mapping[str, str]] = field(default_factory=tuple)
 
+
+# -- disruption budgets ----------------------------------------------------------------------------
 
 UNPROTECTED: Final = -1
 SEVERAL: Final = -2

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from kaisched.daemon.recordings import Recordings
     from kaisched.engine.turn import Turn, UsageSource
     from kaisched.framework.policy import Policy
-    from kaisched.telemetry.claims import ClaimFigures
-    from kaisched.telemetry.metrics import CycleCollector
-    from kaisched.usage.port import ServerHealth
+    from kaisched.telemetry.metrics import ClaimFigures, CycleCollector
+    from kaisched.usage.history import ServerHealth
     from kaisched.view.publisher import Publisher
 
 _AWAITED: Final = "waiting for a first answer, and nothing is reclaimed meanwhile"

@@ -32,7 +32,7 @@ from kaisched.daemon.stored_shards import STORED, usable_among
 from kaisched.daemon.tenure import Tenure
 from kaisched.engine.shards import shards_in
 from kaisched.errors import ClusterUnavailable, KaischedError
-from kaisched.telemetry.adapter import Watch
+from kaisched.telemetry.metrics import Watch
 
 if TYPE_CHECKING:
     from kaisched.clock import Clock
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kaisched.engine.shards import FoundShard
     from kaisched.objects.shard import SchedulingShard
     from kaisched.objects.workloads import Workload
-    from kaisched.telemetry.adapter import AdapterState
+    from kaisched.telemetry.metrics import AdapterState
 
 _POLL_S: Final = 0.2
 _ABSENT: Final = 404

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import structlog
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.clock import monotonic_s
 from kaisched.cluster.pools.owners import Mark, MarkedOwners, Owners, SharedOwners
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.labels import pool_name, pool_named
+from kaisched.objects.wire import BAD_JSON
 
 if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.client import Client

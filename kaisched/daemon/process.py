@@ -35,9 +35,8 @@ from kaisched.engine.planning import complete, fill, open_cluster, read_manifest
 from kaisched.engine.shards import shard_for
 from kaisched.errors import ConfigError
 from kaisched.framework.advice.standing import StandingAdvice
-from kaisched.telemetry.adapter import AdapterCollector
 from kaisched.telemetry.logs import configure_logs
-from kaisched.telemetry.metrics import CycleCollector, registry_of
+from kaisched.telemetry.metrics import AdapterCollector, CycleCollector, registry_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.errors import ClusterUnavailable
+from kaisched.objects.wire import BAD_JSON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kaisched.clock import Clock
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.daemon.stored_shards import Reading, StoredShard
-    from kaisched.usage.port import ServerHealth
+    from kaisched.usage.history import ServerHealth
 
 _EVENTS: Final = "/apis/events.k8s.io/v1/namespaces/default/events"
 """Events of objects without a namespace are in this one."""

@@ -21,7 +21,7 @@ from kaisched.objects.wire import KubernetesObject
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kaisched.usage.port import ServerHealth
+    from kaisched.usage.history import ServerHealth
 
 USABLE: Final = "Usable"
 """The type of the condition."""

@@ -37,9 +37,7 @@ from kaisched.daemon.recordings import Recordings
 from kaisched.daemon.usage import usage_feed
 from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.objects.labels import pool_name
-from kaisched.telemetry.adapter import OUTBOXES, AdapterState
-from kaisched.telemetry.durations import Durations
-from kaisched.telemetry.metrics import CycleCollector
+from kaisched.telemetry.metrics import OUTBOXES, AdapterState, CycleCollector, Durations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -58,9 +56,9 @@ if TYPE_CHECKING:
     from kaisched.engine.turn import Turn
     from kaisched.framework.policy import Policy
     from kaisched.objects.shard import SchedulingShard, ShardSpec
-    from kaisched.telemetry.adapter import Requests, Watch
+    from kaisched.telemetry.metrics import Requests, Watch
     from kaisched.usage.feed import UsageFeed
-    from kaisched.usage.port import ServerHealth
+    from kaisched.usage.history import ServerHealth
 
 PATIENCE_S: Final = 2.0
 """How long writes under way may take when the process ends."""

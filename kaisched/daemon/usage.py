@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kaisched.usage.factory import open_probe, open_store
-from kaisched.usage.feed import UsageFeed
+from kaisched.usage.feed import UsageFeed, open_probe, open_store
 from kaisched.usage.settings import read_usage
 
 if TYPE_CHECKING:
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 
     from kaisched.clock import Clock
     from kaisched.engine.shards import FoundShard
-    from kaisched.usage.port import ServerHealth
+    from kaisched.usage.history import ServerHealth
 
 
 def usage_feed(

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.engine.recording import SCHEMA, Recording
 from kaisched.errors import ConfigError
 from kaisched.objects.decode import without_nulls
 from kaisched.objects.faults import Source, explain, to_error
+from kaisched.objects.wire import BAD_JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,15 +13,16 @@ Group, version, plural and scope are KAI-Scheduler's, so that its objects and to
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from kaisched.objects.faults import INT32_MAX
-from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
+from kaisched.objects.labels import LABEL_KEY, LABEL_VALUE, NON_PREEMPTIBLE, PREEMPTIBLE
 from kaisched.objects.node import MAX_LEVELS, Topology, TopologyLevel, TopologySpec
-from kaisched.objects.podgroup import PodGroup, PodGroupSpec, SubGroupSpec
+from kaisched.objects.podgroup import DNS_LABEL, PodGroup, PodGroupSpec, SubGroupSpec
 from kaisched.objects.queue import (
     MAX_WEIGHT,
     MIN_WEIGHT,
@@ -41,8 +42,10 @@ from kaisched.objects.queue import (
     QueueSpec,
 )
 from kaisched.objects.shard import (
+    CLASS_NAME,
     GPU_RESOURCES,
     MAX_K,
+    RESOURCE_NAME,
     ActionEntry,
     GpuSharing,
     PluginEntry,
@@ -50,9 +53,18 @@ from kaisched.objects.shard import (
     ShardSpec,
     known_actions,
 )
-from kaisched.objects.usage import USAGE_STORES, UsageConfig, UsageExtraParams, UsageParams
+from kaisched.objects.usage import (
+    USAGE_STORES,
+    VARIABLE,
+    UsageConfig,
+    UsageExtraParams,
+    UsageParams,
+)
 from kaisched.objects.wire import KubernetesObject, TopologyConstraint
+from kaisched.objects.workloads import MOST_SUBGROUPS
 from kaisched.units import MAX_CHARS, MAX_QUOTA
+
+# -- schemas of structs ----------------------------------------------------------------------------
 
 Schema: TypeAlias = dict[str, Any]
 Rules: TypeAlias = Mapping[type, Mapping[str, Schema]]
@@ -193,10 +205,9 @@ _MADE: Final[Mapping[type, Callable[[Any, Rules], Schema]]] = {
 }
 
 
-LABEL_KEY: Final = (
-    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
-    r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
-)
+def anchored(form: re.Pattern[str], *, may_be_empty: bool = False) -> str:
+    """Return the pattern of texts that a check here matches as a whole."""
+    return f"^({form.pattern}){'?' if may_be_empty else ''}$"
 
 
 def cel(rule: str, message: str) -> dict[str, str]:
@@ -213,6 +224,8 @@ def says(text: str, **more: object) -> Schema:
     """Return the part of a schema that describes a field, with more keys of the schema."""
     return {"description": text, **more}
 
+
+# -- rules of each kind ----------------------------------------------------------------------------
 
 AFFINITY_RULES: Final[Rules] = {
     QueueNodeAffinity: {
@@ -235,7 +248,7 @@ AFFINITY_RULES: Final[Rules] = {
                 "Gt and Lt compare with one whole number",
             ),
         ),
-        "key": says("The name of a label.", pattern=LABEL_KEY, maxLength=316),
+        "key": says("The name of a label.", pattern=anchored(LABEL_KEY), maxLength=316),
         "operator": says("How the label is compared."),
         "values": says(
             "Of In and NotIn at least one, of Gt and Lt one whole number, of the others none.",
@@ -280,12 +293,11 @@ SHARING_RULES: Final[dict[str, Schema]] = {
     "device_class": says(
         "Class of the devices of which claims have parts.",
         maxLength=253,
-        pattern="^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$",
+        pattern=anchored(CLASS_NAME, may_be_empty=True),
     ),
 }
 
 
-_MAX_SUBGROUPS: Final = 10_000
 _MAX_EXPRESSION: Final = 4096
 _ANY_INT32: Final[Schema] = {"format": "int32", "minimum": -INT32_MAX, "maximum": INT32_MAX}
 
@@ -310,6 +322,8 @@ def _weight(text: str, pattern: str) -> Schema:
     """Return the part of the schema of a weight, which may be written as a text."""
     return says(text, minimum=0, maximum=int(MAX_WEIGHT), pattern=pattern, **gap(0, MIN_WEIGHT))
 
+
+# -- definitions -----------------------------------------------------------------------------------
 
 _RESOURCE_NAMES: Final = rules(
     cel(
@@ -435,7 +449,7 @@ GROUP_RULES: Final[Rules] = {
             enum=["", PREEMPTIBLE, NON_PREEMPTIBLE],
         ),
         "sub_groups": {
-            "maxItems": _MAX_SUBGROUPS,
+            "maxItems": MOST_SUBGROUPS,
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["name"],
         },
@@ -457,7 +471,7 @@ GROUP_RULES: Final[Rules] = {
             "A DNS label.",
             minLength=1,
             maxLength=63,
-            pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+            pattern=anchored(DNS_LABEL),
         ),
         "parent": says("The subgroup around it; empty at the top.", maxLength=63),
         "min_member": _count(0, "Pods of it that the job needs; only without subgroups in it."),
@@ -485,7 +499,7 @@ SHARD_RULES: Final[Rules] = {
         "partition_label_value": says(
             "Value of the node-pool label; empty for all that has no such label.",
             maxLength=63,
-            pattern="^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$",
+            pattern=anchored(LABEL_VALUE),
         ),
         "queue_depth_per_action": says(
             "The most jobs of a queue that an action tries.",
@@ -524,7 +538,7 @@ SHARD_RULES: Final[Rules] = {
             items={
                 "type": "string",
                 "maxLength": 317,
-                "pattern": r"^[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-A-Za-z0-9_.]*$",
+                "pattern": anchored(RESOURCE_NAME),
             },
             **{"x-kubernetes-list-type": "set"},
         ),
@@ -551,7 +565,7 @@ SHARD_RULES: Final[Rules] = {
         ),
         "client_type": {"enum": ["", *USAGE_STORES]},
         "connection_string": {"maxLength": _MAX_EXPRESSION},
-        "connection_string_env_var": {"pattern": "^([A-Za-z_][A-Za-z0-9_]*)?$"},
+        "connection_string_env_var": {"pattern": anchored(VARIABLE, may_be_empty=True)},
     },
     UsageExtraParams: {
         "": rules(
@@ -617,7 +631,7 @@ TOPOLOGY_RULES: Final[Rules] = {
             "Nodes with the same value of this label are together.",
             minLength=1,
             maxLength=316,
-            pattern=LABEL_KEY,
+            pattern=anchored(LABEL_KEY),
         ),
         "alias": says("Another name of the level.", maxLength=316),
     },

@@ -13,7 +13,6 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.errors import ObjectError
 from kaisched.objects import kueue
 from kaisched.objects.devices import (
@@ -56,7 +55,7 @@ from kaisched.objects.pod import (
 from kaisched.objects.podgroup import PodGroup, pod_group_faults
 from kaisched.objects.queue import Queue, all_queue_faults
 from kaisched.objects.shard import SchedulingShard, shard_faults
-from kaisched.objects.wire import KubernetesObject
+from kaisched.objects.wire import BAD_JSON, KubernetesObject
 from kaisched.objects.workloads import (
     Deployment,
     Job,
@@ -65,6 +64,8 @@ from kaisched.objects.workloads import (
     StatefulSet,
     preferred_of_workload,
 )
+
+# -- the kinds -------------------------------------------------------------------------------------
 
 KINDS: Final[tuple[type[KubernetesObject], ...]] = (
     Queue,
@@ -156,6 +157,8 @@ def type_of(api_version: str, kind: str) -> type[KubernetesObject] | Fault | Non
 def _group(api_version: str) -> str:
     return api_version.rpartition("/")[0]
 
+
+# -- decoding --------------------------------------------------------------------------------------
 
 _T = TypeVar("_T", bound=KubernetesObject)
 
@@ -348,6 +351,9 @@ def _decode_slowly(data: bytes, type_: type[_T]) -> tuple[_T, ObjectError | None
 @cache
 def _decoder(type_: type[_T]) -> msgspec.json.Decoder[_T]:
     return msgspec.json.Decoder(type_)
+
+
+# -- lists and watch events ------------------------------------------------------------------------
 
 
 class ListAnswer(NamedTuple, Generic[_T]):

@@ -207,6 +207,8 @@ class DeviceTaintRule(KubernetesObject, frozen=True, kw_only=True):
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
 
 
+# -- claims ----------------------------------------------------------------------------------------
+
 ALL_DEVICES: Final = "All"
 
 
@@ -355,6 +357,9 @@ class ResourceClaimTemplate(KubernetesObject, frozen=True, kw_only=True):
 
     metadata: ObjectMeta
     spec: ClaimTemplateSpec = ClaimTemplateSpec()
+
+
+# -- checks ----------------------------------------------------------------------------------------
 
 
 def slice_faults(one: ResourceSlice) -> Iterator[Fault]:

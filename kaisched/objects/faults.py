@@ -97,6 +97,8 @@ def unit_faults(path: Path, value: object, parse: Callable[[object], object]) ->
         yield Fault(path, str(error), fix=error.fix)
 
 
+# -- why a value does not fit a type ---------------------------------------------------------------
+
 _WORDS: Final[dict[type, str]] = {
     inspect.StrType: "a text",
     inspect.IntType: "a whole number",

@@ -32,6 +32,8 @@ from kaisched.objects.workloads import (
     table_of,
 )
 
+# -- reading any kind ------------------------------------------------------------------------------
+
 EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 """Annotation of a LeaderWorkerSet whose workers are created once their leader has a node."""
 
@@ -211,6 +213,8 @@ def _pods_of_job(spec: Mapping[str, Any]) -> int:
     return min(parallelism, count(spec.get("completions"), parallelism))
 
 
+# -- kinds whose pods can be segments --------------------------------------------------------------
+
 WORKER: Final = "worker"
 """Name of the subgroup of all workers of a PyTorchJob: the value of their label."""
 WORKERS: Final = "workers"
@@ -266,6 +270,8 @@ def leader_worker_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -
         is_leader_first=gang.is_leader_first,
     )
 
+
+# -- Grove -----------------------------------------------------------------------------------------
 
 TOPOLOGY_NAME: Final = "grove.io/topology-name"
 """Annotation of a PodGang that names the topology of its levels."""
@@ -352,6 +358,8 @@ def _packed(part: Mapping[str, Any], topology: str, *path: str | int) -> Topolog
         preferred_topology_level=preferred,
     )
 
+
+# -- Kubernetes' own gang API ----------------------------------------------------------------------
 
 GANG_API: Final = "scheduling.k8s.io"
 GANG_API_KIND: Final = "PodGroup"

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from kaisched.objects.shard import GpuSharing
 
 
+# -- what a pod asks for ---------------------------------------------------------------------------
+
 SHARE_CLAIM: Final = "gpu-share"
 """What a pod calls the claim that is its share."""
 SHARE_IS_NO_CLAIM: Final = (
@@ -161,6 +163,8 @@ def _fault(pod: Pod, key: str, what: str, fix: str) -> ObjectError:
     )
 
 
+# -- shares that are claims ------------------------------------------------------------------------
+
 CLAIM: Final = SHARE_CLAIM
 PREFIX: Final = "kaisched-gpu-"
 """Begins the names of the templates of such claims."""
@@ -270,6 +274,8 @@ def template_for(namespace: str, name: str, spec: ResourceClaimSpec) -> Resource
     meta = ObjectMeta(name=name, namespace=namespace, labels={MANAGED_BY: _MAKER})
     return ResourceClaimTemplate(metadata=meta, spec=ClaimTemplateSpec(spec=spec))
 
+
+# -- reservation pods ------------------------------------------------------------------------------
 
 UUID: Final = "run.ai/reserve_for_gpu_index"
 """Annotation in which the agent in a reservation pod tells the UUID of the GPU that it got."""
@@ -387,6 +393,8 @@ def reservation_pod(
     }
 
 
+# -- ConfigMaps in which pods look up their GPU ----------------------------------------------------
+
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 PORTION: Final = "GPU_PORTION"
 OLD_PORTION: Final = "RUNAI_NUM_OF_GPUS"
@@ -474,6 +482,8 @@ def config_map(
         "data": {**data},
     }
 
+
+# -- what labels of nodes say ----------------------------------------------------------------------
 
 _MEMORY: Final = "nvidia.com/gpu.memory"
 _COUNT: Final = "nvidia.com/gpu.count"

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from kaisched.objects.faults import INT32_MAX, Fault, Path
 from kaisched.objects.pod import Toleration
 from kaisched.objects.queue import (
     BY_USAGE,
-    MAX_WEIGHT,
-    MIN_WEIGHT,
     BorrowWithinCohort,
     FlavorPreference,
     QueueAdmissionScope,
     StopPolicy,
     WithinPolicy,
+    sibling_weight_faults,
     threshold_faults,
 )
 from kaisched.objects.wire import Amount, KubernetesObject, StrictWire
@@ -197,11 +195,14 @@ class WorkloadPriorityClass(KubernetesObject, frozen=True, kw_only=True):
     value: int
 
 
+# -- checks ----------------------------------------------------------------------------------------
+
 KueueObject: TypeAlias = ClusterQueue | Cohort | LocalQueue | ResourceFlavor | WorkloadPriorityClass
 KINDS: Final = (ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass)
 
 
 _SPEC: Final = ("spec",)
+_WEIGHT: Final = ("spec", "fairSharing", "weight")
 NO_MEANING: Final[dict[str, tuple[tuple[object, ...], str]]] = {
     "queueingStrategy": (
         ("BestEffortFIFO",),
@@ -219,7 +220,7 @@ def cluster_queue_faults(queue: ClusterQueue) -> Iterator[Fault]:
     spec = queue.spec
     yield from _two_names("cohort", spec.cohort, "cohortName", spec.cohort_name)
     yield from _group_faults(spec.resource_groups, has_parent=bool(spec.above))
-    yield from _weight_faults(spec.fair_sharing)
+    yield from sibling_weight_faults(_WEIGHT, spec.fair_sharing.weight)
     yield from threshold_faults(spec.preemption.borrow_within_cohort)
     values = {
         "queueingStrategy": spec.queueing_strategy,
@@ -247,14 +248,14 @@ def cohort_faults(cohort: Cohort) -> Iterator[Fault]:
     spec = cohort.spec
     yield from _two_names("parent", spec.parent, "parentName", spec.parent_name)
     yield from _group_faults(spec.resource_groups, has_parent=bool(spec.above))
-    yield from _weight_faults(spec.fair_sharing)
+    yield from sibling_weight_faults(_WEIGHT, spec.fair_sharing.weight)
 
 
 def local_queue_faults(queue: LocalQueue) -> Iterator[Fault]:
     """Yield the faults of a LocalQueue."""
     if not queue.spec.cluster_queue:
         yield Fault(("spec", "clusterQueue"), "empty", fix="name a ClusterQueue")
-    yield from _weight_faults(queue.spec.fair_sharing)
+    yield from sibling_weight_faults(_WEIGHT, queue.spec.fair_sharing.weight)
 
 
 def flavor_faults(flavor: ResourceFlavor) -> Iterator[Fault]:
@@ -325,15 +326,3 @@ def _amount_faults(path: Path, resource: FlavorResource, has_parent: bool) -> It
             if name != "nominalQuota" and not has_parent:
                 fix = "leave it out, or name the cohort to borrow from and to lend to"
                 yield Fault((*path, name), "needs a cohort", amount, fix)
-
-
-def _weight_faults(sharing: FairSharing) -> Iterator[Fault]:
-    path = ("spec", "fairSharing", "weight")
-    try:
-        weight = parse_quantity(sharing.weight)
-    except UnitError as error:
-        yield Fault(path, str(error), sharing.weight, error.fix)
-        return
-    value = Fraction(weight.numerator, weight.denominator)
-    if value > MAX_WEIGHT or 0 < value < Fraction(MIN_WEIGHT).limit_denominator(10**9):
-        yield Fault(path, "out of range", sharing.weight, "write 0, or a number from 1e-9 to 1e9")

@@ -47,6 +47,8 @@ from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.wire import ObjectMeta
 from kaisched.units import MAX_QUOTA, MEGABYTE, MEMORY_UNIT, Amount, is_in_bytes, parse_quantity
 
+# -- amounts ---------------------------------------------------------------------------------------
+
 _MOST: Final = MAX_QUOTA - 1
 _SHARED: Final = ("cpu", "memory", "ephemeral-storage")
 NO_ROOM: Final = QueueResource(quota=0, limit=0)
@@ -101,6 +103,8 @@ def _megabytes(units: int) -> int | float:
     return (2 * units + 1) / (2 * MEGABYTE)  # the middle: half a unit from both neighbours
 
 
+# -- quotas by flavor ------------------------------------------------------------------------------
+
 _STOPS = ("MayStopSearch", "Borrow", "Preempt")
 """The second and third are older names of the first."""
 
@@ -136,6 +140,9 @@ def fungibility_of(said: FlavorFungibility) -> QueueFlavorFungibility:
         when_can_preempt="MayStopSearch" if said.when_can_preempt in _STOPS else "TryNextFlavor",
         preference=said.preference,
     )
+
+
+# -- nodes of flavors ------------------------------------------------------------------------------
 
 
 class FlavorNodes:
@@ -218,6 +225,8 @@ def _requiring(affinity: Affinity | None, labels: Iterable[tuple[str, str]]) -> 
         ),
     )
 
+
+# -- the tree of queues ----------------------------------------------------------------------------
 
 Sources: TypeAlias = Mapping[tuple[str, str], Source]
 _Node: TypeAlias = ClusterQueue | Cohort

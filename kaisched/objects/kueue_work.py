@@ -28,6 +28,8 @@ from kaisched.objects.queue import Queue, QueueSpec
 from kaisched.objects.wire import KubernetesObject, ObjectMeta, OwnerReference
 from kaisched.objects.workloads import MOST, Job, PartialObject, PriorityClass
 
+# -- batch Jobs ------------------------------------------------------------------------------------
+
 _ENDED: Final = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 
 
@@ -82,6 +84,8 @@ def missing_pods(job: Job, taken: Container[str]) -> list[Pod]:
             pods.append(Pod(metadata=pod, spec=template.spec))
     return pods
 
+
+# -- pods ------------------------------------------------------------------------------------------
 
 Sources: TypeAlias = Mapping[tuple[str, str], Source]
 _Any: TypeAlias = KubernetesObject | PartialObject

@@ -191,11 +191,6 @@ def has_independent_pods(meta: ObjectMeta) -> bool:
     return meta.annotations.get(INDEPENDENT_PODS) == "true"
 
 
-def priority_class_of(meta: ObjectMeta) -> str | None:
-    """Return the name of the job's priority class."""
-    return meta.labels.get(PRIORITY_CLASS)
-
-
 def preemptibility_of(meta: ObjectMeta) -> str | None:
     """Return ``preemptible`` or ``non-preemptible``."""
     return _label(meta, PREEMPTIBILITY, _preemptibility)
@@ -273,11 +268,6 @@ def size_of(meta: ObjectMeta, key: str) -> int | None:
 def index_of(meta: ObjectMeta, key: str) -> int | None:
     """Return the number of a group of pods, from 0, by a label."""
     return _label(meta, key, _index)
-
-
-def segment_size_of(meta: ObjectMeta) -> int | None:
-    """Return how many pods make a segment."""
-    return _annotation(meta, SEGMENT_SIZE, _positive)
 
 
 def preemption_delay_of(meta: ObjectMeta) -> float | None:

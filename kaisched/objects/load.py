@@ -22,7 +22,7 @@ from kaisched.objects.decode import BadObject, decode_object, faults_of, name_in
 from kaisched.objects.faults import Fault, Source, did_you_mean, to_error
 from kaisched.objects.gangs import GANG_API, GANG_API_KIND, gang_api_row, gang_of
 from kaisched.objects.pod import Pod
-from kaisched.objects.podgroup import PodGroup, cycles
+from kaisched.objects.podgroup import cycles
 from kaisched.objects.queue import Queue
 from kaisched.objects.text import TextFault, documents, read_json, read_yaml
 from kaisched.objects.wire import KubernetesObject
@@ -288,6 +288,9 @@ def within(errors: list[ObjectError], at: tuple[str | int, ...]) -> list[ObjectE
     return errors
 
 
+# -- workloads among manifests ---------------------------------------------------------------------
+
+
 @dataclass(slots=True)
 class Workloads:
     """Workloads among the objects without a struct, and counts of the others."""
@@ -364,6 +367,8 @@ def _row_of(other: Other, table: Table) -> Workload | None:
     return table.get((group, other.kind))
 
 
+# -- queues against each other ---------------------------------------------------------------------
+
 Sources = Mapping[tuple[str, str], Source]
 """Sources of objects, by (kind, key), as ``Loaded.sources``."""
 
@@ -398,30 +403,10 @@ def check_queues(
     return [queue for queue in valid if verdicts[queue.name] is None], problems
 
 
-def check_pod_groups(
-    groups: Iterable[PodGroup], sources: Sources | None = None
-) -> tuple[list[PodGroup], list[ObjectError]]:
-    """Return the pod groups that may be scheduled, in their order, and problems of the rest.
-
-    Of two groups with one name in one namespace the first counts.
-    """
-    return _each_by_itself(groups, sources or {})
-
-
-def warnings_about(
-    objects: Iterable[KubernetesObject], sources: Sources | None = None
-) -> list[ObjectError]:
-    """Return warnings about objects that are used all the same."""
-    return [
-        _error(fault, obj, sources or {})
-        for obj in objects
-        for fault in faults_of(obj)
-        if fault.is_warning
-    ]
-
-
-def _each_by_itself(objects: Iterable[_T], sources: Sources) -> tuple[list[_T], list[ObjectError]]:
-    valid: list[_T] = []
+def _each_by_itself(
+    objects: Iterable[Queue], sources: Sources
+) -> tuple[list[Queue], list[ObjectError]]:
+    valid: list[Queue] = []
     problems: list[ObjectError] = []
     names: set[str] = set()
     for obj in objects:

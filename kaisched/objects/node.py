@@ -46,6 +46,9 @@ class Node(KubernetesObject, frozen=True, kw_only=True):
     status: NodeStatus = NodeStatus()
 
 
+# -- topologies ------------------------------------------------------------------------------------
+
+
 class TopologyLevel(StrictWire, frozen=True, kw_only=True):
     """One level: nodes with the same value of the label are together."""
 

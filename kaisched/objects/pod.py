@@ -233,6 +233,9 @@ class Pod(KubernetesObject, frozen=True, kw_only=True):
     status: PodStatus = PodStatus()
 
 
+# -- disruption budgets ----------------------------------------------------------------------------
+
+
 class DisruptionBudgetSpec(Wire, frozen=True, kw_only=True):
     """Pods that a budget protects."""
 
@@ -292,6 +295,8 @@ def disruption_budget_faults(budget: PodDisruptionBudget) -> Iterator[Fault]:
             is_warning=True,
         )
 
+
+# -- storage ---------------------------------------------------------------------------------------
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """Annotation of a claim: the node for which its volume is to be created."""

@@ -64,7 +64,9 @@ class PodGroup(KubernetesObject, frozen=True, kw_only=True):
     status: PodGroupStatus = PodGroupStatus()
 
 
-_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+# -- checks ----------------------------------------------------------------------------------------
+
+DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _BACKOFFS: Final = (-1, 1)
 
 
@@ -130,7 +132,7 @@ def _tree_faults(parts: list[SubGroupSpec]) -> Iterator[Fault]:
     seen: set[str] = set()
     for at, part in enumerate(parts):
         path: Path = ("spec", "subGroups", at)
-        if not _DNS_LABEL.fullmatch(part.name):
+        if not DNS_LABEL.fullmatch(part.name):
             fix = "write 1 to 63 lower-case letters, digits and hyphens"
             yield Fault((*path, "name"), "no name for a subgroup", part.name, fix)
         if part.name in seen:

@@ -25,7 +25,7 @@ from kaisched.objects.faults import (
 )
 from kaisched.objects.labels import LABEL_KEY, LABEL_VALUE
 from kaisched.objects.shard import GPU_RESOURCES
-from kaisched.objects.wire import KubernetesObject, StrictWire, WorkloadType
+from kaisched.objects.wire import Amount, KubernetesObject, StrictWire, WorkloadType
 from kaisched.units import (
     MAX_QUOTA,
     MEGABYTE,
@@ -210,6 +210,8 @@ class Queue(KubernetesObject, frozen=True, kw_only=True):
     """Status as stored: a fault in it must not make the queue unusable."""
 
 
+# -- checks of the node affinity -------------------------------------------------------------------
+
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _WITHOUT: Final = ("Exists", "DoesNotExist")
 _COMPARE: Final = ("Gt", "Lt")
@@ -256,6 +258,8 @@ def _requirement_faults(path: Path, one: NodeLabelRequirement) -> Iterator[Fault
                 fix = "write letters, digits, hyphens, dots and underscores, at most 63"
                 yield Fault((*path, "values", at), "no value of a label", value, fix)
 
+
+# -- amounts in base units, and checks of them -----------------------------------------------------
 
 OWN_NAMES: Final = ("gpu", "cpu", "memory")
 PODS: Final = "pods"
@@ -444,10 +448,15 @@ def _sharing_faults(queue: Queue) -> Iterator[Fault]:
     weight = queue.spec.fair_sharing.weight
     path: Path = ("spec", "fairSharing", "weight")
     fix = f'write a number of at least 0, as 2 or "0.5", or one of {", ".join(WEIGHT_NAMES)}'
+    yield from sibling_weight_faults(path, _number_of(weight), fix)
+
+
+def sibling_weight_faults(path: Path, weight: Amount, fix: str = "") -> Iterator[Fault]:
+    """Yield what is wrong with a weight among siblings: no quantity, or out of range."""
     try:
-        parsed = parse_quantity(_number_of(weight))
+        parsed = parse_quantity(weight)
     except UnitError as error:
-        yield Fault(path, str(error), weight, fix)
+        yield Fault(path, str(error), weight, fix or error.fix)
         return
     value = Fraction(parsed.numerator, parsed.denominator)
     if value > MAX_WEIGHT or 0 < value < Fraction(MIN_WEIGHT).limit_denominator(10**9):
@@ -503,6 +512,9 @@ def base_units(name: str, amount: float) -> int:
     elif is_in_bytes(name):
         factor = MEGABYTE
     return parse_quantity(amount).times(factor, 1, round_up=False, most=MAX_QUOTA)
+
+
+# -- checks of quotas by flavor --------------------------------------------------------------------
 
 
 def all_queue_faults(queue: Queue) -> Iterator[Fault]:

@@ -19,6 +19,8 @@ from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.wire import Amount, Amounts
 from kaisched.units import MAX_AMOUNT, MIG_PREFIX, UnitError, base_units, mig_slices
 
+# -- extended resources, container by container ----------------------------------------------------
+
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 """A resource with this prefix is backed by the class that the rest names."""
 _NATIVE: Final = "kubernetes.io"
@@ -92,6 +94,8 @@ def _interned(asks: tuple[ResourceAsk, ...]) -> tuple[ResourceAsk, ...]:
     """Return one tuple for all pods that ask for the same."""
     return asks
 
+
+# -- amounts ---------------------------------------------------------------------------------------
 
 _WHOLE_GPU: Final = 1000
 _DIGITS: Final = 3

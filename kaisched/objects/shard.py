@@ -30,6 +30,8 @@ from kaisched.objects.usage import UsageConfig, seconds_of, usage_faults
 from kaisched.objects.wire import KubernetesObject, StrictWire
 from kaisched.units import UnitError, parse_duration
 
+# -- KAI-Scheduler's names -------------------------------------------------------------------------
+
 
 class Mapped(NamedTuple):
     """Our name (None: leave it out) and the warning for the administrator (None: no warning)."""
@@ -176,6 +178,8 @@ def known_actions() -> tuple[str, ...]:
     return (*ACTIONS, *_KAI_ACTIONS)
 
 
+# -- the object ------------------------------------------------------------------------------------
+
 GPU_RESOURCES: Final = (
     "nvidia.com/gpu",
     "amd.com/gpu",
@@ -318,6 +322,8 @@ class SchedulingShard(KubernetesObject, frozen=True, kw_only=True):
         return self.has_reservations and sharing is not None and sharing.config_maps
 
 
+# -- flags -----------------------------------------------------------------------------------------
+
 _SWITCHES: Final = {"true": True, "false": False}
 
 
@@ -375,10 +381,12 @@ def read_args(args: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
+# -- checks ----------------------------------------------------------------------------------------
+
 MAX_K: Final = 1e6
 _GENERATORS: Final = ("NodeLocalGreedy", "MultiNodeGang")
-_RESOURCE_NAME: Final = re.compile(r"[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-\w.]*", re.ASCII)
-_CLASS_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII)
+RESOURCE_NAME: Final = re.compile(r"[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-\w.]*", re.ASCII)
+CLASS_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII)
 _NO_EFFECT: Final = "has no effect here"
 
 
@@ -431,7 +439,7 @@ def _gpu_faults(names: list[str]) -> Iterator[Fault]:
     if not names:
         yield Fault(path, "empty", fix='leave it out, or list names such as "nvidia.com/gpu"')
     for at, name in enumerate(names):
-        if not _RESOURCE_NAME.fullmatch(name):
+        if not RESOURCE_NAME.fullmatch(name):
             fix = 'write a name such as "nvidia.com/gpu"'
             yield Fault((*path, at), "no extended resource name", name, fix)
         elif name in names[:at]:
@@ -474,7 +482,7 @@ def _share_claim_faults(spec: ShardSpec, sharing: GpuSharing) -> Iterator[Fault]
         key = "configMaps" if sharing.config_maps else "cdiNames"
         fix = "drop it: where a share is a claim, containers get their device by it"
         yield Fault((*path, key), "goes with image", fix=fix)
-    if not _CLASS_NAME.fullmatch(name):
+    if not CLASS_NAME.fullmatch(name):
         yield Fault(
             (*path, "deviceClass"), "no name of a class", name, "write one such as gpu.nvidia.com"
         )

@@ -260,6 +260,8 @@ def _syntax_fault(error: yaml.YAMLError, text: str) -> TextFault:
     return TextFault(f"no YAML: {problem}", "check indentation, colons and quotes here", line + 1)
 
 
+# -- JSON ------------------------------------------------------------------------------------------
+
 _SPACE: Final = " \t\r\n"
 
 
@@ -300,6 +302,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         raise TextFault(f"key {twice[:80]!r} is given twice", "keep one of the two")
     return value
 
+
+# -- lines of keys, for messages that editors can follow -------------------------------------------
 
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_unique,

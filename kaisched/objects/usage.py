@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from typing import Final, Literal
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
 
 from kaisched.errors import ABSENT
-from kaisched.objects.cron import parse_cron
 from kaisched.objects.faults import Fault, Path, did_you_mean, duration_faults, unit_faults
 from kaisched.objects.labels import time_of
 from kaisched.objects.wire import StrictWire
@@ -86,6 +91,8 @@ class UsageConfig(StrictWire, frozen=True, kw_only=True):
         """The extra parameters from either of their two places."""
         return self.usage_params.extra_params or self.extra_params or UsageExtraParams()
 
+
+# -- texts of PromQL -------------------------------------------------------------------------------
 
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
@@ -169,18 +176,148 @@ def _end_of_quote(text: str, start: int) -> int:
     return at
 
 
+# -- cron expressions ------------------------------------------------------------------------------
+
 _PATH: Final[Path] = ("spec", "usageDBConfig")
 MOST_RETRIES: Final = 100
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_LEAST_S: Final = {
-    "halfLifePeriod": 0,
-    "windowSize": 1,
-    "fetchInterval": 1,
-    "waitTimeout": 0,
-    "granularity": 1,
-}
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_MAY_BE_NONE: Final = ("halfLifePeriod", "waitTimeout")
+"""Durations of which 0 is off; a positive one below a second is a mistake all the same."""
 MOST_STRETCHES: Final = 100_000
 """Most rows of a window, each of which is read at a start and written once."""
+
+
+_CRON_FIX: Final = (
+    'write minute, hour, day of month, month and day of week, such as "0 0 * * 1",'
+    " or a macro such as @monthly"
+)
+_MACROS: Final = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_CRON_FIELDS: Final = ("minute", "hour", "day of month", "month", "day of week")
+_CRON_CHARS: Final = 200
+_DAY: Final = timedelta(days=1)
+_SECOND: Final = timedelta(seconds=1)
+_ANY_TIME: Final = datetime(2000, 1, 1)  # noqa: DTZ001 - local time of no zone in particular
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """A cron expression: when it last fired, and when it fires next.
+
+    It has five fields (minute, hour, day of month, month, day of week) or is a macro such as
+    ``@monthly``, in UTC or after ``CRON_TZ=Europe/Berlin`` in a named zone. If both day of month
+    and day of week are restricted, either fires, as in every cron.
+    """
+
+    text: str
+    fields: str
+    """The five fields, as the library reads them."""
+    zone: tzinfo
+
+    def before(self, now_s: float) -> float:
+        """Return the last time it fired *before* ``now_s``, seconds since 1970.
+
+        At the very moment of firing it returns the time before that: the window that ends now is
+        still whole. A time that daylight saving skips fires later by the skipped hour. A time that
+        comes twice fires once, at first, unless the hour is ``*``.
+        """
+        # Cron fires at whole minutes, so all moments of one minute have the same answer.
+        return _before(self, math.ceil(now_s / 60) * 60)
+
+    def after(self, now_s: float) -> float:
+        """Return the next time it fires, ``now_s`` or later: the end of the window at ``now_s``."""
+        return _after(self, math.ceil(now_s / 60) * 60)
+
+    @property
+    def slack(self) -> timedelta:
+        """How far the order of local times may differ from that of moments: clocks change."""
+        return timedelta(0) if self.zone is UTC else _DAY
+
+    def moments(self, start: datetime, *, reverse: bool) -> Iterator[tuple[datetime, float]]:
+        """Yield local times of firing from ``start`` on, or back, and each moment they stand for.
+
+        Clocks are left to us: the library lets a time that they skip fire when they have changed.
+        """
+        folds = (0, 1) if self.fields.split()[1] == "*" else (0,)
+        for local in CronSim(self.fields, start, reverse=reverse):
+            for fold in folds:
+                yield local, local.replace(tzinfo=self.zone, fold=fold).timestamp()
+
+
+@lru_cache(maxsize=256)
+def _before(cron: Cron, now_s: int) -> float:
+    here = datetime.fromtimestamp(now_s, cron.zone).replace(tzinfo=None)
+    last_s, first = -math.inf, None
+    for local, at_s in cron.moments(here + cron.slack, reverse=True):
+        if first is not None and local < first:
+            break
+        if at_s < now_s:
+            last_s, first = max(last_s, at_s), first or local - cron.slack
+    return last_s
+
+
+@lru_cache(maxsize=256)
+def _after(cron: Cron, now_s: int) -> float:
+    here = datetime.fromtimestamp(now_s, cron.zone).replace(tzinfo=None)
+    next_s, last = math.inf, None
+    for local, at_s in cron.moments(here - cron.slack - _SECOND, reverse=False):
+        if last is not None and local > last:
+            break
+        if at_s >= now_s:
+            next_s, last = min(next_s, at_s), last or local + cron.slack
+    return next_s
+
+
+def parse_cron(value: object) -> Cron:
+    """Parse a cron expression.
+
+    Raises:
+        UnitError: not in the grammar, an unknown zone, or a day that never comes.
+
+    """
+    if not isinstance(value, str) or len(value) > _CRON_CHARS:
+        raise UnitError("no cron expression", _CRON_FIX)
+    zone, text = _zone_of(value.strip())
+    if text.startswith("@every"):
+        raise UnitError(
+            f"{text!r} is no time of the day", "use windowType: tumbling with a windowSize instead"
+        )
+    fields = _MACROS.get(text.lower(), text).replace("?", "*").split()
+    if len(fields) != len(_CRON_FIELDS):
+        raise UnitError(f"{value!r} has {len(fields)} fields instead of five", _CRON_FIX)
+    for at, name in enumerate(_CRON_FIELDS):
+        alone = " ".join("*" if other != at else field for other, field in enumerate(fields))
+        try:
+            CronSim(alone, _ANY_TIME)
+        except CronSimError:
+            raise UnitError(f"{fields[at]!r} is no {name}", _CRON_FIX) from None
+    cron = Cron(value, " ".join(fields), zone)
+    try:
+        next(CronSim(cron.fields, _ANY_TIME))
+    except (CronSimError, StopIteration):
+        raise UnitError(f"{value!r} never fires", "write a day that the month has") from None
+    return cron
+
+
+def _zone_of(text: str) -> tuple[tzinfo, str]:
+    match = re.fullmatch(r"(?:CRON_TZ|TZ)=(\S*)\s+(.*)", text)
+    if match is None:
+        return UTC, text
+    try:
+        return ZoneInfo(match[1]), match[2]
+    except (ValueError, OSError, KeyError):
+        fix = 'write a name such as "Europe/Berlin", or leave it out for UTC'
+        raise UnitError(f"{match[1]!r} is no time zone", fix) from None
+
+
+# -- checks ----------------------------------------------------------------------------------------
 
 
 def usage_faults(usage: UsageConfig) -> Iterator[Fault]:
@@ -213,15 +350,21 @@ def usage_faults(usage: UsageConfig) -> Iterator[Fault]:
 def _probe_faults(probe: UsageHealthProbe) -> Iterator[Fault]:
     path: Path = (*_PATH, "healthProbe")
     durations = {"interval": probe.interval, "timeout": probe.timeout}
-    yield from duration_faults({(*path, name): text for name, text in durations.items()})
-    for name, text in durations.items():
-        seconds = seconds_of(text)
-        if seconds is not None and seconds < 1:
-            yield Fault((*path, name), "shorter than a second", text, 'write "1s" or more')
+    yield from _time_faults(path, durations)
     retries = probe.max_retries
     if retries is not None and not 0 <= retries <= MOST_RETRIES:
         fix = f"write a number from 0 to {MOST_RETRIES}"
         yield Fault((*path, "maxRetries"), "out of range", retries, fix)
+
+
+def _time_faults(path: Path, durations: Mapping[str, str | int | None]) -> Iterator[Fault]:
+    yield from duration_faults({(*path, name): text for name, text in durations.items()})
+    for name, text in durations.items():
+        seconds = seconds_of(text)
+        if name == "stalenessPeriod" or seconds is None or seconds >= 1:
+            continue  # the first is compared with the fetchInterval
+        if seconds or name not in _MAY_BE_NONE:
+            yield Fault((*path, name), "shorter than a second", text, 'write "1s" or more')
 
 
 def _connection_faults(usage: UsageConfig) -> Iterator[Fault]:
@@ -229,7 +372,7 @@ def _connection_faults(usage: UsageConfig) -> Iterator[Fault]:
     path: Path = (*_PATH, "connectionStringEnvVar")
     if usage.connection_string and variable:
         yield Fault(path, "conflicts with connectionString", fix="keep one of the two")
-    elif variable and not _VARIABLE.fullmatch(variable):
+    elif variable and not VARIABLE.fullmatch(variable):
         yield Fault(path, "no name of a variable", variable, "write a name such as PROMETHEUS_URL")
     path = (*_PATH, "connectionString")
     if usage.connection_string and usage.client_type == "memory":
@@ -268,14 +411,7 @@ def _params_faults(params: UsageParams) -> Iterator[Fault]:
         "waitTimeout": params.wait_timeout,
         "granularity": params.granularity,
     }
-    yield from duration_faults({(*path, name): text for name, text in durations.items()})
-    for name, least in _LEAST_S.items():
-        seconds = seconds_of(durations[name])
-        # A half-life of 0 is off; a positive one below a second is a mistake.
-        if seconds is not None and seconds < 1 and (least or seconds):
-            yield Fault(
-                (*path, name), "shorter than a second", durations[name], 'write "1s" or more'
-            )
+    yield from _time_faults(path, durations)
     fetch = seconds_of(params.fetch_interval) or 60.0
     stale = seconds_of(params.staleness_period)
     if stale is not None and stale < fetch:
@@ -331,11 +467,7 @@ def _extra_faults(extra: UsageExtraParams, path: Path) -> Iterator[Fault]:
         "usageQueryTimeout": extra.usage_query_timeout,
         "queryResolution": extra.query_resolution,
     }
-    yield from duration_faults({(*path, name): text for name, text in durations.items()})
-    for name, text in durations.items():
-        seconds = seconds_of(text)
-        if seconds is not None and seconds < 1:
-            yield Fault((*path, name), "shorter than a second", text, 'write "1s" or more')
+    yield from _time_faults(path, durations)
     yield from _metric_faults(extra, path)
     labels = {(*path, "matchLabels", name): name for name in extra.match_labels}
     if extra.replica_label:

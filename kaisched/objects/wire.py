@@ -1,7 +1,7 @@
 """Common parts of all objects: struct bases, metadata, conditions.
 
 A struct holds only the fields that the scheduler uses; YAML and JSON keys are the camelCase of the
-field names. Amounts stay as written (see ``objects.requests`` and ``objects.quotas`` for base
+field names. Amounts stay as written (see ``objects.requests`` and ``objects.queue`` for base
 units), and times stay RFC 3339 texts (see :func:`kaisched.objects.labels.time_of`).
 """
 
@@ -20,6 +20,8 @@ WorkloadType = Literal["training", "interactive", "inference"]
 WORKLOAD_TYPES: Final[tuple[str, ...]] = get_args(WorkloadType)
 
 
+BAD_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError)
+"""What reading JSON may raise: it is none or of another form, or a text in it is no UTF-8."""
 MOST_LABELS: Final = 1_000
 """Most labels kept of an object: real ones have fewer, and 1 MB of labels would take 4 MB of
 memory for the life of the object."""

@@ -31,6 +31,8 @@ from kaisched.objects.wire import (
     Wire,
 )
 
+# -- segments --------------------------------------------------------------------------------------
+
 MOST_SUBGROUPS: Final = 10_000
 """Most subgroups of a workload; KAI-Scheduler's bound of segments."""
 LEADER: Final = "leader"
@@ -119,6 +121,8 @@ def parts_of(segments: Segments, name: str) -> list[SubGroupSpec]:
         )
     return parts
 
+
+# -- pod sets of Kueue -----------------------------------------------------------------------------
 
 MOST_LAYERS: Final = 3
 _LEVELS: Final = (labels.POD_SET_REQUIRED, labels.POD_SET_PREFERRED, labels.POD_SET_UNCONSTRAINED)
@@ -214,6 +218,8 @@ def _error(key: str, value: str, what: str, fix: str) -> ObjectError:
     return ObjectError(f"{value[:80]!r}: {what}", path=path, fix=fix)
 
 
+# -- the table -------------------------------------------------------------------------------------
+
 Grouping = Literal["together", "each", "through"]
 
 
@@ -295,6 +301,8 @@ def table_of(rows: Iterable[Workload]) -> dict[tuple[str, str], Workload]:
         table.setdefault((row.api_group, row.kind), row)
     return table
 
+
+# -- annotations on templates ----------------------------------------------------------------------
 
 MOST: Final = 100_000
 """A workload that needs more pods than this counts as a mistake."""
@@ -380,6 +388,8 @@ def _constraint(
     )
 
 
+# -- segments that are not offered -----------------------------------------------------------------
+
 NOT_OFFERED: Final = "segments are formed only of workers of PyTorchJobs and of LeaderWorkerSets"
 _FIX_REQUIRED: Final = "leave it out, or list subgroups in a PodGroup"
 _FIX_PREFERRED: Final = "it has no effect; drop it to be rid of this line"
@@ -404,6 +414,9 @@ def preferred_of_workload(workload: KubernetesObject) -> Iterator[Fault]:
     if level and not meta.owner_references and labels.pod_group_of(meta) is None:
         path: Path = ("metadata", "annotations", labels.SEGMENT_PREFERRED)
         yield Fault(path, NOT_OFFERED, level, _FIX_PREFERRED, is_warning=True)
+
+
+# -- the kinds that own pods -----------------------------------------------------------------------
 
 
 class PriorityClass(KubernetesObject, frozen=True, kw_only=True):

@@ -18,10 +18,8 @@ from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.core.usage import Usage
 from kaisched.usage.feed import UsageFeed
-from kaisched.usage.memory import MemoryStore
-from kaisched.usage.port import Sample
+from kaisched.usage.history import MemoryStore, Sample, Window
 from kaisched.usage.settings import UsageSettings
-from kaisched.usage.window import Window
 
 _YEARS: Final = (2018, 2019, 2025, 2026, 2021, 2022, 2023)
 """Common years that begin on Monday, Tuesday, and so on."""

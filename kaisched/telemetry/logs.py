@@ -1,28 +1,136 @@
 """Logs: one event a line, as JSON or for people; one INFO line a cycle; never a secret.
 
 A serving process calls ``configure_logs`` once; all other code only asks structlog for a logger.
+The leader of a shard must not lose its lease because its log is not being read: lines are written
+to a descriptor that may be blocked or closed without blocking callers.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import os
+import re
 import sys
-from collections import Counter
+import threading
+from collections import Counter, deque
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 import structlog
 
 from kaisched.framework.report.records import RUN
-from kaisched.telemetry.line_pipe import LinePipe
-from kaisched.telemetry.masking import masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
     from kaisched.framework.report.records import CycleResult
+
+
+# -- masking ---------------------------------------------------------------------------------------
+
+MASK: Final = "***"
+_LEAST_SECRET: Final = 6
+"""Shorter secrets would be found in ordinary words."""
+_hidden: deque[str] = deque(maxlen=16)
+"""Secrets in use, the latest last: a token is renewed every hour."""
+_SECRET_KEY: Final = re.compile(
+    r"password|passwd|secret|token|authorization|credential|api_?key", re.IGNORECASE
+)
+_URL_SECRET: Final = re.compile(r"(?P<scheme>\w+://)[^/@\s:]+:[^/@\s]+@")
+
+
+def hide(secret: str) -> None:
+    """Mask a secret from now on, wherever it appears in an event."""
+    if len(secret) >= _LEAST_SECRET and secret not in _hidden:
+        _hidden.append(secret)
+
+
+def masked(key: str, value: Any) -> Any:
+    """Return a value that may be shown: without secrets, and without passwords in addresses."""
+    if _SECRET_KEY.search(key) and value not in (None, ""):
+        return MASK
+    if isinstance(value, str):
+        for secret in sorted(_hidden, key=len, reverse=True):  # a secret may contain another
+            value = value.replace(secret, MASK)
+        return _URL_SECRET.sub(rf"\g<scheme>{MASK}@", value)
+    if isinstance(value, list | tuple):
+        return type(value)(masked("", part) for part in value)
+    if isinstance(value, dict):
+        return {name: masked(str(name), part) for name, part in value.items()}
+    return value
+
+
+# -- a pipe that never blocks its writers ----------------------------------------------------------
+
+MOST_LINES: Final = 10_000
+"""Most lines that wait for a reader; further lines are dropped and counted."""
+LAST_S: Final = 1.0
+"""How long the end of the process waits for a reader of the log."""
+
+
+class LinePipe:
+    """Takes lines from any thread; a thread of its own writes them.
+
+    It writes to the descriptor itself: a Python stream would hold its lock while it is blocked, and
+    the interpreter could not end.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        """Start the writing thread."""
+        self.dropped = 0
+        self._descriptor = descriptor
+        self._lines: deque[str] = deque()
+        self._news = threading.Condition()
+        self._is_idle = True
+        threading.Thread(target=self._run, name="log", daemon=True).start()
+        atexit.register(self.drain, LAST_S)
+
+    def write(self, line: str) -> None:
+        """Queue a line, including its end."""
+        with self._news:
+            if len(self._lines) >= MOST_LINES:
+                self.dropped += 1
+                return
+            self._lines.append(line)
+            self._is_idle = False
+            self._news.notify_all()
+
+    def flush(self) -> None:
+        """Do nothing: queued lines are written without it."""
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until all lines are written, for at most ``timeout_s``; tell whether they are."""
+        with self._news:
+            return self._news.wait_for(lambda: self._is_idle, timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                self._is_idle = not self._lines
+                self._news.notify_all()
+                self._news.wait_for(lambda: bool(self._lines))
+                line = self._lines.popleft()
+            self._put(line.encode("utf-8", "backslashreplace"))
+            self._tell_dropped()
+
+    def _put(self, data: bytes) -> None:
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError:
+            return  # the descriptor is closed, so the line is lost
+
+    def _tell_dropped(self) -> None:
+        with self._news:
+            if self._lines or not self.dropped:
+                return
+            dropped, self.dropped = self.dropped, 0
+        structlog.get_logger().warning("log_lines_dropped", lines=dropped)
+
+
+# -- events ----------------------------------------------------------------------------------------
 
 LogFormat = Literal["auto", "json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]

@@ -1,4 +1,4 @@
-"""Usage source of turns: records what each turn sees, and answers from a store."""
+"""Usage source of turns: records what each turn sees, and answers from the store of the shard."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.usage import UsageState
-from kaisched.usage.port import sample_of
+from kaisched.usage.history import MemoryStore, sample_of
+from kaisched.usage.sqlite import SqliteStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kaisched.clock import Clock
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
-    from kaisched.usage.port import ServerHealth, UsageStore
-    from kaisched.usage.prometheus.probe import HealthProbe
+    from kaisched.usage.history import ServerHealth, UsageStore
+    from kaisched.usage.prometheus.store import HealthProbe
+    from kaisched.usage.settings import UsageSettings
+
 
 LEAST_COVERAGE: Final = 0.5
 """Least coverage for history to be used: evictions need evidence (rule U5)."""
@@ -82,3 +88,33 @@ def believed(usage: Usage) -> Usage:
     return replace(
         usage, parts=np.zeros_like(usage.parts), state=state, reasons=(*usage.reasons, reason)
     )
+
+
+# -- stores by settings ----------------------------------------------------------------------------
+
+
+def open_probe(settings: UsageSettings, tell: Callable[[ServerHealth], None]) -> HealthProbe | None:
+    """Start the probe of the server of these settings; None without a server."""
+    if settings.prometheus is None:
+        return None
+    from kaisched.usage.prometheus.store import HealthProbe  # noqa: PLC0415 - as below
+
+    return HealthProbe(settings.prometheus, tell)
+
+
+def open_store(settings: UsageSettings, clock: Clock) -> UsageStore:
+    """Open the store of these settings. Its answers report what does not work."""
+    if settings.prometheus is not None:
+        # Importing the client library takes a tenth of a second; other stores need not wait for it.
+        from kaisched.usage.prometheus.store import PrometheusStore  # noqa: PLC0415
+
+        return PrometheusStore(settings, settings.prometheus, clock)
+    if settings.type == "sqlite":
+        return SqliteStore(
+            settings.path,
+            settings.window,
+            clock.now_s(),
+            save_s=settings.fetch_s,
+            staleness_s=settings.staleness_s,
+        )
+    return MemoryStore(settings.window, staleness_s=settings.staleness_s)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.errors import UsageUnavailable
 from kaisched.units import MEMORY_UNIT
-from kaisched.usage.sqlite.file import FileUnusableError, UsageFile
+from kaisched.usage.sqlite import FileUnusableError, UsageFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from kaisched.usage.sums import Stretch
+    from kaisched.usage.history import Stretch
 
 HOUR_S: Final = 3600.0
 _BASE: Final = {"gpu": 1000.0, "cpu": 1000.0, "memory": 1.0 / MEMORY_UNIT}

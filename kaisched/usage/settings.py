@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from kaisched.errors import ConfigError
-from kaisched.objects.cron import parse_cron
 from kaisched.objects.labels import time_of
-from kaisched.objects.usage import check_url, metrics_of, quoted, seconds_of
+from kaisched.objects.usage import check_url, metrics_of, parse_cron, quoted, seconds_of
 from kaisched.units import UnitError
-from kaisched.usage.window import WEEK_S, Window
+from kaisched.usage.history import WEEK_S, Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,7 +90,7 @@ def read_usage(
     file: str = "",
     environ: Mapping[str, str] = os.environ,
 ) -> UsageSettings:
-    """Return the settings of a configuration that has no faults (see objects.usage_faults).
+    """Return the settings of a configuration that has no faults (see objects.usage).
 
     Args:
         config: the shard's configuration.

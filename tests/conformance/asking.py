@@ -14,7 +14,7 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.registry import PluginSetting
 from kaisched.framework.policy import Policy
 from kaisched.framework.session.session import Session
-from kaisched.testing.rows import Job, add_job
+from kaisched.testing.builder import Job, add_job
 from kaisched.units import UNLIMITED
 from tests.conformance import policy as policies
 from tests.conformance.amounts import RESOURCES, ROWS, Scale

@@ -17,7 +17,7 @@ from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.core.refusals import Refusal
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.tables import TopologyConstraint, TopologyLevel
-from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.testing.builder import Group, Job, Task, add_job
 from kaisched.units import MEMORY_UNIT
 from tests.conformance.claims import CaseClaims, pod_of, with_gpus
 from tests.conformance.outcome import NotBuiltError

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from kaisched.objects.usage import UsageConfig, UsageHealthProbe
-from kaisched.usage.prometheus.probe import HealthProbe
+from kaisched.usage.prometheus.store import HealthProbe
 from kaisched.usage.settings import read_usage
 from tests.contract.prometheus import Prometheus, free_port, needs_prometheus
 from tests.waiting import until

@@ -15,16 +15,13 @@ from kaisched.daemon.serving import Page, Source, metrics_page
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.records import QueueShare
-from kaisched.objects.cron import parse_cron
+from kaisched.objects.usage import parse_cron
 from kaisched.telemetry.metrics import CycleCollector, registry_of
 from kaisched.telemetry.published import Published
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.builder import policy_of
 from kaisched.usage.feed import UsageFeed
-from kaisched.usage.history import HOLD_S
-from kaisched.usage.memory import MemoryStore
-from kaisched.usage.port import Sample
-from kaisched.usage.window import Window
+from kaisched.usage.history import HOLD_S, MemoryStore, Sample, Window
 from tests.contract.prometheus import Prometheus, free_port, needs_prometheus, past_of
 from tests.contract.usage_stores import asking
 from tests.waiting import until

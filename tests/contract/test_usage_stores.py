@@ -10,8 +10,8 @@ import time
 import pytest
 
 from kaisched.core.usage import PARTS, UsageState
-from kaisched.objects.cron import parse_cron
-from kaisched.usage.window import Window
+from kaisched.objects.usage import parse_cron
+from kaisched.usage.history import Window
 from tests.contract.usage_stores import MAKERS
 from tests.unit.usage.samples import HOUR, RESOURCES, independent, sample
 

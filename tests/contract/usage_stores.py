@@ -4,8 +4,8 @@ import pytest
 
 from kaisched.clock import SystemClock
 from kaisched.objects.usage import UsageConfig
-from kaisched.usage.memory import MemoryStore
-from kaisched.usage.prometheus import PrometheusStore
+from kaisched.usage.history import MemoryStore
+from kaisched.usage.prometheus.store import PrometheusStore
 from kaisched.usage.settings import PrometheusSettings, UsageSettings, read_usage
 from kaisched.usage.sqlite import SqliteStore
 from tests.contract.prometheus import Prometheus, needs_prometheus, past_of

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kaisched.core.refusals import TEXTS
 from kaisched.telemetry.metrics import METRICS
-from kaisched.usage.prometheus.periods import evictions_of, period_of
+from kaisched.usage.prometheus.store import evictions_of, period_of
 from tests.contract.prometheus import needs_prometheus
 from tests.deploy.manifests import DEPLOY
 from tests.deploy.promql import grouped_by, metrics_of, selectors_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kaisched.usage.window import Window
+from kaisched.usage.history import Window
 from tests.contract.usage_stores import asking
 from tests.faults.fake_prometheus import FakePrometheus
 

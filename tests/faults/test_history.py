@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 from kaisched.core.usage import PARTS, UsageState
-from kaisched.objects.cron import parse_cron
 from kaisched.objects.labels import time_of
+from kaisched.objects.usage import parse_cron
 from kaisched.usage.feed import believed
-from kaisched.usage.memory import MemoryStore
-from kaisched.usage.port import Sample
-from kaisched.usage.window import Window
+from kaisched.usage.history import MemoryStore, Sample, Window
 from tests.unit.usage.samples import HOUR, RESOURCES, fill, sample, units_of
 
 

@@ -12,8 +12,7 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import TaskState
 from kaisched.core.usage import PARTS
 from kaisched.usage.feed import UsageFeed
-from kaisched.usage.memory import MemoryStore
-from kaisched.usage.window import Window
+from kaisched.usage.history import MemoryStore, Window
 from tests.laws.clusters import Cluster
 from tests.laws.crowded import carried_out
 from tests.unit.actions.test_search import decide, evicted, job, node, promised, queue

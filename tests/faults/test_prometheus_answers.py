@@ -6,7 +6,7 @@ import pytest
 
 from kaisched.core.usage import UsageState
 from kaisched.objects.usage import quoted
-from kaisched.usage.prometheus.client import Client
+from kaisched.usage.prometheus.queries import Client
 from tests.contract.prometheus import Prometheus, needs_prometheus
 from tests.contract.usage_stores import asked_of
 from tests.faults.asking import HALF_AND_A_FIFTH, ready, shares, told

@@ -10,8 +10,7 @@ import time
 import pytest
 
 from kaisched.core.usage import UsageState
-from kaisched.usage.prometheus.client import Client
-from kaisched.usage.prometheus.http import BoundedSession, QueryError
+from kaisched.usage.prometheus.queries import BoundedSession, Client, QueryError
 from tests.contract.usage_stores import asked_of
 from tests.faults.asking import HALF_AND_A_FIFTH, QUEUES, held_now, ready, shares, told
 from tests.faults.fake_prometheus import FakePrometheus

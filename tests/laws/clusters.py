@@ -16,7 +16,7 @@ from kaisched.core.constraints import Constraints, Taint, Toleration
 from kaisched.engine.policy import default_policy
 from kaisched.framework.plugins.registry import PluginSetting
 from kaisched.framework.policy import Policy
-from kaisched.testing.rows import Group, Job, Task, add_foreign, add_job
+from kaisched.testing.builder import Group, Job, Task, add_foreign, add_job
 from kaisched.units import MEBIBYTE
 from kaisched_plugins.binpack import Binpack
 

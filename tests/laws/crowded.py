@@ -13,7 +13,7 @@ from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import TaskState
 from kaisched.framework.report.records import CycleResult
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from tests.laws.clusters import Cluster
 
 CPU, GPU = 1000, 1000

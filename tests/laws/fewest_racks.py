@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kaisched import TopologyConstraint
 from kaisched.testing import ClusterBuilder
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 
 SHAPES = ((1, 1), (2, 1), (0, 3), (1, 3))
 """(GPUs, cores) of a pod."""

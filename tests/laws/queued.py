@@ -7,7 +7,7 @@ import random
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import TaskState
-from kaisched.testing.rows import Job, Task
+from kaisched.testing.builder import Job, Task
 from tests.laws.clusters import Cluster
 
 _CPU, _GPU = 1000, 1000

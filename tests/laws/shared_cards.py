@@ -10,7 +10,7 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import GPU, HOLDING_STATES, PODS, TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import CARD, DeviceDemand
-from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.testing.builder import Group, Job, Task, add_job
 
 FRACTIONS = (125_000, 200_000, 333_300, 400_000, 500_000, 700_000, 999_999)
 MEMORY_MIB = (1_000, 8_000, 20_000)

@@ -9,7 +9,7 @@ from itertools import count as counting
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import TaskState
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from tests.laws.clusters import Cluster
 
 UNIT = 1000

@@ -17,7 +17,7 @@ from kaisched.framework.advice.advice import Kind
 from kaisched.framework.advice.adviser import Adviser
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 from tests.laws.clusters import NOW_S, clusters, make_cluster
 from tests.laws.crowded import crowded, make_crowded
 

@@ -15,7 +15,7 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from kaisched.units import MEBIBYTE
 from tests.laws.clusters import NOW_S, clusters, policies, told
 

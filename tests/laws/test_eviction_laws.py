@@ -19,7 +19,7 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 from tests.amounts import amounts_of, assert_equal
 from tests.laws.clusters import NOW_S, told
 from tests.laws.crowded import carried_out, crowded, kinds_of, make_crowded, moves_of

@@ -13,7 +13,7 @@ from kaisched.core.refusals import Refusal
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.testing.builder import Group, Job, Task, add_job
 from tests.laws.clusters import NOW_S, make_cluster
 from tests.laws.crowded import make_crowded
 from tests.oracles.accounts import assert_adds_up

@@ -7,7 +7,7 @@ from kaisched.cluster.nodes import NodeRow
 from kaisched.core.axis import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.testing.builder import Group, Job, Task, add_job
 from kaisched.units import MEBIBYTE
 from tests.laws.clusters import NOW_S, clusters, policies, told
 

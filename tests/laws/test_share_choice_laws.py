@@ -16,8 +16,7 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.session.capacity import divisors, pods_in
 from kaisched.framework.session.cards import ON_OPEN_CARD
 from kaisched.framework.session.session import Session
-from kaisched.testing.builder import policy_of
-from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.testing.builder import Group, Job, Task, add_job, policy_of
 from tests.laws.shared_cards import demand_of, make_shared
 from tests.laws.test_card_laws import move, state_of
 

@@ -12,7 +12,7 @@ from kaisched.core.axis import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from tests.laws.clusters import NOW_S, Cluster, told
 from tests.laws.crowded import carried_out, crowded, make_crowded, moves_of
 

@@ -20,7 +20,7 @@ from kaisched.core.tree import build_tree
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.testing.rows import Job, Task
+from kaisched.testing.builder import Job, Task
 from tests.laws.clusters import NOW_S, Cluster
 from tests.laws.crowded import carried_out
 from tests.oracles import division_loop

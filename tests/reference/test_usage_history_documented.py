@@ -9,8 +9,8 @@ import pytest
 from kaisched.objects.usage import UsageConfig, UsageExtraParams, UsageHealthProbe, UsageParams
 from kaisched.units import parse_duration
 from kaisched.usage import settings
+from kaisched.usage.history import Window
 from kaisched.usage.settings import read_usage
-from kaisched.usage.window import Window
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "usage-history.md").read_text(encoding="utf-8")

@@ -6,7 +6,6 @@ import pytest
 
 from kaisched import errors
 from kaisched.errors import (
-    ClusterConflict,
     ClusterError,
     ClusterUnavailable,
     ConfigError,
@@ -65,7 +64,7 @@ def test_a_plugin_error_names_plugin_and_distribution():
         (ConfigError, KaischedError, 2),
         (ObjectError, KaischedError, 2),
         (PluginConflictError, PluginError, 3),
-        (ClusterConflict, ClusterError, 4),
+        (ClusterUnavailable, ClusterError, 4),
         (UsageUnavailable, KaischedError, 5),
         (InvariantBroken, KaischedError, 70),
     ],

@@ -112,7 +112,6 @@ def test_requests_round_up_and_capacities_down(read, text, up, down):
 def test_what_is_huge_saturates_and_costs_nothing(text):
     start = time.process_time()
     assert count(text) == milli_cpu(text) == MAX_AMOUNT
-    assert parse_quantity(text).is_saturated
     assert time.process_time() - start < 1.0  # int("1e2000000") would take minutes
 
 

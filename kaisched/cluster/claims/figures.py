@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kaisched.core.axis import TaskState
-from kaisched.telemetry.claims import ClaimFigures
+from kaisched.telemetry.metrics import ClaimFigures
 
 if TYPE_CHECKING:
     from kaisched.cluster.claims.known import DeviceClaims

@@ -14,7 +14,7 @@ import urllib3
 
 from kaisched.clock import monotonic_s
 from kaisched.errors import ClusterUnavailable, ConfigError
-from kaisched.telemetry.masking import hide
+from kaisched.telemetry.logs import hide
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE: Final = "kaisched"

@@ -29,7 +29,7 @@ from kaisched.cluster.kubernetes.pods import (
 )
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Nominate
-from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
+from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
 
 REFUSED_S: Final = 5.0
 """Pause after a bind was refused for a reason other than the state of the pod."""

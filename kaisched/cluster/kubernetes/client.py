@@ -16,14 +16,14 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from kaisched import __version__
-from kaisched.bad_json import BAD_JSON
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.counts import Counts
 from kaisched.cluster.kubernetes.doubt import Doubt
 from kaisched.cluster.kubernetes.wire import Wire, is_plain
 from kaisched.errors import ClusterUnavailable
-from kaisched.telemetry.masking import masked
+from kaisched.objects.wire import BAD_JSON
+from kaisched.telemetry.logs import masked
 
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"

@@ -30,7 +30,7 @@ from kaisched.errors import ClusterUnavailable
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
-from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
+from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
 
 QUEUE, GROUP, AMOUNTS, POD, EVENT, SHARES = range(6)
 """The parts of objects that are reported, the most urgent first."""

@@ -36,7 +36,7 @@ from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.core.axis import TaskState
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.devices import ClaimAllocation
-from kaisched.telemetry.adapter import DONE, DROPPED, RETRIED
+from kaisched.telemetry.metrics import DONE, DROPPED, RETRIED
 
 if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.outbox import Work

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.kubernetes.resources import kinds_with, owner
 from kaisched.errors import ClusterUnavailable, ConfigError
 from kaisched.objects.gangs import GANG_API, GANG_API_PLURAL, GANG_API_VERSIONS, gang_api_row
+from kaisched.objects.wire import BAD_JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

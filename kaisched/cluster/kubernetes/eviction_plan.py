@@ -22,7 +22,7 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.evictor import Evictor, Verdict
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.framework.intents import Evict, Nominate
-from kaisched.telemetry.adapter import DROPPED, RETRIED, WITHDRAWN
+from kaisched.telemetry.metrics import DROPPED, RETRIED, WITHDRAWN
 
 MOST_AT_ONCE: Final = 4
 """Requests of one plan under way at a time: half of the default number of writers, so that binds

@@ -28,7 +28,7 @@ from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.framework.intents import Evict, Nominate
 from kaisched.objects.decode import decode_json
 from kaisched.objects.pod import Pod
-from kaisched.telemetry.adapter import DONE, FAILED, PROTECTED
+from kaisched.telemetry.metrics import DONE, FAILED, PROTECTED
 
 INVALID: Final = 422
 PROTECTED_S: Final = 30.0

@@ -16,12 +16,12 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.clock import Clock, monotonic_s
 from kaisched.cluster.kubernetes.client import Answer, Client
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.errors import ClusterUnavailable
+from kaisched.objects.wire import BAD_JSON
 
 _CONFLICT: Final = 409
 _ABSENT: Final = 404

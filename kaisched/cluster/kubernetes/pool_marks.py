@@ -15,7 +15,7 @@ from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.objects.decode import decode_json
 from kaisched.objects.labels import IN_POOL
 from kaisched.objects.pod import Pod
-from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
+from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
 
 _REASON: Final = "PassedOn"
 

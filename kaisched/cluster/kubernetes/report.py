@@ -10,7 +10,7 @@ from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.pods import SERVER_FAULT, is_passing
 from kaisched.errors import ClusterUnavailable
-from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
+from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
 
 
 class Report:

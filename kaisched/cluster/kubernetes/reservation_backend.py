@@ -19,7 +19,7 @@ from kaisched.cluster.shared_gpus import CardState
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects import labels
 from kaisched.objects.gpus import Card, Reservation, Stage, Told
-from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
+from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

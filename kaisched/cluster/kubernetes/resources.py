@@ -8,7 +8,6 @@ from typing import Any, Final, TypeAlias, get_origin
 
 import msgspec
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.errors import ObjectError
 from kaisched.objects.decode import ListAnswer, WatchEvent, decode_event, decode_list
 from kaisched.objects.devices import (
@@ -37,7 +36,7 @@ from kaisched.objects.pod import (
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
-from kaisched.objects.wire import KubernetesObject, ObjectMeta
+from kaisched.objects.wire import BAD_JSON, KubernetesObject, ObjectMeta
 from kaisched.objects.workloads import PartialObject, PriorityClass, Workload
 
 Seen: TypeAlias = KubernetesObject | PartialObject

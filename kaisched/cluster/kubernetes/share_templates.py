@@ -16,7 +16,7 @@ from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.pods import CONFLICT, GONE, is_passing, lacks_right
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.devices import RESOURCE_API, RESOURCE_API_BEFORE
-from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
+from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

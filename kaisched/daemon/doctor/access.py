@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.kubernetes.resources import (
     ALL,
     DEVICES,
@@ -20,6 +19,7 @@ from kaisched.daemon.doctor.finding import Finding, named
 from kaisched.daemon.pool_owners import shard_of_pool
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.labels import RESERVATION
+from kaisched.objects.wire import BAD_JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

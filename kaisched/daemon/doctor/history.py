@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kaisched.daemon.doctor.finding import Visit
     from kaisched.engine.shards import FoundShard
-    from kaisched.usage.prometheus.fetching import Fetched
+    from kaisched.usage.prometheus.queries import Fetched
     from kaisched.usage.settings import PrometheusSettings, UsageSettings
 
 GOOD_COVERAGE: Final = 0.98
@@ -50,9 +50,7 @@ def _asked(
     visit: Visit, check: str, settings: UsageSettings, prometheus: PrometheusSettings
 ) -> Iterator[Finding]:
     # Importing the client library takes a tenth of a second, which other checks need not wait.
-    from kaisched.usage.prometheus.client import Client  # noqa: PLC0415
-    from kaisched.usage.prometheus.fetching import fetch  # noqa: PLC0415
-    from kaisched.usage.prometheus.http import QueryError  # noqa: PLC0415
+    from kaisched.usage.prometheus.queries import Client, QueryError, fetch  # noqa: PLC0415
 
     host = urlsplit(prometheus.url).hostname
     client = Client(prometheus)

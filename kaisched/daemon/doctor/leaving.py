@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.facts import STUCK_AFTER_S, is_overdue
 from kaisched.cluster.kubernetes.resources import PODS
 from kaisched.cluster.pods import leaving_of
@@ -14,7 +13,7 @@ from kaisched.daemon.doctor.finding import Finding, named
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.labels import node_pool_of
 from kaisched.objects.shard import read_args
-from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.wire import BAD_JSON, ObjectMeta
 from kaisched.units import format_duration
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.kubernetes.resources import QUEUES
 from kaisched.cluster.kubernetes.statuses import OVER_SUBSCRIBED, TRUE
 from kaisched.cluster.pools.projects import different_lists, lacking_queues
@@ -17,6 +16,7 @@ from kaisched.objects.decode import BadObject, decode_object
 from kaisched.objects.labels import DEFAULT_QUEUE, NODE_POOL, QUEUE_PROJECT, node_pool_of
 from kaisched.objects.load import check_queues
 from kaisched.objects.queue import Queue
+from kaisched.objects.wire import BAD_JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

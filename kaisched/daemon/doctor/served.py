@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kaisched.bad_json import BAD_JSON
 from kaisched.cluster.kubernetes.discovery import find_gang_api
 from kaisched.cluster.kubernetes.resources import OWNERS, POD_GROUPS, QUEUES, SHARDS
 from kaisched.daemon.doctor.finding import Finding, Served
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.gangs import GANG_API, GANG_API_VERSIONS
 from kaisched.objects.node import Topology
+from kaisched.objects.wire import BAD_JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

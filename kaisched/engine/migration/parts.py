@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kaisched.errors import ABSENT, ObjectError, join_path
 from kaisched.objects.faults import Fault, Path, Source, to_error
-from kaisched.telemetry.masking import masked
+from kaisched.telemetry.logs import masked
 from kaisched.units import UnitError, parse_duration
 
 Reasons: TypeAlias = Mapping[str, "str | Reasons"]

@@ -40,8 +40,8 @@ from kaisched.sim.scenario.topology import labelled, levels_of
 from kaisched.sim.scenario.traced import jobs_of_traces, queues_of_traces, read_traces
 from kaisched.sim.source import Backlog
 from kaisched.units import CLAIMED_GPU
+from kaisched.usage.history import Window
 from kaisched.usage.settings import UsageSettings, in_memory
-from kaisched.usage.window import Window
 
 MOST_BYTES: Final = 16 << 20
 MOST_SEED: Final = (1 << 63) - 1

@@ -40,8 +40,10 @@ class UsageOrder:
     """What queues may hold whatever they used, and what they lack of their shares."""
 
     due: Amounts
-    """``(R, Q)`` the smaller of the fair share and that without history: room that a claim would
-    take back without any debt."""
+    """``(R, Q)`` the share with history before rounding; or, if that is less, the smaller of the
+    share with history and that without it: room that a claim would take back without any debt."""
+    plain: Amounts
+    """``(R, Q)`` the shares without history: a larger job is a turn, and never within its share."""
     lacks_s: FloatVec
     """``(R, Q)`` of what the history has, in seconds of the whole cluster."""
     carried_s: FloatVec
@@ -52,7 +54,9 @@ class UsageOrder:
 
     def keys(self, queue: RowVec, held: Amounts, ask: Amounts) -> tuple[IntVec | FloatVec, ...]:
         """Return the key columns ``(K,)`` of queues, low first (R36)."""
-        is_beyond = (ask > 0) & (held + ask > self.due.take(queue, axis=1))
+        is_beyond = held + ask > self.due.take(queue, axis=1)
+        is_beyond |= ask > self.plain.take(queue, axis=1)
+        is_beyond &= ask > 0
         is_beyond[PODS] = False
         last = self._ahead(queue, ask, is_beyond)
         is_any = last > -np.inf
@@ -77,6 +81,7 @@ def order_of(
     session: Session,
     used: Amounts,
     plain: Amounts,
+    exact: Amounts,
     history_s: float,
     turns: float,
     behind_s: FloatVec,
@@ -87,6 +92,7 @@ def order_of(
         session: of the cycle.
         used: ``(R, Q)`` usage, parts per billion of the cluster.
         plain: ``(R, Q)`` the fair shares as if nothing had been used.
+        exact: ``(R, Q)`` the fair shares before rounding.
         history_s: the length of the history that the usage is an average of.
         turns: over how many histories turns are evened out.
         behind_s: ``(R, Q)`` of :func:`behind_before`.
@@ -95,8 +101,8 @@ def order_of(
     lately = used.astype(np.float64) * (history_s / PARTS)
     lacks = _shortfall(session, lately, plain)
     lacks[session.queues.weight <= 0] = -np.inf
-    due = np.minimum(session.fair_share, plain)
-    return UsageOrder(due, lacks, behind_s, session.total, history_s * turns)
+    due = np.maximum(exact, np.minimum(session.fair_share, plain))
+    return UsageOrder(due, plain, lacks, behind_s, session.total, history_s * turns)
 
 
 def behind_before(session: Session, facts: Facts, most_s: float) -> FloatVec:

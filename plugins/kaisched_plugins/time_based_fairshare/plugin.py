@@ -279,6 +279,7 @@ class TimeBasedFairshare(Plugin):
                 session,
                 usage.parts,
                 self._plain(session),
+                self._exact(session),
                 self._history_s(session),
                 self.arguments.turns_s(session.now_s) / self.arguments.history_s(session.now_s),
                 self._behind(session),

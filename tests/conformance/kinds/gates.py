@@ -9,7 +9,7 @@ from kaisched.actions.order.candidates import gather
 from kaisched.core.axis import CPU, FIXED, GPU, MEMORY
 from kaisched.core.refusals import text_of
 from kaisched.core.shares import first_over
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from tests.conformance.amounts import ROWS, Scale
 from tests.conformance.asking import queue_row, session_of, store_of
 from tests.conformance.outcome import NotBuiltError

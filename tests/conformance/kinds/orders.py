@@ -13,7 +13,7 @@ from kaisched.actions.order.predicted import PredictedOrder
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import GPU_UNIT, TaskState
 from kaisched.framework.session.session import Session
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from tests.conformance.amounts import ROWS, Scale
 from tests.conformance.asking import ELSEWHERE, queue_row, session_of, store_of
 from tests.conformance.kinds.gates import job_of, request_of

@@ -8,7 +8,7 @@ from kaisched.core.axis import TaskState
 from kaisched.core.refusals import text_of
 from kaisched.framework.session.session import Session
 from kaisched.framework.session.units import Claim, Units, units_of
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from kaisched_plugins.proportion.reclaim import (
     Bounds,
     is_fair_share_victim,

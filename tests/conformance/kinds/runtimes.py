@@ -16,7 +16,7 @@ from kaisched.framework.plugins.loader import installed_plugins
 from kaisched.framework.plugins.registry import PluginSetting
 from kaisched.framework.policy import Policy
 from kaisched.framework.session.session import Session
-from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.testing.builder import Group, Job, Task, add_job
 from kaisched_plugins.minruntime import inherited, seen_from
 
 NOW_S = 1_000_000.0

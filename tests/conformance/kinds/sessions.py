@@ -10,7 +10,7 @@ from kaisched.core.constraints import Constraints
 from kaisched.errors import ConfigError
 from kaisched.framework.plugins.loader import installed_plugins
 from kaisched.objects.shard import map_arguments
-from kaisched.testing.rows import Task, add_foreign
+from kaisched.testing.builder import Task, add_foreign
 from tests.conformance.amounts import ROWS, Scale
 from tests.conformance.claims import CaseClaims, pod_of
 from tests.conformance.cluster import STATES

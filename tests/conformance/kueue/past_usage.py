@@ -16,8 +16,7 @@ from kaisched.core.usage import PARTS, Usage
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
-from kaisched.testing.builder import policy_of
-from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.testing.builder import Group, Job, Task, add_job, policy_of
 from kaisched.units import parse_quantity
 from kaisched_plugins.fair_sharing.order import penalties, scores
 from kaisched_plugins.fair_sharing.work import line_columns

@@ -17,8 +17,7 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.report.records import CycleResult
 from kaisched.objects import labels
 from kaisched.objects.workloads import pod_set_of
-from kaisched.testing.builder import policy_of
-from kaisched.testing.rows import Group, Job, Task, add_foreign, add_job
+from kaisched.testing.builder import Group, Job, Task, add_foreign, add_job, policy_of
 from tests.conformance.outcome import NotBuiltError
 
 HOST: Final = "kubernetes.io/hostname"

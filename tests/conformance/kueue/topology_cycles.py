@@ -12,7 +12,7 @@ from kaisched.core.axis import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.records import CycleResult
-from kaisched.testing.rows import Group, Job, Task, add_foreign, add_job
+from kaisched.testing.builder import Group, Job, Task, add_foreign, add_job
 from tests.conformance.kueue.cycles import (
     NOW_S,
     one_head_policy,

@@ -13,7 +13,7 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
 from kaisched.framework.report.codes import MOST_SHAPES
 from kaisched.framework.session.placement import Placement
-from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.testing.builder import Group, Job, Task, add_job
 from tests.unit.framework.fakes import cycle, job, placed, plugin, policy, store, with_default
 
 TWO = (QueueRow("q"), QueueRow("r"))

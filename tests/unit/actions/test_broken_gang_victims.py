@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from kaisched.core.axis import TaskState
 from kaisched.testing import ClusterBuilder
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 
 
 def test_elastic_pods_go_before_the_core_of_a_gang_that_lacks_pods_elsewhere():

@@ -14,7 +14,7 @@ from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.objects.shard import SchedulingShard, ShardSpec
 from kaisched.objects.wire import ObjectMeta
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 from tests.laws.clusters import NOW_S, Cluster
 from tests.laws.crowded import crowded
 from tests.unit.actions.test_search import IN_PLACE, POLICY, evicted, job, node, promised, queue

@@ -7,7 +7,7 @@ import pytest
 from kaisched.core.axis import TaskState
 from kaisched.core.tables import TopologyConstraint
 from kaisched.testing import ClusterBuilder
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 
 
 def gang(builder: ClusterBuilder, needed: int, queue: str = "q", **parts: object) -> ClusterBuilder:

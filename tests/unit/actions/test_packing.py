@@ -7,7 +7,7 @@ import pytest
 from kaisched import TopologyConstraint
 from kaisched.actions.room import placing
 from kaisched.testing import ClusterBuilder
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 
 IN_A_RACK = TopologyConstraint("t", "rack")
 SIZES = (2, 2, 1, 1, 1)

@@ -18,7 +18,7 @@ from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.units import Unit
 from kaisched.testing import ClusterBuilder
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from tests.laws.clusters import Cluster
 from tests.laws.crowded import carried_out
 

@@ -7,7 +7,7 @@ needed, then the core. What a subgroup has beyond its minimum is of no use witho
 import pytest
 
 from kaisched.testing import ClusterBuilder
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 
 INNER = Group("in", None, (Group("g0", 2), Group("g1", 3)))
 TREE = Group("all", 1, (INNER, Group("g2", 1)))

@@ -15,7 +15,7 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from tests.unit.framework.fakes import store
 
 R, L, P = TaskState.RUNNING, TaskState.RELEASING, TaskState.PENDING

@@ -6,7 +6,7 @@ from kaisched.actions.eviction.victims import victim_order
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import TaskState
 from kaisched.engine.policy import default_policy
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from tests.unit.framework.fakes import session, store
 
 TWO = (QueueRow("q", created_s=0.0), QueueRow("r", created_s=1.0))

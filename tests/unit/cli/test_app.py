@@ -15,7 +15,7 @@ from kaisched.cli import app
 from kaisched.cli.printing import Column, table_lines
 from kaisched.cli.reference import PAGES
 from kaisched.errors import KaischedError
-from kaisched.telemetry.masking import hide
+from kaisched.telemetry.logs import hide
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = {"numpy", "pydantic", "kubernetes", "msgspec", "prometheus_client", "yaml"}

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from kaisched.cli.report_reading import seen_evictions, waits_of
+from kaisched.usage.history import Stretch
 from kaisched.usage.period import Period, summed
-from kaisched.usage.prometheus.periods import _growth
-from kaisched.usage.sqlite.file import Row, UsageFile
-from kaisched.usage.sums import Stretch
+from kaisched.usage.prometheus.store import _growth
+from kaisched.usage.sqlite import Row, UsageFile
 from tests.faults.fake_prometheus import FakePrometheus
 
 pytestmark = pytest.mark.usefixtures("rested")

@@ -6,8 +6,8 @@ import sys
 import time
 
 from kaisched.core.usage import PARTS, UsageState
+from kaisched.usage.history import Window
 from kaisched.usage.sqlite import SqliteStore
-from kaisched.usage.window import Window
 
 MANIFESTS = """
 apiVersion: kai.scheduler/v1

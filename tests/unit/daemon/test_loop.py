@@ -21,8 +21,8 @@ from kaisched.engine import turn
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.cycle import run_cycle
-from kaisched.telemetry.domains import Spread
 from kaisched.telemetry.metrics import CycleCollector
+from kaisched.telemetry.published import Spread
 from kaisched.units import MEBIBYTE
 from tests.waiting import PATIENCE_S, until
 

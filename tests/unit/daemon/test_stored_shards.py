@@ -14,7 +14,7 @@ from kaisched.daemon.stored_shards import (
     usable_among,
 )
 from kaisched.errors import KaischedError
-from kaisched.usage.port import ServerHealth
+from kaisched.usage.history import ServerHealth
 
 GOOD = {"kValue": 0.5}
 WRONG = {"kValu": 1, "plugins": {"zzz": {}}}

@@ -14,7 +14,7 @@ from kaisched.framework.plugins.registry import PluginSetting
 from kaisched.framework.plugins.specification import QUESTIONS, hookimpl
 from kaisched.framework.policy import Policy
 from kaisched.framework.session.session import Session
-from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.testing.builder import Group, Job, Task, add_job
 
 
 def plugin(name="fake", *, weight=1.0, **answers):

@@ -21,7 +21,7 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.session.ledger import Ledger
 from kaisched.framework.session.outcome import Outcome
 from kaisched.framework.session.statement import Statement
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from tests.amounts import amounts_of
 from tests.unit.framework.fakes import job, placed, plugin, store, with_default
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kaisched.core.axis import GPU, TaskState
-from kaisched.testing.rows import Job, Task
+from kaisched.testing.builder import Job, Task
 from tests.unit.framework.fakes import job, session, store
 
 ROOT = Path(__file__).resolve().parents[3]

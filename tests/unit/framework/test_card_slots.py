@@ -14,8 +14,7 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.report.card_refusals import TOGETHER_OR_SLOTS
 from kaisched.framework.session.cards import pods_by_slots
 from kaisched.testing import ClusterBuilder, draw
-from kaisched.testing.builder import policy_of
-from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.testing.builder import Group, Job, Task, add_job, policy_of
 
 
 def cluster(slots, *, gpu=2, other=0):

@@ -11,7 +11,7 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.intents import Evict
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.report.records import CycleResult, CycleStats, QueueShare, Step
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from tests.unit.framework.fakes import store
 
 QUEUES = (

@@ -15,7 +15,7 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.specification import QUESTIONS
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from tests.unit.framework.fakes import cycle, job, placed, plugin, policy, store, with_default
 
 ELSEWHERE = {

@@ -3,7 +3,7 @@
 from kaisched import TopologyConstraint
 from kaisched.framework.report.reach import reaches
 from kaisched.testing import ClusterBuilder
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 
 RACK = TopologyConstraint("t", "rack")
 

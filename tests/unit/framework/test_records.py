@@ -10,7 +10,7 @@ from kaisched.core.constraints import Constraints, Taint
 from kaisched.core.refusals import Refusal
 from kaisched.engine.policy import default_policy
 from kaisched.framework.policy import Policy
-from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.testing.builder import Group, Job, Task, add_job
 from tests.unit.framework.fakes import cycle, job, placed, plugin, policy, store, with_default
 
 TIGHT = (QueueRow("q", quota={"gpu": 2000}, limit={"gpu": 3000}),)

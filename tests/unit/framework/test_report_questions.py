@@ -16,7 +16,7 @@ from kaisched.framework.invariants.sums import Moves
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.plugins.loader import contract_fault
 from kaisched.framework.plugins.plugin import Plugin
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from tests.unit.framework.fakes import cycle, job, plugin, policy, session, store
 
 TOO_LATE = PluginRefusal(

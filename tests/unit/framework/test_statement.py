@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kaisched.core.axis import GPU, TaskState
-from kaisched.testing.rows import Group, Job, Task
+from kaisched.testing.builder import Group, Job, Task
 from tests.amounts import amounts_of, assert_equal
 from tests.unit.framework.fakes import job, plugin, session, store
 

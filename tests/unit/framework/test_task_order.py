@@ -6,7 +6,7 @@ import pytest
 from kaisched.framework.memory import Memory
 from kaisched.framework.session import order
 from kaisched.framework.session.order import ordered_tasks, pending_tasks
-from kaisched.testing.rows import Job, Task
+from kaisched.testing.builder import Job, Task
 from tests.unit.framework.fakes import plugin, session, store
 
 

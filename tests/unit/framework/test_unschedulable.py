@@ -6,8 +6,7 @@ import pytest
 
 from kaisched.core.constraints import Constraints, PodTerm, Requirement, Taint, Toleration
 from kaisched.core.refusals import Refusal
-from kaisched.testing.builder import ClusterBuilder
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import ClusterBuilder, Group
 
 SELECTS = Constraints(node_selector=(("gpu", "h100"),))
 WAITS = Constraints(wait=(int(Refusal.VOLUME_CLAIM), "claim c is missing"))

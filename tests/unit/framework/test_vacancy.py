@@ -4,7 +4,7 @@ import numpy as np
 
 from kaisched.core.axis import TaskState
 from kaisched.framework.session.filling import Vacancy
-from kaisched.testing.rows import Job, Task
+from kaisched.testing.builder import Job, Task
 from tests.unit.framework.fakes import job, plugin, session, store
 
 SHAPE, RUNS = 0, 4

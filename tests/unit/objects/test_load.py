@@ -10,9 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.objects.load import check_pod_groups, check_queues, load_manifests, load_text
+from kaisched.objects.load import check_queues, load_manifests, load_text
 from kaisched.objects.pod import Pod
-from kaisched.objects.podgroup import PodGroup, PodGroupSpec
 from kaisched.objects.queue import Queue, QueueSpec
 from kaisched.objects.text import TextFault, plain_scalar, read_yaml
 from kaisched.objects.wire import ObjectMeta
@@ -228,13 +227,3 @@ def test_a_queue_below_a_bad_one_is_told_so():
         "the parent cannot be used",
         "the parent cannot be used",
     ]
-
-
-def test_pod_groups_of_one_name_in_two_namespaces_are_two():
-    def group(namespace, minimum=1):
-        meta = ObjectMeta(name="g", namespace=namespace)
-        return PodGroup(metadata=meta, spec=PodGroupSpec(min_member=minimum))
-
-    valid, problems = check_pod_groups([group("a"), group("b"), group("b"), group("c", 0)])
-    assert [it.key for it in valid] == ["a/g", "b/g"]
-    assert [it.path for it in problems] == ["metadata.name", "spec.minMember"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaisched.errors import ObjectError
-from kaisched.objects.load import warnings_about
+from kaisched.objects.decode import faults_of
 from kaisched.objects.queue import (
     BorrowWithinCohort,
     Queue,
@@ -97,8 +97,9 @@ def test_a_bad_share_is_an_error_with_its_path():
 def test_a_limit_below_the_quota_is_only_a_warning():
     odd = queue(gpu=QueueResource(quota=-1, limit=4))
     assert queue_shares(odd)["gpu"] == (UNLIMITED, 4000, 1.0)
-    (warning,) = warnings_about([odd])
-    assert "below the quota of unlimited" in str(warning)
+    (warning,) = faults_of(odd)
+    assert "below the quota of unlimited" in warning.message
+    assert warning.is_warning
 
 
 @pytest.mark.parametrize(
@@ -111,8 +112,9 @@ def test_a_limit_below_the_quota_is_only_a_warning():
     ],
 )
 def test_what_a_queue_says_of_pods_is_told_to_have_no_effect(said, paths):
-    told = warnings_about([queue(pods=QueueResource(**said))])
-    assert [it.path for it in told] == [f"spec.resources.pods.{path}" for path in paths]
+    told = list(faults_of(queue(pods=QueueResource(**said))))
+    assert [it.path for it in told] == [("spec", "resources", "pods", path) for path in paths]
+    assert all(it.is_warning for it in told)
 
 
 def test_fair_sharing_is_switched_at_a_top_level_queue_only():
@@ -121,10 +123,11 @@ def test_fair_sharing_is_switched_at_a_top_level_queue_only():
         Queue(metadata=ObjectMeta(name="a"), spec=QueueSpec(parent_queue=above, fair_sharing=off))
         for above in ("", "top")
     )
-    assert not warnings_about([top])
-    (warning,) = warnings_about([below])
-    assert warning.path == "spec.fairSharing.enabled"
-    assert "no effect below a top-level queue" in str(warning)
+    assert not list(faults_of(top))
+    (warning,) = faults_of(below)
+    assert warning.path == ("spec", "fairSharing", "enabled")
+    assert warning.is_warning
+    assert "no effect below a top-level queue" in warning.message
 
 
 def test_a_threshold_that_no_priority_has_is_a_fault():

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from kaisched.core.tree import build_tree
 from kaisched.core.usage import PARTS, UsageState
-from kaisched.objects.cron import parse_cron
+from kaisched.objects.usage import parse_cron
 from kaisched.sim.history import VirtualHistory, origin_of
 from kaisched.usage.feed import UsageFeed
-from kaisched.usage.memory import MemoryStore
+from kaisched.usage.history import MemoryStore, Window
 from kaisched.usage.settings import UsageSettings
-from kaisched.usage.window import Window
 
 HOUR_S = 3600.0
 DAY_S = 86_400.0

@@ -6,9 +6,8 @@ import pytest
 from prometheus_client import generate_latest
 
 from kaisched.cluster.claims.figures import figures_of
-from kaisched.telemetry import claims as module
-from kaisched.telemetry.claims import DeviceCounts
-from kaisched.telemetry.metrics import CycleCollector, registry_of
+from kaisched.telemetry import metrics as module
+from kaisched.telemetry.metrics import CycleCollector, DeviceCounts, registry_of
 from kaisched.telemetry.published import Published
 from tests.unit.cluster.claims.worlds import DRIVER, World
 

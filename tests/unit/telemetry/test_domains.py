@@ -3,11 +3,10 @@
 from prometheus_client import generate_latest
 
 from kaisched.core.tables import TopologyConstraint
-from kaisched.telemetry.domains import BOUNDS, Spread
 from kaisched.telemetry.metrics import CycleCollector, registry_of
-from kaisched.telemetry.published import Published
+from kaisched.telemetry.published import BOUNDS, Published, Spread
 from kaisched.testing import ClusterBuilder
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 
 RACK = TopologyConstraint("t", "", "rack")
 

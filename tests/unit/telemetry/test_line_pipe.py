@@ -7,9 +7,8 @@ import threading
 import pytest
 import structlog
 
-from kaisched.telemetry import line_pipe
-from kaisched.telemetry.line_pipe import LinePipe
-from kaisched.telemetry.logs import configure_logs
+from kaisched.telemetry import logs
+from kaisched.telemetry.logs import LinePipe, configure_logs
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def test_lines_come_out_as_they_went_in(ends):
 
 @pytest.mark.fault("B37")
 def test_who_writes_does_not_wait_and_is_told_later_what_was_lost(ends, monkeypatch):
-    monkeypatch.setattr(line_pipe, "MOST_LINES", 100)
+    monkeypatch.setattr(logs, "MOST_LINES", 100)
     read, write = ends
     told = []
     monkeypatch.setattr(LinePipe, "_tell_dropped", lambda pipe: told.append(pipe.dropped))

@@ -7,8 +7,7 @@ import pytest
 import structlog
 
 from kaisched.framework.report.records import RUN, PluginFailure
-from kaisched.telemetry.logs import configure_logs, log_cycle
-from kaisched.telemetry.masking import hide, masked
+from kaisched.telemetry.logs import configure_logs, hide, log_cycle, masked
 from tests.unit.telemetry.test_metrics import result
 
 

@@ -17,10 +17,17 @@ from kaisched.framework.report.records import (
     PluginFailure,
     QueueShare,
 )
-from kaisched.telemetry.adapter import AdapterCollector, AdapterState, Watch
-from kaisched.telemetry.durations import Durations
-from kaisched.telemetry.history import history_families
-from kaisched.telemetry.metrics import METRICS, QUEUE_CAP, CycleCollector, registry_of
+from kaisched.telemetry.metrics import (
+    HISTORY,
+    METRICS,
+    QUEUE_CAP,
+    AdapterCollector,
+    AdapterState,
+    CycleCollector,
+    Durations,
+    Watch,
+    registry_of,
+)
 from kaisched.telemetry.published import BUCKETS_S, PAIR_CAP, Published
 from kaisched.units import MEBIBYTE
 
@@ -332,7 +339,6 @@ def test_the_first_scrape_works_before_the_first_cycle():
 def test_whether_a_usage_server_answers_is_shown_where_there_is_one(server, lines):
     total = np.array([1000])
     published = Published().with_history(("gpu",), ("a",), total, None, server=server)
-    (family,) = (
-        it for it in history_families(published) if it.name == "kaisched_usage_server_state"
-    )
+    (series,) = (it for it in HISTORY if it.name == "kaisched_usage_server_state")
+    family = series.family(series.read(published))
     assert [str(sample.value) for sample in family.samples] == lines

@@ -6,7 +6,7 @@ import pytest
 from kaisched import Plugin, hookimpl
 from kaisched.objects.decode import BadObject
 from kaisched.testing import ClusterBuilder
-from kaisched.testing.rows import Group, Task, add_foreign
+from kaisched.testing.builder import Group, Task, add_foreign
 from kaisched.units import MEBIBYTE
 
 

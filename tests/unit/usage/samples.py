@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from kaisched.usage.history import HOLD_S
-from kaisched.usage.port import Sample
+from kaisched.usage.history import HOLD_S, Sample
 
 HOUR = 3600.0
 RESOURCES = ("cpu", "memory", "gpu")

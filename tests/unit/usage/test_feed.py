@@ -9,8 +9,7 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import TaskState
 from kaisched.core.usage import PARTS, Usage, UsageState
 from kaisched.usage.feed import UsageFeed, believed
-from kaisched.usage.memory import MemoryStore
-from kaisched.usage.window import Window
+from kaisched.usage.history import MemoryStore, Window
 
 
 def cluster():

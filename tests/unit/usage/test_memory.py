@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaisched.core.usage import PARTS, UsageState
-from kaisched.objects.cron import parse_cron
-from kaisched.usage.history import HOLD_S
-from kaisched.usage.memory import MemoryStore
-from kaisched.usage.window import Window
+from kaisched.objects.usage import parse_cron
+from kaisched.usage.history import HOLD_S, MemoryStore, Window
 from tests.unit.usage.samples import HOUR, RESOURCES, fill, independent, sample, units_of
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kaisched.usage.history import Window
 from kaisched.usage.sqlite import SqliteStore
-from kaisched.usage.window import Window
 from tests.unit.usage.samples import HOUR, RESOURCES, fill, sample, units_of
 
 NULL = Path("/dev/null")

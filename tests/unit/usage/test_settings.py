@@ -11,8 +11,8 @@ from kaisched.objects.load import load_text
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.usage import check_expression, quoted
 from kaisched.units import UnitError
+from kaisched.usage.history import Window
 from kaisched.usage.settings import read_usage
-from kaisched.usage.window import Window
 
 HEAD = "apiVersion: kai.scheduler/v1\nkind: SchedulingShard\nmetadata: {name: s}\nspec:\n"
 

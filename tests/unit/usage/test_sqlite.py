@@ -14,11 +14,8 @@ import numpy as np
 import pytest
 
 from kaisched.core.usage import PARTS, UsageState
-from kaisched.usage.memory import MemoryStore
-from kaisched.usage.sqlite import SqliteStore
-from kaisched.usage.sqlite.file import Row, UsageFile
-from kaisched.usage.sums import Stretch
-from kaisched.usage.window import Window
+from kaisched.usage.history import MemoryStore, Stretch, Window
+from kaisched.usage.sqlite import Row, SqliteStore, UsageFile
 from tests.unit.usage.samples import HOUR, RESOURCES, fill, sample, units_of
 from tests.waiting import until
 
@@ -134,7 +131,7 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from kaisched.usage.sqlite import SqliteStore
-from kaisched.usage.window import Window
+from kaisched.usage.history import Window
 from tests.unit.usage.samples import sample
 
 store = SqliteStore(Path(sys.argv[1]), Window(size_s=3600.0), 0.0, save_s=0.0)

@@ -5,8 +5,8 @@ from contextlib import closing
 
 import pytest
 
+from kaisched.usage.history import Window
 from kaisched.usage.sqlite import SqliteStore
-from kaisched.usage.window import Window
 from tests.unit.usage.samples import HOUR, RESOURCES, fill, sample
 
 DAY = 24 * HOUR

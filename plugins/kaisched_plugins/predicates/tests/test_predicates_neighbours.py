@@ -9,8 +9,7 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.session import Session
 from kaisched.testing import ClusterBuilder, check_plugin
-from kaisched.testing.builder import NOW_S, policy_of
-from kaisched.testing.rows import Job, Task, add_job
+from kaisched.testing.builder import NOW_S, Job, Task, add_job, policy_of
 from kaisched_plugins.predicates import Predicates
 from kaisched_plugins.predicates.neighbours import are_in_conflict
 

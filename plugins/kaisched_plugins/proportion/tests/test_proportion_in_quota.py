@@ -7,7 +7,7 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
-from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.testing.builder import Group, Job, Task, add_job
 from kaisched_plugins.proportion.reclaim import Bounds, in_quota
 from kaisched_plugins.proportion.standing import Standing
 from kaisched_plugins.proportion.tests.reclaim_world import NOT_OVER, UNDER, World

@@ -8,7 +8,7 @@ import pytest
 
 from kaisched import TopologyConstraint
 from kaisched.testing import ClusterBuilder
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 from kaisched_plugins.topology.tests.gangs import asking
 
 TOO_LARGE = (

@@ -7,7 +7,7 @@ import pytest
 
 from kaisched import TopologyConstraint
 from kaisched.testing import ClusterBuilder, draw
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 from kaisched_plugins.topology.choosing import most_tried
 from kaisched_plugins.topology.tests.gangs import asking
 from kaisched_plugins.topology.tests.gangs import racks as nodes_in_racks

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kaisched import Moves, TopologyConstraint
 from kaisched.testing import ClusterBuilder, draw
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 from kaisched_plugins.topology.invariants import broken
 
 SEEDS = st.integers(0, 1 << 32)

@@ -11,7 +11,7 @@ from kaisched import TopologyConstraint
 from kaisched.actions.consolidate import _Consolidation
 from kaisched.actions.eviction.evicting import Evicting
 from kaisched.testing import ClusterBuilder, draw
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 from kaisched_plugins.topology.tests.gangs import asking, racks
 
 RACK = TopologyConstraint("t", "rack")

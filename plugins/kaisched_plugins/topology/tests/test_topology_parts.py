@@ -6,7 +6,7 @@ import pytest
 
 from kaisched import TopologyConstraint
 from kaisched.testing import ClusterBuilder
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import Group
 
 ZONE, RACK = TopologyConstraint("t", "zone"), TopologyConstraint("t", "rack")
 FULL = "zone z: subgroup x: no rack has room for its {} pods together: best is rack {}, short by {}"

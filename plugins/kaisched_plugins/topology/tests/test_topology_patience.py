@@ -8,8 +8,7 @@ import pytest
 from kaisched import TopologyConstraint
 from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
-from kaisched.testing.builder import NOW_S, Ran
-from kaisched.testing.rows import Group
+from kaisched.testing.builder import NOW_S, Group, Ran
 
 PATIENT = "WaitsForDomain"
 WISH = TopologyConstraint("t", "", "rack", patience_s=60.0)
