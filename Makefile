@@ -144,7 +144,7 @@ lock: $(BASE)
 	$(LOCKED) -r requirements/tools.lock
 	$(COMPILE) pyproject.toml -o requirements/runtime.lock
 	$(COMPILE) --group pyproject.toml:build -c requirements/runtime.lock -o requirements/build.lock
-	$(COMPILE) pyproject.toml --extra dev --extra dask --extra cel --group build \
+	$(COMPILE) pyproject.toml --extra dev --extra dask --group build \
 	  -c requirements/runtime.lock -c requirements/build.lock -o requirements/dev.lock
 	$(COMPILE) --group pyproject.toml:lock -o requirements/tools.lock
 

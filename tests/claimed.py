@@ -4,17 +4,9 @@ from dataclasses import replace
 
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.claims.cel import CelSelector
-from kaisched.core.claims.model import (
-    Ask,
-    Claim,
-    Device,
-    DeviceClass,
-    Place,
-    Request,
-    Slice,
-)
+from kaisched.core.claims.model import Ask, Claim, Device, Place, Request, Slice
 from kaisched.core.claims.offer import Offer
+from kaisched.core.claims.selectors import CelSelector, DeviceClass
 from kaisched.core.claims.table import ClaimTable
 from kaisched.core.constraints import ClaimUse, Constraints
 from tests.benchmarks.harness import add_nodes

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal
 from msgspec.structs import replace
 
 from kaisched.clock import Clock, ManualClock
-from kaisched.cluster.claims.drafts import special_name
-from kaisched.cluster.claims.writing import written
+from kaisched.cluster.claims.conversion import written
+from kaisched.cluster.claims.generated import special_name
 from kaisched.cluster.declared import Problem
 from kaisched.cluster.facts import STUCK_AFTER_S
 from kaisched.cluster.pods import NO_SHARING, OUR_SCHEDULERS, Sharing

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from kaisched.cluster.claims.known import BY_OBJECTS
+from kaisched.cluster.claims.device_claims import BY_OBJECTS
 from kaisched.cluster.grouping import Owner
 from kaisched.cluster.pods import NO_SHARING, Sharing
 from kaisched.cluster.pools.book import PoolBook

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kaisched.cluster.claims.kinds import DEVICE_OBJECTS
-from kaisched.cluster.claims.known import DeviceClaims
+from kaisched.cluster.claims.device_claims import DEVICE_OBJECTS, DeviceClaims
 from kaisched.cluster.declared import Declared, Problem, fault_of
 from kaisched.cluster.facts import STUCK_AFTER_S, Facts, KnownPods, SentOf
 from kaisched.cluster.grouping import Membership, Owner

@@ -15,13 +15,19 @@ import structlog
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import find_access
-from kaisched.cluster.kubernetes.client import Client
-from kaisched.cluster.kubernetes.discovery import AccountUnknownError, find_gang_api, watched_kinds
-from kaisched.cluster.kubernetes.lease import LeaseTimes
-from kaisched.cluster.kubernetes.lease_keeper import LeaseKeeper
-from kaisched.cluster.kubernetes.pauses import Pace, Pauses
+from kaisched.cluster.kubernetes.client import Client, Pace, Pauses
+from kaisched.cluster.kubernetes.leader_election import LeaseTimes
+from kaisched.cluster.kubernetes.lease_process import LeaseProcess
 from kaisched.cluster.kubernetes.reflector import MOST_UNAUTHORIZED, Phase, Reflector
-from kaisched.cluster.kubernetes.resources import ALL, KUEUE, NODES, PODS
+from kaisched.cluster.kubernetes.resources import (
+    ALL,
+    KUEUE,
+    NODES,
+    PODS,
+    AccountUnknownError,
+    find_gang_api,
+    watched_kinds,
+)
 from kaisched.daemon import garbage
 from kaisched.daemon.health import Check
 from kaisched.daemon.pool_owners import LostPools, PoolOwners
@@ -36,7 +42,7 @@ from kaisched.telemetry.metrics import Watch
 
 if TYPE_CHECKING:
     from kaisched.clock import Clock
-    from kaisched.cluster.kubernetes.change import Change
+    from kaisched.cluster.kubernetes.reflector import Change
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.stored_shards import StoredShard
     from kaisched.engine.shards import FoundShard
@@ -77,7 +83,7 @@ class KubernetesDaemon:
             settings.leader_election.identity
             or f"{os.uname().nodename}-{os.getpid()}-{random_part}"
         )
-        self._keeper: LeaseKeeper | None = None
+        self._leases: LeaseProcess | None = None
         self.tenures: tuple[Tenure, ...] = ()
         self.reflectors: tuple[Reflector, ...] = ()
         self._of_kind: dict[tuple[str, str], Reflector] = {}
@@ -103,7 +109,7 @@ class KubernetesDaemon:
         """
         try:
             found = self._find_shards()
-            self._keeper = self._keeper_of(found)
+            self._leases = self._lease_process()
             owners = PoolOwners(found, self._settings.kubernetes.other_pools)
             lost = LostPools(self.client, self._settings, owners.shard_of_pool)
             self.tenures = tuple(self._tenure(one, owners) for one in found)
@@ -207,7 +213,7 @@ class KubernetesDaemon:
             self.client,
             found,
             self._clock,
-            keeper=self._keeper,
+            leases=self._leases,
             why_stale=self.why_stale,
             barrier=self._catch_up,
             on_lost=self.fail,
@@ -216,21 +222,20 @@ class KubernetesDaemon:
         tenure.shard_reports = self._shard_reports
         return tenure
 
-    def _keeper_of(self, found: list[FoundShard]) -> LeaseKeeper | None:
-        """Start the keeper of the leases if this process needs any."""
+    def _lease_process(self) -> LeaseProcess | None:
+        """Start the process that renews the leases if this process needs any."""
         election, how = self._settings.leader_election, self._settings.kubernetes
         if how.observe or not election.enabled:
             return None
         times = LeaseTimes(election.lease_duration, election.renew_deadline, election.retry_period)
-        keeper = LeaseKeeper(
+        leases = LeaseProcess(
             self.client,
             namespace=how.namespace or self.client.access.namespace,
             identity=self.identity,
             times=times,
-            most=max(len(found), 1),
         )
-        keeper.start()
-        return keeper
+        leases.start()
+        return leases
 
     def _followed(self) -> tuple[Reflector, ...]:
         """Return a reflector for each watched kind.
@@ -389,8 +394,8 @@ class KubernetesDaemon:
             self._shard_reports.stop()
         for tenure in self.tenures:
             tenure.stop()
-        if self._keeper is not None:
-            self._keeper.close()
+        if self._leases is not None:
+            self._leases.close()
         for reflector in (*self.reflectors, self._shard_reflector):
             reflector.stop()
         for reflector in (*self.reflectors, self._shard_reflector):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kaisched.cluster.claims.known import ON
+from kaisched.cluster.claims.device_claims import ON
 from kaisched.cluster.kubernetes.reflector import Phase
 from kaisched.cluster.kubernetes.resources import CLAIMS, DEVICES, STORAGE
 

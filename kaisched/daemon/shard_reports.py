@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from kaisched.cluster.kubernetes.client import MERGE, Answer
-from kaisched.cluster.kubernetes.pauses import Pauses
+from kaisched.cluster.kubernetes.client import MERGE, Answer, Pauses
 from kaisched.cluster.kubernetes.pods import SERVER_FAULT, is_passing
 from kaisched.daemon.stored_shards import MOST_MESSAGE, STORED, desired_status, is_told_wrong, read
 from kaisched.errors import ClusterUnavailable

@@ -18,7 +18,7 @@ from kaisched.engine.policy import default_shard
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kaisched.cluster.kubernetes.change import Change
+    from kaisched.cluster.kubernetes.reflector import Change
     from kaisched.daemon.stored_shards import StoredShard
     from kaisched.errors import KaischedError
     from kaisched.objects.shard import SchedulingShard, ShardSpec

@@ -10,10 +10,14 @@ from msgspec.structs import replace
 from urllib3.exceptions import HTTPError
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.claims.known import OFF, ON
-from kaisched.cluster.kubernetes.discovery import find_gang_api, watched_kinds
-from kaisched.cluster.kubernetes.listing import list_cluster
-from kaisched.cluster.kubernetes.resources import SHARDS, STORAGE
+from kaisched.cluster.claims.device_claims import OFF, ON
+from kaisched.cluster.kubernetes.resources import (
+    SHARDS,
+    STORAGE,
+    find_gang_api,
+    list_cluster,
+    watched_kinds,
+)
 from kaisched.cluster.pods import sharing_of
 from kaisched.cluster.state import Kept
 from kaisched.daemon.usage import usage_feed

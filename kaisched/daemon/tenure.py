@@ -5,25 +5,20 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.claims.figures import figures_of
-from kaisched.cluster.claims.known import OFF, ON
+from kaisched.cluster.claims.device_claims import OFF, ON
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
-from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
-from kaisched.cluster.kubernetes.device_claims import ClaimBackend
-from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.device_claims import ClaimBackend, ShareTemplates
+from kaisched.cluster.kubernetes.gpu_reservations import ReservationBackend
 from kaisched.cluster.kubernetes.kueue import KueueTranslator
-from kaisched.cluster.kubernetes.outbox import Outbox
-from kaisched.cluster.kubernetes.report_box import ReportBox
-from kaisched.cluster.kubernetes.report_writers import ReportWriters
+from kaisched.cluster.kubernetes.leader_election import Gate
 from kaisched.cluster.kubernetes.reports import Reporter
-from kaisched.cluster.kubernetes.reservation_backend import ReservationBackend
-from kaisched.cluster.kubernetes.share_templates import ShareTemplates
+from kaisched.cluster.kubernetes.status_writer import WEIGHTS
+from kaisched.cluster.kubernetes.write_queue import Outbox, ReportBox, ReportWriters
 from kaisched.cluster.pods import sharing_of
 from kaisched.cluster.pools.handover import pool_turns
 from kaisched.cluster.pools.owners import MarkedOwners
@@ -43,11 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kaisched.clock import Clock
-    from kaisched.cluster.kubernetes.bind_steps import BindBackend
-    from kaisched.cluster.kubernetes.change import Change
+    from kaisched.cluster.kubernetes.binder import BindBackend
     from kaisched.cluster.kubernetes.client import Client
-    from kaisched.cluster.kubernetes.lease_keeper import Candidacy, LeaseKeeper
+    from kaisched.cluster.kubernetes.lease_process import Candidate, LeaseProcess
     from kaisched.cluster.kubernetes.pods import Note
+    from kaisched.cluster.kubernetes.reflector import Change
     from kaisched.cluster.pools.owners import Mark, Owners
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.pool_owners import PoolOwners
@@ -77,7 +72,7 @@ class Tenure:
         found: FoundShard,
         clock: Clock,
         *,
-        keeper: LeaseKeeper | None,
+        leases: LeaseProcess | None,
         why_stale: Callable[[], str],
         barrier: Callable[[threading.Event], None],
         on_lost: Callable[[str], None],
@@ -90,7 +85,7 @@ class Tenure:
             client: connection to the server.
             found: the shard.
             clock: the machine's clock.
-            keeper: keeper of the leases; None leads at once, without an election.
+            leases: renews the leases; None leads at once, without an election.
             why_stale: returns why no decisions are possible now; empty if they are.
             barrier: updates the state before a new leader's first decision.
             on_lost: called when the lead is lost.
@@ -104,8 +99,8 @@ class Tenure:
         self.name, self.policy, self.is_leading = found.shard.name, policy, False
         self.has_claims = found.shard.spec.resource_claims
         self.collector, self.renewals = CycleCollector(), Durations()
-        self._candidacy = self._candidacy_with(keeper, on_lost)
-        self.gate = Gate() if self._candidacy is None else self._candidacy.gate
+        self._candidate = self._candidate_with(leases, on_lost)
+        self.gate = Gate() if self._candidate is None else self._candidate.gate
         self._log: Any = _log_of(self.name, (*found.warnings, *said))
         self._is_observing, self._barrier = settings.kubernetes.observe, barrier
         self.comparison, self._advice = Comparison(), StandingAdvice()
@@ -143,12 +138,12 @@ class Tenure:
         self._log.warning("pools_lost", pools=sorted(map(pool_name, pools)))
         self.cluster.post(lose(pools))
 
-    def _candidacy_with(
-        self, keeper: LeaseKeeper | None, on_lost: Callable[[str], None]
-    ) -> Candidacy | None:
-        if keeper is None:
+    def _candidate_with(
+        self, leases: LeaseProcess | None, on_lost: Callable[[str], None]
+    ) -> Candidate | None:
+        if leases is None:
             return None
-        return keeper.candidacy(
+        return leases.candidate(
             f"kaisched-{self.name}",
             on_won=self.won,
             on_lost=on_lost,
@@ -159,7 +154,7 @@ class Tenure:
         self, settings: SchedulerConfiguration, policy: Policy, found: FoundShard, clock: Clock
     ) -> tuple[Loop, UsageFeed | None]:
         usage, wait_s = usage_feed(found, clock, self._note_server)
-        claims = partial(figures_of, self.cluster.store.device_claims)
+        claims = self.cluster.store.device_claims.figures
         loop = Loop(
             self.cluster,
             self.cluster,
@@ -257,8 +252,8 @@ class Tenure:
 
     def start(self) -> None:
         """Lead as soon as no other process does."""
-        if self._candidacy is not None:
-            self._candidacy.start()
+        if self._candidate is not None:
+            self._candidate.start()
             return
         if not self._is_observing:  # when observing, the gate stays shut, so nothing is written
             self.gate.open(math.inf)
@@ -321,8 +316,8 @@ class Tenure:
             self._usage.close()
         self._writers.close()
         self._outbox.close(PATIENCE_S)
-        if self._candidacy is not None:
-            self._candidacy.stop()
+        if self._candidate is not None:
+            self._candidate.stop()
         self.gate.shut()
 
     def _note(self, note: Note) -> None:

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kaisched.core.claims import cel_library
-from kaisched.core.claims.cel import CelSelector
-from kaisched.core.claims.cel_syntax import syntax_fault
+from kaisched.core.claims.selectors import MISSING, CelSelector
 from kaisched.errors import ObjectError
 from kaisched.objects.devices import (
     DeviceClass,
@@ -99,14 +97,13 @@ def _selectors(
 
 def _about(text: str) -> Fault | None:
     """Return what is wrong with an expression, or may be."""
-    fault = CelSelector(text).fault
-    if not fault:
+    selector = CelSelector(text)
+    if not selector.fault:
         return None
-    if why := syntax_fault(text):
+    why = selector.fault.removeprefix(f"selector {text!r}: ")
+    if not selector.is_syntax:
         return Fault((), f"does not parse: {why}", text, _PARSE)
-    why = fault.removeprefix(f"selector {text!r}: ")
-    fix = f"{_WAIT} unless the scheduler has the extra cel and it understands the expression"
-    if cel_library.library() is not None:
-        fix = f"{_WAIT}: write it in another way"
-    what = f"not understood here, though it may be right: {why}"
-    return Fault((), what, text, fix, is_warning=True)
+    fix = "install it, or lint where it is" if why == MISSING else f"{_WAIT}: write it another way"
+    return Fault(
+        (), f"not understood here, though it may be right: {why}", text, fix, is_warning=True
+    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.claims.resolving import NOTHING_KNOWN
+from kaisched.cluster.claims.device_claims import NOTHING_KNOWN
 from kaisched.cluster.pools.projects import different_lists
 from kaisched.config.loading import settings_errors
 from kaisched.config.settings import KIND as SETTINGS_KIND

@@ -6,7 +6,7 @@ import re
 from json import dumps as to_text
 from typing import TYPE_CHECKING, Final
 
-from kaisched.cluster.claims.drafts import NOTE as SPECIAL_CLAIM
+from kaisched.cluster.claims.generated import NOTE as SPECIAL_CLAIM
 from kaisched.engine.redacted_keys import NAMES, NUMBERS
 from kaisched.errors import ObjectError
 from kaisched.objects import labels

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from kaisched.core.claims.cel import CelSelector
-from kaisched.core.claims.model import Claim, DeviceClass, Identity, Slice
+from kaisched.core.claims.model import Claim, Identity, Slice
 from kaisched.core.claims.offer import Offer
+from kaisched.core.claims.selectors import CelSelector, DeviceClass
 from kaisched.core.claims.table import ClaimTable, Held, held_by
 from kaisched.core.constraints import ClaimUse
 from kaisched.framework.intents import Bind

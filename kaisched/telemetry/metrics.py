@@ -33,16 +33,18 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from kaisched.core.claims.model import Place, Site, is_in
-from kaisched.core.claims.pools import matches
+from kaisched.core.claims.model import Place, Site
+from kaisched.core.claims.offer import matches
+from kaisched.core.claims.selectors import is_in
 from kaisched.core.usage import PARTS, UsageState
 from kaisched.framework.report.records import QueueShare
 from kaisched.telemetry.published import BUCKETS_S, OTHER, Published, Spreads, cumulated
 from kaisched.units import MEMORY_UNIT
 
 if TYPE_CHECKING:
-    from kaisched.core.claims.model import DeviceClass, Slice
+    from kaisched.core.claims.model import Slice
     from kaisched.core.claims.offer import Offer
+    from kaisched.core.claims.selectors import DeviceClass
     from kaisched.core.claims.table import Held
     from kaisched.core.tables import NodeTable
     from kaisched.objects.devices import ResourceClaim

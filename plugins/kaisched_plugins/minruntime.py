@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from kaisched import (
@@ -68,25 +66,7 @@ class MinRuntimeArguments(Arguments):
 # an unknown queue (row -1) gets.
 
 
-Rows = NDArray[np.signedinteger[Any]]
-"""Queue rows of whatever width."""
-
-
-class Tree(Protocol):
-    """The shape of the queues, parents before children."""
-
-    @property
-    def parent_of_queue(self) -> Rows:
-        """``(Q,)`` -1 for a root."""
-        ...
-
-    @property
-    def levels(self) -> tuple[Rows, ...]:
-        """Queues by depth, roots first."""
-        ...
-
-
-def inherited(tree: Tree, own_s: FloatVec, default_s: float) -> FloatVec:
+def inherited(tree: Any, own_s: FloatVec, default_s: float) -> FloatVec:
     """Return ``(Q + 1,)`` the value of each queue, or of the nearest queue above that has one."""
     resolved = np.append(own_s, default_s)
     for level in tree.levels:
@@ -95,7 +75,7 @@ def inherited(tree: Tree, own_s: FloatVec, default_s: float) -> FloatVec:
     return resolved
 
 
-def seen_from(tree: Tree, leaf: int, resolved_s: FloatVec) -> FloatVec:
+def seen_from(tree: Any, leaf: int, resolved_s: FloatVec) -> FloatVec:
     """Return ``(Q + 1,)`` the minimum that protects each queue from a claim of ``leaf``.
 
     It is the value of the victim's branch: of the queue directly below the lowest common queue of
@@ -128,19 +108,6 @@ MIN_RUNTIME: Final = PluginRefusal(
     tried=("time",),
 )
 _CODE: Final = np.int16(MIN_RUNTIME)
-
-
-@dataclass(slots=True, eq=False)
-class _Minimums:
-    """Minimums, kept while queues and arguments are the same; columns ``(Q + 1,)``."""
-
-    queues: object
-    arguments: MinRuntimeArguments
-    preempt: FloatVec | None
-    reclaim: FloatVec | None
-    """None where it is 0 for every queue."""
-    from_leaf: dict[int, FloatVec] = field(default_factory=dict)
-    """Minimums for the ``lca`` method, by the leaf queue of the claim."""
 
 
 class MinRuntime(Plugin):
@@ -190,31 +157,22 @@ class MinRuntime(Plugin):
         """Return ``(Q + 1,)`` seconds by queue of the victim, or None if no job is protected."""
         if claim.action not in {"reclaim", "preempt"}:
             return None
-        known: _Minimums | None = session.hints.get(self.name)
-        if known is None or known.queues is not session.queues or known.arguments != self.arguments:
-            known = session.hints[self.name] = _resolved(session, self.arguments)
-        if claim.action == "preempt":
-            return known.preempt
-        if known.reclaim is None or self.arguments.reclaim_resolve_method == "queue":
-            return known.reclaim
-        from_leaf = known.from_leaf.get(claim.queue)
-        if from_leaf is None:
-            from_leaf = seen_from(session.queues.tree, claim.queue, known.reclaim)
-            known.from_leaf[claim.queue] = from_leaf
-        return from_leaf
+        found: dict[tuple[str, int], FloatVec | None] = session.found.setdefault(self.name, {})
+        by_branch = claim.action == "reclaim" and self.arguments.reclaim_resolve_method == "lca"
+        key = claim.action, claim.queue if by_branch else -1
+        if key not in found:
+            found[key] = self._resolved(session, *key)
+        return found[key]
 
-
-def _resolved(session: Session, arguments: MinRuntimeArguments) -> _Minimums:
-    queues = session.queues
-    pairs = (
-        (queues.preempt_min_runtime_s, arguments.default_preempt_min_runtime),
-        (queues.reclaim_min_runtime_s, arguments.default_reclaim_min_runtime),
-    )
-    preempt, reclaim = (
-        column if (column := inherited(queues.tree, own_s, parse_duration(text))).any() else None
-        for own_s, text in pairs
-    )
-    return _Minimums(queues, arguments, preempt, reclaim)
+    def _resolved(self, session: Session, action: str, leaf: int) -> FloatVec | None:
+        queues, arguments = session.queues, self.arguments
+        own_s, text = queues.reclaim_min_runtime_s, arguments.default_reclaim_min_runtime
+        if action == "preempt":
+            own_s, text = queues.preempt_min_runtime_s, arguments.default_preempt_min_runtime
+        resolved_s = inherited(queues.tree, own_s, parse_duration(text))
+        if not resolved_s.any():
+            return None
+        return resolved_s if leaf < 0 else seen_from(queues.tree, leaf, resolved_s)
 
 
 def _is_elastic(session: Session, job: RowVec) -> BoolVec:

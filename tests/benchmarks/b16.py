@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 from structlog.testing import capture_logs
 
-from kaisched.cluster.kubernetes.lease import LeaseTimes
-from kaisched.cluster.kubernetes.lease_keeper import LeaseKeeper
+from kaisched.cluster.kubernetes.leader_election import LeaseTimes
+from kaisched.cluster.kubernetes.lease_process import LeaseProcess
 from kaisched.cluster.kubernetes.resources import PODS
 from tests.benchmarks.b2 import make_store
 from tests.benchmarks.harness import Daemon, Measured, Watch, calibrate, expect
@@ -120,28 +120,27 @@ def renewals(
     late: list[float] = []
     lost: list[str] = []
     with cluster_of(0) as cluster, capture_logs() as said:
-        keeper = LeaseKeeper(
+        leases = LeaseProcess(
             cluster.client,
             namespace="kaisched",
             identity="b16",
             times=LeaseTimes(1.5 * _RENEW_S, _RENEW_S, _RETRY_S),
-            most=1,
         )
-        keeper.start()
+        leases.start()
         won = threading.Event()
-        candidacy = keeper.candidacy(
+        candidate = leases.candidate(
             "kaisched-b16", on_won=won.set, on_lost=lost.append, on_renewed=late.append
         )
-        candidacy.start()
+        candidate.start()
         expect(won.wait(120), "the lease was not taken")
         with _busy(calls, burners) as times:
             cpu_s = process_time()
             while not lost and (len(late) < repeat * _AT_A_TIME or not all(times)):
                 sleep(0.05)
             cpu_s = process_time() - cpu_s
-        candidacy.stop()
+        candidate.stop()
         with suppress(OSError):
-            keeper.close()
+            leases.close()
     expect(not lost, f"{''.join(lost)}: {said[-5:]}")
     watch = Watch(late, [cpu_s / len(late)], [calibrate()])
     detail = {

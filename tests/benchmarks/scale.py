@@ -18,10 +18,10 @@ import msgspec
 import numpy as np
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.kubernetes.change import Change
-from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
-from kaisched.cluster.kubernetes.report_box import ReportBox
+from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.reports import Reporter
+from kaisched.cluster.kubernetes.status_writer import WEIGHTS
+from kaisched.cluster.kubernetes.write_queue import ReportBox
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.daemon import garbage

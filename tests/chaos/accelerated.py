@@ -13,9 +13,9 @@ import msgspec
 import structlog
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
-from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.store import StateStore
 from kaisched.objects.queue import Queue
 from tests.benchmarks import b14

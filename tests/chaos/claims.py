@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from kaisched.cluster.kubernetes.client import MERGE, Client
-from kaisched.cluster.kubernetes.failpoints import CLAIM_POINTS
+from kaisched.cluster.kubernetes.pods import CLAIM_POINTS
 from kaisched.errors import ClusterUnavailable
 from tests.chaos.checker import Outages
 from tests.chaos.claim_checker import ClaimChecker, claim_of

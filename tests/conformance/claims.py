@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from kaisched.cluster.claims.known import DeviceClaims
-from kaisched.cluster.claims.writing import written
+from kaisched.cluster.claims.conversion import written
+from kaisched.cluster.claims.device_claims import DeviceClaims
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.pods import DeviceClaimRef, PodRow
 from kaisched.core.axis import TaskState

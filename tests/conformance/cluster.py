@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kaisched.cluster.claims.known import DeviceClaims
+from kaisched.cluster.claims.device_claims import DeviceClaims
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.pods import PodRow
 from kaisched.cluster.queues import UNSET_S, QueueRow

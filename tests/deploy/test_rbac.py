@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from kaisched.cluster.kubernetes.rights import RIGHTS
+from kaisched.cluster.kubernetes.resources import RIGHTS
 from tests.deploy.manifests import DEPLOY, of_kind, written
 
 REQUESTS = yaml.safe_load((DEPLOY / "requests.yaml").read_text(encoding="utf-8"))

@@ -13,13 +13,13 @@ import msgspec
 import structlog
 
 from kaisched.cluster import rowstore
-from kaisched.cluster.kubernetes import binder, cluster, eviction_plan, pods, stale_marks
-from kaisched.cluster.kubernetes.change import Change
+from kaisched.cluster.kubernetes import binder, cluster, evictor, pods
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
-from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
-from kaisched.cluster.kubernetes.gate import Gate
-from kaisched.cluster.kubernetes.report_box import ReportBox
+from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.reports import Reporter
+from kaisched.cluster.kubernetes.status_writer import WEIGHTS
+from kaisched.cluster.kubernetes.write_queue import ReportBox
 from kaisched.cluster.store import StateStore
 from kaisched.daemon.loop import Loop
 from kaisched.engine.policy import default_policy
@@ -27,7 +27,7 @@ from kaisched.objects.pod import PersistentVolume, PersistentVolumeClaim, Storag
 from kaisched.telemetry.metrics import CycleCollector
 from tests.laws.reported import GROUPS, MERGE, QUEUES, STRATEGIC, TEAM, Server
 
-TIMED = (binder, cluster, eviction_plan, pods, stale_marks)
+TIMED = (binder, cluster, evictor, pods)
 STOPS = (types.ModuleType, type, types.FrameType, types.CodeType)
 AMOUNTS = {"cpu": "256", "memory": "1Ti", "nvidia.com/gpu": "8", "pods": "110"}
 READY = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 
-from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import Answer
+from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import PODS
 from kaisched.cluster.state import as_json
 from kaisched.errors import ClusterUnavailable

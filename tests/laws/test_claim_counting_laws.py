@@ -5,13 +5,11 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kaisched.core.claims.cel import CelSelector
 from kaisched.core.claims.counting import counted, pods_with
 from kaisched.core.claims.model import (
     Ask,
     Claim,
     Device,
-    DeviceClass,
     Place,
     Request,
     Site,
@@ -20,6 +18,7 @@ from kaisched.core.claims.model import (
     Toleration,
 )
 from kaisched.core.claims.offer import Offer
+from kaisched.core.claims.selectors import CelSelector, DeviceClass
 from kaisched.core.claims.table import Holdings
 
 DRIVER = "gpu.example.com"

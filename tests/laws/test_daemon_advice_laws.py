@@ -18,11 +18,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import Answer
-from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
-from kaisched.cluster.kubernetes.report_box import ReportBox
+from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.reports import Reporter
+from kaisched.cluster.kubernetes.status_writer import WEIGHTS
+from kaisched.cluster.kubernetes.write_queue import ReportBox
 from kaisched.cluster.members import Members
 from kaisched.cluster.store import StateStore
 from kaisched.core.axis import TaskState

@@ -5,8 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kaisched.cluster.kubernetes.group_amounts import GroupAmounts
-from kaisched.cluster.kubernetes.statuses import QueueStatuses, queue_statuses
+from kaisched.cluster.kubernetes.statuses import GroupAmounts, QueueStatuses, queue_statuses
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore

@@ -5,15 +5,13 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kaisched.core.claims.cel import CelSelector
-from kaisched.core.claims.counting import MOST, counted, pods_with
+from kaisched.core.claims.counting import MOST, Parts, counted, pods_with
 from kaisched.core.claims.model import (
     NANOS,
     Ask,
     Capacity,
     Claim,
     Device,
-    DeviceClass,
     Place,
     Policy,
     Quantity,
@@ -23,8 +21,8 @@ from kaisched.core.claims.model import (
     Taint,
 )
 from kaisched.core.claims.offer import Offer
-from kaisched.core.claims.part_counting import Parts
 from kaisched.core.claims.search import allocate
+from kaisched.core.claims.selectors import CelSelector, DeviceClass
 from kaisched.core.claims.table import Holdings, portions_of
 
 DRIVER = "gpu.example.com"

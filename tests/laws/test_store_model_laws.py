@@ -24,11 +24,11 @@ from hypothesis.stateful import (
 
 from kaisched.clock import ManualClock
 from kaisched.cluster import rowstore
-from kaisched.cluster.kubernetes import binder, cluster, eviction_plan, pods
+from kaisched.cluster.kubernetes import binder, cluster, evictor, pods
 from kaisched.cluster.kubernetes.binder import BindWork
-from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
-from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.store import StateStore, upsert
 from kaisched.core.axis import ACTIVE_STATES, GPU, HOLDING_STATES, TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate
@@ -74,7 +74,7 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.now_s = 1000.0
         self.stack = ExitStack()
-        for module in (binder, cluster, eviction_plan, pods):
+        for module in (binder, cluster, evictor, pods):
             self.stack.enter_context(patch.object(module, "monotonic_s", lambda: self.now_s))
         self.stack.enter_context(patch.object(rowstore, "_SLACK", 2))
         self.stack.enter_context(structlog.testing.capture_logs())

@@ -18,9 +18,9 @@ import structlog
 
 from kaisched.cluster.kubernetes.binder import BindWork, GangBinds
 from kaisched.cluster.kubernetes.cluster import BIND
-from kaisched.cluster.kubernetes.gate import Gate
-from kaisched.cluster.kubernetes.outbox import Outbox
+from kaisched.cluster.kubernetes.leader_election import Gate
 from kaisched.cluster.kubernetes.pods import Writers
+from kaisched.cluster.kubernetes.write_queue import Outbox
 from kaisched.framework.intents import Bind
 from tests.on_kubernetes.bench_cluster import NAMESPACE, PODS, cluster_of, daemon_on, pod_of
 from tests.waiting import until

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kaisched.cluster.kubernetes.failpoints import POINTS
+from kaisched.cluster.kubernetes.pods import POINTS
 from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, binds
 from tests.on_kubernetes.rig import KUBECONFIG
 from tests.waiting import PATIENCE_S, until

@@ -4,9 +4,9 @@ import signal
 
 import pytest
 
-from kaisched.cluster.kubernetes import reservation_backend
+from kaisched.cluster.kubernetes import gpu_reservations
 from kaisched.cluster.kubernetes.client import MERGE
-from kaisched.cluster.kubernetes.failpoints import LOOKUP_POINTS
+from kaisched.cluster.kubernetes.pods import LOOKUP_POINTS
 from kaisched_apiserver import Fault
 from tests.on_kubernetes.looking import ALONE
 from tests.on_kubernetes.test_crashes import kubeconfig, start
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def shared(rig, tmp_path, monkeypatch):
-    monkeypatch.setattr(reservation_backend, "_RENEW_S", 0.05)
+    monkeypatch.setattr(gpu_reservations, "_RENEW_S", 0.05)
     shared = Shared(rig, tmp_path)
     shared.sharing = {"configMaps": True}
     yield shared

@@ -9,8 +9,12 @@ import pytest
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.client import Client
-from kaisched.cluster.kubernetes.gate import Board, Gate, SharedGate, Term
-from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
+from kaisched.cluster.kubernetes.leader_election import (
+    Elector,
+    Gate,
+    LeaseTimes,
+    Term,
+)
 from kaisched.cluster.kubernetes.pods import EPOCH, LEADER, LEASE, later_leader
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.pod import Pod, PodSpec
@@ -100,14 +104,12 @@ def test_a_standby_sees_the_leader_bind_and_stays(cluster):
 
 
 def test_a_gate_that_was_never_open_is_nobodys():
-    board = Board.make(1)
-    ours = SharedGate(board, 0, "us", "kaisched-a")
+    ours = Gate()
     assert ours.term == Term()
-    SharedGate(board, 0, "us", "kaisched-a").open(7.0, epoch=0)
+    ours.open(7.0, "us", 0, "kaisched-a")
     assert ours.term == Term(7.0, "us", 0, "kaisched-a")
     ours.shut()
     assert ours.term == Term(-math.inf, "us", 0, "kaisched-a")
-    board.close()
 
 
 @pytest.mark.parametrize(

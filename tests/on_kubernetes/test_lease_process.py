@@ -14,9 +14,8 @@ import pytest
 
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
-from kaisched.cluster.kubernetes.lease import LeaseTimes
-from kaisched.cluster.kubernetes.lease_keeper import LeaseKeeper
-from kaisched.cluster.kubernetes.lease_messages import Begin, Try, line_of
+from kaisched.cluster.kubernetes.leader_election import LeaseTimes
+from kaisched.cluster.kubernetes.lease_process import Begin, LeaseProcess, Try, line_of
 from kaisched_apiserver import Fault
 from tests.on_kubernetes.bench_cluster import cluster_of
 from tests.waiting import until
@@ -41,23 +40,22 @@ class Leader:
     def __init__(self, access, identity="us", times=TIMES, silence_s=None, namespace="default"):
         self.won, self.lost, self.late = [], [], []
         self.client = Client(access)
-        self.keeper = LeaseKeeper(
+        self.leases = LeaseProcess(
             self.client,
             namespace=namespace,
             identity=identity,
             times=times,
-            most=1,
             silence_s=silence_s,
         )
-        self.candidacy = self.keeper.candidacy(
+        self.candidate = self.leases.candidate(
             "one",
             on_won=lambda: self.won.append(time.monotonic()),
             on_lost=self.lost.append,
             on_renewed=self.late.append,
         )
-        self.gate = self.candidacy.gate
-        self.keeper.start()
-        self.candidacy.start()
+        self.gate = self.candidate.gate
+        self.leases.start()
+        self.candidate.start()
 
 
 @pytest.fixture
@@ -66,8 +64,8 @@ def started():
 
     yield started
     for leader in started:
-        leader.candidacy.stop()
-        leader.keeper.close()
+        leader.candidate.stop()
+        leader.leases.close()
 
 
 @pytest.fixture
@@ -105,9 +103,10 @@ def test_a_lease_is_renewed_while_no_thread_of_ours_runs(lead_apart):
     until(leader.gate.is_open)
 
     def is_renewed_meanwhile():
-        before_s = leader.gate.term.until_s
+        before_s, held_s = leader.gate.term.until_s, time.monotonic()
         hold_the_lock(3.0)
-        return leader.gate.term.until_s > before_s + 2.0  # nobody had to tell us
+        until(lambda: leader.gate.term.until_s != before_s)  # what was reported meanwhile is read
+        return leader.gate.term.until_s > held_s + LONG.renew_s + 2.0
 
     until(is_renewed_meanwhile)
     until(lambda: leader.won)
@@ -127,9 +126,9 @@ def test_a_lease_is_not_renewed_for_a_process_that_hangs(lead_apart):
 def test_the_term_goes_on_when_the_process_that_renews_is_killed(rig, lead):
     leader = lead(times=LONG)
     until(lambda: leader.won)
-    term, first = leader.gate.term, leader.keeper.pid
+    term, first = leader.gate.term, leader.leases.pid
     os.kill(first, signal.SIGKILL)
-    until(lambda: leader.keeper.pid not in {0, first})
+    until(lambda: leader.leases.pid not in {0, first})
     until(lambda: leader.gate.term.until_s > term.until_s + 1.0 or not leader.gate.is_open())
     assert leader.gate.is_open()
     assert leader.gate.term.epoch == term.epoch
@@ -141,11 +140,11 @@ def test_the_term_goes_on_when_the_process_that_renews_is_killed(rig, lead):
 def test_a_lease_that_another_took_meanwhile_is_not_gone_on_with(rig, lead):
     leader = lead(times=LONG)
     until(lambda: leader.won)
-    os.kill(leader.keeper.pid, signal.SIGSTOP)
+    os.kill(leader.leases.pid, signal.SIGSTOP)
     lease = rig.must("GET", LEASE)
     lease["spec"]["holderIdentity"] = "another"
     rig.must("PUT", LEASE, lease)
-    os.kill(leader.keeper.pid, signal.SIGKILL)
+    os.kill(leader.leases.pid, signal.SIGKILL)
     until(lambda: leader.lost)
     assert leader.lost == ["lease default/one was lost: another process holds it"]
     assert not leader.gate.is_open()
@@ -155,33 +154,33 @@ def test_a_lease_that_another_took_meanwhile_is_not_gone_on_with(rig, lead):
 def test_the_gate_shuts_by_itself_when_the_process_that_renews_is_stopped(rig, lead):
     leader = lead()
     until(lambda: leader.won)
-    os.kill(leader.keeper.pid, signal.SIGSTOP)
+    os.kill(leader.leases.pid, signal.SIGSTOP)
     stopped_s = time.monotonic()
     until(lambda: not leader.gate.is_open())
     assert leader.gate.term.until_s <= stopped_s + TIMES.renew_s
-    os.kill(leader.keeper.pid, signal.SIGCONT)
+    os.kill(leader.leases.pid, signal.SIGCONT)
     until(lambda: leader.lost)
     assert not leader.gate.is_open()
     assert holder(rig) == "us"
-    leader.candidacy.stop()
+    leader.candidate.stop()
     assert not holder(rig)  # nobody has to wait for what we do not use
 
 
 def test_signals_for_the_scheduler_do_not_end_the_process_that_renews(lead):
     leader = lead(times=LONG)
     until(lambda: leader.won)
-    first = leader.keeper.pid
+    first = leader.leases.pid
     for number in (signal.SIGINT, signal.SIGTERM):
         os.kill(first, number)
     known = len(leader.late)
     until(lambda: len(leader.late) > known + 2)
-    assert leader.keeper.pid == first
+    assert leader.leases.pid == first
 
 
 def test_a_lease_is_let_go_in_the_end(rig, lead):
     leader = lead(times=LONG)
     until(lambda: leader.won)
-    leader.candidacy.stop()
+    leader.candidate.stop()
     assert not holder(rig)
     assert not leader.gate.is_open()
     assert leader.lost == []
@@ -190,15 +189,15 @@ def test_a_lease_is_let_go_in_the_end(rig, lead):
 
 
 def test_leases_of_several_shards_are_held_apart(rig, server):
-    keeper = LeaseKeeper(Client(rig.access), namespace="default", identity="us", times=LONG, most=2)
-    keeper.start()
+    leases = LeaseProcess(Client(rig.access), namespace="default", identity="us", times=LONG)
+    leases.start()
     lost = []
     one, two = (
-        keeper.candidacy(name, on_won=lambda: None, on_lost=lost.append) for name in ("one", "two")
+        leases.candidate(name, on_won=lambda: None, on_lost=lost.append) for name in ("one", "two")
     )
     try:
-        for candidacy in (one, two):
-            candidacy.start()
+        for candidate in (one, two):
+            candidate.start()
         until(lambda: one.gate.is_open() and two.gate.is_open())
         one.stop()
         assert not holder(rig)
@@ -209,14 +208,14 @@ def test_leases_of_several_shards_are_held_apart(rig, server):
         assert lost == []
     finally:
         two.stop()
-        keeper.close()
+        leases.close()
 
 
 def test_a_lease_is_ordered_once_when_the_process_starts_at_that_moment(rig, server, monkeypatch):
-    keeper = LeaseKeeper(Client(rig.access), namespace="default", identity="us", times=LONG, most=1)
-    lost, orders, send = [], [], keeper._send
-    candidacy = keeper.candidacy("one", on_won=lambda: None, on_lost=lost.append)
-    starting = threading.Thread(target=candidacy.start)
+    leases = LeaseProcess(Client(rig.access), namespace="default", identity="us", times=LONG)
+    lost, orders, send = [], [], leases._send
+    candidate = leases.candidate("one", on_won=lambda: None, on_lost=lost.append)
+    starting = threading.Thread(target=candidate.start)
 
     def sending(order):
         if isinstance(order, Begin):
@@ -225,24 +224,24 @@ def test_a_lease_is_ordered_once_when_the_process_starts_at_that_moment(rig, ser
         orders.append(order)
         send(order)
 
-    monkeypatch.setattr(keeper, "_send", sending)
-    keeper.start()
+    monkeypatch.setattr(leases, "_send", sending)
+    leases.start()
     try:
-        until(candidacy.gate.is_open)
+        until(candidate.gate.is_open)
         starting.join()
         assert sum(isinstance(order, Try) for order in orders) == 1
-        candidacy.stop()
+        candidate.stop()
         assert not holder(rig)
         assert lost == []
     finally:
-        keeper.close()
+        leases.close()
 
 
 def test_it_ends_at_once_when_it_has_hardly_begun(rig):
-    keeper = LeaseKeeper(Client(rig.access), namespace="default", identity="us", times=LONG, most=1)
-    keeper.start()
-    keeper.close()
-    assert keeper.pid == 0 or state_of(keeper.pid) in {"", "Z"}
+    leases = LeaseProcess(Client(rig.access), namespace="default", identity="us", times=LONG)
+    leases.start()
+    leases.close()
+    assert leases.pid == 0 or state_of(leases.pid) in {"", "Z"}
 
 
 def test_a_new_token_is_handed_on(rig, server, lead):
@@ -275,12 +274,10 @@ def test_renewals_that_fail_are_tried_again_before_the_deadline(server, lead):
 
 
 PARENT = """
-import os, subprocess, sys
-fd = os.memfd_create("x")
-os.ftruncate(fd, 16)
+import subprocess, sys
 line = [sys.executable, "-m", "kaisched.cluster.kubernetes.lease_process"]
-child = subprocess.Popen(line, stdin=subprocess.PIPE, pass_fds=[fd])
-print(child.pid, fd, flush=True)
+child = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+print(child.pid, flush=True)
 for line in sys.stdin.buffer:
     child.stdin.write(line)
     child.stdin.flush()
@@ -304,9 +301,9 @@ def test_nothing_is_renewed_for_a_process_that_is_killed_or_stopped(rig, server,
         [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     try:
-        child, descriptor = map(int, parent.stdout.readline().split())
-        begin = Begin(rig.access.host, {}, "default", "us", descriptor, 1, 90.0, 60.0, 0.2, 60.0)
-        for order in (begin, Try("one", 0)):
+        child = int(parent.stdout.readline())
+        begin = Begin(rig.access.host, {}, "default", "us", 90.0, 60.0, 0.2, 60.0)
+        for order in (begin, Try("one")):
             parent.stdin.write(line_of(order))
         parent.stdin.flush()
         until(lambda: rig.ask("GET", LEASE).is_done)

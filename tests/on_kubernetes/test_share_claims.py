@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import pytest
 
-from kaisched.cluster.kubernetes import share_templates
-from kaisched.cluster.kubernetes.failpoints import CLAIM_POINTS
+from kaisched.cluster.kubernetes import device_claims
+from kaisched.cluster.kubernetes.pods import CLAIM_POINTS
 from kaisched_apiserver import Fault
 from tests.on_kubernetes.looking import ALONE
 from tests.on_kubernetes.test_crashes import kubeconfig, start
@@ -21,7 +21,7 @@ HALF = "kaisched-gpu-fraction-0.5"
 
 @pytest.fixture
 def claimed(rig, tmp_path, monkeypatch):
-    monkeypatch.setattr(share_templates, "AGAIN_S", 0.3)
+    monkeypatch.setattr(device_claims, "AGAIN_S", 0.3)
     claimed = Claimed(rig, tmp_path)
     yield claimed
     claimed.close()

@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
-from kaisched.cluster.kubernetes import reservation_backend
+from kaisched.cluster.kubernetes import gpu_reservations
 from kaisched.cluster.kubernetes.client import MERGE
-from kaisched.cluster.kubernetes.failpoints import SHARING_POINTS
+from kaisched.cluster.kubernetes.pods import SHARING_POINTS
 from kaisched.objects.gpus import Card, reservation_name
 from kaisched_apiserver import Fault
 from kaisched_apiserver.kubelets import TOLD
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def shared(rig, tmp_path, monkeypatch):
-    monkeypatch.setattr(reservation_backend, "_RENEW_S", 0.05)
+    monkeypatch.setattr(gpu_reservations, "_RENEW_S", 0.05)
     shared = Shared(rig, tmp_path)
     yield shared
     shared.close()

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import msgspec
 
-from kaisched.core.claims.cel_values import amount_of
+from kaisched.core.claims.model import nanos_of
 from tests.chaos.claim_parts import RESOURCE, ClaimParts, delete_claims
 from tests.waiting import until
 
@@ -137,7 +137,7 @@ class Claimed:
         for claim in self.rig.must("GET", path)["items"]:
             given = (claim.get("status") or {}).get("allocation") or {}
             for it in (given.get("devices") or {}).get("results") or ():
-                nanos = amount_of(it["consumedCapacity"]["memory"]).nanos
+                nanos = nanos_of(it["consumedCapacity"]["memory"])
                 yield (it["pool"], it["device"]), Fraction(nanos, 10**9)
 
     def fullness(self):

@@ -9,7 +9,7 @@ import numpy as np
 
 from kaisched.actions.order.gates import first_shut
 from kaisched.core.axis import GPU
-from kaisched.core.claims.parts import WHOLE_GPU, measure_of
+from kaisched.core.claims.table import WHOLE_GPU, measure_of
 from kaisched.framework.session.units import Going
 from kaisched.units import CLAIMED_GPU
 

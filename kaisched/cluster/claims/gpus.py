@@ -1,39 +1,179 @@
-"""Counts how many GPUs claims ask for, and how many each node has for them, in thousandths.
-
-A class is one of GPUs if its name contains ``gpu``, as KAI-Scheduler has it. It counts only while
-all its devices belong to one node each and share no counters: of others nobody can say how many
-GPUs they are. Of a device that several claims share, a claim counts the part that it has.
-"""
+"""Counts how many GPUs claims ask for, and how many each node has for them, in thousandths."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from kaisched.cluster.claims.shared_devices import Selectors, SharedDevices
-from kaisched.cluster.claims.writing import consumed_in
+from kaisched.cluster.claims.conversion import consumed_in
 from kaisched.cluster.nodes import NodeRow
 from kaisched.core.axis import GPU_UNIT
 from kaisched.core.claims.counting import Counted
 from kaisched.core.claims.model import (
     ALL,
     MOST_RESULTS,
+    NANOS,
     Ask,
     Claim,
     ClaimError,
     Device,
-    DeviceClass,
     Identity,
     Site,
     Slice,
     Taken,
-    is_in,
+    profile_of,
 )
 from kaisched.core.claims.offer import Offer
-from kaisched.core.claims.parts import NO_GPUS, WHOLE_GPU, Gpus
+from kaisched.core.claims.search import consumed_by, fits
+from kaisched.core.claims.selectors import CelSelector, DeviceClass, is_in, names_of
+from kaisched.core.claims.table import NO_GPUS, WHOLE_GPU, Bridge, Gpus, Measure, measure_of
 from kaisched.objects.devices import ALL_DEVICES, ClaimAllocation, ResourceClaim
+from kaisched.objects.requests import IMPLICIT, ResourceAsk
 from kaisched.units import CLAIMED_GPU
+
+if TYPE_CHECKING:
+    from kaisched.core.claims.model import Named
+
+
+# -- shared devices --------------------------------------------------------------------------------
+
+Selectors: TypeAlias = Callable[[str], CelSelector]
+"""Gives the expression with a text."""
+
+
+class SharedDevices:
+    """The devices that several claims may have parts of, and what parts of them count as."""
+
+    def __init__(self) -> None:
+        """Know none."""
+        self._classes: Mapping[str, DeviceClass] = {}
+        self._devices: list[Device] = []
+        """All devices of nodes, while any of them is shared."""
+        self._measures: dict[Identity, Measure] = {}
+        """Also of devices that are gone: their parts count as before until claims lose them."""
+        self._unseen: set[Identity] = set()
+        """Devices that claims have parts of, and nobody has offered yet."""
+        self._alike: dict[Named, list[Device]] = {}
+        self._asked: dict[Ask, tuple[Gpus, Selectors]] = {}
+        self._sizes: dict[tuple[str, str], frozenset[int]] = {}
+
+    def count(
+        self,
+        classes: Mapping[str, DeviceClass],
+        at_nodes: Iterable[Iterable[Device]],
+        used: Callable[[], set[Identity]],
+    ) -> bool:
+        """Take in the devices of all nodes; return whether claims count for other parts now.
+
+        ``used`` returns the devices that claims have, or have parts of.
+        """
+        devices = [it for of_node in at_nodes for it in of_node]
+        shared = [it for it in devices if it.is_shared]
+        if not shared and not self._measures:
+            return False
+        is_other = bool(shared) and not self._devices  # until now each counted as whole
+        self._classes, self._devices = classes, devices if shared else []
+        self._alike = {}
+        is_other |= self._measure(shared, used)
+        asked = self._asked
+        self._asked = {ask: (self._of_one(ask, it), it) for ask, (_, it) in asked.items()}
+        sizes, self._sizes = self._sizes, {key: self._sizes_of(*key) for key in self._sizes}
+        return (
+            is_other
+            or self._sizes != sizes
+            or any(self._asked[ask][0] != gpus for ask, (gpus, _) in asked.items())
+        )
+
+    def _measure(self, shared: list[Device], used: Callable[[], set[Identity]]) -> bool:
+        """Measure devices anew; return whether what claims have of any counts for more or less."""
+        before, now = self._measures, {it.identity: measure_of(it) for it in shared}
+        is_other = any(before.get(it, one) != one for it, one in now.items())
+        is_other |= not self._unseen.isdisjoint(now)
+        if self._unseen or not before.keys() <= now.keys():
+            in_use = used()
+            self._unseen = (self._unseen & in_use) - now.keys()
+            gone = (before.keys() - now.keys()) & in_use
+            now |= {it: before[it] for it in before if it in gone}
+        self._measures = now
+        return is_other
+
+    def part(self, identity: Identity, consumed: Mapping[str, int]) -> Gpus:
+        """Return what counts for a claim that has a part of a device; one never seen is whole."""
+        measure = self._measures.get(identity)
+        if measure is None:
+            self._unseen.add(identity)
+            return WHOLE_GPU
+        return measure.part(consumed)
+
+    def of_one(self, ask: Ask, selectors: Selectors) -> Gpus:
+        """Return what each device of a request counts before it is chosen."""
+        if not self._devices:
+            return WHOLE_GPU
+        key = replace(ask, name="", count=1, tolerations=())
+        if key not in self._asked:
+            self._asked[key] = self._of_one(key, selectors), selectors
+        return self._asked[key][0]
+
+    def sizes(self, class_name: str, capacity: str) -> frozenset[int]:
+        """Return how much of a capacity the shared devices of a class have, rounded down."""
+        key = class_name, capacity
+        if key not in self._sizes:
+            self._sizes[key] = self._sizes_of(*key)
+        return self._sizes[key]
+
+    def _sizes_of(self, class_name: str, capacity: str) -> frozenset[int]:
+        found = (
+            it.capacities[capacity].value.nanos // NANOS
+            for it in self._matching(class_name, ())
+            if it.is_shared and capacity in it.capacities
+        )
+        return frozenset(it for it in found if it > 0)
+
+    def _of_one(self, ask: Ask, selectors: Selectors) -> Gpus:
+        """Return the least of a node, and the most in a queue, that one device comes to."""
+        parts = []
+        for device in self._matching(ask.class_name, [selectors(it) for it in ask.selectors]):
+            taken = consumed_by(ask, device)
+            if taken is None or not fits(taken, device, {}):
+                continue
+            consumed = {name: it.nanos for name, it in taken.items()}
+            parts.append(measure_of(device).part(consumed) if device.is_shared else WHOLE_GPU)
+        if not parts:
+            return WHOLE_GPU
+        return Gpus(min(it.of_node for it in parts), max(it.in_queue for it in parts))
+
+    def _matching(self, class_name: str, expressions: Iterable[CelSelector]) -> Iterable[Device]:
+        """Yield devices that do for expressions of a class and these; of equal ones the first."""
+        of_class = self._classes.get(class_name)
+        if of_class is None:
+            return
+        every = [*of_class.selectors, *expressions]
+        for device in self._distinct(every):
+            try:
+                if all(it.matches(device) for it in every):
+                    yield device
+            except ClaimError:
+                continue
+
+    def _distinct(self, expressions: Iterable[CelSelector]) -> list[Device]:
+        """Return the devices, and of those that look the same to the expressions the first."""
+        named = names_of(expressions)
+        if named not in self._alike:
+            first: dict[Any, Device] = {}
+            for device in self._devices:
+                capacities = tuple(sorted(device.capacities.items()))
+                first.setdefault((profile_of(device, named), capacities), device)
+            self._alike[named] = list(first.values())
+        return self._alike[named]
+
+
+# -- classes ---------------------------------------------------------------------------------------
+# A class is one of GPUs if its name contains ``gpu``, as KAI-Scheduler has it. It counts only
+# while all its devices belong to one node each and share no counters: of others nobody can say
+# how many GPUs they are. Of a device that several claims share, a claim counts the part that it
+# has.
 
 _GPU = "gpu"
 
@@ -242,3 +382,73 @@ def _number_at(counted: Counted, offer: Offer, node: str) -> int:
     except ClaimError:
         return 0
     return 1 if number is None else number
+
+
+# -- a resource that is offered in both ways -------------------------------------------------------
+# A cluster is like that while it changes from a device plugin to a driver, node by node. Pods
+# that ask for such a resource may go to nodes of both kinds: by what a node has they need a claim
+# or not. There is one such resource at most; any other is asked of device plugins alone.
+
+
+class Bridging(NamedTuple):
+    """A resource that is offered in both ways, and the classes that back it."""
+
+    resource: str = ""
+    """As nodes and queues count it; empty for none."""
+    classes: frozenset[str] = frozenset()
+    """Those of which nodes without the device plugin have devices."""
+
+
+NONE: Final = Bridging()
+
+
+def bridging_of(gpus: GpuClasses, backing: Mapping[str, str], names: Iterable[str]) -> Bridging:
+    """Return the resource that is offered in both ways: GPUs before others.
+
+    Args:
+        gpus: what nodes offer by device plugins, and the devices of classes of GPUs.
+        backing: by resource, the class that backs it.
+        names: the resources that count as GPUs.
+
+    """
+    classes: dict[str, set[str]] = {}
+    for resource, name in backing.items():
+        if gpus.counts(name):
+            classes.setdefault(_GPU if resource in names else resource, set()).add(name)
+    for resource in sorted(classes, key=lambda it: (it != _GPU, it)):
+        without = gpus.nodes_without(resource)
+        if len(without) == len(gpus.nodes):
+            continue
+        found = frozenset(it for it in classes[resource] if gpus.has_any(it, without))
+        if found:
+            return Bridging(resource, found)
+    return NONE
+
+
+def bridge_over(gpus: GpuClasses, bridging: Bridging) -> Bridge | None:
+    """Return the nodes that offer a resource by claims only; None without such a resource."""
+    if not bridging.resource:
+        return None
+    without = gpus.nodes_without(bridging.resource)
+    return Bridge(bridging.resource, frozenset(it for it in without if gpus.of_node[it]))
+
+
+def classes_of(
+    asks: Iterable[ResourceAsk], bridging: Bridging, backing: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the classes that back what a pod asks for, if nodes of both kinds can serve it.
+
+    They cannot if it asks for GPUs that no such class backs, for more of them than a claim may
+    have, or for other devices: then its claim would be another on each kind of node.
+    """
+    found, number = {}, 0
+    for ask in asks:
+        if ask.counted_as == bridging.resource:
+            name = backing.get(ask.resource, "")
+            if name not in bridging.classes:
+                return {}
+            found[ask.resource] = name
+            number += ask.number
+        elif ask.resource in backing or ask.resource.startswith(IMPLICIT):
+            return {}
+    return found if number <= MOST_RESULTS else {}

@@ -1,17 +1,42 @@
-"""Allocations that were sent and that no claim shows yet: their devices count as taken.
+"""Allocations that were sent and that no claim shows yet, and claims that are left over.
 
-Several pods may wait for one claim: all their binds carry the same allocation, and whichever comes
-first writes it.
+The devices of what was sent count as taken. Several pods may wait for one claim: all their binds
+carry the same allocation, and whichever comes first writes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kaisched.cluster.claims.drafts import Draft
-from kaisched.objects.devices import ClaimAllocation
+from kaisched.objects.devices import ClaimAllocation, ResourceClaim, ResourceClaimSpec
+
+if TYPE_CHECKING:
+    from kaisched.cluster.pods import PodRow
+
+
+class Mapped(NamedTuple):
+    """Which request of the claim a container gets for a resource."""
+
+    container: str
+    resource: str
+    request: str
+
+
+class Special(NamedTuple):
+    """What a claim for extended resources asks for."""
+
+    spec: ResourceClaimSpec
+    mappings: tuple[Mapped, ...]
+
+
+class Draft(NamedTuple):
+    """A claim that no server has yet."""
+
+    claim: ResourceClaim
+    special: Special
+
 
 PodId = tuple[str, str]
 """``namespace/name`` and UID of a pod."""
@@ -96,3 +121,52 @@ class SentClaims:
             elif sent.read_s <= now_s:
                 doubtful.append(key)
         return doubtful
+
+
+# -- left-over claims ------------------------------------------------------------------------------
+# Given back, the devices can be chosen anew: the pods may no longer fit where these are.
+
+
+class Leftover(NamedTuple):
+    """A claim to be given back."""
+
+    key: str
+    uid: str
+    pods: frozenset[str]
+    """UIDs of the pods that use it, all of which wait."""
+
+
+class Leftovers:
+    """Finds such claims among those that may be."""
+
+    def __init__(self) -> None:
+        """Know none."""
+        self.clearing: set[str] = set()
+        """Claims whose devices are being given back: who uses them waits."""
+        self._suspects: set[str] = set()
+
+    def suspect(self, key: str) -> None:
+        """Note a claim with devices that has changed, or that a pod without a node uses."""
+        self._suspects.add(key)
+
+    def found(
+        self,
+        claims: Mapping[str, ResourceClaim],
+        users: Mapping[str, Mapping[str, PodRow]],
+        sent: SentClaims,
+        is_waiting: Callable[[PodRow], bool],
+    ) -> list[Leftover]:
+        """Return the claims to be given back, after a cycle has left their pods waiting."""
+        found = []
+        for key in sorted(self._suspects):
+            claim, pods = claims.get(key), users.get(key, {})
+            if claim is None or claim.status.allocation is None or not pods:
+                self._suspects.discard(key)
+            elif key not in sent and key not in self.clearing:
+                waiting = {it.uid for it in pods.values() if is_waiting(it)}
+                reserved = {it.uid for it in claim.status.reserved_for}
+                if len(waiting) == len(pods) and reserved <= waiting:
+                    found.append(Leftover(key, claim.metadata.uid, frozenset(waiting)))
+                elif not waiting:
+                    self._suspects.discard(key)
+        return found

@@ -1,35 +1,203 @@
-"""Writes that bind pods or nominate their nodes.
+"""Writes that bind pods, with the steps before a bind and their undoing.
 
 A bind is an atomic change of a pod without a node, so no pod can be bound twice, however often the
 bind is tried. If an answer is lost, the pod is read to find out what happened.
+
+A backend makes the steps of what it looks after, such as volumes or devices. The binder settles
+them in order, then binds the pod. If it turns out that the pod will not be bound, they are undone
+in reverse order.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.kubernetes.bind_steps import StepFailedError, Steps
-from kaisched.cluster.kubernetes.client import Answer
-from kaisched.cluster.kubernetes.failpoints import passing
-from kaisched.cluster.kubernetes.pauses import Pauses
+from kaisched.cluster.kubernetes.client import MERGE, Answer, Pauses
 from kaisched.cluster.kubernetes.pods import (
     CONFLICT,
+    FORBIDDEN,
     GONE,
     SERVER_FAULT,
     Note,
     Writers,
     is_passing,
     lacks_right,
+    passing,
     path_of,
     why_not_waiting,
 )
-from kaisched.errors import ClusterUnavailable
+from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.framework.intents import Bind, Nominate
+from kaisched.objects.decode import decode_json
+from kaisched.objects.pod import SELECTED_NODE, PersistentVolumeClaim
 from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
+
+if TYPE_CHECKING:
+    from kaisched.cluster.kubernetes.write_queue import Work
+    from kaisched.cluster.store import StateStore
+
+
+# -- steps before a bind ---------------------------------------------------------------------------
+# A backend makes the steps of what it looks after. The binder settles them in order, then binds
+# the pod. If it turns out that the pod will not be bound, they are undone in reverse order.
+
+UNDO_S: Final = 60.0
+"""How long a step is undone; what then remains is for the upkeep of its backend."""
+
+
+class StepFailedError(Exception):
+    """A step that cannot be done for this pod on this node; the pod is decided again."""
+
+
+class PassingError(Exception):
+    """The server refused a request for a reason that may pass."""
+
+    def __init__(self, answer: Answer, what: str) -> None:
+        """Make the error from the answer about an object."""
+        super().__init__(f"{what}: {answer.text()}")
+        self.retry_after_s = answer.retry_after_s
+
+
+class Marks(NamedTuple):
+    """Labels and annotations that a Binding carries: the pod gets them as it is bound."""
+
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
+class BindStep:
+    """One step before a bind: settled, perhaps in several tries, and undone if the bind fails.
+
+    Its methods are called by one thread at a time, while this process leads.
+    """
+
+    __slots__ = ()
+
+    def settle(self) -> float | None:
+        """Do what is left to do; return None when the pod may be bound, else a pause.
+
+        Raises:
+            StepFailedError: it cannot be done, and the pod is decided again.
+            PassingError: the server asks for another try.
+            ClusterUnavailable: no answer; what was sent may have been done.
+
+        """
+        raise NotImplementedError
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether an error that may pass counts as a failure by now."""
+        return False
+
+    def marks(self) -> Marks:
+        """Return what the Binding carries; asked once all steps are settled."""
+        return Marks()
+
+    def undo(self) -> float | None:
+        """Undo what :meth:`settle` did or may have done; return None when done, else a pause.
+
+        The pod is not bound by us and never will be: it may be gone, or have been bound by another.
+
+        Raises:
+            PassingError: as for :meth:`settle`.
+            ClusterUnavailable: see there.
+
+        """
+        return None
+
+
+class BindBackend(Protocol):
+    """Makes the steps of binds for what it looks after. Called by the thread of the store."""
+
+    def step(self, bind: Bind, writers: Writers, store: StateStore) -> BindStep | None:
+        """Return what a bind needs first, None for nothing; the store counts it from then on."""
+        ...
+
+    def upkeep(
+        self, nominations: Sequence[Nominate], writers: Writers, store: StateStore
+    ) -> Iterable[Work]:
+        """Return writes that clear away what is of no more use; asked after each cycle.
+
+        The binds of the cycle count in the store already. The writes are sent only while we lead.
+        """
+        ...
+
+
+class Steps:
+    """The steps of one bind."""
+
+    def __init__(self, steps: Sequence[BindStep] = ()) -> None:
+        """Begin with no step settled."""
+        self._steps = steps
+        self._settled = self._begun = 0
+        self._pauses = Pauses()
+        self._undo_by_s: float | None = None
+        self.left: list[str] = []
+        """Why something could not be undone in time."""
+
+    def settle(self, count_retry: Callable[[], None]) -> float | None:
+        """Settle the steps in order; return None when all are settled, else a pause.
+
+        Args:
+            count_retry: called when a request has to be sent again.
+
+        Raises:
+            StepFailedError: one of them cannot be done.
+
+        """
+        while self._settled < len(self._steps):
+            step = self._steps[self._settled]
+            self._begun = self._settled + 1
+            try:
+                pause_s = step.settle()
+            except (PassingError, ClusterUnavailable) as error:
+                if step.is_overdue:
+                    raise StepFailedError(str(error)) from error
+                count_retry()
+                return self._pauses.next_s(getattr(error, "retry_after_s", 0.0))
+            if pause_s is not None:
+                return pause_s
+            self._settled += 1
+            self._pauses.reset()
+        return None
+
+    def marks(self) -> Marks:
+        """Return what the Binding carries for all steps."""
+        labels: dict[str, str] = {}
+        annotations: dict[str, str] = {}
+        for step in self._steps:
+            marks = step.marks()
+            labels.update(marks.labels)
+            annotations.update(marks.annotations)
+        return Marks(labels, annotations)
+
+    def undo(self) -> float | None:
+        """Undo the steps that were begun, the last first; return None at the end, else a pause."""
+        if self._undo_by_s is None:
+            self._undo_by_s = monotonic_s() + UNDO_S
+        while self._begun:
+            why = "it takes too long"
+            try:
+                pause_s = self._steps[self._begun - 1].undo()
+            except (PassingError, ClusterUnavailable) as error:
+                pause_s = self._pauses.next_s(getattr(error, "retry_after_s", 0.0))
+                why = str(error)
+            if pause_s is not None:
+                if monotonic_s() < self._undo_by_s:
+                    return pause_s
+                self.left.append(why)
+            self._begun -= 1
+            self._pauses.reset()
+        return None
+
+
+# -- the bind --------------------------------------------------------------------------------------
+# A bind is an atomic change of a pod without a node, so no pod can be bound twice, however often
+# the bind is tried. If an answer is lost, the pod is read to find out what happened.
 
 REFUSED_S: Final = 5.0
 """Pause after a bind was refused for a reason other than the state of the pod."""
@@ -222,32 +390,116 @@ class BindWork:
         self.writers.under_way.discard((self.bind.pod, self.bind.uid))
 
 
+# -- volumes ---------------------------------------------------------------------------------------
+# As in kube-scheduler, an annotation on the claim names the node; the provisioner makes a volume
+# for that node, or removes the annotation if that fails. The annotation is never removed here: a
+# volume may be in the making.
+
+MOST_S: Final = 600.0
+"""How long the volumes of a pod may take: kube-scheduler's bound."""
+PAUSE_S: Final = 1.0
+
+
+class VolumeBackend:
+    """Makes steps for pods with claims whose volumes wait for a node."""
+
+    def step(self, bind: Bind, writers: Writers, store: StateStore) -> VolumeClaims | None:
+        """Return the claims of a pod that need a volume; None if all have one."""
+        keys = store.volumes.to_select(store.pods.pod(bind.pod))
+        return VolumeClaims(writers, bind.node, keys) if keys else None
+
+    def upkeep(
+        self, nominations: Sequence[Nominate], writers: Writers, store: StateStore
+    ) -> tuple[Work, ...]:
+        """Clear nothing away: a volume may be in the making."""
+        del nominations, writers, store
+        return ()
+
+
 @dataclass(slots=True)
-class NominateWork:
-    """The nomination of a node in a pod's status, for autoscalers; no decision relies on it."""
+class VolumeClaims(BindStep):
+    """The claims of one pod that have no volume yet, and the requests about them."""
 
     writers: Writers
-    nominate: Nominate
-    tries: int = 3
-    pauses: Pauses = field(default_factory=Pauses)
+    node: str
+    left: list[str]
+    """``namespace/name`` of the claims that are not bound."""
+    named: int = 0
+    """How many of them, from the first on, have the annotation."""
+    begun_s: float = -1.0
 
-    def send(self) -> float | None:
-        """Write the nominated node; return when to try again, None for no more."""
-        nominate = self.nominate
-        self.tries -= 1
-        try:
-            answer = self.writers.patch_status(
-                nominate.pod, nominate.uid, {"nominatedNodeName": nominate.node}
-            )
-        except ClusterUnavailable:
-            answer = Answer(SERVER_FAULT, b"")
-        if is_passing(answer) and self.tries:
-            self.writers.counts.add("nominate", RETRIED)
-            return self.pauses.next_s(answer.retry_after_s)
-        self.writers.counts.add("nominate", DONE if answer.is_done else FAILED)
+    def settle(self) -> float | None:
+        """Annotate the claims, then wait for volumes; return None when all are bound, else a pause.
+
+        Raises:
+            StepFailedError: a volume cannot be provisioned.
+            ClusterUnavailable: no answer.
+
+        """
+        if self.begun_s < 0:
+            self.begun_s = monotonic_s()
+        while self.named < len(self.left):
+            claim = self._read(self.left[self.named])
+            if not claim.is_bound:
+                self._name_node(claim)
+            self.named += 1
+        while self.left:
+            claim = self._read(self.left[0])
+            if not claim.is_bound:
+                return self._wait(claim)
+            self.left.pop(0)
         return None
 
-    def drop(self, why: str) -> None:
-        """Give the nomination up."""
-        del why
-        self.writers.counts.add("nominate", DROPPED)
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the time for the volumes is over."""
+        return self.begun_s >= 0 and monotonic_s() - self.begun_s > MOST_S
+
+    def _wait(self, claim: PersistentVolumeClaim) -> float:
+        if claim.metadata.annotations.get(SELECTED_NODE) != self.node:
+            raise StepFailedError(f"no volume could be made for claim {claim.name}")
+        if self.is_overdue:
+            raise StepFailedError(f"claim {claim.name} has no volume after {MOST_S:.0f} s")
+        return PAUSE_S
+
+    def _name_node(self, claim: PersistentVolumeClaim) -> None:
+        node = claim.metadata.annotations.get(SELECTED_NODE)
+        if node and node != self.node:
+            raise StepFailedError(f"claim {claim.name} waits for its volume on {node}")
+        if node:
+            return
+        meta: dict[str, Any] = {
+            "uid": claim.metadata.uid,
+            "resourceVersion": claim.metadata.resource_version,
+            "annotations": {SELECTED_NODE: self.node},
+        }
+        answer = self.writers.client.call(
+            "PATCH", _path(claim.key), body={"metadata": meta}, content_type=MERGE
+        )
+        if lacks_right(answer):
+            needs = "patch on persistentvolumeclaims"
+            self.writers.log.error("claim_forbidden", answer=answer.text(), needs=needs)
+        if not answer.is_done:
+            raise _refused(answer, claim.key)
+
+    def _read(self, key: str) -> PersistentVolumeClaim:
+        answer = self.writers.client.call("GET", _path(key))
+        if answer.code == GONE:
+            raise StepFailedError(f"claim {key} is gone")
+        if not answer.is_done:
+            raise _refused(answer, key)
+        try:
+            return decode_json(answer.data, PersistentVolumeClaim)
+        except ObjectError as error:
+            raise StepFailedError(f"claim {key} is invalid: {error}") from error
+
+
+def _refused(answer: Answer, key: str) -> Exception:
+    if is_passing(answer) or answer.code in {CONFLICT, FORBIDDEN}:
+        return PassingError(answer, f"claim {key}")
+    return StepFailedError(f"claim {key}: {answer.text()}")
+
+
+def _path(key: str) -> str:
+    namespace, _, name = key.partition("/")
+    return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"

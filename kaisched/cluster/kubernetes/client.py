@@ -1,13 +1,17 @@
-"""Client of the API server that sends and returns raw JSON.
+"""Client of the API server that sends and returns raw JSON, and what each request has around it.
 
 The official client decodes every answer into models, which costs six times as much as the rest.
 """
 
 from __future__ import annotations
 
+import math
+import secrets
+import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -18,12 +22,151 @@ from urllib3.exceptions import HTTPError
 from kaisched import __version__
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import Access
-from kaisched.cluster.kubernetes.counts import Counts
-from kaisched.cluster.kubernetes.doubt import Doubt
-from kaisched.cluster.kubernetes.wire import Wire, is_plain
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.wire import BAD_JSON
 from kaisched.telemetry.logs import masked
+
+# -- counters --------------------------------------------------------------------------------------
+
+
+class Counts:
+    """Counts and total seconds of events, by labels."""
+
+    def __init__(self) -> None:
+        """Begin at zero."""
+        self._lock = threading.Lock()
+        self._counts: dict[tuple[str, ...], tuple[int, float]] = {}
+
+    def add(self, *labels: str, seconds: float = 0.0) -> None:
+        """Add one event."""
+        with self._lock:
+            number, total_s = self._counts.get(labels, (0, 0.0))
+            self._counts[labels] = number + 1, total_s + seconds
+
+    def read(self) -> dict[tuple[str, ...], tuple[int, float]]:
+        """Return (count, seconds) by labels."""
+        with self._lock:
+            return dict(self._counts)
+
+
+# -- pauses ----------------------------------------------------------------------------------------
+
+LEAST_S: Final = 0.1
+MOST_S: Final = 10.0
+_GROWTH: Final = 3.0
+_STEPS: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The times of a reflector, in seconds."""
+
+    idle_s: float = 90.0
+    """A watch that is silent for longer counts as dead; servers send a bookmark a minute."""
+    watch_s: tuple[float, float] = (300.0, 600.0)
+    """The server is asked to end a watch after some time between these."""
+    compare_s: float = 600.0
+    """After so long everything is listed again and compared."""
+    absent_s: float = 60.0
+    """How often a kind is looked for that the server does not serve, or does not let us read."""
+    expected_s: float = 1.0
+    """The same, for half of that time after an object has named such a kind as its owner's."""
+    least_pause_s: float = 0.1
+    most_pause_s: float = 10.0
+
+
+class Pauses:
+    """Pauses of decorrelated jitter: each between the least and three times the one before."""
+
+    def __init__(self, least_s: float = LEAST_S, most_s: float = MOST_S) -> None:
+        """Start with the shortest."""
+        self._least_s = least_s
+        self._most_s = most_s
+        self._last_s = least_s
+
+    def next_s(self, asked_s: float = 0.0) -> float:
+        """Return the next pause, at least as long as the server asked for."""
+        up_to_s = min(self._last_s * _GROWTH, self._most_s)
+        self._last_s = self.spread(self._least_s, up_to_s)
+        return max(self._last_s, asked_s)
+
+    def reset(self) -> None:
+        """Start again with the shortest pause, after a success."""
+        self._last_s = self._least_s
+
+    def spread(self, least_s: float, most_s: float) -> float:
+        """Return a random time between two."""
+        # Not numpy: the small process that renews leases must not load it.
+        return least_s + (most_s - least_s) * secrets.randbelow(_STEPS) / _STEPS
+
+
+class Absence:
+    """Pauses between searches for a kind that is not served: short once an object has named it."""
+
+    def __init__(self, pace: Pace) -> None:
+        """Begin without an object that names the kind."""
+        self._pace = pace
+        self._since_s = -math.inf
+
+    def expect(self) -> bool:
+        """Take in that an object names the kind; tell whether none has done so lately.
+
+        A kind that is named and never served is not looked for all the time.
+        """
+        now_s = monotonic_s()
+        is_new = now_s - self._since_s >= self._pace.absent_s
+        if is_new:
+            self._since_s = now_s
+        return is_new
+
+    def pause_s(self) -> float:
+        """Return the pause before the next search."""
+        is_expected = monotonic_s() - self._since_s < self._pace.absent_s / 2
+        return self._pace.expected_s if is_expected else self._pace.absent_s
+
+
+# -- a server that has just started ----------------------------------------------------------------
+# A server that has just started refuses all requests but those of administrators until it has
+# read its roles. This takes a second or more, and the server is not ready as long. If such a
+# refusal counted, kinds would be read again much too late, or not at all.
+
+MOST_DOUBT_S: Final = 30.0
+"""After so long the refusals of a server count even if it does not say that it is ready."""
+ECHO_S: Final = 2.0
+"""So long after the server was not ready, refusals may be older than its readiness."""
+
+
+class Doubt:
+    """Decides which refusals to doubt. For any number of threads."""
+
+    def __init__(
+        self, is_ready: Callable[[], bool], now_s: Callable[[], float] = monotonic_s
+    ) -> None:
+        """Begin without doubts.
+
+        Args:
+            is_ready: asks the server whether it is ready.
+            now_s: the time on the monotonic clock.
+
+        """
+        self._is_ready = is_ready
+        self._now_s = now_s
+        self._since_s = self._last_s = -math.inf
+
+    def is_due(self) -> bool:
+        """Tell whether to doubt a refusal that has just come."""
+        is_ready, now_s = self._is_ready(), self._now_s()
+        if is_ready:
+            # The server may have become ready since its answers to several threads.
+            return now_s - self._last_s <= ECHO_S
+        if now_s - self._last_s > MOST_DOUBT_S:
+            self._since_s = now_s  # the server has started once more
+        self._last_s = now_s
+        return now_s - self._since_s <= MOST_DOUBT_S
+
+
+# -- the client ------------------------------------------------------------------------------------
+# The official client decodes every answer into models, which costs six times as much as the rest.
 
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
@@ -135,7 +278,6 @@ class Client:
         self._pool = urllib3.PoolManager(
             num_pools=2, maxsize=connections, block=False, retries=False, **access.pool
         )
-        self._wire = Wire(access.host, access.pool, most=connections)
         self._doubt = Doubt(self._is_ready)
 
     def hurried(self, timeout_s: float) -> Client:
@@ -165,20 +307,8 @@ class Client:
         seconds = timeout_s or self.timeout_s
         answer, start_s = None, monotonic_s()
         try:
-            if method == "GET" or not is_plain(path):
-                response = self._open(
-                    method,
-                    path,
-                    query,
-                    body,
-                    content_type,
-                    accept,
-                    urllib3.Timeout(total=seconds, connect=min(CONNECT_S, seconds)),
-                    preload=True,
-                )
-                answer = _answer(response)
-            else:
-                answer = self._written(method, path, query, body, content_type, accept, seconds)
+            timeout = urllib3.Timeout(total=seconds, connect=min(CONNECT_S, seconds))
+            answer = _answer(self._open(method, path, query, body, content_type, accept, timeout))
         finally:
             self.requests.add(method, _sort_of(answer), seconds=monotonic_s() - start_s)
         self._check_ready(answer)
@@ -193,7 +323,7 @@ class Client:
 
         """
         timeout = urllib3.Timeout(connect=CONNECT_S, read=idle_s)
-        response = self._open("GET", path, query, None, JSON, accept, timeout, preload=False)
+        response = self._open("GET", path, query, None, JSON, accept, timeout, is_stream=True)
         if response.status == 200:  # noqa: PLR2004 - HTTP's own number
             return Stream(response)
         try:
@@ -213,45 +343,10 @@ class Client:
     def _is_ready(self) -> bool:
         timeout = urllib3.Timeout(total=READY_S)
         try:
-            response = self._open("GET", "/readyz", None, None, JSON, "*/*", timeout, preload=True)
+            response = self._open("GET", "/readyz", None, None, JSON, "*/*", timeout)
         except ClusterUnavailable:
             return False
         return _answer(response).is_done
-
-    def _written(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None,
-        body: object,
-        content_type: str,
-        accept: str,
-        seconds: float,
-    ) -> Answer:
-        """Send a write: most requests are, and by urllib3 each would take three times as long."""
-        data = b"" if body is None else msgspec.json.encode(body)
-        headers = self._headers(None if body is None else content_type, accept)
-        target = f"{path}?{urlencode(query)}" if query else path
-        try:
-            reply = self._wire.exchange(
-                method, target, headers, data, connect_s=CONNECT_S, timeout_s=seconds
-            )
-        except (HTTPError, OSError) as wrong:
-            raise _unanswered(wrong) from _without_locals(wrong)
-        header = reply.fields.get(b"retry-after", b"")
-        asked_s = float(header) if header.isdigit() else 0.0
-        date = reply.fields.get(b"date", b"").decode("latin-1")
-        return Answer(reply.code, reply.data, asked_s, date)
-
-    def _headers(self, content_type: str | None, accept: str) -> dict[str, str]:
-        """Return the header fields of a request; the type is None for one without a body."""
-        headers = {"Accept": accept, "User-Agent": f"kaisched/{__version__}"}
-        if content_type is not None:
-            headers["Content-Type"] = content_type
-        authorization = self.access.authorization()
-        if authorization:
-            headers["Authorization"] = authorization
-        return headers
 
     def _open(
         self,
@@ -263,22 +358,29 @@ class Client:
         accept: str,
         timeout: urllib3.Timeout,
         *,
-        preload: bool,
+        is_stream: bool = False,
     ) -> urllib3.BaseHTTPResponse:
+        """Send a request; return its answer, read whole unless it is a stream."""
         url = f"{self.access.host}{path}" + (f"?{urlencode(query)}" if query else "")
+        headers = {"Accept": accept, "User-Agent": f"kaisched/{__version__}"}
+        if body is not None:
+            headers["Content-Type"] = content_type
         try:
-            headers = self._headers(None if body is None else content_type, accept)
+            if authorization := self.access.authorization():
+                headers["Authorization"] = authorization
             return self._pool.request(
                 method,
                 url,
                 body=None if body is None else msgspec.json.encode(body),
                 headers=headers,
                 timeout=timeout,
-                preload_content=preload,
+                preload_content=not is_stream,
                 redirect=False,
             )
         except (HTTPError, OSError) as wrong:
-            raise _unanswered(wrong) from _without_locals(wrong)
+            raise ClusterUnavailable(
+                f"no answer from the API server: {_error_name(wrong)}"
+            ) from _without_locals(wrong)
 
 
 class RefusedError(Exception):
@@ -305,10 +407,6 @@ def _sort_of(answer: Answer | None) -> str:
     if answer.code == 429:  # noqa: PLR2004 - HTTP's own numbers
         return "busy"
     return "fault" if answer.code >= 500 else "refused"  # noqa: PLR2004
-
-
-def _unanswered(wrong: Exception) -> ClusterUnavailable:
-    return ClusterUnavailable(f"no answer from the API server: {_error_name(wrong)}")
 
 
 def _error_name(wrong: Exception) -> str:

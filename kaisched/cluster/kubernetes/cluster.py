@@ -16,23 +16,31 @@ import structlog
 
 from kaisched.clock import Clock, monotonic_s
 from kaisched.cluster.facts import SentOf
-from kaisched.cluster.kubernetes.bind_steps import BindBackend, Steps
-from kaisched.cluster.kubernetes.binder import BindWork, GangBinds, NominateWork
-from kaisched.cluster.kubernetes.change import Change, ChangeFilter
-from kaisched.cluster.kubernetes.client import Client
-from kaisched.cluster.kubernetes.counts import Counts
-from kaisched.cluster.kubernetes.eviction_plan import EvictionPlan, EvictWork
-from kaisched.cluster.kubernetes.evictor import Evictor
-from kaisched.cluster.kubernetes.failpoints import passing
-from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.binder import (
+    BindBackend,
+    BindWork,
+    GangBinds,
+    Steps,
+    VolumeBackend,
+)
+from kaisched.cluster.kubernetes.client import Client, Counts
+from kaisched.cluster.kubernetes.evictor import EvictionPlan, Evictor, EvictWork, Plans, promises_to
 from kaisched.cluster.kubernetes.kueue import KueueTranslator
-from kaisched.cluster.kubernetes.outbox import Outbox
-from kaisched.cluster.kubernetes.plans import Plans, promises_to
-from kaisched.cluster.kubernetes.pods import News, Note, Writers, later_leader
-from kaisched.cluster.kubernetes.pool_marks import MarkWork
-from kaisched.cluster.kubernetes.reads import Reads, is_older
-from kaisched.cluster.kubernetes.stale_marks import HOPES, STALE_GANGS, StaleMarks
-from kaisched.cluster.kubernetes.volume_claims import VolumeBackend
+from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.pods import (
+    HOPES,
+    STALE_GANGS,
+    MarkWork,
+    News,
+    Note,
+    StaleMarks,
+    StatusPatch,
+    Writers,
+    later_leader,
+    passing,
+)
+from kaisched.cluster.kubernetes.reflector import Change, ChangeFilter, Reads, is_older
+from kaisched.cluster.kubernetes.write_queue import Outbox
 from kaisched.cluster.pools.owners import Mark, MarkedOwners
 from kaisched.cluster.state import Kept, StoreState
 from kaisched.cluster.store import StateStore, remove, upsert
@@ -291,7 +299,12 @@ class KubernetesCluster:
                 self._plans.is_promised(nominate.pod)
                 or self.store.pods.is_told(nominate.pod, nominate.node)
             ):
-                self._outbox.put(NOMINATE, NominateWork(self._writers, nominate))
+                # For autoscalers: no decision relies on it.
+                named = {"nominatedNodeName": nominate.node}
+                patch = StatusPatch(
+                    self._writers, nominate.pod, nominate.uid, named, what="nominate"
+                )
+                self._outbox.put(NOMINATE, patch)
         self._nominated = {
             nominate.pod: nominate.node
             for nominate in nominations

@@ -1,8 +1,4 @@
-"""Claims on devices of pods that are bound: allocated and reserved first, given back on failure.
-
-The order is the one that kubelets and controllers rely on: the finalizer, then allocation and
-reservation in one write of the status, then the bind.
-"""
+"""ResourceClaims of pods: writes their devices before a bind, and gives them back after."""
 
 from __future__ import annotations
 
@@ -10,40 +6,384 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.claims.drafts import made_claim, shown
-from kaisched.cluster.claims.leftovers import Leftover
-from kaisched.cluster.claims.sent import PodId, Wanted
-from kaisched.cluster.kubernetes import special_claims
-from kaisched.cluster.kubernetes.bind_steps import BindStep, PassingError, StepFailedError
-from kaisched.cluster.kubernetes.claim_api import (
-    ClaimApi,
-    ClaimGoneError,
-    Raw,
-    allocation_in,
-    can_be_used_on,
-    devices_in,
-    give_back,
-    has_user,
-    users_of,
+from kaisched.cluster.claims.generated import NOTE, made_claim, owner_of, shown
+from kaisched.cluster.claims.sent import Draft, Leftover, PodId, Wanted
+from kaisched.cluster.kubernetes.binder import BindStep, PassingError, StepFailedError
+from kaisched.cluster.kubernetes.client import STRATEGIC, Answer, Pauses
+from kaisched.cluster.kubernetes.pods import (
+    CONFLICT,
+    FORBIDDEN,
+    GONE,
+    Writers,
+    is_passing,
+    lacks_right,
+    passing,
 )
-from kaisched.cluster.kubernetes.failpoints import passing
-from kaisched.cluster.kubernetes.pauses import Pauses
+from kaisched.cluster.pods import PodRow
 from kaisched.core.axis import TaskState
 from kaisched.errors import ClusterUnavailable
-from kaisched.objects.devices import ClaimAllocation
-from kaisched.telemetry.metrics import DONE, DROPPED, RETRIED
+from kaisched.objects.devices import RESOURCE_API, RESOURCE_API_BEFORE, ClaimAllocation
+from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
 
 if TYPE_CHECKING:
-    from kaisched.cluster.kubernetes.outbox import Work
-    from kaisched.cluster.kubernetes.pods import Writers
-    from kaisched.cluster.pods import PodRow
+    from kaisched.cluster.kubernetes.write_queue import Work
     from kaisched.cluster.store import StateStore
     from kaisched.framework.intents import Bind, Nominate
+    from kaisched.objects.devices import ResourceClaimTemplate
+
+
+# -- requests about a claim ------------------------------------------------------------------------
+# A claim is handled as the JSON that the server sent. Settings of drivers and what drivers report
+# about devices are in its status, and must not change when we write it.
+
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+"""Keeps a claim as long as it has devices; the claim controller takes it off with them."""
+_NO_PATH: Final = "resourceclaims"
+"""What the message about a claim that does not exist begins with."""
+Raw = dict[str, Any]
+
+
+class _ConflictError(PassingError):
+    """There is a claim by that name."""
+
+
+class ClaimGoneError(Exception):
+    """The claim does not exist, or is another one by that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimApi:
+    """Sends the requests about one claim."""
+
+    writers: Writers
+    key: str
+    uid: str
+    """Empty for any claim by that name; only to read and to create."""
+
+    def read(self) -> Raw:
+        """Return the claim as it is.
+
+        Raises:
+            ClaimGoneError: it is gone.
+            PassingError: the server asks for another try.
+            ClusterUnavailable: no answer.
+
+        """
+        raw = self._checked("GET", "get", "", None)
+        if self.uid and raw["metadata"].get("uid") != self.uid:
+            raise ClaimGoneError
+        return raw
+
+    def create(self, body: Raw) -> Raw | None:
+        """Make the claim; return it, None if there is one by its name.
+
+        Raises:
+            StepFailedError: the server does not accept it.
+            PassingError: the server asks for another try.
+            ClusterUnavailable: no answer; it may have been made.
+
+        """
+        try:
+            return self._checked("POST", "create", "", body)
+        except _ConflictError:
+            return None
+
+    def delete(self) -> None:
+        """Delete the claim; nothing happens if it is gone.
+
+        Raises:
+            PassingError: the server asks for another try.
+            ClusterUnavailable: no answer; it may have been done.
+
+        """
+        try:
+            self._checked("DELETE", "delete", "", {"preconditions": {"uid": self.uid}})
+        except ClaimGoneError:
+            return
+
+    def mark(self, *, is_protected: bool) -> Raw:
+        """Put on the annotations of the leader, and the finalizer; return the claim as it is then.
+
+        By the annotations the server refuses the write of the status that follows if another leads
+        by then. A claim without the finalizer could be deleted while pods use its devices.
+
+        Raises:
+            StepFailedError: it cannot be changed.
+            ClaimGoneError: it is gone.
+            PassingError: the server asks for another try.
+            ClusterUnavailable: no answer; it may have been done.
+
+        """
+        meta: Raw = {"uid": self.uid}
+        if is_protected:
+            meta["finalizers"] = [FINALIZER]
+        if notes := self.writers.annotations():
+            meta["annotations"] = notes
+        return self._checked("PATCH", "patch", "", {"metadata": meta})
+
+    def unprotect(self, raw: Raw) -> None:
+        """Take off the finalizer, unless the claim has changed.
+
+        Raises:
+            ClaimGoneError: it is gone.
+            PassingError: it has changed, or the server asks for another try.
+            ClusterUnavailable: no answer; it may have been done.
+
+        """
+        meta = {
+            "uid": self.uid,
+            "resourceVersion": raw["metadata"].get("resourceVersion", ""),
+            "$deleteFromPrimitiveList/finalizers": [FINALIZER],
+        }
+        self._checked("PATCH", "patch", "", {"metadata": meta})
+
+    def put_status(self, raw: Raw, status: Raw) -> Raw:
+        """Write the status, if the claim is still as it was read; return the claim.
+
+        Raises:
+            StepFailedError: the server does not accept it.
+            ClaimGoneError: it is gone.
+            PassingError: it has changed, or the server asks for another try.
+            ClusterUnavailable: no answer; it may have been done.
+
+        """
+        return self._checked("PUT", "update", "/status", {**raw, "status": status})
+
+    def _checked(self, method: str, verb: str, part: str, body: Raw | None) -> Raw:
+        answer = self._call(method, part, body)
+        if answer.code == GONE:
+            raise ClaimGoneError
+        if lacks_right(answer):
+            needs = f"{verb} on resourceclaims{part} of resource.k8s.io"
+            if part:
+                needs += f", and {verb} on resourceclaims/binding from Kubernetes 1.36"
+            self.writers.log.error("claim_forbidden", answer=answer.text(), needs=needs)
+        if is_passing(answer) or answer.code in {CONFLICT, FORBIDDEN}:
+            if answer.code == CONFLICT and "UID" in answer.status().message:
+                raise ClaimGoneError
+            if method == "POST" and answer.code == CONFLICT:
+                raise _ConflictError(answer, f"claim {self.key}")
+            raise PassingError(answer, f"claim {self.key}")
+        if not answer.is_done:
+            raise StepFailedError(f"claim {self.key}: {answer.text()}")
+        found: Raw = msgspec.json.decode(answer.data)
+        return found
+
+    def _call(self, method: str, part: str, body: Raw | None) -> Answer:
+        """Send a request in the version that is served, the newest first."""
+        namespace, _, name = self.key.partition("/")
+        kind = STRATEGIC if method == "PATCH" else "application/json"
+        path = f"namespaces/{namespace}/resourceclaims"
+        if method != "POST":
+            path += f"/{name}{part}"
+        answer = Answer(GONE, b"")
+        for version in (RESOURCE_API, RESOURCE_API_BEFORE):
+            is_whole = body is not None and method in {"POST", "PUT"}
+            said = {**(body or {}), "apiVersion": version} if is_whole else body
+            answer = self.writers.client.call(
+                method, f"/apis/{version}/{path}", body=said, content_type=kind
+            )
+            if answer.code != GONE or answer.status().message.startswith(_NO_PATH):
+                break
+        return answer
+
+
+def has_user(raw: Raw, uids: frozenset[str]) -> bool:
+    """Tell whether one of some pods may use a claim."""
+    return any(it.get("uid") in uids for it in users_of(raw))
+
+
+def users_of(raw: Raw) -> list[Raw]:
+    """Return who may use a claim."""
+    found: list[Raw] = (raw.get("status") or {}).get("reservedFor") or []
+    return found
+
+
+def allocation_in(raw: Raw) -> Raw | None:
+    """Return what a claim has."""
+    found: Raw | None = (raw.get("status") or {}).get("allocation")
+    return found
+
+
+def devices_in(allocation: Raw | None) -> list[tuple[str, ...]]:
+    """Return what tells one allocation from another: its devices, and the parts of shared ones."""
+    results = ((allocation or {}).get("devices") or {}).get("results") or []
+    parts = ("request", "driver", "pool", "device", "shareID")
+    return [tuple(str(it.get(part) or "") for part in parts) for it in results]
+
+
+def can_be_used_on(node: str, allocation: Raw) -> bool:
+    """Tell whether an allocation names no other node; labels of nodes were judged before."""
+    terms = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
+    named = [
+        field.get("values") or ()
+        for term in terms
+        for field in term.get("matchFields") or ()
+        if field.get("key") == "metadata.name" and field.get("operator") == "In"
+    ]
+    return all(node in names for names in named)
+
+
+def give_back(
+    api: ClaimApi, pods: frozenset[str], ours: Raw | None = None, *, is_unused: bool = False
+) -> None:
+    """Take pods off a claim, and its devices if nobody is left; nothing happens if it is gone.
+
+    Args:
+        api: of the claim.
+        pods: UIDs of the pods.
+        ours: an allocation that goes even if none of them may use the claim yet.
+        is_unused: any allocation goes that nobody may use yet.
+
+    Raises:
+        PassingError: the claim has changed meanwhile, or the server asks for another try.
+        ClusterUnavailable: no answer; it may have been done.
+
+    """
+    try:
+        raw = api.mark(is_protected=False)
+        allocation = allocation_in(raw)
+        is_ours = ours is not None and devices_in(ours) == devices_in(allocation)
+        is_due = is_ours or has_user(raw, pods) or (is_unused and not users_of(raw))
+        if allocation is not None and is_due:
+            left = [it for it in users_of(raw) if it.get("uid") not in pods]
+            status = {key: it for key, it in raw["status"].items() if key != "reservedFor"}
+            if left:
+                status["reservedFor"] = left
+            else:
+                status = {}
+            if status != raw["status"]:
+                raw = api.put_status(raw, status)
+        is_free = allocation_in(raw) is None
+        # This also makes a request fail that is still on its way from an earlier try.
+        if is_free and FINALIZER in (raw["metadata"].get("finalizers") or ()):
+            api.unprotect(raw)
+    except ClaimGoneError:
+        return
+
+
+# -- generated claims ------------------------------------------------------------------------------
+# A pod has one such claim, whose name follows from its UID: making it again finds it.
+
+_AS_MADE: Final = ""
+"""In place of a UID: the claim may have any."""
+
+
+def make_claim(writers: Writers, pod: str, uid: str, draft: Draft) -> ClaimApi:
+    """Make the claim of a pod, or find it.
+
+    Raises:
+        StepFailedError: it cannot be made.
+        PassingError: the server asks for another try.
+        ClusterUnavailable: no answer; it may have been made.
+
+    """
+    claim = made_claim(draft.claim)
+    api = ClaimApi(writers, claim.key, _AS_MADE)
+    owner = {**_raw(owner_of(pod, uid)), "controller": True}
+    meta: Raw = {
+        "name": claim.name,
+        "namespace": claim.metadata.namespace,
+        "annotations": {NOTE: "true", **writers.annotations()},
+        "ownerReferences": [owner],
+        "finalizers": [FINALIZER],
+    }
+    body = {"kind": "ResourceClaim", "metadata": meta, "spec": _spec(draft)}
+    raw = api.create(body)
+    if raw is None:
+        raw = _found(api, uid)
+        if raw is None:
+            raise StepFailedError(f"claim {claim.key} is gone")
+        if raw["metadata"].get("deletionTimestamp"):
+            raise StepFailedError(f"claim {claim.key} is being deleted")
+    return ClaimApi(writers, claim.key, raw["metadata"]["uid"])
+
+
+def tell_claim(writers: Writers, pod: str, uid: str, draft: Draft) -> None:
+    """Write into the status of a pod which claim it has, and what each container has of it.
+
+    Raises:
+        StepFailedError: the server does not accept it.
+        PassingError: the server asks for another try.
+        ClusterUnavailable: no answer; it may have been done.
+
+    """
+    mappings = [
+        {"containerName": it.container, "resourceName": it.resource, "requestName": it.request}
+        for it in draft.special.mappings
+    ]
+    status = {
+        "resourceClaimName": made_claim(draft.claim).name,
+        "requestMappings": mappings,
+    }
+    answer = writers.patch_status(pod, uid, {"extendedResourceClaimStatus": status})
+    if is_passing(answer):
+        raise PassingError(answer, f"pod {pod}")
+    if not answer.is_done:
+        raise StepFailedError(f"status of pod {pod}: {answer.text()}")
+
+
+def remove_claim(writers: Writers, key: str, uid: str) -> None:
+    """Give the devices of a pod's claim back and delete it; nothing happens without one.
+
+    Args:
+        writers: send the requests.
+        key: of the claim.
+        uid: of the pod.
+
+    Raises:
+        PassingError: it has changed meanwhile, or the server asks for another try.
+        ClusterUnavailable: no answer; it may have been done.
+
+    """
+    raw = _found(ClaimApi(writers, key, _AS_MADE), uid)
+    if raw is None:
+        return
+    api = ClaimApi(writers, key, raw["metadata"]["uid"])
+    give_back(api, frozenset({uid}), is_unused=True)
+    api.delete()
+
+
+def _found(api: ClaimApi, pod_uid: str) -> Raw | None:
+    """Return the claim of a pod; None if there is none, or it is another's."""
+    try:
+        raw = api.read()
+    except ClaimGoneError:
+        return None
+    owners = raw["metadata"].get("ownerReferences") or ()
+    is_ours = any(it.get("uid") == pod_uid for it in owners)
+    return raw if is_ours else None
+
+
+def _raw(struct: msgspec.Struct | None) -> Raw:
+    found: Raw = msgspec.json.decode(msgspec.json.encode(struct))
+    return found
+
+
+def _spec(draft: Draft) -> Raw:
+    requests = [
+        {
+            "name": it.name,
+            "exactly": {
+                "deviceClassName": it.exactly.device_class_name,
+                "allocationMode": it.exactly.allocation_mode,
+                "count": it.exactly.count,
+            },
+        }
+        for it in draft.special.spec.devices.requests
+        if it.exactly is not None
+    ]
+    return {"devices": {"requests": requests}}
+
+
+# -- the backend -----------------------------------------------------------------------------------
+# The order is the one that kubelets and controllers rely on: the finalizer, then allocation and
+# reservation in one write of the status, then the bind.
 
 DEADLINE_S: Final = 60.0
 """How long a claim is tried; then its pod is decided again."""
@@ -128,7 +468,7 @@ class ClaimStep(BindStep):
             except ClaimGoneError:
                 raise StepFailedError(f"{shown(wanted.key)} is gone") from None
             if wanted.draft is not None:
-                special_claims.tell(self.writers, self.bind.pod, self.bind.uid, wanted.draft)
+                tell_claim(self.writers, self.bind.pod, self.bind.uid, wanted.draft)
             self.settled += 1
         return self._until_ready()
 
@@ -149,7 +489,7 @@ class ClaimStep(BindStep):
     def _give_back(self, wanted: Wanted) -> None:
         if wanted.draft is not None:
             key = made_claim(wanted.draft.claim).key
-            special_claims.remove(self.writers, key, self.bind.uid)
+            remove_claim(self.writers, key, self.bind.uid)
             return
         ours = _raw(wanted.allocation) if wanted.is_new else None
         give_back(self._api(wanted), frozenset({self.bind.uid}), ours)
@@ -160,7 +500,7 @@ class ClaimStep(BindStep):
             return self._api(wanted)
         if wanted.allocation is None:
             raise StepFailedError("the claim for extended resources has no devices")
-        return special_claims.make(self.writers, self.bind.pod, self.bind.uid, wanted.draft)
+        return make_claim(self.writers, self.bind.pod, self.bind.uid, wanted.draft)
 
     def _api(self, wanted: Wanted) -> ClaimApi:
         if wanted.draft is not None:
@@ -240,11 +580,6 @@ def _why_not_ready(raw: Raw) -> str | None:
     return None if is_ready else ""
 
 
-def _raw(allocation: ClaimAllocation | None) -> Raw:
-    found: Raw = msgspec.json.decode(msgspec.json.encode(allocation))
-    return found
-
-
 @dataclass(slots=True)
 class _ReadClaim:
     """The read of a claim whose allocation was sent, and of which nothing was heard."""
@@ -292,7 +627,7 @@ class _RemoveSpecial:
     def send(self) -> float | None:
         """Give the devices back and delete the claim; one that fails is tried after a cycle."""
         try:
-            special_claims.remove(self.writers, self.key, self.uid)
+            remove_claim(self.writers, self.key, self.uid)
         except (PassingError, StepFailedError, ClusterUnavailable) as error:
             self.drop(str(error))
             return None
@@ -356,3 +691,86 @@ class _GiveBack:
             store.look_again(store.device_claims.users_of(key))
 
         self.writers.post(end)
+
+
+# -- templates of shares ---------------------------------------------------------------------------
+# A template is named by what it asks for, so to find one there already is as good as to make it.
+
+AGAIN_S: Final = 30.0
+"""A template that is still missing after so long is made again."""
+_NEEDS: Final = "create on resourceclaimtemplates of resource.k8s.io"
+
+
+class ShareTemplates:
+    """Makes missing templates after cycles; no bind needs a step for them."""
+
+    def __init__(self) -> None:
+        """Nothing was made yet."""
+        self._tried_s: dict[str, float] = {}
+        """By template that is missing, when it was made last."""
+
+    def step(self, bind: Bind, writers: Writers, store: StateStore) -> None:
+        """Return None: a bound pod has its claim."""
+        del bind, writers, store
+
+    def upkeep(
+        self, nominations: Sequence[Nominate], writers: Writers, store: StateStore
+    ) -> Iterable[Work]:
+        """Make the templates that pods wait for."""
+        del nominations
+        now_s = monotonic_s()
+        wanted = {it.key: it for it in store.device_claims.shares.wanted(store.pods.is_ours)}
+        self._tried_s = {key: s for key, s in self._tried_s.items() if key in wanted}
+        due = [key for key in wanted if self._tried_s.get(key, -AGAIN_S) + AGAIN_S <= now_s]
+        self._tried_s.update(dict.fromkeys(due, now_s))
+        return [_MakeTemplate(writers, wanted[key]) for key in due]
+
+
+@dataclass(slots=True)
+class _MakeTemplate:
+    """The making of one template."""
+
+    writers: Writers
+    template: ResourceClaimTemplate
+    pauses: Pauses = field(default_factory=Pauses)
+
+    def send(self) -> float | None:
+        """Make the template; return when to try again, None when done."""
+        writers, key = self.writers, self.template.key
+        try:
+            answer = self._post()
+        except ClusterUnavailable:
+            writers.counts.add("claim", RETRIED)
+            return self.pauses.next_s()
+        if answer.is_done or answer.code == CONFLICT:
+            writers.counts.add("claim", DONE)
+            if answer.is_done:
+                writers.log.info("template_made", template=key)
+            return None
+        if is_passing(answer):
+            writers.counts.add("claim", RETRIED)
+            return self.pauses.next_s(answer.retry_after_s)
+        more = {"needs": _NEEDS} if lacks_right(answer) else {}
+        writers.log.error("template_not_made", template=key, answer=answer.text(), **more)
+        writers.counts.add("claim", FAILED)
+        return None
+
+    def _post(self) -> Answer:
+        """Send the request in the version that is served, the newest first."""
+        body: dict[str, Any] = msgspec.to_builtins(self.template)
+        answer = Answer(GONE, b"")
+        for version in (RESOURCE_API, RESOURCE_API_BEFORE):
+            space = self.template.metadata.namespace
+            answer = self.writers.client.call(
+                "POST",
+                f"/apis/{version}/namespaces/{space}/resourceclaimtemplates",
+                body={"apiVersion": version, "kind": "ResourceClaimTemplate", **body},
+            )
+            if answer.code != GONE:
+                break
+        return answer
+
+    def drop(self, why: str) -> None:
+        """Leave it: the next leader, or a later cycle, finds it missing."""
+        del why
+        self.writers.counts.add("claim", DROPPED)

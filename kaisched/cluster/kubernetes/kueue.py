@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from kaisched.cluster.kubernetes.change import Change
+from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import Seen
 from kaisched.objects import labels
 from kaisched.objects.decode import faults_of

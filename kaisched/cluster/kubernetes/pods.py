@@ -1,23 +1,81 @@
-"""Requests about single pods, and what the writers of a shard share."""
+"""Requests about single pods, conditions of them, and what the writers of a shard share."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.kubernetes.change import Change
-from kaisched.cluster.kubernetes.client import STRATEGIC, Answer, Client
-from kaisched.cluster.kubernetes.counts import Counts
-from kaisched.cluster.kubernetes.gate import Gate, Term
+from kaisched.cluster.kubernetes.client import STRATEGIC, Answer, Client, Counts, Pauses
+from kaisched.cluster.kubernetes.leader_election import Gate, Term
+from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import PODS
+from kaisched.cluster.pools.owners import Mark
 from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.framework.intents import Bind, Evict
+from kaisched.objects import labels
 from kaisched.objects.decode import decode_json
+from kaisched.objects.labels import IN_POOL
 from kaisched.objects.pod import Pod
+from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
+
+# -- failpoints ------------------------------------------------------------------------------------
+# ``KAISCHED_FAILPOINT=bind.after_post:3`` kills the process the third time it gets there. The
+# variable is read once; without it a place costs one comparison.
+
+VARIABLE: Final = "KAISCHED_FAILPOINT"
+POINTS: Final = (
+    "snapshot.before",
+    "apply.before",
+    "apply.after",
+    "bind.before_post",
+    "bind.after_post",
+    "evict.before_post",
+    "evict.after_post",
+    "status.before_patch",
+    "status.after_patch",
+)
+SHARING_POINTS: Final = (
+    "reserve.before_post",
+    "reserve.after_post",
+    "release.before_delete",
+    "release.after_delete",
+)
+"""Those that are passed only where pods share GPUs."""
+LOOKUP_POINTS: Final = ("lookup.before_write", "lookup.after_write")
+"""Those that only pods pass which look up their GPU in a ConfigMap."""
+CLAIM_POINTS: Final = ("claim.before_patch", "claim.before_put", "claim.after_put")
+"""Those that only pods with claims on devices pass."""
+_lock: Final = threading.Lock()
+
+
+def _read() -> tuple[str, int]:
+    name, _, times = os.environ.get(VARIABLE, "").partition(":")
+    return name, int(times) if times.isdecimal() else 1
+
+
+_wanted, _left = _read()
+
+
+def passing(point: str) -> None:
+    """Kill the process if the variable names this place."""
+    if point != _wanted:
+        return
+    global _left  # noqa: PLW0603 - the process has one life
+    with _lock:
+        _left -= 1
+        if _left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+# -- what writers share, and requests about a pod --------------------------------------------------
 
 FORBIDDEN, GONE, CONFLICT, BUSY, SERVER_FAULT = 403, 404, 409, 429, 500
 LEASE: Final = "kaisched.io/lease"
@@ -167,3 +225,153 @@ def lacks_right(answer: Answer) -> bool:
 def is_passing(answer: Answer) -> bool:
     """Tell whether the same request may succeed a little later."""
     return answer.code == BUSY or answer.code >= SERVER_FAULT
+
+
+# -- one write of a status ------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class StatusPatch:
+    """A write into a pod's status on which no decision relies; dropped after a few failures."""
+
+    writers: Writers
+    pod: str
+    uid: str
+    status: dict[str, Any]
+    what: str = "report"
+    """What the outcome is counted as."""
+    tries: int = 3
+    pauses: Pauses = field(default_factory=Pauses)
+
+    def send(self) -> float | None:
+        """Write the status; return when to try again, None for no more."""
+        self.tries -= 1
+        try:
+            answer = self.writers.patch_status(self.pod, self.uid, self.status)
+        except ClusterUnavailable:
+            answer = Answer(SERVER_FAULT, b"")
+        if is_passing(answer) and self.tries:
+            self.writers.counts.add(self.what, RETRIED)
+            return self.pauses.next_s(answer.retry_after_s)
+        self.writers.counts.add(self.what, DONE if answer.is_done else FAILED)
+        return None
+
+    def drop(self, why: str) -> None:
+        """Give the write up."""
+        del why
+        self.writers.counts.add(self.what, DROPPED)
+
+
+# -- since when gangs are stale --------------------------------------------------------------------
+# The grace of a stale gang is longer than some leaderships. The condition is in the status of one
+# of its pods: not every gang has a PodGroup, and the metadata of a PodGroup are not ours to
+# write.
+
+STALE_GANGS: Final = "stalegang"
+HOPES: Final = "stalegang.hopes"
+"""Facts of the action ``stalegang``: since when jobs are stale, also those that may recover."""
+AGAIN_S: Final = 5.0
+"""A condition that does not show by then is written again."""
+
+
+class StaleMarks:
+    """Compares the conditions of pods with the facts of the action, in the loop's thread."""
+
+    def __init__(self, writers: Writers, put: Callable[[StatusPatch], object]) -> None:
+        """Begin without conditions; ``put`` queues a write."""
+        self._writers, self._put = writers, put
+        self._written: dict[tuple[str, bool], float] = {}
+        """When a condition was last written, by (pod, whether its job is stale)."""
+
+    def after(self, store: StateStore, stale: Mapping[str, float], at_s: float) -> None:
+        """Set the condition on a pod of each stale job, and clear it on pods of all others.
+
+        Args:
+            store: has the current conditions.
+            stale: since when, by job.
+            at_s: the present time.
+
+        """
+        current = store.members.stale_marks()
+        if not (stale or current):
+            return
+        now_s = monotonic_s()
+        written = self._written.items()
+        self._written = {it: when_s for it, when_s in written if now_s - when_s < AGAIN_S}
+        for job, since_s in stale.items():
+            if abs(max(current.get(job, {}).values(), default=0.0) - since_s) >= 1.0:
+                for pod, uid in store.members.running_pods(job)[:1]:
+                    self._mark(pod, uid, since_s, is_stale=True)
+        for job, pods in current.items():
+            for pod in pods if job not in stale else ():
+                self._mark(pod, store.pods.version_of(pod)[0], at_s, is_stale=False)
+
+    def _mark(self, pod: str, uid: str, since_s: float, *, is_stale: bool) -> None:
+        if (pod, is_stale) in self._written:
+            return
+        self._written[pod, is_stale] = monotonic_s()
+        status = {"conditions": [_condition(since_s, is_stale=is_stale)]}
+        self._put(StatusPatch(self._writers, pod, uid, status))
+
+
+def _condition(since_s: float, *, is_stale: bool) -> dict[str, Any]:
+    return {
+        "type": labels.GANG_STALE,
+        "status": "True" if is_stale else "False",
+        "reason": "BelowMinimum" if is_stale else "Complete",
+        "message": "fewer pods of its job run than it needs" if is_stale else "",
+        "lastTransitionTime": datetime.fromtimestamp(since_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+# -- pool conditions -------------------------------------------------------------------------------
+
+_REASON: Final = "PassedOn"
+
+
+@dataclass(slots=True)
+class MarkWork:
+    """The write of one mark; it has no effect if the pod has changed since it was seen."""
+
+    writers: Writers
+    mark: Mark
+    settled: Callable[[Mark], None]
+    """Called in the thread of the store, after the pod was taken in as it is now."""
+    pauses: Pauses = field(default_factory=Pauses)
+
+    def send(self) -> float | None:
+        """Write the mark; return None when its outcome is known, else when to try again."""
+        mark, writers = self.mark, self.writers
+        condition = {
+            "type": IN_POOL,
+            "status": "True",
+            "reason": _REASON,
+            "message": mark.text,
+        }
+        metadata = {"uid": mark.uid, "resourceVersion": mark.version}
+        body = {"metadata": metadata, "status": {"conditions": [condition]}}
+        try:
+            answer = writers.client.call(
+                "PATCH", path_of(mark.pod, "status"), body=body, content_type=STRATEGIC
+            )
+            if answer.is_done:
+                writers.post(Change(decode_json(answer.data, Pod), is_read=True))
+            elif answer.code >= SERVER_FAULT:
+                return self._again(answer.retry_after_s)
+            else:
+                writers.read(mark.pod, mark.uid)  # it has changed, or is gone
+        except (ClusterUnavailable, ObjectError):
+            return self._again()
+        writers.counts.add("mark", DONE if answer.is_done else FAILED)
+        writers.post(lambda _: self.settled(mark))
+        return None
+
+    def _again(self, asked_s: float = 0.0) -> float:
+        self.writers.counts.add("mark", RETRIED)
+        return self.pauses.next_s(asked_s)
+
+    def drop(self, why: str) -> None:
+        """Give the mark up; the process ends, or does not lead."""
+        del why
+        self.writers.counts.add("mark", DROPPED)
+        self.writers.post(lambda _: self.settled(self.mark))

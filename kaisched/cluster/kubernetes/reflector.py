@@ -6,21 +6,215 @@ docs/explanation/on-kubernetes.md has a table of the server's answers and the re
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.kubernetes.change import Change, Tell
-from kaisched.cluster.kubernetes.client import Answer, Client, RefusedError, Stream
-from kaisched.cluster.kubernetes.lines import lines_of
-from kaisched.cluster.kubernetes.pauses import Absence, Pace, Pauses
+from kaisched.cluster.kubernetes.client import (
+    Absence,
+    Answer,
+    Client,
+    Pace,
+    Pauses,
+    RefusedError,
+    Stream,
+)
 from kaisched.cluster.kubernetes.resources import Seen, Watched, bare_event
 from kaisched.errors import ClusterUnavailable, ObjectError
+from kaisched.objects.devices import ResourceClaim
+from kaisched.objects.pod import Pod, PodDisruptionBudget
+from kaisched.objects.podgroup import PodGroup
+from kaisched.objects.queue import Queue
+from kaisched.objects.wire import ObjectMeta
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+class Change(NamedTuple):
+    """A new or changed object, or one that is gone, of which only the identity is known."""
+
+    obj: Seen
+    is_gone: bool = False
+    is_read: bool = False
+    """From a read outside the watch: it may be older than the last event of the watch."""
+
+
+Tell = Callable[[Change], None]
+
+
+class ChangeFilter:
+    """Remembers the last change of each object, so that repetitions do not wake the loop."""
+
+    def __init__(self) -> None:
+        """Begin without changes."""
+        self._generations: dict[str, tuple[object, ...]] = {}
+
+    def may_matter(self, change: Change) -> bool:
+        """Tell whether a change may lead to a new decision.
+
+        A pod on its node frees nothing and asks for nothing. A change of a pending pod's spec
+        counts (by its generation), a change of its status does not: that is our own write. The same
+        is true for queues and pod groups. But the status also names the claims that were made for
+        a pod.
+        """
+        pod = change.obj
+        if isinstance(pod, Queue | PodGroup):
+            key = f"{pod.KIND} {pod.key}"
+            if change.is_gone:
+                self._generations.pop(key, None)
+                return True
+            return self._is_new_generation(key, pod.metadata, with_labels=True)
+        if not isinstance(pod, Pod):
+            return self._of_other(change)
+        meta = pod.metadata
+        if change.is_gone:
+            self._generations.pop(pod.key, None)
+            return True
+        if meta.deletion_timestamp or pod.status.phase in {"Succeeded", "Failed"}:
+            return True
+        claims = [it.resource_claim_name for it in pod.status.resource_claim_statuses]
+        return self._is_new_generation(pod.key, meta, *claims) and not pod.spec.node_name
+
+    def _of_other(self, change: Change) -> bool:
+        match change.obj:
+            case PodDisruptionBudget():
+                return self._allows_more(change.obj, change)
+            case ResourceClaim():
+                return self._frees_devices(change.obj, change)
+            case _:
+                return True
+
+    def _allows_more(self, budget: PodDisruptionBudget, change: Change) -> bool:
+        """Tell whether a disruption budget protects other pods than before, or fewer."""
+        key = f"{budget.KIND} {budget.key}"
+        known = self._generations.pop(key, None)
+        if change.is_gone:
+            return True
+        now = self._generations[key] = (budget.spec, budget.status.disruptions_allowed)
+        return known is None or known[0] != now[0] or known[1:] < now[1:]
+
+    def _frees_devices(self, claim: ResourceClaim, change: Change) -> bool:
+        """Tell whether a claim is new, or has its devices no more; what it gets, we write."""
+        key = f"{claim.KIND} {claim.key}"
+        known = self._generations.pop(key, None)
+        if change.is_gone:
+            return True
+        now = self._generations[key] = (claim.metadata.uid, claim.status.allocation is None)
+        return known is None or (known != now and now[1])
+
+    def _is_new_generation(
+        self, key: str, meta: ObjectMeta, *more: object, with_labels: bool = False
+    ) -> bool:
+        """Tell whether the spec of an object, or its labels and annotations, have changed."""
+        now: tuple[object, ...] = (meta.uid, meta.generation, *more)
+        if with_labels:
+            now = (*now, meta.labels, meta.annotations)
+        is_known = self._generations.get(key) == now
+        self._generations[key] = now
+        return not is_known
+
+
+# -- reads outside the watch -----------------------------------------------------------------------
+
+
+class Reads:
+    """The last read version of each pod whose watch has not reached it yet."""
+
+    def __init__(self) -> None:
+        """Begin without reads."""
+        self._ahead: dict[str, tuple[str, int]] = {}  # (UID, version)
+        self._put_off: dict[str, Change] = {}
+
+    def note(self, meta: ObjectMeta) -> None:
+        """Keep the version of a pod that was read and taken in."""
+        if meta.resource_version.isdecimal():
+            self._ahead[_key_of(meta)] = meta.uid, int(meta.resource_version)
+
+    def are_ahead_of(self, change: Change) -> bool:
+        """Tell whether an event of the watch is older than the last read of its pod."""
+        meta = change.obj.metadata
+        found = self._ahead.get(_key_of(meta))
+        if found is None:
+            return False
+        uid, version = found
+        is_comparable = meta.resource_version.isdecimal()
+        if uid == meta.uid and is_comparable and int(meta.resource_version) < version:
+            self._put_off[_key_of(meta)] = change
+            return True
+        self.drop(meta)
+        return False
+
+    def drop(self, meta: ObjectMeta) -> None:
+        """Forget the read of a pod: the watch has reached it, or the pod is gone."""
+        self._ahead.pop(_key_of(meta), None)
+        self._put_off.pop(_key_of(meta), None)
+
+    def forget(self) -> list[Change]:
+        """Forget all reads; return the changes that were ignored because of them.
+
+        The server's store was restored from a backup, and its versions begin anew.
+        """
+        put_off = list(self._put_off.values())
+        self._ahead.clear()
+        self._put_off.clear()
+        return put_off
+
+
+def is_older(meta: ObjectMeta, known: tuple[str, str]) -> bool:
+    """Tell whether a pod that was read outside its watch is older than its known state.
+
+    The known state is a UID and a version. A pod without one is gone: only known pods are read.
+    """
+    uid, version = known
+    is_comparable = version.isdecimal() and meta.resource_version.isdecimal()
+    return not uid or (is_comparable and int(meta.resource_version) < int(version))
+
+
+def _key_of(meta: ObjectMeta) -> str:
+    return f"{meta.namespace}/{meta.name}"
+
+
+# -- lines -----------------------------------------------------------------------------------------
+
+LONGEST: Final = 8 << 20
+"""Longest line in bytes; an API server keeps no object of more than about 2 MB."""
+
+
+def lines_of(chunks: Iterable[bytes], longest: int = LONGEST) -> Iterator[bytes]:
+    """Yield the lines without line ends; an unfinished last line is dropped.
+
+    Raises:
+        ObjectError: a line is too long.
+
+    """
+    parts: list[bytes] = []
+    held = 0
+    for chunk in chunks:
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            yield from _joined(parts, line)
+            held = 0
+        if rest:
+            parts.append(rest)
+            held += len(rest)
+        if held > longest:
+            raise ObjectError(f"a line of a watch is longer than {longest >> 20} MiB")
+
+
+def _joined(parts: list[bytes], last: bytes) -> Iterator[bytes]:
+    line = b"".join((*parts, last)) if parts else last
+    parts.clear()
+    if line.strip():
+        yield line
+
+
+# -- the reflector ---------------------------------------------------------------------------------
+# docs/explanation/on-kubernetes.md has a table of the server's answers and the reactions.
 
 PAGE: Final = 500
 HEALTHY_S: Final = 60.0

@@ -1,55 +1,277 @@
-"""Reports for users: conditions of pods, statuses of pod groups and queues, events.
-
-After a cycle the reporter computes the desired statuses of objects; :class:`DesiredReports` writes
-them until they arrive. The cost per turn is bounded: the reasons of jobs are compared in arrays,
-and only jobs with a new reason are written out at once, the others in turn.
-"""
+"""Reports for users: conditions of pods, statuses of pod groups and queues, events."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, KeysView
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import numpy as np
+
 from kaisched.clock import Clock
-from kaisched.cluster.kubernetes.change import Change
-from kaisched.cluster.kubernetes.client import Client
-from kaisched.cluster.kubernetes.counts import Counts
-from kaisched.cluster.kubernetes.desired_reports import (
+from kaisched.cluster.kubernetes.client import Client, Counts
+from kaisched.cluster.kubernetes.pods import Note
+from kaisched.cluster.kubernetes.reflector import Change
+from kaisched.cluster.kubernetes.status_writer import (
     AMOUNTS,
     GROUP,
     POD,
     QUEUE,
     SHARES,
     DesiredReports,
-)
-from kaisched.cluster.kubernetes.group_amounts import GroupAmounts
-from kaisched.cluster.kubernetes.group_conditions import (
     PoolWord,
+    SeenObjects,
+    Write,
     is_told_of_running,
+    key_of,
     pool_of,
     pools_known,
     why_waiting,
 )
-from kaisched.cluster.kubernetes.lone_pods import LonePods
-from kaisched.cluster.kubernetes.pods import Note
-from kaisched.cluster.kubernetes.queue_shares import QueueShares
-from kaisched.cluster.kubernetes.report_box import ReportBox
-from kaisched.cluster.kubernetes.report_writes import Write
-from kaisched.cluster.kubernetes.run_times import EndingJobs
-from kaisched.cluster.kubernetes.seen import SeenObjects, key_of
-from kaisched.cluster.kubernetes.statuses import QueueStatuses
-from kaisched.cluster.kubernetes.stuck_pods import StuckPods
-from kaisched.cluster.kubernetes.waiting_jobs import WaitingJobs
+from kaisched.cluster.kubernetes.statuses import GroupAmounts, QueueShares, QueueStatuses
+from kaisched.cluster.kubernetes.write_queue import ReportBox
 from kaisched.cluster.store import StateStore
+from kaisched.core.axis import IntVec, RowVec
 from kaisched.core.snapshot import Snapshot
+from kaisched.core.tables import WORKLOADS
 from kaisched.framework.advice.advice import is_same, is_sentence
 from kaisched.framework.advice.standing import StandingAdvice
-from kaisched.framework.report.records import CycleResult, DecisionRecord
+from kaisched.framework.report.records import CycleResult, DecisionRecord, Records
+from kaisched.framework.session.limits import limited_jobs, limiting_queue, limits_s
+from kaisched.objects.labels import format_time
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
+from kaisched.units import format_duration
+
+# -- the order of waiting jobs ---------------------------------------------------------------------
+
+_NONE: Final = np.zeros(0, np.int64)
+_SHARE: Final = 4
+"""One of so many places in a round is for jobs without a new reason."""
+
+
+class WaitingJobs:
+    """The waiting jobs, kept from one cycle to the next. Rows last for one generation only."""
+
+    def __init__(self, is_declared: Callable[[str], bool]) -> None:
+        """Begin without jobs.
+
+        Args:
+            is_declared: tells whether a job has a pod group; such jobs have a line of their own.
+
+        """
+        self._is_declared = is_declared
+        self._row_of_name: dict[str, int] = {}
+        """Rows of the jobs that wait."""
+        self._sign: IntVec = _NONE
+        """``(J,)`` a number that changes with a job's reason or pod count; 0 if not waiting."""
+        self._generation = -1
+        self._rows: RowVec = _NONE
+        self._urgent: tuple[dict[int, None], ...] = ({}, {})
+        """Rows with a new reason: of jobs without, and of jobs with a pod group."""
+        self._cursor = 0
+
+    def update(self, snapshot: Snapshot, records: Records) -> list[str]:
+        """Take in the waiting jobs of a cycle; return those that wait no longer."""
+        jobs, rows = snapshot.jobs, records.rows
+        sign = np.zeros(len(jobs.name), np.int64)
+        # Most reasons name the number of pods.
+        alive = jobs.pending[rows] + jobs.active[rows]
+        sign[rows] = (alive.astype(np.int64) << 16) + records.codes + 1
+        if snapshot.generation != self._generation:
+            old, gone = self._carried(snapshot, rows, len(sign))
+        else:
+            gone, old = [], np.zeros(len(sign), np.int64)
+            old[: len(self._sign)] = self._sign
+        gone += [jobs.name[row] for row in np.flatnonzero((old != 0) & (sign == 0)).tolist()]
+        for job in gone:
+            self._row_of_name.pop(job, None)
+        for row in np.flatnonzero((sign != old) & (sign != 0)).tolist():
+            name = jobs.name[row]
+            self._row_of_name[name] = row
+            self._urgent[self._is_declared(name)][row] = None
+        self._generation, self._rows, self._sign = snapshot.generation, rows, sign
+        return gone
+
+    def _carried(self, snapshot: Snapshot, rows: RowVec, count: int) -> tuple[IntVec, list[str]]:
+        """Return the old numbers by the new rows, and the jobs that wait no longer."""
+        names, before, was = snapshot.jobs.name, self._row_of_name, self._sign
+        old = np.zeros(count, np.int64)
+        urgent = {*self._urgent[0], *self._urgent[1]}
+        self._urgent, self._row_of_name = ({}, {}), {}
+        for row in rows.tolist():
+            name = names[row]
+            if (then := before.pop(name, -1)) >= 0:
+                old[row] = was[then]
+                self._row_of_name[name] = row
+                if then in urgent:
+                    self._urgent[self._is_declared(name)][row] = None
+        self._cursor = 0
+        return old, list(before)
+
+    @property
+    def names(self) -> KeysView[str]:
+        """The jobs that waited in the last cycle taken in."""
+        return self._row_of_name.keys()
+
+    def next_rows(self, most: int, *, with_old: bool = True) -> list[int]:
+        """Return the rows of the waiting jobs to report next; all have their turn.
+
+        Args:
+            most: how many rows at most.
+            with_old: include jobs without a new reason.
+
+        """
+        found: list[int] = []
+        lines = [it for it in self._urgent if it]
+        while lines and len(found) < most - most // _SHARE:
+            for news in lines:
+                row = next(iter(news))
+                del news[row]
+                if self._sign[row]:
+                    found.append(row)
+            lines = [it for it in lines if it]
+        if not with_old:
+            return found
+        start = int(np.searchsorted(self._rows, self._cursor))
+        line = np.concatenate([self._rows[start:], self._rows[:start]])[: most - len(found)]
+        if line.size:
+            self._cursor = int(line[-1]) + 1
+        taken = set(found)
+        return found + [row for row in line.tolist() if row not in taken]
+
+
+# -- events: pods that do not end ------------------------------------------------------------------
+
+STUCK: Final = "StuckTerminating"
+VOID: Final = "PromiseVoid"
+
+
+class StuckPods:
+    """Remembers which pods have got the event; a new process sends it once more."""
+
+    def __init__(self) -> None:
+        """Begin without events."""
+        self._reported: frozenset[str] = frozenset()
+
+    def after(self, store: StateStore, result: CycleResult) -> list[Note]:
+        """Return the events to be sent after a cycle."""
+        now = frozenset(store.facts.stuck)
+        fresh, self._reported = sorted(now - self._reported), now
+        if not fresh:
+            return []
+        kept = {(bind.pod, bind.node) for bind in result.binds}
+        kept |= {(promise.pod, promise.node) for promise in result.nominations}
+        return [note for key in fresh for note in _notes_of_stuck(store, key, kept)]
+
+
+def _notes_of_stuck(store: StateStore, key: str, kept: set[tuple[str, str]]) -> Iterator[Note]:
+    node, age = store.node_of(key), format_duration(round(store.facts.stuck.after_s(key)))
+    text = (
+        f"its deletion was requested {age} ago and it has not ended: it holds its room on node"
+        f" {node}, and no job waits for that room any more; look for a finalizer, a container that"
+        " cannot be killed, or a node whose kubelet is down"
+    )
+    yield Note(key, store.pods.version_of(key)[0], STUCK, "Terminating", text, is_warning=True)
+    for pod in sorted(store.facts.promised_to(node)):
+        if (pod, node) not in kept:
+            text = (
+                f"node {node} is no longer promised to it: the deletion of pod {key} there was"
+                f" requested {age} ago and it has not ended; every node is tried again"
+            )
+            yield Note(
+                pod, store.pods.version_of(pod)[0], VOID, "Scheduling", text, is_warning=True
+            )
+
+
+# -- events: pods whose owner never came -----------------------------------------------------------
+
+ALONE: Final = "OwnerNotRead"
+
+
+class LonePods:
+    """Remembers which pods have got the event; a new process sends it once more."""
+
+    def __init__(self) -> None:
+        """Begin without events."""
+        self._reported: frozenset[str] = frozenset()
+
+    def after(self, store: StateStore) -> list[Note]:
+        """Return the events to be sent after a cycle."""
+        now = frozenset(store.members.unsettled.waited)
+        fresh, self._reported = sorted(now - self._reported), now
+        return [note for key in fresh if (note := _note_of_lone(store, key)) is not None]
+
+
+def _note_of_lone(store: StateStore, key: str) -> Note | None:
+    known = store.pods.find(key)
+    if known is None or known[1] is None or not known[1].missing:
+        return None
+    pod, member = known[0], known[1]
+    text = (
+        f"its owner {member.missing} was not read within"
+        f" {format_duration(store.members.unsettled.most_s)}: the gang settings of the owner do not"
+        " count; check with kaisched doctor whether its kind is served and may be read"
+    )
+    return Note(key, pod.uid, ALONE, "Scheduling", text, is_warning=True)
+
+
+# -- events: jobs whose run time is soon over ------------------------------------------------------
+
+ENDING: Final = "RunTimeEnding"
+WARNING_S: Final = 600.0
+"""So long before its end a job is warned."""
+
+
+class EndingJobs:
+    """Remembers which jobs have got the event; a new process sends it once more."""
+
+    def __init__(self) -> None:
+        """Begin without events."""
+        self._told: dict[str, float] = {}
+        """By job, the end that it was told of."""
+
+    def after(self, store: StateStore, snapshot: Snapshot, now_s: float) -> list[Note]:
+        """Return the events to be sent after a cycle: one for each job, on its first pod."""
+        rows, ends_s = limited_jobs(snapshot.queues, snapshot.jobs)
+        is_soon = (now_s < ends_s) & (ends_s <= now_s + WARNING_S)
+        names = snapshot.jobs.name
+        soon = {
+            names[job]: (job, end_s)
+            for job, end_s in zip(rows[is_soon].tolist(), ends_s[is_soon].tolist(), strict=True)
+        }
+        before = self._told
+        self._told = {name: end_s for name, (_, end_s) in soon.items()}
+        return [
+            note
+            for name, (job, end_s) in soon.items()
+            if before.get(name) != end_s
+            for note in _notes_of_ending(store, snapshot, job, end_s)
+        ]
+
+
+def _notes_of_ending(
+    store: StateStore, snapshot: Snapshot, job: int, end_s: float
+) -> Iterator[Note]:
+    queues, jobs = snapshot.queues, snapshot.jobs
+    row = np.array([job])
+    kind = WORKLOADS[int(jobs.workload_of(row)[0])]
+    most = format_duration(float(limits_s(queues, jobs, row)[0]))
+    text = (
+        f"queue {limiting_queue(queues, jobs, job)} lets {kind} run for {most} at a stretch"
+        f" (maxRunTime): the job is evicted at {format_time(round(end_s))}, and then waits behind"
+        " its equals; save what it has done"
+    )
+    for pod, uid in store.members.running_pods(jobs.name[job])[:1]:
+        yield Note(pod, uid, ENDING, "Eviction", text, is_warning=True)
+
+
+# -- the reporter ----------------------------------------------------------------------------------
+# After a cycle the reporter computes the desired statuses of objects; :class:`DesiredReports`
+# writes them until they arrive. The cost per turn is bounded: the reasons of jobs are compared in
+# arrays, and only jobs with a new reason are written out at once, the others in turn.
 
 ROUND_S: Final = 0.5
 """The messages of waiting jobs are computed no more often than this."""

@@ -1,14 +1,14 @@
-"""The kinds that are watched: their paths, how they are read, and whether they are required."""
+"""The kinds that are watched: their paths, how they are read, and the rights that this needs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias, get_origin
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_origin
 
 import msgspec
 
-from kaisched.errors import ObjectError
+from kaisched.errors import ClusterUnavailable, ConfigError, ObjectError
 from kaisched.objects.decode import ListAnswer, WatchEvent, decode_event, decode_list
 from kaisched.objects.devices import (
     DeviceClass,
@@ -17,7 +17,15 @@ from kaisched.objects.devices import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from kaisched.objects.gangs import GANG_API_VERSIONS, WORKLOADS, gang_api_row, gang_of
+from kaisched.objects.gangs import (
+    GANG_API,
+    GANG_API_PLURAL,
+    GANG_API_VERSIONS,
+    KNOWN,
+    WORKLOADS,
+    gang_api_row,
+    gang_of,
+)
 from kaisched.objects.kueue import (
     ClusterQueue,
     Cohort,
@@ -38,6 +46,15 @@ from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.wire import BAD_JSON, KubernetesObject, ObjectMeta
 from kaisched.objects.workloads import PartialObject, PriorityClass, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kaisched.cluster.kubernetes.client import Client
+    from kaisched.objects.workloads import Table
+
+
+# -- kinds -----------------------------------------------------------------------------------------
 
 Seen: TypeAlias = KubernetesObject | PartialObject
 """An object as a reflector reads it: whole, or only the metadata of an owner."""
@@ -85,11 +102,11 @@ class Watched:
 def _least(type_: type[msgspec.Struct]) -> dict[str, Any]:
     """Return an object of which nothing is known: empty values of the fields that it must have."""
     found: dict[str, Any] = {}
-    for field in msgspec.structs.fields(type_):
-        if field.required:
-            inner = get_origin(field.type) or field.type
+    for each in msgspec.structs.fields(type_):
+        if each.required:
+            inner = get_origin(each.type) or each.type
             is_struct = issubclass(inner, msgspec.Struct)
-            found[field.encode_name] = _least(inner) if is_struct else inner()
+            found[each.encode_name] = _least(inner) if is_struct else inner()
     return found
 
 
@@ -241,19 +258,56 @@ SHARE_TEMPLATES: Final = _in_all_versions(ResourceClaimTemplate, "resourceclaimt
 TOPOLOGIES: Final = whole(Topology, "topologies")
 
 
-def kinds_with(
-    owners: Iterable[Watched],
+GANG_GROUPS: Final = tuple(owner(row) for it in GANG_API_VERSIONS if (row := gang_api_row({it})))
+"""Groups of Kubernetes' own gang API in every version that can be read; at most one is watched."""
+
+
+# -- which kinds are watched -----------------------------------------------------------------------
+
+_UNAUTHORIZED, _FORBIDDEN, _ABSENT, _GONE = 401, 403, 404, 410
+
+
+class AccountUnknownError(ClusterUnavailable):
+    """The server does not know our account."""
+
+
+def watched_kinds(
+    tables: Iterable[Table],
+    gangs: Workload | None,
     *,
     is_deleting: bool = False,
     has_kueue: bool = False,
     has_claims: bool = False,
     has_share_claims: bool = False,
 ) -> tuple[Watched, ...]:
-    """Return all kinds that are watched, with these kinds of workloads.
+    """Return all kinds to watch for the shards of a process.
 
-    Owners and classes come first: pods that come before their owners are processed twice. If
-    victims are deleted (``is_deleting``), disruption budgets do not count and are not read.
+    Owners and classes come first: pods that come before their owners are processed twice.
+
+    Args:
+        tables: the workloads of each shard.
+        gangs: the row of Kubernetes' own gang API; None without it.
+        is_deleting: victims are deleted, not evicted, so that budgets do not count.
+        has_kueue: Kueue's objects are read.
+        has_claims: a shard allocates claims on devices.
+        has_share_claims: in a shard shares of GPUs are claims.
+
+    Raises:
+        ConfigError: two shards read one kind in different ways; an object is read once for all.
+
     """
+    rows: dict[tuple[str, str], Workload] = {}
+    for table in tables:
+        for key, row in table.items():
+            other = rows.setdefault(key, row)
+            if _reading(other) != _reading(row):
+                raise ConfigError(
+                    f"two shards read {row.kind} of {row.api_group} in different ways",
+                    path="spec.plugins",
+                    fix="make their plugins read it in one way, or run a process for each shard",
+                )
+    owners = [owner(row) for row in rows.values()]
+    owners += [] if gangs is None else [owner(gangs)]
     return (
         whole(PriorityClass, "priorityclasses", is_required=True),
         QUEUES,
@@ -270,6 +324,182 @@ def kinds_with(
     )
 
 
-ALL: Final = kinds_with(OWNERS)
-GANG_GROUPS: Final = tuple(owner(row) for it in GANG_API_VERSIONS if (row := gang_api_row({it})))
-"""Groups of Kubernetes' own gang API in every version that can be read; at most one is watched."""
+def _reading(row: Workload) -> tuple[object, ...]:
+    return row.api_version, row.plural, row.read, row.other_versions
+
+
+ALL: Final = watched_kinds([KNOWN], None)
+
+
+def find_gang_api(client: Client) -> Workload | None:
+    """Return the row of Kubernetes' own gang API in the best served version; None for none.
+
+    Raises:
+        ClusterUnavailable: the server does not list its API.
+        AccountUnknownError: the server does not know our account.
+
+    """
+    path = f"/apis/{GANG_API}"
+    versions = {str(it.get("version", "")) for it in _asked(client, path, "versions")}
+    serving = {
+        version
+        for version in versions & {*GANG_API_VERSIONS}
+        if GANG_API_PLURAL in {it.get("name") for it in _asked(client, f"{path}/{version}")}
+    }
+    return gang_api_row(serving)
+
+
+def _asked(client: Client, path: str, part: str = "resources") -> list[dict[str, Any]]:
+    answer = client.call("GET", path)
+    if answer.code in {_ABSENT, _FORBIDDEN}:
+        return []
+    if not answer.is_done:
+        wrong = AccountUnknownError if answer.code == _UNAUTHORIZED else ClusterUnavailable
+        raise wrong(f"the server does not say what it serves: {answer.text()}")
+    try:
+        found = msgspec.json.decode(answer.data)
+    except BAD_JSON as error:
+        raise ClusterUnavailable(f"an answer is no JSON: {error}") from error
+    listed = found.get(part) if isinstance(found, dict) else None
+    return [it for it in listed or () if isinstance(it, dict)]
+
+
+# -- rights ----------------------------------------------------------------------------------------
+# ``deploy/requests.yaml`` lists the same for the roles; a test compares them.
+
+
+class Right(NamedTuple):
+    """One verb on one resource; a subresource is written ``pods/binding``."""
+
+    group: str
+    resource: str
+    verb: str
+
+    @property
+    def text(self) -> str:
+        """The right in words, such as ``list queues.scheduling.run.ai``."""
+        resource, _, part = self.resource.partition("/")
+        name = f"{resource}.{self.group}" if self.group else resource
+        return f"{self.verb} {name}{'/' if part else ''}{part}"
+
+
+def to_watch(kind: Watched) -> tuple[Right, ...]:
+    """Return the rights to list and watch a kind, in any version."""
+    group, _, _ = kind.api_version.rpartition("/")
+    return tuple(Right(group, kind.plural, verb) for verb in ("list", "watch"))
+
+
+_RUN: Final = "scheduling.run.ai"
+_DEVICES: Final = "resource.k8s.io"
+RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
+    "read": (
+        *(right for kind in (*ALL, SHARDS, GANG_GROUPS[0]) for right in to_watch(kind)),
+        Right("", "pods", "get"),
+        Right("", "persistentvolumeclaims", "get"),
+    ),
+    "review": (
+        Right("authentication.k8s.io", "tokenreviews", "create"),
+        Right("authorization.k8s.io", "subjectaccessreviews", "create"),
+    ),
+    "write": (
+        Right("", "pods/binding", "create"),
+        Right("", "pods/eviction", "create"),
+        Right("", "pods/status", "patch"),
+        Right("", "persistentvolumeclaims", "patch"),
+        Right(_RUN, "podgroups/status", "patch"),
+        Right(_RUN, "queues/status", "patch"),
+        Right("kai.scheduler", "schedulingshards/status", "patch"),
+        Right("events.k8s.io", "events", "create"),
+    ),
+    "lease": (
+        Right("coordination.k8s.io", "leases", "get"),
+        Right("coordination.k8s.io", "leases", "update"),
+    ),
+    "sharing": (Right("", "pods", "create"), Right("", "pods", "delete")),
+    "lookups": tuple(Right("", "configmaps", verb) for verb in ("create", "get", "update")),
+    "kueue": tuple(right for kind in KUEUE for right in to_watch(kind)),
+    "claims": (
+        *(right for kind in (*DEVICES, TAINT_RULES) for right in to_watch(kind)),
+        Right(_DEVICES, "resourceclaims", "create"),
+        Right(_DEVICES, "resourceclaims", "delete"),
+        Right(_DEVICES, "resourceclaims", "get"),
+        Right(_DEVICES, "resourceclaims", "patch"),
+        Right(_DEVICES, "resourceclaims/status", "update"),
+        Right(_DEVICES, "resourceclaims/binding", "update"),
+    ),
+    "share-claims": (
+        *to_watch(SHARE_TEMPLATES),
+        Right(_DEVICES, "resourceclaimtemplates", "create"),
+    ),
+    "delete": (Right("", "pods", "delete"),),
+}
+"""Rights by role: reading, authenticating scrapes, writing decisions, the lease in our own
+namespace by name, reservation pods in their namespace, which only shards need that share GPUs of a
+device plugin, the ConfigMaps in which pods look up their GPU, which only ``configMaps: true`` there
+needs, reading Kueue's queues, which only ``kueue: true`` needs, allocating claims on devices, which
+only shards with ``resourceClaims: true`` need, making templates of claims, which only shards need
+where shares of GPUs are claims, and deleting pods, which only ``evictionMode: delete`` needs."""
+
+
+# -- one list of everything, for tools that run once -----------------------------------------------
+
+_PAGE: Final = 500
+
+
+@dataclass(slots=True)
+class Listed:
+    """The objects of a cluster, and what could not be read."""
+
+    objects: list[Seen] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    kinds: set[str] = field(default_factory=set)
+    """The kinds that could be read, in the form of access rules."""
+
+
+def list_cluster(client: Client, kinds: Iterable[Watched] = ALL) -> Listed:
+    """List all objects of all kinds that are served.
+
+    Raises:
+        ClusterUnavailable: the server does not answer, or a required kind may not be read.
+        ObjectError: an answer is no list.
+
+    """
+    found = Listed()
+    for watched in kinds:
+        _list(client, watched, found)
+    return found
+
+
+def _list(client: Client, watched: Watched, found: Listed) -> None:
+    """List a kind in the first of its versions that is served."""
+    for version in (watched, *watched.others):
+        if _list_version(client, version, found):
+            return
+
+
+def _list_version(client: Client, watched: Watched, found: Listed) -> bool:
+    """List a kind in one version; return False if another version has to be tried."""
+    query = {"limit": str(_PAGE)}
+    objects: list[Seen] = []
+    while True:
+        answer = client.call("GET", watched.path, query=query, accept=watched.list_accept)
+        if answer.code == _GONE and "limit" in query:
+            query, objects = {}, []  # the pages have expired: read all at once
+            continue
+        if answer.code in {_ABSENT, _FORBIDDEN} and not watched.is_required:
+            if answer.code == _FORBIDDEN:
+                found.warnings.append(f"{watched.qualified} may not be listed: left out")
+            return answer.code == _FORBIDDEN
+        if not answer.is_done:
+            raise ClusterUnavailable(
+                f"{watched.qualified} cannot be listed: {answer.text()}",
+                fix="apply deploy/crds" if answer.code == _ABSENT else "see kaisched doctor",
+            )
+        page = watched.read_list(answer.data)
+        found.warnings.extend(f"left out: {problem}" for problem in page.problems)
+        objects.extend(page.objects)
+        if not page.next_page:
+            found.objects.extend(objects)
+            found.kinds.add(watched.qualified)
+            return True
+        query = {**query, "continue": page.next_page}

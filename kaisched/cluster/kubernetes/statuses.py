@@ -1,16 +1,14 @@
-"""The desired status of queues, in the form of KAI-Scheduler's kind.
-
-This module only computes it; ``reports`` decides what is written and when.
-"""
+"""The status of queues and pod groups, computed after cycles from what has changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from kaisched.core.axis import Amounts, IntVec
+from kaisched.core.axis import ALLOCATED_STATES, GPU, Amounts, IntVec, TaskState
+from kaisched.core.devices import card_mib
 from kaisched.core.refusals import Refusal
 from kaisched.core.shares import OverSubscription, children_quota, over_subscribed
 from kaisched.core.snapshot import Snapshot
@@ -18,7 +16,7 @@ from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.errors import ObjectError
 from kaisched.framework.report.reason import LeftOut
-from kaisched.framework.report.records import QueueShare
+from kaisched.framework.report.records import CycleResult, QueueShare
 from kaisched.framework.report.result import without_session
 from kaisched.framework.report.share_table import ShareTable
 from kaisched.units import (
@@ -28,6 +26,9 @@ from kaisched.units import (
     format_amount,
     is_in_bytes,
 )
+
+# -- conditions of queues --------------------------------------------------------------------------
+# This module only computes it; ``reports`` decides what is written and when.
 
 TRUE: Final = "True"
 FALSE: Final = "False"
@@ -307,3 +308,140 @@ def _plain(value: Any) -> Any:
         else it
         for it in value
     ]
+
+
+# -- shares of queues ------------------------------------------------------------------------------
+# With usage history every fair share moves all the time. So queues take turns, a few in each
+# round.
+
+MOST_QUEUES: Final = 10
+"""Queues whose status is computed per round."""
+
+
+class QueueShares:
+    """The part of the status of queues that changes with what others do."""
+
+    def __init__(self) -> None:
+        """Begin without queues."""
+        self._queues: QueueTable | None = None
+        self._numbers: Amounts = np.zeros((0, 0), np.int64)
+        """``(X, Q)`` the numbers of which the status of each queue was last made."""
+        self._next = 0
+
+    def changed(
+        self, snapshot: Snapshot, result: CycleResult
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (name, status) of a few queues for which it has changed, each in its turn."""
+        shares = without_session(result.shares)
+        if not isinstance(shares, ShareTable):
+            return
+        pending = pending_jobs(snapshot, result)
+        numbers = np.vstack((shares.fair_share, shares.allocated, pending[None]))
+        if shares.queues is not self._queues or numbers.shape != self._numbers.shape:
+            self._numbers = np.full_like(numbers, -1)
+            self._queues, self._next = shares.queues, 0
+        rows = np.any(numbers != self._numbers, axis=0).nonzero()[0]
+        rows = np.roll(rows, -int(np.searchsorted(rows, self._next)))[:MOST_QUEUES]
+        for row in rows.tolist():
+            self._numbers[:, row], self._next = numbers[:, row], row + 1
+            yield shares.queues.name[row], share_status(shares[row], int(pending[row]))
+
+
+def share_status(share: QueueShare, pending: int) -> dict[str, Any]:
+    """Return the share of a queue as the status shows it; a null removes what was there."""
+    fair = share.fair_share
+    shown = quantities(fair)
+    endless = quantities({name: 1 for name, amount in fair.items() if amount < 0})
+    full = share.saturation
+    return {
+        "fairShare": {**shown, **dict.fromkeys(endless, "unlimited")},
+        "saturation": None if full is None else f"{full:.0%}",
+        "pendingJobs": pending,
+    }
+
+
+def pending_jobs(snapshot: Snapshot, result: CycleResult) -> IntVec:
+    """Return ``(Q,)`` how many jobs stay pending in each queue and those below it."""
+    queue = snapshot.jobs.queue_of_job[result.records.rows]
+    count = np.bincount(queue[queue >= 0], minlength=len(snapshot.queues))
+    before = np.concatenate([[0], np.cumsum(count)])
+    found: IntVec = before[snapshot.queues.tree.end_of_queue] - before[:-1]
+    return found
+
+
+# -- amounts of pod groups -------------------------------------------------------------------------
+
+
+class GroupAmounts:
+    """The amounts that pod groups ask for and hold, computed again after changes."""
+
+    def __init__(self) -> None:
+        """Begin without a snapshot."""
+        self._sums: Amounts = np.zeros((0, 0), np.int64)
+        """``(2 R, J)`` what jobs ask for, pending or not, above what they hold."""
+        self._generation = self._revision = -1
+
+    def changed(
+        self,
+        snapshot: Snapshot,
+        is_declared: Callable[[str], bool],
+        also: Sequence[int] = (),
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (job, status) of pod groups whose amounts differ from the last snapshot.
+
+        Yield all of them when the rows have changed their meaning since.
+
+        Args:
+            snapshot: the present one.
+            is_declared: tells whether a job has a pod group.
+            also: rows of jobs to yield in any case.
+
+        """
+        if snapshot.revision == self._revision and not also:
+            return
+        self._revision = snapshot.revision
+        names = snapshot.axis.names
+        size = len(names)
+        for row in sorted({*self._count(snapshot), *also}):
+            job = snapshot.jobs.name[row]
+            if not is_declared(job):
+                continue
+            asked, held = self._sums[:size, row].tolist(), self._sums[size:, row].tolist()
+            is_firm = not snapshot.jobs.is_preemptible[row]
+            firm = held if is_firm else [0] * size
+            amounts = (("requested", asked), ("allocated", held), ("allocatedNonPreemptible", firm))
+            yield (
+                job,
+                {
+                    "resourcesStatus": {
+                        key: quantities(dict(zip(names, it, strict=True))) for key, it in amounts
+                    }
+                },
+            )
+
+    def _count(self, snapshot: Snapshot) -> list[int]:
+        """Sum the pods of each job; return the jobs that are new or have other sums."""
+        sums, before = _sums(snapshot), self._sums
+        if snapshot.generation != self._generation or len(sums) != len(before):
+            before = sums[:, :0]
+        self._generation, self._sums = snapshot.generation, sums
+        known = before.shape[1]
+        is_other = np.any(sums[:, :known] != before, axis=0)
+        return [*np.flatnonzero(is_other).tolist(), *range(known, sums.shape[1])]
+
+
+def _sums(snapshot: Snapshot) -> Amounts:
+    """Return ``(2 R, J)`` what jobs ask for, pending or not, above what they hold."""
+    tasks, shapes = snapshot.tasks, snapshot.shapes
+    holds = ALLOCATED_STATES[tasks.state]
+    pods = np.flatnonzero((holds | (tasks.state == TaskState.PENDING)) & (tasks.job_of_task >= 0))
+    shape = tasks.shape_of_task[pods]
+    request = shapes.charge[:, shape]
+    if shapes.by_card is not None:
+        size = card_mib(snapshot.nodes, tasks.node_of_task[pods])
+        request[GPU] -= shapes.by_card.saved(shape, size)
+    amounts = np.vstack((request, request * holds[pods]))
+    sums = np.zeros((len(amounts), len(snapshot.jobs.name)), np.int64)
+    for row, more in zip(sums, amounts, strict=True):
+        np.add.at(row, tasks.job_of_task[pods], more)
+    return sums

@@ -3,14 +3,103 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from kaisched.core.claims.model import Ask, Claim, Identity, Selector, Site, Taken
+from kaisched.core.claims.model import Ask, Claim, Identity, Site, Taken
 from kaisched.core.claims.offer import Offer
-from kaisched.core.claims.part_counting import Parts
-from kaisched.core.claims.profiles import Named
-from kaisched.core.claims.search import allocate, tolerates_all
+from kaisched.core.claims.search import allocate, consumed_by, fits, tolerates_all
+from kaisched.core.claims.selectors import CelSelector, names_of
 from kaisched.core.claims.table import Holdings, portions_of
+
+# -- parts of devices ------------------------------------------------------------------------------
+
+MOST_PODS: Final = 1 << 16
+"""Counted at most: a claim may take nothing of what a device has."""
+
+
+class _Source(NamedTuple):
+    """A device that does for a request."""
+
+    identity: Identity
+    takes: tuple[tuple[str, int, int], ...] | None
+    """(capacity, what a pod takes of it, all of it); None for a device of one claim."""
+
+    def room(self, consumed: Mapping[str, int]) -> int:
+        """Return how many pods have room on it; of an untouched device of one claim it is one."""
+        if self.takes is None:
+            return 1
+        rooms = [
+            (whole - consumed.get(name, 0)) // amount
+            for name, amount, whole in self.takes
+            if amount
+        ]
+        return min(max(min(rooms), 0), MOST_PODS) if rooms else MOST_PODS
+
+
+class Parts:
+    """Counts pods with a plain request, some of whose devices several claims may have."""
+
+    def __init__(self, offer: Offer, ask: Ask, expressions: Sequence[CelSelector]) -> None:
+        """Look at no device yet."""
+        self._offer, self._ask, self._expressions = offer, ask, expressions
+        self._known: dict[str, tuple[_Source, ...] | None] = offer.remembered("parts", ask)
+
+    def __call__(self, site: Site, taken: Taken) -> int | None:
+        """Return how many pods find devices on a node, one after the other.
+
+        None for a node that needs a search.
+        """
+        if site.name not in self._known:
+            self._known[site.name] = self._sources(site)
+        sources = self._known[site.name]
+        if sources is None:
+            return None
+        rooms = [
+            it.room(taken.consumed.get(it.identity, {}))
+            for it in sources
+            if it.identity not in taken.devices
+        ]
+        return min(_pods(rooms, self._ask.count), MOST_PODS)
+
+    def _sources(self, site: Site) -> tuple[_Source, ...] | None:
+        found = []
+        for pool in self._offer.pools(site):
+            for one, device in pool.devices:
+                if not all(it.matches(device) for it in self._expressions):
+                    continue
+                if device.counters or one.place is None:
+                    return None
+                taken = consumed_by(self._ask, device)
+                if (
+                    taken is None
+                    or not fits(taken, device, {})
+                    or not tolerates_all(self._ask.tolerations, device)
+                ):
+                    continue
+                takes = tuple(
+                    (name, amount.nanos, device.capacities[name].value.nanos)
+                    for name, amount in taken.items()
+                )
+                found.append(_Source(device.identity, takes if device.is_shared else None))
+        return tuple(found)
+
+
+def _pods(rooms: list[int], count: int) -> int:
+    """Return how many pods get so many devices each: always the first that have room."""
+    if count == 1:
+        return sum(rooms)
+    pods = 0
+    while True:
+        first = [at for at, room in enumerate(rooms) if room > 0][:count]
+        if len(first) < count:
+            return pods
+        step = min(rooms[at] for at in first)
+        pods += step
+        for at in first:
+            rooms[at] -= step
+
+
+# -- devices ---------------------------------------------------------------------------------------
 
 MOST: Final = 64
 """So many pods are counted at most where devices are searched one by one."""
@@ -20,7 +109,7 @@ def pods_with(
     offer: Offer,
     site: Site,
     claims: Sequence[Claim],
-    selectors: Mapping[str, Selector],
+    selectors: Mapping[str, CelSelector],
     free: Holdings,
     most: int = MOST,
     further: Sequence[Claim] | None = None,
@@ -47,12 +136,13 @@ def pods_with(
 class Counted:
     """Counts pods with a plain request by counting devices; None for a node that needs a search."""
 
-    def __init__(self, offer: Offer, ask: Ask, expressions: Sequence[Selector]) -> None:
+    def __init__(self, offer: Offer, ask: Ask, expressions: Sequence[CelSelector]) -> None:
         """Use what is known already of the devices that do for the request."""
         self._offer, self.ask, self._expressions = offer, ask, expressions
-        self._known, self._at_look = offer.remembered(ask), offer.at_look(ask)
+        self._known: dict[str, tuple[Identity, ...] | None] = offer.remembered("node", ask)
+        self._at_look: dict[int, tuple[int, ...] | None] = offer.remembered("look", ask)
         self._parts = Parts(offer, ask, expressions)
-        self.named = _named_by(expressions)
+        self.named = names_of(expressions)
         """The fields of a device that decide whether it does."""
 
     @property
@@ -107,14 +197,14 @@ class Counted:
 
 
 def counted(
-    offer: Offer, claims: Sequence[Claim], selectors: Mapping[str, Selector]
+    offer: Offer, claims: Sequence[Claim], selectors: Mapping[str, CelSelector]
 ) -> Counted | None:
     """Return what counts devices for a plain request; None for any other."""
     ask = _plain(claims)
     return None if ask is None else counting(offer, ask, selectors)
 
 
-def counting(offer: Offer, ask: Ask, selectors: Mapping[str, Selector]) -> Counted | None:
+def counting(offer: Offer, ask: Ask, selectors: Mapping[str, CelSelector]) -> Counted | None:
     """Return what counts devices for a request of any claim; None where its class is missing."""
     of_class = offer.classes.get(ask.class_name)
     if of_class is None:
@@ -135,18 +225,8 @@ def _plain(claims: Sequence[Claim]) -> Ask | None:
 _UNKNOWN: Final[tuple[Identity, ...]] = (("", "", ""),)
 
 
-def _named_by(expressions: Sequence[Selector]) -> Named:
-    """Return the fields of a device that any of some expressions names."""
-    fields: set[tuple[str, str]] = set()
-    for each in expressions:
-        if each.named is None:
-            return None
-        fields.update(each.named)
-    return tuple(sorted(fields))
-
-
 def _places(
-    offer: Offer, site: Site, ask: Ask, expressions: Sequence[Selector]
+    offer: Offer, site: Site, ask: Ask, expressions: Sequence[CelSelector]
 ) -> tuple[int, ...] | None:
     """Return which of the devices of a node do for a request; None if one is no plain device."""
     found, place = [], -1

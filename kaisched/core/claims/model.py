@@ -6,11 +6,16 @@ part that a Kubernetes quantity can have.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kaisched.core.constraints import NodeTerm
+
+# -- values ----------------------------------------------------------------------------------------
+# Names are those of the resource.k8s.io API. An amount is a whole number of billionths, the
+# smallest part that a Kubernetes quantity can have.
 
 NANOS: Final = 10**9
 MOST_CONSUMERS: Final = 256
@@ -149,52 +154,6 @@ class Slice:
     counter_sets: tuple[str, ...] = ()
 
 
-class Selector(Protocol):
-    """An expression that tells which devices match."""
-
-    @property
-    def text(self) -> str:
-        """The expression as written."""
-        ...
-
-    @property
-    def fault(self) -> str:
-        """Why it cannot be evaluated for any device; empty if it can."""
-        ...
-
-    @property
-    def named(self) -> tuple[tuple[str, str], ...] | None:
-        """The fields of a device that it names, which the answer rests on; None for all."""
-        ...
-
-    def matches(self, device: Device) -> bool:
-        """Tell whether a device matches.
-
-        Raises:
-            ClaimError: the expression cannot be evaluated for the device.
-
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceClass:
-    """Devices of one sort, with settings for their driver."""
-
-    name: str
-    selectors: tuple[Selector, ...] = ()
-    configs: tuple[bytes, ...] = ()
-    """Opaque settings, each as JSON."""
-
-
-def is_in(of_class: DeviceClass, device: Device) -> bool:
-    """Tell whether a device is in a class; it is not where an expression fails for it."""
-    try:
-        return all(it.matches(device) for it in of_class.selectors)
-    except ClaimError:
-        return False
-
-
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A request for devices, or one alternative of it."""
@@ -285,3 +244,54 @@ class Allocation(NamedTuple):
     """The only node where it can be used; empty if it is not bound to one."""
     term: NodeTerm | None
     """Requirements on nodes where it can be used; None for all nodes or the one named."""
+
+
+# -- quantities ------------------------------------------------------------------------------------
+
+_QUANTITY: Final = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]{0,30})(?:\.(?P<part>[0-9]{0,30}))?"
+    r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<power>[+-]?[0-9]{1,3}))?",
+    re.ASCII,
+)
+_TENS: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_TWOS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_MOST_POWER: Final = 30
+
+
+def nanos_of(text: str) -> int:
+    """Read a quantity in billionths; raise a ClaimError for a text that is none."""
+    match = _QUANTITY.fullmatch(text)
+    digits = "" if match is None else match["whole"] + (match["part"] or "")
+    if match is None or not digits:
+        raise ClaimError(f"{text[:40]!r} is no quantity")
+    suffix = match["suffix"] or ""
+    power = int(match["power"]) if match["power"] else _TENS.get(suffix, 0)
+    ten = max(-_MOST_POWER, min(power, _MOST_POWER)) - len(match["part"] or "")
+    whole = (int(digits) << _TWOS.get(suffix, 0)) * NANOS * 10 ** max(ten, 0)
+    nanos: int = -(-whole // 10 ** max(-ten, 0))
+    return -nanos if match["sign"] == "-" else nanos
+
+
+# -- profiles --------------------------------------------------------------------------------------
+
+Named: TypeAlias = tuple[tuple[str, str], ...] | None
+"""The fields that an expression names, as (``attributes`` or ``capacity``, name); None for all."""
+
+
+def profile_of(device: Device, named: Named) -> tuple[Any, ...]:
+    """Return what an expression sees of a device; all of it if it does not name what it needs."""
+    start = device.driver, device.is_shared
+    if named is None:
+        capacities = ((name, it.value.nanos) for name, it in device.capacities.items())
+        return (*start, tuple(sorted(device.attributes.items())), tuple(sorted(capacities)))
+    return (*start, *(_field(device, kind, name) for kind, name in named))
+
+
+def _field(device: Device, kind: str, name: str) -> Any:
+    if kind == "attributes":
+        return device.attribute(name)
+    found = device.capacities.get(name)
+    if found is None:
+        domain, _, rest = name.partition("/")
+        found = device.capacities.get(rest) if domain == device.driver else None
+    return None if found is None else found.value.nanos

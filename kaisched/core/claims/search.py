@@ -1,39 +1,198 @@
-"""Searches devices for the claims of a pod on one node: the first way in which all can be had.
-
-Claims are tried in the order of the pod, requests in theirs, devices in the order of their pools.
-Drivers name pools, slices and devices, so they decide what is tried first. Within a request
-positions only increase, which leaves out equal choices in another order.
-"""
+"""Searches devices for the claims of a pod on one node, in the order of kube-scheduler."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kaisched.core.claims.constraints import Judge
-from kaisched.core.claims.consumed import consumed_by, fits
 from kaisched.core.claims.model import (
     ALL,
     MOST_RESULTS,
+    NANOS,
     Allocation,
     Ask,
+    Capacity,
     Claim,
     ClaimError,
+    Config,
+    Constraint,
     Device,
     Identity,
+    Policy,
     Quantity,
     Request,
     Result,
-    Selector,
     Site,
     Slice,
     Taint,
     Taken,
     Toleration,
+    Value,
 )
-from kaisched.core.claims.offer import Offer
-from kaisched.core.claims.pools import Pool, matches
-from kaisched.core.claims.result import allocation_of
+from kaisched.core.claims.offer import Offer, Pool, matches
+from kaisched.core.claims.selectors import CelSelector, DeviceClass
+from kaisched.core.constraints import NodeTerm, Requirement
+
+# -- constraints -----------------------------------------------------------------------------------
+
+
+class Judge:
+    """The values of one attribute on the devices that are chosen so far."""
+
+    __slots__ = ("_constraint", "_values")
+
+    def __init__(self, constraint: Constraint) -> None:
+        """Start without devices."""
+        self._constraint = constraint
+        self._values: list[Value] = []
+
+    def add(self, request: str, device: Device) -> bool:
+        """Count a device, and tell whether it goes with those before; if not, nothing changes."""
+        if not self._constraint.concerns(request):
+            return True
+        value = device.attribute(self._constraint.attribute)
+        if value is None or value.value is None:
+            return False
+        if self._constraint.is_distinct:
+            if value in self._values:
+                return False
+        elif self._values and value != self._values[0]:
+            return False
+        self._values.append(value)
+        return True
+
+    def remove(self, request: str) -> None:
+        """Undo the last :meth:`add` that counted."""
+        if self._constraint.concerns(request):
+            self._values.pop()
+
+
+# -- shared capacity -------------------------------------------------------------------------------
+
+
+def consumed_by(ask: Ask, device: Device) -> dict[str, Quantity] | None:
+    """Return what a request takes of each capacity of a device; None if it cannot be asked for."""
+    asked = dict(ask.capacity)
+    if not asked.keys() <= device.capacities.keys():
+        return None
+    taken = {}
+    for name, capacity in device.capacities.items():
+        amount = _rounded(asked.get(name), capacity)
+        if capacity.policy is not None and not _is_allowed(amount, capacity.policy):
+            return None
+        taken[name] = amount
+    return taken
+
+
+def fits(taken: Mapping[str, Quantity], device: Device, before: Mapping[str, int]) -> bool:
+    """Tell whether a device has so much left, after what other claims have of it."""
+    return all(
+        amount.nanos + before.get(name, 0) <= device.capacities[name].value.nanos
+        for name, amount in taken.items()
+    )
+
+
+def _rounded(asked: Quantity | None, capacity: Capacity) -> Quantity:
+    """Return the amount that is taken: rounded up to one that the device gives."""
+    policy = capacity.policy
+    if asked is None:
+        default = None if policy is None else policy.default
+        return capacity.value if default is None else default
+    if policy is None:
+        return asked
+    if policy.least is not None:
+        if asked.nanos < policy.least.nanos:
+            return policy.least
+        if policy.step is None:
+            return asked
+        least, step = _whole(policy.least), _whole(policy.step)
+        steps = -(-(_whole(asked) - least) // step)
+        return Quantity((least + steps * step) * NANOS, is_binary=True)
+    return next((it for it in policy.values if asked.nanos <= it.nanos), asked)
+
+
+def _whole(amount: Quantity) -> int:
+    return -(-amount.nanos // NANOS)
+
+
+def _is_allowed(amount: Quantity, policy: Policy) -> bool:
+    if policy.default is not None and amount.nanos == policy.default.nanos:
+        return True
+    if policy.has_range:
+        if policy.most is not None and amount.nanos > policy.most.nanos:
+            return False
+        if policy.step is None or policy.least is None:
+            return True
+        return (_whole(amount) - _whole(policy.least)) % _whole(policy.step) == 0
+    return not policy.values or any(it.nanos == amount.nanos for it in policy.values)
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+def allocation_of(
+    claim: Claim,
+    chosen: Sequence[int],
+    results: Sequence[Result],
+    classes: Mapping[str, DeviceClass],
+    site: Site,
+) -> Allocation:
+    """Return the allocation of a claim.
+
+    Args:
+        claim: what it asks for.
+        chosen: for each request the alternative that was taken.
+        results: its devices, in order.
+        classes: the classes by name.
+        site: the node for which the devices were chosen.
+
+    """
+    asks = [one.options[at] for one, at in zip(claim.requests, chosen, strict=True)]
+    names: dict[str, list[str]] = {}
+    for ask in asks:
+        names.setdefault(ask.class_name, []).append(ask.name)
+    of_classes = tuple(
+        (tuple(requests), config)
+        for name, requests in names.items()
+        for config in classes[name].configs
+    )
+    node, term = _nodes(results, site)
+    return Allocation(tuple(results), of_classes, _configs(claim, chosen), node, term)
+
+
+def _configs(claim: Claim, chosen: Sequence[int]) -> tuple[Config, ...]:
+    """Return the settings of a claim, once for each request in use that they name."""
+    found = []
+    for config in claim.configs:
+        if not config.requests:
+            found.append(config)
+            continue
+        for request, at in zip(claim.requests, chosen, strict=True):
+            names = (request.name, request.options[at].name)
+            found += [config] * any(name in config.requests for name in names)
+    return tuple(found)
+
+
+def _nodes(results: Sequence[Result], site: Site) -> tuple[str, NodeTerm | None]:
+    """Return the one node where the devices can be used, or else requirements on nodes."""
+    expressions: list[Requirement] = []
+    fields: list[Requirement] = []
+    for result in results:
+        place = result.slice.place or result.device.place
+        if result.device.is_bound_to_node or (place is not None and place.node):
+            return site.name, None
+        if place is not None and place.term is not None:
+            expressions += [it for it in place.term[0] if it not in expressions]
+            fields += [it for it in place.term[1] if it not in fields]
+    if not expressions and not fields:
+        return "", None
+    return "", (tuple(expressions), tuple(fields))
+
+
+# -- the search ------------------------------------------------------------------------------------
+# Claims are tried in the order of the pod, requests in theirs, devices in the order of their
+# pools. Drivers name pools, slices and devices, so they decide what is tried first. Within a
+# request positions only increase, which leaves out equal choices in another order.
 
 MOST_DEVICES: Final = 128
 """Most devices of the claims of one pod: the search goes as deep."""
@@ -46,7 +205,7 @@ def allocate(
     offer: Offer,
     site: Site,
     claims: Sequence[Claim],
-    selectors: Mapping[str, Selector],
+    selectors: Mapping[str, CelSelector],
     taken: Taken,
 ) -> list[Allocation] | None:
     """Return an allocation for each claim, or None if they cannot all be had on the node.
@@ -78,7 +237,7 @@ class Search:
         offer: Offer,
         site: Site,
         claims: Sequence[Claim],
-        selectors: Mapping[str, Selector],
+        selectors: Mapping[str, CelSelector],
         taken: Taken,
     ) -> None:
         """Start with nothing chosen."""
@@ -238,7 +397,7 @@ class Search:
             )
         return known
 
-    def _expressions(self, ask: Ask) -> list[Selector]:
+    def _expressions(self, ask: Ask) -> list[CelSelector]:
         of_class = self._classes[ask.class_name].selectors
         return [*of_class, *(self._selectors[text] for text in ask.selectors)]
 

@@ -10,11 +10,12 @@ from kaisched.cluster.kubernetes.resources import (
     ALL,
     DEVICES,
     GANG_GROUPS,
+    RIGHTS,
     SHARDS,
     SHARE_TEMPLATES,
     TAINT_RULES,
+    to_watch,
 )
-from kaisched.cluster.kubernetes.rights import RIGHTS, to_watch
 from kaisched.daemon.doctor.finding import Finding, named
 from kaisched.daemon.pool_owners import shard_of_pool
 from kaisched.errors import ClusterUnavailable
@@ -24,7 +25,7 @@ from kaisched.objects.wire import BAD_JSON
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kaisched.cluster.kubernetes.rights import Right
+    from kaisched.cluster.kubernetes.resources import Right
     from kaisched.daemon.doctor.finding import Visit
 
 _FIX: Final = "apply the role kaisched-{0} of deploy/ and bind it to the account"

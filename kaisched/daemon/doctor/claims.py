@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from kaisched.cluster.claims.offered import Offered
-from kaisched.cluster.claims.writing import taken_by
-from kaisched.cluster.kubernetes.listing import list_cluster
-from kaisched.cluster.kubernetes.resources import DEVICES, NODES, TAINT_RULES
-from kaisched.core.claims.model import Device, DeviceClass, Site, is_in
+from kaisched.cluster.claims.conversion import taken_by
+from kaisched.cluster.claims.device_claims import Offered
+from kaisched.cluster.kubernetes.resources import DEVICES, NODES, TAINT_RULES, list_cluster
+from kaisched.core.claims.model import Device, Site
+from kaisched.core.claims.selectors import DeviceClass, is_in
 from kaisched.daemon.doctor.finding import Finding
 from kaisched.objects.devices import DeviceClass as ClassObject
 from kaisched.objects.devices import DeviceTaintRule, ResourceClaim, ResourceSlice
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kaisched.core.claims.model import Taken
-    from kaisched.core.claims.pools import Pool
+    from kaisched.core.claims.offer import Pool
     from kaisched.daemon.doctor.finding import Visit
 
 _CHECK: Final = "claims"

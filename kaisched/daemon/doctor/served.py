@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kaisched.cluster.kubernetes.discovery import find_gang_api
-from kaisched.cluster.kubernetes.resources import OWNERS, POD_GROUPS, QUEUES, SHARDS
+from kaisched.cluster.kubernetes.resources import OWNERS, POD_GROUPS, QUEUES, SHARDS, find_gang_api
 from kaisched.daemon.doctor.finding import Finding, Served
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.gangs import GANG_API, GANG_API_VERSIONS

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kaisched.cluster.kubernetes.discovery import watched_kinds
-from kaisched.cluster.kubernetes.listing import list_cluster
-from kaisched.cluster.kubernetes.resources import NODES, SHARDS
+from kaisched.cluster.kubernetes.resources import NODES, SHARDS, list_cluster, watched_kinds
 from kaisched.daemon.doctor.finding import Finding, failures, named
 from kaisched.daemon.pool_owners import shard_of_pool
 from kaisched.engine.policy import build_policy

@@ -5,9 +5,8 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from kaisched.cluster.claims.offered import Offered
-from kaisched.cluster.kubernetes.listing import list_cluster
-from kaisched.cluster.kubernetes.resources import DEVICES
+from kaisched.cluster.claims.device_claims import Offered
+from kaisched.cluster.kubernetes.resources import DEVICES, list_cluster
 from kaisched.daemon.doctor.finding import Finding
 from kaisched.objects.devices import DeviceClass, ResourceSlice
 from kaisched.objects.gpus import MEMORY

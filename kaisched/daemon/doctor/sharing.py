@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kaisched.cluster.kubernetes.listing import list_cluster
-from kaisched.cluster.kubernetes.resources import NODES, PODS
+from kaisched.cluster.kubernetes.resources import NODES, PODS, list_cluster
 from kaisched.daemon.doctor.finding import Finding, named
 from kaisched.objects.gpus import Card, Stage, can_share, card_mib_of, reservation_of
 from kaisched.objects.labels import (

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.cluster.kubernetes.listing import list_cluster
-from kaisched.cluster.kubernetes.resources import TOPOLOGIES
+from kaisched.cluster.kubernetes.resources import TOPOLOGIES, list_cluster
 from kaisched.core.constraints import domain_paths, domains_at
 from kaisched.daemon.doctor.finding import Finding, counted, named
 from kaisched.engine.planning import fill, open_cluster

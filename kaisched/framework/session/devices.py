@@ -16,7 +16,7 @@ import numpy as np
 from kaisched.core.axis import ACTIVE_STATES, GPU, GPU_UNIT, TaskState
 from kaisched.core.claims.counting import MOST, counted, counting, pods_with
 from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, Ask, Claim, ClaimError, Site
-from kaisched.core.claims.pools import matches
+from kaisched.core.claims.offer import matches
 from kaisched.core.claims.search import allocate
 from kaisched.core.claims.table import ClaimTable, Held, Holdings, held_by
 from kaisched.core.refusals import Refusal
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
     from kaisched.core.claims.counting import Counted
-    from kaisched.core.claims.model import Claim, Identity, Site
-    from kaisched.core.claims.profiles import Named
+    from kaisched.core.claims.model import Claim, Identity, Named, Site
     from kaisched.core.claims.table import Bridge, ClaimTable, Held, Holdings
     from kaisched.core.constraints import ClaimUse
     from kaisched.core.snapshot import Snapshot

@@ -62,7 +62,6 @@ HOST_ONLY: Final = frozenset(
         "devices",
         "facts",
         "failures",
-        "gates",
         "has_kept_promises",
         "has_moved",
         "initial_capacity",

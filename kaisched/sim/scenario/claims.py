@@ -10,8 +10,6 @@ from typing import Final, TypeVar
 from kaisched.cluster.claims.gpus import is_of_gpus
 from kaisched.cluster.nodes import NodeRow
 from kaisched.core.axis import GPU_UNIT
-from kaisched.core.claims.cel import CelSelector
-from kaisched.core.claims.cel_values import amount_of
 from kaisched.core.claims.model import (
     MOST_RESULTS,
     Ask,
@@ -27,9 +25,11 @@ from kaisched.core.claims.model import (
     Slice,
     Taken,
     Value,
+    nanos_of,
 )
 from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.search import allocate
+from kaisched.core.claims.selectors import CelSelector
 from kaisched.sim.devices import Devices, class_of
 from kaisched.sim.scenario.document import Attribute, DeviceLine, JobGroup, NodeGroup
 from kaisched.sim.scenario.findings import Findings, Step
@@ -196,7 +196,7 @@ def _described(line: DeviceLine, found: Findings, path: tuple[Step, ...]) -> lis
         ):
             try:
                 text = str(amount)
-                quantity = Quantity(amount_of(text).nanos, text.endswith("i"))
+                quantity = Quantity(nanos_of(text), text.endswith("i"))
             except ClaimError as error:
                 found.add(str(error), *where, value=amount, fix="write an amount such as 80Gi")
                 break

@@ -280,13 +280,7 @@ class Choices:
         """Tell, ``(K,)``, which leaf queues stay within their quota in some flavor."""
         holdings = self._now.holdings(session)
         within = [
-            any(
-                all(
-                    holdings.used[leaf][row] + amount <= holdings.rows.subtree[leaf][row]
-                    for row, amount in asked
-                )
-                for asked in self.possible(leaf, ask[:, at])
-            )
+            any(holdings.stays_within(leaf, asked) for asked in self.possible(leaf, ask[:, at]))
             for at, leaf in enumerate(queue.tolist())
         ]
         return np.array(within, np.bool_)

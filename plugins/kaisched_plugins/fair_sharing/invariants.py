@@ -36,15 +36,11 @@ def broken(moves: Moves, table: Table, high_from: int | None) -> Iterator[str]:
     yield from _takers(moves, table, high_from)
 
 
-def _change(moves: Moves) -> Amounts:
-    return moves.change()
-
-
 def _leaves(moves: Moves, table: Table) -> tuple[Amounts, Amounts]:
     """Return what leaf queues hold before and after the cycle, by row of the quotas."""
     snapshot = moves.snapshot
     if table.flavors is None:
-        after = snapshot.allocated + _change(moves)
+        after = snapshot.allocated + moves.change()
         return snapshot.allocated[table.rows], after[table.rows]
     result, tasks = moves.result, snapshot.tasks
     before = tasks.node_of_task.copy()
@@ -102,7 +98,7 @@ def _limits(moves: Moves) -> Iterator[str]:
     """F4: what grew is within its limit."""
     snapshot = moves.snapshot
     queues = snapshot.queues
-    change = _change(moves)
+    change = moves.change()
     for more, has in ((change, snapshot.allocated + change), moves.bound_beside()):
         growth, after = (roll_up(each, queues.tree) for each in (more, has))
         over = (growth > 0) & (queues.limit < UNLIMITED) & (after > queues.limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from kaisched_plugins.fair_sharing.choices import Choices
 from kaisched_plugins.fair_sharing.quotas import Keys, order_keys
 from kaisched_plugins.fair_sharing.tables import Now, Table, as_columns, some_of, turn_keys
 from kaisched_plugins.fair_sharing.work import borrowing_levels
+
+if TYPE_CHECKING:
+    from kaisched_plugins.fair_sharing.plugin import FairSharingArguments
 
 # What queues are compared by, each with the first of its jobs: rules F8 and F20.
 
@@ -148,36 +151,13 @@ _UNITS = ((CPU, 1000.0), (GPU, 1000.0), (MEMORY, 1 / 64))
 """Base units in a core, a GPU and a byte."""
 
 
-class Terms(Protocol):
-    """The arguments of the policy that say how usage is measured."""
-
-    @property
-    def is_compatible(self) -> bool:
-        """Count cores, bytes and pieces instead of parts of the cluster."""
-
-    @property
-    def half_life_s(self) -> float:
-        """0 for none."""
-
-    @property
-    def window_s(self) -> float:
-        """Length of the history."""
-
-    @property
-    def counted_s(self) -> float:
-        """For how long what just started is taken to have run."""
-
-    def weight_of(self, resource: str) -> float:
-        """Return the weight of a resource in the usage."""
-
-
 @dataclass(eq=False)
 class Pools:
     """What the queues in pools used, worked out when first needed."""
 
     session: Session
     table: Table
-    terms: Terms
+    terms: FairSharingArguments
 
     def in_place_of(self, keys: Keys, queue: RowVec, held: Amounts) -> Keys:
         """Return keys in which queues of pools are compared by their past usage (F31).

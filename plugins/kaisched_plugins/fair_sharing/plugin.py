@@ -50,7 +50,6 @@ from kaisched_plugins.fair_sharing.tables import (
     by_history,
     table_in,
     table_of,
-    would_borrow,
 )
 from kaisched_plugins.fair_sharing.victims import PREEMPT, Rules, classical_order, fair_order
 from kaisched_plugins.fair_sharing.work import FINAL, INITIAL, NEVER
@@ -192,8 +191,6 @@ class FairSharing(Plugin):
     @hookimpl
     def session_close(self, session: Session) -> object:
         """Remember the jobs that waited for evictions in vain (F28)."""
-        if self._table_of(session).flavors is None:
-            return None
         return self._choices(session).waiting(session)
 
     def rests_on_sums(self, session: Session) -> bool:
@@ -323,19 +320,8 @@ class FairSharing(Plugin):
         now, choices = self._now(session), self._choices(session)
         codes = claim_codes(session, table, now, choices, self._rules, action, job, ask)
         strict = np.flatnonzero(~session.jobs.is_preemptible[job])
-        if table.flavors is not None:
-            over = self._choices(session).always_borrow(session, queue[strict], ask[:, strict])
-            codes[strict[over]] = refusals.STRICT
-            return codes
-        if strict.size and table.quotas.lends_in_part:
-            some = ask[table.rows][:, strict]
-            holdings = self._strict(session).copy(session)
-            over = borrow_for_good(holdings, table, queue[strict], some)
-            codes[strict[over]] = refusals.STRICT
-            return codes
-        for at in strict.tolist():
-            if would_borrow(session, table, int(queue[at]), ask[:, at]):
-                codes[at] = refusals.STRICT
+        over = choices.always_borrow(session, queue[strict], ask[:, strict])
+        codes[strict[over]] = refusals.STRICT
         return codes
 
     # -- victims -------------------------------------------------------------------------------
@@ -389,11 +375,7 @@ class FairSharing(Plugin):
         """Guarantee what keeps a queue within its own quota of all that is asked for."""
         table = self._table(session)
         queue = table.home[session.jobs.queue_of_job[job]]
-        if table.flavors is not None:
-            return self._choices(session).stay_within(session, queue, ask)
-        held = session.held_now
-        quota, some = table.quotas.subtree[:, queue], ask[table.rows]
-        return ~is_beyond(quota, held[table.rows][:, queue], some)
+        return self._choices(session).stay_within(session, queue, ask)
 
     # -- words ---------------------------------------------------------------------------------
 

@@ -303,9 +303,9 @@ def taken(
             continue
         _, theirs = meeting(holdings, claim.queue, queue)
         after = _told(session, table, holdings.terms(theirs))
-        _put(holdings, queue, asks)
+        holdings.add(queue, asks)
         before = holdings.terms(theirs).share.text()
-        _take(holdings, queue, asks)
+        holdings.take(queue, asks)
         of = f"queue {names[queue]}"
         if theirs != queue:
             of += f" in {names[theirs]}"
@@ -337,26 +337,16 @@ def _kind(holdings: Holdings, incoming: Work, lost: Mapping[int, Ask]) -> str:
         return PRIORITY
     holdings.take(incoming.queue, incoming.ask)
     for queue, asks in lost.items():  # what it lacked before they went
-        _put(holdings, queue, asks)
+        holdings.add(queue, asks)
     lacks = contested(holdings, incoming)
     for queue, asks in lost.items():
-        _take(holdings, queue, asks)
+        holdings.take(queue, asks)
     holdings.add(incoming.queue, incoming.ask)
     own, others = incoming.queue, [queue for queue in lost if queue != incoming.queue]
     is_within = holdings.is_within(own, lacks) or all(
         holdings.is_within(meeting(holdings, own, queue)[0], lacks) for queue in others
     )
     return RECLAMATION if is_within else FAIR_SHARING
-
-
-def _put(holdings: Holdings, queue: int, asks: Ask) -> None:
-    for each in asks:
-        holdings.add(queue, (each,))
-
-
-def _take(holdings: Holdings, queue: int, asks: Ask) -> None:
-    for each in asks:
-        holdings.take(queue, (each,))
 
 
 # The sentences of evictions and refusals in a tree without fair sharing.

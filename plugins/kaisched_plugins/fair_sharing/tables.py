@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from kaisched import (
 )
 from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.flavors import Flavors, NodeMap, flavors_in, pair_columns
-from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, Quotas, is_beyond
+from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, Quotas
 from kaisched_plugins.fair_sharing.work import Work, entry_at
 
 # The quotas of a shard's queues, and what they hold at one moment of a cycle.
@@ -41,18 +41,6 @@ _CLASSICAL: Final = "fair-sharing.table.classical"
 _NODES: Final = "fair-sharing.nodes"
 _FINEST = 1 << 20
 """Weights from history are no finer than one part in so many: products with amounts stay small."""
-
-
-class Source(Protocol):
-    """What has queues, and resources in an order."""
-
-    @property
-    def queues(self) -> Any:
-        """A table of queues."""
-
-    @property
-    def axis(self) -> Any:
-        """Resources."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +117,7 @@ class Table:
         """The row of each flavor and resource."""
         return {} if self.flavors is None else self.flavors.row_of(len(self.plain))
 
-    def name(self, at: int, source: Source) -> str:
+    def name(self, at: int, source: Any) -> str:
         """Return what a row is of, as ``gpu`` or ``gpu in flavor a100``."""
         resource = str(source.axis.names[int(self.rows[at])])
         if self.flavors is None:
@@ -213,7 +201,7 @@ def table_of(session: Session, *, is_classical: bool = False) -> Table:
     return known
 
 
-def table_in(source: Source, *, is_classical: bool = False) -> Table:
+def table_in(source: Any, *, is_classical: bool = False) -> Table:
     """Make the table of a session's or a snapshot's queues; ``is_classical``: no tree is on."""
     queues, tree = source.queues, source.queues.tree
     parent = tree.parent_of_queue.astype(np.int64)
@@ -420,14 +408,6 @@ def borrow_for_good(holdings: Holdings, table: Table, queue: RowVec, some: Amoun
     for at in np.flatnonzero(table.is_leaf[queue]).tolist():
         over[at] = is_beyond_quota(holdings, int(queue[at]), some_of(some[:, at]))
     return over
-
-
-def would_borrow(session: Session, table: Table, leaf: int, ask: Amounts) -> bool:
-    """Tell whether strict work would borrow on its path, where amounts add up (F4)."""
-    path = session.queues.tree.path(leaf)
-    firm = session.held_non_preemptible_now[:, path][table.rows]
-    some = np.repeat(ask[table.rows, None], len(path), axis=1)
-    return bool(is_beyond(table.quotas.subtree[:, path], firm, some).any())
 
 
 def is_beyond_quota(holdings: Holdings, leaf: int, asked: Ask) -> bool:

@@ -51,8 +51,7 @@ def _is_same(one: HostPort, other: HostPort) -> bool:
 # An index of shapes' constraints on other pods, and of the pods that each term selects.
 #
 # The index is one of the session's hints and grows with shapes and label sets. So a cycle in a
-# cluster without pod affinity and host ports costs one comparison. Terms of pods that are on no
-# node are not read: other pods cost a shape nothing unless its terms select them.
+# cluster without pod affinity and host ports costs one comparison.
 
 
 PRESENT = ACTIVE_STATES.copy()
@@ -76,10 +75,8 @@ class PodTerms:
         self.port_shapes: list[int] = []
         self.mig_by_annotation: list[int] = []
         """Shapes whose pods took MIG instances by annotation."""
-        self.dormant: set[int] = set()
-        """Shapes with anti-affinity whose pods have been on no node so far."""
         self.holders = Holders()
-        """Anti-affinity terms of the other shapes, which keep pods away from theirs."""
+        """Anti-affinity terms, which keep other pods away."""
         self.self_averse: dict[int, tuple[str, ...]] = {}
         """Shape to the topology keys of its pods' anti-affinity to each other."""
         self.self_seeking: set[int] = set()
@@ -96,8 +93,6 @@ class PodTerms:
             terms = session.hints[_HINT] = cls(session.generation)
         if terms.shapes is not session.shapes:
             terms.extend(session)
-        if terms.dormant:
-            terms.wake_standing(session)
         return terms
 
     def is_of(self, session: Session) -> bool:
@@ -128,8 +123,8 @@ class PodTerms:
         if not (asked.pod_affinity or asked.pod_anti_affinity):
             return
         own = asked.label_set
-        if asked.pod_anti_affinity:
-            self.dormant.add(shape)
+        for term in asked.pod_anti_affinity:
+            self.holders.add(term, shape)
         averse = [
             term.topology_key
             for term in asked.pod_anti_affinity
@@ -140,24 +135,6 @@ class PodTerms:
         seeks = asked.pod_affinity and own >= 0
         if seeks and all(_speaks_of(session, term, own) for term in asked.pod_affinity):
             self.self_seeking.add(shape)
-
-    def wake_standing(self, session: Session) -> None:
-        """Add the terms of shapes with a pod on a node now."""
-        tasks = session.tasks
-        stands = np.zeros(len(session.shapes.constraints), np.bool_)
-        stands[tasks.shape_of_task[PRESENT[tasks.state]]] = True
-        for shape in sorted(self.dormant):
-            if shape < len(stands) and stands[shape]:
-                self.wake(session, shape)
-
-    def wake(self, session: Session, shape: int) -> bool:
-        """Add a shape's terms; False when they are already added."""
-        if shape not in self.dormant:
-            return False
-        self.dormant.discard(shape)
-        for term in session.shapes.constraints[shape].pod_anti_affinity:
-            self.holders.add(term, shape)
-        return True
 
     def matches(self, session: Session, terms: Iterable[PodTerm]) -> BoolVec:
         """``(label sets + 1,)`` whether any term selects such pods; the last, for -1, is False."""
@@ -195,26 +172,24 @@ class Holders:
 
     def __init__(self) -> None:
         """Start without terms."""
-        self._entries: list[tuple[PodTerm, int]] = []
         self._shapes: dict[PodTerm, list[int]] = {}
         self._by_pair: dict[_Pair, list[PodTerm]] = {}
         self._rest: list[PodTerm] = []
         """Terms that name no value of a label."""
-        self._against: dict[int, tuple[int, dict[str, list[int]]]] = {}
-        """Label set to (number of entries checked, shapes that exclude it by topology key)."""
+        self._against: dict[int, dict[str, list[int]]] = {}
+        """Label set to the shapes that exclude it, by topology key."""
 
     def __len__(self) -> int:
-        """Return how many pairs of a term and a shape there are."""
-        return len(self._entries)
+        """Return how many terms there are."""
+        return len(self._shapes)
 
     def add(self, term: PodTerm, shape: int) -> None:
         """Add a term of a shape."""
-        self._entries.append((term, shape))
-        shapes = self._shapes.get(term)
-        if shapes is not None:
-            shapes.append(shape)
+        self._against.clear()
+        is_known = term in self._shapes
+        self._shapes.setdefault(term, []).append(shape)
+        if is_known:
             return
-        self._shapes[term] = [shape]
         pairs = _pairs_of(term)
         if pairs is None:
             self._rest.append(term)
@@ -223,24 +198,13 @@ class Holders:
 
     def against(self, session: Session, label_set: int) -> dict[str, list[int]]:
         """Return the shapes that exclude pods of a label set, by topology key."""
-        known = self._against.get(label_set)
-        if known is None:
-            fresh = [
-                (term, shape)
-                for term in self._candidates(session, label_set)
-                if _speaks_of(session, term, label_set)
-                for shape in self._shapes[term]
-            ]
-            shapes: dict[str, list[int]] = {}
-        else:
-            seen, shapes = known
-            fresh = [
-                entry for entry in self._entries[seen:] if _speaks_of(session, entry[0], label_set)
-            ]
-        for term, shape in fresh:
-            shapes.setdefault(term.topology_key, []).append(shape)
-        self._against[label_set] = (len(self._entries), shapes)
-        return shapes
+        if label_set not in self._against:
+            found: dict[str, list[int]] = {}
+            for term in self._candidates(session, label_set):
+                if _speaks_of(session, term, label_set):
+                    found.setdefault(term.topology_key, []).extend(self._shapes[term])
+            self._against[label_set] = found
+        return self._against[label_set]
 
     def _candidates(self, session: Session, label_set: int) -> Iterable[PodTerm]:
         """Return the terms that may select a label set, each once."""
@@ -329,14 +293,10 @@ class Neighbours:
         self.watched: dict[int, tuple[Crowd, ...]] = {}
         """Shapes whose last answer rests on where some tasks stand."""
         self._labels: dict[int, RowVec] = {}
-        self.woken: set[int] = set()
-        """Shapes whose terms count since this cycle: earlier answers did not include them."""
 
     def codes(self, session: Session, shape: int, codes: CodeVec | None) -> CodeVec | None:
         """Return the codes ``(N,)`` of all nodes, on top of those of labels and taints."""
         constraints = session.shapes.constraints[shape]
-        if constraints.pod_anti_affinity and self.terms.wake(session, shape):
-            self.woken.add(shape)
         refused = np.zeros(len(session.nodes), np.int16) if codes is None else codes.copy()
         watched: list[Crowd] = []
         if constraints.host_ports:
@@ -354,11 +314,9 @@ class Neighbours:
             self.watched[shape] = tuple(watched)
         return refused if refused.any() else None
 
-    def stale(self, session: Session, task: RowVec) -> list[int] | None:
-        """Return the shapes whose codes may differ now that ``task`` moved; None for all."""
+    def stale(self, session: Session, task: RowVec) -> list[int]:
+        """Return the shapes whose codes may differ now that ``task`` moved."""
         terms = self.terms
-        if self.woken and not self.woken.isdisjoint(session.tasks.shape_of_task[task].tolist()):
-            return None
         return [
             shape
             for shape, crowds in self.watched.items()

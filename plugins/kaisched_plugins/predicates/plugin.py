@@ -7,10 +7,9 @@ import numpy as np
 
 from kaisched import CodeVec, IntVec, Plugin, RowVec, Session, hookimpl
 from kaisched_plugins.predicates.neighbours import Neighbours, PodTerms
-from kaisched_plugins.predicates.statics import RememberedMasks
+from kaisched_plugins.predicates.statics import StaticMasks
 
 _MASKS = "predicates.masks"
-_EVERYTHING = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class Predicates(Plugin):
@@ -26,9 +25,9 @@ class Predicates(Plugin):
     @hookimpl
     def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
         """Refuse nodes on which pods of the shape may not run."""
-        masks: RememberedMasks | None = session.hints.get(_MASKS)
-        if masks is None or not masks.follows(session.nodes.statics):
-            masks = session.hints[_MASKS] = RememberedMasks(session.nodes.statics)
+        masks: StaticMasks | None = session.hints.get(_MASKS)
+        if masks is None or masks.statics is not session.nodes.statics:
+            masks = session.hints[_MASKS] = StaticMasks(session.nodes.statics)
         constraints = session.shapes.constraints[shape]
         codes = masks.codes(constraints)
         neighbours: Neighbours = session.state[self.name]
@@ -60,9 +59,5 @@ class Predicates(Plugin):
     ) -> tuple[RowVec, RowVec] | None:
         """Return the shapes whose answers depended on the nodes of these tasks."""
         neighbours: Neighbours = session.state[self.name]
-        if not (neighbours.watched or neighbours.woken):
-            return None
         shapes = neighbours.stale(session, task)
-        if shapes is None:
-            return _EVERYTHING
         return (np.array(shapes, np.int64), node) if shapes else None

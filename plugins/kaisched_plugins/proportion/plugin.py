@@ -80,9 +80,6 @@ class ProportionArguments(Arguments):
     )
 
 
-_STANDING = "proportion.standing"
-_LIMITED = "proportion.limited"
-_BOUNDS = "proportion.bounds"
 _RECLAIM = "reclaim"
 _PREEMPT = "preempt"
 
@@ -126,8 +123,7 @@ class Proportion(Plugin):
     ) -> tuple[IntVec | FloatVec, ...]:
         """Put over-utilised queues last, starved queues first, then higher priorities."""
         cycle: _Cycle = session.state[self.name]
-        standing = cycle.standing or _standing(session, cycle)
-        return standing.entitled(queue, held, ask)
+        return _standing(session, cycle).entitled(queue, held, ask)
 
     @hookimpl
     def head_order(
@@ -135,8 +131,7 @@ class Proportion(Plugin):
     ) -> tuple[IntVec | FloatVec, ...]:
         """Put queues with the lower dominant share first: with the job, then without it."""
         cycle: _Cycle = session.state[self.name]
-        standing = cycle.standing or _standing(session, cycle)
-        return standing.ratios(queue, held, ask)
+        return _standing(session, cycle).ratios(queue, held, ask)
 
     @hookimpl
     def queue_gate(
@@ -237,24 +232,17 @@ class Proportion(Plugin):
 
     def _bounds(self, session: Session) -> Bounds:
         cycle: _Cycle = session.state[self.name]
-        bounds = cycle.bounds
-        if bounds is None:
-            standing = cycle.standing or _standing(session, cycle)
-            bounds = session.hints.get(_BOUNDS)
-            multiplier: float = self.arguments.reclaimer_utilization_multiplier
-            if bounds is None or not bounds.is_of(session, standing, multiplier):
-                bounds = session.hints[_BOUNDS] = Bounds(session, standing, multiplier)
-            cycle.bounds = bounds
-        return bounds
+        if cycle.bounds is None:
+            multiplier = self.arguments.reclaimer_utilization_multiplier
+            cycle.bounds = Bounds(session, _standing(session, cycle), multiplier)
+        return cycle.bounds
 
 
 def _standing(session: Session, cycle: _Cycle) -> Standing:
-    """Return the columns of this cycle; those of the last cycle if they are still valid."""
-    standing: Standing | None = session.hints.get(_STANDING)
-    if standing is None or not standing.is_of(session):
-        standing = session.hints[_STANDING] = Standing.of(session, standing)
-    cycle.standing = standing
-    return standing
+    """Return the columns of this cycle."""
+    if cycle.standing is None:
+        cycle.standing = Standing.of(session)
+    return cycle.standing
 
 
 def _first(codes: CodeVec | None, others: CodeVec | None) -> CodeVec | None:
@@ -265,11 +253,5 @@ def _first(codes: CodeVec | None, others: CodeVec | None) -> CodeVec | None:
 
 
 def _has_limits(session: Session) -> bool:
-    """Tell whether any queue has a limit at all, remembered while the queues are the same."""
-    known: tuple[object, bool] | None = session.hints.get(_LIMITED)
-    if known is None or known[0] is not session.queues:
-        known = session.hints[_LIMITED] = (
-            session.queues,
-            bool((session.queues.limit < UNLIMITED).any()),
-        )
-    return known[1]
+    """Tell whether any queue has a limit at all."""
+    return bool((session.queues.limit < UNLIMITED).any())

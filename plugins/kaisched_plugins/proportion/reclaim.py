@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from operator import add, gt, le, sub
 from typing import TypeAlias
 
@@ -111,7 +113,6 @@ def is_as_saturated(after: int, share: int, left: int, their_share: int, per_mil
 _NOT_OVER_SHARE = np.int16(refusals.NOT_OVER_SHARE)
 _OVER_FAIR_SHARE = np.int16(refusals.OVER_FAIR_SHARE)
 _OVER_QUOTA = np.int16(refusals.OVER_QUOTA)
-_MOST_MEETINGS = 10_000
 
 
 # -- what stays the same in a cycle --------------------------------------------------------------
@@ -123,49 +124,23 @@ class Bounds:
     Quotas and shares are reduced to what the parent has (R34).
     """
 
-    __slots__ = (
-        "_fixed",
-        "_is_lowered",
-        "_meetings",
-        "_rows",
-        "deserved",
-        "enough",
-        "multiplier",
-        "per_mille",
-        "share",
-        "standing",
-    )
-
     def __init__(self, session: Session, standing: Standing, multiplier: float) -> None:
         """Take the columns ``(R, Q)``; the multiplier counts in thousandths."""
-        resources = len(standing.allocatable)
-        self.standing = standing
-        self.multiplier = multiplier
         self.per_mille = round(multiplier * PER_MILLE)
-        told: Amounts = standing.bounds[:resources]
-        queues = session.queues
-        self._fixed = session.held_not_evictable
-        columns = (told, standing.fair_share, self._fixed, queues.priority)
+        queues, fair_share = session.queues, session.fair_share
+        told = queues.deserved.copy()
+        told[PODS] = UNLIMITED
+        columns = (told, fair_share, session.held_not_evictable, queues.priority)
         self.deserved, share = worth(session.fair_tree, session.axis.unit, columns)
-        self._is_lowered = share is not standing.fair_share
-        if not self._is_lowered:
-            self.share: Amounts = standing.bounds[resources : 2 * resources]
-            allocatable = standing.allocatable
-        else:
-            self.share = share
+        allocatable = standing.allocatable
+        if share is not fair_share:
             allocatable = shares.allocatable_share(self.deserved, queues.limit, share)
-            self.share[PODS] = UNLIMITED
+        self.share: Amounts = share.copy()
+        self.share[PODS] = UNLIMITED
         self.enough = _times(allocatable, self.per_mille)
         self.enough[PODS] = UNLIMITED
         self._rows: dict[int, tuple[Row, Row, Row, Floors]] = {}
         self._meetings: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
-
-    def is_of(self, session: Session, standing: Standing, multiplier: float) -> bool:
-        """Tell whether the bounds are still valid."""
-        if self.standing is not standing or self.multiplier != multiplier:
-            return False
-        fixed = session.held_not_evictable
-        return not self._is_lowered or np.array_equal(self._fixed, fixed)
 
     def row(self, queue: int) -> tuple[Row, Row, Row, Floors]:
         """Return quota, fair share, the amount that claims must leave, and the limited quotas."""
@@ -185,8 +160,6 @@ class Bounds:
         """
         met = self._meetings.get((claim, leaf))
         if met is None:
-            if len(self._meetings) >= _MOST_MEETINGS:
-                self._meetings.clear()
             tree = session.fair_tree
             mine, theirs = tree.path(claim).tolist(), tree.path(leaf).tolist()
             while len(mine) > 1 and theirs and mine[-1] == theirs[-1]:
@@ -417,15 +390,12 @@ def _pieces(session: Session, job: int) -> list[_Piece]:
 # Judges which units may be taken together for a claim: R20 to R22, R32 and R34 of fairness.md.
 #
 # Each unit is judged after the units before it. For the few units of one claim, plain lists of
-# numbers are several times faster than arrays. Of many units, arrays judge those that are decided
-# only by what their queues still have.
+# numbers are several times faster than arrays.
 
 
 _NOT_OVER = int(refusals.NOT_OVER_SHARE)
 _UNDERSHOOTS = int(refusals.UNDERSHOOTS)
 _SATURATION_ORDER = int(refusals.SATURATION_ORDER)
-_MANY = 24
-"""From so many units on, arrays are faster than plain lists."""
 
 
 @dataclass(slots=True, eq=False)
@@ -494,74 +464,10 @@ class Scenario:
             has[:] = map(sub, has, amounts)
         return 0
 
-    def is_simple(self, queue: RowVec) -> bool:
-        """Tell whether only the excess over shares decides, for all these leaves."""
-        for leaf in np.unique(queue).tolist():
-            giver = self._givers[leaf] if leaf in self._givers else self._meet(leaf)
-            if giver is not None and (giver.taker.over or any(f for _, f in giver.floors)):
-                return False
-        return True
-
-    def keeps_quotas(self, units: Units, gone: BoolVec) -> bool:
-        """Tell whether no quota is undershot, whatever it covers, by units of met leaves (R32)."""
-        lost: dict[int, Amounts] = {}
-        for leaf, giver in self._givers.items():
-            if giver is None or not giver.quotas:
-                continue
-            of_leaf = units.amounts.compress(gone & (units.queue == leaf), axis=1).sum(axis=1)
-            for row, has, quotas in giver.quotas:
-                lost[row] = lost.get(row, 0) + of_leaf
-                if undershoots(has, quotas, lost[row].tolist()):
-                    return False
-        return True
-
-    def _top(self, leaf: int) -> int:
-        """Return the queue, at or above a leaf that loses, that is compared with the claim's."""
-        return self._bounds.meeting(self._session, self._claim.queue, leaf)[1][-1]
-
-    def codes(self, units: Units, taken: BoolVec) -> CodeVec | None:
-        """Judge all units at once, where :meth:`is_simple`.
-
-        A queue that has no excess of a resource has none later either, so a refused unit never
-        matters for the units after it.
-        """
-        session, bounds = self._session, self._bounds
-        top = np.full(len(session.queues), -1, np.int64)
-        is_quota = np.zeros(len(session.queues), np.bool_)
-        for leaf, giver in self._givers.items():
-            if giver is not None:
-                top[leaf] = self._top(leaf)
-                is_quota[top[leaf]] = giver.taker.is_within_quota
-        loser = top.take(units.queue)
-        group = loser if units.alternative is None else units.alternative * len(top) + loser
-        order = np.argsort(group, kind="stable")
-        group, loser = group[order], loser[order]
-        lost = (units.amounts * taken).take(order, axis=1)
-        before = lost.cumsum(axis=1) - lost
-        starts = np.flatnonzero(np.diff(group, prepend=group[0] - 1))
-        before -= before.take(starts, axis=1).repeat(np.diff(starts, append=len(group)), axis=1)
-        left = self._held.take(loser, axis=1) - before
-        counts = (self._claim.ask == 0)[:, None] | (units.amounts.take(order, axis=1) > 0)
-        exceeds = (left > bounds.enough.take(loser, axis=1)) & counts
-        over = np.logical_or.reduce(exceeds, axis=0)
-        if is_quota.any():
-            over |= is_quota[loser] & self._is_over_quota(left, loser)
-        refused = np.empty(len(units), np.bool_)
-        refused[order] = ~over | (loser < 0)
-        refused &= taken
-        return refused * np.int16(_NOT_OVER) if refused.any() else None
-
-    def _is_over_quota(self, left: Amounts, queue: RowVec) -> BoolVec:
-        """Compute :func:`is_quota_victim` for columns ``(R, V)``."""
-        asked = self._claim.ask > 0
-        has, quota = left[asked], self._bounds.deserved.take(queue, axis=1)[asked]
-        below = np.logical_or.reduce((has < quota) & (quota != UNLIMITED), axis=0)
-        over: BoolVec = np.logical_or.reduce(has > quota, axis=0) & ~below
-        return over
-
     def _is_covered(self, leaf: int, queue: int, has: Row, amounts: Row) -> bool:
         """Tell whether the queue would be left with less than quotas cover of it (R32)."""
-        covered = in_quota(self._session, self._bounds, self._top(leaf))[queue]
+        _, path = self._bounds.meeting(self._session, self._claim.queue, leaf)
+        covered = in_quota(self._session, self._bounds, path[-1])[queue]
         return any(
             amounts[at] > 0 and has[at] - amounts[at] < covered[at]
             for at, _ in self._bounds.row(queue)[3]
@@ -617,22 +523,11 @@ def scenario_codes(
     session: Session, bounds: Bounds, claim: Claim, units: Units, taken: BoolVec
 ) -> CodeVec | None:
     """Return codes ``(V,)`` of units taken one after the other (R20 to R22, R32), or None."""
-    scenario = Scenario(session, bounds, claim)
-    if len(units) >= _MANY and scenario.is_simple(units.queue):
-        found = scenario.codes(units, taken)
-        if scenario.keeps_quotas(units, taken if found is None else taken & (found == 0)):
-            return found
-    codes: list[int] = []
-    entries = zip(
-        _sets_of(units), units.queue.tolist(), units.amounts.T.tolist(), taken.tolist(), strict=True
-    )
-    last = None
-    for of_set, queue, amounts, is_taken in entries:
-        if of_set != last:
-            scenario, last = Scenario(session, bounds, claim), of_set
-        codes.append(scenario.judge(queue, amounts) if is_taken else 0)
+    scenarios = defaultdict[int, Scenario](partial(Scenario, session, bounds, claim))
+    sets = [0] * len(units) if units.alternative is None else units.alternative.tolist()
+    entries = zip(sets, units.queue.tolist(), units.amounts.T.tolist(), taken.tolist(), strict=True)
+    codes = [
+        scenarios[of_set].judge(queue, amounts) if is_taken else 0
+        for of_set, queue, amounts, is_taken in entries
+    ]
     return np.array(codes, np.int16) if any(codes) else None
-
-
-def _sets_of(units: Units) -> list[int]:
-    return [0] * len(units) if units.alternative is None else units.alternative.tolist()

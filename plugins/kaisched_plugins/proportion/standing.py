@@ -40,9 +40,6 @@ class Standing:
     The columns are never written after construction; freezing them would cost a tenth of it.
     """
 
-    queues: object
-    fair_share: Amounts
-    total: Amounts
     allocatable: Amounts
     bounds: Amounts
     """``(3R + 1, Q)`` quota; fair share; nothing; and last the priority, negative."""
@@ -53,40 +50,19 @@ class Standing:
     total order that agrees with "smaller in one resource and larger in none"."""
 
     @classmethod
-    def of(cls, session: Session, known: Standing | None = None) -> Standing:
-        """Build the columns from the division and the queues.
-
-        A share of a resource with unlimited quota changes with every pod that asks for it, and only
-        the column of shares with it: then the rest of what is known is kept (3 us in place of 12).
-        """
+    def of(cls, session: Session) -> Standing:
+        """Build the columns from the division and the queues."""
         queues, share, total = session.queues, session.fair_share, session.total
         allocatable = shares.allocatable_share(queues.deserved, queues.limit, share)
         resources = len(allocatable)
-        if (
-            known is not None
-            and known.queues is queues
-            and (known.total is total or _same(known.total, total))
-            and _same(known.allocatable, allocatable)
-        ):
-            bounds, forbidden, divisors = known.bounds.copy(), known.forbidden, known.divisors
-        else:
-            bounds = np.zeros((3 * resources + 1, len(queues)), np.int64)
-            bounds[:resources] = queues.deserved
-            bounds[-1] = -queues.priority
-            forbidden = np.where(allocatable != 0, UNLIMITED, 0)
-            forbidden[PODS] = UNLIMITED
-            divisors = _divisors(allocatable, total[:, None])
+        bounds = np.zeros((3 * resources + 1, len(queues)), np.int64)
+        bounds[:resources] = queues.deserved
         bounds[resources : 2 * resources] = share
         bounds[PODS:-1:resources] = UNLIMITED
-        return cls(queues, share, total, allocatable, bounds, forbidden, divisors)
-
-    def is_of(self, session: Session) -> bool:
-        """Tell whether the columns are still valid."""
-        return (
-            self.queues is session.queues
-            and self.fair_share is session.fair_share
-            and (self.total is session.total or _same(self.total, session.total))
-        )
+        bounds[-1] = -queues.priority
+        forbidden = np.where(allocatable != 0, UNLIMITED, 0)
+        forbidden[PODS] = UNLIMITED
+        return cls(allocatable, bounds, forbidden, _divisors(allocatable, total[:, None]))
 
     def entitled(self, queue: RowVec, held: Amounts, ask: Amounts) -> tuple[IntVec, ...]:
         """Return the key columns of what queues are entitled to, low first."""
@@ -159,11 +135,6 @@ def is_beyond(bound: Amounts, held: Amounts, ask: Amounts) -> BoolVec | None:
     # asked for never counts, even where the queue is over its bound already.
     over = np.logical_or.reduce(ask > np.maximum(bound - held, 0), axis=0)
     return over if over.any() else None
-
-
-def _same(one: Amounts, other: Amounts) -> bool:
-    # For a few queues a tenth of the time of an array comparison.
-    return one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
 # Quotas for non-preemptible work: within the pool, and within the project over all pools.

@@ -1,4 +1,4 @@
-"""Past usage as the division counts it: rules R23 and R24 of docs/explanation/fairness.md.
+"""Past usage as the division counts it, and the order of queues by it: R23, R24 and R36.
 
 Usage, quotas and what follows from them are whole parts per billion of the cluster in float64, so
 that their sums are exact in any order. Columns are in preorder, siblings side by side.
@@ -7,29 +7,21 @@ that their sums are exact in any order. Columns are in preorder, siblings side b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kaisched import PARTS, UNLIMITED, Amounts, BoolVec, FloatVec, RowVec
-
-Rows = NDArray[np.signedinteger[Any]]
-"""Queue rows of whatever width."""
-
-
-class Tree(Protocol):
-    """The shape of the queues, parents before children."""
-
-    @property
-    def parent_of_queue(self) -> Rows:
-        """``(Q,)`` -1 for a root."""
-        ...
-
-    @property
-    def levels(self) -> tuple[Rows, ...]:
-        """Queues by depth, roots first."""
-        ...
+from kaisched import (
+    PARTS,
+    PODS,
+    UNLIMITED,
+    Amounts,
+    BoolVec,
+    FloatVec,
+    IntVec,
+    RowVec,
+    Session,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,11 +36,11 @@ class Entitlement:
     """The parent's part: the same number for all siblings."""
     own: FloatVec
     """The queue's part: its quota, and its weight's part of the surplus."""
-    family: tuple[tuple[Rows, RowVec, RowVec], ...]
+    family: tuple[tuple[RowVec, RowVec, RowVec], ...]
     """By depth: its queues, the start of each group of siblings among them, and the groups."""
 
 
-def entitlement(tree: Tree, deserved: Amounts, weight: FloatVec, total: Amounts) -> Entitlement:
+def entitlement(tree: Any, deserved: Amounts, weight: FloatVec, total: Amounts) -> Entitlement:
     """Divide the cluster by quotas and weights, as if every queue wanted all of it.
 
     Args:
@@ -124,3 +116,151 @@ def folded(k: float, usage: FloatVec, group: RowVec, weights: FloatVec) -> Float
     has_usage: BoolVec = np.bincount(group, usage) > 0
     answer: FloatVec = np.maximum(weights + k * (weights - usage), 0.0)
     return np.where(has_usage.take(group), answer, weights)
+
+
+# The order of queues by what they used: rule R36 of docs/explanation/fairness.md.
+
+
+KEY_NAMES = (
+    "beyond its share with the job (0 no, 1 yes)",
+    "-lacks of its share, in seconds of the cluster",
+)
+"""What the keys of :meth:`UsageOrder.keys` are, for people."""
+
+Facts = dict[str, list[float]]
+_GAIN = 4.0
+"""How much more counts what queues were behind when the window passed on (:func:`behind_before`).
+
+With 1, a queue whose turn comes once in more than a window gets each turn too early.
+"""
+_PART_OF_TURNS = 4
+"""That counts up to what is asked for, times the time of turns divided by this: it is about whose
+turn it is, and not to pay back what queues could not use."""
+_BEHIND, _SINCE = "behind/", "behind since"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UsageOrder:
+    """What queues may hold whatever they used, and what they lack of their shares."""
+
+    due: Amounts
+    """``(R, Q)`` the share with history before rounding; or, if that is less, the smaller of the
+    share with history and that without it: room that a claim would take back without any debt."""
+    plain: Amounts
+    """``(R, Q)`` the shares without history: a larger job is a turn, and never within its share."""
+    lacks_s: FloatVec
+    """``(R, Q)`` of what the history has, in seconds of the whole cluster."""
+    carried_s: FloatVec
+    """``(R, Q)`` likewise, of what was there before, too; see :func:`behind_before`."""
+    total: Amounts
+    turns_s: float
+    """Over how long turns are evened out."""
+
+    def keys(self, queue: RowVec, held: Amounts, ask: Amounts) -> tuple[IntVec | FloatVec, ...]:
+        """Return the key columns ``(K,)`` of queues, low first (R36)."""
+        is_beyond = held + ask > self.due.take(queue, axis=1)
+        is_beyond |= ask > self.plain.take(queue, axis=1)
+        is_beyond &= ask > 0
+        is_beyond[PODS] = False
+        last = self._ahead(queue, ask, is_beyond)
+        is_any = last > -np.inf
+        return is_any.astype(np.int64), np.where(is_any, last, 0.0)
+
+    def last_keys(self, queue: RowVec, ask: Amounts) -> tuple[FloatVec, ...]:
+        """Return the key columns ``(K,)`` of queues that are equal otherwise, low first."""
+        asked = ask > 0
+        asked[PODS] = False
+        return (self._ahead(queue, ask, asked),)
+
+    def _ahead(self, queue: RowVec, ask: Amounts, counts: BoolVec) -> FloatVec:
+        """Return ``(K,)`` what queues have more than their shares, most over the resources."""
+        most = ask / np.maximum(self.total, 1)[:, None] * (self.turns_s / _PART_OF_TURNS)
+        carried = np.clip(_GAIN * self.carried_s.take(queue, axis=1), -most, most)
+        ahead = -(self.lacks_s.take(queue, axis=1) + carried)
+        most_of_all: FloatVec = np.where(counts, ahead, -np.inf).max(axis=0)
+        return most_of_all
+
+
+def order_of(
+    session: Session,
+    used: Amounts,
+    plain: Amounts,
+    exact: Amounts,
+    history_s: float,
+    turns: float,
+    behind_s: FloatVec,
+) -> UsageOrder:
+    """Return the order of a cycle.
+
+    Args:
+        session: of the cycle.
+        used: ``(R, Q)`` usage, parts per billion of the cluster.
+        plain: ``(R, Q)`` the fair shares as if nothing had been used.
+        exact: ``(R, Q)`` the fair shares before rounding.
+        history_s: the length of the history that the usage is an average of.
+        turns: over how many histories turns are evened out.
+        behind_s: ``(R, Q)`` of :func:`behind_before`.
+
+    """
+    lately = used.astype(np.float64) * (history_s / PARTS)
+    lacks = _shortfall(session, lately, plain)
+    lacks[session.queues.weight <= 0] = -np.inf
+    due = np.maximum(exact, np.minimum(session.fair_share, plain))
+    return UsageOrder(due, plain, lacks, behind_s, session.total, history_s * turns)
+
+
+def behind_before(session: Session, facts: Facts, most_s: float) -> FloatVec:
+    """Return ``(R, Q)`` how far queues are behind their weights as a cycle opens.
+
+    In seconds of the whole cluster: what siblings held together, each by its share without history,
+    less what the queue held of it. Usage forgets what leaves its window, and with it the part of a
+    turn that a queue is still owed; this does not.
+
+    Args:
+        session: of the cycle.
+        facts: what the cycle before remembered, see :func:`behind_after`.
+        most_s: no queue is further behind or ahead, so that one that waits in vain piles up little.
+
+    """
+    queues, count = session.queues, len(session.axis)
+    passed_s = session.now_s - facts[_SINCE][0] if _SINCE in facts else 0.0
+    passed_s = min(max(passed_s, 0.0), most_s)
+    told = np.zeros((2 * count, len(queues)))
+    for row, name in enumerate(queues.name):
+        column = facts.get(_BEHIND + name)
+        if column is not None and len(column) == len(told):
+            told[:, row] = column
+    return np.clip(told[:count] + told[count:] * passed_s, -most_s, most_s)
+
+
+def behind_after(session: Session, behind_s: FloatVec, plain: Amounts) -> Facts:
+    """Return how far queues are behind, and how fast that grows, for the next cycle to go on from.
+
+    Args:
+        session: at the end of the cycle.
+        behind_s: ``(R, Q)`` of :func:`behind_before`.
+        plain: ``(R, Q)`` the fair shares as if nothing had been used.
+
+    """
+    queues = session.queues
+    held = session.held_now / np.maximum(session.total, 1)[:, None]
+    columns = np.concatenate((behind_s, _shortfall(session, held, plain)))
+    facts = {_SINCE: [session.now_s]}
+    for at in np.flatnonzero(columns.any(axis=0)).tolist():
+        facts[_BEHIND + queues.name[at]] = columns[:, at].tolist()
+    return facts
+
+
+def _shortfall(session: Session, amounts: FloatVec, plain: Amounts) -> FloatVec:
+    """Return ``(R, Q)`` what siblings have together, each by its share, less its own.
+
+    The shares are those without history. Queues without one lack nothing.
+    """
+    group = session.queues.tree.parent_of_queue + 1
+    shortfall = np.zeros(amounts.shape)
+    for row, part in enumerate(np.minimum(plain, session.total[:, None])):
+        own = np.where(part > 0, amounts[row], 0.0)
+        together = np.bincount(group, part)
+        each = np.bincount(group, own) / np.maximum(together, 1.0)
+        shortfall[row] = part * each[group] - own
+    return shortfall

@@ -28,45 +28,26 @@ from kaisched import (
 from kaisched_plugins.time_based_fairshare import refusals
 from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
 from kaisched_plugins.time_based_fairshare.debts import Debts, exact_shares, most_granted
-from kaisched_plugins.time_based_fairshare.handover import Handover, handover_of
-from kaisched_plugins.time_based_fairshare.history import (
-    Entitlement,
-    entitlement,
-    folded,
-    measured,
+from kaisched_plugins.time_based_fairshare.handover import (
+    Handover,
+    handover_of,
+    indivisible_jobs_of,
 )
-from kaisched_plugins.time_based_fairshare.indivisible import Indivisible, indivisible_jobs_of
-from kaisched_plugins.time_based_fairshare.order import (
+from kaisched_plugins.time_based_fairshare.history import (
     KEY_NAMES,
+    Entitlement,
     UsageOrder,
     behind_after,
     behind_before,
+    entitlement,
+    folded,
+    measured,
     order_of,
 )
-
-_INDIVISIBLES = "time-based-fairshare.indivisible jobs"
 
 
 def _weighed_s(session: Session) -> float:
     return 0.0 if session.usage is None else session.usage.weighed_s
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Known:
-    """Values kept while queues and the cluster's size are the same."""
-
-    queues: object
-    total: bytes
-    has: Entitlement
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Indivisibles:
-    """Values kept while nothing in the cluster changes."""
-
-    snapshot: object
-    has: Entitlement
-    indivisible_jobs: list[Indivisible]
 
 
 @dataclass(slots=True, eq=False)
@@ -334,11 +315,7 @@ class TimeBasedFairshare(Plugin):
 
     def _new_handover(self, session: Session) -> Handover | None:
         has = self._entitlement(session)
-        known: _Indivisibles | None = session.hints.get(_INDIVISIBLES)
-        if known is None or known.snapshot is not session.snapshot or known.has is not has:
-            known = _Indivisibles(session.snapshot, has, indivisible_jobs_of(session, has.own))
-            session.hints[_INDIVISIBLES] = known
-        indivisible_jobs = known.indivisible_jobs
+        indivisible_jobs = indivisible_jobs_of(session, has.own)
         if not indivisible_jobs:
             return None
         return handover_of(
@@ -353,10 +330,10 @@ class TimeBasedFairshare(Plugin):
         )
 
     def _entitlement(self, session: Session) -> Entitlement:
-        known: _Known | None = session.hints.get(self.name)
-        queues, total = session.queues, session.total
-        size = total.tobytes()
-        if known is None or known.queues is not queues or known.total != size:
-            has = entitlement(queues.tree, queues.deserved, queues.weight, total)
-            known = session.hints[self.name] = _Known(queues, size, has)
-        return known.has
+        """Return the parts of queues by quota and weight, worked out once in a cycle."""
+        has: Entitlement | None = session.found.get(self.name)
+        if has is None:
+            queues = session.queues
+            has = entitlement(queues.tree, queues.deserved, queues.weight, session.total)
+            session.found[self.name] = has
+        return has

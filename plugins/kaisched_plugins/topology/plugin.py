@@ -6,8 +6,8 @@ The rules are in docs/explanation/topology.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from pydantic import Field
 
@@ -20,14 +20,12 @@ from kaisched import (
     Kind,
     Moves,
     NodeSet,
-    NodeStatics,
     Plugin,
     Proposal,
     Reason,
     RowVec,
     Session,
     SubGroup,
-    TopologyLevel,
     hookimpl,
 )
 from kaisched_plugins.topology import refusals
@@ -61,29 +59,21 @@ class TopologyArguments(Arguments):
 # A score by which pods fill the same domains first where nodes are equally good (U1).
 
 
-_HINT: Final = "topology.packing"
+_PACKING: Final = "topology.packing"
 _TIE: Final = 1e-6
 """The highest score: below the difference that a thousandth of a GPU or of a CPU makes to binpack
 (3.5e-5 of 256 CPUs), so that it decides between equal nodes only."""
 
 
-class _Kept(NamedTuple):
-    statics: NodeStatics
-    topologies: Mapping[str, tuple[TopologyLevel, ...]]
-    score: FloatVec | None
-
-
 def packing_score(session: Session) -> FloatVec | None:
-    """``(N,)`` scores by the place of each node's domain, kept while no label changes.
+    """``(N,)`` scores by the place of each node's domain, worked out once in a cycle.
 
     Of several topologies the first by name that any node takes part in counts; None without one.
     """
-    nodes = session.nodes
-    kept: _Kept | None = session.hints.get(_HINT)
-    if kept is None or kept.statics is not nodes.statics or kept.topologies != nodes.topologies:
-        score = _score(session)
-        kept = session.hints[_HINT] = _Kept(nodes.statics, nodes.topologies, score)
-    return kept.score
+    if _PACKING not in session.found:
+        session.found[_PACKING] = _score(session)
+    score: FloatVec | None = session.found[_PACKING]
+    return score
 
 
 def _score(session: Session) -> FloatVec | None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kaisched.cluster.claims.known import DeviceClaims
+from kaisched.cluster.claims.device_claims import DeviceClaims
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import FIXED, HOLDING_STATES, TaskState

@@ -7,7 +7,7 @@ import pytest
 
 from kaisched.actions.whole_jobs import TimeLimit
 from kaisched.clock import ManualClock
-from kaisched.cluster.kubernetes.run_times import EndingJobs
+from kaisched.cluster.kubernetes.reports import EndingJobs
 from kaisched.core.tables import WORKLOADS
 from kaisched.engine.planning import open_cluster
 from kaisched.engine.policy import build_policy

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kaisched.cluster.kubernetes.reservation_backend import ReservationBackend
+from kaisched.cluster.kubernetes.gpu_reservations import ReservationBackend
 from kaisched.cluster.pods import Sharing
 from kaisched.cluster.shared_gpus import CardState
 from kaisched.cluster.store import StateStore

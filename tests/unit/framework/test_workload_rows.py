@@ -3,8 +3,7 @@
 import pytest
 
 from kaisched.cluster.grouping import Grouper
-from kaisched.cluster.kubernetes.discovery import watched_kinds
-from kaisched.cluster.kubernetes.resources import ALL
+from kaisched.cluster.kubernetes.resources import ALL, watched_kinds
 from kaisched.engine.policy import build_policy, default_policy, default_shard
 from kaisched.errors import ConfigError, PluginContractError
 from kaisched.framework.plugins.dispatch import workloads_of

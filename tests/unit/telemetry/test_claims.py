@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from prometheus_client import generate_latest
 
-from kaisched.cluster.claims.figures import figures_of
 from kaisched.telemetry import metrics as module
 from kaisched.telemetry.metrics import CycleCollector, DeviceCounts, registry_of
 from kaisched.telemetry.published import Published
@@ -26,7 +25,7 @@ def world():
 
 
 def figures(world):
-    return figures_of(world.cluster.store.device_claims, world.cluster.snapshot())
+    return world.cluster.store.device_claims.figures(world.cluster.snapshot())
 
 
 def scraped(world, *, has_claims=True):

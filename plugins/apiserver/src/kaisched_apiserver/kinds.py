@@ -170,7 +170,7 @@ def carry_over(
     if uid and uid != was["uid"]:
         if is_patch:
             raise invalid(resource, name, [wrong("metadata.uid", uid, "field is immutable")])
-        raise uid_conflict(resource, was, uid)
+        raise precondition_conflict(resource, was, "uid", uid)
     version = meta.get("resourceVersion")
     if version and version != was["resourceVersion"]:
         raise conflict(resource, name)
@@ -191,30 +191,18 @@ def carry_over(
         raise invalid(resource, name, faults)
 
 
-def uid_conflict(resource: Resource, meta: dict[str, Any], uid: str) -> Exception:
-    """Return the conflict of a write that is meant for another object of the same name."""
-    namespace = meta.get("namespace")
+def precondition_conflict(
+    resource: Resource, meta: dict[str, Any], part: str, meant: str
+) -> Exception:
+    """Return the conflict of a write that is meant for another object or version of the name."""
+    namespace, has = meta.get("namespace"), "UID" if part == "uid" else "ResourceVersion"
     path = f"{namespace}/{meta['name']}" if namespace else meta["name"]
     return conflict(
         resource,
         meta["name"],
         "StorageError: invalid object, Code: 4, Key: /registry/"
         f"{resource.plural}/{path}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed:"
-        f" UID in precondition: {uid}, UID in object meta: {meta['uid']}",
-    )
-
-
-def version_conflict(resource: Resource, meta: dict[str, Any], version: str) -> Exception:
-    """Return the conflict of an action that is meant for another version of the object."""
-    namespace = meta.get("namespace")
-    path = f"{namespace}/{meta['name']}" if namespace else meta["name"]
-    return conflict(
-        resource,
-        meta["name"],
-        "StorageError: invalid object, Code: 4, Key: /registry/"
-        f"{resource.plural}/{path}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed:"
-        f" ResourceVersion in precondition: {version}, ResourceVersion in object meta:"
-        f" {meta['resourceVersion']}",
+        f" {has} in precondition: {meant}, {has} in object meta: {meta[part]}",
     )
 
 

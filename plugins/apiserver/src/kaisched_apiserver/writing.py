@@ -14,10 +14,9 @@ from kaisched_apiserver.kinds import (
     carry_over,
     complete,
     count_generation,
+    precondition_conflict,
     renew,
     stamp,
-    uid_conflict,
-    version_conflict,
 )
 from kaisched_apiserver.patches import APPLY, patched, read_patch
 from kaisched_apiserver.pods import set_condition
@@ -127,10 +126,9 @@ def bind(resource: Resource, pod: dict[str, Any], binding: dict[str, Any], now: 
     node = (binding.get("target") or {}).get("name")
     if not node:
         raise ApiError(500, "", "target.name: Required value")
-    if given.get("uid", meta["uid"]) != meta["uid"]:
-        raise uid_conflict(resource, meta, given["uid"])
-    if given.get("resourceVersion", meta["resourceVersion"]) != meta["resourceVersion"]:
-        raise version_conflict(resource, meta, given["resourceVersion"])
+    for part in ("uid", "resourceVersion"):
+        if given.get(part, meta[part]) != meta[part]:
+            raise precondition_conflict(resource, meta, part, given[part])
     why = _why_not(pod)
     if why:
         raise conflict(resource, name, why, subresource="binding")

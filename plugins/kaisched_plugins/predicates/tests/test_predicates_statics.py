@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kaisched import Constraints, NodeStatics, Refusal, Requirement, Taint, Toleration, tolerates
-from kaisched_plugins.predicates.statics import RememberedMasks, StaticMasks, is_met
+from kaisched_plugins.predicates.statics import StaticMasks, is_met
 
 GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
 EVERYTHING = Toleration("", "Exists", "", "")
@@ -161,6 +161,6 @@ def test_a_field_names_nodes(field, allowed):
 
 
 def test_the_same_constraints_are_evaluated_once():
-    masks = RememberedMasks(statics_of({}, {}, not_ready=[0]))
+    masks = StaticMasks(statics_of({}, {}, not_ready=[0]))
     one, other = Constraints(host_ports=(("TCP", "", 80),)), Constraints()
     assert masks.codes(one) is masks.codes(other)

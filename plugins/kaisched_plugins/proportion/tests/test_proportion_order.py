@@ -156,20 +156,6 @@ def test_keys_depend_on_the_arguments_only_and_always_have_the_same_columns():
         assert [key[0] for key in alone] == [key[at] for key in together]
 
 
-def test_columns_are_built_once_for_the_same_division_and_queues():
-    session = session_of(queue(2, 2), queue(2, 2))
-    args = (np.arange(2), column([queue()] * 2, "held"), column([queue()] * 2, "ask"))
-    PLUGIN.queue_order(session, *args)
-    built = session.hints["proportion.standing"]
-    session.state["proportion"] = PLUGIN.session_open(session)
-    PLUGIN.queue_order(session, *args)
-    assert session.hints["proportion.standing"] is built
-    session.fair_share = session.fair_share.copy()
-    session.state["proportion"] = PLUGIN.session_open(session)
-    PLUGIN.queue_order(session, *args)
-    assert session.hints["proportion.standing"] is not built
-
-
 AMOUNT = st.integers(0, 10**12)
 BOUND = AMOUNT | st.just(UNLIMITED) | st.integers(0, 5)
 

@@ -11,16 +11,17 @@ from kaisched.testing import ClusterBuilder, check_plugin
 from kaisched.testing.builder import policy_of
 from kaisched.testing.guard import open_session
 from kaisched_plugins.time_based_fairshare import TimeBasedFairshare
-from kaisched_plugins.time_based_fairshare.handover import cut_of
-from kaisched_plugins.time_based_fairshare.history import entitlement
-from kaisched_plugins.time_based_fairshare.indivisible import Indivisible, indivisible_jobs_of
-from kaisched_plugins.time_based_fairshare.time_slices import (
+from kaisched_plugins.time_based_fairshare.handover import (
     Contest,
     Group,
+    Indivisible,
     Side,
+    cut_of,
     has_way_free,
+    indivisible_jobs_of,
     share_out,
 )
+from kaisched_plugins.time_based_fairshare.history import entitlement
 
 NOW_S = 1000.0
 SURPLUS = 16

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kaisched.cluster.claims.reading import claim_of
+from kaisched.cluster.claims.conversion import claim_of
 from kaisched.objects.devices import ResourceClaim, ResourceClaimSpec
 from tests.unit.cluster.claims.worlds import World
 

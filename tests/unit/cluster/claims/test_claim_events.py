@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from kaisched.cluster.claims.drafts import NOTE
+from kaisched.cluster.claims.generated import NOTE
 from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.objects.decode import decode_object, decode_stored, type_of
 from kaisched.objects.devices import ResourceClaim

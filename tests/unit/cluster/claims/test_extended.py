@@ -2,7 +2,7 @@
 
 import pytest
 
-from kaisched.cluster.claims.drafts import draft_key, shown
+from kaisched.cluster.claims.generated import draft_key, shown
 from tests.unit.cluster.claims.test_shared_devices import counts
 from tests.unit.cluster.claims.worlds import DRIVER, World
 

@@ -4,10 +4,14 @@ import dataclasses
 
 from msgspec.structs import replace
 
-from kaisched.cluster.claims.drafts import NOTE, draft_key, owner_of
-from kaisched.cluster.claims.special import SpecialClaims
+from kaisched.cluster.claims.generated import NOTE, SpecialClaims, draft_key, owner_of
 from kaisched.cluster.store import upsert
-from kaisched.objects.devices import DeviceClaim, DeviceRequest, ResourceClaim, ResourceClaimSpec
+from kaisched.objects.devices import (
+    DeviceClaim,
+    DeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
 from kaisched.objects.wire import ObjectMeta
 from tests.unit.cluster.claims.test_both_kinds import migrating, plugin_node
 from tests.unit.cluster.claims.test_extended import GPU, NVIDIA, asking_pod, backed, backing

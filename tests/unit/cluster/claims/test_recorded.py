@@ -15,12 +15,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from kaisched.cluster.claims.reading import claim_of, class_of, slice_of, texts_of
-from kaisched.cluster.claims.writing import taken_by, written
-from kaisched.core.claims.cel import CelSelector
+from kaisched.cluster.claims.conversion import (
+    claim_of,
+    class_of,
+    slice_of,
+    taken_by,
+    texts_of,
+    written,
+)
 from kaisched.core.claims.model import ClaimError, Site
 from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.search import allocate
+from kaisched.core.claims.selectors import CelSelector
 from kaisched.objects.devices import DeviceClass, ResourceClaim, ResourceSlice
 
 RECORDED = Path(__file__).with_name("recorded.json.gz")

@@ -12,9 +12,8 @@ from typing import Any
 
 import msgspec
 
-from kaisched.cluster.claims.drafts import special_of
-from kaisched.cluster.claims.reading import claim_of, class_of, slice_of
-from kaisched.cluster.claims.writing import taken_by, written
+from kaisched.cluster.claims.conversion import claim_of, class_of, slice_of, taken_by, written
+from kaisched.cluster.claims.generated import special_of
 from kaisched.core.claims.model import Site
 from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.search import allocate

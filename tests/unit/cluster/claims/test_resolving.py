@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kaisched.cluster.claims.known import OFF, ON
-from kaisched.cluster.claims.resolving import NOTHING_KNOWN, resolved
+from kaisched.cluster.claims.device_claims import NOTHING_KNOWN, OFF, ON
 from kaisched.core.refusals import Refusal
 from tests.unit.cluster.claims.test_both_kinds import NVIDIA, migrating
 from tests.unit.cluster.claims.worlds import World
@@ -28,38 +27,38 @@ def waiting_for(wait, *claims):
 
 def test_a_pod_that_waits_for_something_else_goes_on_waiting_for_it():
     claims, row = waiting_for(OTHER, "c")
-    assert resolved(claims, row).constraints.wait == OTHER
+    assert claims.resolved(row).constraints.wait == OTHER
 
 
 def test_a_claim_that_keeps_a_pod_waiting_is_told_first():
     claims, row = waiting_for(OTHER, "none")
-    wait = resolved(claims, row).constraints.wait
+    wait = claims.resolved(row).constraints.wait
     assert wait == (int(Refusal.DEVICE_CLAIM), "claim none does not exist")
 
 
 def test_a_pod_waits_no_more_for_a_claim_that_is_there():
     claims, row = waiting_for((int(Refusal.DEVICE_CLAIM), "claim c does not exist"), "c")
-    assert resolved(claims, row).constraints.wait is None
+    assert claims.resolved(row).constraints.wait is None
 
 
 def test_a_pod_that_runs_waits_for_no_claim():
     claims, row = waiting_for(None, "none")
-    assert resolved(claims, replace(row, node="n1")).constraints.wait is None
+    assert claims.resolved(replace(row, node="n1")).constraints.wait is None
 
 
 def test_claims_that_cannot_be_read_keep_waiting_pods_alone():
     claims, row = waiting_for(None, "c")
     claims.heed("the API server does not answer")
     wait = (int(Refusal.DEVICE_CLAIM), "the API server does not answer")
-    assert resolved(claims, row).constraints.wait == wait
-    assert resolved(claims, replace(row, node="n1")).constraints.wait is None
+    assert claims.resolved(row).constraints.wait == wait
+    assert claims.resolved(replace(row, node="n1")).constraints.wait is None
 
 
 def test_devices_that_are_being_given_back_count_where_a_pod_runs():
     claims, row = waiting_for(None, "c")
     claims.leftovers.clearing.add("team/c")
-    assert resolved(claims, row).constraints.wait[1].endswith("devices that are being given back")
-    [use] = resolved(claims, replace(row, node="n1")).constraints.claims
+    assert claims.resolved(row).constraints.wait[1].endswith("devices that are being given back")
+    [use] = claims.resolved(replace(row, node="n1")).constraints.claims
     assert use.key == "team/c"
 
 
@@ -79,7 +78,7 @@ def test_a_claim_of_its_own_is_known_by_its_key_only_while_it_has_devices_and_no
     claims, row, key, allocation = own_claim()
 
     def known_as(pod):
-        [use] = resolved(claims, pod).constraints.claims
+        [use] = claims.resolved(pod).constraints.claims
         return use.key
 
     assert known_as(row) == ""
@@ -93,13 +92,13 @@ def test_a_claim_of_its_own_is_known_by_its_key_only_while_it_has_devices_and_no
 def test_a_pod_hears_that_claims_are_not_read_until_they_are():
     claims, row = waiting_for(None, "c")
     claims.heed(OFF)
-    off = resolved(claims, row)
+    off = claims.resolved(row)
     assert "does not set resourceClaims" in off.fault
-    assert resolved(claims, replace(row, fault="another")).fault == "another"
+    assert claims.resolved(replace(row, fault="another")).fault == "another"
     claims.heed(ON)
-    assert resolved(claims, off).fault == ""
-    assert resolved(claims, replace(row, fault=NOTHING_KNOWN)).fault == ""
-    assert resolved(claims, replace(row, fault="another")).fault == "another"
+    assert claims.resolved(off).fault == ""
+    assert claims.resolved(replace(row, fault=NOTHING_KNOWN)).fault == ""
+    assert claims.resolved(replace(row, fault="another")).fault == "another"
 
 
 @pytest.mark.parametrize("resource", [NVIDIA, "example.com/gpu"])

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from msgspec.structs import replace
 
-from kaisched.cluster.claims.checks import Waiting
+from kaisched.cluster.claims.generated import Waiting
 from kaisched.cluster.store import remove, upsert
 from kaisched.objects.decode import decode_object
 from kaisched.objects.devices import ClaimAllocation

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from kaisched.cluster.claims.shared_devices import SharedDevices
-from kaisched.core.claims.cel_values import amount_of
-from kaisched.core.claims.model import Capacity, Device, DeviceClass, Quantity
-from kaisched.core.claims.parts import Gpus, measure_of
+from kaisched.cluster.claims.gpus import SharedDevices
+from kaisched.core.claims.model import Capacity, Device, Quantity, nanos_of
+from kaisched.core.claims.selectors import DeviceClass
+from kaisched.core.claims.table import Gpus, measure_of
 from kaisched.units import CLAIMED_GPU
 from tests.unit.cluster.claims.worlds import DRIVER, World, asking
 
@@ -50,7 +50,7 @@ def counts(world, name):
 def fullness(world):
     """Return what claims have of the memory of each device, as parts of it."""
     sizes = {
-        f"{it.spec.pool.name}/{device.name}": amount_of(device.capacity["memory"].value).nanos
+        f"{it.spec.pool.name}/{device.name}": nanos_of(device.capacity["memory"].value)
         for it in world.slices.values()
         for device in it.spec.devices
     }
@@ -59,7 +59,7 @@ def fullness(world):
         given = claim.status.allocation
         for it in given.devices.results if given else ():
             name = f"{it.pool}/{it.device}"
-            full[name] += Fraction(amount_of(it.consumed_capacity["memory"]).nanos, sizes[name])
+            full[name] += Fraction(nanos_of(it.consumed_capacity["memory"]), sizes[name])
     return full
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from kaisched.cluster.claims.reading import quantity_of
-from kaisched.cluster.claims.writing import quantity_text
+from kaisched.cluster.claims.conversion import quantity_of, quantity_text
 from kaisched.core.claims.model import NANOS, Quantity
 
 

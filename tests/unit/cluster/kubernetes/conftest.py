@@ -6,7 +6,7 @@ from msgspec import json
 
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
-from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.leader_election import Gate
 from kaisched.cluster.kubernetes.pods import Writers
 from kaisched_apiserver import ApiServer
 

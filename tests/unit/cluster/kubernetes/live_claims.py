@@ -3,11 +3,11 @@
 import msgspec
 
 from kaisched.clock import ManualClock, monotonic_s
-from kaisched.cluster.claims.known import ON
-from kaisched.cluster.kubernetes.change import Change
+from kaisched.cluster.claims.device_claims import ON
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.device_claims import ClaimBackend
-from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import DEVICES, NODES, PODS
 from kaisched.cluster.store import StateStore
 from kaisched.engine.policy import build_policy

@@ -4,11 +4,17 @@ import pytest
 from structlog.testing import capture_logs
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.kubernetes import bind_steps as module
-from kaisched.cluster.kubernetes.bind_steps import BindStep, Marks, StepFailedError, Steps
-from kaisched.cluster.kubernetes.binder import BindWork, GangBinds
+from kaisched.cluster.kubernetes import binder as module
+from kaisched.cluster.kubernetes.binder import (
+    BindStep,
+    BindWork,
+    GangBinds,
+    Marks,
+    StepFailedError,
+    Steps,
+)
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
-from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.leader_election import Gate
 from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind

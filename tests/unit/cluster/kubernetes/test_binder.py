@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from kaisched.cluster.kubernetes.binder import BindWork, GangBinds, NominateWork
-from kaisched.cluster.kubernetes.change import Change
+from kaisched.cluster.kubernetes.binder import BindWork, GangBinds
 from kaisched.cluster.kubernetes.client import Answer
-from kaisched.cluster.kubernetes.pods import EPOCH, LEADER, LEASE
+from kaisched.cluster.kubernetes.pods import EPOCH, LEADER, LEASE, StatusPatch
+from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Nominate
 from kaisched_apiserver import Fault
@@ -196,7 +196,12 @@ def test_the_rest_of_a_gang_that_cannot_be_whole_is_not_begun(work, news, client
 def test_a_nominated_node_is_named(writers, make_pod, get_pod):
     uid = make_pod("p")["metadata"]["uid"]
     nominate = Nominate("default/p", uid, "n7", "default/g", 0, 0)
-    assert NominateWork(writers, nominate).send() is None
+    assert (
+        StatusPatch(
+            writers, nominate.pod, nominate.uid, {"nominatedNodeName": nominate.node}, "nominate"
+        ).send()
+        is None
+    )
     assert get_pod("p")["status"]["nominatedNodeName"] == "n7"
 
 

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kaisched.cluster.kubernetes import device_claims as module
-from kaisched.cluster.kubernetes.claim_api import FINALIZER
+from kaisched.cluster.kubernetes.device_claims import FINALIZER
 from kaisched.cluster.kubernetes.resources import DEVICES, PODS
 from kaisched.core.axis import GPU
 from kaisched_apiserver import Fault

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kaisched.cluster.kubernetes.client import Answer
-from kaisched.cluster.kubernetes.discovery import AccountUnknownError, find_gang_api
+from kaisched.cluster.kubernetes.resources import AccountUnknownError, find_gang_api
 from kaisched.errors import ClusterUnavailable
 
 GROUP = "/apis/scheduling.k8s.io"

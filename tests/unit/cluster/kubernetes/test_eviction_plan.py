@@ -5,10 +5,15 @@ import time
 
 import pytest
 
-from kaisched.cluster.kubernetes import eviction_plan
-from kaisched.cluster.kubernetes.eviction_plan import MOST_AT_ONCE, EvictionPlan
-from kaisched.cluster.kubernetes.evictor import GRANTED, Evictor, Verdict
-from kaisched.cluster.kubernetes.outbox import Outbox
+from kaisched.cluster.kubernetes import evictor
+from kaisched.cluster.kubernetes.evictor import (
+    GRANTED,
+    MOST_AT_ONCE,
+    EvictionPlan,
+    Evictor,
+    Verdict,
+)
+from kaisched.cluster.kubernetes.write_queue import Outbox
 from kaisched.framework.intents import Evict, Nominate
 from kaisched_apiserver import Fault
 from tests.unit.cluster.kubernetes.test_binder import refuted
@@ -191,7 +196,7 @@ def test_what_may_not_go_lets_all_others_live(plan, works, fake, news):
 
 def test_what_is_not_sent_in_time_is_decided_again(plan, works, fake, news, monkeypatch):
     now_s = [1000.0]
-    monkeypatch.setattr(eviction_plan, "monotonic_s", lambda: now_s[0])
+    monkeypatch.setattr(evictor, "monotonic_s", lambda: now_s[0])
     made = plan(30)
     while len(asked(fake, "evict")) < 7:
         is_prepared, work = works.pop(0)

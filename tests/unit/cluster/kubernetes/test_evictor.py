@@ -6,8 +6,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from kaisched.cluster.kubernetes.eviction_plan import EvictionPlan
-from kaisched.cluster.kubernetes.evictor import Evictor
+from kaisched.cluster.kubernetes.evictor import EvictionPlan, Evictor
 from kaisched.framework.intents import Evict
 from kaisched_apiserver import Fault
 from tests.unit.cluster.kubernetes.test_binder import refuted

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kaisched.cluster.kubernetes.group_conditions import PoolWord, due_entries, why_waiting
+from kaisched.cluster.kubernetes.status_writer import PoolWord, due_entries, why_waiting
 
 OURS = PoolWord("a", why_waiting("a", "NoRoom", "no room"), frozenset("a"))
 

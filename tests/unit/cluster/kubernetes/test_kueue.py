@@ -3,12 +3,11 @@
 import pytest
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
-from kaisched.cluster.kubernetes.discovery import watched_kinds
-from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.kueue import KueueTranslator
-from kaisched.cluster.kubernetes.resources import KUEUE
+from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.reflector import Change
+from kaisched.cluster.kubernetes.resources import KUEUE, watched_kinds
 from kaisched.cluster.state import Kept
 from kaisched.cluster.store import StateStore
 from kaisched.config.loading import load_settings

@@ -4,8 +4,8 @@ import pytest
 from msgspec import json
 from structlog.testing import capture_logs
 
-from kaisched.cluster.kubernetes.bind_steps import PassingError, StepFailedError
-from kaisched.cluster.kubernetes.lookup_maps import LookupMaps
+from kaisched.cluster.kubernetes.binder import PassingError, StepFailedError
+from kaisched.cluster.kubernetes.gpu_reservations import LookupMaps
 from kaisched.cluster.kubernetes.pods import EPOCH
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind

@@ -1,9 +1,9 @@
 """A nomination is written once, however many cycles repeat it, also by the next leader."""
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.cluster import NOMINATE, KubernetesCluster
-from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.store import StateStore
 from kaisched.framework.intents import Nominate
 from kaisched.objects.decode import decode_object
@@ -18,7 +18,7 @@ class Written:
 
     def put(self, kind, work):
         assert kind == NOMINATE
-        self.works.append((work.nominate.pod, work.nominate.node))
+        self.works.append((work.pod, work.status["nominatedNodeName"]))
 
 
 def started():

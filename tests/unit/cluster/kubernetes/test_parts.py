@@ -14,13 +14,12 @@ from urllib3.exceptions import InsecureRequestWarning
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes import access
 from kaisched.cluster.kubernetes.access import find_access
-from kaisched.cluster.kubernetes.client import Answer
-from kaisched.cluster.kubernetes.gate import Gate
-from kaisched.cluster.kubernetes.lines import lines_of
-from kaisched.cluster.kubernetes.outbox import Outbox
-from kaisched.cluster.kubernetes.pauses import Absence, Pace, Pauses
+from kaisched.cluster.kubernetes.client import Absence, Answer, Pace, Pauses
+from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.reflector import lines_of
 from kaisched.cluster.kubernetes.resources import ALL, PODS, bare_event
 from kaisched.cluster.kubernetes.statuses import quantities
+from kaisched.cluster.kubernetes.write_queue import Outbox
 from kaisched.errors import ClusterUnavailable, ConfigError, ObjectError
 from kaisched.units import MEBIBYTE, MEGABYTE
 from tests.waiting import PATIENCE_S, until
@@ -301,7 +300,7 @@ def test_an_answer_that_is_no_status_is_told_as_it_is():
 def test_a_kind_that_is_named_is_looked_for_often_for_a_while(monkeypatch):
     """And not for ever: somebody may name what is never served."""
     now_s = [100.0]
-    monkeypatch.setattr("kaisched.cluster.kubernetes.pauses.monotonic_s", lambda: now_s[0])
+    monkeypatch.setattr("kaisched.cluster.kubernetes.client.monotonic_s", lambda: now_s[0])
     absence = Absence(Pace())
     assert absence.pause_s() == 60.0
     assert absence.expect()

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kaisched.cluster.kubernetes.change import Change
-from kaisched.cluster.kubernetes.plans import Plans, promises_to
+from kaisched.cluster.kubernetes.evictor import Plans, promises_to
+from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import PODS
 from kaisched.cluster.store import remove, upsert
 from kaisched.core.axis import TaskState

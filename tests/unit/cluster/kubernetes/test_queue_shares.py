@@ -2,7 +2,7 @@
 
 import pytest
 
-from kaisched.cluster.kubernetes.queue_shares import MOST_QUEUES, QueueShares, share_status
+from kaisched.cluster.kubernetes.statuses import MOST_QUEUES, QueueShares, share_status
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore

@@ -8,11 +8,10 @@ from structlog.testing import capture_logs
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.client import Answer
-from kaisched.cluster.kubernetes.desired_reports import POD, QUEUE, WEIGHTS
-from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.leader_election import Gate
 from kaisched.cluster.kubernetes.pods import Note
-from kaisched.cluster.kubernetes.report_box import Entry, ReportBox
-from kaisched.cluster.kubernetes.report_writers import ReportWriters
+from kaisched.cluster.kubernetes.status_writer import POD, QUEUE, WEIGHTS
+from kaisched.cluster.kubernetes.write_queue import Entry, ReportBox, ReportWriters
 from tests.laws.reported import NEVER, QUEUES, STRATEGIC, TEAM, Cluster
 from tests.waiting import until
 

@@ -8,9 +8,8 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from kaisched.cluster.kubernetes.client import Answer
-from kaisched.cluster.kubernetes.counts import Counts
-from kaisched.cluster.kubernetes.share_templates import AGAIN_S, ShareTemplates
+from kaisched.cluster.kubernetes.client import Answer, Counts
+from kaisched.cluster.kubernetes.device_claims import AGAIN_S, ShareTemplates
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.gpus import Share, claim_spec, template_for
 
@@ -48,7 +47,7 @@ def works(backend, *answers, missing=(MADE,)):
 
 def test_a_template_is_made_once_and_again_if_it_stays_missing(monkeypatch):
     now_s = [0.0]
-    monkeypatch.setattr("kaisched.cluster.kubernetes.share_templates.monotonic_s", lambda: now_s[0])
+    monkeypatch.setattr("kaisched.cluster.kubernetes.device_claims.monotonic_s", lambda: now_s[0])
     backend = ShareTemplates()
     client, (work,) = works(backend, answer(201))
     assert work.send() is None

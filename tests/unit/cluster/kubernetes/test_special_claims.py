@@ -3,7 +3,7 @@
 import pytest
 
 from kaisched.cluster.kubernetes import binder
-from kaisched.cluster.kubernetes.claim_api import FINALIZER
+from kaisched.cluster.kubernetes.device_claims import FINALIZER
 from kaisched_apiserver import Fault
 from tests.chaos.claim_parts import CLASS, RESOURCE
 from tests.unit.cluster.kubernetes.live_claims import CLAIMS, POD_PATH, LiveWorld, Shard

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from kaisched.cluster.kubernetes import stale_marks
-from kaisched.cluster.kubernetes.stale_marks import AGAIN_S, StaleMarks
+from kaisched.cluster.kubernetes import pods
+from kaisched.cluster.kubernetes.pods import AGAIN_S, StaleMarks
 from kaisched.cluster.store import remove, upsert
 from kaisched.objects.labels import GANG_STALE
 from tests.contract.clusters import group, pod
@@ -48,8 +48,8 @@ def said(reports):
     """(pod, status, time) of what was written, which is forgotten."""
     written = []
     for report in reports:
-        (condition,) = report._body["status"]["conditions"]
-        name = report._path.split("/")[-2]
+        (condition,) = report.status["conditions"]
+        name = report.pod.partition("/")[2]
         written.append((name, condition["status"], condition["lastTransitionTime"]))
     reports.clear()
     return written
@@ -70,7 +70,7 @@ def test_one_pod_says_it(store, marks, reports):
 
 def test_what_does_not_show_is_written_again_but_not_at_once(store, marks, reports, monkeypatch):
     now_s = [0.0]
-    monkeypatch.setattr(stale_marks, "monotonic_s", lambda: now_s[0])
+    monkeypatch.setattr(pods, "monotonic_s", lambda: now_s[0])
     for later_s in (0.0, AGAIN_S / 2, AGAIN_S):
         now_s[0] = later_s
         marks.after(store, {"ns/g": NOON_S}, NOON_S)

@@ -6,9 +6,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from kaisched.cluster.kubernetes.access import Access
-from kaisched.cluster.kubernetes.client import JSON, Client, RefusedError
-from kaisched.cluster.kubernetes.doubt import ECHO_S, MOST_DOUBT_S, Doubt
-from kaisched.cluster.kubernetes.pauses import Pace
+from kaisched.cluster.kubernetes.client import (
+    ECHO_S,
+    JSON,
+    MOST_DOUBT_S,
+    Client,
+    Doubt,
+    Pace,
+    RefusedError,
+)
 from kaisched.cluster.kubernetes.reflector import Phase, Reflector
 from kaisched.cluster.kubernetes.resources import NODES
 from kaisched.errors import ClusterUnavailable

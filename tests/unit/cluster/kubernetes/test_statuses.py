@@ -2,8 +2,7 @@
 
 import pytest
 
-from kaisched.cluster.kubernetes.group_amounts import GroupAmounts
-from kaisched.cluster.kubernetes.statuses import matches, queue_statuses, stamped
+from kaisched.cluster.kubernetes.statuses import GroupAmounts, matches, queue_statuses, stamped
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore

@@ -3,10 +3,8 @@
 import pytest
 from msgspec import json
 
-from kaisched.cluster.kubernetes import volume_claims as module
-from kaisched.cluster.kubernetes.bind_steps import Steps
-from kaisched.cluster.kubernetes.binder import BindWork, GangBinds
-from kaisched.cluster.kubernetes.volume_claims import VolumeClaims
+from kaisched.cluster.kubernetes import binder as module
+from kaisched.cluster.kubernetes.binder import BindWork, GangBinds, Steps, VolumeClaims
 from kaisched.framework.intents import Bind
 from kaisched.objects.pod import SELECTED_NODE
 from kaisched_apiserver import Fault

@@ -1,36 +1,286 @@
-"""The desired status of objects, and the writes that bring it about.
-
-The desired status is compared with the current one when a write is about to be sent. Each write
-names the version of the object on which it is based, so the server refuses it if the object has
-changed since; then the object is compared again after the next event of its watch. A desired
-status is kept until the object has it: whatever happens to a write, the latest one arrives.
-"""
+"""The desired status of objects, and the writes that bring it about."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import structlog
 
-from kaisched.cluster.kubernetes.client import JSON, Answer, Client
-from kaisched.cluster.kubernetes.counts import Counts
-from kaisched.cluster.kubernetes.failpoints import passing
-from kaisched.cluster.kubernetes.group_conditions import due_entries
-from kaisched.cluster.kubernetes.pauses import Pauses
-from kaisched.cluster.kubernetes.pods import CONFLICT, GONE, SERVER_FAULT, is_passing
-from kaisched.cluster.kubernetes.report_box import Entry, ReportBox
-from kaisched.cluster.kubernetes.report_writes import Write, for_pod, for_queue, version_of
-from kaisched.cluster.kubernetes.seen import Reported, Seen, SeenObjects
-from kaisched.cluster.kubernetes.statuses import matches
+from kaisched.cluster.kubernetes.client import (
+    JSON,
+    MERGE,
+    STRATEGIC,
+    Answer,
+    Client,
+    Counts,
+    Pauses,
+)
+from kaisched.cluster.kubernetes.pods import CONFLICT, GONE, SERVER_FAULT, is_passing, passing
+from kaisched.cluster.kubernetes.statuses import matches, stamped
+from kaisched.cluster.kubernetes.write_queue import Entry, ReportBox
+from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable
+from kaisched.objects.labels import pool_name
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
+
+# -- scheduling conditions of pod groups -----------------------------------------------------------
+# The entry with the highest number is the newest. Selectors of node pools read it: if it names
+# the pool in which a job is, the job was tried there and refused, and may be given another pool.
+
+UNSCHEDULABLE_ON_POOL: Final = "UnschedulableOnNodePool"
+_NUMBER: Final = "transitionID"
+_MOST_DIGITS: Final = 18
+
+
+class PoolWord(NamedTuple):
+    """What one node pool has to say of a job in the status of its pod group."""
+
+    pool: str
+    """Name of the pool."""
+    said: Mapping[str, str] | None
+    """Why the pool could not take the job; None if the job waits no more."""
+    pools: frozenset[str]
+    """The pools whose entries end once the job waits no more."""
+
+
+def why_waiting(pool: str, reason: str, message: str) -> dict[str, str]:
+    """Return the entry of a pool that could not take a job, without number and time."""
+    return {
+        "type": UNSCHEDULABLE_ON_POOL,
+        "nodePool": pool,
+        "reason": reason,
+        "message": message,
+        "status": "True",
+    }
+
+
+def pool_of(entry: Mapping[str, Any]) -> str:
+    """Return the name of the pool in an entry."""
+    return str(entry.get("nodePool", ""))
+
+
+def due_entries(
+    current: Sequence[Mapping[str, Any]], word: PoolWord, now: str
+) -> list[Mapping[str, Any]] | None:
+    """Return the entries that a pod group should have; None if it has them.
+
+    Args:
+        current: the entries as they are.
+        word: what we have to say.
+        now: the time, as it is written.
+
+    """
+    if word.said is None:
+        kept = [it for it in current if pool_of(it) not in word.pools]
+        return None if len(kept) == len(current) else kept
+    theirs = [it for it in current if pool_of(it) != word.pool]
+    newest = max(enumerate(current), key=lambda it: (_number(it[1]), it[0]), default=(-1, {}))[1]
+    is_newest = pool_of(newest) == word.pool and len(theirs) == len(current) - 1
+    if is_newest and all(newest.get(key) == value for key, value in word.said.items()):
+        return None
+    number = max(map(_number, current), default=0) + 1
+    return [*theirs, {**word.said, _NUMBER: str(max(number, 1)), "lastTransitionTime": now}]
+
+
+def _number(entry: Mapping[str, Any]) -> int:
+    """Return the number of an entry; -1 for one without, which is older than all others."""
+    text = str(entry.get(_NUMBER, ""))
+    is_number = text.isdecimal() and text.isascii() and len(text) <= _MOST_DIGITS
+    return int(text) if is_number else -1
+
+
+def pools_known(store: StateStore, own: str) -> frozenset[str]:
+    """Return the names of the pools that the shards known to a store serve, ours included."""
+    if not store.pools.is_on:
+        return frozenset((own,))
+    return frozenset((own, *map(pool_name, store.pools.owners.served)))
+
+
+def is_told_of_running(store: StateStore, own: str) -> bool:
+    """Tell whether a job of which pods run may have an entry for the pods that wait.
+
+    Where there are several pools a selector might take the job to another one for it.
+    """
+    return not store.pools.is_on and own == pool_name("")
+
+
+# -- current statuses ------------------------------------------------------------------------------
+# An answer to a write is newer than the watch at that time. Later events of older versions are
+# left out; otherwise a status that is there already would be written once more.
+
+Reported: TypeAlias = Pod | PodGroup | Queue
+SCHEDULED: Final = "PodScheduled"
+UNSCHEDULABLE: Final = "Unschedulable"
+
+
+class Seen(NamedTuple):
+    """The current status of one object."""
+
+    uid: str
+    version: str
+    status: Any
+    """For a pod only the message of its condition; None if the pod has no condition of waiting."""
+    is_placed: bool = False
+    """A pod has a node; it is kept only because its condition still says that it waits."""
+    is_answer: bool = False
+    """From the server's answer to a write, which the watch has not reached yet."""
+
+
+def key_of(obj: Reported) -> str:
+    """Return the key of an object, unique among all kinds."""
+    if isinstance(obj, Pod):
+        return f"pods/{obj.key}"
+    return f"queues/{obj.name}" if isinstance(obj, Queue) else f"podgroups/{obj.key}"
+
+
+class SeenObjects:
+    """Pods that wait or wrongly say so, pod groups and queues. For one thread at a time."""
+
+    def __init__(self, store: StateStore, node_pool: str) -> None:
+        """Begin without objects.
+
+        Args:
+            store: tells which pods are ours.
+            node_pool: name of our node pool in the conditions of pod groups.
+
+        """
+        self._store, self._node_pool = store, node_pool
+        self._objects: dict[str, Seen] = {}
+        self.with_condition: dict[str, None] = {}
+        """Pod groups with a condition that nodes of a pool known to us could not take them."""
+        self.fresh: dict[str, None] = {}
+        """New pod groups, by job; the reporter takes them out."""
+        self.wrongly_waiting: dict[str, None] = {}
+        """Pods of ours that have a node and a condition that says that they wait."""
+
+    def get(self, key: str) -> Seen | None:
+        """Return the current status of an object; None if it is not known."""
+        return self._objects.get(key)
+
+    def drop(self, key: str) -> None:
+        """Forget an object: it is gone."""
+        self._objects.pop(key, None)
+        self.wrongly_waiting.pop(key, None)
+        kind, _, job = key.partition("/")
+        if kind == "podgroups":  # a pod may have the name of a pod group
+            self.with_condition.pop(job, None)
+            self.fresh.pop(job, None)
+
+    def trust_watch(self, key: str) -> None:
+        """Accept any event of the watch again: the server has refused the version that we know."""
+        seen = self._objects.get(key)
+        if seen is not None:
+            self._objects[key] = seen._replace(is_answer=False)
+
+    def observe(self, obj: Reported, *, is_answer: bool = False) -> bool:
+        """Take in a version of an object; return False if a newer one is known."""
+        key, meta = key_of(obj), obj.metadata
+        before = self._objects.get(key)
+        if before is not None and _is_older(meta.resource_version, before, meta.uid, is_answer):
+            return False
+        if isinstance(obj, Pod):
+            self._observe_pod(key, obj, is_answer=is_answer)
+            return True
+        if isinstance(obj, PodGroup):
+            if before is None:
+                self.fresh[obj.key] = None
+            said = obj.status.scheduling_conditions
+            if said and not pools_known(self._store, self._node_pool).isdisjoint(
+                map(pool_of, said)
+            ):
+                self.with_condition[obj.key] = None
+            else:
+                self.with_condition.pop(obj.key, None)
+        status = msgspec.to_builtins(obj.status)
+        self._objects[key] = Seen(meta.uid, meta.resource_version, status, is_answer=is_answer)
+        return True
+
+    def _observe_pod(self, key: str, pod: Pod, *, is_answer: bool) -> None:
+        said = next((it for it in pod.status.conditions if it.type == SCHEDULED), None)
+        says_so = said is not None and said.status == "False" and said.reason == UNSCHEDULABLE
+        message = said.message if said is not None and says_so else None
+        is_placed = bool(pod.spec.node_name)
+        is_wrong = is_placed and says_so and self._store.ours.may_place(pod)
+        if is_wrong:
+            self.wrongly_waiting[key] = None
+        else:
+            self.wrongly_waiting.pop(key, None)
+        if is_wrong or not (is_placed or pod.status.phase in {"Succeeded", "Failed"}):
+            meta = pod.metadata
+            self._objects[key] = Seen(
+                meta.uid, meta.resource_version, message, is_placed, is_answer
+            )
+        else:
+            self._objects.pop(key, None)
+
+
+def _is_older(version: str, seen: Seen, uid: str, is_answer: bool) -> bool:
+    """Tell whether a version of an object is older than the known one."""
+    if uid != seen.uid or not (seen.is_answer or is_answer):
+        return False
+    is_comparable = version.isdecimal() and seen.version.isdecimal()
+    return is_comparable and int(version) < int(seen.version)
+
+
+# -- writes ----------------------------------------------------------------------------------------
+
+_CORE: Final = "/api/v1/namespaces"
+
+
+class Write(NamedTuple):
+    """A request to be sent now."""
+
+    path: str
+    body: dict[str, Any]
+    content_type: str = MERGE
+    message: str = ""
+    """The new message of a pod's condition; empty for other writes."""
+
+
+def for_queue(seen: Seen, desired: dict[str, Any], name: str, now: str) -> Write | None:
+    """Return the write of a part of a queue's status; None if the queue has it."""
+    if matches(seen.status, desired):
+        return None
+    status = stamped(desired, seen.status, now) if "conditions" in desired else desired
+    path = f"/apis/{Queue.API_VERSION}/queues/{name}/status"
+    return Write(path, {"metadata": version_of(seen), "status": status})
+
+
+def for_pod(seen: Seen, desired: tuple[str, str] | None, name: str, now: str) -> Write | None:
+    """Return the write of a pod's condition; None if it has it, or is another pod."""
+    condition: dict[str, Any] = {"type": SCHEDULED, "lastTransitionTime": now}
+    uid, message = desired or ("", "")
+    if seen.is_placed:
+        # The same condition that the server sets when a pod is bound.
+        condition |= {"status": "True", "reason": None, "message": None}
+        message = ""
+    elif uid != seen.uid or message == seen.status:
+        return None
+    else:
+        condition |= {"status": "False", "reason": UNSCHEDULABLE, "message": message}
+    namespace, _, name = name.partition("/")
+    meta = {"uid": seen.uid, **version_of(seen)}
+    body = {"metadata": meta, "status": {"conditions": [condition]}}
+    return Write(f"{_CORE}/{namespace}/pods/{name}/status", body, STRATEGIC, message)
+
+
+def version_of(seen: Seen) -> dict[str, str]:
+    """Return the metadata of a write that is refused if the object has changed since."""
+    return {"resourceVersion": seen.version} if seen.version else {}
+
+
+# -- desired statuses ------------------------------------------------------------------------------
+# The desired status is compared with the current one when a write is about to be sent. Each write
+# names the version of the object on which it is based, so the server refuses it if the object has
+# changed since; then the object is compared again after the next event of its watch. A desired
+# status is kept until the object has it: whatever happens to a write, the latest one arrives.
 
 QUEUE, GROUP, AMOUNTS, POD, EVENT, SHARES = range(6)
 """The parts of objects that are reported, the most urgent first."""

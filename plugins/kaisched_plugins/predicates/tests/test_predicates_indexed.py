@@ -1,16 +1,15 @@
-"""What is looked up, indexed or remembered is what asking label by label would say."""
+"""What is looked up or indexed is what asking label by label would say."""
 
 import random
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kaisched import Constraints, NodeStatics, PodTerm, Requirement, Taint, Toleration
+from kaisched import Constraints, NodeStatics, PodTerm, Requirement, Taint
 from kaisched_plugins.predicates.neighbours import Holders, PodTerms
-from kaisched_plugins.predicates.statics import RememberedMasks, StaticMasks, is_met
+from kaisched_plugins.predicates.statics import StaticMasks, is_met
 
 pytestmark = pytest.mark.fault("I123")
 SEEDS = pytest.mark.parametrize("seed", range(5))
@@ -27,15 +26,6 @@ def requirement(rng):
     return Requirement(rng.choice(KEYS), rng.choice(OPERATORS), values)
 
 
-def constraints(rng):
-    terms = tuple(
-        (tuple(requirement(rng) for _ in range(rng.randint(0, 3))), ())
-        for _ in range(rng.randint(0, 3))
-    )
-    tolerations = (Toleration("odd", "Exists", "", ""),) if rng.random() < 0.5 else ()
-    return Constraints(node_terms=terms, tolerations=tolerations)
-
-
 def nodes(rng, count=8):
     taint = Taint("odd", "", "NoSchedule")
     return NodeStatics(
@@ -46,17 +36,6 @@ def nodes(rng, count=8):
         is_unschedulable=np.zeros(count, np.bool_),
         has_pressure=np.zeros(count, np.bool_),
     )
-
-
-def changed(rng, statics):
-    """Some nodes get other labels, or their readiness turns."""
-    rows = rng.sample(range(len(statics.name)), 2)
-    fresh = list(statics.labels)
-    ready = statics.is_ready.copy()
-    for row in rows:
-        fresh[row] = labels(rng)
-        ready[row] ^= rng.random() < 0.5
-    return replace(statics, labels=fresh, is_ready=ready)
 
 
 def said(codes, count):
@@ -77,27 +56,6 @@ def test_requirements_are_met_where_their_labels_say_so(seed):
             before or (0 if ok else 54) for before, ok in zip(said(blank, 8), met, strict=True)
         ]
         assert said(found, 8) == refused
-
-
-@SEEDS
-def test_what_is_remembered_follows_the_nodes(seed):
-    rng = random.Random(seed)
-    statics = nodes(rng)
-    asked = [constraints(rng) for _ in range(10)]
-    asked += [replace(one) for one in asked]  # others that ask for the same
-    known = RememberedMasks(statics)
-    for _ in range(40):
-        for one in rng.sample(asked, 8):
-            fresh = StaticMasks(statics).codes(one)
-            assert said(known.codes(one), 8) == said(fresh, 8)
-        statics = changed(rng, statics)
-        if not known.follows(statics):
-            known = RememberedMasks(statics)
-
-
-def test_other_nodes_are_not_followed():
-    rng = random.Random(0)
-    assert not RememberedMasks(nodes(rng, 8)).follows(nodes(rng, 9))
 
 
 def pod_term(rng):

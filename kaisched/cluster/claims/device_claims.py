@@ -6,41 +6,143 @@ devices, or that several pods name, is known by its key; the others by what they
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import compress
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
 from msgspec import structs
 
-from kaisched.cluster.claims.bridging import bridge_over
-from kaisched.cluster.claims.drafts import draft_key
-from kaisched.cluster.claims.gpus import GpuClasses, depends_on_node
-from kaisched.cluster.claims.kinds import ClaimObject
-from kaisched.cluster.claims.leftovers import Leftover, Leftovers
-from kaisched.cluster.claims.offered import Offered
-from kaisched.cluster.claims.resolving import resolved
-from kaisched.cluster.claims.sent import PodId, SentClaim, SentClaims, Wanted
-from kaisched.cluster.claims.shares import ShareClaims
-from kaisched.cluster.claims.special import SpecialClaims
-from kaisched.cluster.claims.specs import Specs
-from kaisched.cluster.claims.tables import table_of
-from kaisched.cluster.claims.writing import place_of, taken_portions, written
-from kaisched.core.axis import TaskState
-from kaisched.core.claims.model import Allocation, Identity
-from kaisched.core.claims.table import Bridge, ClaimTable, Held
+from kaisched.cluster.claims.conversion import (
+    Specs,
+    class_of,
+    place_of,
+    slice_of,
+    tainted,
+    taken_portions,
+    written,
+)
+from kaisched.cluster.claims.generated import LABEL, ShareClaims, SpecialClaims, Waiting, draft_key
+from kaisched.cluster.claims.gpus import GpuClasses, bridge_over, depends_on_node, pieces
+from kaisched.cluster.claims.sent import (
+    Leftover,
+    Leftovers,
+    PodId,
+    SentClaim,
+    SentClaims,
+    Wanted,
+)
+from kaisched.cluster.pods import DeviceClaimRef
+from kaisched.core.axis import GPU_UNIT, TaskState
+from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, ClaimError, Identity, Slice
+from kaisched.core.claims.offer import Offer
+from kaisched.core.claims.table import NO_GPUS, Bridge, ClaimTable, Gpus, Held
+from kaisched.core.constraints import ClaimUse
+from kaisched.core.refusals import Refusal
 from kaisched.objects.devices import (
     ClaimAllocation,
     DeviceClass,
+    DeviceTaintRule,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from kaisched.telemetry.metrics import ClaimFigures
+from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kaisched.cluster.nodes import NodeRow
     from kaisched.cluster.pods import PodRow
+    from kaisched.core.snapshot import Snapshot
 
+
+# -- kinds -----------------------------------------------------------------------------------------
+
+OfferedObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
+ClaimObject: TypeAlias = OfferedObject | ResourceClaim | ResourceClaimTemplate
+DEVICE_OBJECTS: Final = (
+    ResourceSlice,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
+"""Templates matter to whoever makes claims of them."""
+
+
+# -- what is offered -------------------------------------------------------------------------------
+
+
+class Offered:
+    """Slices, classes and rules, and what they come to once they are asked for."""
+
+    def __init__(self) -> None:
+        """Know none."""
+        self.gpus = GpuClasses()
+        self._slices: dict[str, Slice] = {}
+        self._rules: dict[str, DeviceTaintRule] = {}
+        self._offer: Offer | None = None
+        self._is_counted = True
+        """Whether GPUs are counted that were offered since."""
+
+    def put(self, obj: OfferedObject) -> None:
+        """Take in an object that came or changed."""
+        match obj:
+            case DeviceClass():
+                self.gpus.classes[obj.name] = class_of(obj)
+            case ResourceSlice():
+                try:
+                    self._slices[obj.name] = slice_of(obj)
+                except ClaimError:
+                    self._slices.pop(obj.name, None)  # an API server accepts no such slice
+            case DeviceTaintRule():
+                self._rules[obj.name] = obj
+        self._offer, self._is_counted = None, False
+
+    def remove(self, obj: OfferedObject) -> None:
+        """Drop an object."""
+        match obj:
+            case DeviceClass():
+                self.gpus.classes.pop(obj.name, None)
+            case ResourceSlice():
+                self._slices.pop(obj.name, None)
+            case DeviceTaintRule():
+                self._rules.pop(obj.name, None)
+        self._offer, self._is_counted = None, False
+
+    def count(self, used: Callable[[], set[Identity]]) -> tuple[Counter[str], bool] | None:
+        """Count the GPUs that are offered now; None if they are counted already.
+
+        Return how many there were by node, and whether claims count for other numbers than before.
+        ``used`` returns the devices that claims have, or have parts of.
+        """
+        if self._is_counted:
+            return None
+        self._is_counted = True
+        before = self.gpus.of_node
+        return before, self.gpus.count(self._slices.values(), used)
+
+    @property
+    def offer(self) -> Offer:
+        """Slices and classes as claims find them."""
+        if self._offer is None:
+            slices = tainted(self._slices.values(), self._rules.values())
+            self._offer = Offer(slices, dict(self.gpus.classes))
+        return self._offer
+
+
+# -- claims ----------------------------------------------------------------------------------------
+# A pod whose claims cannot be allocated as things are waits with a reason. A claim that has its
+# devices, or that several pods name, is known by its key; the others by what they ask for.
+
+_GPU: Final = "gpu"
+_CLAIM: Final = int(Refusal.DEVICE_CLAIM)
+NOTHING_KNOWN: Final = "resourceClaims: no device classes, slices and claims are known here"
+"""Why pods with claims wait where nobody says which objects there are, as in a file of pods."""
+_NOT_READ: Final = "resourceClaims: the shard does not set resourceClaims: true"
 BY_OBJECTS, ON, OFF = "", "on", "off"
 """Whether claims are allocated: once any such object is read; always; never. Any other text is why
 pods with claims wait for now."""
@@ -338,7 +440,7 @@ class DeviceClaims:
         if not pod.device_claims and pod.key not in self._keys_of_pod:
             return pod, rivals
         rivals += self._note(pod) if pod.device_claims else self._forget_uses(pod.key)
-        return resolved(self, pod), rivals
+        return self.resolved(pod), rivals
 
     def _note(self, pod: PodRow) -> list[str]:
         keys = tuple(f"{pod.namespace}/{it.name}" for it in pod.device_claims if it.name)
@@ -385,19 +487,179 @@ class DeviceClaims:
         """Whether snapshots need a table: pods use claims, or nodes differ in what claims give."""
         return self.is_read and bool(self._keys_of_pod or self._bridge)
 
+    # -- what pods demand -----------------------------------------------------------------------
+
+    def resolved(self, pod: PodRow) -> PodRow:
+        """Return a pod with what its claims demand, or with why it waits."""
+        if not self.is_read:
+            why_not = _NOT_READ if self.is_off else NOTHING_KNOWN
+            return replace(pod, fault=pod.fault or why_not)
+        found: list[tuple[ClaimUse, Gpus]] = []
+        wait = None
+        try:
+            found = list(self._demands(pod))
+        except Waiting as waiting:
+            found, wait = [], None if pod.node else (_CLAIM, str(waiting))
+        gpus = NO_GPUS
+        for _, of_claim in found:
+            gpus = gpus.plus(of_claim)
+        request, asked, counted = self._with_gpus(pod, gpus.of_node)
+        others = pod.constraints.wait
+        if others is not None and others[0] == _CLAIM:
+            others = None
+        constraints = replace(
+            pod.constraints,
+            claims=tuple(use for use, _ in found),
+            claimed_milli=gpus.in_queue - counted,
+            wait=wait or others,
+        )
+        return replace(
+            pod,
+            fault="" if pod.fault in {_NOT_READ, NOTHING_KNOWN} else pod.fault,
+            request=request,
+            asked=asked,
+            constraints=constraints,
+        )
+
+    def _with_gpus(
+        self, pod: PodRow, gpus: int
+    ) -> tuple[dict[str, int], Mapping[str, int] | None, int]:
+        """Return a pod's request with its GPUs by claim, and the request as it says itself.
+
+        The last is how many thousandths of a GPU these come to in a queue by the request alone.
+        """
+        own = pod.request if pod.extended or pod.asked is None else pod.asked
+        request = {name: amount for name, amount in own.items() if name != CLAIMED_GPU}
+        asked, counted = pod.asked if pod.extended else None, gpus
+        if gpus and (bridged := self.gpus.bridged):
+            # On nodes with devices these are pieces of the bridged resource, for all who want some.
+            asked = dict(request) if asked is None else asked
+            more = pieces(bridged, gpus)
+            request[bridged] = request.get(bridged, 0) + more
+            counted = more if bridged == _GPU else more * GPU_UNIT
+        if gpus:
+            request[CLAIMED_GPU] = gpus
+        return request, asked, counted
+
+    def _demands(self, pod: PodRow) -> Iterator[tuple[ClaimUse, Gpus]]:
+        """Yield the claims of a pod, and how many GPUs each counts as for this pod."""
+        if pod.device_claims and not self.is_allocated:
+            raise Waiting(self.reading)
+        for ref in pod.device_claims:
+            try:
+                found = self._demand(pod, ref)
+            except Waiting:
+                if not pod.node:
+                    raise
+                continue  # its other claims count all the same
+            if found is not None:
+                yield found
+
+    def _demand(self, pod: PodRow, ref: DeviceClaimRef) -> tuple[ClaimUse, Gpus] | None:
+        """Return what one claim of a pod demands; None for one that is not needed."""
+        if not ref.name:
+            if ref.is_needed:
+                raise Waiting(self.shares.why_unmade(pod, ref.label))
+            return None
+        if ref.label == LABEL and not self.special.is_cleared(pod, self.sent):
+            raise Waiting("an earlier claim for its extended resources is being given back")
+        key = f"{pod.namespace}/{ref.name}"
+        claim = self.claim(key)
+        if claim is None:
+            raise Waiting(f"claim {ref.name} does not exist")
+        if key in self.leftovers.clearing and not pod.node:
+            raise Waiting(f"claim {ref.name} is on devices that are being given back")
+        check_use(pod, claim, is_own=ref.is_own)
+        self.shares.check(pod, ref.label, claim)
+        held = self.held.get(key)  # also while the server does not show it yet
+        try:
+            spec = self.specs.number_of(claim, is_allocated=held is not None)
+        except ClaimError as error:
+            shown = "for extended resources" if ref.label == LABEL else claim.name
+            raise Waiting(f"claim {shown}: {error}") from None
+        sent = self.sent.get(key, claim.metadata.uid)
+        is_bound = bool(pod.node) or (sent is not None and (pod.key, pod.uid) in sent.pods)
+        is_like_others = ref.is_own and (is_bound or held is None)
+        gpus = NO_GPUS
+        if not ref.unless_plugin and self._pays(key, pod):
+            asked = self.specs[spec]
+            gpus = self.gpus.of(asked, self.specs.selector) if held is None else held.gpus
+        return ClaimUse(spec, "" if is_like_others else key, ref.unless_plugin), gpus
+
+    def _pays(self, key: str, pod: PodRow) -> bool:
+        """Tell whether the devices of a claim are counted with a pod.
+
+        That is the first that has a node. Before, any job may be the one that starts with them: so
+        they are counted with the first pod of each, or a job would start beyond its queue's limit.
+        """
+        users = self.users.get(key, {}).values()
+        rivals = [it for it in users if it.node]
+        if not rivals:
+            job = self.job_of(pod)
+            rivals = [it for it in users if self.job_of(it) == job]
+        return min(rivals, key=lambda it: (it.created_s, it.key), default=pod).key == pod.key
+
     # -- the table -------------------------------------------------------------------------------
 
     def table(self, row_of_task: Callable[[str], int]) -> ClaimTable | None:
         """Return the claims of a snapshot; None while no pod uses claims."""
         if not self.has_table:
             return None
-        return table_of(
-            self.offered,
-            self.specs,
-            self.held,
-            {key: len(it.status.reserved_for) for key, it in self._claims.items()},
-            self._keys_of_pod,
-            self.users,
-            row_of_task,
-            self._bridge,
+        rows = {pod: row_of_task(pod) for pod in self._keys_of_pod}
+        keys_of_pod, consumers = self._keys_of_pod.items(), self._claims.items()
+        return ClaimTable(
+            offer=self.offered.offer,
+            specs=self.specs.all,
+            selectors=self.specs.selectors,
+            held=MappingProxyType(dict(self.held)),
+            consumers=MappingProxyType(
+                {key: number for key, it in consumers if (number := len(it.status.reserved_for))}
+            ),
+            claims_of_task=MappingProxyType(
+                {rows[pod]: keys for pod, keys in keys_of_pod if rows[pod] >= 0}
+            ),
+            users=MappingProxyType(
+                {
+                    key: tuple(rows[it] for it in self.users.get(key, ()) if rows[it] >= 0)
+                    for key in self.held
+                }
+            ),
+            bridge=self._bridge,
+            gpu_classes=self.gpus.counting,
         )
+
+    def figures(self, snapshot: Snapshot) -> ClaimFigures:
+        """Return what claims have now, and those that the pending pods of a snapshot wait for.
+
+        Called by the thread of the store; what it returns is read by others.
+        """
+        waiting: dict[str, ResourceClaim] = {}
+        if snapshot.claims is not None:
+            keys_of_row = snapshot.claims.claims_of_task
+            rows = np.fromiter(keys_of_row, np.intp, len(keys_of_row))
+            is_pending = (snapshot.tasks.state[rows] == int(TaskState.PENDING)).tolist()
+            for keys in compress(keys_of_row.values(), is_pending):
+                for key in keys:
+                    if key not in self.held and (claim := self.claim(key)) is not None:
+                        waiting[key] = claim
+        held = MappingProxyType(dict(self.held))
+        return ClaimFigures(self.offered.offer, held, tuple(waiting.values()))
+
+
+def check_use(pod: PodRow, claim: ResourceClaim, *, is_own: bool) -> None:
+    """Refuse a claim that a pod may not use now; of one that has a node, what it has counts.
+
+    Raises:
+        Waiting: it says why.
+
+    """
+    if pod.node:
+        return
+    meta, status = claim.metadata, claim.status
+    if is_own and all(it.uid != pod.uid for it in meta.owner_references):
+        raise Waiting(f"claim {claim.name} is not the pod's own, as one of a template must be")
+    if meta.deletion_timestamp and status.allocation is None:
+        raise Waiting(f"claim {claim.name} is being deleted")
+    users = status.reserved_for
+    if len(users) >= MOST_CONSUMERS and all(it.uid != pod.uid for it in users):
+        raise Waiting(f"claim {claim.name} is used by {len(users)} pods, which is the most")

@@ -1,4 +1,4 @@
-"""Leader election: one lease per shard, on monotonic time.
+"""Leader election: one lease per shard, on monotonic time, and the gate of all writes.
 
 A lease keeps two leaders apart only if both respect it. So the gate is open no longer than the last
 renewal is valid, counted from when its request was *sent*.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,9 +17,7 @@ import msgspec
 import structlog
 
 from kaisched.clock import Clock, monotonic_s
-from kaisched.cluster.kubernetes.client import Answer, Client
-from kaisched.cluster.kubernetes.gate import Gate
-from kaisched.cluster.kubernetes.pauses import Pauses
+from kaisched.cluster.kubernetes.client import Answer, Client, Pauses
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.wire import BAD_JSON
 
@@ -30,6 +28,43 @@ _WARN_AGAIN_S: Final = 60.0
 LONGEST_S: Final = 3600
 """A lease with a longer or invalid duration counts with our own duration instead."""
 _MOST_TRANSITIONS: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A leadership: until when it is valid, its holder, its number, and its lease."""
+
+    until_s: float = -math.inf
+    """On the monotonic clock."""
+    holder: str = ""
+    epoch: int = 0
+    lease: str = ""
+    """Name of the lease: each shard has a lease, and numbers, of its own."""
+
+
+class Gate:
+    """The term of one lease, set by the elector and checked before each write."""
+
+    def __init__(self) -> None:
+        """Make a gate that is shut."""
+        self._term = Term()
+
+    @property
+    def term(self) -> Term:
+        """The present or last leadership."""
+        return self._term
+
+    def open(self, until_s: float, holder: str = "", epoch: int = 0, lease: str = "") -> None:
+        """Permit writes that end before a time on the monotonic clock."""
+        self._term = Term(until_s, holder, epoch, lease)
+
+    def shut(self) -> None:
+        """Permit no more writes."""
+        self._term = replace(self._term, until_s=-math.inf)
+
+    def is_open(self, write_s: float = 0.0) -> bool:
+        """Tell whether a write may be sent that takes up to ``write_s``."""
+        return monotonic_s() + write_s < self.term.until_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +280,7 @@ class Elector:
             held = self._held
             held.spec.renew_time = self._now()
             return self._put(held, sent_s)
-        answer = self._client.call(
-            "GET", f"{self._folder}/{self._name}", timeout_s=self._request_s()
-        )
+        answer = self._read()
         if answer.code == _ABSENT:
             spec = self._spec_of(0, None)
             return self._put(_Lease(_Meta(self._name, self._namespace), spec), sent_s)
@@ -258,11 +291,13 @@ class Elector:
             return False
         return self._put(_Lease(lease.metadata, self._spec_of(None, lease.spec)), sent_s)
 
+    def _read(self) -> Answer:
+        path = f"{self._folder}/{self._name}"
+        return self._client.call("GET", path, timeout_s=self._request_s())
+
     def _find_again(self, epoch: int) -> bool:
         """Read the lease of a term to continue; return whether it is still ours."""
-        answer = self._client.call(
-            "GET", f"{self._folder}/{self._name}", timeout_s=self._request_s()
-        )
+        answer = self._read()
         if answer.code != _ABSENT and not answer.is_done:
             raise self._refused("read", answer)
         lease = _LEASES.decode(answer.data) if answer.is_done else None
@@ -323,9 +358,7 @@ class Elector:
         """Find out who wrote the lease: we ourselves, if an answer was lost, or another process."""
         if self._held is None:
             return
-        answer = self._client.call(
-            "GET", f"{self._folder}/{self._name}", timeout_s=self._request_s()
-        )
+        answer = self._read()
         if not answer.is_done:
             raise ClusterUnavailable(f"the lease cannot be read: {answer.text()}")
         now = _LEASES.decode(answer.data)
