@@ -91,9 +91,9 @@ _HOME = {
     "main_resource": "kaisched.framework.session.batches",
     "Moves": "kaisched.framework.invariants.sums",
     "Step": "kaisched.framework.report.records",
-    "EvictionReason": "kaisched.framework.report.reason",
-    "Problem": "kaisched.framework.report.reason",
-    "Reason": "kaisched.framework.report.reason",
+    "EvictionReason": "kaisched.framework.report.records",
+    "Problem": "kaisched.framework.report.records",
+    "Reason": "kaisched.framework.report.records",
     "format_amount": "kaisched.units",
 }
 
@@ -152,9 +152,9 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.plugin import Arguments as Arguments
     from kaisched.framework.plugins.plugin import Plugin as Plugin
     from kaisched.framework.plugins.specification import hookimpl as hookimpl
-    from kaisched.framework.report.reason import EvictionReason as EvictionReason
-    from kaisched.framework.report.reason import Problem as Problem
-    from kaisched.framework.report.reason import Reason as Reason
+    from kaisched.framework.report.records import EvictionReason as EvictionReason
+    from kaisched.framework.report.records import Problem as Problem
+    from kaisched.framework.report.records import Reason as Reason
     from kaisched.framework.report.records import Step as Step
     from kaisched.framework.session.batches import asked_of as asked_of
     from kaisched.framework.session.batches import batch_of as batch_of

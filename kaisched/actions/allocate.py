@@ -129,7 +129,7 @@ class Allocate:
 
     def _allocate(self, session: Session, held: list[int]) -> None:
         if session.policy.queue_depth.get(self.name) is None and session.placement.is_full:
-            return  # records ask the other questions, see framework/report/explain.py
+            return  # records ask the other questions, see framework/report/reasons.py
         self._place(session, self._waiting(session, held), held)
         limit = try_limit(session)
         if limit is None or session.policy.queue_depth.get(self.name) is not None:

@@ -2,6 +2,8 @@
 
 Only the module of the requested command is imported. A name and a sentence are enough for the
 rest, as in ``--help``, which keeps the help under 0.3 s.
+
+``kubectl kaisched`` has all commands as a plugin of kubectl, with its flags for the cluster.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import typer
 
-from kaisched.cli import streams
+from kaisched.cli import printing
 from kaisched.errors import ConfigError, KaischedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, MutableMapping, Sequence
 
 NAME: Final = "kaisched"
 OK: Final = 0
@@ -47,46 +49,47 @@ class Entry(NamedTuple):
 
     module: str
     help: str
+    name: str = "command"
+    """What the module calls it."""
 
 
+_CLI: Final = "kaisched.cli."
 COMMANDS: Final = {
-    "demo": Entry("kaisched.cli.demo", "Show fair share at work on a cluster in memory."),
-    "plan": Entry(
-        "kaisched.cli.plan", "Say what would be bound, evicted and left pending, and why."
-    ),
-    "why": Entry("kaisched.cli.why", "Say why a job or pod waits, and what would let it start."),
-    "whatif": Entry(
-        "kaisched.cli.whatif", "Say what a job, a quota, a weight or a node would change."
-    ),
+    "demo": Entry(_CLI + "simulate", "Show fair share at work on a cluster in memory.", "demo"),
+    "plan": Entry(_CLI + "plan", "Say what would be bound, evicted and left pending, and why."),
+    "why": Entry(_CLI + "why", "Say why a job or pod waits, and what would let it start."),
+    "whatif": Entry(_CLI + "whatif", "Say what a job, a quota, a weight or a node would change."),
     "queue": Entry(
-        "kaisched.cli.queue", "Show queues and their waiting jobs; hold and drain them."
+        _CLI + "listings", "Show queues and their waiting jobs; hold and drain them.", "queue"
     ),
-    "fairness": Entry("kaisched.cli.fairness", "Say what queues hold of their fair shares."),
-    "alloc": Entry("kaisched.cli.alloc", "Say which queues, nodes and jobs hold the GPUs."),
-    "report": Entry(
-        "kaisched.cli.report", "Report usage, evictions and waiting times of past weeks."
+    "fairness": Entry(_CLI + "listings", "Say what queues hold of their fair shares.", "fairness"),
+    "alloc": Entry(_CLI + "listings", "Say which queues, nodes and jobs hold the GPUs.", "alloc"),
+    "report": Entry(_CLI + "report", "Report usage, evictions and waiting times of past weeks."),
+    "top": Entry(_CLI + "top", "Watch queues, jobs and nodes of a running scheduler."),
+    "lint": Entry(
+        _CLI + "checks", "Check manifests and settings; report all errors at once.", "lint"
     ),
-    "top": Entry("kaisched.cli.top", "Watch queues, jobs and nodes of a running scheduler."),
-    "lint": Entry("kaisched.cli.lint", "Check manifests and settings; report all errors at once."),
-    "explain": Entry("kaisched.cli.explain", "Say what a setting means: fairness over time."),
-    "simulate": Entry("kaisched.cli.simulate", "Run a trace or a workload in virtual time."),
-    "tune": Entry("kaisched.cli.tune", "Find the best settings for a scenario."),
+    "explain": Entry(_CLI + "explain", "Say what a setting means: fairness over time."),
+    "simulate": Entry(_CLI + "simulate", "Run a trace or a workload in virtual time.", "simulate"),
+    "tune": Entry(_CLI + "simulate", "Find the best settings for a scenario.", "tune"),
     "playground": Entry(
-        "kaisched.cli.playground", "Serve a cluster to play with, for kubectl and the scheduler."
+        _CLI + "run",
+        "Serve a cluster to play with, for kubectl and the scheduler.",
+        "playground",
     ),
-    "snapshot": Entry(
-        "kaisched.cli.snapshot", "Record the inputs of a cycle; show them; run it again."
-    ),
+    "snapshot": Entry(_CLI + "snapshot", "Record the inputs of a cycle; show them; run it again."),
     "doctor": Entry(
-        "kaisched.cli.doctor", "Say what would keep the scheduler from its work in a cluster."
+        _CLI + "checks", "Say what would keep the scheduler from its work in a cluster.", "doctor"
     ),
     "init": Entry(
-        "kaisched.cli.init", "Make files of ours from what Run:ai or KAI-Scheduler exports."
+        _CLI + "setup", "Make files of ours from what Run:ai or KAI-Scheduler exports.", "init"
     ),
-    "run": Entry("kaisched.cli.run", "Run the scheduler."),
-    "config": Entry("kaisched.cli.config", "Show the settings in force and where each comes from."),
-    "plugins": Entry("kaisched.cli.plugins", "List the installed plugins."),
-    "version": Entry("kaisched.cli.version", "Print the version."),
+    "run": Entry(_CLI + "run", "Run the scheduler.", "run"),
+    "config": Entry(
+        _CLI + "setup", "Show the settings in force and where each comes from.", "config"
+    ),
+    "plugins": Entry(_CLI + "run", "List the installed plugins.", "plugins"),
+    "version": Entry(_CLI + "run", "Print the version.", "version"),
 }
 
 
@@ -110,9 +113,9 @@ def build_app(wanted: str | None) -> typer.Typer:
 
 def _print_version(is_wanted: bool) -> None:
     if is_wanted:
-        from kaisched.cli.version import command  # noqa: PLC0415 - only when asked
+        from kaisched.cli.run import version  # noqa: PLC0415 - only when asked
 
-        command("text")
+        version("text")
         raise typer.Exit
 
 
@@ -131,8 +134,12 @@ def _is_bare_group(line: Sequence[str]) -> bool:
     """Tell whether a line names a group of commands and nothing else."""
     if len(line) != 1 or line[0] not in COMMANDS:
         return False
-    module = COMMANDS[line[0]].module
-    return find_spec(module) is not None and isinstance(import_module(module).command, typer.Typer)
+    entry = COMMANDS[line[0]]
+    return find_spec(entry.module) is not None and isinstance(_command(entry), typer.Typer)
+
+
+def _command(entry: Entry) -> Any:
+    return getattr(import_module(entry.module), entry.name)
 
 
 def _stand_in() -> None:
@@ -143,7 +150,7 @@ def _add_real(app: typer.Typer, name: str, entry: Entry) -> None:
     if find_spec(entry.module) is None:
         app.command(name, help=entry.help)(_missing(name))
         return
-    command: Any = import_module(entry.module).command
+    command = _command(entry)
     if isinstance(command, typer.Typer):
         for inner in command.registered_commands:
             inner.help = _unwrapped(inner.callback)
@@ -178,10 +185,10 @@ def main(arguments: Sequence[str] | None = None, name: str = NAME) -> NoReturn:
     stop = line.index("--") if "--" in line else len(line)
     is_debugging = "--debug" in line[:stop]
     line = [word for at, word in enumerate(line) if word != "--debug" or at > stop]
-    streams.prepare()
+    printing.prepare()
     gc.set_threshold(*_SELDOM)
     code = run_line(line, is_debugging=is_debugging, name=name)
-    streams.finish()
+    printing.finish()
     sys.exit(code)
 
 
@@ -201,7 +208,7 @@ def run_line(line: Sequence[str], *, is_debugging: bool = False, name: str = NAM
         code = INTERRUPTED
     except BrokenPipeError:
         # The same closed pipe, found by our own write.
-        streams.discard(sys.stdout)
+        printing.discard(sys.stdout)
         code = OK
     except Exception as error:
         if is_debugging:
@@ -211,7 +218,7 @@ def run_line(line: Sequence[str], *, is_debugging: bool = False, name: str = NAM
         text, code = _error_line(error, line, name)
         for each in (text, *map(str, getattr(error, "others", ()))):
             # A server's answer may repeat a secret that was sent to it.
-            streams.print_error(f"{name}: {masked('', each)}")
+            printing.print_error(f"{name}: {masked('', each)}")
     return code if isinstance(code, int) else OK
 
 
@@ -234,3 +241,82 @@ def _topic(error: Exception, line: Sequence[str]) -> str:
         words.insert(0, f"{at.info_name} ")
         at = at.parent
     return "".join(words) or (f"{wanted} " if wanted in COMMANDS else "")
+
+
+# -- kubectl -------------------------------------------------------------------------------------
+
+_KUBECTL: Final = "kubectl kaisched"
+_VARIABLES: Final = {
+    "--kubeconfig": "KAISCHED_KUBERNETES__KUBECONFIG",
+    "--context": "KAISCHED_KUBERNETES__CONTEXT",
+    "--namespace": "KAISCHED_KUBERNETES__NAMESPACE",
+    "-n": "KAISCHED_KUBERNETES__NAMESPACE",
+}
+_NAMESPACE: Final = ("-n", "--namespace")
+_WITH_NAMESPACE: Final = ("why",)
+"""Commands with a namespace of their own: that of the job, and not of the scheduler."""
+_NO_FILES: Final = ":4"
+"""Directive of a completion that tells kubectl not to complete file names."""
+_FILES: Final = ":0"
+
+
+def kubectl_main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one ``kubectl kaisched`` line and exit with its code."""
+    line = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        line = said_to_kubectl(line, os.environ)
+    except ConfigError as error:
+        print(f"{_KUBECTL}: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(error.exit_code)
+    main(line, _KUBECTL)
+
+
+def said_to_kubectl(line: Sequence[str], environ: MutableMapping[str, str]) -> list[str]:
+    """Move kubectl's own flags from a line into the environment; return the rest of the line.
+
+    A call through kubectl means a real cluster unless the environment says otherwise.
+
+    Raises:
+        ConfigError: a flag has no value.
+
+    """
+    environ.setdefault("KAISCHED_CLUSTER", "kubernetes")
+    rest: list[str] = []
+    words = iter(line)
+    for word in words:
+        if word == "--":
+            return [*rest, word, *words]
+        flag, has_value, value = word.partition("=")
+        is_own = flag in _NAMESPACE and bool(rest) and rest[0] in _WITH_NAMESPACE
+        if flag not in _VARIABLES or is_own:
+            rest.append(word)
+            continue
+        found = value if has_value else next(words, "")
+        if not found:
+            raise ConfigError("a value is missing", path=flag, fix=f"write {flag} NAME")
+        environ[_VARIABLES[flag]] = found
+    return rest
+
+
+def complete_main(arguments: Sequence[str] | None = None) -> None:
+    """Print the completions of the last word in kubectl's format."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    *before, last = words or [""]
+    command: Any = typer.main.get_command(build_app(None))
+    for word in before:
+        command = getattr(command, "commands", {}).get(word, command)
+    found = list(_choices(command, last))
+    for name, text in found:
+        print(f"{name}\t{text}")  # noqa: T201
+    print(_NO_FILES if found else _FILES)  # noqa: T201
+
+
+def _choices(command: Any, last: str) -> Iterator[tuple[str, str]]:
+    if last.startswith("-"):
+        for param in command.params:
+            text = (getattr(param, "help", "") or "").partition(". ")[0]
+            yield from ((it, text) for it in param.opts if it.startswith(last))
+        return
+    for name, inner in getattr(command, "commands", {}).items():
+        if name.startswith(last):
+            yield name, (inner.help or "").strip().partition("\n")[0]

@@ -14,8 +14,7 @@ from urllib3.exceptions import HTTPError
 
 from kaisched.errors import ClusterUnavailable, ConfigError
 from kaisched.objects.wire import BAD_JSON
-from kaisched.view.paging import USUAL
-from kaisched.view.paths import CHANGES, ROOT
+from kaisched.view.paths import CHANGES, MOST, ROOT, USUAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -120,6 +119,15 @@ class Server:
     def queues_around(self, name: str | None) -> dict[str, Any]:
         """Return all queues, or one with those above and below it."""
         return self.get("/queues" if name is None else f"/queues/{quote(name)}")
+
+    def nodes(self) -> Iterator[dict[str, Any]]:
+        """Yield the entry of each node, by name."""
+        return self.entries("/nodes", "nodes", limit=MOST)
+
+    def usage(self) -> dict[str, Any] | None:
+        """Return how reliable the usage history is; None without one."""
+        found: dict[str, Any] | None = self.get("/overview")["usage"]
+        return found
 
     def entries(
         self, path: str, key: str, *, most: float = math.inf, **query: object

@@ -1,27 +1,109 @@
-"""Tables and lines for people: 80 columns, coloured only on a terminal, always in one order.
+"""Output: streams, tables and lines for people, and documents in the form that is asked for.
 
-A name is never cut. Optional columns are dropped first, then the last column wraps; the terminal
-wraps what is still too wide.
+Tables have 80 columns, are coloured only on a terminal, and always in one order. A name is never
+cut. Optional columns are dropped first, then the last column wraps; the terminal wraps what is
+still too wide.
 """
 
 from __future__ import annotations
 
+import csv
+import errno
+import io
+import json
 import os
 import shutil
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
-from kaisched.cli.streams import print_error
+from kaisched.clock import SystemClock
+from kaisched.errors import ClusterUnavailable, ConfigError
+from kaisched.units import IN_THOUSANDTHS, MEMORY_UNIT, format_amount, is_in_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from kaisched.cli.live import Server
 
 DEFAULT_WIDTH: Final = 80
 _DAY_S: Final = 86_400
 _GAP: Final = "  "
 _LEAST_TEXT: Final = 14
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+_AGAIN_S: Final = 1.0
+"""Pause before a stream is opened again."""
+_CLEAR: Final = "\x1b[H\x1b[2J"
+
+# -- streams -------------------------------------------------------------------------------------
+
+_MODES: Final = {"stdin": os.O_RDONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
+"""How to open the null device in the place of a closed stream: output must not get lost there."""
+
+
+class _Output(io.FileIO):
+    """Standard output, which says why it cannot be written."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            is_closed = error.errno == errno.EBADF
+            reason = "is closed" if is_closed else f"cannot be written: {error.strerror}"
+            fix = "send it to a file with room"
+            raise ConfigError(f"standard output {reason}", fix=fix) from None
+
+
+def prepare() -> None:
+    """Replace closed streams, and make standard output say why it cannot be written."""
+    for name, mode in _MODES.items():
+        if getattr(sys, name) is None:
+            # Else the next file that is opened would take the stream's number.
+            opened = os.open(os.devnull, mode)
+            mode_of_file = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(opened, mode_of_file, closefd=False))
+    old = sys.stdout
+    try:
+        number = old.fileno()
+    except OSError:  # no file, but an object of a caller in Python
+        return
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_Output(number, "w", closefd=False)),
+        encoding=old.encoding,
+        errors=old.errors,
+        line_buffering=old.isatty(),
+    )
+
+
+def print_error(line: str) -> None:
+    """Print a line to standard error, which may be unable to take it."""
+    try:
+        print(line, file=sys.stderr, flush=True)  # noqa: T201
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """Discard what a stream has not written, and all that comes, also at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+
+
+def finish() -> None:
+    """Discard what a stream still cannot write, which would be one more error at exit."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ConfigError):
+            with suppress(OSError):
+                discard(stream)
+
+
+# -- tables --------------------------------------------------------------------------------------
 
 
 class Column(NamedTuple):
@@ -59,6 +141,11 @@ def width_of(stream: TextIO) -> int:
 def has_colors(stream: TextIO) -> bool:
     """Tell whether a stream is a terminal whose user has not asked for plain text."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def columns(*heads: str) -> tuple[Column, ...]:
+    """Return columns by their heads: ``#`` before one aligns numbers, ``?`` lets it be dropped."""
+    return tuple(Column(it.lstrip("#?"), "#" in it[:2], "?" in it[:2]) for it in heads)
 
 
 def table_lines(
@@ -120,3 +207,99 @@ def timing_line(simulated_s: float, took_s: float, cycles: int) -> str:
     took_s = max(took_s, 1e-6)
     days_per_s = simulated_s / _DAY_S / took_s
     return f"took {took_s:.2f} s: {days_per_s:.1f} simulated days/s, {cycles / took_s:.0f} cycles/s"
+
+
+def amount_cell(resource: str, amount: float | None) -> str:
+    """Return an amount of a document for a cell; None is unlimited."""
+    if amount is None:
+        return "unlimited"
+    if is_in_bytes(resource):
+        return format_amount(resource, int(amount) // MEMORY_UNIT)
+    is_fine = resource in IN_THOUSANDTHS
+    return format_amount(resource, round(amount * 1000) if is_fine else int(amount))
+
+
+def count(number: int, what: str) -> str:
+    """Return a number of things, such as ``1 pod`` or ``2 pods``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def counted(reasons: Mapping[str, int]) -> str:
+    """Return reasons with the number of jobs of each."""
+    return ", ".join(f"{number} {reason}" for reason, number in reasons.items())
+
+
+# -- documents -----------------------------------------------------------------------------------
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print a document as JSON."""
+    print(json.dumps(document, indent=2))  # noqa: T201
+
+
+class Printer(NamedTuple):
+    """How a document is printed."""
+
+    as_text: Callable[[Mapping[str, Any]], None]
+    as_rows: Callable[[Mapping[str, Any]], Iterable[Sequence[object]]]
+    """The rows of CSV, the heads first."""
+    as_names: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: ()
+    """The lines of ``-o name``: ``kind/name``, as kubectl reads them."""
+
+    def print(self, document: Mapping[str, Any], output: str) -> None:
+        """Print a document; in any other form than json, yaml, csv and name as text."""
+        if output == "json":
+            print_json(document)
+        elif output == "yaml":
+            import yaml  # noqa: PLC0415 - only when asked
+
+            yaml.safe_dump(document, sys.stdout, sort_keys=False, allow_unicode=True)
+        elif output == "csv":
+            csv.writer(sys.stdout, lineterminator="\n").writerows(self.as_rows(document))
+        elif output == "name":
+            for name in self.as_names(document):
+                print(name)  # noqa: T201
+        else:
+            self.as_text(document)
+
+
+def queue_names(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the queues of a document as kubectl reads them."""
+    for entry in document["queues"]:
+        yield f"queue.scheduling.run.ai/{entry['name']}"
+
+
+def show(
+    server: Server,
+    get: Callable[[], Mapping[str, Any]],
+    printer: Printer,
+    output: str,
+    *,
+    is_watched: bool,
+) -> None:
+    """Print a document, and again at every change if it is watched."""
+    if not is_watched:
+        printer.print(get(), output)
+        return
+    for number in _changes(server):
+        if has_colors(sys.stdout):
+            sys.stdout.write(_CLEAR)
+        elif number:
+            print("---" if output == "yaml" else "")  # noqa: T201
+        printer.print(get(), output)
+        sys.stdout.flush()
+
+
+def _changes(server: Server) -> Iterator[int]:
+    """Count the revisions; a stream that ends in an orderly way is opened again."""
+    number, seen = 0, -1
+    while True:
+        told = number
+        for revision in server.changes():
+            if revision != seen:
+                seen = revision
+                yield number
+                number += 1
+        if told == number and not number:
+            raise ClusterUnavailable(f"{server.url} has no view", fix="see its /readyz")
+        SystemClock().sleep(_AGAIN_S)

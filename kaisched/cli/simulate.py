@@ -1,24 +1,24 @@
-"""``kaisched simulate``: a scenario, or a stretch of a trace, through the daemon's own cycle."""
+"""``kaisched simulate``, ``tune`` and ``demo``: the daemon's own cycle in virtual time."""
 
 from __future__ import annotations
 
+import os
 import re
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
+from kaisched.cli import options
+from kaisched.cli.printing import warn
 from kaisched.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from kaisched.cli.scenario import Wish
-    from kaisched.framework.policy import Policy
-    from kaisched.sim.cluster import Decide
-    from kaisched.sim.report import Failure, Report
-    from kaisched.sim.simulation import PolicyCycle, Stretch
+    from kaisched.cli.runs import Wish
+    from kaisched.sim.report import Failure
+    from kaisched.sim.simulation import Stretch
     from kaisched.sim.workload import ClusterSize, QuotaMode
 
 _QUOTA = typer.Option(help="GPU quotas: none, or the published nodes, scaled to the cluster.")
@@ -29,19 +29,12 @@ _CHECK = typer.Option(
     "--check-invariants",
     help="Check invariants after each cycle; the first violation ends the run.",
 )
-_PROGRESS = typer.Option(
-    "--progress/--no-progress",
-    help="Show a progress bar; by default only on a terminal, after a second.",
-)
-
-
 _TRACE = typer.Option(help="Folder with jobs.csv.gz and vcs.csv, or a bundled trace.")
 _NODES = typer.Option(min=1, max=50_000, help="Nodes of the cluster.")
 _GPUS = typer.Option(min=1, max=64, help="GPUs of each node.")
 _FROM = typer.Option("--from", help="Begin here in the trace, such as 28d or 2419200.")
 _UNTIL = typer.Option(help="Stop here; at the last submission unless given.")
 _DRAIN = typer.Option("--drain", help="Then go on until every job has ended.")
-_OUTPUT = typer.Option("-o", "--output", help="How to print.")
 _OUT = typer.Option(help="Folder for CSV, JSON and the report of a scenario.")
 _PLOTS = typer.Option("--plots", help="Write charts of the report as SVG files too.")
 _SEED = typer.Option(min=0, help="Seed of a scenario, instead of its own.")
@@ -73,7 +66,7 @@ _OF_PAGES = ("speed", "port")
 _OF_SCENARIOS = ("out", "plots", "seed", "compare", "dask")
 
 
-def command(
+def simulate(
     ctx: typer.Context,
     scenarios: Annotated[list[Path] | None, _SCENARIOS] = None,
     *,
@@ -92,9 +85,9 @@ def command(
     shard: Annotated[Path | None, _SHARD] = None,
     actions: Annotated[str | None, _ACTIONS] = None,
     checkpoint_every: Annotated[str, _CHECKPOINT] = "1h",
-    output: Annotated[Literal["table", "json"], _OUTPUT] = "table",
+    output: options.Table = "table",
     check_invariants: Annotated[bool, _CHECK] = False,
-    progress: Annotated[bool | None, _PROGRESS] = None,
+    progress: options.Progress = None,
     serve: Annotated[bool, _SERVE] = False,
     speed: Annotated[float, _SPEED] = 0.0,
     port: Annotated[int, _PORT] = 8083,
@@ -104,7 +97,7 @@ def command(
     A scenario file holds everything: nodes, queues, jobs and the policy. A trace starts at --from
     with an empty cluster. The same arguments print the same bytes, apart from stderr.
     """
-    from kaisched.cli.scenario import Serving, Wish  # noqa: PLC0415 - not for the help
+    from kaisched.cli.runs import Serving, Wish  # noqa: PLC0415 - not for the help
 
     if not serve:
         _refuse(ctx, _OF_PAGES, "applies to the page", "add --serve, or leave it out")
@@ -133,17 +126,16 @@ def _run_trace(
     wish: Wish,
     output: str,
 ) -> None:
-    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
-    from kaisched.cli.simulate_served import served  # noqa: PLC0415
+    from kaisched.cli import runs  # noqa: PLC0415 - not for the help
     from kaisched.sim.table import json_of, table_of  # noqa: PLC0415 - not for the help
 
-    with served(wish.serving) as shown:
-        report, timing = timed(
+    with runs.served(wish.serving) as shown:
+        report, timing = runs.timed(
             trace,
             stretch,
             size,
             quota,
-            _policy_of(wish),
+            runs.trace_policy(wish),
             checkpoint_every_s=checkpoint_every_s,
             is_checked=wish.is_checked,
             is_progress_wanted=wish.is_progress_wanted,
@@ -156,8 +148,6 @@ def _run_trace(
 
 def _end_of(failures: Iterable[Failure]) -> None:
     """Name plugins and actions that failed; the exit code is then 1."""
-    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
-
     texts = [failure.warning() for failure in failures]
     for text in texts:
         warn(text)
@@ -183,8 +173,7 @@ def _run_scenarios(
     is_compared: bool,
     has_plots: bool,
 ) -> None:
-    from kaisched.cli import scenario  # noqa: PLC0415 - not for the help
-    from kaisched.cli.simulate_served import served  # noqa: PLC0415
+    from kaisched.cli import runs  # noqa: PLC0415 - not for the help
 
     if is_compared != (len(paths) > 1):
         message = "needs two files or more" if is_compared else "several files are compared"
@@ -197,75 +186,22 @@ def _run_scenarios(
         raise ConfigError("there is one run only", path="--dask", value=dask, fix=fix)
     if wish.serving is not None and is_compared:
         raise ConfigError("one run is shown", path="--serve", fix="leave it out, or name one file")
-    loaded = [scenario.load(path, wish) for path in paths]
+    loaded = [runs.load(path, wish) for path in paths]
     if out is not None:
         from kaisched.sim.output.files import check_folder  # noqa: PLC0415 - not for the help
 
-        for folder in (out, *scenario.folders([each.file for each in loaded], out)):
+        for folder in (out, *runs.folders([each.file for each in loaded], out)):
             check_folder(folder)
-    with served(wish.serving) as shown:
-        results = scenario.run_all(loaded, wish, dask, shown)
-        print(scenario.printed(results, output), flush=True)  # noqa: T201
+    with runs.served(wish.serving) as shown:
+        results = runs.run_all(loaded, wish, dask, shown)
+        print(runs.printed(results, output), flush=True)  # noqa: T201
         if out is not None:
-            scenario.write(results, out, has_plots=has_plots)
+            runs.write(results, out, has_plots=has_plots)
     _end_of(failure for result in results for failure in result.outcome.plugin_failures)
 
 
 def _names(actions: str | None) -> list[str] | None:
     return None if actions is None else [name.strip() for name in actions.split(",")]
-
-
-def timed(
-    name: str,
-    stretch: Stretch,
-    size: ClusterSize,
-    quota: QuotaMode,
-    policy: Policy,
-    *,
-    checkpoint_every_s: float = 3600.0,
-    is_checked: bool = False,
-    is_progress_wanted: bool | None,
-    shown: Callable[[PolicyCycle], Decide] = lambda cycle: cycle,
-) -> tuple[Report, str]:
-    """Simulate with a progress bar; return the report, and a line on the time it took."""
-    from kaisched.cli.printing import timing_line  # noqa: PLC0415 - not for the help
-    from kaisched.sim.bar import Bar  # noqa: PLC0415 - not for the help
-    from kaisched.sim.reading import find_trace, read_trace  # noqa: PLC0415 - not for the help
-    from kaisched.sim.simulation import (  # noqa: PLC0415 - not for the help
-        CheckedCycle,
-        PolicyCycle,
-        simulate,
-    )
-
-    trace = read_trace(find_trace(name))
-    began = time.perf_counter()
-    with Bar("simulating", *stretch.bounds(trace), is_wanted=is_progress_wanted) as bar:
-        cycle = shown(PolicyCycle(policy))
-        report = simulate(
-            trace,
-            stretch,
-            size,
-            CheckedCycle(cycle) if is_checked else cycle,
-            quota=quota,
-            checkpoint_every_s=checkpoint_every_s,
-            progress=bar.tell,
-        )
-    took_s = time.perf_counter() - began
-    return report, timing_line(report.until_s - report.from_s, took_s, report.cycles)
-
-
-def _policy_of(wish: Wish) -> Policy:
-    """Build the policy of a shard file, or the default policy; --actions replaces its actions."""
-    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
-    from kaisched.engine.policy import build_policy, default_shard  # noqa: PLC0415
-    from kaisched.engine.shards import FoundShard, read_shard  # noqa: PLC0415 - not for the help
-
-    nothing = FoundShard(default_shard(), "", [])
-    found = nothing if wish.shard is None else read_shard(wish.shard)
-    policy, warnings = build_policy(found.shard, found.file, actions=wish.actions)
-    for warning in (*found.warnings, *warnings):
-        warn(warning)
-    return policy
 
 
 def _until(text: str | None) -> float | None:
@@ -280,3 +216,94 @@ def _instant(option: str, text: str) -> float:
         return parse_duration(f"{text}s" if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) else text)
     except UnitError as error:
         raise ConfigError(str(error), path=option, fix=error.fix) from error
+
+
+# -- kaisched tune -------------------------------------------------------------------------------
+
+_SCENARIO = typer.Argument(help="Scenario file with a section `tune`.", metavar="SCENARIO")
+_SWEEP_OUT = typer.Option(help="Folder for CSV, JSON and a page with the trade-off.")
+_PROCESSES = typer.Option(min=1, max=1024, help="Runs at a time; one for each core unless given.")
+_SWEEP_DASK = typer.Option(
+    metavar="ADDRESS",
+    help="Run on the workers of this dask.distributed scheduler, such as tcp://HOST:8786.",
+)
+
+
+def tune(
+    scenario: Annotated[Path, _SCENARIO],
+    *,
+    out: Annotated[Path | None, _SWEEP_OUT] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Overrides the scenario's seed.")] = None,
+    processes: Annotated[int | None, _PROCESSES] = None,
+    dask: Annotated[str | None, _SWEEP_DASK] = None,
+    output: options.Table = "table",
+    progress: options.Progress = None,
+) -> None:
+    """Try every combination of the settings that a scenario lists, and recommend one.
+
+    It weighs the GPU-hours in the wrong hands against those computed twice, and names settings
+    whose values made no difference. The same scenario gives the same answer, whatever the number
+    of processes or machines.
+    """
+    from kaisched.cli.runs import Wish, load, machines_at  # noqa: PLC0415 - not for the help
+    from kaisched.sim.bar import Bar  # noqa: PLC0415
+    from kaisched.sim.output.files import check_folder  # noqa: PLC0415
+    from kaisched.sim.output.trade import json_of, summary_of, write_sweep  # noqa: PLC0415
+    from kaisched.sim.tuning import settings_of, sweep  # noqa: PLC0415
+
+    if dask is not None and processes is not None:
+        fix = "leave it out: the workers say how many runs there are at a time"
+        raise ConfigError("does not apply with --dask", path="--processes", fix=fix)
+    read = load(scenario, Wish(seed=seed))
+    count = len(settings_of(read))
+    if out is not None:
+        check_folder(out)
+    with (
+        machines_at(dask) as machines,
+        Bar(f"tuning {read.name}", 0.0, float(count), is_wanted=progress, is_slow=True) as bar,
+    ):
+        found = sweep(read, processes or os.cpu_count() or 1, bar.tell, machines)
+    print(json_of(found) if output == "json" else summary_of(found), flush=True)  # noqa: T201
+    if out is not None:
+        write_sweep(found, out)
+        warn(f"wrote {out / 'tune.html'}")
+
+
+# -- kaisched demo -------------------------------------------------------------------------------
+
+_DEMO_TRACE: Final = "philly-2017"
+_DAY_S: Final = 86_400.0
+_DEMO_FROM_DAY: Final = 49
+_DEMO_UNTIL_DAY: Final = 53
+_DEMO_NODES: Final = 48
+_DEMO_GPUS_PER_NODE: Final = 8
+_BEFORE: Final = (
+    "Four busy days of Microsoft's Philly cluster of 2017: real jobs, its virtual\n"
+    "clusters as queues, {nodes} nodes, and the very cycle that the daemon runs.\n"
+)
+_AFTER: Final = """
+"Fair share" is what a queue's demand and weight entitled it to; "got" is the
+part of it that the queue held. Above 100% the queue used what others left.
+
+Try next: kaisched simulate --from 28d --until 35d --quota published"""
+
+
+def demo(
+    progress: options.Progress = None,
+) -> None:
+    """Show fair share at work on four days of a real trace. Needs no cluster."""
+    from kaisched.cli.runs import timed  # noqa: PLC0415 - not for the help
+    from kaisched.engine.policy import default_policy  # noqa: PLC0415 - not for the help
+    from kaisched.sim.simulation import Stretch  # noqa: PLC0415 - not for the help
+    from kaisched.sim.table import table_of  # noqa: PLC0415 - not for the help
+    from kaisched.sim.workload import ClusterSize, QuotaMode  # noqa: PLC0415 - not for the help
+
+    print(_BEFORE.format(nodes=_DEMO_NODES), flush=True)  # noqa: T201
+    size = ClusterSize(_DEMO_NODES, _DEMO_GPUS_PER_NODE)
+    stretch = Stretch(_DEMO_FROM_DAY * _DAY_S, _DEMO_UNTIL_DAY * _DAY_S)
+    report, timing = timed(
+        _DEMO_TRACE, stretch, size, QuotaMode.NONE, default_policy(), is_progress_wanted=progress
+    )
+    print(table_of(report))  # noqa: T201
+    print(_AFTER, flush=True)  # noqa: T201
+    warn(timing)

@@ -1,20 +1,28 @@
-"""``kaisched snapshot``: one file with all inputs of a cycle."""
+"""``kaisched snapshot``: one file with all inputs of a cycle; its summary, and its replay."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kaisched.cli import flags, source
+from kaisched import __version__
+from kaisched.cli import options, source
+from kaisched.cli.plan import print_plan, print_waiting
+from kaisched.cli.printing import columns, print_json, print_table, warn
+from kaisched.objects.labels import format_time
+from kaisched.units import format_amount
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kaisched.engine.recording import Recording
+    from kaisched.engine.replaying import Replay
+
 command = typer.Typer()
 _FILE = typer.Argument(help="The snapshot; compressed or not.", show_default=False)
-_OUTPUT = typer.Option("-o", "--output", help="How to print.")
 
 
 @command.callback()
@@ -38,12 +46,10 @@ def take(
     daemon: Annotated[
         str, typer.Option(help="Take it from a running scheduler, such as http://127.0.0.1:8082.")
     ] = "",
-    kubeconfig: flags.Kubeconfig = None,
-    context: flags.Context = None,
-    shard: flags.Shard = None,
-    shard_name: Annotated[
-        str, typer.Option(help="Which shard of the cluster or daemon, where there are several.")
-    ] = "",
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    shard: options.Shard = None,
+    shard_name: options.ShardName = "",
     redact: Annotated[
         bool, typer.Option("--redact", help="Without names, labels and annotations.")
     ] = False,
@@ -59,10 +65,9 @@ def take(
     label and annotation is replaced by an alias, equal ones by the same alias, and fields that a
     cycle does not read are left out. The arguments of plugins remain.
     """
-    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
     from kaisched.engine.recording_file import write_recording  # noqa: PLC0415 - not for the help
 
-    place = source.Place(files or (), None, daemon, kubeconfig, context, shard, shard_name)
+    place = options.Place(files or (), None, daemon, kubeconfig, context, shard, shard_name)
     taken = source.taken_by_own_shard(place)
     recording, warnings = taken.recording, list(taken.warnings)
     if redact:
@@ -81,16 +86,15 @@ def take(
 @command.command("show")
 def show(
     file: Annotated[Path, _FILE],
-    output: Annotated[Literal["table", "json"], _OUTPUT] = "table",
+    output: options.Table = "table",
 ) -> None:
     """Print what is in a snapshot: its origin, nodes, queues with shares, pending jobs."""
-    from kaisched.cli.snapshot_text import print_document, print_tables  # noqa: PLC0415 - as above
     from kaisched.engine.recording_file import read_recording  # noqa: PLC0415 - not for the help
     from kaisched.engine.replaying import replay  # noqa: PLC0415 - not for the help
 
     recording = read_recording(file)
     again = replay(recording, str(file))
-    (print_document if output == "json" else print_tables)(recording, again)
+    (_print_document if output == "json" else _print_tables)(recording, again)
     _end(again.problems, is_same=True)
 
 
@@ -101,22 +105,18 @@ def replay_again(
     shard: Annotated[
         Path | None, typer.Option(help="Run by this SchedulingShard instead of the recorded one.")
     ] = None,
-    output: Annotated[Literal["table", "json"], _OUTPUT] = "table",
+    output: options.Table = "table",
 ) -> None:
     """Run the cycle of a snapshot again and say whether it gives the same result.
 
     Prints what `kaisched plan` does. Without --shard, the result is the same byte for byte unless
     the scheduler or a plugin has changed. The exit code is 1 if it differs.
     """
-    import json  # noqa: PLC0415 - only when asked
-
-    from kaisched.cli.plan_tables import print_plan  # noqa: PLC0415 - not for the help
-    from kaisched.cli.snapshot_text import verdict  # noqa: PLC0415 - not for the help
     from kaisched.engine.desks import step_of  # noqa: PLC0415 - not for the help
     from kaisched.engine.recording_file import read_recording  # noqa: PLC0415 - not for the help
     from kaisched.engine.replaying import digest, recorded_shard, replay  # noqa: PLC0415
     from kaisched.engine.shards import read_shard  # noqa: PLC0415 - not for the help
-    from kaisched.view.plan_document import plan_document  # noqa: PLC0415 - not for the help
+    from kaisched.view.documents import plan_document  # noqa: PLC0415 - not for the help
 
     recording = read_recording(file)
     other = read_shard(shard).shard if shard is not None else None
@@ -125,17 +125,124 @@ def replay_again(
     is_same = other is not None or not recording.result or recording.result == digest(again.result)
     if output == "json":
         document = plan_document([step], again.problems, again.warnings)
-        print(json.dumps(document | {"result": digest(again.result)}, indent=2))  # noqa: T201
+        print_json(document | {"result": digest(again.result)})
     else:
         print_plan([step])
-        print(verdict(recording, again, is_other=other is not None))  # noqa: T201
+        print(_verdict(recording, again, is_other=other is not None))  # noqa: T201
     _end(again.problems, is_same=is_same)
 
 
 def _end(problems: Sequence[object], *, is_same: bool) -> None:
-    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
-
     for problem in problems:
         warn(str(problem))
     if problems or not is_same:
         raise typer.Exit(1)
+
+
+def _print_tables(recording: Recording, again: Replay) -> None:
+    """Print a snapshot's origin, nodes and queues, and the jobs pending after its cycle."""
+    print_table(
+        "Snapshot",
+        columns("WHAT", "VALUE"),
+        [(key, _text(it)) for key, it in _facts(recording).items()],
+    )
+    heads = columns("NODE", "#GPUS", "#IDLE", "#RELEASING", "#?CPU IDLE", "#?MEMORY IDLE")
+    print_table("Nodes", heads, [_node_cells(node) for node in _nodes(again)])
+    print_waiting(again.result)
+
+
+def _print_document(recording: Recording, again: Replay) -> None:
+    """Print the summary of a snapshot as JSON."""
+    from kaisched.view.documents import amounts, cycle_document  # noqa: PLC0415 - as needed
+
+    cycle = cycle_document(again.result)
+    document = {
+        "schemaVersion": "kaisched.io/snapshot-summary/v1",
+        **_facts(recording),
+        "nodes": [
+            {key: amounts(it) if isinstance(it, dict) else it for key, it in node.items()}
+            for node in _nodes(again)
+        ],
+        "queues": cycle["queues"],
+        "pending": cycle["pending"],
+    }
+    print_json(document)
+
+
+def _verdict(recording: Recording, again: Replay, *, is_other: bool) -> str:
+    """Say in one line how a replay compares with the recorded result."""
+    from kaisched.engine.replaying import digest  # noqa: PLC0415 - not for the help
+
+    now = digest(again.result)
+    if is_other:
+        return f"by another shard: result {now[:12]}, recorded {recording.result[:12] or 'none'}"
+    if not recording.result:
+        return f"no result was recorded; this one is {now[:12]}"
+    if now == recording.result:
+        return f"the same result as recorded, byte for byte: {now[:12]}"
+    made = recording.versions
+    return (
+        f"DIFFERENT result from the recorded one: {now[:12]}, recorded {recording.result[:12]}"
+        f" by kaisched {made.kaisched} with numpy {made.numpy}; this is {__version__}"
+    )
+
+
+def _facts(recording: Recording) -> dict[str, Any]:
+    kinds: dict[str, int] = {}
+    for data in recording.objects:
+        kind = str(json.loads(bytes(data)).get("kind", ""))
+        kinds[kind] = kinds.get(kind, 0) + 1
+    usage = recording.usage
+    spec = recording.shard.get("spec", {})
+    return {
+        "from": recording.origin,
+        "time": format_time(recording.now_s),
+        "redacted": recording.is_redacted,
+        "kaisched": recording.versions.kaisched,
+        "plugins": recording.versions.plugins,
+        "shard": str(recording.shard.get("metadata", {}).get("name", "")),
+        "nodePool": str(spec.get("partitionLabelValue", "")),
+        "schedulerNames": recording.scheduler_names,
+        "objects": dict(sorted(kinds.items())),
+        "owners": len(recording.owners),
+        "sent": len(recording.assumed),
+        "remembers": sorted(recording.facts),
+        "usage": "none" if usage is None else usage.state,
+        "usageCoverage": None if usage is None else usage.coverage,
+        "result": recording.result,
+    }
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {it}" for name, it in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value in {None, ""} else str(value)
+
+
+def _nodes(again: Replay) -> list[dict[str, Any]]:
+    """Return each node as the cycle found it; amounts in base units."""
+    nodes, names = again.snapshot.nodes, again.snapshot.axis.names
+    return [
+        {
+            "name": name,
+            "allocatable": dict(zip(names, nodes.allocatable[:, row].tolist(), strict=True)),
+            "idle": dict(zip(names, nodes.idle[:, row].tolist(), strict=True)),
+            "releasing": dict(zip(names, nodes.releasing[:, row].tolist(), strict=True)),
+        }
+        for row, name in enumerate(nodes.name)
+    ]
+
+
+def _node_cells(node: dict[str, Any]) -> tuple[str, ...]:
+    pairs = (
+        ("gpu", "allocatable"),
+        ("gpu", "idle"),
+        ("gpu", "releasing"),
+        ("cpu", "idle"),
+        ("memory", "idle"),
+    )
+    return (node["name"], *(format_amount(name, node[place][name]) for name, place in pairs))

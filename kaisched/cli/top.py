@@ -1,17 +1,26 @@
-"""``kaisched top``: queues, jobs, nodes and evictions of a running scheduler, as they change."""
+"""``kaisched top``: queues, jobs, nodes and evictions of a running scheduler, as they change.
+
+A frame is a headline, a table, and the keys.
+"""
 
 from __future__ import annotations
 
+import os
+import select
+import shutil
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from kaisched.cli import source
+from kaisched.cli import options, source
+from kaisched.cli.printing import Column, columns, counted, table_lines, width_of
+from kaisched.errors import ClusterUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from kaisched.cli.live import Server
 
@@ -23,8 +32,8 @@ _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[K", "\x1b[J"
 
 def command(
     *,
-    server: source.ServerUrl = "",
-    shard_name: source.ShardName = "",
+    server: options.ServerUrl = "",
+    shard_name: options.ShardName = "",
     every: Annotated[
         float, typer.Option(min=0.2, max=3600.0, help="Seconds between two frames.")
     ] = 2.0,
@@ -44,9 +53,6 @@ def command(
 
 
 def _print_frame(server: Server) -> None:
-    from kaisched.cli.printing import width_of  # noqa: PLC0415 - not for the help
-    from kaisched.cli.top_frame import Screen, frame  # noqa: PLC0415 - not for the help
-
     print("\n".join(frame(server, Screen(), width_of(sys.stdout), 1000)[:-1]))  # noqa: T201
 
 
@@ -59,11 +65,6 @@ def run(server: Server, every_s: float, key: Callable[[float], str]) -> None:
         key: waits so long for a key, and returns it; an empty text for none.
 
     """
-    import shutil  # noqa: PLC0415 - not for the help
-
-    from kaisched.cli.top_frame import Screen, frame  # noqa: PLC0415 - not for the help
-    from kaisched.errors import ClusterUnavailable  # noqa: PLC0415 - not for the help
-
     screen, is_open = Screen(), True
     while is_open:
         size = shutil.get_terminal_size()
@@ -80,10 +81,8 @@ def run(server: Server, every_s: float, key: Callable[[float], str]) -> None:
 @contextmanager
 def _terminal() -> Iterator[Callable[[float], str]]:
     """Take the whole screen and single keys, and give both back at the end."""
-    import os  # noqa: PLC0415 - not for the help
-    import select  # noqa: PLC0415 - not for the help
-    import termios  # noqa: PLC0415 - not for the help
-    import tty  # noqa: PLC0415 - not for the help
+    import termios  # noqa: PLC0415 - not on every system
+    import tty  # noqa: PLC0415 - not on every system
 
     stdin = sys.stdin.fileno()
     before = termios.tcgetattr(stdin)
@@ -100,3 +99,188 @@ def _terminal() -> Iterator[Callable[[float], str]]:
         termios.tcsetattr(stdin, termios.TCSADRAIN, before)
         sys.stdout.write(_LEAVE)
         sys.stdout.flush()
+
+
+# -- a frame -------------------------------------------------------------------------------------
+
+_LEAST: Final = 4
+_KEYS: Final = (
+    "u queues  j jobs  n nodes  e evictions  s sort  r reverse  space next  b back  q quit"
+)
+
+
+class Pane(NamedTuple):
+    """A table that can be chosen."""
+
+    key: str
+    path: str
+    columns: tuple[Column, ...]
+    row: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+    """The cells of an entry: texts and numbers, by which the table is sorted."""
+    is_in_parts: bool = True
+
+
+def _gpu(entry: Mapping[str, Any], key: str) -> float:
+    amount = entry[key].get("gpu", 0)
+    return float("inf") if amount is None else float(amount)
+
+
+def _queue(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    waiting = sum(entry["pending"].values())
+    amounts = (_gpu(entry, key) for key in ("fairShare", "allocated", "requested", "deserved"))
+    return (entry["name"], *amounts, entry["running"], waiting, counted(entry["pending"]))
+
+
+def _job(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    place = entry["place"]
+    gpus = float(entry["gpus"]["held"] + entry["gpus"]["pending"])
+    at = place["position"] if place else ""
+    return entry["podGroup"], entry["queue"], entry["state"], gpus, at, entry["reason"] or ""
+
+
+def _node(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    held: dict[str, float] = {}
+    for it in entry["holders"]:
+        name = it["queue"] or "others"
+        held[name] = held.get(name, 0.0) + it["gpus"]
+    total, free = float(entry["gpus"]["total"]), float(entry["gpus"]["free"])
+    state = "ready" if entry["ready"] and entry["schedulable"] else "not usable"
+    return (
+        entry["name"],
+        state,
+        total,
+        free,
+        ", ".join(f"{it} {n:g}" for it, n in held.items() if n),
+    )
+
+
+def _eviction(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    whom = entry["beneficiary"] or entry["beneficiaryQueue"] or ""
+    return entry["time"][11:19], entry["pod"], entry["queue"], whom, entry["rule"], entry["reason"]
+
+
+PANES: Final = {
+    it.key: it
+    for it in (
+        Pane(
+            "u",
+            "/queues",
+            columns(
+                "QUEUE",
+                "#FAIR SHARE",
+                "#HELD",
+                "#?ASKED",
+                "#?QUOTA",
+                "#?RUNNING",
+                "#WAITING",
+                "REASONS",
+            ),
+            _queue,
+            is_in_parts=False,
+        ),
+        Pane(
+            "j",
+            "/jobs",
+            columns("JOB", "?QUEUE", "STATE", "#GPUS", "#?PLACE", "REASON"),
+            _job,
+        ),
+        Pane(
+            "n",
+            "/nodes",
+            columns("NODE", "STATE", "#GPUS", "#FREE", "HELD BY"),
+            _node,
+        ),
+        Pane(
+            "e",
+            "/evictions",
+            columns("TIME", "POD", "?QUEUE", "FOR", "?RULE", "BECAUSE"),
+            _eviction,
+        ),
+    )
+}
+_NAMES: Final = {"u": "queues", "j": "jobs", "n": "nodes", "e": "evictions"}
+_SORTS: Final = ("order", "name", "created", "priority", "gpus")
+"""Long lists of jobs are sorted where they are."""
+
+
+@dataclass(slots=True)
+class Screen:
+    """What is looked at."""
+
+    pane: Pane = PANES["u"]
+    sort: int = -1
+    """The column that decides the order; -1 for the order of the document."""
+    is_reverse: bool = False
+    offset: int = 0
+
+    def press(self, key: str) -> bool:
+        """Act on a key; False when it ends the command."""
+        if key in PANES:
+            self.pane, self.sort, self.is_reverse, self.offset = PANES[key], -1, False, 0
+        elif key == "s":
+            number = len(_SORTS) - 1 if self.pane.key == "j" else len(self.pane.columns)
+            self.sort = -1 if self.sort + 1 >= number else self.sort + 1
+            self.offset = 0
+        elif key == "r":
+            self.is_reverse = not self.is_reverse
+        elif key in {" ", "b"}:
+            self.offset = max(self.offset + (20 if key == " " else -20), 0)
+        return key not in {"q", "\x03", "\x04"}
+
+    @property
+    def sorted_by(self) -> str:
+        """The name of what decides the order."""
+        if self.pane.key == "j":
+            word = _SORTS[self.sort + 1]
+        else:
+            word = "order" if self.sort < 0 else self.pane.columns[self.sort].head.lower()
+        return f"{word} reversed" if self.is_reverse else word
+
+
+def frame(server: Server, screen: Screen, width: int, height: int) -> list[str]:
+    """Return the lines of a frame, as read from a scheduler now."""
+    overview = server.get("/overview")
+    room = max(height - _LEAST - 1, 1)
+    query: dict[str, Any] = {}
+    if screen.pane.is_in_parts:
+        query = {"offset": screen.offset, "limit": min(room, 1000)}
+    if screen.pane.key == "j":
+        query["sort"] = ("-" if screen.is_reverse else "") + _SORTS[screen.sort + 1]
+    document = server.get(screen.pane.path, **query)
+    entries = document[screen.pane.path[1:]]
+    rows = [screen.pane.row(entry) for entry in entries]
+    if screen.pane.key != "j":
+        rows = _sorted(rows, screen)
+    if not screen.pane.is_in_parts:
+        rows = rows[screen.offset :]
+    lines = list(table_lines(screen.pane.columns, [tuple(map(_cell, row)) for row in rows], width))
+    total = document.get("total", len(entries))
+    title = f"{_NAMES[screen.pane.key]}: {total}, by {screen.sorted_by}"
+    if screen.offset:
+        title += f", from {screen.offset + 1}"
+    shown = [*_headline(overview), title, *(lines[: room + 1] or ["none"])]
+    # A name is printed as it is; what could steer the terminal is not.
+    return ["".join(filter(str.isprintable, line))[:width] for line in (*shown, _KEYS)]
+
+
+def _headline(of: Mapping[str, Any]) -> list[str]:
+    took_s = of["durationSeconds"] or 0.0
+    gpus, jobs = of["gpus"], of["jobs"]
+    first = (
+        f"shard {of['shard']}  cycle {of['cycle']}: {took_s * 1000:.1f} ms"
+        f"  GPUs {gpus['held']:g}/{gpus['total']:g}"
+        f"  jobs {jobs['running']} running, {jobs['pending']} waiting"
+    )
+    return [first, of["abandoned"] or counted(of["pending"]) or "nothing waits"]
+
+
+def _sorted(rows: list[tuple[Any, ...]], screen: Screen) -> list[tuple[Any, ...]]:
+    if screen.sort >= 0:
+        rows = sorted(rows, key=lambda row: row[screen.sort])
+    return rows[::-1] if screen.is_reverse else rows
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "unlimited" if value == float("inf") else f"{value:g}"
+    return str(value)

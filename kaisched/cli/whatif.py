@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kaisched.cli import options, source
+from kaisched.cli.printing import columns, print_json, print_table, warn
+from kaisched.cli.when import when_document, when_lines
+from kaisched.units import format_amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kaisched.cli.whatif_objects import Difference
     from kaisched.engine.recording import Recording
+    from kaisched.framework.report.records import QueueShare
+    from kaisched.sim.forecast.settling import JobState
 
 command = typer.Typer()
+_AMOUNTS: Final = ("fair_share", "allocated", "requested", "deserved")
 _MANIFESTS = typer.Argument(help="Manifests to apply; - for stdin.", metavar="[FILE]...")
 _QUEUE = typer.Option(help="Instead of files: submit a gang of equal pods to this queue.")
 _GPUS = typer.Option(min=0, max=1000, help="GPUs of each of its pods.")
@@ -50,7 +57,7 @@ def submit(
     gpus: Annotated[int, _GPUS] = 1,
     pods: Annotated[int, _PODS] = 1,
     when: Annotated[bool, _WHEN] = False,
-    place: source.Place,
+    place: options.Place,
     output: options.Table = "table",
 ) -> None:
     """Say what jobs, queues, nodes or other objects would change if they were applied.
@@ -58,7 +65,7 @@ def submit(
     Either manifests are named, or --queue with --gpus and --pods. Without -f, --snapshot and
     --daemon the cluster of the kubeconfig is read.
     """
-    from kaisched.cli.whatif_submit import objects_of  # noqa: PLC0415 - not for the help
+    from kaisched.cli.whatif_objects import objects_of  # noqa: PLC0415 - not for the help
     from kaisched.engine.edits import with_objects  # noqa: PLC0415 - not for the help
 
     objects = objects_of(manifests or [], queue, gpus, pods)
@@ -71,7 +78,7 @@ def set_values(
     target: Annotated[str, _TARGET],
     values: Annotated[list[str], _VALUES],
     *,
-    place: source.Place,
+    place: options.Place,
     output: options.Table = "table",
 ) -> None:
     """Say what other values of a queue, a node or the shard would change.
@@ -88,7 +95,7 @@ def set_values(
 def remove(
     targets: Annotated[list[str], _TARGETS],
     *,
-    place: source.Place,
+    place: options.Place,
     output: options.Table = "table",
 ) -> None:
     """Say what would change without some objects; pods of a removed node wait again.
@@ -101,25 +108,81 @@ def remove(
 
 
 def _show(
-    place: source.Place,
+    place: options.Place,
     change: Callable[[Recording, str], Recording],
     output: str,
     *,
     has_when: bool = False,
 ) -> None:
-    from kaisched.cli import whatif_text  # noqa: PLC0415 - not for the help
-    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+    from kaisched.cli.whatif_objects import compare, difference_document  # noqa: PLC0415
 
     found = source.recorded(place)
     file = str(place.snapshot or "")
-    difference = whatif_text.compare(found, change(found.recording, file), file, has_when=has_when)
+    difference = compare(found, change(found.recording, file), file, has_when=has_when)
     for text in difference.warnings:
         warn(text)
     if output == "json":
-        import json  # noqa: PLC0415 - only when asked
-
-        print(json.dumps(whatif_text.document(difference), indent=2))  # noqa: T201
+        print_json(difference_document(difference))
     else:
-        whatif_text.print_tables(difference)
+        _print_tables(difference)
     if difference.problems:
         raise typer.Exit(1)
+
+
+def _print_tables(difference: Difference) -> None:
+    """Print what differs; a line where nothing does."""
+    jobs = [
+        (name, queue, _shown(before), _shown(after))
+        for name, queue, before, after in difference.jobs()
+    ]
+    print_table("Jobs", columns("JOB", "?QUEUE", "WITHOUT", "WITH"), jobs)
+    reasons = [
+        (name, after.record.message)
+        for name, _, _, after in difference.jobs()
+        if after is not None and after.record is not None
+    ]
+    print_table("With it, these wait", columns("JOB", "BECAUSE"), reasons)
+    evictions = [(it.pod, it.action, it.beneficiary, it.reason) for it in difference.evictions()]
+    heads = columns("POD", "?BY", "FOR", "BECAUSE")
+    print_table("Evicted by the change", heads, evictions)
+    queues = [
+        (
+            name,
+            *(_change(before, after, of) for of in _AMOUNTS),
+        )
+        for name, before, after in difference.queues()
+    ]
+    heads = columns("QUEUE", "#FAIR SHARE", "#ALLOCATED", "#?REQUESTED", "#?DESERVED")
+    print_table("Queues: GPUs, without and with", heads, queues)
+    for name, foreseen in difference.foreseen.items():
+        print(f"{name} may start:", *when_lines(when_document(foreseen)), sep="\n")  # noqa: T201
+    if not (jobs or evictions or queues):
+        print("the change makes no difference to any job or queue")  # noqa: T201
+
+
+def _shown(job: JobState | None) -> str:
+    """Say what becomes of a job."""
+    if job is None:
+        return "is not there"
+    said = []
+    if job.running:
+        verb = "starts" if not job.before else "goes on" if job.running == job.before else "runs"
+        said.append(f"{verb} with {job.running} pod{'s' if job.running > 1 else ''}")
+    elif job.before:
+        said.append("is evicted")
+    if job.waiting:
+        reason = f": {job.record.reason}" if job.record is not None else ""
+        said.append(f"{job.waiting} wait{'s' if job.waiting == 1 else ''}{reason}")
+    return ", ".join(said)
+
+
+def _change(before: QueueShare | None, after: QueueShare | None, of: str) -> str:
+    shown = [
+        "none" if share is None else _amount(getattr(share, of).get("gpu", 0))
+        for share in (before, after)
+    ]
+    return shown[0] if shown[0] == shown[1] else " -> ".join(shown)
+
+
+def _amount(base: int) -> str:
+    return "unlimited" if base < 0 else format_amount("gpu", base)

@@ -1,13 +1,25 @@
-"""``kaisched why``: why a job or a pod waits, how far it is from its turn, and what would help."""
+"""``kaisched why``: why a job or a pod waits, how far it is from its turn, and what would help.
+
+The text is made of ``kaisched.io/why/v1``, whoever made that. Nothing of the scheduler is imported
+here, so that a running one is asked at once.
+"""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Annotated
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from kaisched.cli import options, source
+from kaisched.cli.printing import Printer, amount_cell, counted
+from kaisched.cli.when import when_lines
+from kaisched.core.refusals import Refusal, RefusalText, text_of
+from kaisched.framework.advice.advice import DOES_NOT
+from kaisched.framework.report.records import Because
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
 
 _WHEN = typer.Option(
     "--when", help="Say when the job may start too: the cycle is run ahead in virtual time."
@@ -24,10 +36,10 @@ _NAME = typer.Argument(
 def command(
     name: Annotated[str, _NAME],
     *,
-    place: source.Place,
+    place: options.Place,
     namespace: Annotated[str, _NAMESPACE] = "",
     when: Annotated[bool, _WHEN] = False,
-    watch: source.Watch = False,
+    watch: options.Watch = False,
     output: options.Text = "text",
 ) -> None:
     """Say why a job or a pod waits, which job is ahead of it, and what would let it start.
@@ -44,44 +56,133 @@ def command(
     assumptions are printed too. It takes seconds, and a minute at most. A running scheduler is not
     asked then, unless by --daemon.
     """
-    from kaisched.cli import why_text  # noqa: PLC0415 - not for the help
-    from kaisched.cli.output import Printer, show  # noqa: PLC0415 - not for the help
-
     if namespace and "/" not in name:
         name = f"{namespace}/{name}"
-    live = None if when and not place.server else source.server_of(place)
-    if live is not None:
-        source.check_when(is_asked=when)
-        printer = Printer(why_text.print_text, why_text.rows, why_text.names)
-        show(live, lambda: live.why(name), printer, output, is_watched=watch)
+    view = source.view_of(place, is_watched=watch, is_foreseen=when, job=name)
+    printer = Printer(_print, _rows, _names)
+    more = {"is_foreseen": True} if when else {}
+    source.print_of(view, lambda: view.why(name, **more), printer, output, is_watched=watch)
+
+
+GATED: Final = "gated"
+"""The state of a pod that has a scheduling gate."""
+_MOST_PODS: Final = 5
+
+
+def _print(document: Mapping[str, Any]) -> None:
+    """Print everything about a job, the answer first, and then when it may start."""
+    print("\n".join([*_lines(document), *when_lines(document["when"])]))  # noqa: T201
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    name, pending = document["podGroup"], document["pending"]
+    gate = _gate(document)
+    if gate is not None:
+        yield f"job {name} is pending: {gate.name}"
+        yield f"  {gate.sentence}"
+    elif pending is None:
+        yield f"job {name} does not wait"
+    else:
+        # What would help is the next step, below.
+        yield f"job {name} is pending: {pending['reason']}"
+        if document["because"]:
+            yield f"  {document['because']}"
+        elif not document.get("complete", True):
+            yield "  the numbers and the place are told between two cycles; none ended in time"
+    yield from _pod_lines(document["pods"])
+    for it in document["evictions"]:
+        whom = f" for {it['beneficiary']}" if it["beneficiary"] else ""
+        yield f"  evicted by {it['action']}{whom}: {it['reason']}"
+    if pending is not None:
+        yield from _turn_lines(pending)
+    yield from (f"  {_queue_line(entry)}" for entry in document["queues"])
+    if pending is not None:
+        yield from _next_lines(pending["advice"], document["cure"])
+        if "complete" in document and not pending["advice"]:
+            yield "    in general: nothing that the scheduler tried for this job is at hand"
+    elif gate is not None:
+        yield f"  next: {gate.cure}"
+
+
+def _gate(document: Mapping[str, Any]) -> RefusalText | None:
+    """Return why a job waits of which all pods are gated: no action knows of it, as of no pod."""
+    states = {it["state"] for it in document["pods"]}
+    is_gated = document["pending"] is None and states == {GATED}
+    return text_of(Refusal.SCHEDULING_GATED) if is_gated else None
+
+
+def _next_lines(advice: Sequence[Mapping[str, Any]], cure: str) -> Iterator[str]:
+    """Yield the next step: a change that was tried and helps, else what helps in general."""
+    helpful = [each["text"] for each in advice if each["helps"]]
+    if helpful:
+        yield f"  next: {'; or '.join(helpful)}"
+        yield "    tried on a copy: the job starts, or is promised room"
         return
-    source.check_watch(is_watched=watch)
-    _run(_cycle(place, name, is_foreseen=when), name, output, is_foreseen=when)
+    yield f"  next: {cure}"
+    if advice:
+        useless = "; ".join(each["text"] for each in advice)
+        yield f"    tried on a copy: {DOES_NOT}: {useless}"
 
 
-def _cycle(place: source.Place, name: str, *, is_foreseen: bool) -> source.Cycle:
-    """Return the cycle of the shard that has the job."""
-    if is_foreseen or not source.are_files_alone(place):
-        return source.cycle_of(place)
-    from kaisched.cli.pool_cycles import cycle_with_job  # noqa: PLC0415 - not for the help
+def _turn_lines(pending: Mapping[str, Any]) -> Iterator[str]:
+    turn = pending["turn"]
+    if turn is None:
+        return
+    yield f"  position {turn['position']} of {turn['of']} in queue {pending['queue']}"
+    ahead = turn["ahead"]
+    if ahead is None:
+        yield "  no job is ahead of it"
+        return
+    because = Because(ahead["plugin"] or "", ahead["key"], ahead["own"], ahead["other"])
+    whose = ahead["podGroup"] or f"a job of queue {ahead['queue']}"
+    behind = pending["podGroup"]
+    if ahead["queue"] != pending["queue"]:  # the first of its queue: the queues are compared
+        behind = next(f"queue {it['queue']}" for it in turn["levels"] if it["ahead"] == ahead)
+    yield f"  directly ahead: {whose}, because {because.text(behind)}"
 
-    return cycle_with_job(place, name)
+
+def _pod_lines(pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if len(pods) <= _MOST_PODS:
+        for it in pods:
+            yield f"  pod {it['pod']}: {it['state']}{f' on {at}' if (at := it['node']) else ''}"
+        return
+    counts = Counter(it["state"] for it in pods)
+    yield f"  {len(pods)} pods: {counted(counts)}"
 
 
-def _run(cycle: source.Cycle, name: str, output: str, *, is_foreseen: bool) -> None:
-    """Print what a cycle in this process says."""
-    from kaisched.cli import why_document, why_text  # noqa: PLC0415 - not for the help
-    from kaisched.cli.output import Printer  # noqa: PLC0415 - not for the help
+def _queue_line(queue: Mapping[str, Any]) -> str:
+    def shown(amounts: Mapping[str, Any]) -> str:
+        return amount_cell("gpu", amounts.get("gpu", 0))
 
-    cycle.warn()
-    found = why_document.find(cycle.result, name)
-    foreseen, more = None, list[str]()
-    if is_foreseen:
-        from kaisched.cli.when_text import forecast_of, when_lines  # noqa: PLC0415 - when asked
+    left_out = (queue["unschedulable"] or {}).get("amounts", {})
+    more = f", and {shown(left_out)} that could never start" if left_out.get("gpu") else ""
+    return (
+        f"queue {queue['name']}: {shown(queue['allocated'])} GPUs allocated, fair share"
+        f" {shown(queue['fairShare'])}, quota {shown(queue['deserved'])}, requested"
+        f" {shown(queue['requested'])}{more}"
+    )
 
-        foreseen = forecast_of(cycle, found.job)
-        more = [] if foreseen is None else list(when_lines(foreseen))
-    print_text = partial(why_text.print_text, more=more)
-    document = why_document.document(cycle.result, found, foreseen)
-    Printer(print_text, why_text.rows, why_text.names).print(document, output)
-    cycle.end()
+
+def _rows(document: Mapping[str, Any]) -> Iterator[Sequence[object]]:
+    """Yield the rows of CSV: the pods of a job, each with why the job waits."""
+    yield ("podGroup", "queue", "reason", "because", "position", "pod", "state", "node")
+    pending = document["pending"] or {}
+    turn = pending.get("turn") or {}
+    queue = document["queues"][0]["name"] if document["queues"] else pending.get("queue")
+    for it in document["pods"]:
+        yield (
+            document["podGroup"],
+            queue,
+            pending.get("reason"),
+            document["because"],
+            turn.get("position"),
+            it["pod"],
+            it["state"],
+            it["node"],
+        )
+
+
+def _names(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the pods of a job as kubectl reads them."""
+    for it in document["pods"]:
+        yield f"pod/{it['pod'].partition('/')[2]}"

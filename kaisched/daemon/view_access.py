@@ -16,7 +16,7 @@ from kaisched.daemon.reviews import KEPT_S, Reviews, token_of
 from kaisched.daemon.serving import Page, text_page
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.queue import Queue
-from kaisched.view.sight import ALL, Sight
+from kaisched.view.reading import ALL, Sight
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,14 +23,13 @@ from kaisched.daemon.view_pace import Pacer
 from kaisched.daemon.view_query import Query
 from kaisched.daemon.view_whatif import whatif_off
 from kaisched.errors import ABSENT, ClusterUnavailable, ConfigError, KaischedError
-from kaisched.view import jobs, nodes, past, queues, trend
+from kaisched.view import jobs, nodes, queues
 from kaisched.view.api import ENDPOINTS, PARAMETERS, openapi
-from kaisched.view.frames import frames_document, view_at
+from kaisched.view.documents import SCHEMA, stamp
+from kaisched.view.history import view_at
 from kaisched.view.paths import CHANGES, OPENAPI, ROOT, WHATIF
-from kaisched.view.projects import projects_of
-from kaisched.view.reading import Reading
-from kaisched.view.shown import SCHEMA, stamp
-from kaisched.view.sight import Sight
+from kaisched.view.queues import projects_of
+from kaisched.view.reading import Reading, Sight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -38,9 +37,8 @@ if TYPE_CHECKING:
     from kaisched.daemon.serving import Pages, Request
     from kaisched.daemon.view_access import Access
     from kaisched.daemon.view_whatif import Whatif
-    from kaisched.view.inquiries import Told
     from kaisched.view.live import LiveView
-    from kaisched.view.publisher import Publisher
+    from kaisched.view.publisher import Publisher, Told
 _T = TypeVar("_T")
 
 STREAM: Final = "changes"
@@ -100,13 +98,13 @@ class ViewPages:
             "nodes": lambda it: nodes.nodes_document(
                 it.reading, it.query.nodes(it.reading), it.sight
             ),
-            "evictions": lambda it: past.evictions_document(
+            "evictions": lambda it: jobs.evictions_document(
                 it.reading, it.query.text("queue"), it.query.part(), it.sight
             ),
-            "fairness": lambda it: trend.fairness_document(
+            "fairness": lambda it: queues.fairness_document(
                 it.reading, it.query.text("queue"), it.query.part()
             ),
-            "frames": lambda it: frames_document(it.reading, it.publisher.frames),
+            "frames": lambda it: queues.frames_document(it.reading, it.publisher.frames),
             "cycles": lambda it: queues.cycles_document(it.reading),
         }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kaisched.errors import ConfigError
 from kaisched.objects.faults import did_you_mean
 from kaisched.view import jobs, nodes
-from kaisched.view.paging import MOST, USUAL, Part
+from kaisched.view.paths import MOST, USUAL, Part
 from kaisched.view.queues import row_of_queue
 
 if TYPE_CHECKING:

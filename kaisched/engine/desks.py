@@ -14,7 +14,7 @@ from kaisched.cluster.pools.owners import SharedOwners
 from kaisched.cluster.store import StateStore
 from kaisched.engine.turn import Turn, take_turn
 from kaisched.framework.memory import Memory
-from kaisched.framework.report.steps import Step
+from kaisched.framework.report.result import ShardCycle
 from kaisched.objects.labels import pool_name
 
 if TYPE_CHECKING:
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
     from kaisched.clock import Clock
     from kaisched.framework.policy import Policy
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
     from kaisched.objects.shard import SchedulingShard
 
 
 def step_of(
     shard: SchedulingShard, result: CycleResult, moved: Iterable[tuple[str, str]] = ()
-) -> Step:
+) -> ShardCycle:
     """Return a cycle of a shard; ``moved`` are the jobs that went on, with their pools."""
     passed_on = {job: pool_name(pool) for job, pool in moved}
-    return Step(shard.name, pool_name(shard.spec.partition_label_value), result, passed_on)
+    return ShardCycle(shard.name, pool_name(shard.spec.partition_label_value), result, passed_on)
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Desks:
             port = EmbeddedPool(self.cluster, store)
             self._desks.append(_Desk(shard, policy, port, pool_turns(store, shard), Memory()))
 
-    def round(self) -> tuple[list[Step], bool]:
+    def round(self) -> tuple[list[ShardCycle], bool]:
         """Let each shard have a turn, and again those that are given jobs.
 
         Returns:
@@ -103,7 +103,7 @@ class Desks:
             self._moves.update(step.passed_on.keys())
         return steps, is_settled
 
-    def cycles(self) -> list[Step]:
+    def cycles(self) -> list[ShardCycle]:
         """Let each shard have a turn after which no job is passed on."""
         return [self._turn(desk, is_passing=False)[0] for desk in self._desks]
 
@@ -121,7 +121,7 @@ class Desks:
         laps = 2 if book.is_idle_first else 1
         return self._moves[job] < laps * len(book.jobs[job].pools)
 
-    def _turn(self, desk: _Desk, *, is_passing: bool = True) -> tuple[Step, bool]:
+    def _turn(self, desk: _Desk, *, is_passing: bool = True) -> tuple[ShardCycle, bool]:
         port, clock = desk.port, self.cluster.clock
         turn: Turn = take_turn(port, port, desk.policy, None, clock, desk.memory)
         is_idle = not turn.has_intents and _noted(turn.memory) == _noted(desk.memory)

@@ -19,7 +19,7 @@ from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard, shard_among, shards_among
 from kaisched.errors import ConfigError, ObjectError
 from kaisched.framework.report.records import who_failed
-from kaisched.framework.report.steps import Step
+from kaisched.framework.report.result import ShardCycle
 from kaisched.objects.gangs import KNOWN
 from kaisched.objects.kueue import ClusterQueue
 from kaisched.objects.labels import time_of
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from kaisched.clock import Clock
     from kaisched.framework.policy import Policy
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
     from kaisched.objects.load import Manifest
     from kaisched.objects.shard import SchedulingShard
     from kaisched.objects.workloads import Table
@@ -67,7 +67,7 @@ class PlanInput:
 class Plan:
     """Decisions of the cycles, and problems of the objects."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ShardCycle] = field(default_factory=list)
     problems: list[ObjectError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kaisched.core.snapshot import Snapshot
     from kaisched.engine.recording import RecordedPools, RecordedUsage, Recording
     from kaisched.engine.replaying import Replay
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
 
 _OURS: Final = frozenset({"kaisched", "kai-scheduler", "default-scheduler", "default"})
 _OF_KUBERNETES: Final = frozenset({"system-node-critical", "system-cluster-critical"})

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kaisched.core.snapshot import Snapshot
     from kaisched.engine.recording import RecordedPools, RecordedUsage, Recording
     from kaisched.framework.policy import Policy
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
     from kaisched.objects.wire import KubernetesObject
 
 TIMES_BY_JOB: Final = ("stalegang", "stalegang.hopes", "promises", "timelimit")

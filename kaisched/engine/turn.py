@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kaisched.framework.memory import Memory
     from kaisched.framework.plugins.probe import Probe
     from kaisched.framework.policy import Policy
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
 
 
 class UsageSource(Protocol):

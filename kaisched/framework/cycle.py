@@ -5,6 +5,7 @@ Same input, same bytes out. The daemon, ``plan``, the simulator, replay and the 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +14,16 @@ from kaisched.framework.containment import run_contained
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.plugins.probe import NULL
-from kaisched.framework.report.records import RUN, CycleResult, CycleStats
-from kaisched.framework.report.result import Binds, Evictions, Nominations, Records, Shares
+from kaisched.framework.report.records import RUN, CycleStats
+from kaisched.framework.report.result import (
+    CycleResult,
+    Lazy,
+    Records,
+    Shares,
+    binds,
+    evictions,
+    nominations,
+)
 from kaisched.framework.session.limits import is_full
 from kaisched.framework.session.outcome import PUT_OFF, Outcome, await_leaving
 from kaisched.framework.session.session import Session
@@ -82,9 +91,9 @@ def _result(session: Session, abandoned: str) -> CycleResult:
         promised, places = np.array(outcome.nominations, np.int64).T
     evicted = outcome.evictions
     return CycleResult(
-        binds=Binds(session, tasks, nodes),
-        evictions=Evictions(session, evicted),
-        nominations=Nominations(session, promised, places),
+        binds=Lazy(partial(binds, session, tasks, nodes)),
+        evictions=Lazy(partial(evictions, session, evicted)),
+        nominations=Lazy(partial(nominations, session, promised, places)),
         records=Records(session, abandoned),
         shares=Shares(session, abandoned),
         stats=CycleStats(

@@ -24,8 +24,7 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.core.tables import DELAY, EVICTED, QueueTable, SubGroup, TopologyLevel
 from kaisched.errors import InvariantBroken
 from kaisched.framework.intents import Bind
-from kaisched.framework.report.records import CycleResult
-from kaisched.framework.report.result import Shares
+from kaisched.framework.report.result import CycleResult, Shares
 from kaisched.sim.devices import Devices
 from kaisched.sim.workload import POD_CPU, POD_MEMORY, ClusterSize, Gpus, PodKind, Workload, exact
 from kaisched.units import CLAIMED_GPU

@@ -17,7 +17,7 @@ from kaisched.cluster.pools.handover import DWELL_S, Stays, is_hopeless, refused
 if TYPE_CHECKING:
     from kaisched.cluster.queues import QueueRow
     from kaisched.core.snapshot import Snapshot
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
     from kaisched.sim.cluster import Cluster, Decide
     from kaisched.sim.workload import Workload
 

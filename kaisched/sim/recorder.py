@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kaisched.core.axis import GPU, GPU_UNIT, FloatVec, IntVec
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.sim.cluster import Cluster
 from kaisched.sim.crossings import Crossings
 from kaisched.sim.devices import DeviceLog

@@ -21,7 +21,7 @@ import numpy as np
 
 from kaisched.core.axis import RowVec
 from kaisched.errors import InvariantBroken, PluginError
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.sim.arrivals import Listed, Source
 from kaisched.sim.cluster import Cluster, Decide
 from kaisched.sim.events import EventHeap

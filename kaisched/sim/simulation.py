@@ -16,7 +16,7 @@ from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.probe import NULL, Probe
 from kaisched.framework.policy import Policy
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.sim.cluster import Cluster, Decide, equal_nodes, equal_queues
 from kaisched.sim.grid import GRID_S, NEVER, tick_at
 from kaisched.sim.replay import CHECKPOINT_TICKS, Pace, Replay

@@ -6,14 +6,14 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from kaisched.clock import monotonic_s
-from kaisched.view.frames import MOST_FRAMES
+from kaisched.view.history import MOST_FRAMES
 from kaisched.view.publisher import Publisher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.core.snapshot import Snapshot
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
     from kaisched.sim.cluster import Decide
     from kaisched.telemetry.stopwatch import Stopwatch
 

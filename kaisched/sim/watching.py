@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 
 
 class Watch(Protocol):

@@ -25,7 +25,7 @@ from kaisched.framework.report.records import RUN
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
 
 
 # -- masking ---------------------------------------------------------------------------------------

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from kaisched.core.constraints import domain_paths, topology_of
-from kaisched.framework.report.result import without_session
-from kaisched.framework.report.share_table import ShareTable
+from kaisched.framework.report.result import ShareTable, without_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
     from kaisched.core.tables import NodeTable, SubGroup, TopologyConstraint, TopologyLevel
     from kaisched.core.usage import Usage
     from kaisched.framework.intents import Evict
-    from kaisched.framework.report.records import CycleResult, QueueShare
+    from kaisched.framework.report.records import QueueShare
+    from kaisched.framework.report.result import CycleResult
     from kaisched.telemetry.metrics import ClaimFigures
 
 

@@ -41,7 +41,7 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.loader import Catalogue, Installed, installed_plugins
 from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.policy import Policy
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.objects.decode import decode_object
 from kaisched.objects.shard import SchedulingShard
 from kaisched.units import MEBIBYTE

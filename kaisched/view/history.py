@@ -1,25 +1,34 @@
-"""History beside the live view: the last decisions by job, evictions, and the times of cycles.
+"""History beside the live view: decisions by job, times of cycles, samples of queues, frames.
 
 It is bounded in number. What is in it are values that other parts of the turn have made anyway.
+Frames are views of earlier cycles of a simulation, so that it can be played back. They are kept
+packed: as arrays, each would hold as much as a snapshot of its own.
 """
 
 from __future__ import annotations
 
+import io
+import pickle
+import zlib
+from bisect import bisect_right
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
+
+from kaisched.core.axis import CPU, GPU
+from kaisched.framework.report.result import ShareTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kaisched.core.axis import CodeVec
+    from kaisched.core.axis import CodeVec, IntVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.intents import Bind, Evict, Nominate
-    from kaisched.framework.report.records import CycleResult
-    from kaisched.view.rows import Waiting
-    from kaisched.view.samples import Sample
+    from kaisched.framework.report.result import CycleResult
+    from kaisched.view.live import LiveView, Waiting
 
 MOST_DECISIONS: Final = 20_000
 """Decisions that are kept, of all jobs together."""
@@ -138,3 +147,122 @@ class Keeper:
         rows = np.flatnonzero((codes != 0) & (codes != old))[: self._most]
         self._codes, self._names, self._generation = codes, names, snapshot.generation
         return {names[row]: int(codes[row]) for row in rows.tolist()}
+
+
+class Sample(NamedTuple):
+    """Amounts ``(Q,)`` of one resource at the end of a cycle."""
+
+    time_s: float
+    resource: str
+    """GPUs where there are any, else CPU."""
+    queues: Sequence[str]
+    fair: IntVec
+    held: IntVec
+    usage: IntVec | None
+    """In parts of the capacity, as :class:`kaisched.core.usage.Usage` has it."""
+
+
+MOST_SAMPLES: Final = 240
+SAMPLE_S: Final = 1.0
+"""Shortest time between two samples."""
+
+
+def sample_of(view: LiveView) -> Sample | None:
+    """Return what queues hold in a view beside their fair shares; None of a policy's own list."""
+    if not isinstance(view.shares, ShareTable):
+        return None
+    row = GPU if view.snapshot.total[GPU] > 0 else CPU
+    return Sample(
+        view.time_s,
+        view.snapshot.axis.names[row],
+        view.snapshot.queues.name,
+        view.shares.fair_share[row].copy(),
+        view.shares.allocated[row].copy(),
+        None if view.usage is None else view.usage.parts[row].copy(),
+    )
+
+
+MOST_FRAMES: Final = 120
+FRAME_S: Final = 60.0
+"""Shortest virtual time between two frames."""
+_FAST: Final = 1
+
+
+class Frame(NamedTuple):
+    """The view of one cycle, packed, without the history."""
+
+    cycle: int
+    time_s: float
+    packed: bytes
+
+    @classmethod
+    def of(cls, view: LiveView) -> Frame:
+        """Pack a view. Its history would keep decisions that are forgotten otherwise."""
+        plain = io.BytesIO()
+        _Pickler(plain, pickle.HIGHEST_PROTOCOL).dump(replace(view, history=NO_HISTORY))
+        return cls(view.cycle, view.time_s, zlib.compress(plain.getbuffer(), _FAST))
+
+    def view(self) -> LiveView:
+        """Return the view again."""
+        found: LiveView = pickle.loads(zlib.decompress(self.packed))  # noqa: S301 - our own bytes
+        return found
+
+
+_T = TypeVar("_T", bound="Sample | Frame")
+
+
+class Thinned(Generic[_T]):
+    """Values that are kept at growing distances of time, in the thread that adds them.
+
+    When they are too many, every other one goes, and the time between two doubles: they always
+    reach back to the start, in bounded memory. Any thread may read the list.
+    """
+
+    def __init__(self, most: int, least_s: float) -> None:
+        """Start with none, to keep so many at most; 0 keeps none."""
+        self._most, self._gap_s = most, least_s
+        self.kept: tuple[_T, ...] = ()
+
+    def is_due(self, time_s: float) -> bool:
+        """Tell whether it is time for one more; so it is where the clock was set back."""
+        if not self._most or not self.kept:
+            return bool(self._most)
+        return not 0 <= time_s - self.kept[-1].time_s < self._gap_s
+
+    def add(self, value: _T) -> None:
+        """Keep a value."""
+        kept = (*self.kept, value)
+        if len(kept) > self._most:
+            kept, self._gap_s = kept[::2], self._gap_s * 2
+        self.kept = kept
+
+
+class _Pickler(pickle.Pickler):
+    """Pickler that knows views of dicts."""
+
+    def reducer_override(self, obj: object) -> Any:
+        if isinstance(obj, MappingProxyType):
+            return _read_only, (dict(obj),)
+        return NotImplemented
+
+
+def _read_only(items: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    return MappingProxyType(items)
+
+
+def view_at(kept: Sequence[Frame], cycle: int, now: LiveView) -> LiveView:
+    """Return the last view up to a cycle, else the first, with the history up to there.
+
+    ``now`` is the latest view; history goes back as far as it does there.
+    """
+    every = [*(it.cycle for it in kept), now.cycle]
+    at = max(bisect_right(every, cycle) - 1, 0)
+    if at == len(kept):
+        return now
+    end, end_s = kept[at].cycle, kept[at].time_s
+    history = History(
+        tuple(it for it in now.history.decisions if it.cycle <= end),
+        tuple(it for it in now.history.cycles if it.cycle <= end),
+        tuple(it for it in now.history.samples if it.time_s <= end_s),
+    )
+    return replace(kept[at].view(), history=history)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -13,27 +14,28 @@ from kaisched.errors import ConfigError
 from kaisched.framework.advice.advice import Kind
 from kaisched.objects.faults import did_you_mean
 from kaisched.objects.wire import ObjectMeta
-from kaisched.view.paging import Part
-from kaisched.view.past import evictions_of, timeline
-from kaisched.view.plan_document import pending_job
-from kaisched.view.queues import queue_entries
-from kaisched.view.shown import envelope, gpus, stamp
+from kaisched.view.documents import envelope, gpus, pending_job, stamp
+from kaisched.view.paths import Part
+from kaisched.view.queues import queue_entries, rows_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kaisched.core.axis import BoolVec, RowVec
     from kaisched.core.tables import Metadata
-    from kaisched.view.inquiries import Told
-    from kaisched.view.reading import Reading
-    from kaisched.view.sight import Sight
+    from kaisched.framework.intents import Evict
+    from kaisched.view.history import Decisions
+    from kaisched.view.live import LiveView
+    from kaisched.view.paths import Part
+    from kaisched.view.publisher import Told
+    from kaisched.view.reading import Reading, Sight
 
 _MOST_NAMES: Final = 5
 WHY: Final = "kaisched.io/why/v1"
 STATES: Final = ("pending", "partly", "running", "ending")
+"""The states of a job: it waits; it runs, and more of its pods wait; all its pods run; they end."""
 WAITING: Final = "waiting"
 """Stands for the first two, where jobs are asked for."""
-"""The states of a job: it waits; it runs, and more of its pods wait; all its pods run; they end."""
 SORTS: Final = ("order", "name", "created", "priority", "gpus")
 _OF_TASK: Final = {
     TaskState.PENDING: "pending",
@@ -45,6 +47,7 @@ _OF_TASK: Final = {
     TaskState.RUNNING: "running",
     TaskState.RELEASING: "ending",
     TaskState.STUCK: "ending for too long",
+    TaskState.GONE: "ended",
 }
 
 
@@ -286,14 +289,19 @@ def _pending(entry: dict[str, Any], told: Told | None) -> dict[str, Any]:
 
 def _pods(reading: Reading, row: int) -> list[dict[str, Any]]:
     tasks, nodes = reading.snapshot.tasks, reading.snapshot.nodes.name
+    evicted = frozenset(reading.view.moves.evict_tasks.tolist())
     found = []
     for task in reading.tasks_of(row):
         at = reading.promised.get(task, int(reading.node_of_task[task]))
         state = TaskState(int(reading.state[task]))
+        if state is TaskState.RELEASING and task in evicted:
+            word = "promised room" if task in reading.promised else "to be evicted now"
+        else:
+            word = _OF_TASK.get(state, state.name.lower())
         found.append(
             {
                 "pod": tasks.name[task],
-                "state": _OF_TASK.get(state, state.name.lower()),
+                "state": word,
                 "node": nodes[at] if at >= 0 else None,
                 "gpus": gpus(int(reading.gpu_of_task[task])),
             }
@@ -342,3 +350,108 @@ def _sorted(reading: Reading, rows: RowVec, sort: str) -> RowVec:
         sign = -1 if sort.startswith("-") else 1
         return rows[np.lexsort([rows, sign * column[rows]])]
     return rows[::-1] if sort.startswith("-") else rows
+
+
+MOST_OF_A_JOB: Final = 100
+"""Entries of a timeline: the latest of a job."""
+_MOST_REASONS: Final = 5
+_ANOTHER: Final = "another job"
+"""Stands in sentences for a job that the reader does not see."""
+
+
+def evictions_document(reading: Reading, queue: str, part: Part, sight: Sight) -> dict[str, Any]:
+    """Return the evictions of the last cycles, the latest first.
+
+    With a queue, those of jobs in and below it, and those for such jobs. A reader sees an eviction
+    who sees the jobs of the queue that lost a pod.
+
+    Raises:
+        ConfigError: there is no such queue.
+
+    """
+    names = reading.snapshot.queues.name
+    wanted = {names[row] for row in rows_below(reading, queue)} if queue else set()
+    found = [
+        (decided, evict)
+        for decided, evict in reading.view.history.evictions()
+        if not queue or evict.queue in wanted or evict.beneficiary_queue in wanted
+    ]
+    seen = [(decided, evict) for decided, evict in found if sight.sees(evict.queue)]
+    return {
+        **envelope(reading.view),
+        **part.document(len(seen)),
+        "hidden": len(found) - len(seen),
+        "evictions": [_eviction(decided, evict, sight) for decided, evict in part.of(seen)],
+    }
+
+
+def _eviction(decided: Decisions, evict: Evict, sight: Sight) -> dict[str, Any]:
+    return {
+        "cycle": decided.cycle,
+        "time": stamp(decided.time_s),
+        "pod": evict.pod,
+        "podGroup": evict.pod_group,
+        "queue": evict.queue,
+        "node": evict.node,
+        "action": evict.action,
+        "rule": evict.kind or evict.action,
+        "beneficiary": _beneficiary(evict, sight),
+        "beneficiaryQueue": evict.beneficiary_queue or None,
+        "reason": _sentence(evict, sight),
+    }
+
+
+def evictions_of(view: LiveView, job: str, sight: Sight) -> list[dict[str, Any]]:
+    """Return why pods of a job were evicted lately, each reason once, the latest first."""
+    found = dict.fromkeys(
+        (evict.action, _beneficiary(evict, sight), _sentence(evict, sight))
+        for _, evict in view.history.evictions()
+        if evict.pod_group == job
+    )
+    return [eviction_of(*it) for it in list(found)[:_MOST_REASONS]]
+
+
+def eviction_of(action: str, beneficiary: str | None, reason: str) -> dict[str, Any]:
+    """Return why pods of a job were evicted."""
+    return {"action": action, "beneficiary": beneficiary, "reason": reason}
+
+
+def _beneficiary(evict: Evict, sight: Sight) -> str | None:
+    is_seen = bool(evict.beneficiary) and sight.sees(evict.beneficiary_queue)
+    return evict.beneficiary if is_seen else None
+
+
+def _sentence(evict: Evict, sight: Sight) -> str:
+    """Return why a pod was evicted, without the name of a job that the reader does not see."""
+    if not evict.beneficiary or sight.sees(evict.beneficiary_queue):
+        return evict.reason
+    name = rf"(?<![\w.-]){re.escape(evict.beneficiary)}(?![\w-]|\.\w)"
+    return re.sub(name, _ANOTHER, evict.reason)
+
+
+def timeline(view: LiveView, job: str, sight: Sight) -> list[dict[str, Any]]:
+    """Return the last decisions on a job, the latest first."""
+    found: list[dict[str, Any]] = []
+    for decided in reversed(view.history.decisions):
+        at = {"cycle": decided.cycle, "time": stamp(decided.time_s)}
+        found.extend({**at, **entry} for entry in _of_job(decided, job, sight))
+        if len(found) >= MOST_OF_A_JOB:
+            break
+    return found[:MOST_OF_A_JOB]
+
+
+def _of_job(decided: Decisions, job: str, sight: Sight) -> Iterator[dict[str, Any]]:
+    if job in decided.waits:
+        text = text_of(decided.waits[job])
+        yield _entry("waits", None, None, text.name)
+    for word, moves in (("bound", decided.binds), ("promised", decided.nominations)):
+        for move in moves:
+            if move.pod_group == job:
+                yield _entry(word, move.pod, move.node, None)
+    for evict in decided.evictions:
+        if evict.pod_group == job:
+            yield _entry("evicted", evict.pod, evict.node, _sentence(evict, sight))
+
+
+def _entry(what: str, pod: str | None, node: str | None, reason: str | None) -> dict[str, Any]:
+    return {"what": what, "pod": pod, "node": node, "reason": reason}

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.framework.report.granted import granted_to
-from kaisched.framework.report.result import without_session
+from kaisched.framework.report.result import ShareTable, granted_to, without_session
 from kaisched.view.history import NO_HISTORY, History
-from kaisched.view.rows import Moves, Waiting
 
 if TYPE_CHECKING:
-    from kaisched.core.axis import RowVec
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from kaisched.core.axis import BoolVec, CodeVec, FloatVec, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
-    from kaisched.framework.report.records import CycleResult, PluginFailure, QueueShare
+    from kaisched.framework.plugins.named_keys import NamedKey
+    from kaisched.framework.report.records import PluginFailure, QueueShare
+    from kaisched.framework.report.result import CycleResult
     from kaisched.framework.session.devices import Devices
     from kaisched.framework.session.session import Session
 
@@ -111,14 +115,8 @@ def is_same(old: LiveView, new: LiveView) -> bool:
     """Tell whether two views of a shard show the same, apart from the time."""
     if old.snapshot is not new.snapshot or _said(old) != _said(new):
         return False
-    return (
-        np.array_equal(old.waiting.rows, new.waiting.rows)
-        and np.array_equal(old.waiting.codes, new.waiting.codes)
-        and all(
-            np.array_equal(*pair) for pair in zip(old.moves[:_ROWS], new.moves[:_ROWS], strict=True)
-        )
-        and _have_same_shares(old, new)
-    )
+    before, after = _columns(old), _columns(new)
+    return None not in (before, after) and all(map(np.array_equal, before or (), after or ()))
 
 
 def _said(view: LiveView) -> tuple[object, ...]:
@@ -126,18 +124,13 @@ def _said(view: LiveView) -> tuple[object, ...]:
     return (view.abandoned, view.failures, None if usage is None else (usage.state, usage.reasons))
 
 
-def _have_same_shares(old: LiveView, new: LiveView) -> bool:
-    ours, theirs = getattr(old.shares, "fair_share", None), getattr(new.shares, "fair_share", None)
-    if ours is None or theirs is None:
-        return False
-    return np.array_equal(ours, theirs) and (
-        (old.usage is None) == (new.usage is None)
-        and (
-            old.usage is None
-            or new.usage is None
-            or np.array_equal(old.usage.parts, new.usage.parts)
-        )
-    )
+def _columns(view: LiveView) -> list[NDArray[Any]] | None:
+    """Return what is compared of a view; None where its shares are a list of the policy's own."""
+    if not isinstance(view.shares, ShareTable):
+        return None
+    used = [] if view.usage is None else [view.usage.parts]
+    moved = view.moves[:_ROWS]
+    return [view.waiting.rows, view.waiting.codes, *moved, view.shares.fair_share, *used]
 
 
 def following(before: LiveView | None, view: LiveView, history: History, cycle: int) -> LiveView:
@@ -147,3 +140,32 @@ def following(before: LiveView | None, view: LiveView, history: History, cycle: 
     else:
         revision, since_s = (0 if before is None else before.revision) + 1, view.time_s
     return replace(view, history=history, cycle=cycle, revision=revision, since_s=since_s)
+
+
+class Waiting(NamedTuple):
+    """The jobs that stay pending after a cycle, and what decides their order."""
+
+    rows: RowVec
+    """Their rows, ascending."""
+    codes: CodeVec
+    """The dominant reason of each."""
+    is_in_order: BoolVec
+    """Whether each takes part in the order of allocate."""
+    keys: tuple[NamedKey, ...]
+    """The keys of those that do, inside their queues, low first."""
+    queued_s: FloatVec
+    """``(J,)`` since when each job is queued: its creation, or when its time was last over."""
+
+
+class Moves(NamedTuple):
+    """What a cycle decided, as rows."""
+
+    bind_tasks: RowVec
+    bind_nodes: RowVec
+    evict_tasks: RowVec
+    nominate_tasks: RowVec
+    nominate_nodes: RowVec
+    bind_cards: Mapping[int, tuple[int, ...]]
+    """The cards of bound pods with a share of GPUs, as slots of their nodes."""
+    bind_devices: Mapping[int, tuple[str, ...]]
+    """The devices that claims of bound pods get with them."""

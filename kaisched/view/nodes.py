@@ -10,12 +10,11 @@ import numpy as np
 from kaisched.core.axis import GPU, TaskState
 from kaisched.core.devices import CARD
 from kaisched.units import mig_slices
-from kaisched.view.paging import Part
-from kaisched.view.shown import by_name, envelope, gpus
+from kaisched.view.documents import by_name, envelope, gpus
+from kaisched.view.paths import Part
 
 if TYPE_CHECKING:
-    from kaisched.view.reading import Reading
-    from kaisched.view.sight import Sight
+    from kaisched.view.reading import Reading, Sight
 
 _ENDING = (int(TaskState.RELEASING), int(TaskState.STUCK))
 

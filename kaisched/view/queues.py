@@ -1,8 +1,12 @@
-"""Documents of queues, and of the shard as a whole."""
+"""Documents of queues and their projects, of the shard as a whole, and of what was before.
+
+Which queues of several node pools are of one project is said by rule L3 of
+docs/explanation/node-pools.md.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -10,16 +14,20 @@ from kaisched.core.axis import ALLOCATED_STATES, GPU
 from kaisched.core.tables import DRAINED, HELD
 from kaisched.core.usage import PARTS
 from kaisched.errors import ConfigError
+from kaisched.framework.report.records import QueueShare
 from kaisched.objects.faults import did_you_mean
-from kaisched.view.plan_document import queue_document
-from kaisched.view.shown import by_name, envelope, gpus, stamp
+from kaisched.objects.labels import QUEUE_PROJECT, pool_name
+from kaisched.units import UNLIMITED
+from kaisched.view.documents import amounts, by_name, envelope, gpus, queue_document, stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kaisched.core.axis import IntVec
     from kaisched.core.usage import Usage
-    from kaisched.view.projects import Projects
+    from kaisched.view.history import Frame, Sample
+    from kaisched.view.live import LiveView
+    from kaisched.view.paths import Part
     from kaisched.view.reading import Reading
 
 _STOPS: Final = {HELD: "Hold", DRAINED: "HoldAndDrain"}
@@ -202,4 +210,174 @@ def _usage(usage: Usage | None) -> dict[str, Any] | None:
         "state": usage.state.value,
         "reasons": list(usage.reasons),
         "coverage": round(usage.coverage, 4),
+    }
+
+
+_AMOUNTS: Final = ("fairShare", "allocated", "requested", "deserved")
+_LABEL, _NAME_WITH_POOL, _NAME = range(3)
+"""By what a queue is that of its project in a pool: the first that there is counts."""
+
+
+class PoolQueues(NamedTuple):
+    """The queues of one node pool after a cycle of its shard."""
+
+    shard: str
+    pool: str
+    """Label value of the pool; empty for the pool of objects without the label."""
+    shares: Sequence[QueueShare]
+    labels: Sequence[Mapping[str, str]]
+    """Of each queue, in the order of ``shares``."""
+
+
+class Projects:
+    """The projects that have queues in several of these pools."""
+
+    def __init__(self, pools: Iterable[PoolQueues]) -> None:
+        """Find the queue of each project in each pool."""
+        self._pools = list(pools)
+        self._rows: dict[str, dict[int, int]] = {}
+        """By project and pool, the row of its queue there."""
+        self._project_of: dict[tuple[str, str], str] = {}
+        """By shard and queue; only the queues that count."""
+        for at, pool in enumerate(self._pools):
+            self._find(at, pool)
+
+    def _find(self, at: int, pool: PoolQueues) -> None:
+        found: dict[str, tuple[int, str, int]] = {}
+        for row, (share, labels) in enumerate(zip(pool.shares, pool.labels, strict=True)):
+            project, how = _project(share.name, labels, pool.pool)
+            one = (how, share.name, row)
+            found[project] = min(found.get(project, one), one)
+        for project, (_, name, row) in found.items():
+            self._rows.setdefault(project, {})[at] = row
+            self._project_of[pool.shard, name] = project
+
+    def document(self, shard: str, queue: str) -> dict[str, Any] | None:
+        """Return the sums of a queue's project, and its part in each pool.
+
+        None where the project has a queue in one pool only.
+        """
+        project = self._project_of.get((shard, queue), "")
+        rows = self._rows.get(project, {})
+        if len(rows) < 2:  # noqa: PLR2004 - several
+            return None
+        parts = [(self._pools[at], self._pools[at].shares[row]) for at, row in rows.items()]
+        return {
+            "name": project,
+            **_amounts_of(queue_document(_sum(project, [share for _, share in parts]))),
+            "pools": [
+                {
+                    "nodePool": pool_name(pool.pool),
+                    "shard": pool.shard,
+                    "queue": share.name,
+                    **_amounts_of(queue_document(share)),
+                }
+                for pool, share in parts
+            ],
+        }
+
+
+def _project(queue: str, labels: Mapping[str, str], pool: str) -> tuple[str, int]:
+    """Return the project of a queue, and by what it is known."""
+    if project := labels.get(QUEUE_PROJECT):
+        return project, _LABEL
+    ending = f"-{pool_name(pool)}"
+    if queue.endswith(ending) and queue != ending:
+        return queue.removesuffix(ending), _NAME_WITH_POOL
+    return queue, _NAME
+
+
+def _sum(project: str, shares: Sequence[QueueShare]) -> QueueShare:
+    """Return the sums; what is unlimited in one pool is unlimited in all."""
+    return QueueShare(
+        project,
+        None,
+        _added([share.fair_share for share in shares]),
+        _added([share.allocated for share in shares]),
+        _added([share.requested for share in shares]),
+        _added([share.deserved for share in shares]),
+    )
+
+
+def _added(columns: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for column in columns:
+        for name, amount in column.items():
+            before = total.get(name, 0)
+            total[name] = -1 if -1 in {amount, before} else before + amount
+    return total
+
+
+def _amounts_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: document[key] for key in _AMOUNTS}
+
+
+def projects_of(views: Iterable[tuple[str, LiveView | None]]) -> Projects | None:
+    """Return the projects of the pools whose views are there; None for those of one alone."""
+    found = [(pool, view) for pool, view in views if view is not None]
+    if len(found) == 1:
+        return None
+    return Projects(
+        PoolQueues(it.shard, pool, it.shares, it.snapshot.queues.labels) for pool, it in found
+    )
+
+
+def fairness_document(reading: Reading, name: str, part: Part) -> dict[str, Any]:
+    """Return what a queue and those directly below it held over time.
+
+    Without a name, those at the top; where there is only one, it and those directly below it.
+
+    Raises:
+        ConfigError: there is no such queue.
+
+    """
+    wanted, names = _wanted(reading, name), reading.snapshot.queues.name
+    samples = reading.view.history.samples
+    resource = samples[-1].resource if samples else "gpu"
+    samples = tuple(it for it in samples if it.resource == resource)
+    rows = [{queue: row for row, queue in enumerate(it.queues)} for it in samples]
+    parent_of = reading.snapshot.queues.tree.parent_of_queue
+
+    def entry(queue: int) -> dict[str, Any]:
+        at = [it.get(names[queue], -1) for it in rows]
+        pairs = list(zip(samples, at, strict=True))
+        parent = int(parent_of[queue])
+        return {
+            "name": names[queue],
+            "parent": names[parent] if parent >= 0 else None,
+            "fairShare": [_amount(resource, it.fair, row) for it, row in pairs],
+            "allocated": [_amount(resource, it.held, row) for it, row in pairs],
+            "usage": [_used(it, row) for it, row in pairs],
+        }
+
+    return {
+        **envelope(reading.view),
+        **part.document(len(wanted)),
+        "resource": resource,
+        "times": [stamp(it.time_s) for it in samples],
+        "queues": [entry(queue) for queue in part.of(wanted)],
+    }
+
+
+def _wanted(reading: Reading, name: str) -> list[int]:
+    parent = reading.snapshot.queues.tree.parent_of_queue
+    top = [row_of_queue(reading, name)] if name else np.flatnonzero(parent < 0).tolist()
+    return [*top, *np.flatnonzero(parent == top[0]).tolist()] if len(top) == 1 else top
+
+
+def _amount(resource: str, column: IntVec, row: int) -> float | int | None:
+    if row < 0 or column[row] >= UNLIMITED:
+        return None
+    return amounts({resource: int(column[row])})[resource]
+
+
+def _used(sample: Sample, row: int) -> float | None:
+    return None if row < 0 or sample.usage is None else round(int(sample.usage[row]) / PARTS, 6)
+
+
+def frames_document(reading: Reading, kept: Sequence[Frame]) -> dict[str, Any]:
+    """Return the cycles that can be looked at, the earliest first."""
+    return {
+        **envelope(reading.view),
+        "frames": [{"cycle": it.cycle, "time": stamp(it.time_s)} for it in kept],
     }

@@ -5,15 +5,16 @@ It is made and used by readers, one thread at a time, never by the loop.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from kaisched.core.axis import ALLOCATED_STATES, GPU, HOLDING_STATES, TaskState
 from kaisched.core.devices import charges
 from kaisched.core.refusals import text_of
-from kaisched.framework.report.granted import device_name
+from kaisched.framework.report.result import device_name
 from kaisched.framework.report.turns import in_order
 
 if TYPE_CHECKING:
@@ -31,10 +32,15 @@ _WAITING: Final = (int(TaskState.PENDING), int(TaskState.GATED), int(TaskState.P
 class Reading:
     """What a view says of tasks, jobs and nodes after the moves of its cycle."""
 
-    def __init__(self, view: LiveView) -> None:
-        """Keep the view."""
+    def __init__(self, view: LiveView, *, has_ended: bool = False) -> None:
+        """Keep the view.
+
+        ``has_ended`` counts pods that are gone among those of their jobs: of a state that is read
+        once, they are the ended ones; a store that lives on uses their rows again.
+        """
         self.view = view
         self.snapshot = view.snapshot
+        self._has_ended = has_ended
 
     def again(self, view: LiveView) -> Reading:
         """Return the reading of a later view of the same revision: what follows is the same."""
@@ -92,10 +98,10 @@ class Reading:
         return order, np.searchsorted(job[order], np.arange(len(self.snapshot.jobs.name) + 1))
 
     def tasks_of(self, job: int) -> list[int]:
-        """Return the tasks of a job that are not gone."""
+        """Return the tasks of a job that are there."""
         order, bounds = self._by_job
         rows = order[bounds[job] : bounds[job + 1]]
-        found: list[int] = rows[self.state[rows] != _GONE].tolist()
+        found: list[int] = rows[self._has_ended | (self.state[rows] != _GONE)].tolist()
         return found
 
     @cached_property
@@ -166,7 +172,8 @@ class Reading:
     @cached_property
     def is_there(self) -> BoolVec:
         """``(J,)`` whether any pod of a job is left."""
-        found: BoolVec = (self._per_job(self.state != _GONE) > 0) | (self.code != 0)
+        is_left = self._per_job(self.state != _GONE) > 0
+        found: BoolVec = is_left | (self.code != 0) | self._has_ended
         return found
 
     @cached_property
@@ -221,3 +228,29 @@ class Reading:
         for name, count in named:
             found[name] = found.get(name, 0) + count
         return dict(sorted(found.items()))
+
+
+class Sight(NamedTuple):
+    """Tells whether the jobs of a queue are shown to a reader."""
+
+    sees_all: bool
+    """Whether all jobs are, those in no queue included."""
+    of_queue: Callable[[str], bool] = lambda _: False
+    """Whether those of the queue with this name are."""
+
+    def sees(self, queue: str) -> bool:
+        """Tell whether the jobs of a queue are shown."""
+        return self.sees_all or (bool(queue) and self.of_queue(queue))
+
+    def of_jobs(self, reading: Reading, rows: RowVec) -> BoolVec:
+        """``(K,)`` which of these jobs are shown."""
+        if self.sees_all:
+            return np.ones(len(rows), np.bool_)
+        queue = reading.snapshot.jobs.queue_of_job[rows]
+        names = reading.snapshot.queues.name
+        shown = [at for at in np.unique(queue).tolist() if at >= 0 and self.sees(names[at])]
+        found: BoolVec = np.isin(queue, shown)
+        return found
+
+
+ALL: Final = Sight(sees_all=True)

@@ -3,7 +3,7 @@
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.snapshot import Snapshot
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from tests.benchmarks.harness import (
     GPUS_OF_NODE,
     ONE_GPU,

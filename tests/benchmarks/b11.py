@@ -13,7 +13,7 @@ from kaisched.core.axis import TaskState
 from kaisched.core.tables import Sharing
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.testing.builder import policy_of
 from tests.benchmarks.harness import GPUS_OF_NODE, NODE, ONE_GPU, Measured, Watch, expect
 

@@ -18,7 +18,7 @@ from kaisched.engine.policy import build_policy, default_shard
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.policy import Policy
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.framework.session.node_sets import node_sets
 from kaisched.framework.session.session import Session
 from tests.benchmarks.harness import (

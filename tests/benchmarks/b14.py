@@ -41,10 +41,9 @@ from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.telemetry.metrics import CycleCollector
 from kaisched.view.jobs import Wanted, jobs_document
-from kaisched.view.paging import Part
+from kaisched.view.paths import Part
 from kaisched.view.publisher import Publisher
-from kaisched.view.reading import Reading
-from kaisched.view.sight import ALL
+from kaisched.view.reading import ALL, Reading
 from tests.benchmarks.harness import GPUS_OF_NODE, Measured, Watch, expect
 from tests.benchmarks.loading import pauses
 

@@ -12,7 +12,7 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints, NodeTerm, PodTerm, Requirement
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.testing.builder import Group, Job, Task, add_job
 from tests.benchmarks.harness import (
     NODE,

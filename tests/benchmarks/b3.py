@@ -11,7 +11,7 @@ import numpy as np
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.engine.policy import build_policy, default_shard
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from tests.benchmarks.harness import (
     ONE_GPU,
     WHOLE_NODE,

@@ -6,7 +6,7 @@ Thousands of small claims, one large gang, or claims that nothing could help.
 import numpy as np
 
 from kaisched.cluster.rowstore import RowStore
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from tests.benchmarks.full import OVER, STARVED, add, check, check_plan, make_full
 from tests.benchmarks.harness import GPUS_OF_NODE, Daemon, Measured, Watch, expect
 

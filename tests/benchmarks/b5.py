@@ -6,7 +6,7 @@ import numpy as np
 
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from tests.benchmarks import b1
 from tests.benchmarks.harness import (
     GPUS_OF_NODE,

@@ -13,7 +13,7 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import GPU
 from kaisched.core.snapshot import Snapshot
 from kaisched.engine.policy import default_policy
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from tests.benchmarks.full import add, check_plan, run_on
 from tests.benchmarks.harness import GPUS_OF_NODE, Daemon, Measured, Watch, add_nodes, expect
 

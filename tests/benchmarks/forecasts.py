@@ -18,7 +18,7 @@ import numpy as np
 from kaisched.core.snapshot import Snapshot
 from kaisched.engine.policy import default_policy
 from kaisched.framework.memory import Memory
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.forecast.arrivals import NewJob
 from kaisched.sim.forecast.course import World

@@ -9,7 +9,7 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import TaskState
 from kaisched.core.snapshot import Snapshot
 from kaisched.framework.invariants.violations import violations
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from tests.benchmarks.harness import GPUS_OF_NODE, ONE_GPU, add_nodes, expect
 
 OVER = "over"

@@ -15,7 +15,7 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.units import MEBIBYTE
 
 _T = TypeVar("_T")

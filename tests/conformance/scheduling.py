@@ -12,7 +12,7 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.framework.session.cards import Cards
 from tests.conformance import policy as policies
 from tests.conformance.cluster import NOW_S, Builder, TaskCopy, copies

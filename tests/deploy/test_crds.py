@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaisched.cli.app import run_line
-from kaisched.cli.definitions import files
+from kaisched.cli.setup import definitions
 from kaisched.objects.crds import (
     DEFINITIONS,
     custom_resource_definitions,
@@ -67,7 +67,7 @@ def test_the_files_are_what_the_command_writes(tmp_path):
 def test_the_command_prints_the_same(capsys):
     assert run_line(["config", "crds"]) == 0
     printed = list(yaml.safe_load_all(capsys.readouterr().out))
-    assert printed == [yaml.safe_load(text) for text in files().values()]
+    assert printed == [yaml.safe_load(text) for text in definitions().values()]
 
 
 def test_a_folder_that_is_not_there_is_one_line(tmp_path, capsys):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import TaskState
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.testing.builder import Group, Job, Task
 from tests.laws.clusters import Cluster
 

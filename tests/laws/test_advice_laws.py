@@ -14,7 +14,7 @@ from kaisched.core.constraints import Toleration
 from kaisched.core.refusals import code_named, text_of
 from kaisched.engine.policy import default_policy
 from kaisched.framework.advice.advice import Kind
-from kaisched.framework.advice.adviser import Adviser
+from kaisched.framework.advice.trials import Adviser
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing.builder import Group

@@ -1,11 +1,12 @@
 """Allocate decides what asking everything again after each batch would decide."""
 
+import numpy as np
 from hypothesis import example, given, note
 
 from kaisched.core.refusals import text_of
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.report.explain import dominant
+from kaisched.framework.report.reasons import dominant
 from tests.laws.clusters import NOW_S, clusters, make_cluster, policies, policy, told
 from tests.oracles.naive_allocate import naive_allocate
 
@@ -24,7 +25,10 @@ def decided(snapshot, policy):
 
 
 def reasons(session, codes):
-    return {job: text_of(dominant(session, job, code)).name for job, code in codes.items()}
+    jobs, noted = np.array(list(codes), np.int64), np.array(list(codes.values()), np.int16)
+    return dict(
+        zip(codes, (text_of(it).name for it in dominant(session, jobs, noted)), strict=True)
+    )
 
 
 @example(

@@ -28,8 +28,7 @@ from kaisched.cluster.store import StateStore
 from kaisched.core.axis import TaskState
 from kaisched.framework.advice import advice
 from kaisched.framework.advice.advice import Advice, Kind
-from kaisched.framework.advice.look import HOLD_S
-from kaisched.framework.advice.standing import StandingAdvice
+from kaisched.framework.advice.standing import HOLD_S, StandingAdvice
 from kaisched.objects.gangs import KNOWN
 from kaisched.objects.podgroup import PodGroup
 from kaisched.units import base_units

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kaisched.cli import source, why_document
+from kaisched.cli import options, source
 from kaisched.cli.app import run_line
 from kaisched.core.refusals import text_of
 from tests.reference.situations import ELSEWHERE, SITUATIONS
@@ -91,17 +91,15 @@ def test_every_reason_is_in_the_gallery_or_said_to_be_elsewhere():
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_a_job_waits_for_the_reason_that_its_situation_is_about(name):
     assert (ROOT / file_of(name)).read_text(encoding="utf-8") == text_of_file(name)
-    result = source.cycle_of(source.Place(files=[file_of(name)])).result
-    found = why_document.find(result, "mine")
-    document = why_document.document(result, found)
+    view = source.view_of(options.Place(files=[file_of(name)]))
+    result, job = view.cycle.result, view.row_of_job("mine")
+    document = view.why("mine")
     pending = document["pending"] or {}
     session = result.records.session
     where = {
         "": [pending.get("reason")],
         "nodes": [miss["reason"] for miss in document["nodeMisses"]],
-        "evictions": [
-            text_of(int(codes[found.job])).name for codes in session.outcome.claims.values()
-        ],
+        "evictions": [text_of(int(codes[job])).name for codes in session.outcome.claims.values()],
         "pods": [name] if f"is pending: {name}\n" in shown(name) else [],
     }
     assert name in where[SITUATIONS[name].shown_in]

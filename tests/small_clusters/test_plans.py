@@ -4,18 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from kaisched.cli.plan_tables import print_plan
+from kaisched.cli.plan import print_plan
 from kaisched.engine.planning import plan, planned_cluster, read_plan_input
 from kaisched.framework.advice.advice import Kind
-from kaisched.framework.advice.adviser import Adviser
+from kaisched.framework.advice.trials import Adviser
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.report.steps import Step
+from kaisched.framework.report.result import ShardCycle
+from kaisched.view.documents import cycle_document
 from kaisched.view.live import view_of
 from kaisched.view.nodes import Wanted, nodes_document
-from kaisched.view.plan_document import cycle_document
-from kaisched.view.reading import Reading
-from kaisched.view.sight import ALL
+from kaisched.view.reading import ALL, Reading
 
 CLASS = "gpu.example.com"
 HERE = Path(__file__).parent
@@ -198,7 +197,7 @@ def test_a_plan_and_its_node_map_say_who_has_cards_instances_and_devices(capsys)
         {"pod": "default/half", "node": "n0", "cards": [0]},
         {"pod": "default/mig", "node": "n0"},
     ]
-    print_plan([Step("default", "default", cycle, {})])
+    print_plan([ShardCycle("default", "default", cycle, {})])
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:5]]
     assert rows[0] == ["default/claims", "n2", f"{CLASS}/n2/g0,", f"{CLASS}/n2/g1"]
     assert rows[1:] == [["default/half", "n0", "0"], ["default/mig", "n0"]]

@@ -27,7 +27,7 @@ from kaisched.actions.order.stepwise import StepwiseOrder
 from kaisched.actions.room.promises import keep_promises
 from kaisched.core.devices import gpus_of
 from kaisched.core.refusals import Refusal, text_of
-from kaisched.framework.report.reason import EvictionReason
+from kaisched.framework.report.records import EvictionReason
 from kaisched.framework.session.limits import is_spent, may_evict, stops_here
 from kaisched.framework.session.node_sets import node_sets, shapes_of
 from kaisched.framework.session.units import Claim

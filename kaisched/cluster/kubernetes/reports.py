@@ -37,7 +37,8 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.core.tables import WORKLOADS
 from kaisched.framework.advice.advice import is_same, is_sentence
 from kaisched.framework.advice.standing import StandingAdvice
-from kaisched.framework.report.records import CycleResult, DecisionRecord, Records
+from kaisched.framework.report.records import DecisionRecord
+from kaisched.framework.report.result import CycleResult, Records
 from kaisched.framework.session.limits import limited_jobs, limiting_queue, limits_s
 from kaisched.objects.labels import format_time
 from kaisched.objects.pod import Pod

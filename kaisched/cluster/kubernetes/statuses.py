@@ -15,10 +15,8 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.errors import ObjectError
-from kaisched.framework.report.reason import LeftOut
-from kaisched.framework.report.records import CycleResult, QueueShare
-from kaisched.framework.report.result import without_session
-from kaisched.framework.report.share_table import ShareTable
+from kaisched.framework.report.records import LeftOut, QueueShare
+from kaisched.framework.report.result import CycleResult, ShareTable, without_session
 from kaisched.units import (
     IN_THOUSANDTHS,
     MEBIBYTE,

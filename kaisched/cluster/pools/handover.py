@@ -14,7 +14,7 @@ from kaisched.core.axis import ACTIVE_STATES, Amounts, TaskState
 from kaisched.core.devices import least_charges
 from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal, text_of
 from kaisched.core.snapshot import Snapshot
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.objects.shard import SchedulingShard
 from kaisched.units import UNLIMITED, parse_duration
 

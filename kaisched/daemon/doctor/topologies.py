@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kaisched.daemon.doctor.finding import Visit
     from kaisched.engine.shards import FoundShard
     from kaisched.framework.report.reach import Reach
-    from kaisched.framework.report.records import Records
+    from kaisched.framework.report.result import Records
     from kaisched.framework.session.session import Session
 
 _MOST: Final = 10

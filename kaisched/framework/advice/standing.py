@@ -10,24 +10,33 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from kaisched.core.refusals import code_named
-from kaisched.framework.advice.adviser import LOOK
-from kaisched.framework.advice.alike import alike, subject_of
-from kaisched.framework.advice.look import HOLD_S, Look, Told, Work, is_held
-from kaisched.framework.advice.trials import Trials
+import numpy as np
+
+from kaisched.core.refusals import code_named, text_of
+from kaisched.framework.advice.advice import Advice, Change, Kind, sentence_of
+from kaisched.framework.advice.proposals import is_possible, proposals
+from kaisched.framework.advice.trials import LOOK, OWN, TRIALS, Trials, more_nodes
+from kaisched.framework.session.batches import asked_of
 
 if TYPE_CHECKING:
-    from kaisched.framework.advice.alike import Alike, Key
-    from kaisched.framework.report.records import CycleResult, DecisionRecord, Records
+    from collections.abc import Iterator, Sequence
+
+    from kaisched.core.axis import CodeVec, IntVec, RowVec
+    from kaisched.framework.advice.advice import Proposal
+    from kaisched.framework.advice.trials import Trials
+    from kaisched.framework.report.records import DecisionRecord
+    from kaisched.framework.report.result import CycleResult, Records
     from kaisched.framework.session.session import Session
 
 STEPS: Final = 40_000
 """What is tried may cost so much after each cycle on average, in the steps of 5 us, counted for the
-worst case, of :mod:`kaisched.framework.advice.adviser`. In a large cluster a trial costs more: it
-is made
-all the same, and paid for by the cycles after which none is."""
+worst case, of :mod:`kaisched.framework.advice.trials`. In a large cluster a trial costs more: it is
+made all the same, and paid for by the cycles after which none is."""
 
 
 class StandingAdvice:
@@ -180,3 +189,252 @@ class _Round:
             for key in [it for it, (_, tried_s) in tried.items() if tried_s < late_s]:
                 if key not in self._groups:
                     del tried[key]
+
+
+Key: TypeAlias = tuple[object, ...]
+"""Identifies a group of jobs that wait alike, across cycles."""
+
+
+class Alike(NamedTuple):
+    """Some jobs that wait alike."""
+
+    key: Key
+    code: int
+    queue: str
+    rows: RowVec
+    """Ascending."""
+
+
+def alike(session: Session, records: Records) -> list[Alike]:
+    """Return, in groups, the waiting jobs for whose reasons there are changes to try."""
+    tried = [code for code in np.unique(records.codes).tolist() if text_of(code).tried]
+    is_asked = np.isin(records.codes, tried)
+    row, code = records.rows[is_asked], records.codes[is_asked]
+    if not row.size:
+        return []
+    columns = _columns(session, row, code)
+    group = np.zeros(len(row), np.int64)
+    for column in columns:
+        _, number = np.unique(column, return_inverse=True)
+        _, group = np.unique(group * (int(number.max()) + 1) + number, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    numbers = np.stack(columns)[:, order[starts]].T.tolist()
+    parts = np.split(row[order], starts[1:])
+    return [_named(session, number, rows) for number, rows in zip(numbers, parts, strict=True)]
+
+
+def _named(session: Session, numbers: list[int], rows: RowVec) -> Alike:
+    """Replace row numbers by names: rows change when nodes or queues change."""
+    queue, code, shape, *others = numbers
+    pods: object = session.jobs.name[int(rows[0])]
+    if shape >= 0:
+        request = session.shapes.request[:, shape].tobytes()
+        pods = request, session.shapes.constraints[shape]
+    name = session.queues.name[queue]
+    return Alike((name, code, pods, *others), code, name, rows)
+
+
+def _columns(session: Session, row: RowVec, code: CodeVec) -> list[IntVec]:
+    """Return ``(K,)`` columns that are equal for jobs that are alike."""
+    jobs, podsets = session.jobs, session.podsets
+    is_simple = (jobs.podset_count[row] == 1) & (jobs.shape_of_job[row] >= 0)
+    active = session.ledger.job_active if session.has_moved else jobs.active
+    columns: list[Any] = [
+        jobs.queue_of_job[row],
+        code,
+        np.where(is_simple, jobs.shape_of_job[row], -1 - row),
+        session.pending_of(row),
+        active[row],
+        podsets.minimum[jobs.first_podset[row]],
+        jobs.is_preemptible[row],
+        jobs.priority[row],
+        *(codes[row] for codes in session.outcome.claims.values()),
+    ]
+    return [column.astype(np.int64) for column in columns]
+
+
+class Subject(NamedTuple):
+    """The properties of a job that advice about it depends on; compared across cycles."""
+
+    created_s: float
+    queue: str
+    pods: int
+    asked: tuple[tuple[str, int], ...]
+
+
+def subject_of(session: Session, job: int) -> Subject:
+    """Return the present subject of a job: a later job may have the same name."""
+    jobs, ask = session.jobs, asked_of(session, job)
+    names = session.axis.names
+    return Subject(
+        float(jobs.created_s[job]),
+        session.queues.name[int(jobs.queue_of_job[job])],
+        int(jobs.active[job] + jobs.pending[job]),
+        tuple((names[at], int(ask[at])) for at in np.flatnonzero(ask).tolist()),
+    )
+
+
+HOLD_S: Final = 300.0
+"""The least time between two trials for a job, so that its text does not change more often."""
+_MOST: Final = 2 * TRIALS
+"""The most changes advised before that one pass tries again; it tries twice as many in all."""
+
+
+def is_held(since_s: float, now_s: float) -> bool:
+    """Tell whether it is too soon for other advice; the clock may have been set back."""
+    return since_s <= now_s < since_s + HOLD_S
+
+
+class Told(NamedTuple):
+    """The advice that a job has."""
+
+    code: int
+    """The reason why the job waits."""
+    subject: Subject
+    advice: tuple[Advice, ...]
+    """For advice to wait, the amount is the time until which, in seconds."""
+    text: str
+    since_s: float
+
+
+@dataclass(slots=True)
+class Look:
+    """The verdicts so far for one group; a pass may take several cycles."""
+
+    key: Key
+    revision: int
+    """Revision of the snapshot at the start of the pass; -1 if entitlements shift by themselves."""
+    verdicts: dict[Proposal, dict[str, bool]] = field(default_factory=dict)
+    """For each tried change, by job: whether it helps; some jobs may be missing."""
+
+
+class Work:
+    """The work of one cycle on a pass."""
+
+    def __init__(self, look: Look, trials: Trials, group: Alike, told: dict[str, Told]) -> None:
+        """Sort the jobs of the group by creation."""
+        self._verdicts, self._trials, self._told = look.verdicts, trials, told
+        self._session = session = trials.session
+        self._now_s = session.now_s
+        jobs = session.jobs
+        self._code = group.code
+        self._line = sorted(
+            group.rows.tolist(), key=lambda row: (jobs.created_s[row], jobs.name[row])
+        )
+        self._subject = subject_of(session, self._line[0])  # the others differ only in age
+        self._before = {
+            jobs.name[row]: known
+            for row in self._line
+            if (known := told.get(jobs.name[row])) is not None
+            and known.code == self._code
+            and known.subject == self._subject_of(row)
+        }
+
+    def _subject_of(self, row: int) -> Subject:
+        return self._subject._replace(created_s=float(self._session.jobs.created_s[row]))
+
+    # -- what is tried ---------------------------------------------------------------------------
+
+    def untried(self) -> Iterator[Proposal]:
+        """Yield the changes to judge next: earlier advice, then new ones if it no longer holds."""
+        for proposal in islice(self._told_before(), _MOST):
+            if proposal not in self._verdicts:
+                yield proposal
+        if self._before and all(self._holds(known, name) for name, known in self._before.items()):
+            return
+        for proposal in self._ideas():  # may differ from cycle to cycle, as numbers change
+            if proposal not in self._verdicts and len(self._verdicts) < 2 * _MOST:
+                yield proposal
+
+    def _told_before(self) -> list[Proposal]:
+        found = [
+            (each.kind, each.changes) for known in self._before.values() for each in known.advice
+        ]
+        return list(dict.fromkeys(found))
+
+    def _ideas(self) -> Iterator[Proposal]:
+        # The last job is the latest: a change that is enough for it is enough for all jobs.
+        last = self._line[-1]
+        for kind, changes in islice(proposals(self._session, last, self._code), TRIALS):
+            idea = kind, self._lasting(kind, changes)
+            yield idea
+            helped = self._verdicts.get(idea, {})
+            if kind is Kind.NODES and not helped.get(self._session.jobs.name[last]):
+                yield kind, more_nodes(changes)
+
+    def _lasting(self, kind: Kind, changes: tuple[Change, ...]) -> tuple[Change, ...]:
+        """Return changes in terms that stay true later and for every job of the group."""
+        if kind is Kind.TIME:
+            now_s = math.ceil(self._now_s)
+            return tuple(Change("", amount=now_s + change.amount) for change in changes)
+        return tuple(replace(it, on="") for it in changes) if kind in OWN else changes
+
+    # -- what comes of it ------------------------------------------------------------------------
+
+    def judge(self, proposal: Proposal) -> None:
+        """Find out which jobs a change helps."""
+        self._verdicts[proposal] = self._verdict(*proposal)
+
+    def _verdict(self, kind: Kind, changes: tuple[Change, ...]) -> dict[str, bool]:
+        names, line = self._session.jobs.name, self._line
+        if kind is Kind.TIME:
+            late_s = max(change.amount for change in changes) - self._session.now_s
+            changes = (Change("", amount=math.ceil(late_s)),)
+        if not is_possible(self._session, kind, changes):
+            return {}
+        if kind not in OWN:
+            return {names[row]: self._trials.helps(row, kind, changes) for row in line}
+        if self._trials.helps(line[-1], kind, changes):
+            return {names[row]: True for row in line}
+        if len(line) > 1 and self._trials.helps(line[0], kind, changes):
+            return {names[line[0]]: True, names[line[-1]]: False}
+        return {names[row]: False for row in line}
+
+    def _holds(self, known: Told, name: str) -> bool:
+        """Tell whether all advice of a job still holds."""
+        verdicts = [
+            (each.helps, self._verdicts.get((each.kind, each.changes), {}).get(name))
+            for each in known.advice
+        ]
+        return bool(verdicts) and all(said == found for said, found in verdicts)
+
+    def tell(self) -> float | None:
+        """Keep new advice; jobs whose advice still holds, or is recent, keep theirs.
+
+        Return the time of the oldest recent advice that no longer holds, or None.
+        """
+        held_s: float | None = None
+        for row in self._line:
+            name = self._session.jobs.name[row]
+            known = self._before.get(name)
+            advice = self._found(name)
+            if known is not None and (known.advice == advice or self._holds(known, name)):
+                continue
+            if known is not None and is_held(known.since_s, self._now_s):
+                held_s = min(known.since_s, known.since_s if held_s is None else held_s)
+            else:
+                self._told[name] = self._told_now(row, advice)
+        return held_s
+
+    def _found(self, name: str) -> tuple[Advice, ...]:
+        """Return one change of each kind: the first that helps, else the last that does not."""
+        found: dict[Kind, Advice] = {}
+        for (kind, changes), verdict in self._verdicts.items():
+            helps = verdict.get(name)
+            if helps is not None and not (kind in found and found[kind].helps):
+                found[kind] = Advice(kind, changes, helps)
+        return tuple(found.values())
+
+    def _told_now(self, row: int, advice: Sequence[Advice]) -> Told:
+        tried = datetime.fromtimestamp(self._now_s, UTC).strftime("tried %Y-%m-%d %H:%M UTC")
+        text = sentence_of(advice, tried, _words)
+        return Told(self._code, self._subject_of(row), tuple(advice), text, self._now_s)
+
+
+def _words(advice: Advice) -> str:
+    """Name a change in words that stay true later."""
+    if advice.kind is not Kind.TIME:
+        return str(advice)
+    until = datetime.fromtimestamp(advice.changes[0].amount, UTC)
+    return until.strftime("waiting until %Y-%m-%d %H:%M:%S UTC")

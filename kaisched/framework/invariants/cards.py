@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
 
 _RELEASING = int(TaskState.RELEASING)
 

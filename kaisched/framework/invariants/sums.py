@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.tables import SubGroup
     from kaisched.core.tree import QueueTree
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
 
 
 @dataclass(frozen=True)

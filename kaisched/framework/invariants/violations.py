@@ -17,8 +17,8 @@ from kaisched.core.sums import charges_of, sum_of
 from kaisched.framework.invariants.cards import cards, opened_cards
 from kaisched.framework.invariants.evictions import STALE, evictions, victims
 from kaisched.framework.invariants.sums import Moves, is_job_met
+from kaisched.framework.report.reasons import NODE_SETS
 from kaisched.framework.report.records import RUN
-from kaisched.framework.report.room_reasons import NODE_SETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.policy import Policy
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
 
 _NO_ROOM: Final = frozenset({TEXTS[Refusal.NO_ROOM].name, TEXTS[Refusal.GANG_NO_ROOM].name})
 _HELD: Final = TEXTS[Refusal.ROOM_HELD].name

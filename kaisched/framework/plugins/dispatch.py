@@ -19,7 +19,7 @@ from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.plugins.registry import Registry
 from kaisched.framework.plugins.specification import PROJECT, QUESTIONS
 from kaisched.framework.plugins.unserved import requires_level, without_topology
-from kaisched.framework.report.reason import EvictionReason
+from kaisched.framework.report.records import EvictionReason
 from kaisched.framework.session.session import Session
 from kaisched.objects.gangs import KNOWN, WORKLOADS
 from kaisched.objects.workloads import table_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.answers import Answers
     from kaisched.framework.plugins.probe import Probe
     from kaisched.framework.plugins.registry import PluginSetting
-    from kaisched.framework.report.reason import Problem, Reason
+    from kaisched.framework.report.records import Problem, Reason
     from kaisched.framework.session.node_sets import NodeSets
     from kaisched.framework.session.session import Fold
     from kaisched.framework.session.units import Claim, Unit, Units

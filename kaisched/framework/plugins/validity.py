@@ -13,7 +13,7 @@ import numpy as np
 
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import FIRST_OF_PLUGINS, PluginRefusal, Refusal, highest_code
-from kaisched.framework.report.reason import Problem, Reason
+from kaisched.framework.report.records import Problem, Reason
 from kaisched.framework.session.node_sets import LazyNodeSets, NodeSet
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from kaisched.framework.plugins.combine import First
 from kaisched.framework.plugins.combine_words import FirstOfEach, Lines, OfOwner
 from kaisched.framework.plugins.specification import question
 from kaisched.framework.plugins.validity import figures_fault, reason_fault, sentence_fault
-from kaisched.framework.report.reason import Reason
+from kaisched.framework.report.records import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kaisched.framework.advice.advice import Proposal
     from kaisched.framework.invariants.sums import Moves
     from kaisched.framework.plugins.answers import Asked
-    from kaisched.framework.report.reason import EvictionReason, Problem
+    from kaisched.framework.report.records import EvictionReason, Problem
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.units import Claim, Unit
 

@@ -1,25 +1,53 @@
-"""The values of a cycle's result, and the decision records of pending jobs."""
+"""The values of a cycle's result: decisions, why jobs wait, what queues have, why pods go."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kaisched.core.axis import record
+from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
-    from kaisched.core.axis import CodeVec, RowVec
-    from kaisched.core.devices import PromisedCards
     from kaisched.framework.advice.advice import Advice
-    from kaisched.framework.intents import Bind, Evict, Nominate
-    from kaisched.framework.report.reason import LeftOut, Problem
 
-_LEFT_OUT: Final = frozenset({"task", "node_row", "queue", "beneficiary_queue", "kind"})
-"""Row numbers are the store's own business: two stores of the same objects may differ in them.
-Queues and the kind follow from the rest, and recordings of earlier versions do not have them."""
+
+class Reason(NamedTuple):
+    """Why a plugin refuses a job."""
+
+    sentence: str
+    numbers: Mapping[str, Any] = {}
+    """Numbers for programs: names in camelCase, amounts in base units."""
+
+
+class EvictionReason(NamedTuple):
+    """Why the pods of a plan are evicted."""
+
+    sentence: str
+    kinds: Mapping[int, str] = {}
+    """What entitles the claim, by the row of each queue that loses: one of the plugin's
+    ``eviction_kinds``. A queue that is left out gets the name of the action."""
+
+
+class Problem(NamedTuple):
+    """Why a queue cannot be used."""
+
+    name: str
+    """The reason of the queue's condition, in CamelCase."""
+    message: str
+    """The problem and its cure."""
+
+
+class LeftOut(NamedTuple):
+    """Demand of a queue that could not be met if nothing else ran, and counts for no share."""
+
+    amounts: Mapping[str, int]
+    """By resource name in base units."""
+    reason: str
+    """Name of the refusal of most of its jobs."""
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,45 +115,6 @@ class QueueShare:
         return max(parts) if parts else None
 
 
-class Records(Protocol):
-    """The records of the jobs that stay pending, by name; each is made when it is read.
-
-    A record costs a hundred times as much as its reason. A caller that needs only reasons should
-    read ``codes``.
-    """
-
-    @property
-    def session(self) -> Any:
-        """The session that they are made of; its type rests on ours."""
-        ...
-
-    @property
-    def rows(self) -> RowVec:
-        """The snapshot rows of the pending jobs, ascending."""
-        ...
-
-    @property
-    def codes(self) -> CodeVec:
-        """The :class:`~kaisched.core.refusals.Refusal` of each pending job."""
-        ...
-
-    def counts(self) -> dict[str, int]:
-        """Return how many jobs are pending, by reason."""
-        ...
-
-    def record(self, job: int) -> DecisionRecord:
-        """Return the record of one job row."""
-        ...
-
-    def __len__(self) -> int:
-        """Return how many jobs are pending."""
-        ...
-
-    def __iter__(self) -> Iterator[DecisionRecord]:
-        """Make all records and iterate over them."""
-        ...
-
-
 RUN: Final = "run"
 """The question under which a failed action is listed."""
 
@@ -172,72 +161,39 @@ class CycleStats:
     """Why the cycle was abandoned without intents; empty otherwise."""
 
 
-@record
-class CycleResult:
-    """All decisions of a cycle. ``records`` and ``shares`` are computed on first read.
-
-    The row vectors have the same content as the intents, for a source with the same row numbers.
-    """
-
-    binds: Sequence[Bind]
-    evictions: Sequence[Evict]
-    nominations: Sequence[Nominate]
-    records: Records
-    shares: Sequence[QueueShare]
-    stats: CycleStats
-    failures: tuple[PluginFailure, ...]
-    bind_tasks: RowVec
-    bind_nodes: RowVec
-    evict_tasks: RowVec
-    nominate_tasks: RowVec
-    nominate_nodes: RowVec
-    steps: tuple[Step, ...] = ()
-    """The claims of reclaim, preempt and consolidate that were met, in order."""
-    put_off: Mapping[str, int] = field(default_factory=dict)
-    """Jobs that were put off, by leaf queue."""
-    is_cut_short: bool = False
-    """Whether it has evicted as many pods as one cycle may: the next should go on at once."""
-    bind_cards: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """The cards of bound pods with a share, as slots of their nodes, by task row."""
-    nominate_cards: Mapping[int, PromisedCards] = field(default_factory=dict)
-    """The cards of promised pods with a share, by task row."""
-
-    def encode(self) -> bytes:
-        """Return the canonical bytes of the decision: equal input gives equal bytes."""
-        return _encoded(self)
+_IN_WORDS: Final = {
+    "creation": "{} was created later",
+    "age": "{} was created later, or requeued later, when its time was over",
+    "name": "the name of {} comes later",
+    "place": "{} was created later, or its name comes later",
+}
 
 
-def _encoded(result: CycleResult) -> bytes:
-    """Return compact JSON with sorted keys."""
-    document = {
-        "binds": [_intent(intent) for intent in result.binds],
-        "evictions": [_intent(intent) for intent in result.evictions],
-        "nominations": [_intent(intent) for intent in result.nominations],
-        "records": [asdict(record) for record in result.records],
-        "shares": [_share(share) for share in result.shares],
-        "stats": asdict(result.stats),
-        "failures": [asdict(failure) for failure in result.failures],
-    }
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+class Because(NamedTuple):
+    """The first key in which two neighbours in an order differ."""
+
+    plugin: str
+    """The plugin that answered it; empty for the last rules of the host."""
+    key: str
+    own: float | str | None
+    other: float | str | None
+
+    def text(self, whose: str) -> str:
+        """Return for example ``priority 10 against 90 (priority)``; ``whose`` is who is behind."""
+        if not self.plugin:
+            return _IN_WORDS[self.key].format(whose)
+        return f"{self.key} {_told(self.own)} against {_told(self.other)} ({self.plugin})"
 
 
-def _share(share: QueueShare) -> dict[str, Any]:
-    """Return a share; figures only where the policy tells any."""
-    told = asdict(share)
-    if not share.figures:
-        del told["figures"]
-    return told
+def _told(value: float | str | None) -> str:
+    number = plain_number(value)
+    if number is None:
+        return "none"
+    return f"{number:.15g}" if isinstance(number, float) else str(number)
 
 
-def _intent(intent: Any) -> dict[str, Any]:
-    told = {
-        field.name: getattr(intent, field.name)
-        for field in fields(intent)
-        if field.name not in _LEFT_OUT and (field.name != "cards" or intent.cards)
-    }
-    if claims := told.pop("claims", ()):
-        told["claims"] = {
-            key: [list(it.device.identity) for it in allocation.results]
-            for key, allocation in claims
-        }
-    return told
+def plain_number(value: float | str | None) -> float | str | None:
+    """Return a value for JSON, None for one that stands for none or infinite."""
+    if value is None or isinstance(value, str):
+        return value
+    return value if abs(value) < UNLIMITED else None

@@ -1,35 +1,38 @@
-"""The lazily built parts of a cycle's result: intents as objects, records, queue shares.
+"""The parts of a cycle's result that are made when they are read: intents, records, queue shares.
 
-A simulator runs thousands of cycles and reads none of these parts; they are made on first read.
+A simulator runs thousands of cycles and reads none of these parts.
 """
 
 from __future__ import annotations
 
 import itertools
-from abc import abstractmethod
+import json
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 import numpy as np
 
-from kaisched.core.axis import TaskState
-from kaisched.core.refusals import Refusal
+from kaisched.core.axis import PODS, TaskState, record
+from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.intents import Bind, Evict, Nominate
-from kaisched.framework.report.codes import codes_of, counted
-from kaisched.framework.report.explain import record_of
-from kaisched.framework.report.left_out import left_out
-from kaisched.framework.report.reason import EvictionReason
-from kaisched.framework.report.records import DecisionRecord, QueueShare
-from kaisched.framework.report.share_table import ShareTable
-from kaisched.units import UNLIMITED
+from kaisched.framework.report.node_reasons import never_fits
+from kaisched.framework.report.reasons import codes_of, counted, record_of
+from kaisched.framework.report.records import DecisionRecord, EvictionReason, LeftOut, QueueShare
+from kaisched.framework.session.unschedulable import BEYOND_BOUNDS
+from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from kaisched.core.axis import Amounts, CodeVec, RowVec
-    from kaisched.framework.session.cards import Cards
+    from kaisched.core.axis import Amounts, CodeVec, FloatVec, RowVec
+    from kaisched.core.claims.model import Identity
+    from kaisched.core.devices import PromisedCards
+    from kaisched.core.tables import QueueTable
+    from kaisched.framework.report.records import CycleStats, PluginFailure, Problem, Step
+    from kaisched.framework.session.devices import Devices
     from kaisched.framework.session.outcome import Eviction
     from kaisched.framework.session.session import Session
 
@@ -44,9 +47,9 @@ _ON_HOLD = int(Refusal.QUEUE_ON_HOLD)
 class Lazy(Sequence[_T], Generic[_T]):
     """A sequence that is made on first read."""
 
-    @abstractmethod
-    def _make(self) -> Iterable[_T]:
-        """Make the contents, once."""
+    def __init__(self, make: Callable[[], Iterable[_T]]) -> None:
+        """Keep what makes the contents, once."""
+        self._make = make
 
     @cached_property
     def _list(self) -> list[_T]:
@@ -74,58 +77,34 @@ class Lazy(Sequence[_T], Generic[_T]):
         return repr(self._list)
 
 
-def _group(session: Session, task: int) -> str:
-    job = int(session.tasks.job_of_task[task])
-    return session.jobs.name[job] if job >= 0 else ""
+# -- intents -------------------------------------------------------------------------------------
 
 
-class _Placed(Lazy[_P]):
-    """Intents that pair a pod with a node, in the order they were decided."""
-
-    _kind: type[_P]
-
-    def __init__(self, session: Session, tasks: RowVec, nodes: RowVec) -> None:
-        """Keep the rows."""
-        self._session, self._tasks, self._nodes = session, tasks, nodes
-
-    def _make(self) -> Iterable[_P]:
-        session = self._session
-        for task, node in zip(self._tasks.tolist(), self._nodes.tolist(), strict=True):
-            yield self._kind(
-                session.tasks.name[task],
-                session.tasks.uid[task],
-                session.nodes.name[node],
-                _group(session, task),
-                task,
-                node,
-            )
+def _placed(session: Session, kind: type[_P], tasks: RowVec, nodes: RowVec) -> Iterator[_P]:
+    """Yield intents that pair a pod with a node, in the order they were decided."""
+    for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
+        job = int(session.tasks.job_of_task[task])
+        group = session.jobs.name[job] if job >= 0 else ""
+        pod, uid = session.tasks.name[task], session.tasks.uid[task]
+        yield kind(pod, uid, session.nodes.name[node], group, task, node)
 
 
-class Binds(_Placed[Bind]):
-    """Bind intents."""
-
-    _kind = Bind
-
-    def _make(self) -> Iterable[Bind]:
-        made: Iterable[Bind] = super()._make()
-        if (cards := self._session.capacity.cards) is not None:
-            made = _with_cards(made, cards)
-        if (devices := self._session.devices) is not None:
-            granted = devices.granted
-            made = (replace(it, claims=tuple(granted.get(it.task, ()))) for it in made)
-        return made
-
-
-def _with_cards(binds: Iterable[Bind], cards: Cards) -> Iterator[Bind]:
-    """Yield binds with the cards of shares."""
-    groups = dict(cards.table.group_of_slot)
+def binds(session: Session, tasks: RowVec, nodes: RowVec) -> Iterator[Bind]:
+    """Yield bind intents, with the cards of shares and the devices of claims."""
+    cards, devices = session.capacity.cards, session.devices
+    groups = {} if cards is None else dict(cards.table.group_of_slot)
     names = set(groups.values())
-    for bind in binds:
-        slots = [(bind.node_row, slot) for slot in cards.slots_of(bind.task)]
-        for slot in slots:
-            if slot not in groups:
-                groups[slot] = _new_name(bind.uid, names)
-        yield replace(bind, cards=tuple(groups[slot] for slot in slots))
+    for bind in _placed(session, Bind, tasks, nodes):
+        made = bind
+        if cards is not None:
+            slots = [(bind.node_row, slot) for slot in cards.slots_of(bind.task)]
+            for slot in slots:
+                if slot not in groups:
+                    groups[slot] = _new_name(bind.uid, names)
+            made = replace(made, cards=tuple(groups[slot] for slot in slots))
+        if devices is not None:
+            made = replace(made, claims=tuple(devices.granted.get(bind.task, ())))
+        yield made
 
 
 def _new_name(uid: str, names: set[str]) -> str:
@@ -135,59 +114,54 @@ def _new_name(uid: str, names: set[str]) -> str:
     return name
 
 
-class Nominations(_Placed[Nominate]):
-    """Nominations."""
-
-    _kind = Nominate
-
-    def _make(self) -> Iterable[Nominate]:
-        cards = self._session.capacity.cards
-        for each in super()._make():
-            told = cards.promised.get(each.task) if cards is not None else None
-            if cards is None or told is None:
-                yield each
-                continue
-            groups = [cards.table.group_of_slot.get((each.node_row, it)) for it in told.opened]
-            yield replace(each, cards=tuple(filter(None, groups)))
+def nominations(session: Session, tasks: RowVec, nodes: RowVec) -> Iterator[Nominate]:
+    """Yield nominations, with the open cards that shares are promised."""
+    cards = session.capacity.cards
+    for each in _placed(session, Nominate, tasks, nodes):
+        told = cards.promised.get(each.task) if cards is not None else None
+        if cards is None or told is None:
+            yield each
+            continue
+        groups = [cards.table.group_of_slot.get((each.node_row, it)) for it in told.opened]
+        yield replace(each, cards=tuple(filter(None, groups)))
 
 
-class Evictions(Lazy[Evict]):
-    """Evictions, in the order they were decided."""
+def evictions(session: Session, moves: Iterable[Eviction]) -> Iterator[Evict]:
+    """Yield evictions, in the order they were decided."""
+    tasks, jobs, names = session.tasks, session.jobs, session.queues.name
+    made: tuple[object, EvictionReason] = None, EvictionReason("")
+    for move in moves:
+        if move.reason is not made[0]:  # all evictions of one claim have one reason
+            told = move.reason
+            made = told, EvictionReason(told) if isinstance(told, str) else told(session)
+        job = int(tasks.job_of_task[move.task])
+        queue = int(jobs.queue_of_job[job])
+        whose = move.beneficiary
+        claimant = int(jobs.queue_of_job[whose]) if whose >= 0 else -1
+        yield Evict(
+            tasks.name[move.task],
+            tasks.uid[move.task],
+            session.nodes.name[move.node],
+            jobs.name[job],
+            move.action,
+            jobs.name[whose] if whose >= 0 else "",
+            made[1].sentence,
+            move.task,
+            move.node,
+            names[queue] if queue >= 0 else jobs.queue_name[job],
+            names[claimant] if claimant >= 0 else "",
+            made[1].kinds.get(queue, move.action),
+        )
 
-    def __init__(self, session: Session, evictions: list[Eviction]) -> None:
-        """Keep the moves."""
-        self._session, self._evictions = session, evictions
 
-    def _make(self) -> Iterable[Evict]:
-        session = self._session
-        tasks, jobs, names = session.tasks, session.jobs, session.queues.name
-        made: tuple[object, EvictionReason] = None, EvictionReason("")
-        for move in self._evictions:
-            if move.reason is not made[0]:  # all evictions of one claim have one reason
-                told = move.reason
-                made = told, EvictionReason(told) if isinstance(told, str) else told(session)
-            job = int(tasks.job_of_task[move.task])
-            queue = int(jobs.queue_of_job[job])
-            whose = move.beneficiary
-            claimant = int(jobs.queue_of_job[whose]) if whose >= 0 else -1
-            yield Evict(
-                tasks.name[move.task],
-                tasks.uid[move.task],
-                session.nodes.name[move.node],
-                jobs.name[job],
-                move.action,
-                jobs.name[whose] if whose >= 0 else "",
-                made[1].sentence,
-                move.task,
-                move.node,
-                names[queue] if queue >= 0 else jobs.queue_name[job],
-                names[claimant] if claimant >= 0 else "",
-                made[1].kinds.get(queue, move.action),
-            )
+# -- records and shares --------------------------------------------------------------------------
 
 
 class Records(Lazy[DecisionRecord]):
-    """One record for each job that stays pending, by name; their codes without the records."""
+    """The records of the jobs that stay pending, by name; each is made when it is read.
+
+    A record costs a hundred times as much as its reason: who needs only reasons reads ``codes``.
+    """
 
     def __init__(self, session: Session, abandoned: str) -> None:
         """Keep the session: its ledger no longer changes."""
@@ -217,13 +191,18 @@ class Records(Lazy[DecisionRecord]):
         """Return how many jobs are pending, by reason."""
         return counted(self.codes)
 
-    def record(self, job: int) -> DecisionRecord:
-        """Return the record of one pending job."""
-        return record_of(self.session, job, self._abandoned)
+    @cached_property
+    def _code_of(self) -> dict[int, int]:
+        return dict(zip(self.rows.tolist(), self.codes.tolist(), strict=True))
 
-    def _make(self) -> Iterable[DecisionRecord]:
+    def record(self, job: int) -> DecisionRecord:
+        """Return the record of the pending job of a row."""
+        return record_of(self.session, job, self._code_of[job], self._abandoned)
+
+    @cached_property
+    def _list(self) -> list[DecisionRecord]:
         rows = sorted(self.rows.tolist(), key=lambda row: self.session.jobs.name[row])
-        return (self.record(row) for row in rows)
+        return [self.record(row) for row in rows]
 
     def __len__(self) -> int:
         """Return how many there are, without making them."""
@@ -262,11 +241,12 @@ class Shares(Lazy[QueueShare]):
             session.queues.deserved if quotas is None else quotas,
             {} if self._abandoned else session.ask.queue_problems(session),
             {} if self._abandoned else session.ask.queue_figures(session) or {},
-            {} if self._abandoned else left_out(session),
+            {} if self._abandoned else _left_out(session),
         )
 
-    def _make(self) -> Iterable[QueueShare]:
-        return self.table
+    @cached_property
+    def _list(self) -> list[QueueShare]:
+        return list(self.table)
 
     def fair_share_of(self, resource: str) -> list[int]:
         """Return every queue's fair share of one resource, in preorder; -1 for unlimited.
@@ -285,3 +265,210 @@ class Shares(Lazy[QueueShare]):
 def without_session(shares: Sequence[QueueShare]) -> Sequence[QueueShare]:
     """Return shares that may be kept: they do not keep the session of their cycle."""
     return shares.table if isinstance(shares, Shares) else tuple(shares)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShareTable(Sequence[QueueShare]):
+    """The shares of all queues in one cycle, as arrays that do not refer to the session.
+
+    A queue's row is made when it is read: thousands of queues in every cycle would cost more than
+    the division. Amounts are ``(R, Q)``, in base units.
+    """
+
+    resources: tuple[str, ...]
+    queues: QueueTable
+    fair_share: Amounts
+    allocated: Amounts
+    requested: Amounts
+    deserved: Amounts
+    problems: Mapping[int, Problem]
+    figures: Mapping[str, FloatVec]
+    unschedulable: Mapping[int, LeftOut]
+
+    def __len__(self) -> int:
+        """Return Q."""
+        return len(self.queues)
+
+    @overload
+    def __getitem__(self, index: int) -> QueueShare: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[QueueShare]: ...
+    def __getitem__(self, index: int | slice) -> QueueShare | list[QueueShare]:
+        """Return the row of one queue, or those of a part of the queues, in preorder."""
+        if isinstance(index, slice):
+            return [self._row(row) for row in range(len(self))[index]]
+        return self._row(range(len(self))[index])
+
+    def _row(self, row: int) -> QueueShare:
+        queues = self.queues
+        parent = int(queues.tree.parent_of_queue[row])
+        return QueueShare(
+            queues.name[row],
+            queues.name[parent] if parent >= 0 else None,
+            self._amounts(self.fair_share, row),
+            self._amounts(self.allocated, row),
+            self._amounts(self.requested, row),
+            self._amounts(self.deserved, row),
+            self.problems.get(row),
+            {figure: float(numbers[row]) for figure, numbers in self.figures.items()},
+            self.unschedulable.get(row),
+        )
+
+    def _amounts(self, amounts: Amounts, row: int) -> dict[str, int]:
+        return {
+            name: -1 if amount >= UNLIMITED else amount
+            for name, amount in zip(self.resources, amounts[:, row].tolist(), strict=True)
+        }
+
+
+def _left_out(session: Session) -> dict[int, LeftOut]:
+    """Return, by leaf queue, the demand that could not be met if nothing else ran."""
+    found = session.unschedulable
+    if found is None:
+        return {}
+    names, job = session.axis.names, session.tasks.job_of_task[found.tasks]
+    reasons = [
+        text_of(code).name
+        for code in _unschedulable_codes(session, found.tasks, found.code).tolist()
+    ]
+    queue = session.jobs.queue_of_job[job]
+    told: dict[int, LeftOut] = {}
+    for row in np.unique(queue).tolist():
+        amounts = {
+            name: int(amount)
+            for at, (name, amount) in enumerate(zip(names, found.amounts[:, row], strict=True))
+            if amount and at != PODS
+        }
+        reason_of_job: dict[int, str] = {}
+        for at in (queue == row).nonzero()[0].tolist():  # of several the first by name
+            reason_of_job[int(job[at])] = min(reasons[at], reason_of_job.get(int(job[at]), "~"))
+        told[row] = _told(session, amounts, reason_of_job)
+    return told
+
+
+def _unschedulable_codes(session: Session, tasks: RowVec, code: CodeVec) -> CodeVec:
+    """Return why pods cannot start; those without a reason yet find no node."""
+    codes, shape = code.copy(), session.tasks.shape_of_task[tasks]
+    if (at := (code == BEYOND_BOUNDS).nonzero()[0]).size:
+        jobs, place = np.unique(session.tasks.job_of_task[tasks[at]], return_inverse=True)
+        codes[at] = codes_of(session, jobs)[place]
+    for each in np.unique(shape[code == 0]).tolist():
+        never = never_fits(session, each) or Refusal.NO_NODE_ALLOWED
+        codes[(code == 0) & (shape == each)] = int(never)
+    return codes
+
+
+def _told(session: Session, amounts: dict[str, int], reason_of_job: dict[int, str]) -> LeftOut:
+    counts = Counter(reason_of_job.values())
+    reasons = sorted(counts, key=lambda name: (-counts[name], name))
+    first = min(session.jobs.name[job] for job, it in reason_of_job.items() if it == reasons[0])
+    asked = " and ".join(f"{name} {format_amount(name, it)}" for name, it in amounts.items())
+    why = ", ".join(f"{counts[name]} {name}" for name in reasons)
+    message = (
+        f"{asked or 'nothing'} that its jobs ask for counts for no share: {why}, such as {first};"
+        " they could not start if nothing else ran"
+    )
+    return LeftOut(amounts, reasons[0], message)
+
+
+def device_name(identity: Identity) -> str:
+    """Return a device as Kubernetes writes it: ``driver/pool/device``."""
+    return "/".join(identity)
+
+
+def granted_to(devices: Devices, task: int) -> tuple[str, ...]:
+    """Return the devices that the claims of a task get with it."""
+    return tuple(
+        device_name(it.device.identity)
+        for grant in devices.granted.get(task, ())
+        for it in grant.allocation.results
+    )
+
+
+def devices_for(result: CycleResult, task: int) -> tuple[str, ...]:
+    """Return the devices that a bind or a promise names; nothing where no pod has claims."""
+    devices = result.records.session.devices
+    return () if devices is None else granted_to(devices, task)
+
+
+_LEFT_OUT: Final = frozenset({"task", "node_row", "queue", "beneficiary_queue", "kind"})
+"""Row numbers are the store's own business: two stores of the same objects may differ in them.
+Queues and the kind follow from the rest, and recordings of earlier versions do not have them."""
+
+
+@record
+class CycleResult:
+    """All decisions of a cycle. ``records`` and ``shares`` are computed on first read.
+
+    The row vectors have the same content as the intents, for a source with the same row numbers.
+    """
+
+    binds: Sequence[Bind]
+    evictions: Sequence[Evict]
+    nominations: Sequence[Nominate]
+    records: Records
+    shares: Sequence[QueueShare]
+    stats: CycleStats
+    failures: tuple[PluginFailure, ...]
+    bind_tasks: RowVec
+    bind_nodes: RowVec
+    evict_tasks: RowVec
+    nominate_tasks: RowVec
+    nominate_nodes: RowVec
+    steps: tuple[Step, ...] = ()
+    """The claims of reclaim, preempt and consolidate that were met, in order."""
+    put_off: Mapping[str, int] = field(default_factory=dict)
+    """Jobs that were put off, by leaf queue."""
+    is_cut_short: bool = False
+    """Whether it has evicted as many pods as one cycle may: the next should go on at once."""
+    bind_cards: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """The cards of bound pods with a share, as slots of their nodes, by task row."""
+    nominate_cards: Mapping[int, PromisedCards] = field(default_factory=dict)
+    """The cards of promised pods with a share, by task row."""
+
+    def encode(self) -> bytes:
+        """Return the canonical bytes of the decision: equal input gives equal bytes."""
+        document = {
+            "binds": [_intent(intent) for intent in self.binds],
+            "evictions": [_intent(intent) for intent in self.evictions],
+            "nominations": [_intent(intent) for intent in self.nominations],
+            "records": [asdict(record) for record in self.records],
+            "shares": [_share(share) for share in self.shares],
+            "stats": asdict(self.stats),
+            "failures": [asdict(failure) for failure in self.failures],
+        }
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCycle:
+    """One cycle of one shard."""
+
+    shard: str
+    pool: str
+    """Name of its node pool."""
+    result: CycleResult
+    passed_on: dict[str, str]
+    """Jobs that went on to another node pool after it, with the name of that pool."""
+
+
+def _share(share: QueueShare) -> dict[str, Any]:
+    """Return a share; figures only where the policy tells any."""
+    told = asdict(share)
+    if not share.figures:
+        del told["figures"]
+    return told
+
+
+def _intent(intent: Any) -> dict[str, Any]:
+    told = {
+        field.name: getattr(intent, field.name)
+        for field in fields(intent)
+        if field.name not in _LEFT_OUT and (field.name != "cards" or intent.cards)
+    }
+    if claims := told.pop("claims", ()):
+        told["claims"] = {
+            key: [list(it.device.identity) for it in allocation.results]
+            for key, allocation in claims
+        }
+    return told

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kaisched.framework.report.because import Because, plain_number
+from kaisched.framework.report.records import Because, plain_number
 from kaisched.framework.session.batches import asks_of, measure
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import RowVec
     from kaisched.framework.plugins.named_keys import NamedKey
-    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.report.result import CycleResult
     from kaisched.framework.session.session import Session
 
 _ALLOCATE: Final = "allocate"

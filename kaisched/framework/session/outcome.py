@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, RowVec
-    from kaisched.framework.report.reason import EvictionReason
+    from kaisched.framework.report.records import EvictionReason
     from kaisched.framework.session.session import Session
 
     Reason: TypeAlias = str | Callable[..., EvictionReason]

@@ -20,7 +20,7 @@ from kaisched.engine.planning import PERIOD_S
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.sim.forecast.state import Pods
 
 GRACE_S: Final = 30.0

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from kaisched.core.snapshot import Snapshot
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.sim.chance import Chance
 from kaisched.sim.forecast.arrivals import with_jobs
 from kaisched.sim.forecast.course import GRACE_S, Course, Ended, World

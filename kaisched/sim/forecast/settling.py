@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from kaisched.core.axis import ALLOCATED_STATES, TaskState
-from kaisched.framework.report.records import CycleResult, DecisionRecord, QueueShare
+from kaisched.framework.report.records import DecisionRecord, QueueShare
+from kaisched.framework.report.result import CycleResult
 from kaisched.sim.forecast.course import Course, World
 
 MOST_CYCLES: Final = 30

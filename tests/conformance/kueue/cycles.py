@@ -16,7 +16,7 @@ from kaisched.core.tables import Sharing
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.testing.builder import Group, Job, Task, add_job, policy_of
 from kaisched.units import MAX_QUOTA
 from tests.conformance.kueue.flavored import (

@@ -14,7 +14,7 @@ from kaisched.core.constraints import Constraints, Requirement, Toleration
 from kaisched.errors import ObjectError
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.objects import labels
 from kaisched.objects.workloads import pod_set_of
 from kaisched.testing.builder import Group, Job, Task, add_foreign, add_job, policy_of

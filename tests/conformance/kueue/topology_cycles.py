@@ -11,7 +11,7 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.testing.builder import Group, Job, Task, add_foreign, add_job
 from tests.conformance.kueue.cycles import (
     NOW_S,

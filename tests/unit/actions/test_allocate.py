@@ -11,7 +11,7 @@ from kaisched.core.refusals import Refusal
 from kaisched.engine.policy import default_policy
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
-from kaisched.framework.report.codes import MOST_SHAPES
+from kaisched.framework.report.reasons import MOST_SHAPES
 from kaisched.framework.session.placement import Placement
 from kaisched.testing.builder import Group, Job, Task, add_job
 from tests.unit.framework.fakes import cycle, job, placed, plugin, policy, store, with_default

@@ -100,7 +100,7 @@ def failing(monkeypatch, error):
     def command():
         raise error
 
-    monkeypatch.setattr("kaisched.cli.version.command", command)
+    monkeypatch.setattr("kaisched.cli.run.version", command)
 
 
 def test_an_error_has_its_exit_code(run, monkeypatch):

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kaisched.cli.app import run_line
-from kaisched.cli.kubectl import complete_main, kubectl_main, said_to_kubectl
+from kaisched.cli.app import complete_main, kubectl_main, run_line, said_to_kubectl
 from kaisched.errors import ConfigError
 from kaisched_apiserver import ApiServer
 from kaisched_apiserver.playground import add_kai_kinds, kubeconfig_of

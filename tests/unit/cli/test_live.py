@@ -5,9 +5,9 @@ import json
 import pytest
 import yaml
 
-from kaisched.cli import live, output, top
+from kaisched.cli import live, printing, top
 from kaisched.cli.live import Server
-from kaisched.cli.top_frame import PANES, Screen, frame
+from kaisched.cli.top import PANES, Screen, frame
 from kaisched.errors import ClusterUnavailable, ConfigError
 
 pytestmark = pytest.mark.usefixtures("rested")
@@ -102,7 +102,7 @@ def test_a_token_goes_only_where_the_user_has_named_a_scheduler(url, monkeypatch
 
 
 def test_what_is_watched_is_printed_at_every_change(capsys, monkeypatch):
-    monkeypatch.setattr(output, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(printing, "_AGAIN_S", 0.0)
 
     class Live:
         url = "here"
@@ -117,9 +117,9 @@ def test_what_is_watched_is_printed_at_every_change(capsys, monkeypatch):
             yield from revisions
 
     documents = iter([{"at": 1}, {"at": 2}, {"at": 3}])
-    printer = output.Printer(lambda it: print(it["at"]), lambda _: ())
+    printer = printing.Printer(lambda it: print(it["at"]), lambda _: ())
     with pytest.raises(ClusterUnavailable):
-        output.show(Live(), lambda: next(documents), printer, "text", is_watched=True)
+        printing.show(Live(), lambda: next(documents), printer, "text", is_watched=True)
     assert capsys.readouterr().out == "1\n\n2\n\n3\n"
 
 

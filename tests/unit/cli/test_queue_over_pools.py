@@ -114,7 +114,7 @@ def test_the_queue_says_which_shard_is_meant(run, files):
 
 def test_files_with_one_shard_have_none(run, manifests):
     code, out, _ = run("queue", "show", "a", "-f", manifests, "-o", "json")
-    assert (code, "project" in json.loads(out)["queues"][0]) == (0, False)
+    assert (code, json.loads(out)["queues"][0]["project"]) == (0, None)
 
 
 def test_why_asks_the_shard_that_has_the_job(run, files):

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from kaisched.cli.report_reading import seen_evictions, waits_of
+from kaisched.cli.report import seen_evictions, waits_of
 from kaisched.usage.history import Stretch
 from kaisched.usage.period import Period, summed
 from kaisched.usage.prometheus.store import _growth

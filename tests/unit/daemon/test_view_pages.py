@@ -29,7 +29,7 @@ from kaisched.telemetry.metrics import CycleCollector
 from kaisched.testing.builder import ClusterBuilder
 from kaisched.view.api import ENDPOINTS
 from kaisched.view.publisher import Publisher
-from kaisched.view.sight import ALL, Sight
+from kaisched.view.reading import ALL, Sight
 from tests.unit.daemon.test_loop import StoreCluster
 from tests.waiting import PATIENCE_S, until
 

@@ -9,8 +9,7 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import GPU
 from kaisched.engine.policy import default_policy
 from kaisched.framework.advice.advice import Advice, Change, Kind, sentence_of
-from kaisched.framework.advice.adviser import Adviser
-from kaisched.framework.advice.trials import CHANGED
+from kaisched.framework.advice.trials import CHANGED, Adviser
 from tests.laws.crowded import make_crowded
 from tests.unit.framework.fakes import cycle, job, store
 

@@ -11,7 +11,7 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.cards import cards, opened_cards
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
-from kaisched.framework.report.card_refusals import TOGETHER_OR_SLOTS
+from kaisched.framework.report.node_reasons import TOGETHER_OR_SLOTS
 from kaisched.framework.session.cards import pods_by_slots
 from kaisched.testing import ClusterBuilder, draw
 from kaisched.testing.builder import Group, Job, Task, add_job, policy_of

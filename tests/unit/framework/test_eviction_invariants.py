@@ -10,7 +10,8 @@ from kaisched.core.axis import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.intents import Evict
 from kaisched.framework.invariants.violations import violations
-from kaisched.framework.report.records import CycleResult, CycleStats, QueueShare, Step
+from kaisched.framework.report.records import CycleStats, QueueShare, Step
+from kaisched.framework.report.result import CycleResult
 from kaisched.testing.builder import Group, Job, Task
 from tests.unit.framework.fakes import store
 

@@ -8,11 +8,9 @@ from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import TaskState
 from kaisched.engine.policy import default_policy
-from kaisched.framework.advice import look
 from kaisched.framework.advice import standing as standing_advice
 from kaisched.framework.advice.advice import Change, Kind
-from kaisched.framework.advice.look import HOLD_S
-from kaisched.framework.advice.standing import StandingAdvice
+from kaisched.framework.advice.standing import HOLD_S, StandingAdvice
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from tests.unit.framework.fakes import job, plugin, store
@@ -146,14 +144,14 @@ def test_a_cycle_in_which_something_failed_tries_nothing():
 def test_jobs_that_break_a_trial_do_not_keep_others_from_theirs(monkeypatch):
     jobs = [job("bad", gpu=9), job("good", gpu=10, created_s=1.0)]
     result, advice = after(store(*jobs, nodes=(8,))), StandingAdvice()
-    known = look.proposals
+    known = standing_advice.proposals
 
     def proposals(session, row, code):
         if session.jobs.name[row] == "default/bad":
             raise ValueError("a bug")
         return known(session, row, code)
 
-    monkeypatch.setattr(look, "proposals", proposals)
+    monkeypatch.setattr(standing_advice, "proposals", proposals)
     with pytest.raises(ValueError, match="a bug"):
         advice.find(result)
     settle(advice, result)
@@ -223,8 +221,8 @@ def test_a_look_ends_though_numbers_change_after_each_cycle(monkeypatch):
         yield Kind.NODES, (Change("n0", amount=50 + next(numbers)),)
         yield Kind.NODES, (Change("n0", amount=250 + next(numbers)),)
 
-    known = look.proposals
-    monkeypatch.setattr(look, "proposals", proposals)
+    known = standing_advice.proposals
+    monkeypatch.setattr(standing_advice, "proposals", proposals)
     for _ in range(40):
         advice.find(after(made))
         if advice.told:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kaisched import Plugin, hookimpl
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.report.because import Because
+from kaisched.framework.report.records import Because
 from kaisched.framework.report.turns import Turns
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.builder import policy_of

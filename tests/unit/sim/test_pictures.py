@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from kaisched.cli.scenario import write
+from kaisched.cli.runs import write
 from kaisched.sim.output.charts import held_chart, hours_chart, share_charts
 from kaisched.sim.output.comparison import evictions_chart, wrong_chart
 from kaisched.sim.output.files import result_of

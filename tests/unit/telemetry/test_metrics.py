@@ -11,12 +11,8 @@ from prometheus_client import generate_latest
 
 from kaisched.core.usage import Usage, UsageState
 from kaisched.framework.intents import Bind, Evict, Nominate
-from kaisched.framework.report.records import (
-    CycleResult,
-    CycleStats,
-    PluginFailure,
-    QueueShare,
-)
+from kaisched.framework.report.records import CycleStats, PluginFailure, QueueShare
+from kaisched.framework.report.result import CycleResult
 from kaisched.telemetry.metrics import (
     HISTORY,
     METRICS,

@@ -13,7 +13,7 @@ from kaisched.engine.desks import Desks
 from kaisched.engine.policy import build_policy
 from kaisched.objects.shard import SchedulingShard, ShardSpec
 from kaisched.objects.wire import ObjectMeta
-from kaisched.view import schema
+from kaisched.view import api
 from kaisched.view.publisher import Publisher
 from tests.contract.clusters import pod
 from tests.unit.cluster.pools.worlds import POOL, node_in, queue_in
@@ -60,7 +60,7 @@ class Process:
         page = self._page.make(Request(query, "", "localhost", path))
         assert page.status == 200, page.body
         found = json.loads(page.body)
-        msgspec.convert(found, schema.Queues)
+        msgspec.convert(found, api.Queues)
         return {it["name"]: it for it in found["queues"]}
 
 

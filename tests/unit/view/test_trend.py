@@ -8,13 +8,11 @@ import pytest
 from kaisched.errors import ConfigError
 from kaisched.testing.builder import ClusterBuilder
 from kaisched.view import jobs, nodes, queues
-from kaisched.view.frames import Frame, Frames, view_at
-from kaisched.view.history import NO_HISTORY
-from kaisched.view.paging import Part
+from kaisched.view.history import FRAME_S, NO_HISTORY, SAMPLE_S, Frame, Thinned, sample_of, view_at
+from kaisched.view.paths import Part
 from kaisched.view.publisher import Publisher
-from kaisched.view.reading import Reading
-from kaisched.view.sight import ALL
-from kaisched.view.trend import Trend, fairness_document
+from kaisched.view.queues import fairness_document
+from kaisched.view.reading import ALL, Reading
 
 
 def cluster(*queues):
@@ -38,9 +36,11 @@ def published(ran, times, **options):
 
 def test_a_trend_reaches_back_to_the_start_in_bounded_memory(ran):
     view = published(ran, [0.0]).view
-    trend, samples = Trend(most=8), ()
+    trend = Thinned(8, SAMPLE_S)
     for second in range(1000):
-        samples = trend.add(replace(view, time_s=float(second)))
+        if trend.is_due(float(second)):
+            trend.add(sample_of(replace(view, time_s=float(second))))
+    samples = trend.kept
     assert 4 <= len(samples) <= 8
     assert samples[0].time_s == 0.0
     assert samples[-1].time_s >= 1000 - 2 * 256
@@ -69,9 +69,10 @@ def test_a_queue_that_was_not_there_has_no_value(ran):
 
 
 def test_frames_are_thinned_and_found_by_cycle(ran):
-    frames, view = Frames(most=4), published(ran, [0.0]).view
+    frames, view = Thinned(4, FRAME_S), published(ran, [0.0]).view
     for cycle in range(1, 50):
-        frames.add(replace(view, cycle=cycle, time_s=60.0 * cycle))
+        if frames.is_due(60.0 * cycle):
+            frames.add(Frame.of(replace(view, cycle=cycle, time_s=60.0 * cycle)))
     cycles = [it.cycle for it in frames.kept]
     assert 2 <= len(cycles) <= 4
     assert cycles[0] == 1

@@ -10,12 +10,10 @@ from kaisched.errors import ConfigError
 from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.framework.report.turns import Turns
 from kaisched.testing.builder import ClusterBuilder
-from kaisched.view import frames, history, jobs, nodes, past, queues, schema, schema_past, trend
-from kaisched.view.inquiries import MOST_WAITING, Inquiries
-from kaisched.view.paging import Part
-from kaisched.view.publisher import Publisher
-from kaisched.view.reading import Reading
-from kaisched.view.sight import ALL, Sight
+from kaisched.view import api, history, jobs, nodes, queues
+from kaisched.view.paths import Part
+from kaisched.view.publisher import MOST_WAITING, Inquiries, Publisher
+from kaisched.view.reading import ALL, Reading, Sight
 from tests.unit.cluster.claims.worlds import World
 
 ONLY_A = Sight(sees_all=False, of_queue=lambda name: name == "a")
@@ -64,16 +62,16 @@ def test_every_document_has_the_fields_that_are_described(ran, reading):
     names = jobs.waiting_names(reading, jobs.Wanted(), ALL)
     rows = reading.row_of_job.values()
     for kind, document in (
-        (schema.Overview, queues.overview_document(reading)),
-        (schema.Queues, queues.queues_document(reading)),
-        (schema.Jobs, jobs.jobs_document(reading, jobs.Wanted(), ALL, told(ran, names))),
-        (schema.Jobs, jobs.jobs_document(reading, jobs.Wanted(), ONLY_A, {})),
-        (schema.Nodes, nodes.nodes_document(reading, nodes.Wanted(), ONLY_A)),
-        (schema.Evictions, past.evictions_document(reading, "", Part(), ALL)),
-        (schema_past.Cycles, queues.cycles_document(reading)),
-        (schema_past.Fairness, trend.fairness_document(reading, "", Part())),
-        (schema_past.Frames, frames.frames_document(reading, [reading.view])),
-        *((schema.Why, jobs.job_document(reading, row, ALL, told(ran, names))) for row in rows),
+        (api.Overview, queues.overview_document(reading)),
+        (api.Queues, queues.queues_document(reading)),
+        (api.Jobs, jobs.jobs_document(reading, jobs.Wanted(), ALL, told(ran, names))),
+        (api.Jobs, jobs.jobs_document(reading, jobs.Wanted(), ONLY_A, {})),
+        (api.Nodes, nodes.nodes_document(reading, nodes.Wanted(), ONLY_A)),
+        (api.Evictions, jobs.evictions_document(reading, "", Part(), ALL)),
+        (api.Cycles, queues.cycles_document(reading)),
+        (api.Fairness, queues.fairness_document(reading, "", Part())),
+        (api.Frames, queues.frames_document(reading, [reading.view])),
+        *((api.Why, jobs.job_document(reading, row, ALL, told(ran, names))) for row in rows),
     ):
         msgspec.convert(msgspec.json.decode(msgspec.json.encode(document)), kind)
 
@@ -146,7 +144,7 @@ def test_nodes_say_who_shares_a_gpu():
         .run()
     )
     (node,) = nodes.nodes_document(Reading(published(ran).view), nodes.Wanted(), ALL)["nodes"]
-    msgspec.convert(node, schema.Node)
+    msgspec.convert(node, api.Node)
     assert {it["podGroup"] for it in node["holders"]} == {"default/old", "default/new"}
     card = next(it for it in node["cards"] if it["holders"])
     assert (card["slot"], card["free"]) == (0, 0.2)
@@ -204,7 +202,7 @@ def test_no_sentence_of_an_eviction_names_a_job_that_the_reader_does_not_see():
     row = jobs.row_of_job(reading, "default/old")
     for seen, is_named in ((ALL, True), (ONLY_A, False)):
         for document in (
-            past.evictions_document(reading, "", Part(), seen),
+            jobs.evictions_document(reading, "", Part(), seen),
             jobs.job_document(reading, row, seen, {}),
         ):
             assert document["evictions"][0]["reason"]
@@ -284,7 +282,7 @@ def test_the_revision_grows_only_when_something_else_was_found(ran):
 def test_the_history_has_binds_and_each_new_reason_once(ran):
     publisher = published(ran)
     published(ran, publisher, 2)
-    entries = past.timeline(publisher.view, "default/late", ALL)
+    entries = jobs.timeline(publisher.view, "default/late", ALL)
     assert [(it["cycle"], it["what"], it["reason"]) for it in entries] == [
         (1, "waits", "ExceedsAnyNode")
     ]

@@ -12,7 +12,7 @@ from kaisched.core.axis import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched_plugins.fair_sharing.quotas import Holdings, Quotas
 from kaisched_plugins.fair_sharing.work import Work, entry_at, meeting
 

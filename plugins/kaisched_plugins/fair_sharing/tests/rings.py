@@ -14,7 +14,7 @@ from kaisched.core.tables import Sharing
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.builder import policy_of
 from kaisched_plugins.fair_sharing.quotas import Quotas

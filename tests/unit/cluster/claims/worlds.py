@@ -11,7 +11,7 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.loader import installed_plugins
-from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import CycleResult
 from kaisched.objects.decode import decode_object, type_of
 from kaisched.objects.devices import ResourceClaim, ResourceSlice
 from kaisched.objects.shard import SchedulingShard

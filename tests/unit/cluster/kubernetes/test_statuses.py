@@ -10,8 +10,7 @@ from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
 from kaisched.errors import ObjectError
-from kaisched.framework.report.reason import Problem
-from kaisched.framework.report.records import QueueShare
+from kaisched.framework.report.records import Problem, QueueShare
 
 READY = {"type": "Ready", "status": "True", "reason": "Usable", "message": ""}
 

@@ -1,42 +1,110 @@
-"""The difference that a change makes, as tables and as ``kaisched.io/whatif/v1``."""
+"""What ``kaisched whatif`` applies and compares: objects, and a state without and with a change."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kaisched.cli.printing import Column, print_table
-from kaisched.cli.when_text import bounded, when_document, when_lines
-from kaisched.engine.planning import failures_of
+from kaisched.cli.when import bounded, when_document
+from kaisched.engine.planning import OUR_NAMES, failures_of, read_manifests
 from kaisched.engine.replaying import replay
+from kaisched.errors import ConfigError
+from kaisched.objects.gangs import KNOWN
+from kaisched.objects.kueue import KINDS as KUEUE
+from kaisched.objects.labels import POD_GROUP, QUEUE
+from kaisched.objects.load import workloads_among
+from kaisched.objects.pod import Container, Pod, PodSpec, Resources
+from kaisched.objects.podgroup import PodGroup, PodGroupSpec
+from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.wire import Amounts, ObjectMeta
+from kaisched.objects.workloads import Deployment, Job, PartialObject, ReplicaSet, StatefulSet
 from kaisched.sim.forecast.forecast import Forecast, world_of
 from kaisched.sim.forecast.history import past_of
 from kaisched.sim.forecast.settling import settled
-from kaisched.units import format_amount
-from kaisched.view.plan_document import queue_document
+from kaisched.view.documents import queue_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kaisched.daemon.taking import Taken
     from kaisched.engine.recording import Recording
     from kaisched.engine.replaying import Replay
     from kaisched.framework.report.records import QueueShare
+    from kaisched.objects.load import Manifest
     from kaisched.sim.forecast.settling import Eviction, JobState, Settled
 
 SCHEMA: Final = "kaisched.io/whatif/v1"
-_JOBS: Final = (Column("JOB"), Column("QUEUE", may_go=True), Column("WITHOUT"), Column("WITH"))
-_REASONS: Final = (Column("JOB"), Column("BECAUSE"))
-_EVICTIONS: Final = (Column("POD"), Column("BY", may_go=True), Column("FOR"), Column("BECAUSE"))
-_QUEUES: Final = (
-    Column("QUEUE"),
-    Column("FAIR SHARE", is_number=True),
-    Column("ALLOCATED", is_number=True),
-    Column("REQUESTED", is_number=True, may_go=True),
-    Column("DESERVED", is_number=True, may_go=True),
-)
-_AMOUNTS: Final = ("fair_share", "allocated", "requested", "deserved")
 _MOST_FORECASTS: Final = 10
+NAME: Final = "whatif"
+"""Namespace and pod group of a gang that is no file."""
+_ELSEWHERE: Final = (SchedulingShard, *KUEUE)
+_MAKERS: Final = (Job, ReplicaSet, Deployment, StatefulSet, PartialObject)
+
+
+def objects_of(files: Sequence[str], queue: str, gpus: int, pods: int) -> list[Manifest]:
+    """Return what is to be applied.
+
+    Raises:
+        ConfigError: nothing or two things are named, a file is missing, or it has no pods.
+        ObjectError: an object of a file is wrong.
+
+    """
+    if bool(files) == bool(queue):
+        message = "files and --queue name two things" if files else "nothing is to be submitted"
+        fix = "name manifests, or --queue with --gpus and --pods"
+        raise ConfigError(message, fix=fix)
+    return _gang(queue, gpus, pods) if queue else _manifests(files)
+
+
+def _gang(queue: str, gpus: int, pods: int) -> list[Manifest]:
+    group = PodGroup(
+        metadata=ObjectMeta(name=NAME, namespace=NAME),
+        spec=PodGroupSpec(min_member=pods, queue=queue),
+    )
+    limits: Amounts = {"nvidia.com/gpu": gpus} if gpus else {}
+    container = Container(name="main", resources=Resources(limits=limits))
+    spec = PodSpec(scheduler_name=OUR_NAMES[0], containers=[container])
+    notes, marks = {POD_GROUP: NAME}, {QUEUE: queue}
+    made = [
+        Pod(
+            metadata=ObjectMeta(
+                name=f"{NAME}-{at}", namespace=NAME, annotations=notes, labels=marks
+            ),
+            spec=spec,
+        )
+        for at in range(pods)
+    ]
+    return [group, *made]
+
+
+def _manifests(files: Sequence[str]) -> list[Manifest]:
+    loaded = read_manifests(files)
+    found = workloads_among(loaded.others, KNOWN)
+    problems = [*loaded.problems, *found.problems]
+    if problems:
+        problems[0].others = tuple(problems[1:])
+        raise problems[0]
+    objects: list[Manifest] = [*loaded.objects, *found.objects]
+    if found.left_out:
+        kinds = ", ".join(sorted(found.left_out))
+        fix = "name pods, pod groups, queues, nodes or workloads with their pods"
+        raise ConfigError("such objects are not read", file=files[0], value=kinds, fix=fix)
+    maker = next((obj for obj in objects if isinstance(obj, _MAKERS)), None)
+    if maker is not None and not any(isinstance(obj, Pod) for obj in objects):
+        fix = "add its pods, as a cluster makes them, or use --queue with --gpus and --pods"
+        name = maker.metadata.name
+        raise ConfigError("a workload makes no pods here", file=files[0], value=name, fix=fix)
+    other = next((obj for obj in objects if isinstance(obj, _ELSEWHERE)), None)
+    if other is not None:
+        fix = "use `kaisched whatif set shard`, or `kaisched plan` with all objects of Kueue"
+        name = f"{other.KIND} {other.name}"
+        raise ConfigError("such objects are not applied here", file=files[0], value=name, fix=fix)
+    if not objects:
+        raise ConfigError("holds no object", file=files[0], fix="name a file of manifests")
+    return objects
+
+
+# -- the difference ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -101,7 +169,7 @@ def _foreseen(
     return found, len(new) - len(found)
 
 
-def document(difference: Difference) -> dict[str, Any]:
+def difference_document(difference: Difference) -> dict[str, Any]:
     """Return everything that differs."""
     return {
         "schemaVersion": SCHEMA,
@@ -150,59 +218,5 @@ def _job_document(job: JobState | None) -> dict[str, Any] | None:
     }
 
 
-def print_tables(difference: Difference) -> None:
-    """Print what differs; a line where nothing does."""
-    jobs = [
-        (name, queue, _shown(before), _shown(after))
-        for name, queue, before, after in difference.jobs()
-    ]
-    print_table("Jobs", _JOBS, jobs)
-    reasons = [
-        (name, after.record.message)
-        for name, _, _, after in difference.jobs()
-        if after is not None and after.record is not None
-    ]
-    print_table("With it, these wait", _REASONS, reasons)
-    evictions = [(it.pod, it.action, it.beneficiary, it.reason) for it in difference.evictions()]
-    print_table("Evicted by the change", _EVICTIONS, evictions)
-    queues = [
-        (name, *(_change(before, after, of) for of in _AMOUNTS))
-        for name, before, after in difference.queues()
-    ]
-    print_table("Queues: GPUs, without and with", _QUEUES, queues)
-    for name, foreseen in difference.foreseen.items():
-        print(f"{name} may start:", *when_lines(foreseen), sep="\n")  # noqa: T201
-    if not (jobs or evictions or queues):
-        print("the change makes no difference to any job or queue")  # noqa: T201
-
-
 def _state(job: JobState) -> tuple[int, int, str]:
     return job.running, job.waiting, job.record.reason if job.record is not None else ""
-
-
-def _shown(job: JobState | None) -> str:
-    """Say what becomes of a job."""
-    if job is None:
-        return "is not there"
-    said = []
-    if job.running:
-        verb = "starts" if not job.before else "goes on" if job.running == job.before else "runs"
-        said.append(f"{verb} with {job.running} pod{'s' if job.running > 1 else ''}")
-    elif job.before:
-        said.append("is evicted")
-    if job.waiting:
-        reason = f": {job.record.reason}" if job.record is not None else ""
-        said.append(f"{job.waiting} wait{'s' if job.waiting == 1 else ''}{reason}")
-    return ", ".join(said)
-
-
-def _change(before: QueueShare | None, after: QueueShare | None, of: str) -> str:
-    shown = [
-        "none" if share is None else _amount(getattr(share, of).get("gpu", 0))
-        for share in (before, after)
-    ]
-    return shown[0] if shown[0] == shown[1] else " -> ".join(shown)
-
-
-def _amount(base: int) -> str:
-    return "unlimited" if base < 0 else format_amount("gpu", base)

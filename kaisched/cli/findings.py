@@ -1,4 +1,4 @@
-"""Findings of ``kaisched lint`` as lines, as JSON, and as SARIF 2.1.0."""
+"""Findings of ``kaisched lint``: those of scenario files, and all as text, JSON and SARIF."""
 
 from __future__ import annotations
 
@@ -8,12 +8,79 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched import __version__
+from kaisched.cli.printing import count
+from kaisched.core.axis import GPU, GPU_UNIT
+from kaisched.engine.lint_min_runtime import Core, advice
 from kaisched.engine.linting import RULES, Finding
-from kaisched.errors import ABSENT, show
+from kaisched.errors import ABSENT, ConfigError, KaischedError, show
 from kaisched.objects.text import line_of
+from kaisched.sim.running import cluster_of, policy_of
+from kaisched.sim.scenario.load import read_raw, read_scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kaisched.sim.scenario.setup import Scenario
+
+_RULE = "scenario"
+_SHORT_S = 1800.0
+"""Runs no longer than what an eviction is taken to cost need no protection."""
+_KEYS = {"time", "nodes"}
+"""What every scenario has, and no manifest."""
+
+
+def with_scenarios(found: Sequence[Finding]) -> list[Finding]:
+    """Return findings, with those of a scenario in the place of its missing apiVersion."""
+    return [each for finding in found for each in _read(finding)]
+
+
+def _read(finding: Finding) -> Iterator[Finding]:
+    error = finding.error
+    file = getattr(error, "file", "")
+    if getattr(error, "path", "") != "apiVersion" or not _is_scenario(file):
+        yield finding
+        return
+    try:
+        scenario = read_scenario(Path(file))
+    except KaischedError as wrong:
+        for each in (wrong, *wrong.others):
+            yield Finding(_RULE, each, document=1)
+    else:
+        for text in scenario.warnings:
+            yield Finding(_RULE, ConfigError(text), is_error=False)
+        yield from _min_runtimes(scenario, file)
+
+
+def _min_runtimes(scenario: Scenario, file: str) -> Iterator[Finding]:
+    """Yield the queues that need a minimum runtime for jobs that the scenario says."""
+    if scenario.usage is None or scenario.others or "traces" in scenario.raw:
+        return
+    cluster = cluster_of(scenario)
+    queues, rows = cluster.queues, cluster.queues.row_of_name
+    jobs = [*scenario.planned, *(it.bodies.make(0.0) for it in scenario.backlogs)]
+    cores = [
+        Core(job.group, rows[scenario.leaves[job.queue]], int(job.gpus * GPU_UNIT))
+        for job in jobs
+        if job.kind.is_preemptible and job.ticks * scenario.pace.step_s > _SHORT_S
+    ]
+    policy, _ = policy_of(scenario)
+    for each in advice(policy, queues, int(cluster.total()[GPU]), cores):
+        error = ConfigError(each.message, file=file, path="queues", fix=each.fix)
+        yield Finding("min-runtime", error, is_error=False)
+
+
+def _is_scenario(file: str) -> bool:
+    path = Path(file)
+    if not path.is_file():
+        return False
+    try:
+        keys = read_raw(path).keys()
+    except KaischedError:
+        return False
+    return keys >= _KEYS and not keys & {"apiVersion", "kind"}
+
+
+# -- as text, JSON and SARIF ---------------------------------------------------------------------
 
 SCHEMA: Final = "kaisched.io/lint/v1"
 _SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -23,9 +90,7 @@ def text_of(found: Sequence[Finding]) -> str:
     """Return a line for each finding, and the number of errors and warnings."""
     errors = sum(finding.is_error for finding in found)
     lines = [f"{_level(finding)}: {_line(finding)} [{finding.rule}]" for finding in found]
-    return "\n".join(
-        [*lines, f"{_count(errors, 'error')}, {_count(len(found) - errors, 'warning')}"]
-    )
+    return "\n".join([*lines, f"{count(errors, 'error')}, {count(len(found) - errors, 'warning')}"])
 
 
 def json_of(found: Sequence[Finding]) -> str:
@@ -52,10 +117,6 @@ FORMS: Final[dict[str, Callable[[Sequence[Finding]], str]]] = {
 
 def _level(finding: Finding) -> str:
     return "error" if finding.is_error else "warning"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _line(finding: Finding) -> str:

@@ -1,34 +1,42 @@
-"""A plan as a JSON document, ``kaisched.io/plan/v1``; docs/reference/plan-json.md describes it."""
+"""Documents for programs: what a cycle decided, and what all documents share.
+
+A plan is ``kaisched.io/plan/v1``, as docs/reference/plan-json.md describes it; what a live view
+serves is ``kaisched.io/view/v1``, as :mod:`kaisched.view.api` does.
+"""
 
 from __future__ import annotations
 
+import math
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from kaisched.core.axis import GPU_UNIT
 from kaisched.errors import ABSENT, ObjectError, show
-from kaisched.framework.advice.adviser import BUDGET, Adviser
-from kaisched.framework.report.granted import devices_for
+from kaisched.framework.advice.trials import BUDGET, Adviser
 from kaisched.framework.report.records import QueueShare
+from kaisched.framework.report.result import devices_for
 from kaisched.framework.report.turns import Turns
-from kaisched.units import IN_THOUSANDTHS, MEMORY_UNIT, is_in_bytes
+from kaisched.units import IN_THOUSANDTHS, MEMORY_UNIT, UNLIMITED, is_in_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kaisched.framework.advice.advice import Advice
     from kaisched.framework.intents import Bind, Nominate
-    from kaisched.framework.report.records import CycleResult, DecisionRecord
-    from kaisched.framework.report.steps import Step
+    from kaisched.framework.report.records import DecisionRecord
+    from kaisched.framework.report.result import CycleResult, ShardCycle
+    from kaisched.view.live import LiveView
 
-SCHEMA: Final = "kaisched.io/plan/v1"
+SCHEMA: Final = "kaisched.io/view/v1"
 
 
 def plan_document(
-    steps: Sequence[Step], problems: Iterable[ObjectError], warnings: Iterable[str]
+    steps: Sequence[ShardCycle], problems: Iterable[ObjectError], warnings: Iterable[str]
 ) -> dict[str, Any]:
     """Return the document of a plan."""
     last = {step.shard: at for at, step in enumerate(steps)}
     return {
-        "schemaVersion": SCHEMA,
+        "schemaVersion": "kaisched.io/plan/v1",
         "cycles": [
             {
                 "shard": step.shard,
@@ -153,23 +161,6 @@ def _amount(name: str, base: int) -> float | int | None:
     return base
 
 
-def share_of(entry: Mapping[str, Any]) -> QueueShare:
-    """Return the queue of an entry that :func:`queue_document` made."""
-    fair, allocated, requested, deserved = (
-        {name: _base(name, amount) for name, amount in entry[key].items()}
-        for key in ("fairShare", "allocated", "requested", "deserved")
-    )
-    return QueueShare(entry["name"], entry["parent"], fair, allocated, requested, deserved)
-
-
-def _base(name: str, amount: float | None) -> int:
-    if amount is None:
-        return -1
-    if is_in_bytes(name):
-        return int(amount) // MEMORY_UNIT
-    return round(amount * 1000) if name in IN_THOUSANDTHS else int(amount)
-
-
 def _problem(problem: ObjectError) -> dict[str, Any]:
     return {
         "file": problem.file,
@@ -181,3 +172,31 @@ def _problem(problem: ObjectError) -> dict[str, Any]:
         "value": None if problem.value is ABSENT else show(problem.value),
         "fix": problem.fix,
     }
+
+
+def envelope(view: LiveView) -> dict[str, Any]:
+    """Return what every document of a view begins with."""
+    return {
+        "schemaVersion": SCHEMA,
+        "shard": view.shard,
+        "revision": view.revision,
+        "since": stamp(view.since_s),
+    }
+
+
+def stamp(seconds: float) -> str | None:
+    """Return a time as RFC 3339 in UTC; None for none."""
+    if not math.isfinite(seconds):
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def gpus(base: int) -> float | int:
+    """Return thousandths of GPUs as GPUs."""
+    return base // GPU_UNIT if base % GPU_UNIT == 0 else base / GPU_UNIT
+
+
+def by_name(names: Sequence[str], column: Iterable[int]) -> dict[str, float | int | None]:
+    """Return amounts ``(R,)`` in base units for people."""
+    pairs = zip(names, column, strict=True)
+    return amounts({name: -1 if base >= UNLIMITED else base for name, base in pairs})

@@ -1,4 +1,4 @@
-"""When a job may start, as lines and as part of ``kaisched.io/why/v1``."""
+"""When a job may start: a forecast as part of ``kaisched.io/why/v1``, and as lines."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kaisched.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from kaisched.cli.source import Cycle
+    from kaisched.framework.report.result import CycleResult
     from kaisched.sim.forecast.course import World
     from kaisched.sim.forecast.forecast import Forecast
     from kaisched.sim.forecast.history import Past
@@ -20,16 +20,22 @@ _MOST_S: Final = 60.0
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 
 
-def forecast_of(cycle: Cycle, job: int) -> Forecast | None:
-    """Run ahead from the inputs of a cycle; return None for a job that does not wait."""
+def forecast_of(
+    result: CycleResult, job: int, objects: Sequence[object], schedulers: Sequence[str]
+) -> Forecast | None:
+    """Run ahead from the inputs of a cycle; return None for a job that does not wait.
+
+    ``objects`` are those that the state was made of, the ended pods among them; ``schedulers`` the
+    scheduler names whose pods are ours.
+    """
     from kaisched.sim.forecast.forecast import world_of  # noqa: PLC0415 - only when asked
     from kaisched.sim.forecast.history import past_of  # noqa: PLC0415 - only when asked
 
-    if job not in cycle.result.records.rows and job not in _started(cycle):
+    started = result.records.session.tasks.job_of_task[result.bind_tasks]
+    if job not in result.records.rows and job not in started:
         return None
-    world = world_of(cycle.result)
-    past = past_of(cycle.objects, world.snapshot, world.now_s, cycle.schedulers)
-    return bounded(world, job, past)
+    world = world_of(result)
+    return bounded(world, job, past_of(objects, world.snapshot, world.now_s, schedulers))
 
 
 def bounded(world: World, job: int, past: Past) -> Forecast:
@@ -39,14 +45,6 @@ def bounded(world: World, job: int, past: Past) -> Forecast:
 
     end_s = monotonic_s() + _MOST_S
     return forecast(world, job, past, is_late=lambda: monotonic_s() > end_s)
-
-
-def _started(cycle: Cycle) -> set[int]:
-    """Return the jobs that the cycle itself starts."""
-    of: set[int] = set(
-        cycle.result.records.session.tasks.job_of_task[cycle.result.bind_tasks].tolist()
-    )
-    return of
 
 
 def when_document(foreseen: Forecast) -> dict[str, Any]:
@@ -68,34 +66,39 @@ def _number(seconds: float) -> float | None:
     return None if math.isinf(seconds) else round(seconds, 3)
 
 
-def when_lines(foreseen: Forecast) -> Iterator[str]:
-    """Yield the band, then what it rests on."""
+def when_lines(foreseen: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield the band of a forecast, then what it rests on; nothing without one."""
+    if foreseen is None:
+        return
     yield f"  when: {_band(foreseen)}"
-    if foreseen.is_cut:
+    if foreseen["cut"]:
         yield "    time was up: fewer courses of events than usual, and the band may be too narrow"
-    yield from (f"    assumed: {line}" for line in foreseen.assumptions)
+    yield from (f"    assumed: {line}" for line in foreseen["assumptions"])
 
 
-def _band(foreseen: Forecast) -> str:
-    count = foreseen.courses
+def _band(foreseen: Mapping[str, Any]) -> str:
+    count, started = foreseen["courses"], foreseen["started"]
+    earliest_s, median_s, latest_s, looked_s = (
+        foreseen[f"{name}Seconds"] for name in ("earliest", "median", "latest", "lookedAhead")
+    )
     courses = f" of {count} courses of events" if count > 1 else ""
     by = f", by {count} courses of events" if count > 1 else ""
-    if foreseen.latest_s == 0:
+    if latest_s == 0:
         return "in the next cycle"
-    earliest = _shown(foreseen.earliest_s, is_least=True) if foreseen.started else ""
-    if foreseen.started and not math.isinf(foreseen.latest_s):
-        latest = _shown(foreseen.latest_s)
+    earliest = _shown(earliest_s, is_least=True) if started else ""
+    if started and latest_s is not None:
+        latest = _shown(latest_s)
         if earliest == latest:
             return f"in {earliest}{by}"
-        half = f"half of the time within {_shown(foreseen.median_s)}"
+        half = f"half of the time within {_shown(median_s)}"
         return f"in {earliest} to {latest}, {half}{by}"
-    missing = f"not in the next {_shown(foreseen.looked_s, is_least=True)}"
-    if not foreseen.started:
+    missing = f"not in the next {_shown(looked_s, is_least=True)}"
+    if not started:
         return f"{missing}, in none{courses}" if courses else missing
     first = f"in {earliest} at the earliest"
-    if not math.isinf(foreseen.median_s):
-        first += f", half of the time within {_shown(foreseen.median_s)}"
-    return f"{first}; {missing} in {count - foreseen.started}{courses}"
+    if median_s is not None:
+        first += f", half of the time within {_shown(median_s)}"
+    return f"{first}; {missing} in {count - started}{courses}"
 
 
 def _shown(seconds: float, *, is_least: bool = False) -> str:

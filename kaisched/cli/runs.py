@@ -1,19 +1,45 @@
-"""Scenario files on the command line: load and run them, print and write the results."""
+"""Runs of scenarios and traces: with a progress bar, shown on a page, written into files."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from kaisched.cli.printing import timing_line, warn
+from kaisched.clock import SystemClock, monotonic_s
+from kaisched.config.settings import ViewListener
+from kaisched.daemon.view_server import ViewServer
+from kaisched.engine.policy import build_policy, default_shard
+from kaisched.engine.shards import FoundShard, read_shard
+from kaisched.errors import ConfigError
+from kaisched.sim.bar import Bar
+from kaisched.sim.comparing import Order, carry_out
+from kaisched.sim.machines import Machines
+from kaisched.sim.output.files import json_of, result_of, write_files
+from kaisched.sim.output.pictures import write_compared, write_pictures
+from kaisched.sim.output.report import write_report
+from kaisched.sim.output.summary import comparison_of, summary_of
+from kaisched.sim.reading import find_trace, read_trace
+from kaisched.sim.running import policy_of, run_scenario
+from kaisched.sim.scenario.load import read_scenario
+from kaisched.sim.simulation import CheckedCycle, PolicyCycle, simulate
+from kaisched.sim.stage import Stage
+from kaisched.telemetry.logs import configure_logs
+from kaisched.telemetry.stopwatch import Stopwatch
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kaisched.framework.policy import Policy
     from kaisched.sim.cluster import Decide
-    from kaisched.sim.machines import Machines
     from kaisched.sim.output.files import Result
+    from kaisched.sim.report import Report
     from kaisched.sim.scenario.setup import Scenario
-    from kaisched.sim.simulation import PolicyCycle
+    from kaisched.sim.simulation import Stretch
+    from kaisched.sim.workload import ClusterSize, QuotaMode
 
 
 class Serving(NamedTuple):
@@ -39,10 +65,6 @@ class Wish(NamedTuple):
 
 def load(path: Path, wish: Wish) -> Scenario:
     """Read a scenario, and warn of oddities."""
-    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
-    from kaisched.engine.shards import read_shard  # noqa: PLC0415
-    from kaisched.sim.scenario.load import read_scenario  # noqa: PLC0415
-
     if wish.shard is not None:
         read_shard(wish.shard)  # first, so that its errors name this file and not the scenario
     scenario = read_scenario(path, seed=wish.seed, shard_file=wish.shard)
@@ -63,10 +85,6 @@ def run_all(
     """
     if dask is None:
         return [run(each, wish, shown) for each in scenarios]
-    from kaisched.cli.printing import timing_line, warn  # noqa: PLC0415 - not for the help
-    from kaisched.sim.bar import Bar  # noqa: PLC0415
-    from kaisched.sim.comparing import Order, carry_out  # noqa: PLC0415
-    from kaisched.sim.running import policy_of  # noqa: PLC0415
 
     for each in scenarios:
         for warning in policy_of(each, wish.actions)[1]:
@@ -90,8 +108,6 @@ def machines_at(dask: str | None) -> AbstractContextManager[Machines | None]:
     """Return the machines at the address of a scheduler, for a block; none without an address."""
     if dask is None:
         return nullcontext()
-    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
-    from kaisched.sim.machines import Machines  # noqa: PLC0415
 
     return Machines(dask, warn)
 
@@ -102,11 +118,6 @@ def run(
     shown: Callable[[PolicyCycle], Decide] = lambda cycle: cycle,
 ) -> Result:
     """Run a scenario with a progress bar, and say on stderr how long it took."""
-    from kaisched.cli.printing import timing_line, warn  # noqa: PLC0415 - not for the help
-    from kaisched.sim.bar import Bar  # noqa: PLC0415
-    from kaisched.sim.output.files import result_of  # noqa: PLC0415
-    from kaisched.sim.running import policy_of, run_scenario  # noqa: PLC0415
-
     policy, warnings = policy_of(scenario, wish.actions)
     for warning in warnings:
         warn(warning)
@@ -129,9 +140,6 @@ def run(
 
 def printed(results: Sequence[Result], output: str) -> str:
     """Format the summary of one run, or several runs side by side."""
-    from kaisched.sim.output.files import json_of  # noqa: PLC0415 - not for the help
-    from kaisched.sim.output.summary import comparison_of, summary_of  # noqa: PLC0415
-
     if output == "json":
         texts = [json_of(result).rstrip("\n") for result in results]
         return texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"
@@ -143,11 +151,6 @@ def printed(results: Sequence[Result], output: str) -> str:
 
 def write(results: Sequence[Result], out: Path, *, has_plots: bool) -> None:
     """Write the files of all runs, each in a folder of its own where there are several."""
-    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
-    from kaisched.sim.output.files import write_files  # noqa: PLC0415
-    from kaisched.sim.output.pictures import write_compared, write_pictures  # noqa: PLC0415
-    from kaisched.sim.output.report import write_report  # noqa: PLC0415
-
     places = folders([result.file for result in results], out)
     for result, folder in zip(results, places, strict=True):
         write_files(result, folder)
@@ -167,3 +170,82 @@ def folders(files: Sequence[str], out: Path) -> list[Path]:
         out / (f"{stem}-{at + 1}" if stems.count(stem) > 1 else stem)
         for at, stem in enumerate(stems)
     ]
+
+
+def timed(
+    name: str,
+    stretch: Stretch,
+    size: ClusterSize,
+    quota: QuotaMode,
+    policy: Policy,
+    *,
+    checkpoint_every_s: float = 3600.0,
+    is_checked: bool = False,
+    is_progress_wanted: bool | None,
+    shown: Callable[[PolicyCycle], Decide] = lambda cycle: cycle,
+) -> tuple[Report, str]:
+    """Simulate with a progress bar; return the report, and a line on the time it took."""
+    trace = read_trace(find_trace(name))
+    began = time.perf_counter()
+    with Bar("simulating", *stretch.bounds(trace), is_wanted=is_progress_wanted) as bar:
+        cycle = shown(PolicyCycle(policy))
+        report = simulate(
+            trace,
+            stretch,
+            size,
+            CheckedCycle(cycle) if is_checked else cycle,
+            quota=quota,
+            checkpoint_every_s=checkpoint_every_s,
+            progress=bar.tell,
+        )
+    took_s = time.perf_counter() - began
+    return report, timing_line(report.until_s - report.from_s, took_s, report.cycles)
+
+
+def trace_policy(wish: Wish) -> Policy:
+    """Build the policy of a shard file, or the default policy; --actions replaces its actions."""
+    nothing = FoundShard(default_shard(), "", [])
+    found = nothing if wish.shard is None else read_shard(wish.shard)
+    policy, warnings = build_policy(found.shard, found.file, actions=wish.actions)
+    for warning in (*found.warnings, *warnings):
+        warn(warning)
+    return policy
+
+
+@contextmanager
+def served(serving: Serving | None) -> Iterator[Callable[[PolicyCycle], Decide]]:
+    """Serve the cycles of a simulation, and stay after its end until Ctrl-C.
+
+    Yields what makes a cycle one that is shown; without ``serving`` nothing is.
+
+    Raises:
+        ConfigError: the port is taken.
+
+    """
+    if serving is None:
+        yield lambda cycle: cycle
+        return
+    configure_logs(level="warning", now_s=SystemClock().now_s)  # the results alone are printed
+    stages: list[Stage] = []
+
+    def shown(cycle: PolicyCycle) -> Decide:
+        if stages:
+            fix = "leave it out: the scenario has several shards"
+            raise ConfigError("one shard is shown", path="--serve", fix=fix)
+        watch = Stopwatch(monotonic_s)
+        cycle.probe = watch
+        stages.append(Stage(cycle, watch, serving.speed))
+        return stages[-1]
+
+    server = ViewServer(
+        ViewListener(port=serving.port), lambda: [it.publisher for it in stages], None
+    )
+    page = f"http://localhost:{server.port}/"
+    try:
+        warn(f"the page is at {page}")
+        yield shown
+        warn(f"the simulation has ended, and can be played back at {page}; Ctrl-C ends that too")
+        with suppress(KeyboardInterrupt):
+            stages[-1].stay()
+    finally:
+        server.close()

@@ -1,0 +1,106 @@
+"""``kaisched doctor`` and ``kaisched lint``: what is wrong with a cluster, and with manifests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from kaisched.cli import options, source
+from kaisched.cli.printing import columns, counted, print_json, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kaisched.daemon.doctor.finding import Finding
+
+
+@options.sets_settings(options.OF_DOCTOR)
+def doctor(
+    *,
+    given: options.Given,
+    as_user: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            help="Check the rights of this user instead of ours, such as"
+            " system:serviceaccount:kaisched:kaisched.",
+        ),
+    ] = "",
+    output: options.Table = "table",
+) -> None:
+    """Check a cluster for what would keep the scheduler from its work, and say how to fix it.
+
+    Prints one line for each check: ok, warn or fail. The checks cover the server and its clock,
+    our account and its rights, the kinds that are read, optional parts of the API, shards and
+    their plugins, leases, nodes in no shard or in two, queues (also those that KAI-Scheduler would
+    read differently), whether any user may use any queue, and usage history with its gaps.
+
+    Nothing is written. Settings are those of `kaisched run`. The exit code is 1 if a check failed.
+    """
+    from kaisched.clock import SystemClock  # noqa: PLC0415 - not for the help
+    from kaisched.daemon.doctor.examine import examine  # noqa: PLC0415 - not for the help
+    from kaisched.daemon.doctor.finding import Visit  # noqa: PLC0415 - not for the help
+
+    settings = given.load().settings
+    visit = Visit(source.client_of(settings), settings, SystemClock(), as_user)
+    findings = list(examine(visit))
+    _print_findings(findings, output)
+    if any(finding.level == "fail" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _print_findings(findings: Sequence[Finding], output: str) -> None:
+    """Print the findings in the order of the checks, and how many of each level there are."""
+    levels = Counter(finding.level for finding in findings)
+    counts = {level: levels[level] for level in ("ok", "warn", "fail")}
+    if output == "json":
+        checks = [asdict(finding) for finding in findings]
+        print_json({"schemaVersion": "kaisched.io/doctor/v1", **counts, "checks": checks})
+        return
+    rows = [
+        (finding.level, finding.check, "; ".join(filter(None, (finding.text, finding.fix))))
+        for finding in findings
+    ]
+    print_table("Doctor", columns("", "CHECK", "FOUND"), rows)
+    print(counted(counts))  # noqa: T201
+
+
+_FILES = typer.Argument(
+    help="Files and folders of manifests, settings and scenarios; - for standard input.",
+    metavar="FILES...",
+    show_default=False,
+)
+
+
+def lint(
+    files: Annotated[list[str], _FILES],
+    *,
+    shard: Annotated[
+        Path | None,
+        typer.Option(help="SchedulingShard they are for; else the only one among them, if any."),
+    ] = None,
+    output: Annotated[
+        Literal["text", "json", "sarif"], typer.Option("-o", "--output", help="How to print.")
+    ] = "text",
+) -> None:
+    """Check queues, shards, jobs, nodes, settings and scenario files; report all errors at once.
+
+    Beyond faults of single objects: cycles and missing parents of queues, quotas above those of
+    the parent or of the nodes, jobs in queues that do not exist, topologies and device classes
+    that no file has, selectors of devices that do not parse, and errors in policies. What is not
+    among the files is not missed, unless objects of its kind are.
+
+    The exit code is 1 if there are errors, and 0 if there are only warnings. SARIF is what code
+    hosts show beside a change.
+    """
+    from kaisched.cli.findings import FORMS, with_scenarios  # noqa: PLC0415 - not for the help
+    from kaisched.engine.linting import lint as found_in  # noqa: PLC0415 - not for the help
+
+    found = with_scenarios(found_in(files, shard))
+    print(FORMS[output](found), flush=True)  # noqa: T201
+    if any(finding.is_error for finding in found):
+        raise typer.Exit(1)
