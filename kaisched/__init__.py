@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Arguments": "kaisched.framework.plugins.plugin",
     "Plugin": "kaisched.framework.plugins.plugin",
-    "hookimpl": "kaisched.framework.plugins.specification",
+    "hookimpl": "kaisched.framework.plugins.questions",
     "Session": "kaisched.framework.session.session",
     "Claim": "kaisched.framework.session.units",
     "NodeSet": "kaisched.framework.session.node_sets",
@@ -151,7 +151,7 @@ if TYPE_CHECKING:
     from kaisched.framework.invariants.sums import Moves as Moves
     from kaisched.framework.plugins.plugin import Arguments as Arguments
     from kaisched.framework.plugins.plugin import Plugin as Plugin
-    from kaisched.framework.plugins.specification import hookimpl as hookimpl
+    from kaisched.framework.plugins.questions import hookimpl as hookimpl
     from kaisched.framework.report.records import EvictionReason as EvictionReason
     from kaisched.framework.report.records import Problem as Problem
     from kaisched.framework.report.records import Reason as Reason

@@ -181,7 +181,7 @@ class _Allocation:
         self._fair_order: PredictedOrder | StepwiseOrder = (
             StepwiseOrder if few else PredictedOrder
         )(session, action, candidates)
-        self._has_sets = ask.node_sets(session) is not None
+        self._has_sets = ask.has_node_sets(session)
         """Whether any plugin may bind jobs to sets of nodes in this cycle."""
         self._promised = self._with_a_promise()
         """Candidates with a promise: their other pods must not start before the gang."""

@@ -117,7 +117,7 @@ class _Consolidation:
     def _alike(self, candidates: Candidates, at: int, fair_order: StepwiseOrder) -> RowVec:
         """Return the candidates that fail together with one, and itself: whatever their queue."""
         waits = fair_order.waiting()
-        if self._session.ask.node_sets(self._session) is not None:
+        if self._session.ask.has_node_sets(self._session):
             others = alike(self._session, self._action, candidates, at, waits)
             return np.union1d(others, [at])
         shape, size = candidates.shape[at], candidates.size[at]

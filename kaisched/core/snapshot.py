@@ -55,20 +55,6 @@ class Mark(NamedTuple):
     """Returns the columns of a snapshot: a tuple, or the only one."""
     columns: tuple[Column, ...]
 
-    def unchanged_in(self, snapshot: object) -> int:
-        """Return how many first rows are unchanged in every column.
-
-        Return 0 if that would need a comparison row by row.
-        """
-        found = self.get(snapshot)
-        if found is self.columns[0]:  # the only one, as nearly always: a tuple is none of them
-            return len(self.columns[0])
-        now = found if len(self.columns) > 1 else (found,)
-        for old, new in zip(self.columns, now, strict=True):
-            if not _is_same_buffer(old, new) or len(old) > len(new):
-                return 0
-        return min(len(old) for old in self.columns)
-
     def changed_in(self, snapshot: object) -> Iterator[tuple[str, RowVec]]:
         """Yield the columns with changed rows, and those rows.
 
@@ -250,13 +236,6 @@ class Snapshot:
     def mark(self, *names: str) -> Mark:
         """Return a mark of columns such as ``jobs.pending``, to compare a later snapshot."""
         return mark_of(self, *names)
-
-    def unchanged_since(self, mark: Mark | None) -> int:
-        """Return how many first rows of the marked columns are unchanged; 0 without a mark.
-
-        Also return 0 if that would need a comparison row by row.
-        """
-        return 0 if mark is None else mark.unchanged_in(self)
 
     def changed_since(self, mark: Mark) -> Iterator[tuple[str, RowVec]]:
         """Yield the marked columns with changed rows, and those rows.

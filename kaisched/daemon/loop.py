@@ -20,7 +20,7 @@ from kaisched.engine.turn import take_turn
 from kaisched.errors import KaischedError
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.limits import left_of
-from kaisched.telemetry.logs import log_cycle
+from kaisched.telemetry.cycle_log import log_cycle
 from kaisched.telemetry.stopwatch import Stopwatch
 
 if TYPE_CHECKING:

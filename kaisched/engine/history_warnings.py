@@ -10,7 +10,7 @@ from kaisched.objects.shard import SETTINGS_IN_ARGUMENTS, TIME_BASED_FAIRSHARE, 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kaisched.framework.plugins.registry import PluginSetting
+    from kaisched.framework.plugins.plugin import PluginSetting
     from kaisched.objects.shard import ShardSpec
 
 _PLUGIN: Final = TIME_BASED_FAIRSHARE

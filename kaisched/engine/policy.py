@@ -16,7 +16,7 @@ from kaisched.core.tree import PROJECTS
 from kaisched.engine.actions import ACTIONS
 from kaisched.engine.history_warnings import history_warnings
 from kaisched.errors import Collector, ConfigError, ObjectError, join_path
-from kaisched.framework.plugins.dispatch import workloads_of
+from kaisched.framework.plugins.asking import workloads_of
 from kaisched.framework.plugins.loader import answered_questions, installed_plugins
 from kaisched.framework.policy import Policy
 from kaisched.framework.shard_settings import SETTINGS, settings_of, without_former_values
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kaisched.framework.plugins.loader import Catalogue
-    from kaisched.framework.plugins.plugin import Plugin
-    from kaisched.framework.plugins.registry import PluginSetting
+    from kaisched.framework.plugins.plugin import Plugin, PluginSetting
     from kaisched.framework.policy import Action
 
 _ENTITLEMENT: Final = "fair_share"

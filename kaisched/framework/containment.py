@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kaisched.core.refusals import Refusal
-from kaisched.framework.plugins.answers import CycleAbandonedError
+from kaisched.framework.plugins.combine import CycleAbandonedError
 from kaisched.framework.report.records import RUN, PluginFailure
 from kaisched.framework.session.cards import Given
 

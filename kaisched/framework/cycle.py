@@ -12,7 +12,7 @@ import numpy as np
 
 from kaisched.framework.containment import run_contained
 from kaisched.framework.memory import Memory
-from kaisched.framework.plugins.answers import CycleAbandonedError
+from kaisched.framework.plugins.combine import CycleAbandonedError
 from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.report.records import RUN, CycleStats
 from kaisched.framework.report.result import (

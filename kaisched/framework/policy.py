@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kaisched.framework.plugins.dispatch import Questions
-from kaisched.framework.plugins.registry import PluginSetting, Registry
+from kaisched.framework.plugins.asking import Questions
+from kaisched.framework.plugins.plugin import PluginSetting
 from kaisched.objects.gangs import KNOWN
 from kaisched.objects.shard import MAX_EVICTIONS_PER_CYCLE
 
@@ -65,5 +65,5 @@ class Policy:
 
     @cached_property
     def questions(self) -> Questions:
-        """The plugins' answers, compiled to flat tuples."""
-        return Questions(Registry(self.plugins))
+        """What the plugins answer."""
+        return Questions(self.plugins)

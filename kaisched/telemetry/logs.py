@@ -1,4 +1,4 @@
-"""Logs: one event a line, as JSON or for people; one INFO line a cycle; never a secret.
+"""Logs: one event a line, as JSON or for people; never a secret.
 
 A serving process calls ``configure_logs`` once; all other code only asks structlog for a logger.
 The leader of a shard must not lose its lease because its log is not being read: lines are written
@@ -14,18 +14,14 @@ import os
 import re
 import sys
 import threading
-from collections import Counter, deque
+from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 import structlog
 
-from kaisched.framework.report.records import RUN
-
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
-
-    from kaisched.framework.report.result import CycleResult
 
 
 # -- masking ---------------------------------------------------------------------------------------
@@ -168,35 +164,6 @@ def configure_logs(
         logger_factory=structlog.WriteLoggerFactory(file=file),
         cache_logger_on_first_use=False,
     )
-
-
-def log_cycle(log: Any, cycle: int, result: CycleResult, duration_s: float) -> None:
-    """Write the single INFO line of a cycle, and a line for each failed plugin or action."""
-    stats = result.stats
-    log.info(
-        "cycle_completed" if not stats.abandoned else "cycle_abandoned",
-        cycle=cycle,
-        dur_ms=round(duration_s * 1000, 3),
-        jobs_pending=stats.jobs_pending,
-        jobs_placed=stats.jobs_placed,
-        binds=stats.tasks_bound,
-        evictions=stats.tasks_evicted,
-        nominations=stats.tasks_nominated,
-        **({"reason": stats.abandoned} if stats.abandoned else {}),
-    )
-    times = Counter((fault.plugin, fault.question, fault.error) for fault in result.failures)
-    for (plugin, question, error), number in sorted(times.items()):
-        if question == RUN:  # the bug is in an action, not in a plugin
-            log.error("action_failed", cycle=cycle, action=plugin, err=error, times=number)
-            continue
-        log.warning(
-            "plugin_failed",
-            cycle=cycle,
-            plugin=plugin,
-            question=question,
-            err=error,
-            times=number,
-        )
 
 
 def _unhurried(stream: TextIO) -> LinePipe | TextIO:

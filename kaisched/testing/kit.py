@@ -23,10 +23,8 @@ from kaisched.core.usage import Usage
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.loader import answered_questions, contract_fault, typed_arguments
-from kaisched.framework.plugins.plugin import Plugin
-from kaisched.framework.plugins.registry import PluginSetting
-from kaisched.framework.plugins.validity import head_start_fault
-from kaisched.framework.plugins.workload_rows import row_faults
+from kaisched.framework.plugins.plugin import Plugin, PluginSetting
+from kaisched.framework.plugins.validity import head_start_fault, row_faults
 from kaisched.framework.policy import Policy
 from kaisched.framework.session.session import Session
 from kaisched.testing.builder import NOW_S, ClusterBuilder, Group, policy_of

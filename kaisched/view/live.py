@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, CodeVec, FloatVec, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
-    from kaisched.framework.plugins.named_keys import NamedKey
+    from kaisched.framework.plugins.asking import NamedKey
     from kaisched.framework.report.records import PluginFailure, QueueShare
     from kaisched.framework.report.result import CycleResult
     from kaisched.framework.session.devices import Devices

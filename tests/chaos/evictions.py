@@ -272,7 +272,7 @@ class EvictedForSomebody(Promise):
         if any(self._has_changed(kind, job, since_s) for kind in ("jobs", "podgroups")):
             return "its beneficiary changed"
         if self._has_found_room(eviction, job):
-            return "as much came free by itself, and its beneficiary was bound in that"
+            return "as much came free there by itself, and its beneficiary was bound in that"
         queue = self._queue_of(job)
         full = self._full_queues(eviction, job)
         if self._bound_s.get(job, -1.0) >= eviction.sent_s and full & set(self._path(queue)):
@@ -285,20 +285,19 @@ class EvictedForSomebody(Promise):
         return ""
 
     def _has_found_room(self, eviction, job):
-        """Tell whether pods that nobody evicted left room in which the beneficiary was bound.
-
-        On the node of the eviction it must be as much as that frees, and before it has ended;
-        elsewhere as much as the pod that was bound there holds.
-        """
-        for at_s, node, gpus in self._places.get(job, ()):
-            is_there = node == eviction.pod.node
-            if at_s < eviction.asked_s or (is_there and at_s > eviction.ended_s):
-                continue
-            ends = self._ends.get(node, ())
-            left = sum(it for end_s, it in ends if eviction.asked_s <= end_s <= at_s)
-            if left >= (eviction.pod.gpus if is_there else gpus):
-                return True
-        return False
+        """Tell whether pods that nobody evicted left the room there before its pod did."""
+        node, since_s = eviction.pod.node, eviction.asked_s
+        bound_s = [
+            at_s
+            for at_s, where, _ in self._places.get(job, ())
+            if where == node and since_s <= at_s <= eviction.ended_s
+        ]
+        left = sum(
+            gpus
+            for at_s, gpus in self._ends.get(node, ())
+            if bound_s and since_s <= at_s <= bound_s[-1]
+        )
+        return bool(bound_s) and left >= eviction.pod.gpus
 
     def _queue_of(self, job):
         group, pod = self.cluster.podgroups.get(job), self.cluster.pods.get(job)

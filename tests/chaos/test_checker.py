@@ -229,9 +229,12 @@ def test_p4_room_that_came_free_by_itself_for_its_beneficiary_excuses_it(gpus, f
     assert history.gone(SENT, at_s=10.0).until(1e6).breaches == found
 
 
-def test_p4_room_that_came_free_for_others_excuses_nothing():
-    other = pod("o", "n", 4)
-    history = eviction().put(other, at_s=8.5).gone(other, at_s=9.0).put(pod("c", "n", 4), at_s=9.5)
+@pytest.mark.parametrize(("who", "where"), [("c", "n"), ("b", "m")])
+def test_p4_room_that_came_free_for_others_or_elsewhere_excuses_nothing(who, where):
+    other = pod("o", where, 4)
+    history = (
+        eviction().put(other, at_s=8.5).gone(other, at_s=9.0).put(pod(who, where, 4), at_s=9.5)
+    )
     assert history.gone(SENT, at_s=10.0).until(1e6).breaches == [("P4", "pod t/v")]
 
 

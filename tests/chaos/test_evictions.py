@@ -128,25 +128,3 @@ def test_what_changes_while_a_slow_server_has_been_asked_comes_too_late(end, ask
     gone = replace(victim, is_evicted=True, is_leaving=True)
     history.put(gone, at_s=10.0).gone(gone, at_s=11.0)
     assert (history.until(1e6).breaches == []) == is_excused
-
-
-@pytest.mark.parametrize(
-    ("left", "left_s", "bound", "is_excused"),
-    [
-        (4, 10.5, "m", True),
-        (3, 10.5, "m", False),  # the rest of its room was free before
-        (4, 9.0, "m", False),  # it was free when the server was asked
-        (4, 10.5, "o", False),  # it is bound elsewhere, in room that was free
-    ],
-)
-def test_room_that_comes_free_by_itself_elsewhere_is_taken(left, left_s, bound, is_excused):
-    victim, other, new = pod("v", "n", 4), pod("o", "m", left), pod("b", gpus=4)
-    told = {victim.key: ("preempt", new.key)}
-    history = History(node(), node("m"), node("o"), victim, other, new, who_for=told)
-    gone = replace(victim, is_evicted=True, is_leaving=True)
-    if left_s < 10.0:
-        history.gone(other, at_s=left_s).put(gone, at_s=10.0)
-    else:
-        history.put(gone, at_s=10.0).gone(other, at_s=left_s)
-    history.put(replace(new, node=bound), at_s=11.0).gone(gone, at_s=15.0)
-    assert (history.until(1e6).breaches == []) == is_excused

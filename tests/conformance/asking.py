@@ -11,7 +11,7 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import FIXED
 from kaisched.framework.memory import Memory
-from kaisched.framework.plugins.registry import PluginSetting
+from kaisched.framework.plugins.plugin import PluginSetting
 from kaisched.framework.policy import Policy
 from kaisched.framework.session.session import Session
 from kaisched.testing.builder import Job, add_job

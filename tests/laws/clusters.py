@@ -14,7 +14,7 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import HOLDING_STATES, TaskState
 from kaisched.core.constraints import Constraints, Taint, Toleration
 from kaisched.engine.policy import default_policy
-from kaisched.framework.plugins.registry import PluginSetting
+from kaisched.framework.plugins.plugin import PluginSetting
 from kaisched.framework.policy import Policy
 from kaisched.testing.builder import Group, Job, Task, add_foreign, add_job
 from kaisched.units import MEBIBYTE

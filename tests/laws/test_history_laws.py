@@ -60,8 +60,8 @@ class World:
             usage=Usage(self.parts, 0.0, 1.0),
             queues=queues,
             total=np.array([self.total]),
-            hints={},
             state={},
+            found={},
         )
         session.state[plugin.name] = plugin.session_open(session)
         return lambda *asked: answer_of(plugin, session, asked)

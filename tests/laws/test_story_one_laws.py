@@ -10,7 +10,7 @@ HISTORIES = (
     *((), (), (("halfLifePeriod", "10m"),), (("halfLifePeriod", "1h"),)),
     *((("windowSize", "1h"),), (("windowSize", "8h"),), (("halfLifePeriod", "1d"),)),
 )
-"""The default, and others that may be far shorter than the jobs."""
+"""The default, and others that may be far shorter than jobs, which need a ``k`` of at most 1."""
 LENGTHS = st.sampled_from((1.0, 2.0, 5.0, 12.0, 24.0))
 
 
@@ -21,8 +21,10 @@ def cases(draw):
     weights = tuple(draw(st.lists(st.integers(1, 5), min_size=count, max_size=count)))
     each = tuple(draw(st.lists(LENGTHS, min_size=count, max_size=count)))
     hours = draw(st.just(each) | st.just(each[:1] * count))
-    gpus, k, shape = (draw(st.sampled_from(values)) for values in (SIZES, K_VALUES, SHAPES))
-    return Case(gpus, k, weights, shape, hours, weeks=3, history=draw(st.sampled_from(HISTORIES)))
+    history = draw(st.sampled_from(HISTORIES))
+    strengths = [k for k in K_VALUES if k <= 1 or not history]
+    gpus, k, shape = (draw(st.sampled_from(values)) for values in (SIZES, strengths, SHAPES))
+    return Case(gpus, k, weights, shape, hours, weeks=3, history=history)
 
 
 @settings(max_examples=3)

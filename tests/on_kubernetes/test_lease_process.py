@@ -15,7 +15,14 @@ import pytest
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.leader_election import LeaseTimes
-from kaisched.cluster.kubernetes.lease_process import Begin, LeaseProcess, Try, line_of
+from kaisched.cluster.kubernetes.lease_process import (
+    Begin,
+    Held,
+    LeaseProcess,
+    Try,
+    _Renewer,
+    line_of,
+)
 from kaisched_apiserver import Fault
 from tests.on_kubernetes.bench_cluster import cluster_of
 from tests.waiting import until
@@ -235,6 +242,35 @@ def test_a_lease_is_ordered_once_when_the_process_starts_at_that_moment(rig, ser
         assert lost == []
     finally:
         leases.close()
+
+
+class Sent:
+    """Takes what the process would write to its pipe."""
+
+    def __init__(self):
+        self.messages = []
+
+    def put(self, message):
+        self.messages.append(message)
+
+
+def test_a_term_that_is_over_can_be_told_through_the_pipe(rig):
+    """Its end is no number in JSON: a reader of the pipe would end at it."""
+    leases = LeaseProcess(Client(rig.access), namespace="default", identity="us", times=LONG)
+    candidate = leases.candidate("one", on_won=lambda: None, on_lost=lambda _: None)
+    candidate.is_won = True
+    candidate.gate.open(5.0, "us", 7, "one")
+    candidate.gate.shut()
+    order = msgspec.json.decode(line_of(candidate.order()), type=Try)
+    assert (order.lease, order.epoch, order.until_s) == ("one", 7, 0.0)
+
+    sent, begin = Sent(), Begin("http://localhost", {}, "default", "us", 15.0, 10.0, 2.0, 5.0)
+    elector = _Renewer(begin, os.getpid(), sent)._elector(Try("one"))
+    elector._gate.open(5.0, "us", 8, "one")
+    elector._on_renewed(0.1)
+    elector._gate.shut()
+    elector._on_renewed(0.1)
+    assert [msgspec.json.decode(line_of(it), type=Held).until_s for it in sent.messages] == [5.0]
 
 
 def test_it_ends_at_once_when_it_has_hardly_begun(rig):

@@ -15,7 +15,7 @@ from kaisched.config.loading import load_settings
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard
 from kaisched.framework.plugins.loader import describe_plugins
-from kaisched.framework.plugins.specification import QUESTIONS
+from kaisched.framework.plugins.questions import QUESTIONS
 from kaisched.objects.load import load_manifests
 from kaisched.objects.shard import ACTIONS
 from kaisched.sim.grid import run_ticks, ticks_at

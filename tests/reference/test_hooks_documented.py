@@ -14,8 +14,7 @@ from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.framework.advice.advice import MEANINGS
 from kaisched.framework.plugins.loader import describe_plugins, installed_plugins
 from kaisched.framework.plugins.plugin import Plugin
-from kaisched.framework.plugins.questions import Decisions
-from kaisched.framework.plugins.specification import QUESTIONS
+from kaisched.framework.plugins.questions import QUESTIONS, Decisions
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"

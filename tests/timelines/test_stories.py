@@ -110,7 +110,7 @@ def test_queues_within_their_share_are_not_starved():
     queues = by_name(told("within-share"))
     for name in ("steady-1", "steady-2", "steady-3"):
         assert queues[name].got >= 0.95
-        assert queues[name].pending <= 2, "the next one, and one that was evicted"
+        assert queues[name].pending <= 1
         assert queues[name].wait.p95_s <= 4 * 3600
     assert queues["greedy"].got == pytest.approx(1, abs=0.05), "it takes what they leave, no more"
 

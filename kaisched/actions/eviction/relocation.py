@@ -84,7 +84,7 @@ def _decide_amounts(session: Session) -> bool:
         session.capacity.cards is None
         and session.devices is None
         and session.placement.nodes is None
-        and session.ask.node_sets(session) is None
+        and not session.ask.has_node_sets(session)
     )
 
 
@@ -139,7 +139,7 @@ class Relocation:
         """Let an evicted unit stay, or promise it another place; tell whether it has a place."""
         session = self._session
         sets = None
-        if session.ask.node_sets(session) is not None:  # of a gang's victims there may be thousands
+        if session.ask.has_node_sets(session):  # of a gang's victims there may be thousands
             shapes = shapes_of(session, np.array(unit.tasks, np.int64))
             sets = node_sets(session, self._action, unit.job, self._ask(unit), shapes)
         elif session.placement.nodes is None:

@@ -129,7 +129,7 @@ def _by_leaf(session: Session, job: RowVec, surplus: dict[int, list[Unit]]) -> V
     jobs = session.jobs
     with_core = [row for row, units_of_job in surplus.items() if units_of_job[-1].is_core]
     rows = np.concatenate((job, np.array(with_core, np.int64)))
-    keys: list[Any] = list(session.ask.job_order(session, job))
+    keys: list[Any] = list(session.ask.job_order(session, job) or ())
     if with_core:
         later = _keys_without(session, surplus, rows[len(job) :])
         keys = [np.concatenate(pair) for pair in zip(keys, later, strict=True)]
@@ -179,7 +179,7 @@ def _keys_without(
             for task in session.jobs.tasks[row]:
                 if stranded[task]:
                     statement.evict(task)
-    keys = session.ask.job_order(session, cores)
+    keys = [*(session.ask.job_order(session, cores) or ())]
     statement.rollback()
     return keys
 
@@ -361,11 +361,13 @@ class Charges:
         """
         session = self._session
         beyond = self.over(places, sets, np.zeros(len(places), np.bool_))
-        codes = session.ask.scenario_gate(session, claim, units, _as_codes(beyond))
+        codes = session.ask.scenario_gate(session, claim, units, ~beyond)
+        codes[beyond] = PROTECTED
         again = self.over(places, sets, (codes != 0) & (codes != PROTECTED))
         if np.array_equal(beyond, again):
             return codes
-        codes = session.ask.scenario_gate(session, claim, units, _as_codes(again))
+        codes = session.ask.scenario_gate(session, claim, units, ~again)
+        codes[again] = PROTECTED
         codes[self.over(places, sets, codes != 0)] = PROTECTED
         return codes
 
@@ -388,10 +390,6 @@ def _charged(session: Session, victims: Victims) -> tuple[IntVec, IntVec]:
 def charges_in(session: Session, victims: Victims) -> Charges | None:
     """Return what units would cost budgets; None where no budget counts."""
     return Charges(session, victims) if has_budgets(session) else None
-
-
-def _as_codes(refused: BoolVec) -> CodeVec:
-    return refused * np.int16(PROTECTED)
 
 
 class VictimList:

@@ -249,7 +249,7 @@ def drop_gated(session: Session, action: str, candidates: Candidates) -> Candida
 
 def sets_of(session: Session, action: str, candidates: Candidates, at: int) -> NodeSets | None:
     """Return the sets of nodes of one candidate; None if it may be placed on all nodes."""
-    if session.ask.node_sets(session) is None:
+    if not session.ask.has_node_sets(session):
         return None
     ask = candidates.asks(session, np.array([at]))[:, 0]
     job = int(candidates.job[at])
@@ -273,7 +273,7 @@ def alike(session: Session, action: str, candidates: Candidates, at: int, among:
         & (candidates.size >= candidates.size[at])
     )
     rows: RowVec = same.nonzero()[0]
-    if session.ask.node_sets(session) is None:
+    if not session.ask.has_node_sets(session):
         return rows
     own = sets_of(session, action, candidates, at)
     kept = [

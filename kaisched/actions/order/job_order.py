@@ -95,7 +95,7 @@ def sorted_rows(session: Session, candidates: Candidates, rows: RowVec) -> tuple
     job = candidates.job[rows]
     keys = [
         candidates.queue[rows],
-        *session.ask.job_order(session, job),
+        *(session.ask.job_order(session, job) or ()),
         session.jobs.created_s[job],
     ]
     order: RowVec = np.lexsort(keys[::-1])
@@ -109,7 +109,7 @@ def sorted_rows(session: Session, candidates: Candidates, rows: RowVec) -> tuple
 def order_entry(session: Session, candidates: Candidates, rows: list[int]) -> list[tuple[Any, ...]]:
     """Return a sortable entry for each candidate row, with the keys of :func:`sorted_rows`."""
     job = candidates.job[rows]
-    columns = [key.tolist() for key in session.ask.job_order(session, job)]
+    columns = [key.tolist() for key in session.ask.job_order(session, job) or ()]
     columns.append(session.jobs.created_s[job].tolist())
     columns.append([session.jobs.name[row] for row in job.tolist()])
     return list(zip(*columns, strict=True))

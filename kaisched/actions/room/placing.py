@@ -224,7 +224,7 @@ def _unequal(session: Session, tasks: RowVec) -> Iterator[IntVec]:
 def has_parts(session: Session, job: int) -> bool:
     """Tell whether subgroups of a job, or all of it, may have sets when they are placed."""
     is_structured = session.jobs.structure.get(job) is not None
-    return is_structured and session.ask.subgroup_sets(session) is not None
+    return is_structured and session.ask.has_subgroup_sets(session)
 
 
 class Budget:

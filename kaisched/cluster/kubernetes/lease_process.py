@@ -176,7 +176,9 @@ class Candidate:
     def order(self) -> Try:
         """Return the order to take the lease, or to continue its term."""
         term = self.gate.term
-        return Try(self.lease, term.epoch, term.until_s) if self.is_won else Try(self.lease)
+        if not self.is_won:
+            return Try(self.lease)
+        return Try(self.lease, term.epoch, max(term.until_s, 0.0))  # JSON has no infinity
 
     def take_in(self, report: Held | Lost | Gone, identity: str) -> None:
         """Take in a report about the lease; once stopped, the gate stays shut."""
@@ -289,7 +291,8 @@ class LeaseProcess:
         """Send an order, under the lock; if there is no process, the next one gets it."""
         process = self._process
         if process is not None and process.stdin is not None and not self._end.is_set():
-            with suppress(OSError):  # the process has ended: the listening thread starts another
+            # The process has ended, and the listening thread starts another; or we are closed.
+            with suppress(OSError, ValueError):
                 process.stdin.write(line_of(order))
                 process.stdin.flush()
 
@@ -463,7 +466,9 @@ class _Renewer:
             gate.open(order.until_s, begin.identity, order.epoch, lease)
 
         def tell(late_s: float | None = None) -> None:
-            out.put(Held(lease, gate.term.until_s, gate.term.epoch, late_s))
+            term = gate.term
+            if term.until_s > 0.0:  # else it was let go meanwhile, which is told by itself
+                out.put(Held(lease, term.until_s, term.epoch, late_s))
 
         return Elector(
             self._client,

@@ -40,7 +40,7 @@ def proposals(session: Session, job: int, code: int) -> Iterator[Proposal]:
     elif code in _ROOM:
         yield from dict.fromkeys(_room(session, job))
     else:
-        yield from session.ask.proposals(session, job, code)
+        yield from session.ask.proposals(session, job, code) or ()
 
 
 def is_possible(session: Session, kind: Kind, changes: tuple[Change, ...]) -> bool:
@@ -67,7 +67,7 @@ def is_possible(session: Session, kind: Kind, changes: tuple[Change, ...]) -> bo
 def _room(session: Session, job: int) -> Iterator[Proposal]:
     codes = dict.fromkeys(int(each[job]) for each in session.outcome.claims.values())
     for code in codes:
-        yield from session.ask.proposals(session, job, code)
+        yield from session.ask.proposals(session, job, code) or ()
     if Refusal.EVICTION_DELAY in codes:
         jobs = session.jobs
         left = jobs.created_s[job] + jobs.preemption_delay_s[job] - session.now_s

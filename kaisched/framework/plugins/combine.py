@@ -1,110 +1,204 @@
-"""Combines the answers of several plugins to one question, with substitutes for failed answers.
+"""The ways in which answers combine, and the guard around each plugin's answer.
 
-Each question declares a combination, see :mod:`~kaisched.framework.plugins.questions`. The function
-that asks is made from the declaration. The reference prints the first line of each class.
+Each question declares one of these, see :mod:`~kaisched.framework.plugins.questions`: how the
+answers of several plugins combine, and the substitute for an answer that fails. A question is asked
+through pluggy's caller of its hook, or, where a plugin's answer depends on the answers before it,
+one hook implementation after the other. The reference prints the first line of each class.
 """
 
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import Refusal, text_of
 from kaisched.errors import PluginContractError
-from kaisched.framework.plugins.answers import Rule, anything_goes, told
 from kaisched.framework.plugins.validity import (
     code_fault,
+    flags_fault,
     keys_fault,
+    problems_fault,
     room_fault,
+    rows_fault,
     score_fault,
+    sets_fault,
     stale_fault,
     weights_fault,
 )
-from kaisched.framework.plugins.workload_rows import rows_fault
+from kaisched.framework.report.records import PluginFailure
+from kaisched.framework.session.node_sets import LazyNodeSets, NodeSet, NodeSets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
-    from kaisched.core.axis import CodeVec, FloatVec, IntVec, RowVec
-    from kaisched.framework.plugins.answers import Answer, Answers, Asked, Check, Promise
+    import pluggy
 
-    Columns = list[IntVec | FloatVec]
+    from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.framework.plugins.plugin import PluginSetting
 
+    Columns = tuple[IntVec | FloatVec, ...]
+
+Check = Callable[[Any, Any], str]
+"""Returns what is wrong with an answer, or an empty string."""
+Asked = tuple[Any, ...]
+"""The arguments of a question, in the order of its specification; the session comes first."""
 _FAILED: Final = int(Refusal.PLUGIN_FAILED)
-_NOTHING: Final = object()
-"""Marks a plugin without state; None may be a plugin's state."""
 _ABANDONED: Final = (
     "The cycle is abandoned: no intents, the old facts stay, every waiting job says why."
 )
 
 
-class Combination(Rule):
+class CycleAbandonedError(Exception):
+    """An answer that the division needs has failed: the cycle ends without intents."""
+
+
+def anything_goes(said: object, against: object) -> str:
+    """Accept any answer."""
+    del said, against
+    return ""
+
+
+def told(error: Exception | str) -> str:
+    """Describe an exception or a fault."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, Exception) else error
+
+
+class Combination:
     """One way in which answers combine, with a substitute for an answer that fails."""
 
     name: ClassVar[str]
-    check: ClassVar[staticmethod[[Any, Any], str]] = staticmethod(anything_goes)
-    """Returns what is wrong with an answer, or an empty string."""
+    fault: Check = staticmethod(anything_goes)
+    """Returns what is wrong with an answer to these arguments, or an empty string."""
     fails: str
     """What happens when an answer fails, in the words of the reference."""
     without: str = ""
     """What holds without any answer, in the words of the reference."""
 
-    def __init__(self, rows: str = "", *, abandons: str = "") -> None:
-        """Declare the combination for a question.
-
-        Args:
-            rows: the argument with the rows asked about, if an answer has a row for each.
-            abandons: what cannot be computed without a failed answer.
-
-        """
-        super().__init__(self.check, abandons)
-        self.rows = rows
+    def __init__(self, *, abandons: str = "") -> None:
+        """Declare the combination; ``abandons`` is what cannot be computed when an answer fails."""
+        self.abandons = abandons
+        self.question = ""
+        """The question that is asked like this."""
         self.parameters: tuple[str, ...] = ()
         """The question's arguments, the session first."""
-        self.at = 0
-        """The place of the rows among the arguments."""
         self.promise: Promise | None = None
+        """The promise by which a plugin is not asked."""
 
     def declare(self, question: Callable[..., object], promise: Promise | None) -> None:
         """Take the question's arguments, and the promise by which plugins are left out."""
+        self.question = question.__name__
         self.parameters = tuple(inspect.signature(question).parameters)[1:]
-        self.at = self.parameters.index(self.rows) if self.rows else 0
         self.promise = promise
+        if promise is not None:
+            promise.question = self.question
 
     @property
     def meaning(self) -> str:
         """How answers combine, in the words of the reference."""
         return (inspect.getdoc(type(self)) or "").partition("\n\n")[0]
 
-    def over(self, answers: Answers) -> Callable[..., Any]:
-        """Return a function that takes the question's arguments and combines these answers."""
+    # -- one answer ----------------------------------------------------------------------------
+
+    def guarded(self, setting: PluginSetting, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what pluggy calls for a plugin: its answer, or the substitute if it fails."""
+        read, fault, kept = self.read, self.fault, self.kept
+
+        def ask(*asked: Any) -> Any:
+            error: Exception | str
+            try:
+                said = read(call(*asked))
+                if said is None:
+                    return None
+                error = fault(said, asked)
+            except CycleAbandonedError:
+                raise
+            except Exception as raised:  # noqa: BLE001 - any failure of a plugin is contained
+                error = raised
+            else:
+                if not error:
+                    return kept(setting, said, asked)
+            return self.failed(setting, asked, error)
+
+        return ask
+
+    def read(self, said: Any) -> Any:
+        """Return what a plugin's method has returned; read whole if it is an iterator."""
+        return said
+
+    def kept(self, setting: PluginSetting, said: Any, asked: Asked) -> Any:
+        """Return what of a valid answer is combined; None for nothing."""
+        del setting, asked
+        return said
+
+    def instead(self, asked: Asked) -> Any:
+        """Return the substitute for an answer that fails; by default None, nothing to say."""
+        del asked
+
+    def failed(self, setting: PluginSetting, asked: Asked, error: Exception | str) -> Any:
+        """Name the plugin in the cycle's failures; return the substitute for its answer.
+
+        Raises:
+            CycleAbandonedError: there is no substitute.
+
+        """
+        cause = error if isinstance(error, Exception) else None
+        name, text = setting.plugin.name, told(error)[:500]
+        asked[0].failures.append(PluginFailure(name, self.question, text))
+        if self.abandons:
+            how = "failed" if cause else "answered nonsense"
+            raise CycleAbandonedError(f"{self.abandons}: plugin {name} {how}") from cause
+        return self.instead(asked)
+
+    # -- all of them ---------------------------------------------------------------------------
+
+    def ask(self, hook: pluggy.HookCaller, *asked: Any) -> Any:
+        """Ask all plugins through pluggy, and combine their answers."""
+        return self.combined(hook(**dict(zip(self.parameters, asked, strict=True))), asked)
+
+    def combined(self, said: Any, asked: Asked) -> Any:
+        """Combine the answers that are not None, which are in the order of the shard."""
         raise NotImplementedError
+
+
+def in_turn(hook: pluggy.HookCaller) -> Iterator[pluggy.HookImpl]:
+    """Yield the implementations of a hook in the order in which pluggy calls them."""
+    return reversed(hook.get_hookimpls())
 
 
 class RowWise(Combination):
     """Answers that have a row for each row asked about."""
 
-    def add(self, before: Any, said: Any) -> Any:
-        """Combine one more answer with ``before``, which is None for the first."""
-        raise NotImplementedError
+    check: ClassVar[staticmethod[[Any, int], str]]
+    """Returns what is wrong with an answer about so many rows, or an empty string."""
 
-    def over(self, answers: Answers) -> Callable[..., Any]:
+    def __init__(self, rows: str) -> None:
+        """Declare the combination; ``rows`` is the argument with the rows asked about."""
+        super().__init__()
+        self.rows = rows
+        self.at = 0
+        """The place of the rows among the arguments."""
+
+    def declare(self, question: Callable[..., object], promise: Promise | None) -> None:
+        """Take the question's arguments, and the promise by which plugins are left out."""
+        super().declare(question, promise)
+        at, check = self.parameters.index(self.rows), type(self).check
+        self.at = at
+        self.fault = lambda said, asked: check(said, len(asked[at]))
+
+    def combined(self, said: list[Any], asked: Asked) -> Any:
         """Return all answers combined, or None without any."""
-        at, add = self.at, self.add
+        del asked
+        result = said[0] if said else None
+        for each in said[1:]:
+            result = self.add(result, each)
+        return result
 
-        def ask(*asked: Any) -> Any:
-            count, result = len(asked[at]), None
-            for answer in answers:
-                said = answer.ask(self, asked, count)
-                if said is not None:
-                    result = add(result, said)
-            return result
-
-        return ask
+    def add(self, before: Any, said: Any) -> Any:
+        """Combine one more answer with those before it."""
+        raise NotImplementedError
 
 
 class FirstRefusal(RowWise):
@@ -115,14 +209,18 @@ class FirstRefusal(RowWise):
     fails = "Closed: every row asked about is refused with `PluginFailed`."
     without = "no objection"
 
-    def instead(self, against: int) -> CodeVec:
-        """Close the gate for every row."""
-        return np.full(against, _FAILED, np.int16)
+    def kept(self, setting: PluginSetting, said: CodeVec, asked: Asked) -> CodeVec:
+        """Return codes of one type."""
+        del setting, asked
+        return said.astype(np.int16, copy=False)
 
-    def add(self, before: CodeVec | None, said: CodeVec) -> CodeVec:
+    def instead(self, asked: Asked) -> CodeVec:
+        """Close the gate for every row."""
+        return np.full(len(asked[self.at]), _FAILED, np.int16)
+
+    def add(self, before: CodeVec, said: CodeVec) -> CodeVec:
         """Keep the first refusal of each row."""
-        codes = said.astype(np.int16, copy=False)
-        return codes if before is None else np.where(before != 0, before, codes)
+        return np.where(before != 0, before, said)
 
 
 class FirstRefusalInTurn(FirstRefusal):
@@ -130,24 +228,18 @@ class FirstRefusalInTurn(FirstRefusal):
 
     name = "first refusal, in turn"
 
-    def over(self, answers: Answers) -> Callable[..., CodeVec]:
-        """Return codes ``(K,)``; the last argument has the codes of rows refused beforehand, or 0.
+    def ask(self, hook: pluggy.HookCaller, *asked: Any) -> CodeVec:
+        """Return codes ``(K,)``; the last argument tells which rows are asked about.
 
-        Plugins get, as the last argument, which rows are not refused so far.
+        Plugins get, as the last argument, which of these are not refused so far.
         """
-        at = self.at
-
-        def ask(*asked: Any) -> CodeVec:
-            *given, codes = asked
-            count = len(asked[at])
-            for answer in answers:
-                taken = codes == 0
-                said = answer.ask(self, (*given, taken), count)
-                if said is not None:
-                    codes = self.add(codes, said)
-            return codes  # type: ignore[no-any-return]
-
-        return ask
+        *given, taken = asked
+        codes: CodeVec = np.zeros(len(asked[self.at]), np.int16)
+        for each in in_turn(hook):
+            said: Any = each.function(*given, taken & (codes == 0))
+            if said is not None:
+                codes = self.add(codes, said)
+        return codes
 
 
 class Keys(RowWise):
@@ -162,18 +254,10 @@ class Keys(RowWise):
         super().__init__(rows)
         self.without = without
 
-    def over(self, answers: Answers) -> Callable[..., Columns]:
+    def combined(self, said: list[Columns], asked: Asked) -> Columns:
         """Return the key columns of all plugins."""
-        at = self.at
-
-        def ask(*asked: Any) -> Columns:
-            count = len(asked[at])
-            columns: Columns = []
-            for answer in answers:
-                columns.extend(answer.ask(self, asked, count) or ())
-            return columns
-
-        return ask
+        del asked
+        return tuple(column for columns in said for column in columns)
 
 
 class Least(RowWise):
@@ -184,13 +268,13 @@ class Least(RowWise):
     fails = "No room: no pod of the shape is placed on the rows asked about."
     without = "no bound"
 
-    def instead(self, against: int) -> IntVec:
+    def instead(self, asked: Asked) -> IntVec:
         """Leave no room."""
-        return np.zeros(against, np.int64)
+        return np.zeros(len(asked[self.at]), np.int64)
 
-    def add(self, before: IntVec | None, said: IntVec) -> IntVec:
+    def add(self, before: IntVec, said: IntVec) -> IntVec:
         """Keep the smaller answer in each row."""
-        return said if before is None else np.minimum(before, said)
+        return np.minimum(before, said)
 
 
 class Sum(RowWise):
@@ -201,41 +285,27 @@ class Sum(RowWise):
     fails = "Neutral: the other plugins' scores decide."
     without = "all score alike"
 
-    def over(self, answers: Answers) -> Callable[..., FloatVec]:
-        """Return the weighted sum ``(K,)`` of scores."""
-        at = self.at
-        # Room for the rounding of a few sums of products.
-        highest = sum(answer.weight for answer in answers) * (1 + 1e-12)
-        least, most = np.minimum.reduce, np.maximum.reduce  # half the price of the methods
+    def kept(self, setting: PluginSetting, said: FloatVec, asked: Asked) -> FloatVec:
+        """Return scores times the plugin's weight."""
+        del asked
+        return said * setting.weight
 
-        def ask(*asked: Any) -> FloatVec:
-            count = len(asked[at])
-            scores = [(each, each.ask(self, asked, count)) for each in answers]
-            total: FloatVec | None = None
-            for answer, score in scores:
-                if score is not None:
-                    weighted = score * answer.weight
-                    total = weighted if total is None else total + weighted
-            if total is None:
-                return np.zeros(count)
-            # Check the sum first (NaN compares false with everything), and each score only then.
-            if count and not (least(total) >= 0.0 and most(total) <= highest):
-                return self._in_range(scores, asked, count)
-            return total
+    def add(self, before: FloatVec, said: FloatVec) -> FloatVec:
+        """Add up."""
+        return before + said
 
-        return ask
 
-    def _in_range(self, scores: list[tuple[Answer, Any]], asked: Asked, count: int) -> FloatVec:
-        """Add up the scores inside [0, 1] alone, and name the plugins of the others."""
-        total = np.zeros(count)
-        for answer, score in scores:
-            if score is None:
-                continue
-            if score.min() >= 0.0 and score.max() <= 1.0:
-                total += score * answer.weight
-            else:
-                self.failed(answer, asked, count, "answered scores outside [0, 1]")
-        return total
+class AnyOf(RowWise):
+    """A row is true if any plugin answers true."""
+
+    name = "any"
+    check = staticmethod(flags_fault)
+    fails = "It says so of no row."
+    without = "no row is"
+
+    def add(self, before: BoolVec, said: BoolVec) -> BoolVec:
+        """Let a row be true for either."""
+        return before | said
 
 
 class First(Combination):
@@ -248,7 +318,6 @@ class First(Combination):
         fault: Check,
         *,
         without: str,
-        otherwise: Callable[..., Any] | None = None,
         abandons: str = "",
     ) -> None:
         """Declare the combination for a question.
@@ -256,7 +325,6 @@ class First(Combination):
         Args:
             fault: returns what is wrong with an answer, or an empty string.
             without: what holds without any answer, in the words of the reference.
-            otherwise: computes the answer that holds without any; by default None.
             abandons: what the cycle is abandoned for when an answer fails; if empty, the next
                 plugin is asked.
 
@@ -264,30 +332,21 @@ class First(Combination):
         super().__init__(abandons=abandons)
         self.fault = fault
         self.without = without
-        self._otherwise = otherwise
         self.fails = (
             _ABANDONED if abandons else f"The next plugin is asked; without any, {without}."
         )
 
-    def over(self, answers: Answers) -> Callable[..., Any]:
-        """Return the first answer that is not None."""
-        otherwise = self._otherwise
-
-        def ask(*asked: Any) -> Any:
-            for answer in answers:
-                said = answer.ask(self, asked, asked)
-                if said is not None:
-                    return said
-            return None if otherwise is None else otherwise(*asked)
-
-        return ask
+    def combined(self, said: Any, asked: Asked) -> Any:
+        """Return the first answer, after which pluggy asks nobody else."""
+        del asked
+        return said
 
 
 class Fold(Combination):
     """Each plugin gets the previous one's answer as its last argument."""
 
     name = "fold"
-    check = staticmethod(weights_fault)
+    fault = staticmethod(weights_fault)
     fails = _ABANDONED
 
     def __init__(self, *, without: str, abandons: str) -> None:
@@ -295,47 +354,98 @@ class Fold(Combination):
         super().__init__(abandons=abandons)
         self.without = without
 
-    def over(self, answers: Answers) -> Callable[..., FloatVec]:
+    def ask(self, hook: pluggy.HookCaller, *asked: Any) -> FloatVec:
         """Return the answer of the last plugin."""
-
-        def ask(*asked: Any) -> FloatVec:
-            *given, folded = asked
-            for answer in answers:
-                shown = folded.view()
-                shown.flags.writeable = False  # who writes into it is named, not who reads it next
-                said = answer.ask(self, (*given, shown), folded.shape)
-                if said is not None:
-                    folded = said
-            return folded  # type: ignore[no-any-return]
-
-        return ask
+        *given, folded = asked
+        for each in in_turn(hook):
+            shown = folded.view()
+            shown.flags.writeable = False  # who writes into it is named, not who reads it next
+            said = each.function(*given, shown)
+            if said is not None:
+                folded = said
+        return folded  # type: ignore[no-any-return]
 
 
 class Union(Combination):
     """The union of all answers."""
 
     name = "union"
-    check = staticmethod(stale_fault)
+    fault = staticmethod(stale_fault)
     fails = "Everything counts as stale: every filter known so far is asked again."
     without = "nothing"
 
-    def instead(self, against: Asked) -> tuple[RowVec, RowVec]:
+    def instead(self, asked: Asked) -> tuple[RowVec, RowVec]:
         """Return that everything is stale: an empty shape array means every shape."""
-        del against
+        del asked
         return np.empty(0, np.int64), np.empty(0, np.int64)
 
-    def over(self, answers: Answers) -> Callable[..., list[tuple[RowVec, RowVec]]]:
-        """Return the answers of all plugins."""
+    def combined(
+        self, said: list[tuple[RowVec, RowVec]], asked: Asked
+    ) -> tuple[RowVec, RowVec] | None:
+        """Return the shapes and the rows of all answers; every shape if one answer says so."""
+        del asked
+        if not said:
+            return None
+        every = next((it for it in said if not len(it[0])), None)
+        shapes, rows = zip(*said, strict=True)
+        return every or (np.concatenate(shapes), np.concatenate(rows))
 
-        def ask(*asked: Any) -> list[tuple[RowVec, RowVec]]:
-            stale = []
-            for answer in answers:
-                said = answer.ask(self, asked, asked)
-                if said is not None:
-                    stale.append(said)
-            return stale
 
-        return ask
+class Intersections(Combination):
+    """Every set of one plugin with every set of the next: nodes in both, in plugin order."""
+
+    name = "intersections"
+    fault = staticmethod(sets_fault)
+    fails = "No set: the job is not placed."
+    without = "all nodes are one set"
+
+    def kept(self, setting: PluginSetting, said: Any, asked: Asked) -> NodeSets:
+        """Return the sets of a plugin, or none with the refusal that says why."""
+        if isinstance(said, int):
+            return NodeSets(code=said)
+        is_lazy = isinstance(said, LazyNodeSets)
+        return NodeSets(
+            _CheckedSets(self, setting, asked, said) if is_lazy else said, sources=(said,)
+        )
+
+    def instead(self, asked: Asked) -> NodeSets:
+        """Leave the job without nodes."""
+        del asked
+        return NodeSets(sources=(_FAILED,))
+
+    def combined(self, said: list[NodeSets], asked: Asked) -> NodeSets | None:
+        """Return the sets that all plugins allow, or None without an answer."""
+        del asked
+        found: NodeSets | None = None
+        for these in said:
+            if not these.sources:  # a refusal
+                return these
+            found = these if found is None else found.meet(these)
+        return found
+
+
+class _CheckedSets(LazyNodeSets):
+    """Sets of one plugin, each checked when it is made."""
+
+    def __init__(
+        self, rule: Intersections, setting: PluginSetting, asked: Asked, sets: LazyNodeSets
+    ) -> None:
+        super().__init__(len(sets))
+        self._rule, self._setting, self._asked, self._sets = rule, setting, asked, sets
+
+    def make(self, at: int) -> NodeSet:
+        """Return the set at a position; a set without nodes where the plugin fails."""
+        error: Exception | str
+        try:
+            made = self._sets[at]
+            error = sets_fault([made], self._asked)
+        except Exception as raised:  # noqa: BLE001 - any failure of a plugin is contained
+            error = raised
+        else:
+            if not error:
+                return made
+        self._rule.failed(self._setting, self._asked, error)
+        return NodeSet(self._setting.plugin.name, np.zeros(len(self._asked[0].nodes), np.bool_))
 
 
 class Own(Combination):
@@ -348,52 +458,154 @@ class Own(Combination):
         super().__init__()
         self.fails = fails
 
-    def instead(self, against: Asked) -> object:
-        """Keep nothing."""
-        del against
-        return _NOTHING
+    def read(self, said: Any) -> tuple[Any]:
+        """Return any answer as one: None is the state of many a plugin."""
+        return (said,)
 
-    def over(self, answers: Answers) -> Callable[..., Iterator[tuple[str, Any]]]:
+    def kept(self, setting: PluginSetting, said: tuple[Any], asked: Asked) -> tuple[str, Any]:
+        """Return the plugin with its answer."""
+        del asked
+        return setting.plugin.name, said[0]
+
+    def ask(self, hook: pluggy.HookCaller, *asked: Any) -> Iterator[tuple[str, Any]]:
         """Yield the plugins and their answers; each is asked when its turn comes."""
-
-        def ask(*asked: Any) -> Iterator[tuple[str, Any]]:
-            for answer in answers:
-                said = answer.ask(self, asked, asked)
-                if said is not _NOTHING:
-                    yield answer.plugin, said
-
-        return ask
+        for each in in_turn(hook):
+            said: Any = each.function(*asked)
+            if said is not None:
+                yield said
 
 
-class Rows(Combination):
+class OfOwner(Combination):
+    """The answer of the plugin that owns the refusal, which is the question's last argument."""
+
+    name = "owner"
+
+    def __init__(
+        self,
+        fault: Check = anything_goes,
+        *,
+        without: str,
+        fails: str,
+        is_listed: bool = False,
+        instead: Callable[[Asked], Any] = lambda _: None,
+    ) -> None:
+        """Declare the combination for a question.
+
+        Args:
+            fault: returns what is wrong with an answer, or an empty string.
+            without: what holds without an answer, in the words of the reference.
+            fails: what happens when the answer fails.
+            is_listed: the answer is an iterable, which is read into a list.
+            instead: returns the substitute for an answer that fails.
+
+        """
+        super().__init__()
+        self.fault, self.without, self.fails = fault, without, fails
+        self._is_listed, self._instead = is_listed, instead
+
+    def read(self, said: Any) -> Any:
+        """Return the answer; a list if it is an iterable."""
+        return list(said or ()) if self._is_listed else said
+
+    def instead(self, asked: Asked) -> Any:
+        """Return the substitute for an answer that fails."""
+        return self._instead(asked)
+
+    def ask(self, hook: pluggy.HookCaller, *asked: Any) -> Any:
+        """Return the owner's answer, None without any."""
+        owner = text_of(int(asked[-1])).plugin
+        owned = [each for each in in_turn(hook) if each.plugin_name == owner]
+        return owned[0].function(*asked) if owned else None
+
+
+class FirstOfEach(Combination):
+    """For each row, the answer of the first plugin that names the row."""
+
+    name = "first of each"
+    fault = staticmethod(problems_fault)
+    fails = "It says nothing of any."
+    without = "nothing is said"
+
+    def combined(self, said: list[dict[int, Any]], asked: Asked) -> dict[int, Any]:
+        """Return the answers, by row."""
+        del asked
+        found: dict[int, Any] = {}
+        for row, each in (pair for some in said for pair in some.items()):
+            found.setdefault(row, each)
+        return found
+
+
+class Lines(Combination):
+    """All lines, in plugin order."""
+
+    name = "lines"
+    fails = "The check of results fails with it."
+    without = "none"
+
+    def read(self, said: Any) -> list[str]:
+        """Return the lines of a plugin."""
+        return list(said or ())
+
+    def failed(self, setting: PluginSetting, asked: Asked, error: Exception | str) -> Any:
+        """Let a failure pass: no decision depends on the lines."""
+        del setting, asked
+        assert isinstance(error, Exception)
+        raise error
+
+    def combined(self, said: list[list[str]], asked: Asked) -> list[str]:
+        """Return the lines of all plugins."""
+        del asked
+        return [line for lines in said for line in lines]
+
+
+class Rows(Lines):
     """All rows, in plugin order, then the built-in rows; the first row for a kind counts."""
 
     name = "rows"
-    check = staticmethod(rows_fault)
+    fault = staticmethod(rows_fault)
     fails = "The shard is not run: the process ends and names the plugin."
     without = "the built-in rows"
 
-    def failed(self, answer: Answer, asked: Asked, against: Any, error: Exception | str) -> Any:
+    def read(self, said: Any) -> list[Any]:
+        """Return the rows of a plugin."""
+        return list(said)
+
+    def failed(self, setting: PluginSetting, asked: Asked, error: Exception | str) -> Any:
         """Refuse the plugin: the question is asked before there is a cycle.
 
         Raises:
             PluginContractError: always.
 
         """
-        del asked, against
+        del asked
         raise PluginContractError(
-            f"{answer.question}: {told(error)}", plugin=answer.plugin, distribution=answer.source
+            f"{self.question}: {told(error)}",
+            plugin=setting.plugin.name,
+            distribution=setting.source,
         ) from (error if isinstance(error, Exception) else None)
 
-    def over(self, answers: Answers) -> Callable[[], list[Any]]:
-        """Return the rows of all plugins."""
-        listed = [replace(each, call=partial(_listed, each.call)) for each in answers]
 
-        def ask() -> list[Any]:
-            return [row for answer in listed for row in answer.ask(self, (), None)]
+class Promise(Combination):
+    """A method by which a plugin declares, before a question, that it would have no answer."""
 
-        return ask
+    def __init__(self, method: str, *, silent: bool, abandons: str = "") -> None:
+        """Declare the promise for a question.
 
+        Args:
+            method: the name of the plugin's method.
+            silent: what the method returns where the plugin need not be asked.
+            abandons: what the cycle is abandoned for when the method fails; if empty, the plugin
+                is asked.
 
-def _listed(function: Callable[[], Iterable[Any]]) -> list[Any]:
-    return list(function())
+        """
+        super().__init__(abandons=abandons)
+        self.method, self.silent = method, silent
+
+    def read(self, said: Any) -> bool:
+        """Return what the method says."""
+        return bool(said)
+
+    def instead(self, asked: Asked) -> bool:
+        """Return that the plugin must be asked."""
+        del asked
+        return not self.silent

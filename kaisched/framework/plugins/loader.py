@@ -15,6 +15,7 @@ from importlib.metadata import entry_points
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
+import pluggy
 from pydantic import BaseModel, ValidationError
 
 from kaisched.core.refusals import TEXTS, PluginRefusal, code_named
@@ -27,16 +28,14 @@ from kaisched.errors import (
     PluginLoadError,
     join_path,
 )
-from kaisched.framework.plugins.plugin import Arguments, Plugin
-from kaisched.framework.plugins.registry import PluginSetting, Registry
-from kaisched.framework.plugins.specification import QUESTIONS
+from kaisched.framework.plugins.plugin import Arguments, Plugin, PluginSetting
+from kaisched.framework.plugins.questions import PROJECT, QUESTIONS
 from kaisched.objects.faults import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from importlib.metadata import EntryPoint
 
-    import pluggy
 
 GROUP: Final = "kaisched.plugins"
 _FORBIDDEN: Final = (
@@ -198,9 +197,8 @@ def contract_fault(plugin: object, name: str) -> str:
         return "its Arguments is not a subclass of kaisched.Arguments"
     if fault := _refusals_fault(plugin.refusals):
         return fault
-    registry = Registry()
     for hook in dir(plugin):
-        fault = _hook_fault(registry, plugin, hook)
+        fault = _hook_fault(plugin, hook)
         if fault:
             return f"hook {hook}: {fault}"
     return ""
@@ -219,9 +217,9 @@ def _refusals_fault(refusals: object) -> str:
     return ""
 
 
-def _hook_fault(registry: Registry, plugin: type[Plugin], hook: str) -> str:
+def _hook_fault(plugin: type[Plugin], hook: str) -> str:
     method = inspect.getattr_static(plugin, hook)
-    options = registry.parse_hookimpl_opts(plugin, hook)
+    options = _manager().parse_hookimpl_opts(plugin, hook)
     if options is None:
         if hook in QUESTIONS and method is not getattr(Plugin, hook):
             return "it is not marked with @kaisched.hookimpl and would never be asked"
@@ -249,17 +247,15 @@ def _signature_fault(hook: str, method: FunctionType) -> str:
 
 
 def _made(plugin: type[Plugin], arguments: Arguments, entry: Installed) -> Plugin:
-    """Make an instance and let pluggy check it against the questions too."""
+    """Make an instance."""
     try:
-        made = plugin(arguments)
-        Registry([PluginSetting(made)])
+        return plugin(arguments)
     except Exception as cause:
         raise PluginLoadError(
             f"it cannot be made: {type(cause).__name__}: {cause}",
             plugin=entry.name,
             distribution=f"{entry.distribution} {entry.version}",
         ) from cause
-    return made
 
 
 def typed_arguments(plugin: type[Plugin], raw: Mapping[str, Any], file: str = "") -> Arguments:
@@ -315,14 +311,14 @@ def _names_at(model: type[BaseModel], where: tuple[int | str, ...]) -> list[str]
 
 def answered_questions(plugin: type[Plugin]) -> tuple[str, ...]:
     """Return the questions a plugin answers, in the order of the specification."""
-    registry = _empty_registry()
-    found = {name: registry.parse_hookimpl_opts(plugin, name) for name in QUESTIONS}
+    found = {name: _manager().parse_hookimpl_opts(plugin, name) for name in QUESTIONS}
     return tuple(name for name, options in found.items() if options is not None)
 
 
 @cache
-def _empty_registry() -> Registry:
-    return Registry()
+def _manager() -> pluggy.PluginManager:
+    """Return a manager that tells how methods are marked."""
+    return pluggy.PluginManager(PROJECT)
 
 
 def describe_plugins(catalogue: Catalogue | None = None) -> tuple[PluginDescription, ...]:

@@ -1,18 +1,17 @@
 """The base of plugins: a name, arguments, refusals, and promises about answers.
 
-The questions that a plugin may answer are in :mod:`~kaisched.framework.plugins.questions`; those
-whose answers people read are in :mod:`~kaisched.framework.plugins.words`.
+The questions that a plugin may answer are in :mod:`~kaisched.framework.plugins.questions`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from kaisched.framework.plugins.questions import Decisions
-from kaisched.framework.plugins.words import Words
+from kaisched.framework.plugins.questions import Decisions, Words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,3 +129,18 @@ class Plugin(Decisions, Words):
         """
         del session, question
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSetting:
+    """An enabled plugin, the factor of its scores and where it came from."""
+
+    plugin: Plugin
+    weight: float = 1.0
+    distribution: str = ""
+    version: str = ""
+
+    @property
+    def source(self) -> str:
+        """The distribution that the plugin came with, and its version."""
+        return f"{self.distribution} {self.version}".strip()

@@ -13,52 +13,94 @@ other. ``None`` always means "nothing to say". Plugins are asked in the shard's 
 Each question declares how the answers of several plugins combine, and the substitute for a plugin
 that raises or answers nonsense (wrong shape, type or range, NaN). Such a plugin is named in the
 cycle's failures.
-The questions whose answers people read follow in :mod:`~kaisched.framework.plugins.words`.
+The questions whose answers people read come last.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import numpy as np
+import pluggy
 
-from kaisched.framework.plugins.answers import Promise
+from kaisched.core.refusals import text_of
 from kaisched.framework.plugins.combine import (
+    AnyOf,
     First,
+    FirstOfEach,
     FirstRefusal,
     FirstRefusalInTurn,
     Fold,
+    Intersections,
     Keys,
     Least,
+    Lines,
+    OfOwner,
     Own,
+    Promise,
     Rows,
     Sum,
     Union,
 )
-from kaisched.framework.plugins.combine_sets import Intersections
-from kaisched.framework.plugins.combine_words import AnyOf
-from kaisched.framework.plugins.specification import question
 from kaisched.framework.plugins.validity import (
     batch_fault,
+    figures_fault,
     head_start_fault,
     order_fault,
+    reason_fault,
+    sentence_fault,
     share_fault,
     size_fault,
 )
+from kaisched.framework.report.records import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.core.tables import SubGroup
+    from kaisched.framework.advice.advice import Proposal
+    from kaisched.framework.invariants.sums import Moves
+    from kaisched.framework.plugins.combine import Asked, Combination
+    from kaisched.framework.report.records import EvictionReason, Problem
     from kaisched.framework.session.node_sets import NodeSet
     from kaisched.framework.session.session import Session
-    from kaisched.framework.session.units import Claim, Units
+    from kaisched.framework.session.units import Claim, Unit, Units
     from kaisched.objects.workloads import Workload
 
+PROJECT: Final = "kaisched"
 
-def _one_each(session: Session, job: RowVec) -> IntVec:
-    return np.minimum(session.pending_of(job), 1)
+_F = TypeVar("_F", bound="Callable[..., Any]")
+_declared: dict[str, Combination] = {}
+QUESTIONS: Final[Mapping[str, Combination]] = MappingProxyType(_declared)
+"""Every question by name, in the order of the specification, and how its answers combine."""
+_spec = pluggy.HookspecMarker(PROJECT)
+_impl = pluggy.HookimplMarker(PROJECT)
+
+
+def hookimpl(function: _F) -> _F:
+    """Mark a method as a plugin's answer to the question of the same name.
+
+    It takes no options: plugins are asked in the shard file's order, so ``tryfirst``, ``trylast``
+    and wrappers do not exist here (the loader refuses them when pluggy's own marker sets them).
+    """
+    return _impl(function)
+
+
+def is_answer(method: object) -> bool:
+    """Tell whether a method is marked as an answer."""
+    return getattr(method, f"{PROJECT}_impl", None) is not None
+
+
+def question(combine: Combination, unless: Promise | None = None) -> Callable[[_F], _F]:
+    """Declare a question: how answers combine, and the promise by which a plugin is not asked."""
+
+    def declare(function: _F) -> _F:
+        combine.declare(function, unless)
+        _declared[function.__name__] = combine
+        return _spec(firstresult=isinstance(combine, First))(function)
+
+    return declare
 
 
 class Decisions:
@@ -280,7 +322,7 @@ class Decisions:
         If any unit is refused, the plan is dropped.
         """
 
-    @question(First(size_fault, without="pods are placed one by one", otherwise=_one_each))
+    @question(First(size_fault, without="pods are placed one by one"))
     def batch_size(self, session: Session, job: RowVec) -> IntVec | None:
         """Return how many pending pods ``(K,)`` of each job are placed next, all or nothing.
 
@@ -377,4 +419,72 @@ class Decisions:
         The answer is (shapes, node rows) whose :meth:`node_filter` must be asked again. An empty
         shape array means every shape. States and nodes of the tasks are as of now; what queues hold
         may be counted once a run of pods has been placed.
+        """
+
+
+def _without_more(asked: Asked) -> Reason:
+    text = text_of(int(asked[-1]))
+    return Reason(f"{text.sentence} (plugin {text.plugin} failed to say more)")
+
+
+class Words:
+    """The questions whose answers people read."""
+
+    @question(
+        OfOwner(
+            reason_fault,
+            without="the sentence of the refusal stands",
+            fails="The sentence of the refusal stands, and says that the plugin failed.",
+            instead=_without_more,
+        )
+    )
+    def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
+        """Return why this plugin refuses a job, with the numbers, as of the end of the cycle.
+
+        ``code`` is the plugin's own refusal with which ``action`` ended the attempt. Asked when the
+        job's record is read.
+        """
+
+    @question(OfOwner(without="nothing is proposed", fails="It proposes nothing.", is_listed=True))
+    def proposals(self, session: Session, job: int, code: int) -> Iterable[Proposal] | None:
+        """Return changes that may cure a refusal of this plugin, likely ones first.
+
+        Each change is tried on a copy before it is shown as advice. Its kind is one that the
+        refusal lists as ``tried``. Asked when advice is asked for.
+        """
+
+    @question(First(sentence_fault, without="it names the claim and the queues that lose"))
+    def eviction_reason(
+        self, session: Session, claim: Claim, units: Sequence[Unit]
+    ) -> Callable[[Session], str | EvictionReason] | None:
+        """Return a function that makes the reason of these evictions for a claim.
+
+        The reason is a sentence, or a sentence with the kinds of the evictions by queue. Asked once
+        for each claim that evicts, when all its moves are in ``session.held_now``. The function is
+        called with the session when the reason is read. It may keep numbers of now, but must not
+        keep the session.
+        """
+
+    @question(FirstOfEach())
+    def queue_problems(self, session: Session) -> Mapping[int, Problem] | None:
+        """Return, by queue row, the problems of queues that do not work under this policy.
+
+        Shown as the condition ``Ready`` of the queue. Asked after each cycle whose shares are read.
+        """
+
+    @question(First(figures_fault, without="no figures"))
+    def queue_figures(self, session: Session) -> Mapping[str, FloatVec] | None:
+        """Return figures of queues under this policy, by name: a number for each queue ``(Q,)``.
+
+        Such as what queues are compared by. Shown with the shares of a cycle, and as the metric
+        ``kaisched_queue_figure_ratio``. Names are words in snake_case. Asked when the shares of a
+        cycle are read.
+        """
+
+    @question(Lines())
+    def broken_rules(self, moves: Moves) -> Iterable[str] | None:
+        """Return a line for each rule of this plugin that a cycle's result breaks.
+
+        Asked by tests, replays and other checks of results; never by a cycle. Each line begins with
+        the rule's name.
         """

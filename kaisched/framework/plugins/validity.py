@@ -6,8 +6,9 @@ the question, the session first.
 
 from __future__ import annotations
 
+import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import numpy as np
 
@@ -15,14 +16,25 @@ from kaisched.core.axis import TaskState
 from kaisched.core.refusals import FIRST_OF_PLUGINS, PluginRefusal, Refusal, highest_code
 from kaisched.framework.report.records import Problem, Reason
 from kaisched.framework.session.node_sets import LazyNodeSets, NodeSet
+from kaisched.objects.gangs import GANG_API
+from kaisched.objects.workloads import Grouping, Workload
 
 if TYPE_CHECKING:
-    from kaisched.core.axis import BoolVec
-    from kaisched.framework.plugins.answers import Asked
+    from collections.abc import Iterator
 
+    from kaisched.core.axis import BoolVec
+    from kaisched.framework.plugins.combine import Asked
+
+_VERSION: Final = re.compile(r"[a-z0-9.-]{1,200}/v[a-z0-9]{1,60}", re.ASCII)
+_PLURAL: Final = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
+_KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,62}", re.ASCII)
+_NOT_OWNERS: Final = ("", "scheduling.run.ai", "kai.scheduler", GANG_API)
+"""API groups of objects that are watched for other reasons than their pods."""
 _PENDING: Final = int(TaskState.PENDING)
 _TRUE: Final = 1
 """The byte of a flag that is set."""
+_ROUNDING: Final = 1 + 1e-12
+"""How far above 1 the rounding of a score may bring it."""
 
 
 def fits(answer: object, shape: tuple[int, ...], kinds: str) -> bool:
@@ -86,8 +98,13 @@ def room_fault(room: Any, count: int) -> str:
 
 
 def score_fault(score: Any, count: int) -> str:
-    """Return what is wrong with scores ``(K,)``, their range apart, or an empty string."""
-    return "" if fits(score, (count,), "f") else wrong(score, (count,), "f")
+    """Return what is wrong with scores ``(K,)``, or an empty string."""
+    if not fits(score, (count,), "f"):
+        return wrong(score, (count,), "f")
+    # NaN compares false with everything.
+    if count and not (np.minimum.reduce(score) >= 0.0 and np.maximum.reduce(score) <= _ROUNDING):
+        return "answered scores outside [0, 1]"
+    return ""
 
 
 def stale_fault(stale: Any, asked: Asked) -> str:
@@ -108,8 +125,9 @@ def share_fault(share: Any, asked: Asked) -> str:
     return "" if fits(share, shape, "i") else wrong(share, shape, "i")
 
 
-def weights_fault(folded: Any, shape: tuple[int, ...]) -> str:
+def weights_fault(folded: Any, asked: Asked) -> str:
     """Return what is wrong with weights ``(K,)``, or an empty string."""
+    shape = asked[-1].shape
     if not fits(folded, shape, "f"):
         return wrong(folded, shape, "f")
     return "" if np.isfinite(folded).all() else "answered a weight that is no finite number"
@@ -199,12 +217,39 @@ def figures_fault(said: Any, against: Asked) -> str:
     return next(wrong_ones, "")
 
 
-def sets_fault(said: Any, count: int) -> str:
+def sets_fault(said: Any, asked: Asked) -> str:
     """Return what is wrong with sets of nodes ``(N,)``, or an empty string."""
     if isinstance(said, (Refusal, PluginRefusal, LazyNodeSets)):
         return ""  # each set is checked when it is made
     if not isinstance(said, (tuple, list)) or not all(isinstance(it, NodeSet) for it in said):
         return f"answered {type(said).__name__}, not a sequence of kaisched.NodeSet or a refusal"
+    count = len(asked[0].nodes)
     columns = [(each.nodes, "b") for each in said]
     columns += [(each.order, "i") for each in said if each.order is not None]
     return next((wrong(it, (count,), of) for it, of in columns if not fits(it, (count,), of)), "")
+
+
+def rows_fault(rows: list[object], asked: object) -> str:
+    """Return what is wrong with a plugin's rows, or an empty string."""
+    del asked
+    return next((fault for row in rows for fault in row_faults(row)), "")
+
+
+def row_faults(row: object) -> Iterator[str]:
+    """Yield what is wrong with a row."""
+    if not isinstance(row, Workload):
+        yield f"{row!r} is no kaisched.Workload"
+        return
+    for version in (row.api_version, *row.other_versions):
+        if not _VERSION.fullmatch(version):
+            yield f"{row.kind}: api_version {version!r} is none; write it like example.com/v1"
+        elif version.rpartition("/")[0] != row.api_group:
+            yield f"{row.kind}: {version!r} is not of API group {row.api_group!r}"
+    if row.api_group in _NOT_OWNERS:
+        yield f"{row.kind}: kinds of API group {row.api_group!r} are not grouped by"
+    if not _PLURAL.fullmatch(row.plural):
+        yield f"{row.kind}: plural {row.plural!r} is none; write it like widgets"
+    if not _KIND.fullmatch(row.kind):
+        yield f"kind {row.kind!r} is none; write it like Widget"
+    if row.pods not in get_args(Grouping):
+        yield f"{row.kind}: pods {row.pods!r}; write one of {', '.join(get_args(Grouping))}"

@@ -128,7 +128,7 @@ def _are_kept_out(session: Session, job: RowVec) -> BoolVec:
     found = np.isin(job, held, invert=True) if held else np.zeros(len(job), np.bool_)
     if not found.any():
         return found
-    has_parts = session.ask.subgroup_sets(session) is not None
+    has_parts = session.ask.has_subgroup_sets(session)
     shape, size, _ = measure(session, job)
     for at in found.nonzero()[0].tolist():
         row, limits = int(job[at]), session.shapes.constraints[shape[at]]
@@ -163,7 +163,7 @@ def _has_room_within(session: Session, nodes: NodeSet, shape: int, size: int) ->
 
 def _sets_of_jobs(session: Session, job: RowVec) -> dict[int, NodeSets]:
     """Return the sets of nodes of the jobs that have any, by their places in ``job``."""
-    if session.ask.node_sets(session) is None:
+    if not session.ask.has_node_sets(session):
         return {}
     found = {
         at: node_sets(session, _ALLOCATE, row, asked_of(session, row), batch_of(session, row)[0])
@@ -317,7 +317,7 @@ def _shut_part(session: Session, job: int) -> int | None:
     difference which nodes subgroups get.
     """
     root = session.jobs.structure.get(job)
-    if root is None or session.ask.subgroup_sets(session) is None:
+    if root is None or not session.ask.has_subgroup_sets(session):
         return None
     batch = pods_of_batch(session, job)
     podset = session.tasks.podset_of_task[batch]

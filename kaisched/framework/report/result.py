@@ -239,7 +239,7 @@ class Shares(Lazy[QueueShare]):
             session.ledger.held if session.has_moved else session.held,
             session.requested,
             session.queues.deserved if quotas is None else quotas,
-            {} if self._abandoned else session.ask.queue_problems(session),
+            {} if self._abandoned else session.ask.queue_problems(session) or {},
             {} if self._abandoned else session.ask.queue_figures(session) or {},
             {} if self._abandoned else _left_out(session),
         )

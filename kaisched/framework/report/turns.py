@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kaisched.core.axis import RowVec
-    from kaisched.framework.plugins.named_keys import NamedKey
+    from kaisched.framework.plugins.asking import NamedKey
     from kaisched.framework.report.result import CycleResult
     from kaisched.framework.session.session import Session
 

@@ -83,7 +83,7 @@ def _kinds(session: Session, job: int) -> dict[int, int]:
     podsets, shapes = _podsets(session, tasks), session.tasks.shape_of_task[tasks]
     order = np.lexsort((shapes, podsets))
     rows, starts = np.unique(podsets[order], return_index=True)
-    is_own = session.ask.subgroup_sets(session) is not None
+    is_own = session.ask.has_subgroup_sets(session)
     lacks = session.podsets.minimum[rows] - session.podset_active_now[rows]
     numbers: dict[tuple[int, bytes], int] = {}
     found = {}
@@ -267,7 +267,7 @@ def measure(session: Session, job: RowVec) -> tuple[RowVec, IntVec, dict[int, Ro
 
 def _lone_parts(session: Session) -> RowVec:
     """Return the jobs whose only pod set has sets of nodes of its own: it is placed as a part."""
-    if not session.jobs.structure or session.ask.subgroup_sets(session) is None:
+    if not session.jobs.structure or not session.ask.has_subgroup_sets(session):
         return _NONE
     found: RowVec | None = session.found.get(_LONE)
     if found is None:

@@ -107,10 +107,11 @@ class Vacancy(NamedTuple):
     """The mask of this room; None where no mask is kept."""
 
 
-def fill_first(masked: FloatVec, room: IntVec, count: int) -> RowVec:
+def fill_first(masked: FloatVec, room: IntVec, count: int) -> tuple[RowVec, IntVec]:
     """Fill the best node, then the next: exact when a node's score never falls as it fills.
 
-    ``masked`` is the score, below 0 where there is no room; the room must suffice for ``count``.
+    Return the nodes, and how many pods each gets. ``masked`` is the score, below 0 where there is
+    no room; the room must suffice for ``count``.
     """
     picked: list[int] = []
     taken: list[int] = []
@@ -132,10 +133,8 @@ def fill_first(masked: FloatVec, room: IntVec, count: int) -> RowVec:
         free = room[order]
         before = np.cumsum(free) - free
         needed = int(np.searchsorted(before, count))
-        rows = order[:needed]
-        counts = np.minimum(free[:needed], count - before[:needed])
-        return np.repeat(rows, counts)
-    return np.repeat(np.array(picked), taken)
+        return order[:needed], np.minimum(free[:needed], count - before[:needed])
+    return np.array(picked), np.array(taken)
 
 
 def fill_stepwise(
@@ -165,18 +164,19 @@ def choose_by_score(masked: FloatVec, room: IntVec, count: int, score: Scores) -
     ``masked`` is the score of each node, below 0 where there is no room. Nodes are filled one after
     the other; where a score falls as its node fills, pods are placed one by one.
     """
-    chosen = fill_first(masked, room, count)
-    return chosen if _rises(chosen, masked, score) else fill_stepwise(masked, room, count, score)
+    rows, counts = fill_first(masked, room, count)
+    if _rises(rows, counts, masked, score):
+        return np.repeat(rows, counts)
+    return fill_stepwise(masked, room, count, score)
 
 
-def _rises(chosen: RowVec, masked: FloatVec, score: Scores) -> bool:
-    """Check that no node's score fell below its first while it was filled."""
-    rows, counts = np.unique(chosen, return_counts=True)
-    again = np.repeat(rows, counts - 1)
+def _rises(rows: RowVec, counts: IntVec, masked: FloatVec, score: Scores) -> bool:
+    """Check that no node's score falls below its first while it is filled."""
+    more = counts - 1
+    again = rows.repeat(more)
     if not again.size:
         return True
-    starts = np.repeat(np.cumsum(counts - 1) - (counts - 1), counts - 1)
-    extra = np.arange(again.size) - starts + 1
+    extra = np.arange(1, again.size + 1) - (more.cumsum() - more).repeat(more)
     return bool((score(again, extra) >= masked[again]).all())
 
 

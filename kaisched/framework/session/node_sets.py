@@ -160,11 +160,10 @@ def node_sets(
     session: Session, action: str, job: int, ask: Amounts, shapes: Shapes
 ) -> NodeSets | None:
     """Return the sets to try for a job, the best first; None if it may be placed on all nodes."""
-    asker = session.ask.node_sets(session)
-    if asker is None:
+    if not session.ask.has_node_sets(session):
         return None
     with session.placement.within(None):
-        return asker(session, action, job, ask, shapes)
+        return session.ask.node_sets(session, action, job, ask, shapes)
 
 
 def subgroup_sets(session: Session, job: int, group: SubGroup, shapes: Shapes) -> NodeSets | None:
@@ -172,8 +171,8 @@ def subgroup_sets(session: Session, job: int, group: SubGroup, shapes: Shapes) -
 
     None if the subgroup may be placed wherever the groups that hold it may.
     """
-    asker = session.ask.subgroup_sets(session)
-    sets = None if asker is None else asker(session, job, group, shapes)
+    asker = session.ask.speaking(session, "subgroup_sets")
+    sets: NodeSets | None = None if asker is None else asker(session, job, group, shapes)
     around = session.placement.nodes
     if sets is None or around is None:
         return sets

@@ -54,7 +54,7 @@ def ordered_tasks(session: Session, tasks: RowVec) -> RowVec:
     """Return task rows in the order in which they are placed."""
     if len(tasks) < 2:  # noqa: PLR2004 - nothing to order
         return tasks
-    columns = (*session.ask.task_order(session, tasks), session.tasks.created_s[tasks])
+    columns = (*(session.ask.task_order(session, tasks) or ()), session.tasks.created_s[tasks])
     if len(tasks) < _MANY:
         return _sorted(session, tasks, columns)
     known: dict[int, _Known] = session.hints.setdefault(_HINT, {})
@@ -98,7 +98,7 @@ def ordered_jobs(session: Session, job: RowVec) -> RowVec:
     """Return job rows in job order, the most important first."""
     if len(job) < 2:  # noqa: PLR2004 - nothing to order
         return job
-    keys = [*session.ask.job_order(session, job), session.jobs.created_s[job]]
+    keys = [*(session.ask.job_order(session, job) or ()), session.jobs.created_s[job]]
     ordered: RowVec = job[last_first(session, job, keys)[::-1]]
     return ordered
 

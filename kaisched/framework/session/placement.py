@@ -30,7 +30,7 @@ from kaisched.framework.session.filling import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from kaisched.core.axis import Amounts, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.core.devices import CardTable
@@ -465,24 +465,31 @@ class Placement:
         return self.choose(self.future_vacancy(shape), count)
 
     @property
+    def _moved(self) -> Callable[..., tuple[RowVec, RowVec] | None] | None:
+        """What tells plugins of moves; None if none is to hear of them in this cycle."""
+        return self._ask.speaking(self._session, "on_moves")
+
+    @property
     def listens(self) -> bool:
         """Whether devices or plugins are to hear of moves."""
-        return self._devices is not None or self._ask.on_moves(self._session) is not None
+        return self._devices is not None or self._moved is not None
 
     def note_moves(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
         """Report moves to the plugins, and ask again the filters that they name as stale."""
         if self._devices is not None:
             self._devices.note_all(tasks, nodes, self._session.ledger.state, sign)
-        tell = self._ask.on_moves(self._session)
+        tell = self._moved
+        stale = None if tell is None else tell(self._session, tasks, nodes, sign)
+        if stale is None:
+            return
+        self.news += 1
         # A filter is asked whole: affinity domains span more rows than moved.
-        for shapes, _ in tell(self._session, tasks, nodes, sign) if tell else ():
-            self.news += 1
-            known = self._plans if not len(shapes) else [int(shape) for shape in shapes]
-            for plan in [self._plans[shape] for shape in known if shape in self._plans]:
-                self._filter(plan)
-                plan.mask = Mask()
-                for plans in self._plans_within.values():
-                    plans.pop(plan.shape, None)
+        known = stale[0].tolist() if len(stale[0]) else list(self._plans)
+        for plan in [self._plans[shape] for shape in known if shape in self._plans]:
+            self._filter(plan)
+            plan.mask = Mask()
+            for plans in self._plans_within.values():
+                plans.pop(plan.shape, None)
 
     # -- upkeep ------------------------------------------------------------------------------------
 

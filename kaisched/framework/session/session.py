@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kaisched.core.tree import QueueTree
     from kaisched.core.usage import Usage
     from kaisched.framework.memory import Memory
-    from kaisched.framework.plugins.dispatch import Questions
+    from kaisched.framework.plugins.asking import Questions
     from kaisched.framework.policy import Policy
     from kaisched.framework.report.records import PluginFailure
     from kaisched.framework.session.capacity import Capacity
@@ -287,12 +287,16 @@ class Session:
     @property
     def fold(self) -> Fold | None:
         """The plugins' over-quota weight fold, or None when no plugin answers (the identity)."""
-        return self.ask.fold(self)
+        return self._division("over_quota_weights")
 
     @property
     def head_start(self) -> Callable[..., IntVec | None] | None:
         """The plugins' head starts, or None when no plugin answers."""
-        return self.ask.head_start(self)
+        return self._division("head_start")
+
+    def _division(self, question: str) -> Callable[..., Any] | None:
+        asker = self.ask.speaking(self, question)
+        return None if asker is None else partial(asker, self)
 
     # -- as of now, tentative moves included -------------------------------------------------------
 
@@ -440,7 +444,7 @@ class Session:
 
     def subgroup_order(self, active: IntVec, minimum: IntVec) -> Columns:
         """Return the keys by which the plugins order subgroups, low first."""
-        return self.ask.subgroup_order(self, active, minimum)
+        return [*(self.ask.subgroup_order(self, active, minimum) or ())]
 
     # -- for the host and its actions --------------------------------------------------------------
 

@@ -96,8 +96,9 @@ class Debts:
     def _worth_of(self, session: Session, claim: Claim, mine: int, siblings: RowVec) -> FloatVec:
         """Return ``(R, K)`` how large units of siblings ``mine`` may take; infinite for no limit.
 
-        A unit larger than its queue's plain share, whose end makes room for the claim, is a turn:
-        to end it early costs the most, and after a short history it is never ended early.
+        A unit whose end makes room for the claim is a turn, if it or the claim is larger than all
+        that history may grant its queue: one of the two could not take it back. To end it early
+        costs the most, and after a short history it is never ended early.
         """
         queues = session.queues
         held = session.held_now
@@ -120,7 +121,9 @@ class Debts:
         is_kept = asked[:, None] & (owed < 0) & (theirs < self.most.take(siblings, axis=1))
         is_equal = queues.priority.take(siblings) == queues.priority[mine]
         worth, worth_of_turn = justifies / self.cost_s, justifies / self.turn_s
-        turn = np.maximum(plain, claim.ask[:, None] - 1)
+        granted = self.most - session.axis.unit[:, None]
+        could_be_back = (claim.ask <= granted[:, mine])[:, None] * granted.take(siblings, axis=1)
+        turn = np.maximum(could_be_back, claim.ask[:, None] - 1)
         worth[is_turn] = np.maximum(np.minimum(worth, turn), worth_of_turn)[is_turn]
         return np.where((is_by_history | is_kept) & is_equal, worth, np.inf)
 

@@ -13,7 +13,7 @@ from kaisched.core.axis import FIXED, TaskState
 from kaisched.errors import ConfigError
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.loader import installed_plugins
-from kaisched.framework.plugins.registry import PluginSetting
+from kaisched.framework.plugins.plugin import PluginSetting
 from kaisched.framework.policy import Policy
 from kaisched.framework.session.session import Session
 from kaisched.testing.builder import Group, Job, Task, add_job

@@ -6,7 +6,7 @@ import pytest
 from kaisched.core.refusals import PluginRefusal
 from kaisched.engine.policy import default_policy
 from kaisched.framework.plugins.plugin import Plugin
-from kaisched.framework.plugins.specification import hookimpl
+from kaisched.framework.plugins.questions import hookimpl
 from kaisched.testing import ClusterBuilder
 
 STAYS = PluginRefusal("TestStays", "it stays", cure="None.")

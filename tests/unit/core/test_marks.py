@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from kaisched.core.snapshot import mark_of
 from tests.unit.framework.fakes import job, store
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -18,12 +17,7 @@ def changed(mark, snapshot):
 def test_nothing_has_changed_since_a_snapshot_itself():
     at = store(job("a"), job("b")).snapshot()
     mark = at.mark(PRIORITY, "jobs.pending")
-    assert at.unchanged_since(mark) == 2
     assert changed(mark, at) == {}
-
-
-def test_without_a_mark_everything_is_new():
-    assert store(job("a")).snapshot().unchanged_since(None) == 0
 
 
 def test_rows_that_join_leave_those_before_as_they_were():
@@ -31,7 +25,6 @@ def test_rows_that_join_leave_those_before_as_they_were():
     mark = made.snapshot().mark(PRIORITY)
     made.add_job("default/c", "q", priority=1, is_preemptible=True, created_s=0.0, tasks=())
     after = made.snapshot()
-    assert after.unchanged_since(mark) == 2
     assert changed(mark, after) == {}
 
 
@@ -41,15 +34,7 @@ def test_a_row_that_is_written_to_is_named_with_its_column():
     made.jobs.priority.own()[1] = 7
     made.revision += 1
     after = made.snapshot()
-    assert after.unchanged_since(mark) == 0
     assert changed(mark, after) == {PRIORITY: [1]}
-
-
-def test_a_later_snapshot_s_mark_says_nothing_of_an_earlier_one():
-    made = store(job("a"))
-    before = made.snapshot()
-    made.add_job("default/c", "q", priority=1, is_preemptible=True, created_s=0.0, tasks=())
-    assert before.unchanged_since(mark_of(made.snapshot(), PRIORITY)) == 0
 
 
 @pytest.mark.parametrize("folder", ["kaisched/actions", "kaisched/framework", "plugins"])

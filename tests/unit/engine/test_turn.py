@@ -7,7 +7,7 @@ from kaisched.engine.policy import default_policy
 from kaisched.engine.turn import take_turn
 from kaisched.framework import cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.plugins.answers import CycleAbandonedError
+from kaisched.framework.plugins.combine import CycleAbandonedError
 from tests.contract.clusters import pod
 from tests.faults.deciding import store_of
 

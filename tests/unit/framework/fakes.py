@@ -9,9 +9,8 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.plugins.plugin import Arguments, Plugin
-from kaisched.framework.plugins.registry import PluginSetting
-from kaisched.framework.plugins.specification import QUESTIONS, hookimpl
+from kaisched.framework.plugins.plugin import Arguments, Plugin, PluginSetting
+from kaisched.framework.plugins.questions import QUESTIONS, hookimpl
 from kaisched.framework.policy import Policy
 from kaisched.framework.session.session import Session
 from kaisched.testing.builder import Group, Job, Task, add_job

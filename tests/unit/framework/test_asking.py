@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from kaisched.core.refusals import Refusal
-from kaisched.framework.plugins.answers import CycleAbandonedError
-from kaisched.framework.plugins.combine import FirstRefusal
-from kaisched.framework.plugins.plugin import Plugin
-from kaisched.framework.plugins.probe import NULL
-from kaisched.framework.plugins.registry import PluginSetting, Registry
-from kaisched.framework.plugins.specification import QUESTIONS, hookimpl
+from kaisched.framework.plugins.asking import Questions, manager_of
+from kaisched.framework.plugins.combine import CycleAbandonedError, FirstRefusal
+from kaisched.framework.plugins.plugin import Plugin, PluginSetting
+from kaisched.framework.plugins.questions import QUESTIONS, hookimpl
 from tests.unit.framework.fakes import job, plugin, session, store
 
 ROWS = np.arange(2)
@@ -31,7 +29,7 @@ def failed(of):
 
 
 def test_what_is_declared_is_what_pluggy_asks():
-    assert set(vars(Registry().hook)) == set(QUESTIONS)
+    assert set(vars(manager_of(()).hook)) == set(QUESTIONS)
     for name, combine in QUESTIONS.items():
         assert combine.parameters == tuple(inspect.signature(getattr(Plugin, name)).parameters)[1:]
 
@@ -45,25 +43,29 @@ def test_a_question_cannot_declare_rows_that_it_is_not_asked_about():
 
 
 def test_answers_stand_in_the_order_of_the_shard_and_are_what_pluggy_found():
+    heard = []
+
+    def hear(name):
+        return lambda **_: heard.append(name)
+
     shard = [plugin(name, node_filter=lambda **_: None) for name in ("m", "z", "a")]
-    registry = Registry(shard)
-    answers = registry.answers("node_filter", NULL)
-    assert [each.plugin for each in answers] == ["m", "z", "a"]
-    found = registry.hook.node_filter.get_hookimpls()
-    assert [each.call for each in answers] == [each.function for each in found]
+    assert Questions(shard).answers("node_filter") == ("m", "z", "a")
+    one = opened(*(plugin(it.plugin.name, node_filter=hear(it.plugin.name)) for it in shard))
+    one.ask.node_filter(one, 0, ROWS)
+    assert heard == ["m", "z", "a"]
 
 
 def test_two_plugins_with_one_name_are_refused():
     with pytest.raises(ValueError, match="already registered"):
-        Registry([plugin("x"), plugin("x")])
+        Questions([plugin("x"), plugin("x")])
 
 
 def test_an_inherited_question_is_no_answer_but_an_inherited_answer_is():
     class Child(type(plugin("parent", job_gate=lambda **_: None).plugin)):
         name = "child"
 
-    registry = Registry([PluginSetting(Child(Child.Arguments()))])
-    answered = [name for name in QUESTIONS if registry.answers(name, NULL)]
+    questions = Questions([PluginSetting(Child(Child.Arguments()))])
+    answered = [name for name in QUESTIONS if questions.answers(name)]
     assert answered == ["job_gate"]
 
 
@@ -101,9 +103,8 @@ def test_of_what_one_plugin_refuses_the_next_hears_nothing():
         return np.array([0, int(Refusal.QUEUE_ON_HOLD), 0], np.int16)
 
     one = opened(plugin("x", scenario_gate=refuses), plugin("y", scenario_gate=refuses))
-    before = np.array([int(Refusal.EVICTION_DELAY), 0, 0], np.int16)
-    codes = one.ask.scenario_gate(one, None, range(3), before)
-    assert codes.tolist() == [int(Refusal.EVICTION_DELAY), int(Refusal.QUEUE_ON_HOLD), 0]
+    codes = one.ask.scenario_gate(one, None, range(3), np.array([False, True, True]))
+    assert codes.tolist() == [0, int(Refusal.QUEUE_ON_HOLD), 0]
     assert heard == [[False, True, True], [False, False, True]]
 
 
@@ -188,5 +189,5 @@ def test_a_method_of_its_own_is_no_answer():
         def helper(self):
             return None
 
-    registry = Registry([PluginSetting(Marked(Marked.Arguments()))])
-    assert [name for name in QUESTIONS if registry.answers(name, NULL)] == ["job_gate"]
+    questions = Questions([PluginSetting(Marked(Marked.Arguments()))])
+    assert [name for name in QUESTIONS if questions.answers(name)] == ["job_gate"]

@@ -14,7 +14,7 @@ from kaisched.core.devices import DeviceDemand
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.plugins.specification import QUESTIONS
+from kaisched.framework.plugins.questions import QUESTIONS
 from kaisched.testing.builder import Group, Job, Task
 from tests.unit.framework.fakes import cycle, job, placed, plugin, policy, store, with_default
 

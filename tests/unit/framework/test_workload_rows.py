@@ -6,7 +6,7 @@ from kaisched.cluster.grouping import Grouper
 from kaisched.cluster.kubernetes.resources import ALL, watched_kinds
 from kaisched.engine.policy import build_policy, default_policy, default_shard
 from kaisched.errors import ConfigError, PluginContractError
-from kaisched.framework.plugins.dispatch import workloads_of
+from kaisched.framework.plugins.asking import workloads_of
 from kaisched.framework.plugins.loader import Catalogue, Installed, installed_plugins
 from kaisched.objects.gangs import KNOWN, WORKLOADS, gang_api_row, gang_of
 from kaisched.objects.podgroup import SubGroupSpec

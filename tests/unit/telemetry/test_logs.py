@@ -7,7 +7,8 @@ import pytest
 import structlog
 
 from kaisched.framework.report.records import RUN, PluginFailure
-from kaisched.telemetry.logs import configure_logs, hide, log_cycle, masked
+from kaisched.telemetry.cycle_log import log_cycle
+from kaisched.telemetry.logs import configure_logs, hide, masked
 from tests.unit.telemetry.test_metrics import result
 
 

@@ -79,5 +79,5 @@ def test_without_a_topology_the_first_node_by_name_is_taken():
 @pytest.mark.parametrize(("shard", "is_asked"), [(None, False), (PACKED, True)])
 def test_nothing_is_asked_where_it_is_off(shard, is_asked):
     policy = policy_of(shard, (), ())
-    scores = policy.questions._answers["node_score"]
-    assert ("topology" in [each.plugin for each in scores]) == is_asked
+    scores = policy.questions.answers("node_score")
+    assert ("topology" in scores) == is_asked
