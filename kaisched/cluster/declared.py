@@ -1,17 +1,34 @@
-"""Declared nodes, topologies and queues, kept to report why some of them are not used."""
+"""Declared nodes, topologies and queues, and what is wrong with objects."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from kaisched.cluster.problems import Problem, problems_of
-from kaisched.cluster.translate import has_same_wishes
+from kaisched.errors import ObjectError
+from kaisched.objects.decode import faults_of
+from kaisched.objects.faults import Source, to_error
 from kaisched.objects.load import check_queues
+from kaisched.objects.node import Node, Topology
+from kaisched.objects.pod import Pod
+from kaisched.objects.podgroup import PodGroup
+from kaisched.objects.queue import Queue
+from kaisched.objects.wire import KubernetesObject
 
-if TYPE_CHECKING:
-    from kaisched.errors import ObjectError
-    from kaisched.objects.queue import Queue
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """Something wrong with an object that is in the store all the same, or left out of it."""
+
+    kind: str
+    name: str
+    text: str
+
+
+def fault_of(obj: KubernetesObject) -> str:
+    """Return the first thing wrong with an object that keeps it out, or an empty string."""
+    fault = next((fault for fault in faults_of(obj) if not fault.is_warning), None)
+    return "" if fault is None else str(to_error(fault, Source()))
 
 
 class Declared:
@@ -55,9 +72,20 @@ class Declared:
         return self._queue_faults
 
     def problems(self, groups: Mapping[str, Mapping[str, str]]) -> list[Problem]:
-        """Return the faults of nodes, topologies, queues, and of ``groups`` and their pods."""
+        """Return all that is wrong, by kind and name.
+
+        ``groups`` has the faults by pod group and in each by pod; the group's own stand under "".
+        """
         _, errors = check_queues(self._queues.values())
-        return problems_of(self._node_faults, self._topology_faults, errors, groups)
+        found = [Problem(Node.KIND, name, text) for name, text in self._node_faults.items()]
+        found += [Problem(Topology.KIND, *fault) for fault in self._topology_faults.items()]
+        found += [Problem(Queue.KIND, error.name, str(error)) for error in errors]
+        for group, faults in groups.items():
+            found += [
+                Problem(Pod.KIND, pod, text) if pod else Problem(PodGroup.KIND, group, text)
+                for pod, text in faults.items()
+            ]
+        return sorted(found)
 
 
 def _note(faults: dict[str, str], name: str, fault: str) -> None:
@@ -65,3 +93,12 @@ def _note(faults: dict[str, str], name: str, fault: str) -> None:
         faults[name] = fault
     else:
         faults.pop(name, None)
+
+
+def has_same_wishes(old: Queue | PodGroup, new: Queue | PodGroup) -> bool:
+    """Tell whether what is decided by is the same; statuses, which we write, do not count."""
+    before, now = old.metadata, new.metadata
+    return old.spec == new.spec and all(
+        getattr(before, name) == getattr(now, name)
+        for name in ("uid", "labels", "annotations", "creation_timestamp", "deletion_timestamp")
+    )

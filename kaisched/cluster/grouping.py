@@ -6,13 +6,13 @@ pod cannot join a gang by naming it. Owners that are not known yet are looked at
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from kaisched.cluster.translate import PodRow
+from kaisched.cluster.pods import PodRow
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.gangs import GANG_API, GANG_API_KIND, GANG_API_PLURAL, KNOWN
@@ -45,7 +45,7 @@ class Membership:
 
     job: str
     """``namespace/name``"""
-    is_declared: bool
+    is_declared: bool = False
     """The pod names its pod group itself."""
     rule: Workload = _ALONE
     metas: tuple[ObjectMeta, ...] = ()
@@ -178,7 +178,7 @@ class Grouper:
         app = pod.meta.labels.get(labels.SPARK_APP)
         if app:
             job = f"{pod.namespace}/pg-spark-app-{app}"
-            return Membership(job, is_declared=False, rule=_SPARK, metas=metas, owner_uids=uids)
+            return Membership(job, rule=_SPARK, metas=metas, owner_uids=uids)
         return _alone(pod, rule, metas, uids)
 
     def _key(self, owner: Owner) -> str:
@@ -207,7 +207,6 @@ class Grouper:
             )
             return Membership(
                 f"{pod.namespace}/pg-{name}-{rule.api_group}",
-                is_declared=False,
                 rule=rule,
                 metas=(*owners, pod.meta),
                 owner_uids=uids,
@@ -218,7 +217,6 @@ class Grouper:
             return _alone(pod, rule, metas, uids, group.gang)
         return Membership(
             f"{pod.namespace}/pg-{group.meta.name}-{group.meta.uid}",
-            is_declared=False,
             rule=rule,
             metas=metas,
             owner_uids=uids,
@@ -251,6 +249,34 @@ class Grouper:
             is_it = meta is not None and meta.uid == reference.uid
             return Owner("", _POD.kind, meta) if is_it and meta is not None else None
         return self._owner.get(reference.uid)
+
+
+class Dependents:
+    """The pods whose job depends on owners, which may come later, change, or go; by owner."""
+
+    def __init__(self) -> None:
+        """Know nobody."""
+        self._of_owner: dict[str, set[str]] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        """Tell whether somebody depends on an owner."""
+        return uid in self._of_owner
+
+    def of(self, owners: Iterable[str]) -> list[str]:
+        """Return who depends on one of these, by name."""
+        return sorted({key for owner in owners for key in self._of_owner.get(owner, ())})
+
+    def watch(self, key: str, old: Membership | None, new: Membership | None) -> None:
+        """Note on whom a pod depends now."""
+        before = set(old.owner_uids) if old else set()
+        after = set(new.owner_uids) if new else set()
+        for uid in after - before:
+            self._of_owner.setdefault(uid, set()).add(key)
+        for uid in before - after:
+            pods = self._of_owner[uid]
+            pods.discard(key)
+            if not pods:
+                del self._of_owner[uid]
 
 
 def _group_of(chain: list[_Link], table: Table) -> tuple[_Link | None, Workload]:
@@ -287,7 +313,6 @@ def _of_owner(
     gang = _ONE if owner is None else owner.gang
     return Membership(
         job,
-        is_declared=False,
         rule=rule,
         metas=metas,
         owner_uids=uids,
@@ -326,9 +351,7 @@ def _alone(
     gang: Gang = _ONE,
 ) -> Membership:
     job = f"{pod.namespace}/pg-{pod.meta.name}-{pod.meta.uid or 'pod'}"
-    return Membership(
-        job, is_declared=False, rule=rule, metas=metas, owner_uids=uids, gang=gang, is_single=True
-    )
+    return Membership(job, rule=rule, metas=metas, owner_uids=uids, gang=gang, is_single=True)
 
 
 def _said_by_labels(group: PodGroup) -> ObjectMeta:

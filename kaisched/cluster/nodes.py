@@ -1,18 +1,25 @@
-"""The rows of nodes, sorted by name; their amounts change in place, their set rarely."""
+"""The rows of nodes, sorted by name; here Node objects become rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
-from kaisched.cluster.columns import Block, Column
-from kaisched.core.axis import GPU_UNIT, BoolVec, IntVec, ResourceAxis, RowVec
+from kaisched.core.axis import GPU_UNIT, Amounts, BoolVec, IntVec, ResourceAxis, RowVec
 from kaisched.core.constraints import NodeStatics, Taint
 from kaisched.core.devices import CardTable
+from kaisched.core.sums import NOT_SUMMED, NOTHING_SUMMED
 from kaisched.core.tables import NodeTable, TopologyLevel
+from kaisched.objects.gpus import can_share, card_mib_of
+from kaisched.objects.node import Node
+from kaisched.objects.requests import node_allocatable
+
+_PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+_TRUE: Final = "True"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +49,11 @@ class NodeRows:
         self._node: dict[str, NodeRow] = {}
         self.name: tuple[str, ...] = ()
         self.row_of_name: dict[str, int] = {}
-        self.allocatable = Block(len(axis), 0)
-        self.idle = Block(len(axis), 0, is_hot=True)
-        self.releasing = Block(len(axis), 0, is_hot=True)
-        self.version = Column(np.int64, 0, is_hot=True)
         self.is_laid_out = True
-        self.is_changed = True
-        """An amount changed since the last table."""
         self._statics: NodeStatics | None = None
         self._annotations: tuple[Mapping[str, str], ...] | None = None
         self._topologies: Mapping[str, tuple[TopologyLevel, ...]] = MappingProxyType({})
-        self._table: NodeTable | None = None
+        self._allocatable: Amounts | None = None
         self._card_sizes: tuple[int, int] | None = None
         self._cards: tuple[IntVec, IntVec] | None = None
 
@@ -69,12 +70,10 @@ class NodeRows:
             return
         if _statics_of(old) != _statics_of(node):
             self._statics = None
-            self.is_changed = True
         if old.annotations != node.annotations:
             self._annotations = None
-            self.is_changed = True
         if old.allocatable != node.allocatable:
-            self._resize(self.row_of_name[node.name], node)
+            self._allocatable = None
 
     def remove(self, name: str) -> None:
         """Drop a node; unknown names are fine."""
@@ -89,7 +88,6 @@ class NodeRows:
         if known == self._topologies:
             return False
         self._topologies = MappingProxyType({key: known[key] for key in sorted(known)})
-        self.is_changed = True
         return True
 
     def is_known(self, name: str) -> bool:
@@ -97,50 +95,26 @@ class NodeRows:
         return name in self._node
 
     def lay_out(self) -> RowVec:
-        """Sort anew and return the new row of each old one, -1 where it went.
-
-        All amounts start again from allocatable: the caller puts the tasks back.
-        """
+        """Sort anew and return the new row of each old one, -1 where it went."""
         before = self.name
         self.name = tuple(sorted(self._node))
         self.row_of_name = {name: row for row, name in enumerate(self.name)}
         self.is_laid_out = True
-        self.reset()
+        self._statics = self._annotations = self._cards = self._allocatable = None
         return np.array([self.row_of_name.get(name, -1) for name in before], np.int64)
 
-    def reset(self) -> None:
-        """Empty every node."""
-        resources, count = len(self._axis), len(self.name)
-        allocatable = np.zeros((resources, count), np.int64)
-        for row, name in enumerate(self.name):
-            allocatable[:, row] = self._vector(self._node[name])
-        self.allocatable.replace(allocatable)
-        self.idle.replace(allocatable.copy())
-        self.releasing.replace(np.zeros_like(allocatable))
-        newest = int(self.version.data.max(initial=0))
-        self.version.replace(np.full(count, newest + 1, np.int64))
-        self._statics = self._annotations = self._cards = None
-        self.is_changed = True
+    def count_by(self, axis: ResourceAxis) -> None:
+        """Count by another axis."""
+        self._axis, self._allocatable = axis, None
 
-    def set_axis(self, axis: ResourceAxis) -> None:
-        """Count by another axis; every node is empty afterwards."""
-        self._axis = axis
-        self.reset()
-
-    def hold(
-        self, node: int, more: tuple[int, ...], less: tuple[int, ...], *, is_releasing: bool
-    ) -> None:
-        """Let a task hold ``more`` of a node, which is ``less`` idle; the other way round, less."""
-        self.idle.add(node, less)
-        if is_releasing:
-            self.releasing.add(node, more)
-        self.version.edit()[node] += 1
-        self.is_changed = True
-
-    def note_held(self, rows: RowVec) -> None:
-        """Take note that tasks hold more or less of these nodes."""
-        np.add.at(self.version.own(), rows, 1)
-        self.is_changed = True
+    def allocatable(self) -> Amounts:
+        """``(R, N)`` what each node has; the same object while none changed."""
+        if self._allocatable is None:
+            names, rows = self._axis.names, [self._node[name].allocatable for name in self.name]
+            amounts = [[row.get(name, 0) for row in rows] for name in names]
+            self._allocatable = np.array(amounts, np.int64).reshape(len(names), len(rows))
+            self._allocatable.setflags(write=False)
+        return self._allocatable
 
     def card_mib_of(self, name: str) -> int:
         """Return the MiB of each card of a node; 0 where no label says."""
@@ -178,39 +152,21 @@ class NodeRows:
             )
         return self._statics
 
-    def table(self, cards: CardTable | None = None) -> NodeTable:
-        """Freeze; the same object while nothing changed."""
-        if self._table is None or self.is_changed:
-            size = len(self.name)
-            if self._annotations is None:
-                self._annotations = tuple(self._node[name].annotations for name in self.name)
-            self._table = NodeTable(
-                name=self.name,
-                statics=self.statics(),
-                allocatable=self.allocatable.frozen(size),
-                idle=self.idle.frozen(size),
-                releasing=self.releasing.frozen(size),
-                version=self.version.frozen(size),
-                annotations=self._annotations,
-                topologies=self._topologies,
-            )
-            self.is_changed = False
-        if self._table.cards is not cards:
-            self._table = replace(self._table, cards=cards)
-        return self._table
-
-    def _vector(self, node: NodeRow) -> IntVec:
-        amounts = node.allocatable
-        return np.array([amounts.get(name, 0) for name in self._axis.names], np.int64)
-
-    def _resize(self, row: int, node: NodeRow) -> None:
-        allocatable = self._vector(node)
-        more = allocatable - self.allocatable.data[:, row]
-        if more.any():
-            self.allocatable.own()[:, row] = allocatable
-            self.idle.own()[:, row] += more
-            self.version.own()[row] += 1
-            self.is_changed = True
+    def table(self, cards: CardTable | None) -> NodeTable:
+        """Freeze, without what tasks hold."""
+        if self._annotations is None:
+            self._annotations = tuple(self._node[name].annotations for name in self.name)
+        return NodeTable(
+            name=self.name,
+            statics=self.statics(),
+            allocatable=self.allocatable(),
+            idle=NOTHING_SUMMED,
+            releasing=NOTHING_SUMMED,
+            version=NOT_SUMMED,
+            cards=cards,
+            annotations=self._annotations,
+            topologies=self._topologies,
+        )
 
 
 def _statics_of(node: NodeRow) -> tuple[object, ...]:
@@ -221,3 +177,20 @@ def _flags(values: list[bool]) -> BoolVec:
     flags = np.array(values, np.bool_)
     flags.setflags(write=False)
     return flags
+
+
+def node_row(node: Node, gpu_resources: Sequence[str]) -> NodeRow:
+    """Return a node's row. A node that reports no Ready condition counts as ready."""
+    status_of = {condition.type: condition.status for condition in node.status.conditions}
+    return NodeRow(
+        name=node.name,
+        allocatable=node_allocatable(node, gpu_resources),
+        labels=node.metadata.labels,
+        taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints),
+        is_ready=status_of.get("Ready", _TRUE) == _TRUE,
+        is_unschedulable=node.spec.unschedulable,
+        has_pressure=any(status_of.get(kind) == _TRUE for kind in _PRESSURES),
+        annotations=node.metadata.annotations,
+        card_mib=card_mib_of(node),
+        can_share=can_share(node, gpu_resources),
+    )

@@ -1,34 +1,124 @@
-"""The rows of queues: laid out in preorder when a queue changed, and what the leaves hold."""
+"""The rows of queues: laid out in preorder when a queue changed, and why queues have no row."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
-from kaisched.cluster.columns import Block
-from kaisched.cluster.queue_faults import broken_lines
-from kaisched.cluster.queue_terms import QueueTerms, own_affinity
+from kaisched.cluster.pods import created_s, terms_of
 from kaisched.core.axis import Amounts, FloatVec, IntVec, ResourceAxis
 from kaisched.core.constraints import NodeTerm
 from kaisched.core.refusals import Refusal
 from kaisched.core.tables import (
+    DRAINED,
+    HELD,
     NO_LIMIT_S,
     OPEN,
     SHARING,
     WORKLOADS,
+    Flavor,
+    FlavorQuota,
     OwnAffinity,
     QueueTable,
     Sharing,
 )
 from kaisched.core.tree import QueueTree, build_tree
-from kaisched.units import UNLIMITED
+from kaisched.objects.faults import Source, to_error
+from kaisched.objects.queue import (
+    BY_USAGE,
+    MaxRunTime,
+    Queue,
+    QueueNodeAffinity,
+    base_units,
+    flavor_faults,
+    queue_lending,
+    queue_shares,
+    sharing_weight,
+)
+from kaisched.units import UNLIMITED, parse_duration
+
+_LONGEST: Final = 20
+"""So many queues of a line are looked at: a sentence could not name more, and lines may be long."""
+
+
+def broken_lines(
+    orphans: Iterable[str], parent: Mapping[str, str], left_out: Mapping[str, str]
+) -> dict[str, str]:
+    """Say of each queue outside the tree where its line of parents ends.
+
+    Args:
+        orphans: the queues that are not in the tree.
+        parent: parent by name, of all queues without a fault.
+        left_out: faults of the others, by name.
+
+    """
+    return {name: _broken(name, parent, left_out) for name in orphans}
+
+
+def _broken(name: str, parent: Mapping[str, str], left_out: Mapping[str, str]) -> str:
+    line = [name]
+    while (above := parent[line[-1]]) in parent and above not in line:
+        if len(line) == _LONGEST:
+            return f"queue {name} is below {_LONGEST} queues or more that lead to no root"
+        line.append(above)
+    if above in line:
+        ring = line[line.index(above) :]
+        told = " below ".join([*ring, above])
+        if len(ring) == 1:
+            told = f"{above} below itself"
+        where = "is in" if above == name else "is below"
+        return f"queue {name} {where} a cycle of queues: {told}"
+    who = f"queue {name}" if len(line) == 1 else f"queue {name} is below {line[-1]}, which"
+    if above in left_out:
+        return f"{who} has the parent {above}, which is left out: {left_out[above]}"
+    return f"{who} has the parent {above}, which does not exist"
+
+
+def queue_flavors(queue: Queue) -> tuple[Flavor, ...]:
+    """Return the flavors of a queue, in its order.
+
+    Raises:
+        ObjectError: the first fault of the flavors, with its path.
+
+    """
+    fault = next((it for it in flavor_faults(queue) if not it.is_warning), None)
+    if fault is not None:
+        raise to_error(fault, Source(), queue.KIND, queue.name)
+    return tuple(
+        Flavor(
+            flavor.name,
+            tuple(
+                FlavorQuota(
+                    name,
+                    base_units(name, resource.quota),
+                    base_units(name, resource.borrowing_limit),
+                    base_units(name, resource.lending_limit),
+                )
+                for name, resource in flavor.resources.items()
+            ),
+            tuple(sorted(flavor.node_labels.items())),
+        )
+        for flavor in queue.spec.flavors
+    )
+
+
+def flavored_quota(flavors: tuple[Flavor, ...]) -> dict[str, int]:
+    """Return the quota of each resource in all flavors together."""
+    total: dict[str, int] = {}
+    for flavor in flavors:
+        for it in flavor.quotas:
+            total[it.resource] = min(total.get(it.resource, 0) + it.quota, UNLIMITED)
+    return total
+
 
 DEFAULT_PRIORITY: Final = 100
 UNSET_S: Final = -1.0
+_UNMANAGED_WHEN_ABSENT: Final = ("cpu", "memory")
+_STOPS: Final = {"None": OPEN, "Hold": HELD, "HoldAndDrain": DRAINED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +162,8 @@ class QueueRows:
         """What jobs hear that name a queue which is not ours."""
         self.is_laid_out = True
         self.table = self._tabulate(build_tree((), ()))
-        self.terms = QueueTerms()
         self._orphans: frozenset[str] = frozenset()
         self.is_any_stopped = False
-        self.allocated = Block(len(axis), 0, is_hot=True)
-        self.allocated_non_preemptible = Block(len(axis), 0, is_hot=True)
-        self.pending = Block(len(axis), 0, is_hot=True)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -108,10 +194,7 @@ class QueueRows:
         return True
 
     def lay_out(self) -> bool:
-        """Build the table anew; return whether rows changed their meaning, or who is stopped.
-
-        Then the amounts are all zero, and the caller counts the tasks again.
-        """
+        """Build the table anew; return whether rows changed their meaning, or who is stopped."""
         before, stopped = self.table.tree, self.table.stop_of_queue
         ordered = sorted(self._queue.values(), key=lambda queue: queue.name)
         names = [queue.name for queue in ordered]
@@ -129,22 +212,12 @@ class QueueRows:
         self.is_any_stopped = bool(self.table.stop_of_queue.any())
         self._orphans = orphans
         self.is_laid_out = True
-        if is_moved:
-            self.reset()
         return is_moved
 
-    def reset(self) -> None:
-        """Empty every queue."""
-        shape = (len(self._axis), len(self.table))
-        self.allocated.replace(np.zeros(shape, np.int64))
-        self.allocated_non_preemptible.replace(np.zeros(shape, np.int64))
-        self.pending.replace(np.zeros(shape, np.int64))
-
-    def set_axis(self, axis: ResourceAxis) -> None:
-        """Count by another axis; every queue is empty afterwards."""
+    def count_by(self, axis: ResourceAxis) -> None:
+        """Count by another axis."""
         self._axis = axis
         self.table = self._tabulate(self.table.tree)
-        self.reset()
 
     def find(self, name: str) -> tuple[int, Refusal]:
         """Return (row of a leaf, why its jobs wait, or NONE), or (-1, why jobs cannot be in it)."""
@@ -160,13 +233,14 @@ class QueueRows:
     def _tabulate(self, tree: QueueTree) -> QueueTable:
         rows = [self._queue[name] for name in tree.names]
         names = self._axis.names
+        weight = np.array([[it.weight.get(name, 1.0) for it in rows] for name in names], np.float64)
         table = QueueTable(
             name=tree.names,
             row_of_name=MappingProxyType({name: row for row, name in enumerate(tree.names)}),
             tree=tree,
             deserved=_amounts(rows, names, lambda queue: queue.quota),
             limit=_amounts(rows, names, lambda queue: queue.limit),
-            weight=_weights(rows, names),
+            weight=weight.reshape(len(names), len(rows)),
             priority=np.array([queue.priority for queue in rows], np.int64),
             created_s=np.array([queue.created_s for queue in rows], np.float64),
             preempt_min_runtime_s=np.array([q.preempt_min_runtime_s for q in rows], np.float64),
@@ -181,19 +255,10 @@ class QueueRows:
             labels=tuple(queue.labels for queue in rows),
             annotations=tuple(queue.annotations for queue in rows),
         )
-        for column in (
-            table.deserved,
-            table.limit,
-            table.weight,
-            table.priority,
-            table.created_s,
-            table.preempt_min_runtime_s,
-            table.reclaim_min_runtime_s,
-            table.stop_of_queue,
-            table.borrowing_limit,
-            table.lending_limit,
-        ):
-            column.setflags(write=False)
+        for of_table in fields(table):
+            column = getattr(table, of_table.name)
+            if isinstance(column, np.ndarray):
+                column.setflags(write=False)
         return table
 
     def _why_not(self, tree: QueueTree) -> Mapping[str, str]:
@@ -227,7 +292,6 @@ def _run_times(rows: list[QueueRow], tree: QueueTree) -> FloatVec | None:
         for workload, is_preemptible, seconds in rows[row].max_run_time:
             at = int(is_preemptible), workload, row
             times[at] = min(times[at], seconds)
-    times.setflags(write=False)
     return times
 
 
@@ -235,24 +299,86 @@ def _affinity(rows: list[QueueRow]) -> tuple[OwnAffinity, ...] | None:
     """Return what each queue itself demands of nodes; None if no queue does."""
     if not any(queue.node_affinity for queue in rows):
         return None
-    return tuple(own_affinity(queue.node_affinity) for queue in rows)
+    return tuple(
+        tuple(
+            tuple(dict.fromkeys(terms for kind, terms in queue.node_affinity if kind == workload))
+            for workload in range(len(WORKLOADS))
+        )
+        for queue in rows
+    )
 
 
 def _amounts(
-    rows: list[QueueRow],
-    names: tuple[str, ...],
-    of: Callable[[QueueRow], Mapping[str, int]],
+    rows: list[QueueRow], names: tuple[str, ...], of: Callable[[QueueRow], Mapping[str, int]]
 ) -> Amounts:
-    column: IntVec = np.full((len(names), len(rows)), UNLIMITED, np.int64)
-    for position, queue in enumerate(rows):
-        for resource, name in enumerate(names):
-            column[resource, position] = of(queue).get(name, UNLIMITED)
-    return column
+    amounts = [[of(queue).get(name, UNLIMITED) for queue in rows] for name in names]
+    return np.array(amounts, np.int64).reshape(len(names), len(rows))
 
 
-def _weights(rows: list[QueueRow], names: tuple[str, ...]) -> FloatVec:
-    column: FloatVec = np.ones((len(names), len(rows)), np.float64)
-    for position, queue in enumerate(rows):
-        for resource, name in enumerate(names):
-            column[resource, position] = queue.weight.get(name, 1.0)
-    return column
+def queue_row(queue: Queue) -> QueueRow:
+    """Return a queue's row.
+
+    GPUs are always shared out. CPU and memory that the queue says nothing about are not managed: no
+    quota bounds them and no limit. Pod slots are never shared out.
+    """
+    spec = queue.spec
+    shares, lending = queue_shares(queue), queue_lending(queue)
+    for name in _UNMANAGED_WHEN_ABSENT:
+        if name not in spec.resources:
+            del shares[name]
+    shares.pop("pods", None)
+    flavors = queue_flavors(queue)
+    quota = {name: share.quota for name, share in shares.items()} | flavored_quota(flavors)
+    return QueueRow(
+        name=queue.name,
+        parent=spec.parent_queue,
+        created_s=created_s(queue.metadata),
+        priority=spec.priority,
+        quota=quota,
+        limit={name: share.limit for name, share in shares.items()},
+        weight={name: share.weight for name, share in shares.items()},
+        preempt_min_runtime_s=_runtime_s(spec.preempt_min_runtime),
+        reclaim_min_runtime_s=_runtime_s(spec.reclaim_min_runtime),
+        max_run_time=tuple(_limits(spec.max_run_time)),
+        node_affinity=tuple(_affinities(spec.node_affinity)),
+        stop=_STOPS[spec.stop_policy],
+        labels=queue.metadata.labels,
+        annotations=queue.metadata.annotations,
+        borrowing_limit={name: it.borrowing_limit for name, it in lending.items()},
+        lending_limit={name: it.lending_limit for name, it in lending.items()},
+        sharing=Sharing(
+            weight=sharing_weight(queue),
+            is_on=spec.fair_sharing.enabled,
+            within=spec.preemption.within_cluster_queue,
+            across=spec.preemption.reclaim_within_cohort,
+            flavors=flavors,
+            when_can_borrow=spec.flavor_fungibility.when_can_borrow,
+            when_can_preempt=spec.flavor_fungibility.when_can_preempt,
+            flavor_preference=spec.flavor_fungibility.preference,
+            borrowing=spec.preemption.borrow_within_cohort.policy,
+            borrowing_up_to=spec.preemption.borrow_within_cohort.max_priority_threshold,
+            is_by_usage=spec.admission_scope.admission_mode == BY_USAGE,
+        ),
+    )
+
+
+def _limits(entries: Sequence[MaxRunTime]) -> Iterator[tuple[int, bool, float]]:
+    for entry in entries:
+        seconds = parse_duration(entry.time)
+        for name in entry.workloads or WORKLOADS:
+            yield WORKLOADS.index(name), True, seconds
+            if entry.non_preemptible:
+                yield WORKLOADS.index(name), False, seconds
+
+
+def _affinities(
+    entries: Sequence[QueueNodeAffinity],
+) -> Iterator[tuple[int, tuple[NodeTerm, ...]]]:
+    for entry in entries:
+        terms = terms_of(term.match_expressions for term in entry.terms)
+        for name in entry.workloads or WORKLOADS:
+            yield WORKLOADS.index(name), terms
+
+
+def _runtime_s(text: str | int | None) -> float:
+    return UNSET_S if text is None else parse_duration(text)

@@ -7,29 +7,78 @@ the part of :class:`kaisched.cluster.store.StateStore` that writes what its othe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
-from kaisched.cluster.accounts import Accounts
-from kaisched.cluster.cards import CardRows
-from kaisched.cluster.compaction import Remap, compact, is_due
-from kaisched.cluster.holds import as_held
-from kaisched.cluster.new_tasks import add_only_task, add_tasks
 from kaisched.cluster.nodes import NodeRow, NodeRows
 from kaisched.cluster.queues import QueueRow, QueueRows
-from kaisched.cluster.rows import GONE
-from kaisched.cluster.shapes import LabelRows, ShapeRows, spread_rows
-from kaisched.core.axis import HOLDING_STATES, ResourceAxis, RowVec, TaskState
-from kaisched.core.constraints import Constraints
+from kaisched.cluster.rows import (
+    GONE,
+    JobRows,
+    LabelRows,
+    PodSetRows,
+    ShapeRows,
+    TaskRows,
+    renumber,
+)
+from kaisched.cluster.shared_gpus import CardRows
+from kaisched.core.axis import (
+    ACTIVE_STATES,
+    HOLDING_STATES,
+    Amounts,
+    BoolVec,
+    FloatVec,
+    IntVec,
+    ResourceAxis,
+    RowVec,
+    TaskState,
+)
+from kaisched.core.constraints import Constraints, Terms, terms_for
 from kaisched.core.refusals import Refusal
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.tables import NO_METADATA, Metadata
+from kaisched.core.sums import NOTHING_SUMMED, summed
+from kaisched.core.tables import (
+    EVICTED,
+    HELD,
+    INTERACTIVE,
+    NO_METADATA,
+    TRAINING,
+    WORKLOAD,
+    WORKLOADS,
+    Metadata,
+)
 from kaisched.units import MIG_SLICES_OF_GPU, is_part_of_gpus
 
-_HOLDS = tuple(HOLDING_STATES.tolist())
-_NO_CONSTRAINTS = Constraints()
-DEFAULT_PODSET = "default"
+_HOLDS: Final = tuple(HOLDING_STATES.tolist())
+_ACTIVE: Final = tuple(ACTIVE_STATES.tolist())
+_ON_HOLD: Final = int(Refusal.QUEUE_ON_HOLD)
+_NO_CONSTRAINTS: Final = Constraints()
+DEFAULT_PODSET: Final = "default"
+HOUR_S: Final = 3600.0
+_SLACK: Final = 1024
+"""So many dead rows are not worth the work of a compaction."""
+_START, _EVICTION = range(2)
+"""Kinds of times of jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remap:
+    """New row of each old one, -1 for dropped ones: ``(J,)`` for jobs and ``(T,)`` for tasks."""
+
+    job: RowVec
+    task: RowVec
+
+
+@dataclass(frozen=True, slots=True)
+class JobPast:
+    """Start and eviction of a job, in seconds since 1970; None if unknown."""
+
+    started_s: float | None = None
+    evicted_s: float | None = None
 
 
 class RowStore:
@@ -55,20 +104,27 @@ class RowStore:
         self.queues = QueueRows(self.axis)
         self.shapes = ShapeRows(self.axis)
         self.labels = LabelRows()
-        self.accounts = Accounts(self.nodes, self.queues, self.shapes)
-        self.jobs = self.accounts.jobs
-        self.podsets = self.accounts.podsets
-        self.tasks = self.accounts.tasks
+        self.jobs = JobRows()
+        self.podsets = PodSetRows()
+        self.tasks = TaskRows()
+        self.cards = CardRows()
         self.generation = 1
         self.revision = 0
         self.compactions = 0
         self.layouts = 0
         """How often nodes have got other rows."""
-        self.cards = CardRows()
         self.remap: Remap | None = None
+        self.evictions_s: deque[float] = deque()
+        """When pods were evicted, in the hour before the newest of them."""
+        self._seen_s: dict[tuple[int, str, float], float] = {}
+        """When each time in the future was first seen, by its kind, its job and as it was given."""
         self._own_refusal: dict[int, Refusal] = {}
         self._away: dict[int, str] = {}
         """Tasks on nodes that are not known (yet, or any more)."""
+        self._card_mib: IntVec | None = None
+        """``(N,)`` the sizes of cards by which queues count requests for memory, if there are."""
+        self._has_queue_terms = False
+        """Whether shapes may have terms of queues."""
         self._snapshot: Snapshot | None = None
 
     def touch(self) -> None:
@@ -143,9 +199,9 @@ class RowStore:
     def count_by(self, axis: ResourceAxis) -> None:
         """Count by another axis, which has all resources of the present one."""
         self.settle()
-        old, self.axis = self.axis, axis
-        self.shapes.spread(self.axis, spread_rows(old, self.axis))
-        self.accounts.recount(self.axis)
+        self.axis = axis
+        for rows in (self.nodes, self.queues, self.shapes):
+            rows.count_by(axis)
         self.generation += 1
         self.revision += 1
 
@@ -181,25 +237,40 @@ class RowStore:
         else:
             queue_name, refusal = self.queues.table.name[queue], Refusal.NONE
         jobs = self.jobs
-        job = jobs.append(
-            name,
-            queue_name,
-            queue,
-            priority=priority,
-            is_preemptible=is_preemptible,
-            created_s=created_s,
-            metadata=metadata,
-        )
-        if refusal:
-            jobs.refusal.cells[job] = refusal
-        podset = self.podsets.append(DEFAULT_PODSET, job, minimum)
-        jobs.first_podset.cells[job] = podset
-        if len(tasks) == 1:
-            add_only_task(self.accounts, job, *tasks[0])
-        elif tasks:
-            add_tasks(self.accounts, job, tasks)
+        job = jobs.reserve(1)
+        jobs.queue_of_job.data[job] = queue
+        jobs.priority.data[job] = priority
+        jobs.is_preemptible.data[job] = is_preemptible
+        jobs.created_s.data[job] = created_s
+        jobs.refusal.data[job] = refusal
+        jobs.name.data.append(name)
+        jobs.queue_name.append(queue_name)
+        jobs.metadata.data.append(metadata)
+        jobs.tasks.data.append(())
+        jobs.is_dead.append(False)
+        jobs.row_of_name[name] = job
+        podset = jobs.first_podset.data[job] = self.podsets.append(DEFAULT_PODSET, job, minimum)
+        if tasks:
+            self._add_tasks(job, podset, tasks)
         self.revision += 1
         return job
+
+    def _add_tasks(self, job: int, podset: int, tasks: Sequence[tuple[str, int]]) -> None:
+        rows, jobs = self.tasks, self.jobs
+        first = rows.reserve(len(tasks))
+        end = first + len(tasks)
+        names, shapes = [name for name, _ in tasks], [shape for _, shape in tasks]
+        rows.name.data.extend(names)
+        rows.uid.data.extend(names)
+        rows.row_of_name.update(zip(names, range(first, end), strict=True))
+        rows.job_of_task.data[first:end] = job
+        rows.podset_of_task.data[first:end] = podset
+        rows.shape_of_task.data[first:end] = shapes
+        rows.created_s.data[first:end] = jobs.created_s.data[job]
+        jobs.first_task.data[job] = first
+        jobs.tasks.data[job] = range(first, end)
+        if shapes.count(shapes[0]) == len(shapes):
+            jobs.shape_of_job.data[job] = shapes[0]
 
     def row_of_job(self, name: str) -> int:
         """Return the row of a living job, -1 for none."""
@@ -228,7 +299,17 @@ class RowStore:
         self.revision += 1
         for task in self._away.keys() & tasks.tolist() if self._away else ():
             del self._away[task]
-        self.accounts.move_many(tasks, int(state), nodes, at_s)
+        rows, jobs = self.tasks, self.jobs
+        if not math.isnan(at_s) and _ACTIVE[state]:
+            runs = np.zeros(jobs.size + 1, np.bool_)  # the last one for tasks of no job
+            runs[
+                rows.job_of_task.data[: rows.size][ACTIVE_STATES[rows.state.data[: rows.size]]]
+            ] = 1
+            runs[-1] = True
+            job = rows.job_of_task.data[tasks]
+            jobs.last_start_s.own()[job[~runs[job]]] = at_s
+        rows.state.own()[tasks] = state
+        rows.node_of_task.own()[tasks] = nodes
 
     def set_state(
         self, task: int, state: TaskState, node: int | None = None, at_s: float = math.nan
@@ -242,9 +323,9 @@ class RowStore:
             node = -1
         elif node is None:
             node = int(self.tasks.node_of_task.data[task])
-        if self._away and (node >= 0 or not _HOLDS[state]):
+        if node >= 0 or not _HOLDS[state]:
             self._away.pop(task, None)
-        self.accounts.move(task, int(state), node, at_s)
+        self._move(task, int(state), node, at_s)
 
     def put_on(self, task: int, state: TaskState, node: str, at_s: float) -> None:
         """Bring a task to a state on a node by name, known (yet) or not; changes no revision."""
@@ -257,23 +338,34 @@ class RowStore:
                 self._away[task] = node
             else:
                 self._away.pop(task, None)
-        self.accounts.move(task, int(state), row, at_s)
+        self._move(task, int(state), row, at_s)
+
+    def _move(self, task: int, state: int, node: int, at_s: float = math.nan) -> None:
+        tasks, jobs = self.tasks, self.jobs
+        old, job = tasks.state.data[task], tasks.job_of_task.data[task]
+        is_start = _ACTIVE[state] and not math.isnan(at_s) and job >= 0
+        if is_start and not any(_ACTIVE[tasks.state.data[it]] for it in jobs.tasks.data[job]):
+            jobs.last_start_s.own()[job] = at_s
+        if old != state:
+            tasks.state.own()[task] = state
+        if tasks.node_of_task.data[task] != node:
+            tasks.node_of_task.own()[task] = node
+        if state == GONE != old:
+            tasks.forget(task)
 
     def evict(self, task: int, at_s: float = math.nan) -> None:
         """Let a task release its room because we said so; its job was evicted then."""
         self.set_state(task, TaskState.RELEASING)
-        self.accounts.note_eviction(task, at_s)
+        self.note_eviction(task, at_s)
 
     def set_gone(self, task: int) -> None:
         """End one task."""
-        self.revision += 1
-        self._away.pop(task, None)
-        self.accounts.move(task, GONE, -1)
+        self.set_state(task, TaskState.GONE)
 
     def state_of(self, name: str) -> TaskState:
         """Return the state of a task, GONE for none of that name."""
         row = self.tasks.row_of_name.get(name, -1)
-        return TaskState.GONE if row < 0 else TaskState(self.tasks.state.cells[row])
+        return TaskState.GONE if row < 0 else TaskState(self.tasks.state.data[row])
 
     def nominate(self, task: int, node: int) -> None:
         """Remember (or with -1 forget) the node promised to a pending task."""
@@ -284,14 +376,8 @@ class RowStore:
     def remove_job(self, job: int) -> None:
         """End a job: all its tasks are gone, and its name is free."""
         self.revision += 1
-        rows = self.jobs.tasks.data[job]
-        for task in rows if self._away else ():
-            self._away.pop(task, None)
-        if len(rows) == 1:
-            self.accounts.move(rows[0], GONE, -1)
-        elif rows:
-            tasks = np.array(rows, np.int64)
-            self.accounts.move_many(tasks, GONE, np.full(len(tasks), -1, np.int64))
+        for task in self.jobs.tasks.data[job]:
+            self.set_gone(task)
         self._own_refusal.pop(job, None)
         self.jobs.bury(job)
 
@@ -305,10 +391,150 @@ class RowStore:
 
     def _apply_refusal(self, job: int) -> None:
         queue, of_queue = self.queues.find(self.jobs.queue_name[job])
-        self.accounts.set_queue(job, queue)
+        if self.jobs.queue_of_job.data[job] != queue:
+            self.jobs.queue_of_job.own()[job] = queue
         refusal = self._own_refusal.get(job) or of_queue
         if self.jobs.refusal.data[job] != refusal:
             self.jobs.refusal.own()[job] = refusal
+
+    # -- tasks one at a time, as API objects bring them --------------------------------------------
+
+    def add_task(self, name: str, uid: str, shape: int, job: int, podset: int) -> int:
+        """Add a task that is still gone, for a move to bring it to life, and return its row.
+
+        ``job`` and ``podset`` are -1 for a task of another scheduler.
+        """
+        jobs = self.jobs
+        row = self.tasks.append(name, uid, shape, job, podset)
+        self.tasks.state.data[row] = GONE
+        if job < 0:
+            return row
+        before = jobs.tasks.data[job]
+        if not before:
+            jobs.first_task.own()[job] = row
+        if not before or (isinstance(before, range) and before.stop == row):
+            jobs.tasks.own()[job] = range(before[0] if before else row, row + 1)
+        else:
+            jobs.tasks.own()[job] = (*before, row)
+        known = jobs.shape_of_job.data[job]
+        if known != shape and (known >= 0 or not self._shapes_of(job)):
+            jobs.shape_of_job.own()[job] = self._common_shape(job, {shape})
+        return row
+
+    def retire_task(self, row: int) -> None:
+        """Let a task be gone; what is left of its job may have become uniform."""
+        self.set_gone(row)
+        job = int(self.tasks.job_of_task.data[row])
+        if job >= 0 and self.jobs.shape_of_job.data[job] < 0:
+            self.jobs.shape_of_job.own()[job] = self._common_shape(job)
+
+    def _shapes_of(self, job: int) -> set[int]:
+        """Return the shapes of the living tasks of a job."""
+        state, shape_of_task = self.tasks.state.data, self.tasks.shape_of_task.data
+        rows = self.jobs.tasks.data[job]
+        return {int(shape_of_task[row]) for row in rows if state[row] != GONE}
+
+    def _common_shape(self, job: int, more: Iterable[int] = ()) -> int:
+        """Return the one shape of a job's living tasks and ``more``, -1 for several or none."""
+        shapes = self._shapes_of(job).union(more)
+        return shapes.pop() if len(shapes) == 1 else -1
+
+    def idle_on(self, nodes: RowVec) -> Amounts:
+        """``(K, R)`` what distinct nodes have idle now."""
+        tasks = self.tasks
+        place = np.full(len(self.nodes) + 1, -1)  # the last one for tasks on no node
+        place[nodes] = np.arange(len(nodes))
+        at: RowVec = place[tasks.node_of_task.data[: tasks.size]]
+        there = np.flatnonzero(at >= 0)
+        idle: Amounts = self.nodes.allocatable()[:, nodes].T.copy()
+        np.subtract.at(idle, at[there], self.shapes.request.data[tasks.shape_of_task.data[there]])
+        return idle
+
+    def shortage(self, task: int, node: int) -> int:
+        """Return the first resource of which a node has too little idle for a task, or -1."""
+        wanted = self.shapes.request.data[self.tasks.shape_of_task.data[task]]
+        is_short = (wanted > 0) & (wanted > self.idle_on(np.array([node]))[0])
+        return int(is_short.argmax()) if is_short.any() else -1
+
+    # -- the past of jobs --------------------------------------------------------------------------
+
+    def last_evicted_s(self, job: str) -> float:
+        """Return when a job was last evicted, NaN if unknown."""
+        row = self.row_of_job(job)
+        return float(self.jobs.rare.data[row, EVICTED]) if row >= 0 else math.nan
+
+    def note_eviction(self, task: int, at_s: float) -> None:
+        """Remember when the job of a task was last evicted; NaN says nothing."""
+        job = self.tasks.job_of_task.data[task]
+        if job >= 0 and not math.isnan(at_s):
+            self.jobs.set_rare(job, EVICTED, at_s)
+            self.evictions_s.append(at_s)
+            while self.evictions_s[0] <= at_s - HOUR_S:
+                self.evictions_s.popleft()
+
+    def forget_evictions(self, at_s: float, pods: int, before: Mapping[str, float]) -> None:
+        """Take back evictions of pods that were noted and never sent.
+
+        Args:
+            at_s: the noted time.
+            pods: how many pods.
+            before: the earlier eviction of each job of which no pod was evicted at ``at_s``.
+
+        """
+        self.revision += 1
+        for _ in range(min(pods, self.evictions_s.count(at_s))):
+            self.evictions_s.remove(at_s)
+        for job, before_s in before.items():
+            if self.last_evicted_s(job) == at_s:
+                self.jobs.set_rare(self.row_of_job(job), EVICTED, before_s)
+
+    def pasts(self) -> Iterator[tuple[str, JobPast]]:
+        """Yield the past of each living job that has one, by name."""
+        started_s, rare = self.jobs.last_start_s.data, self.jobs.rare.data
+        for name, job in sorted(self.jobs.row_of_name.items()):
+            past = JobPast(_known(started_s[job]), _known(rare[job, EVICTED]))
+            if past != JobPast():
+                yield name, past
+
+    def restore_pasts(self, pasts: Mapping[str, JobPast], evictions_s: Iterable[float]) -> None:
+        """Restore the past of jobs, and the times of all evictions in the last hour."""
+        for name, past in pasts.items():
+            job = self.row_of_job(name)
+            if job >= 0:
+                self.jobs.last_start_s.own()[job] = _or_nan(past.started_s)
+                self.jobs.set_rare(job, EVICTED, _or_nan(past.evicted_s))
+        self.evictions_s.extend(evictions_s)
+
+    def bring_back_to_now(self, now_s: float) -> None:
+        """Let no start or eviction of a job lie in the future; asked before every snapshot.
+
+        Some clock is wrong: such a time counts as when it was first seen, so that nobody is
+        protected for longer than by a start at that moment. What was in the future only by our own
+        clock counts as it is once that is right again.
+        """
+        for (kind, name, given_s), seen_s in list(self._seen_s.items()):
+            row = self.row_of_job(name)
+            if row < 0 or given_s <= now_s:
+                del self._seen_s[kind, name, given_s]
+                if row >= 0 and self._times(kind)[row] == seen_s:
+                    self._set_time(kind, row, given_s)
+        for kind in (_START, _EVICTION):
+            times = self._times(kind)
+            for row in np.flatnonzero(times > now_s).tolist():
+                key = kind, self.jobs.name.data[row], float(times[row])
+                self._set_time(kind, row, self._seen_s.setdefault(key, now_s))
+
+    def _times(self, kind: int) -> FloatVec:
+        jobs = self.jobs
+        times: FloatVec = jobs.last_start_s.data if kind == _START else jobs.rare.data[:, EVICTED]
+        return times[: jobs.size]
+
+    def _set_time(self, kind: int, row: int, at_s: float) -> None:
+        self.revision += 1
+        if kind == _START:
+            self.jobs.last_start_s.own()[row] = at_s
+        else:
+            self.jobs.set_rare(row, EVICTED, at_s)
 
     # -- laying out and freezing -----------------------------------------------------------------
 
@@ -318,10 +544,13 @@ class RowStore:
             self._lay_out_nodes()
         if not self.queues.is_laid_out:
             self._lay_out_queues()
-        is_other = self.accounts.apply_terms(self.compactions)
-        if self.shapes.with_cards and self.accounts.resize_cards():
-            self.accounts.recount(self.axis)
-            is_other = True
+        is_other = self._apply_queue_terms()
+        if self.shapes.with_cards:
+            is_other |= self.shapes.resize_cards(*self.nodes.card_sizes())
+            sizes = self.nodes.cards()[1] if self.shapes.by_card else None
+            if sizes is not None:
+                is_other |= self._card_mib is None or not np.array_equal(sizes, self._card_mib)
+            self._card_mib = sizes
         self.generation += is_other
 
     def _lay_out_nodes(self) -> None:
@@ -340,7 +569,6 @@ class RowStore:
                 node_of_task[task] = row
                 del self._away[task]
         self.cards.move_nodes(moved)
-        self.accounts.recount_nodes()
         self.layouts += 1
         self.generation += 1
 
@@ -353,20 +581,93 @@ class RowStore:
             queue, refusal = self.queues.find(name)
             queue_of_job[job] = queue
             refusals[job] = self._own_refusal.get(job) or refusal
-        self.accounts.recount_queues()
         self.generation += 1
+
+    def _apply_queue_terms(self) -> bool:
+        """Give every living task of a job the shape with the node affinity of its queues.
+
+        Shapes have what holds for a pod, so that whoever asks about a shape need not know of
+        queues. Return whether a task that was in a snapshot has another shape now.
+        """
+        table, tasks, jobs = self.queues.table, self.tasks, self.jobs
+        if table.node_affinity is None and not self._has_queue_terms:
+            return False
+        # Shapes with terms may be left where none is demanded any more, but no task has one.
+        self._has_queue_terms = table.node_affinity is not None
+        terms: dict[Terms, int] = {(): 0}
+        of_queue: IntVec = np.zeros((len(WORKLOADS), len(table) + 1), np.int64)
+        for workload in range(len(WORKLOADS)) if self._has_queue_terms else ():
+            for queue in range(len(table)):
+                wish = terms_for(table, workload, queue)
+                of_queue[workload, queue] = terms.setdefault(wish, len(terms))
+        of_shape = [
+            terms.setdefault(it.queue_terms, len(terms)) for it in self.shapes.constraints.data
+        ]
+        said = jobs.rare.data[: jobs.size, WORKLOAD].astype(np.int64)
+        by_itself = np.where(jobs.is_preemptible.data[: jobs.size], TRAINING, INTERACTIVE)
+        wanted = of_queue[np.where(said < 0, by_itself, said), jobs.queue_of_job.data[: jobs.size]]
+
+        job = tasks.job_of_task.data[: tasks.size]
+        living = np.flatnonzero((job >= 0) & tasks.live())
+        has = np.array(of_shape, np.int64)[tasks.shape_of_task.data[living]]
+        stale = living[wanted[job[living]] != has]
+        if not len(stale):
+            return False
+        by_number, shape_of_task = list(terms), tasks.shape_of_task.own()
+        for task in stale.tolist():
+            old = int(shape_of_task[task])
+            constraints = self.shapes.constraints.data[old]
+            constraints = replace(constraints, queue_terms=by_number[wanted[job[task]]])
+            shape_of_task[task] = self.shape_of(self.shapes.asked_by(old), constraints)
+        shape_of_job = jobs.shape_of_job.own()
+        for row in np.unique(job[stale]).tolist():
+            shape_of_job[row] = self._common_shape(row)
+        seen = 0 if self._snapshot is None else len(self._snapshot.tasks.name)
+        return bool(stale[0] < seen)
 
     def tidy(self) -> None:
         """Drop the rows of what is gone once they are many; who takes no snapshots has to ask."""
-        if not is_due(self.accounts):
+        jobs, podsets, tasks = self.jobs, self.podsets, self.tasks
+        if not (
+            2 * tasks.gone > tasks.size + _SLACK
+            or 2 * jobs.dead > jobs.size + _SLACK
+            or 2 * len(podsets.dropped) > podsets.size + _SLACK
+        ):
             return
-        remap = self.remap = compact(self.accounts, self.labels)
-        self._own_refusal = {int(remap.job[job]): it for job, it in self._own_refusal.items()}
-        self._away = {int(remap.task[task]): name for task, name in self._away.items()}
-        self.cards.keep(remap.task)
+        is_live = ~np.array(jobs.is_dead, np.bool_)
+        kept_jobs, job_map = _mapping(is_live)
+        is_used = is_live[podsets.job_of_podset.data[: podsets.size]]
+        is_used[sorted(podsets.dropped)] = False
+        kept_podsets, podset_map = _mapping(is_used)
+        kept_tasks, task_map = _mapping(tasks.live())
+        jobs.keep(kept_jobs, job_map, podset_map, task_map)
+        podsets.keep(kept_podsets, job_map)
+        tasks.keep(kept_tasks, job_map, podset_map)
+        self._drop_unused_shapes()
+        self.remap = Remap(job_map[:-1], task_map[:-1])
+        self._own_refusal = {int(job_map[job]): it for job, it in self._own_refusal.items()}
+        self._away = {int(task_map[task]): name for task, name in self._away.items()}
+        self.cards.keep(task_map)
         self._snapshot = None  # it speaks of other rows
         self.compactions += 1
         self.generation += 1
+
+    def _drop_unused_shapes(self) -> None:
+        """Drop the shapes and label sets without tasks: names of pods end up in labels."""
+        jobs, tasks, shapes, labels = self.jobs, self.tasks, self.shapes, self.labels
+        is_used = np.full(len(shapes), shapes.are_pinned)
+        is_used[tasks.shape_of_task.data[: tasks.size]] = True
+        kept, shape_map = _mapping(is_used)
+        of_shapes = [shapes.constraints.data[row].label_set for row in kept.tolist()]
+        is_seen = np.zeros(len(labels.labels.data) + 1, np.bool_)  # the last one stands for "none"
+        is_seen[tasks.label_set_of_task.data[: tasks.size]] = True
+        is_seen[of_shapes] = True
+        kept_labels, label_map = _mapping(is_seen[:-1])
+        shapes.keep(kept, label_map)
+        labels.keep(kept_labels)
+        renumber(tasks.shape_of_task.data, tasks.size, shape_map)
+        renumber(jobs.shape_of_job.data, jobs.size, shape_map)
+        renumber(tasks.label_set_of_task.data, tasks.size, label_map)
 
     def snapshot(self) -> Snapshot:
         """Freeze the present state; the same object while nothing happened."""
@@ -375,22 +676,59 @@ class RowStore:
             return last
         self.settle()
         self.tidy()
-        queues, count, podsets = self.queues, len(self.queues), self.podsets.table()
-        jobs, pending = as_held(self.jobs.table(), podsets, queues, queues.pending.frozen(count))
-        self._snapshot = Snapshot(
+        if last is not None and last.generation != self.generation:
+            last = None
+        cards = self.cards.table(self.nodes, self.tasks, self.shapes)
+        now = Snapshot(
             axis=self.axis,
-            nodes=self.nodes.table(self.cards.table(self.accounts)),
-            queues=queues.table,
-            jobs=jobs,
-            podsets=podsets,
+            nodes=self.nodes.table(cards),
+            queues=self.queues.table,
+            jobs=self.jobs.table(),
+            podsets=self.podsets.table(),
             tasks=self.tasks.table(),
             shapes=self.shapes.table(),
-            allocated=queues.allocated.frozen(count),
-            allocated_non_preemptible=queues.allocated_non_preemptible.frozen(count),
-            pending=pending,
+            allocated=NOTHING_SUMMED,
+            allocated_non_preemptible=NOTHING_SUMMED,
+            pending=NOTHING_SUMMED,
             generation=self.generation,
             revision=self.revision,
             label_sets=self.labels.table(),
-            evictions_s=tuple(self.accounts.evictions_s),
+            evictions_s=tuple(self.evictions_s),
         )
+        self._snapshot = _with_the_broken(summed(now, last))
         return self._snapshot
+
+
+def _with_the_broken(now: Snapshot) -> Snapshot:
+    """Let jobs of held queues be tried that run with fewer pods than they need.
+
+    To hold a queue is not to end what runs in it.
+    """
+    jobs, podsets, stops = now.jobs, now.podsets, now.queues.stop_of_queue
+    if not stops.any():
+        return now
+    held = (jobs.refusal == _ON_HOLD) & (stops[jobs.queue_of_job] == HELD)
+    if not held.any():
+        return now
+    is_short = (podsets.active > 0) & (podsets.active < podsets.minimum)
+    broken = np.zeros(len(held), np.bool_)
+    broken[podsets.job_of_podset[is_short]] = True
+    refusal = np.where(held & broken, np.int16(0), jobs.refusal)
+    refusal.setflags(write=False)
+    return replace(now, jobs=replace(jobs, refusal=refusal))
+
+
+def _mapping(is_kept: BoolVec) -> tuple[RowVec, RowVec]:
+    """Return the kept rows, and the new row of each old one with -1 at the end for "none"."""
+    kept = np.flatnonzero(is_kept)
+    mapping = np.full(len(is_kept) + 1, -1, np.int64)
+    mapping[kept] = np.arange(len(kept))
+    return kept, mapping
+
+
+def _known(seconds: float) -> float | None:
+    return None if math.isnan(seconds) else float(seconds)
+
+
+def _or_nan(seconds: float | None) -> float:
+    return math.nan if seconds is None else seconds

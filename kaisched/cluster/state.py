@@ -1,8 +1,4 @@
-"""What a state store rests on, as values that can be written down, and a store made of them again.
-
-Objects alone do not say it all: what was sent and is not confirmed yet, when jobs began and were
-evicted last, and which resources were ever asked for are the store's own knowledge.
-"""
+"""The ports of a cluster, and what its state store rests on, as values that can be written down."""
 
 from __future__ import annotations
 
@@ -13,21 +9,42 @@ from typing import Final, Protocol
 import msgspec
 
 from kaisched.cluster.claims.device_claims import BY_OBJECTS
-from kaisched.cluster.events import owner_of, upsert
 from kaisched.cluster.grouping import Owner
-from kaisched.cluster.ours import NO_SHARING, Sharing
-from kaisched.cluster.past import JobPast
+from kaisched.cluster.pods import NO_SHARING, Sharing
 from kaisched.cluster.pools.book import PoolBook
-from kaisched.cluster.pools.moving import settle
 from kaisched.cluster.pools.owners import FixedOwners
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.rowstore import JobPast
+from kaisched.cluster.store import StateStore, owner_of, upsert
 from kaisched.core.axis import FIXED
 from kaisched.core.snapshot import Snapshot
+from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.objects.gangs import KNOWN
 from kaisched.objects.pod import Pod
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.wire import KubernetesObject
 from kaisched.objects.workloads import PartialObject, Table
+
+
+class SnapshotSource(Protocol):
+    """Gives the frozen state of a shard."""
+
+    def snapshot(self) -> Snapshot:
+        """Return the present state; cheap when little has changed."""
+        ...
+
+
+class IntentSink(Protocol):
+    """Carries out what a cycle decided.
+
+    A failure is not raised: it comes back as an event and is a fact of the next snapshot.
+    """
+
+    def apply(
+        self, binds: Sequence[Bind], evictions: Sequence[Evict], nominations: Sequence[Nominate]
+    ) -> None:
+        """Bind, evict, nominate."""
+        ...
+
 
 _NOT_KEPT: Final = SchedulingShard  # not the store's, see ``events``
 
@@ -161,8 +178,8 @@ class Kept:
             objects=self._as_sent(store),
             extended=store.rows.axis.names[len(FIXED) :],
             assumed=tuple(_assumed(store)),
-            past=dict(store.past.of_jobs()),
-            evictions_s=tuple(store.rows.accounts.evictions_s),
+            past=dict(store.rows.pasts()),
+            evictions_s=tuple(store.rows.evictions_s),
             disrupted=tuple(sorted(store.facts.disruptions.unseen)),
             stuck=tuple(sorted(store.facts.stuck)),
             without_owner=tuple(sorted(store.members.unsettled)),
@@ -230,7 +247,7 @@ def restored(
     for assumed in state.assumed:
         _assume(store, assumed)
     store.facts.disruptions.restore(state.disrupted)
-    store.past.restore(state.past, state.evictions_s)
+    store.rows.restore_pasts(state.past, state.evictions_s)
     return store
 
 
@@ -248,7 +265,7 @@ def _own_again(store: StateStore, pools: PoolState, owners: FixedOwners) -> None
         owners.grant(store.pools.job_of(pod))
     for pod in pools.impatient:
         store.pools.let_evict(store.pools.job_of(pod))
-    settle(store)
+    store.settle_pools()
 
 
 def _pools(book: PoolBook) -> PoolState:

@@ -1,45 +1,43 @@
-"""The state store: events of API objects become changes of rows, and a snapshot copies columns.
-
-It is made of parts with one job each, see docs/explanation/state-store.md for them and the rules.
-"""
+"""The state store: events of API objects become changes of rows, and a snapshot copies columns."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
-from kaisched.cluster.changes import is_other_owner, is_same_task
-from kaisched.cluster.claims.device_claims import DeviceClaims
-from kaisched.cluster.declared import Declared
-from kaisched.cluster.facts import Facts
-from kaisched.cluster.freezing import Freezer
-from kaisched.cluster.future_times import FutureTimes
+from kaisched.cluster.claims.device_claims import DEVICE_OBJECTS, DeviceClaims
+from kaisched.cluster.declared import Declared, Problem, fault_of
+from kaisched.cluster.facts import STUCK_AFTER_S, Facts, KnownPods, SentOf
 from kaisched.cluster.grouping import Membership, Owner
-from kaisched.cluster.known_pods import KnownPods
-from kaisched.cluster.members import Members
-from kaisched.cluster.ours import NO_SHARING, OUR_SCHEDULERS, Ours, Sharing
-from kaisched.cluster.past import Pasts
-from kaisched.cluster.pod_tasks import PodTasks
+from kaisched.cluster.members import OWNER_WAIT_S, Members
+from kaisched.cluster.nodes import node_row
+from kaisched.cluster.pods import NO_SHARING, OUR_SCHEDULERS, Ours, PodRow, Sharing, pod_row
 from kaisched.cluster.pools.book import PoolBook
-from kaisched.cluster.pools.moving import forget_group, note_group, note_queue, refresh, settle
 from kaisched.cluster.pools.owners import Owners, SharedOwners
-from kaisched.cluster.problems import Problem, fault_of
+from kaisched.cluster.queues import queue_row
 from kaisched.cluster.rowstore import RowStore
-from kaisched.cluster.sent import SentOf
-from kaisched.cluster.stuck import STUCK_AFTER_S
-from kaisched.cluster.translate import PodRow, node_row, pod_row, queue_row
-from kaisched.cluster.unsettled import OWNER_WAIT_S
+from kaisched.cluster.shared_gpus import Use
 from kaisched.cluster.volumes import Volumes
-from kaisched.core.axis import TaskState
+from kaisched.core.axis import ACTIVE_STATES, TaskState
 from kaisched.core.snapshot import Snapshot
+from kaisched.core.tables import TopologyLevel
 from kaisched.errors import ObjectError
 from kaisched.objects.gangs import KNOWN
-from kaisched.objects.node import Node
-from kaisched.objects.pod import Pod
+from kaisched.objects.node import Node, Topology
+from kaisched.objects.pod import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    StorageClass,
+)
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
-from kaisched.objects.shard import GPU_RESOURCES
-from kaisched.objects.workloads import Table
+from kaisched.objects.shard import GPU_RESOURCES, SchedulingShard
+from kaisched.objects.wire import KubernetesObject
+from kaisched.objects.workloads import PartialObject, PriorityClass, Table
 
 
 class StateStore:
@@ -82,19 +80,20 @@ class StateStore:
         self.ours = Ours(*whose, offers_shares and not sharing.share_class, sharing)
         self.rows = RowStore(extended)
         self.pods = KnownPods()
-        pools = self.pools = PoolBook(self.ours, owners or SharedOwners().seat(node_pool))
-        told = pools.adjusted, pools.guests.forget
-        self.members = Members(self.rows, workloads, self.pods.meta_of, owner_wait_s, *told)
+        self.pools = PoolBook(self.ours, owners or SharedOwners().seat(node_pool))
+        self.members = Members(self.rows, self.pods, self.pools, workloads, owner_wait_s)
         self.facts = Facts(stuck_after_s)
         self.volumes = Volumes()
         self.device_claims = DeviceClaims(
             lambda pod: self.members.of(pod).job, gpu_resources, sharing.share_class
         )
-        self.past = Pasts(self.rows)
-        self._future = FutureTimes(self.rows)
         self.declared = Declared()
-        self._tasks = PodTasks(self.rows, self.facts, sharing.has_reservations)
-        self._freezer = Freezer(self.rows, self.facts, self.device_claims, self.pools)
+        if sharing.has_reservations:
+            self.rows.cards.hold_by(self.facts.sharing)
+        self._layouts = self._compactions = 0
+        """The layouts of nodes and the compactions of rows that were last acted upon."""
+        self._frozen: tuple[Snapshot, Snapshot] | None = None
+        """The rows' last snapshot, and the same with what only some clusters have."""
 
     # -- nodes, queues, classes, owners ----------------------------------------------------------
 
@@ -136,7 +135,8 @@ class StateStore:
 
     def upsert_queue(self, queue: Queue) -> None:
         """Take in a queue that came or changed; one with a fault is as good as absent."""
-        note_queue(self, queue)
+        if self.pools.note_queue(queue):
+            self._refresh_listed()
         if self.declared.has_queue(queue):
             return
         self._remove_queue(queue.name)
@@ -150,7 +150,7 @@ class StateStore:
     def remove_queue(self, name: str) -> None:
         """Drop a queue; its jobs are refused until it comes back."""
         if self.pools.forget_queue(name):
-            refresh(self)
+            self._refresh_listed()
         self._remove_queue(name)
 
     def _remove_queue(self, name: str) -> None:
@@ -171,17 +171,17 @@ class StateStore:
 
     def upsert_owner(self, owner: Owner) -> None:
         """Take in a workload that may own pods."""
-        self._regroup(self.members.put_owner(owner))
+        self._regroup(self.members.grouper.put(owner))
 
     def remove_owner(self, uid: str) -> None:
         """Drop a workload."""
-        self._regroup(self.members.remove_owner(uid))
+        self._regroup(self.members.grouper.remove(uid))
 
     def _regroup(self, uids: Sequence[str]) -> None:
         """Look again at the pods that know an owner by one of these, if there are any."""
         if uids:
             self.rows.touch()
-        for key in dict.fromkeys((*self.members.dependents(uids), *self.pools.dependents(uids))):
+        for key in dict.fromkeys((*self.members.dependents.of(uids), *self.pools.dependents(uids))):
             # Looking at another may have come upon it already.
             found = self.pods.pod(key) or self.members.done(key) or self.pools.pod(key)
             if found is not None:
@@ -191,13 +191,17 @@ class StateStore:
 
     def upsert_pod_group(self, group: PodGroup) -> None:
         """Take in a pod group that came or changed; one with a fault refuses its pods."""
-        self._regroup(self.members.note_group(group.key, None if fault_of(group) else group))
-        note_group(self, group)
+        self._regroup(
+            self.members.grouper.note_group(group.key, None if fault_of(group) else group)
+        )
+        self._note_group(group)
 
     def remove_pod_group(self, key: str) -> None:
         """Drop a pod group."""
-        self._regroup(self.members.note_group(key, None))
-        forget_group(self, key)
+        self._regroup(self.members.grouper.note_group(key, None))
+        if self.pools.forget_group(key):
+            self._look_at_job(key)
+        self._withdraw(key)
 
     def upsert_pod(self, pod: Pod) -> None:
         """Take in a pod that came or changed."""
@@ -228,7 +232,7 @@ class StateStore:
             self.look_again(rivals)
         self.pods.drop_stranger(pod.key)
         member = self._member_of(pod)
-        pod = members.hear(pod, member)
+        pod = members.handle(pod, member)
         found = self.pods.find(pod.key)
         is_known = found is not None and found[0].uid == pod.uid
         if found is not None and not is_same_task(found, (pod, member)):
@@ -265,10 +269,52 @@ class StateStore:
         self.facts.note(pod, was_known=is_known)
         job, podset = self.members.join(pod, member, found[1] if found else None)
         if found is None:
-            self._tasks.add(pod, job, podset)
-        self._tasks.update(pod)
-        if self.members.is_owner(pod.uid) and (found is None or is_other_owner(found[0], pod)):
+            self._add_task(pod, job, podset)
+        self._update_task(pod)
+        if pod.uid in self.members.dependents and (found is None or _is_other_owner(found[0], pod)):
             self._regroup((pod.uid,))
+
+    def _add_task(self, pod: PodRow, job: int, podset: int) -> None:
+        """Add the task of a pod, which is updated next. Rows are -1 for a foreign pod."""
+        rows, constraints = self.rows, pod.constraints
+        label_set = rows.labels.intern(pod.namespace, pod.meta.labels)
+        if pod.has_pod_terms:
+            constraints = replace(constraints, label_set=label_set)
+        task = rows.add_task(pod.key, pod.uid, rows.shape_of(pod.request, constraints), job, podset)
+        rows.tasks.created_s.data[task] = pod.created_s
+        rows.tasks.order_priority.data[task] = pod.order_priority
+        rows.tasks.label_set_of_task.data[task] = label_set
+
+    def _update_task(self, pod: PodRow) -> None:
+        """Bring a task in line with its pod and the facts about the pod."""
+        rows, facts = self.rows, self.facts
+        task = rows.row_of_task(pod.key)
+        rows.put_on(task, facts.state_of(pod), facts.node_of(pod), pod.started_s)
+        self._put_on_cards(task, pod)
+        if not facts.is_assumed(pod.key):
+            node = pod.nominated if pod.state == TaskState.PENDING else ""
+            if facts.promise(pod.key, node) or node:
+                rows.nominate(task, rows.nodes.row_of_name.get(node, -1))
+        job = rows.tasks.job_of_task.data[task]
+        if job >= 0 and ACTIVE_STATES[pod.state] and not math.isnan(pod.started_s):
+            last_s = rows.jobs.last_start_s
+            if not last_s.data[job] <= pod.started_s:  # NaN, or later than this pod's
+                last_s.own()[job] = pod.started_s
+
+    def _put_on_cards(self, task: int, pod: PodRow) -> None:
+        """Name the cards of a task, and note who uses them where reservation pods hold them."""
+        facts, rows = self.facts, self.rows
+        cards, demand = facts.sent.cards_of(pod), pod.constraints.devices
+        if demand is not None and demand.has_cards and (cards or pod.node):
+            # A pod that names no card has some of its own: nobody knows which it shares.
+            own = tuple(f"{pod.uid}-{number}" for number in range(demand.cards))
+            rows.cards.name(task, (*cards, *own)[: max(demand.cards, 1)])
+        if pod.reservation is not None:
+            facts.sharing.look_again(pod.reservation.card)  # its deletion may have been sent
+        elif rows.cards.sharing is not None:
+            # Also pods whose request is invalid here: what they use is not for others.
+            use = Use(facts.node_of(pod), cards, pod.gpus, not pod.node) if cards else None
+            facts.sharing.note_use(pod.key, use)
 
     def _with_volumes(self, pod: PodRow) -> PodRow:
         """Return a pod with what its claims demand; others that want the same are looked at too."""
@@ -281,9 +327,10 @@ class StateStore:
     def _drop(self, key: str, *, is_over: bool = True) -> None:
         pod, member = self.pods.take(key)
         self.facts.drop(key, is_over=is_over)
-        self._tasks.end(key)
+        self.facts.sharing.note_use(key, None)
+        self.rows.retire_task(self.rows.row_of_task(key))
         self.members.leave(key, member, is_over=is_over)
-        if self.members.is_owner(pod.uid):
+        if pod.uid in self.members.dependents:
             self._regroup((pod.uid,))
 
     # -- what was decided but not yet seen -------------------------------------------------------
@@ -294,7 +341,7 @@ class StateStore:
         if pod is not None:
             self.facts.sent.bind(pod, node, cards)
             self.rows.touch()
-            self._tasks.update(pod)
+            self._update_task(pod)
 
     def assume_evicted(self, key: str, at_s: float = math.nan) -> None:
         """Let a pod release its room, for an eviction was sent at that time."""
@@ -302,13 +349,13 @@ class StateStore:
         if pod is not None:
             self.facts.sent.evict(pod)
             self.rows.touch()
-            self._tasks.update(pod)
+            self._update_task(pod)
             self.note_eviction(key, at_s)
 
     def note_eviction(self, key: str, at_s: float) -> None:
         """Note that a pod was evicted, at that time, at the cost of its job and its budget."""
         self.facts.disruptions.note_eviction(key)
-        self.past.note_eviction(key, at_s)
+        self.rows.note_eviction(self.rows.row_of_task(key), at_s)
 
     def refute_bind(self, key: str, uid: str = "") -> None:
         """Take back a bind: it has not happened and never will; with a UID, only that pod's."""
@@ -361,11 +408,87 @@ class StateStore:
 
         ``wall_s`` is the time as objects are stamped.
         """
-        self._future.turn(wall_s)
+        self.rows.bring_back_to_now(wall_s)
         for key in self.facts.stuck.turn(now_s, wall_s):
             if (pod := self.pods.pod(key)) is not None:
                 self.rows.touch()
-                self._tasks.update(pod)
+                self._update_task(pod)
+
+    # -- jobs with lists of node pools ----------------------------------------------------------
+
+    def settle_pools(self) -> None:
+        """Take in and drop jobs as the shards own them; before a snapshot."""
+        book, rows = self.pools, self.rows
+        if book.is_on:
+            book.owners.begin()
+            self.look_again([*book.take_moved(), *book.listed_anew(self.pods.members())])
+            for job, pool in book.settle():
+                self.hand_over(job, pool)
+            for job in book.news():
+                self._review(job)
+            self.look_again(book.take_moved())
+        for job in book.guests.review():
+            rows.touch()
+            self.members.refresh(job)
+        why_not = book.guests.why_not()
+        if why_not is not None and rows.queues.tell(why_not):
+            rows.touch()
+        for queue in book.missing_queues():
+            rows.put_queue(queue)
+
+    def hand_over(self, job: str, pool: str) -> None:
+        """Drop a job and then let another pool own it."""
+        self.pools.let_go(job)
+        self._review(job)
+        self.pools.pass_on(job, pool)
+
+    def _review(self, job: str) -> None:
+        """Take a job in or drop it, as its owner says."""
+        book, members = self.pools, self.members
+        group = book.group(job)
+        if job in book.jobs:
+            is_ours = book.is_mine(job)
+        else:  # it has no list any more
+            is_ours = group is not None and book.admits_group(group)
+        if not (is_ours or members.is_known(job)):
+            return  # it is another pool's, and nothing of it is here
+        self.rows.touch()
+        if group is not None:
+            self._note_group(group)
+        is_new = not members.is_known(job)
+        self._look_at_job(job)
+        if not is_new or len(members.pods_of(job)) > 1:
+            members.refresh(job)  # a single pod has brought its new job in line
+
+    def _note_group(self, group: PodGroup) -> None:
+        """Take in a pod group of any pool; look at its pods again if its list is another."""
+        is_listed_anew = self.pools.note_group(group)
+        self._declare(group)
+        if is_listed_anew:
+            self._look_at_job(group.key)
+            self._declare(group)  # whose it is depends on its pods
+
+    def _declare(self, group: PodGroup) -> None:
+        if not self.pools.admits_group(group):
+            self._withdraw(group.key)
+        elif self.members.declare(group, fault_of(group)):
+            self.rows.touch()
+
+    def _withdraw(self, key: str) -> None:
+        self.rows.touch()
+        self.members.withdraw(key)
+
+    def _look_at_job(self, job: str) -> None:
+        """Look at the pods of a job again, wherever they are known."""
+        there = {pod.key for pod in self.members.pods_of(job)}
+        self.look_again(sorted(there.union(self.pools.pods_of(job))))
+
+    def _refresh_listed(self) -> None:
+        """Look at all jobs with lists again: queues have changed."""
+        self.rows.touch()
+        self.look_again(self.pools.all_pods())
+        for job in list(self.pools.jobs):
+            self.members.refresh(job)
 
     # -- questions that several parts answer together --------------------------------------------
 
@@ -388,7 +511,140 @@ class StateStore:
         for node in nodes:
             self.rows.put_node(node)
         self.look_again(concerned)
-        settle(self)
-        self.rows.settle()
-        self._tasks.nominate_again()
-        return self._freezer.snapshot()
+        self.settle_pools()
+        rows, claims = self.rows, self.device_claims
+        rows.settle()
+        if self._layouts != rows.layouts:  # a node may be back
+            self._layouts = rows.layouts
+            for key, name in self.facts.promised():
+                rows.nominate(rows.row_of_task(key), rows.nodes.row_of_name.get(name, -1))
+        if rows.axis.bridged != claims.gpus.bridged:
+            rows.count_by(rows.axis.bridging(claims.gpus.bridged))
+        bare = rows.snapshot()
+        if rows.compactions != self._compactions:
+            self._compactions = rows.compactions
+            claims.specs.keep({use.spec for it in bare.shapes.constraints for use in it.claims})
+        return self._with_the_rest(bare)
+
+    def _with_the_rest(self, bare: Snapshot) -> Snapshot:
+        """Return a snapshot of the rows with disruption budgets, claims and overdrafts, if any."""
+        rows, budgets, claims = self.rows, self.facts.disruptions, self.device_claims
+        more: dict[str, Any] = {}
+        overdrawn = self.pools.overdrafts.table(rows, self.pools.owners.served)
+        if overdrawn is not None:
+            more["overdrawn"] = overdrawn
+        if not (len(budgets) or claims.has_table or more):
+            self._frozen = None
+            return bare
+        if self._frozen is None or self._frozen[0] is not bare:
+            if len(budgets):
+                table = budgets.table(bare, rows.tasks.row_of_name, rows.compactions)
+                more["disruption_budgets"] = table
+            if claims.has_table:
+                more["claims"] = claims.table(rows.row_of_task)
+            self._frozen = bare, replace(bare, **more)
+        return self._frozen[1]
+
+
+def is_same_task(
+    old: tuple[PodRow, Membership | None], new: tuple[PodRow, Membership | None]
+) -> bool:
+    """Tell whether a row may stay: what it is made of is written once."""
+    (pod, member), (pod_now, member_now) = old, new
+    return (
+        pod.uid == pod_now.uid
+        and pod.request == pod_now.request
+        and pod.constraints == pod_now.constraints
+        and pod.meta.labels == pod_now.meta.labels
+        and pod.created_s == pod_now.created_s
+        and pod.order_priority == pod_now.order_priority
+        and (member.job if member else "") == (member_now.job if member_now else "")
+    )
+
+
+def _is_other_owner(old: PodRow, new: PodRow) -> bool:
+    """Tell whether pods that a pod owns may be grouped in another way."""
+    parts = ("labels", "annotations", "owner_references")
+    return any(getattr(old.meta, part) != getattr(new.meta, part) for part in parts)
+
+
+def upsert(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
+    """Take in any object that came or changed; shards are not the store's."""
+    match obj:
+        case Pod():
+            store.upsert_pod(obj)
+        case PodGroup():
+            store.upsert_pod_group(obj)
+        case Node():
+            store.upsert_node(obj)
+        case Queue():
+            store.upsert_queue(obj)
+        case PersistentVolumeClaim() | PersistentVolume() | StorageClass():
+            store.look_again(store.volumes.put(obj))
+        case PriorityClass() | PodDisruptionBudget() | Topology():
+            if _put_setting(store, obj):
+                store.rows.touch()
+        case SchedulingShard():
+            pass
+        case _ if isinstance(obj, DEVICE_OBJECTS):
+            store.rows.touch()
+            store.look_again(store.device_claims.put(obj))
+        case _:
+            store.upsert_owner(owner_of(obj))
+
+
+def _put_setting(store: StateStore, obj: PriorityClass | PodDisruptionBudget | Topology) -> bool:
+    """Take in an object that many pods go by; tell whether anything is different."""
+    match obj:
+        case PriorityClass():
+            return store.members.put_class(obj)
+        case PodDisruptionBudget():
+            return store.facts.disruptions.put(obj, store.facts.sent.evictions)
+        case Topology():
+            fault = fault_of(obj)
+            store.declared.note_topology(obj.name, fault)
+            levels = tuple(TopologyLevel(it.node_label, it.alias) for it in obj.spec.levels)
+            return store.rows.nodes.put_topology(obj.name, () if fault else levels)
+
+
+def remove(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
+    """Drop any object."""
+    match obj:
+        case Pod():
+            store.remove_pod(obj.key, obj.metadata.uid)
+        case PodGroup():
+            store.remove_pod_group(obj.key)
+        case Node():
+            store.remove_node(obj.name)
+        case Queue():
+            store.remove_queue(obj.name)
+        case PersistentVolumeClaim() | PersistentVolume() | StorageClass():
+            store.look_again(store.volumes.remove(obj))
+        case PriorityClass() | PodDisruptionBudget() | Topology():
+            if _remove_setting(store, obj):
+                store.rows.touch()
+        case SchedulingShard():
+            pass
+        case _ if isinstance(obj, DEVICE_OBJECTS):
+            store.rows.touch()
+            store.look_again(store.device_claims.remove(obj))
+        case _:
+            store.remove_owner(obj.metadata.uid)
+
+
+def _remove_setting(store: StateStore, obj: PriorityClass | PodDisruptionBudget | Topology) -> bool:
+    match obj:
+        case PriorityClass():
+            return store.members.remove_class(obj.name)
+        case PodDisruptionBudget():
+            return store.facts.disruptions.remove(obj.key)
+        case Topology():
+            store.declared.note_topology(obj.name)
+            return store.rows.nodes.put_topology(obj.name, ())
+
+
+def owner_of(obj: KubernetesObject | PartialObject) -> Owner:
+    """Return what grouping needs of a workload."""
+    if isinstance(obj, PartialObject):
+        return Owner(obj.api_version.rpartition("/")[0], obj.kind, obj.metadata, obj.gang)
+    return Owner(obj.API_VERSION.rpartition("/")[0], obj.KIND, obj.metadata)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kaisched.cluster.demands import node_terms
+from kaisched.cluster.pods import node_terms
 from kaisched.core.axis import TaskState
 from kaisched.core.constraints import NodeTerm, Requirement
 from kaisched.core.refusals import Refusal
@@ -25,7 +25,7 @@ from kaisched.objects.pod import (
 )
 
 if TYPE_CHECKING:
-    from kaisched.cluster.translate import PodRow
+    from kaisched.cluster.pods import PodRow
 
 Storage: TypeAlias = PersistentVolumeClaim | PersistentVolume | StorageClass
 

@@ -1,7 +1,7 @@
 """The snapshot: everything one cycle decides on, frozen, and what is divided of it.
 
-Made by a snapshot source (the state store), read by the session. All arrays are unwritable. Held
-amounts are kept per leaf queue by the store as events arrive, so a cycle never sums tasks.
+Made by a snapshot source (the state store), read by the session. All arrays are unwritable. What
+queues and nodes hold is summed up once, when the snapshot is made, so a cycle never sums tasks.
 """
 
 from __future__ import annotations

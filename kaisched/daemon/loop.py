@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.clock import Clock
-    from kaisched.cluster.ports import IntentSink, SnapshotSource
+    from kaisched.cluster.state import IntentSink, SnapshotSource
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage

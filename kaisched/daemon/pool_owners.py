@@ -9,8 +9,7 @@ import msgspec
 import structlog
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.pools.marks import Mark, MarkedOwners
-from kaisched.cluster.pools.owners import Owners, SharedOwners
+from kaisched.cluster.pools.owners import Mark, MarkedOwners, Owners, SharedOwners
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.labels import pool_name, pool_named
 from kaisched.objects.wire import BAD_JSON

@@ -21,7 +21,7 @@ from kaisched.cluster.kubernetes.resources import (
     list_cluster,
     watched_kinds,
 )
-from kaisched.cluster.ours import sharing_of
+from kaisched.cluster.pods import sharing_of
 from kaisched.cluster.state import Kept
 from kaisched.daemon.access import is_local
 from kaisched.daemon.http_wire import Page, Reads, Source, text_page

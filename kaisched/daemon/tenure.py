@@ -19,9 +19,9 @@ from kaisched.cluster.kubernetes.leader_election import Gate
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.status_writer import WEIGHTS
 from kaisched.cluster.kubernetes.write_queue import Outbox, ReportBox, ReportWriters
-from kaisched.cluster.ours import sharing_of
-from kaisched.cluster.pools.marks import MarkedOwners
-from kaisched.cluster.pools.turns import pool_turns
+from kaisched.cluster.pods import sharing_of
+from kaisched.cluster.pools.handover import pool_turns
+from kaisched.cluster.pools.owners import MarkedOwners
 from kaisched.cluster.state import Kept
 from kaisched.cluster.store import StateStore
 from kaisched.daemon.comparison import Comparison
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.lease_process import Candidate, LeaseProcess
     from kaisched.cluster.kubernetes.pods import Note
     from kaisched.cluster.kubernetes.reflector import Change
-    from kaisched.cluster.pools.marks import Mark
-    from kaisched.cluster.pools.owners import Owners
+    from kaisched.cluster.pools.owners import Mark, Owners
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.pool_owners import PoolOwners
     from kaisched.daemon.stored_shards import ShardReports

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from kaisched.cluster.events import owner_of
 from kaisched.cluster.state import as_json
+from kaisched.cluster.store import owner_of
 from kaisched.engine.policy import build_policy
 from kaisched.engine.recording import plain_shard, recorded_owner
 from kaisched.errors import ConfigError, ObjectError

@@ -13,7 +13,7 @@ import numpy as np
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.claims.device_claims import NOTHING_KNOWN
-from kaisched.cluster.pools.agreement import different_lists
+from kaisched.cluster.pools.projects import different_lists
 from kaisched.config.loading import settings_errors
 from kaisched.config.settings import KIND as SETTINGS_KIND
 from kaisched.core.axis import CPU, GPU, MEMORY, TaskState

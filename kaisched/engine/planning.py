@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.embedded import EmbeddedCluster
-from kaisched.cluster.embedded.pool import EmbeddedPool
-from kaisched.cluster.ours import Sharing
+from kaisched.cluster.embedded import EmbeddedCluster, EmbeddedPool
+from kaisched.cluster.facts import STUCK_AFTER_S
+from kaisched.cluster.pods import Sharing, leaving_of
+from kaisched.cluster.pools.handover import PoolTurns, pool_turns
 from kaisched.cluster.pools.owners import SharedOwners
-from kaisched.cluster.pools.turns import PoolTurns, pool_turns
 from kaisched.cluster.store import StateStore
-from kaisched.cluster.stuck import STUCK_AFTER_S
-from kaisched.cluster.translate import leaving_of
 from kaisched.engine.migration.kueue import translate
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard, shard_among, shards_among
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kaisched.clock import Clock
-    from kaisched.cluster.problems import Problem
+    from kaisched.cluster.declared import Problem
     from kaisched.framework.policy import Policy
     from kaisched.framework.report.result import CycleResult
     from kaisched.objects.load import Manifest

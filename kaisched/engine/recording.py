@@ -25,8 +25,8 @@ from msgspec.structs import replace
 
 from kaisched import __version__
 from kaisched.cluster.grouping import Owner
-from kaisched.cluster.ours import Sharing
-from kaisched.cluster.past import JobPast
+from kaisched.cluster.pods import Sharing
+from kaisched.cluster.rowstore import JobPast
 from kaisched.cluster.state import Assumed, PoolState, StoreState, restored
 from kaisched.core.axis import FIXED
 from kaisched.core.usage import Usage, UsageState

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from kaisched.cluster.priorities import BUILT_IN
+from kaisched.cluster.jobs import BUILT_IN
 from kaisched.engine.recording import (
     TIMES_BY_JOB,
     TURNS,

@@ -10,7 +10,7 @@ from kaisched.framework.plugins.probe import NULL
 
 if TYPE_CHECKING:
     from kaisched.clock import Clock
-    from kaisched.cluster.ports import IntentSink, SnapshotSource
+    from kaisched.cluster.state import IntentSink, SnapshotSource
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
     from kaisched.framework.memory import Memory

@@ -149,23 +149,21 @@ class Cluster:
         if self.devices is not None:
             self.devices.give(claims)
         self._store.place(tasks, nodes, TaskState.RUNNING, at_s)
-        idle = self._store.nodes.idle
-        for node in set(nodes.tolist()):
-            if idle.least(node) < 0:
-                raise InvariantBroken(f"node {self._store.nodes.name[node]} is over capacity")
+        there = np.unique(nodes)
+        full = there[self._store.idle_on(there).min(axis=1, initial=0) < 0]
+        if len(full):
+            raise InvariantBroken(f"node {self._store.nodes.name[full[0]]} is over capacity")
 
     def gpus_on(self, tasks: RowVec, nodes: RowVec) -> dict[int, Gpus]:
         """Return the GPUs of each job with these pods on nodes, where that depends on the nodes."""
-        shapes = self._store.shapes
-        if not shapes.by_card:
+        shapes = self._store.shapes.table()
+        if shapes.by_card is None:
             return {}
         sizes, milli = self._store.nodes.cards()[1], Counter[int]()
-        shape_of_task = self._store.tasks.shape_of_task.data[tasks].tolist()
-        of_pods = zip(self.jobs_of(tasks), shape_of_task, nodes.tolist(), strict=True)
-        for job, shape, node in of_pods:
-            milli[job] += shapes.charge_of_shape[shape][GPU]
-            if shape in shapes.by_card:
-                milli[job] -= shapes.saved(shape, int(sizes[node]))
+        shape = self._store.tasks.shape_of_task.data[tasks]
+        of_pods = shapes.charge[GPU, shape] - shapes.by_card.saved(shape, sizes[nodes])
+        for job, amount in zip(self.jobs_of(tasks), of_pods.tolist(), strict=True):
+            milli[job] += amount
         return {job: exact(amount) for job, amount in milli.items()}
 
     def release(self, job: int, at_s: float) -> None:
@@ -239,9 +237,7 @@ class Cluster:
 
     def held(self) -> Amounts:
         """Return a copy of the amounts ``(R, Q)`` that the pods of each leaf hold now."""
-        queues = self._store.queues
-        copy: Amounts = queues.allocated.data[:, : len(queues)].copy()
-        return copy
+        return self.snapshot().allocated.copy()
 
     def total(self) -> Amounts:
         """Return the amounts ``(R,)`` that are divided now."""
@@ -253,9 +249,8 @@ class Cluster:
 
     def gpus_in_use(self) -> IntVec:
         """Return milli-GPUs ``(N,)`` in use on each node, in the order of :meth:`node_names`."""
-        nodes = self._store.nodes
-        size = len(nodes)
-        used = nodes.allocatable.data[:, :size] - nodes.idle.data[:, :size]
+        nodes = self.snapshot().nodes
+        used = nodes.allocatable - nodes.idle
         in_use: IntVec = self._store.axis.charged(used)[GPU]
         return in_use
 
@@ -266,8 +261,7 @@ class Cluster:
 
     def node_gpus(self) -> list[float]:
         """Return the GPUs of all nodes, failed ones too."""
-        nodes = self._store.nodes
-        there = self._store.axis.charged(nodes.allocatable.data[:, : len(nodes)])
+        there = self._store.axis.charged(self._store.nodes.allocatable())
         gpus: list[float] = (there[GPU] / GPU_UNIT).tolist()
         return gpus
 

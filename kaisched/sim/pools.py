@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kaisched.cluster.pools.stays import DWELL_S, Stays
-from kaisched.cluster.pools.turns import is_hopeless, refused
+from kaisched.cluster.pools.handover import DWELL_S, Stays, is_hopeless, refused
 
 if TYPE_CHECKING:
     from kaisched.cluster.queues import QueueRow

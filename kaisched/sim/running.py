@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kaisched.cluster.pools.stays import DWELL_S
+from kaisched.cluster.pools.handover import DWELL_S
 from kaisched.core.tables import QueueTable
 from kaisched.engine.policy import build_policy
 from kaisched.framework.policy import Policy

@@ -125,7 +125,6 @@ def add_job(store: RowStore, job: Job, namespace: str = "default") -> int:
     for task, (offset, podset) in zip(job.tasks, enumerate(podset_of_task), strict=True):
         at = first + offset
         store.tasks.podset_of_task.own()[at] = podset
-        store.podsets.pending.own()[podset] += 1
         if task.order_priority is not None:
             store.tasks.order_priority.own()[at] = task.order_priority
         store.tasks.label_set_of_task.own()[at] = store.labels.intern(namespace, task.labels)
@@ -148,7 +147,6 @@ def _structure(store: RowStore, row: int, job: Job) -> list[int]:
         at = first if not number else podsets.append(leaf.name, row, 0)
         podsets.name.own()[at] = leaf.name
         podsets.minimum.own()[at] = 1 if leaf.minimum is None else leaf.minimum
-        podsets.pending.own()[at] = 0
         number[leaf.name] = at
     store.jobs.podset_count.own()[row] = len(number)
     if job.root.children or job.root.topology is not None:

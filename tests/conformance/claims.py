@@ -7,9 +7,8 @@ import msgspec
 
 from kaisched.cluster.claims.conversion import written
 from kaisched.cluster.claims.device_claims import DeviceClaims
-from kaisched.cluster.demands import DeviceClaimRef
 from kaisched.cluster.nodes import NodeRow
-from kaisched.cluster.translate import PodRow
+from kaisched.cluster.pods import DeviceClaimRef, PodRow
 from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.framework.intents import Bind

@@ -8,9 +8,9 @@ from typing import Any
 
 from kaisched.cluster.claims.device_claims import DeviceClaims
 from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.pods import PodRow
 from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.cluster.translate import PodRow
 from kaisched.core.axis import GPU_UNIT, HOLDING_STATES, TaskState
 from kaisched.core.constraints import Constraints, PodTerm, Requirement
 from kaisched.core.devices import CARD, DeviceDemand

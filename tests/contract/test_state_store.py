@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.cluster import compaction
-from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.store import StateStore
+from kaisched.cluster import rowstore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.objects.workloads import PriorityClass
 from tests.contract.clusters import histories, node, pod, queue
 from tests.oracles.accounts import arrays, assert_adds_up, content
@@ -18,7 +17,7 @@ from tests.oracles.accounts import arrays, assert_adds_up, content
 
 @pytest.fixture(autouse=True)
 def compacts_early(monkeypatch):
-    monkeypatch.setattr(compaction, "_SLACK", 2)
+    monkeypatch.setattr(rowstore, "_SLACK", 2)
 
 
 def tell(store, history, each=lambda: None):

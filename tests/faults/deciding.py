@@ -1,7 +1,6 @@
 """A store that was told of objects, and what a cycle decides on it."""
 
-from kaisched.cluster.events import upsert
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, upsert
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory

@@ -5,11 +5,11 @@ import time
 import numpy as np
 import pytest
 
-from kaisched.cluster import compaction
-from kaisched.cluster.events import remove, upsert
+from kaisched.cluster import rowstore
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
+from kaisched.cluster.store import remove, upsert
 from kaisched.core.axis import CPU, GPU
 from kaisched.objects.labels import time_of
 from kaisched.objects.workloads import Job, PriorityClass
@@ -194,7 +194,7 @@ def test_the_value_in_the_pod_outlives_its_class():
 @pytest.mark.fault("D77")
 def test_a_storm_of_jobs_leaves_nothing_behind(monkeypatch):
     """Each with labels, a shape, an owner and a group of its own."""
-    monkeypatch.setattr(compaction, "_SLACK", 50)
+    monkeypatch.setattr(rowstore, "_SLACK", 50)
     store = store_of()
     for turn in range(8):
         storm = []
@@ -225,10 +225,10 @@ def test_a_storm_of_jobs_leaves_nothing_behind(monkeypatch):
         assert len(table) < 300
     kept = (
         store.pods,
-        store.members._dependents._of_owner,
-        store.members._dependents._done,
-        store.members._groups._group,
-        store.members._grouper._owner,
+        store.members.dependents._of_owner,
+        store.members._done,
+        store.members._group,
+        store.members.grouper._owner,
     )
     assert [len(them) for them in kept] == [0] * len(kept)
     assert_adds_up(store.snapshot())

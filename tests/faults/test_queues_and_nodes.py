@@ -5,11 +5,10 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.config.loading import load_settings
 from kaisched.core.axis import GPU
 from kaisched.core.tree import roll_up

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import msgspec
 import structlog
 
-from kaisched.cluster import compaction
+from kaisched.cluster import rowstore
 from kaisched.cluster.kubernetes import binder, cluster, evictor, pods
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.leader_election import Gate
@@ -111,7 +111,7 @@ class World:
         self.stack = ExitStack()
         for module in TIMED:
             self.stack.enter_context(patch.object(module, "monotonic_s", lambda: self.now_s))
-        self.stack.enter_context(patch.object(compaction, "_SLACK", 2))
+        self.stack.enter_context(patch.object(rowstore, "_SLACK", 2))
         self.stack.enter_context(_without_logs())
         self.leader, self.standby = Process(self), Process(self)
         self.between = lambda: None

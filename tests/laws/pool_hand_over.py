@@ -12,11 +12,9 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.pools.moving import hand_over
+from kaisched.cluster.pools.handover import PoolTurns
 from kaisched.cluster.pools.owners import SharedOwners
-from kaisched.cluster.pools.turns import PoolTurns
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.core.axis import ACTIVE_STATES, TaskState
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
@@ -159,7 +157,7 @@ class Model:
             elif not active and shard.turns.is_free(shard.store.pools.jobs[name]):
                 others = [it for it in POOLS if it != shard.pool]
                 if self.dice.random() < 0.5:
-                    hand_over(shard.store, name, self.dice.choice(others))
+                    shard.store.hand_over(name, self.dice.choice(others))
 
     def owner(self, shard, job):
         return self.owners.owner(job)

@@ -7,10 +7,9 @@ lost. Processes end, and what they have sent may arrive long after another one l
 
 from msgspec.structs import replace
 
-from kaisched.cluster.events import upsert
-from kaisched.cluster.pools.marks import MarkedOwners
-from kaisched.cluster.pools.turns import PoolTurns
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.pools.handover import PoolTurns
+from kaisched.cluster.pools.owners import MarkedOwners
+from kaisched.cluster.store import StateStore, upsert
 from kaisched.objects.labels import IN_POOL
 from kaisched.objects.wire import Condition
 from tests.laws.pool_hand_over import POOLS, Model, search

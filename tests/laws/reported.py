@@ -11,14 +11,13 @@ from collections import deque
 import msgspec
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.kubernetes.client import JSON, MERGE, STRATEGIC, Answer
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.status_writer import WEIGHTS, why_waiting
 from kaisched.cluster.kubernetes.statuses import GroupAmounts, matches, queue_statuses
 from kaisched.cluster.kubernetes.write_queue import ReportBox
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.engine.policy import default_policy
 from kaisched.engine.turn import take_turn
 from kaisched.errors import ClusterUnavailable

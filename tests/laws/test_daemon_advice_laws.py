@@ -81,14 +81,7 @@ class Daemon:
     def see(self, cluster):
         """Begin to report on a cluster."""
         store = StateStore()
-        store.members = Declared(
-            store.rows,
-            KNOWN,
-            store.pods.meta_of,
-            owner_wait_s=0.0,
-            adjusted=store.pools.adjusted,
-            gone=store.pools.guests.forget,
-        )
+        store.members = Declared(store.rows, store.pods, store.pools, KNOWN, owner_wait_s=0.0)
         self.reporter = Reporter(
             self.server, self.box, ManualClock(NOW_S), store, advice=self.advice
         )

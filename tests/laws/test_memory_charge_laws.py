@@ -62,7 +62,7 @@ def make_mixed(seed, **more):
     for name in "ab":
         store.put_queue(QueueRow(name, "top", quota={"gpu": 2000}))
     for job in range(store.jobs.size):
-        store.accounts.set_preemptible(job, is_preemptible=random.random() < 0.6)
+        store.jobs.is_preemptible.own()[job] = random.random() < 0.6
     store.revision += 1
     return store
 
@@ -147,17 +147,15 @@ def change(store, random):
             store.remove_node(name)
             store.put_node(replace(node, name=f"{name}x"))
     elif kind < 0.5:
-        store.accounts.set_preemptible(
-            random.randrange(store.jobs.size), is_preemptible=random.random() < 0.5
-        )
+        job = random.randrange(store.jobs.size)
+        store.jobs.is_preemptible.own()[job] = random.random() < 0.5
     elif kind < 0.7:
         rows = np.flatnonzero(store.tasks.state.data[: store.tasks.size] != TaskState.GONE)
         rows = rows[: random.choice((3, 40))]
         state = random.choice((TaskState.RUNNING, TaskState.RELEASING, TaskState.PENDING))
         nodes = np.full(len(rows), random.randrange(-1, len(store.nodes)))
         if store.nodes.is_laid_out:
-            store.accounts.move_many(rows, int(state), nodes)
-            store.revision += 1
+            store.place(rows, nodes, state)
     elif store.tasks.state.data[task] != TaskState.GONE:
         if random.random() < 0.1:
             store.set_gone(task)
@@ -205,7 +203,7 @@ def with_limits(seed):
         bounds = {"quota": {"gpu": quota}, "limit": {"gpu": limit}}
         store.put_queue(QueueRow(name, weight={"gpu": 1.0}, **bounds))
     for job in range(store.jobs.size):
-        store.accounts.set_preemptible(job, is_preemptible=random.random() < 0.6)
+        store.jobs.is_preemptible.own()[job] = random.random() < 0.6
     store.revision += 1
     return store
 

@@ -23,14 +23,13 @@ from hypothesis.stateful import (
 )
 
 from kaisched.clock import ManualClock
-from kaisched.cluster import compaction
-from kaisched.cluster.events import upsert
+from kaisched.cluster import rowstore
 from kaisched.cluster.kubernetes import binder, cluster, evictor, pods
 from kaisched.cluster.kubernetes.binder import BindWork
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.leader_election import Gate
 from kaisched.cluster.kubernetes.reflector import Change
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, upsert
 from kaisched.core.axis import ACTIVE_STATES, GPU, HOLDING_STATES, TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate
 from tests.contract.clusters import group, node, queue
@@ -77,7 +76,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.stack = ExitStack()
         for module in (binder, cluster, evictor, pods):
             self.stack.enter_context(patch.object(module, "monotonic_s", lambda: self.now_s))
-        self.stack.enter_context(patch.object(compaction, "_SLACK", 2))
+        self.stack.enter_context(patch.object(rowstore, "_SLACK", 2))
         self.stack.enter_context(structlog.testing.capture_logs())
         self.server, self.outbox, self.store = Server(), Outbox(), StateStore()
         gate = Gate()

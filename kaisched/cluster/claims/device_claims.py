@@ -35,7 +35,7 @@ from kaisched.cluster.claims.sent import (
     SentClaims,
     Wanted,
 )
-from kaisched.cluster.demands import DeviceClaimRef
+from kaisched.cluster.pods import DeviceClaimRef
 from kaisched.core.axis import GPU_UNIT, TaskState
 from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, ClaimError, Identity, Slice
 from kaisched.core.claims.offer import Offer
@@ -55,7 +55,7 @@ from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
     from kaisched.cluster.nodes import NodeRow
-    from kaisched.cluster.translate import PodRow
+    from kaisched.cluster.pods import PodRow
     from kaisched.core.snapshot import Snapshot
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kaisched.cluster.claims.conversion import claim_of
 from kaisched.cluster.claims.gpus import NONE, bridging_of, classes_of
 from kaisched.cluster.claims.sent import Draft, Mapped, Special
-from kaisched.cluster.demands import DeviceClaimRef
+from kaisched.cluster.pods import DeviceClaimRef
 from kaisched.core.claims.model import ClaimError
 from kaisched.objects.devices import (
     DeviceClaim,
@@ -27,7 +27,7 @@ from kaisched.objects.wire import ObjectMeta, OwnerReference
 if TYPE_CHECKING:
     from kaisched.cluster.claims.gpus import GpuClasses, SharedDevices
     from kaisched.cluster.claims.sent import PodId, SentClaims
-    from kaisched.cluster.translate import PodRow
+    from kaisched.cluster.pods import PodRow
     from kaisched.objects.devices import ResourceClaimTemplate
     from kaisched.objects.gpus import ShareClaim
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kaisched.objects.devices import ClaimAllocation, ResourceClaim, ResourceClaimSpec
 
 if TYPE_CHECKING:
-    from kaisched.cluster.translate import PodRow
+    from kaisched.cluster.pods import PodRow
 
 
 class Mapped(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from kaisched.clock import Clock, monotonic_s
-from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.facts import SentOf
 from kaisched.cluster.kubernetes.binder import (
     BindBackend,
     BindWork,
@@ -41,10 +41,9 @@ from kaisched.cluster.kubernetes.pods import (
 )
 from kaisched.cluster.kubernetes.reflector import Change, ChangeFilter, Reads, is_older
 from kaisched.cluster.kubernetes.write_queue import Outbox
-from kaisched.cluster.pools.marks import Mark, MarkedOwners
-from kaisched.cluster.sent import SentOf
+from kaisched.cluster.pools.owners import Mark, MarkedOwners
 from kaisched.cluster.state import Kept, StoreState
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Evict, Nominate

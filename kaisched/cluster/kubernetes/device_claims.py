@@ -24,6 +24,7 @@ from kaisched.cluster.kubernetes.pods import (
     lacks_right,
     passing,
 )
+from kaisched.cluster.pods import PodRow
 from kaisched.core.axis import TaskState
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.devices import RESOURCE_API, RESOURCE_API_BEFORE, ClaimAllocation
@@ -32,7 +33,6 @@ from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
 if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.write_queue import Work
     from kaisched.cluster.store import StateStore
-    from kaisched.cluster.translate import PodRow
     from kaisched.framework.intents import Bind, Nominate
     from kaisched.objects.devices import ResourceClaimTemplate
 

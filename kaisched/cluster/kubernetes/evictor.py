@@ -10,9 +10,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.changes import is_same_task
 from kaisched.cluster.grouping import Membership
-from kaisched.cluster.jobs import active_pods_of, claim_of
 from kaisched.cluster.kubernetes.client import Answer, Pauses
 from kaisched.cluster.kubernetes.pods import (
     BUSY,
@@ -27,8 +25,9 @@ from kaisched.cluster.kubernetes.pods import (
     why_not_waiting,
 )
 from kaisched.cluster.kubernetes.reflector import Change
-from kaisched.cluster.store import StateStore
-from kaisched.cluster.translate import PodRow
+from kaisched.cluster.members import active_pods_of, claim_of
+from kaisched.cluster.pods import PodRow
+from kaisched.cluster.store import StateStore, is_same_task
 from kaisched.core.axis import TaskState
 from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.framework.intents import Bind, Evict, Nominate
@@ -519,7 +518,7 @@ class Plans:
             at_s: the present time.
 
         """
-        evicted_s = {it.pod_group: store.past.last_evicted_s(it.pod_group) for it in plan.evictions}
+        evicted_s = {it.pod_group: store.rows.last_evicted_s(it.pod_group) for it in plan.evictions}
         for evict in plan.evictions:
             store.assume_evicted(evict.pod, at_s)
         plan.whole = frozenset(it for it in evicted_s if not active_pods_of(store.rows, it))
@@ -613,7 +612,7 @@ def _uncount(live: _Live, store: StateStore) -> None:
     if unsent:
         hit = {it.pod_group for it in plan.evictions if it.pod in plan.sent}
         before = {job: at_s for job, at_s in live.evicted_s.items() if job not in hit}
-        store.past.forget_evictions(live.at_s, len(unsent), before)
+        store.rows.forget_evictions(live.at_s, len(unsent), before)
 
 
 def _is_of_another(change: Change, promise: Nominate) -> bool:

@@ -26,7 +26,7 @@ from kaisched.cluster.kubernetes.pods import (
     path_of,
 )
 from kaisched.cluster.kubernetes.pods import path_of as path_of_pod
-from kaisched.cluster.sharing import CardState
+from kaisched.cluster.shared_gpus import CardState
 from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.objects import labels
 from kaisched.objects.decode import decode_json, decode_list

@@ -16,7 +16,7 @@ from kaisched.cluster.kubernetes.client import STRATEGIC, Answer, Client, Counts
 from kaisched.cluster.kubernetes.leader_election import Gate, Term
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import PODS
-from kaisched.cluster.pools.marks import Mark
+from kaisched.cluster.pools.owners import Mark
 from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.framework.intents import Bind, Evict

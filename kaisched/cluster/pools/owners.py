@@ -1,77 +1,63 @@
-"""Owners: which node pool each job with a list is in, one at any moment.
-
-The shards of one process share an object in memory. Only the shard that owns a job may pass it on,
-so two threads never hold one job: whoever passes it on has dropped it before.
-"""
+"""Owners: which node pool each job with a list is in, by this process or by marks on pods."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from kaisched.cluster.translate import PodRow
+from kaisched.cluster.pods import PodRow
+from kaisched.core.axis import TaskState
+from kaisched.objects.labels import pool_mark_text
 
 
-class Owners(Protocol):
+class Owners:
     """What one shard knows of the owners of jobs, and how it passes its own on."""
 
-    @property
-    def served(self) -> Mapping[str, bool]:
-        """The pools that shards serve, with whether each admits all projects."""
-        ...
-
-    @property
-    def lost(self) -> frozenset[str]:
-        """Pools that nobody has served for a long time."""
-        ...
+    served: Mapping[str, bool]
+    """The pools that shards serve, with whether each admits all projects."""
+    lost: frozenset[str] = frozenset()
+    """Pools that nobody has served for a long time."""
 
     @property
     def is_on(self) -> bool:
         """Whether there is another pool at all; if not, lists have no effect."""
-        ...
+        return len(self.served) > 1
 
     def owner(self, job: str) -> str | None:
         """Return the pool that owns a job; None while nobody does."""
-        ...
+        raise NotImplementedError
 
     def claim(self, job: str, pool: str) -> None:
         """Let a pool own a job that nobody owns; without effect if somebody does by now."""
-        ...
 
     def move(self, job: str, pool: str) -> None:
         """Pass a job of ours on; without effect if it is not ours."""
-        ...
 
     def begin(self) -> None:
         """Note that this shard decides from now on; asked before every snapshot."""
-        ...
 
     def follow(self, job: str, pods: Mapping[str, tuple[PodRow, object]]) -> None:
         """Take the pods of a job, kept current by the caller: they may say who owns it."""
-        ...
 
     def noted(self, job: str) -> None:
         """Note that a pod of a job has changed."""
-        ...
 
     def admits(self, job: str, pod: PodRow) -> bool:
         """Tell whether a pod of a job of ours may be decided about."""
-        ...
+        del job, pod
+        return True
 
     def join(self, job: str) -> None:
         """Note that this shard knows a job."""
-        ...
 
     def leave(self, job: str) -> None:
         """Note that this shard knows a job no more: its pods are gone."""
-        ...
 
     def news(self) -> set[str]:
         """Return the jobs whose owner has changed since this was asked last."""
-        ...
+        raise NotImplementedError
 
 
 def _nobody() -> None:
@@ -85,13 +71,17 @@ class _Entry:
 
 
 class SharedOwners:
-    """The owners of all jobs with lists, for the shards of one process."""
+    """The owners of all jobs with lists, for the shards of one process.
+
+    Only the shard that owns a job may pass it on, so two threads never hold one job: whoever passes
+    it on has dropped it before.
+    """
 
     def __init__(self) -> None:
         """Begin without shards."""
-        self._lock = threading.Lock()
-        self._entries: dict[str, _Entry] = {}
-        self._seats: dict[str, Seat] = {}
+        self.lock = threading.Lock()
+        self.entries: dict[str, _Entry] = {}
+        self.seats: dict[str, Seat] = {}
         self.served: Mapping[str, bool] = {}
         """The pools that have a seat, with whether each admits all projects."""
 
@@ -99,118 +89,80 @@ class SharedOwners:
         self, pool: str, *, admits_all: bool = False, wake: Callable[[], None] = _nobody
     ) -> Seat:
         """Return the seat of the shard that serves a pool; ``wake`` starts its next cycle."""
-        seat = self._seats[pool] = Seat(self, pool, wake=wake)
+        seat = self.seats[pool] = Seat(self, pool, wake=wake)
         self.served = {**self.served, pool: admits_all}
         return seat
 
     def owner(self, job: str) -> str | None:
         """Return the pool that owns a job."""
-        with self._lock:
-            entry = self._entries.get(job)
+        with self.lock:
+            entry = self.entries.get(job)
             return None if entry is None else entry.pool
 
-    def swap(self, job: str, before: str | None, after: str) -> bool:
-        """Let a pool own a job if another does as expected; tell whether it did.
 
-        Only the new owner hears of it: the old one has dropped the job, and for all others it is
-        another pool's as before.
-        """
-        with self._lock:
-            entry = self._entries.get(job)
-            if entry is None or entry.pool != before or after not in self._seats:
-                return False
-            entry.pool = after
-            if after in entry.known_by:
-                self._seats[after].inbox.add(job)
-        self._seats[after].wake()
-        return True
-
-    def join(self, job: str, pool: str) -> None:
-        """Note that a shard knows a job."""
-        with self._lock:
-            self._entries.setdefault(job, _Entry()).known_by.add(pool)
-
-    def leave(self, job: str, pool: str) -> None:
-        """Forget a job that no shard knows any more."""
-        with self._lock:
-            entry = self._entries.get(job)
-            if entry is not None:
-                entry.known_by.discard(pool)
-                if not entry.known_by:
-                    del self._entries[job]
-
-    def take(self, seat: Seat) -> set[str]:
-        """Empty the inbox of a seat and return what was in it."""
-        with self._lock:
-            found, seat.inbox = seat.inbox, set()
-            return found
-
-
-class _Unmarked:
-    """Owners that need no marks on pods."""
-
-    lost: frozenset[str] = frozenset()
-    """See :class:`Owners`: what this process does not serve is not among the pools."""
-
-    def begin(self) -> None:
-        """See :class:`Owners`."""
-
-    def follow(self, job: str, pods: Mapping[str, tuple[PodRow, object]]) -> None:
-        """See :class:`Owners`: pods say nothing here."""
-
-    def noted(self, job: str) -> None:
-        """See :class:`Owners`: pods say nothing here."""
-
-    def admits(self, job: str, pod: PodRow) -> bool:
-        """See :class:`Owners`: every pod."""
-        del job, pod
-        return True
-
-
-class Seat(_Unmarked):
+class Seat(Owners):
     """The part of one shard in the owners that a process shares."""
 
     def __init__(self, owners: SharedOwners, pool: str, *, wake: Callable[[], None]) -> None:
         """Sit down for a pool."""
-        self._owners, self._pool, self.wake = owners, pool, wake
+        self._shared, self._pool, self.wake = owners, pool, wake
         self.inbox: set[str] = set()
 
     @property
-    def served(self) -> Mapping[str, bool]:
+    def served(self) -> Mapping[str, bool]:  # type: ignore[override]
         """See :class:`Owners`."""
-        return self._owners.served
-
-    @property
-    def is_on(self) -> bool:
-        """See :class:`Owners`."""
-        return len(self._owners.served) > 1
+        return self._shared.served
 
     def owner(self, job: str) -> str | None:
         """See :class:`Owners`."""
-        return self._owners.owner(job)
+        return self._shared.owner(job)
 
     def claim(self, job: str, pool: str) -> None:
         """See :class:`Owners`."""
-        self._owners.swap(job, None, pool)
+        self._swap(job, None, pool)
 
     def move(self, job: str, pool: str) -> None:
         """See :class:`Owners`."""
-        self._owners.swap(job, self._pool, pool)
+        self._swap(job, self._pool, pool)
+
+    def _swap(self, job: str, before: str | None, after: str) -> None:
+        """Let a pool own a job if another does as expected.
+
+        Only the new owner hears of it: the old one has dropped the job, and for all others it is
+        another pool's as before.
+        """
+        shared = self._shared
+        with shared.lock:
+            entry, seat = shared.entries.get(job), shared.seats.get(after)
+            if entry is None or entry.pool != before or seat is None:
+                return
+            entry.pool = after
+            if after in entry.known_by:
+                seat.inbox.add(job)
+        seat.wake()
 
     def join(self, job: str) -> None:
         """See :class:`Owners`."""
-        self._owners.join(job, self._pool)
+        with self._shared.lock:
+            self._shared.entries.setdefault(job, _Entry()).known_by.add(self._pool)
 
     def leave(self, job: str) -> None:
         """See :class:`Owners`."""
-        self._owners.leave(job, self._pool)
+        with self._shared.lock:
+            entry = self._shared.entries.get(job)
+            if entry is not None:
+                entry.known_by.discard(self._pool)
+                if not entry.known_by:
+                    del self._shared.entries[job]
 
     def news(self) -> set[str]:
         """See :class:`Owners`."""
-        return self._owners.take(self)
+        with self._shared.lock:
+            found, self.inbox = self.inbox, set()
+            return found
 
 
-class FixedOwners(_Unmarked):
+class FixedOwners(Owners):
     """Owners as they were at one moment, for a store that is made again."""
 
     def __init__(self, pool: str, served: Mapping[str, bool]) -> None:
@@ -218,11 +170,6 @@ class FixedOwners(_Unmarked):
         self._pool, self.served = pool, served
         self._owned: set[str] = set()
         self._news: set[str] = set()
-
-    @property
-    def is_on(self) -> bool:
-        """See :class:`Owners`."""
-        return len(self.served) > 1
 
     def grant(self, job: str) -> None:
         """Own a job, as was known."""
@@ -233,17 +180,198 @@ class FixedOwners(_Unmarked):
         """See :class:`Owners`."""
         return self._pool if job in self._owned else None
 
+    def news(self) -> set[str]:
+        """See :class:`Owners`."""
+        found, self._news = self._news, set()
+        return found
+
+
+Seen = tuple[str, str]
+"""UID and resource version of a pod."""
+
+
+class Mark(NamedTuple):
+    """A mark that is to be written on a pod."""
+
+    pod: str
+    uid: str
+    version: str
+    pool: str
+    moves: int
+    job: str
+
+    @property
+    def text(self) -> str:
+        """The message of the condition."""
+        return pool_mark_text(self.pool, self.moves)
+
+
+class MarkedOwners(Owners):
+    """What one shard reads from the marks on pods, and the marks that it wants to be written.
+
+    In the thread of the store, except that ``served`` does not change.
+    """
+
+    def __init__(
+        self,
+        pool: str,
+        served: Mapping[str, bool],
+        put: Callable[[Mark], None],
+    ) -> None:
+        """Begin without jobs.
+
+        Args:
+            pool: that of our shard.
+            served: ours and those of other processes, with whether each admits all projects.
+            put: writes a mark, and calls :meth:`settled` when its pod is known anew.
+
+        """
+        self._pool, self.served, self._put = pool, served, put
+        self._pods: dict[str, Mapping[str, tuple[PodRow, object]]] = {}
+        self._sent: dict[str, Seen] = {}
+        """Marks under way, by pod."""
+        self._leaving: dict[str, int] = {}
+        """Jobs that are passed on, with the number of the mark that they have until then."""
+        self._whole: dict[str, int] = {}
+        """Jobs of which all pods have had our mark of this number."""
+        self._news: set[str] = set()
+        self._records: dict[str, tuple[str, int] | None] = {}
+        """The marks that count, by job, while nothing has changed."""
+        self._old: dict[str, int] | None = None
+        """Jobs that an earlier leader of ours had, with their mark; None before we lead."""
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def follow(self, job: str, pods: Mapping[str, tuple[PodRow, object]]) -> None:
+        """Read the marks of a job from these pods, which are kept current by the caller."""
+        self._pods[job] = pods
+        self._records.pop(job, None)
+
+    def noted(self, job: str) -> None:
+        """Have the job looked at again: one of its pods has changed."""
+        self._records.pop(job, None)
+        self._news.add(job)
+
+    def lose(self, pools: frozenset[str]) -> None:
+        """Note the pools that nobody serves."""
+        self.lost = pools
+
+    def _alive(self, job: str) -> Iterable[PodRow]:
+        return (pod for pod, _ in self._pods.get(job, {}).values() if pod.state != TaskState.GONE)
+
+    def _record(self, job: str) -> tuple[str, int] | None:
+        """Return the pool of a job and the number of its mark; None without marks."""
+        if job not in self._records:
+            self._records[job] = self._read(job)
+        return self._records[job]
+
+    def _read(self, job: str) -> tuple[str, int] | None:
+        best: tuple[int, str, str] | None = None
+        for pod in self._alive(job):
+            if pod.mark is not None:
+                pool, moves = pod.mark
+                if best is None or (-moves, pod.key) < best[:2]:
+                    best = (-moves, pod.key, pool)
+        return None if best is None else (best[2], -best[0])
+
+    def owner(self, job: str) -> str | None:
+        """Return the pool of a job; None while a pod that waits lacks its mark."""
+        record = self._record(job)
+        if record is None:
+            return None
+        pool, moves = record
+        if pool != self._pool:
+            return pool
+        if self._leaving.get(job) == moves or self._is_old(job, moves):
+            return None
+        return pool if self._is_whole(job, record) else None
+
+    def _is_whole(self, job: str, record: tuple[str, int]) -> bool:
+        """Tell whether all pods that wait have had the mark at once; later ones may lack it yet."""
+        marks = {pod.mark for pod in self._alive(job) if not pod.node}
+        if marks <= {record}:
+            self._whole[job] = record[1]
+        return self._whole.get(job) == record[1] and marks <= {None, record}
+
+    def _is_old(self, job: str, moves: int) -> bool:
+        return self._old is None or moves <= self._old.get(job, 0)
+
+    def begin(self) -> None:
+        """Lead from now on: what an earlier leader has marked is marked anew before it is ours.
+
+        Its binds may be under way still; they have no effect once their pods have another mark.
+        """
+        if self._old is None:
+            records = ((job, self._record(job)) for job in self._pods)
+            self._old = {job: it[1] for job, it in records if it and it[0] == self._pool}
+
+    def admits(self, job: str, pod: PodRow) -> bool:
+        """Tell whether a pod of a job of ours may be decided about: one that waits has our mark."""
+        return bool(pod.node) or pod.mark == self._record(job)
+
+    # -- writing ---------------------------------------------------------------------------------
+
     def claim(self, job: str, pool: str) -> None:
-        """See :class:`Owners`; nothing changes."""
+        """Mark the pods of a job that is ours, or nobody's and to be ours."""
+        record = self._record(job)
+        if record is None and pool == self._pool:
+            record = (pool, 1)
+        if record is None or job in self._leaving:
+            return
+        if record[0] != self._pool:
+            self._take(job, record, pool)
+            return
+        if self._is_old(job, record[1]):
+            record = (record[0], record[1] + 1)
+        for pod in self._alive(job):
+            if not pod.node and pod.mark != record:
+                self._write(job, pod, *record)
+
+    def _take(self, job: str, record: tuple[str, int], pool: str) -> None:
+        """Take a job whose shard is lost, unless pods of it run."""
+        if record[0] not in self.lost or pool != self._pool:
+            return
+        pods = sorted(self._alive(job), key=lambda pod: pod.key)
+        if not any(pod.node for pod in pods):
+            self._write(job, pods[0], pool, record[1] + 1)
 
     def move(self, job: str, pool: str) -> None:
-        """See :class:`Owners`; nothing changes."""
+        """Pass a job of ours on: mark the first of its pods that waits."""
+        record = self._record(job)
+        waiting = sorted((pod for pod in self._alive(job) if not pod.node), key=lambda it: it.key)
+        pods = waiting or sorted(self._alive(job), key=lambda it: it.key)
+        if record is None or record[0] != self._pool or not pods:
+            return
+        self._leaving[job] = record[1]
+        self._write(job, pods[0], pool, record[1] + 1, is_move=True)
+
+    def _write(
+        self, job: str, pod: PodRow, pool: str, moves: int, *, is_move: bool = False
+    ) -> None:
+        seen = (pod.uid, pod.meta.resource_version)
+        if self._sent.get(pod.key) == seen and not is_move:
+            return
+        self._sent[pod.key] = seen
+        self._put(Mark(pod.key, *seen, pool, moves, job))
+
+    def settled(self, mark: Mark) -> None:
+        """Note that a mark was written or refused, after its pod was taken in anew."""
+        if self._sent.get(mark.pod) == (mark.uid, mark.version):
+            del self._sent[mark.pod]
+        if mark.pool != self._pool and self._leaving.get(mark.job) == mark.moves - 1:
+            del self._leaving[mark.job]
+        self._news.add(mark.job)
+
+    # -- of the book -----------------------------------------------------------------------------
 
     def join(self, job: str) -> None:
         """See :class:`Owners`."""
+        self._news.add(job)
 
     def leave(self, job: str) -> None:
         """See :class:`Owners`."""
+        for known in (self._pods, self._records, self._whole, self._leaving, self._old or {}):
+            known.pop(job, None)
 
     def news(self) -> set[str]:
         """See :class:`Owners`."""

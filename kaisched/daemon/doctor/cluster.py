@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from kaisched.cluster.facts import STUCK_AFTER_S, is_overdue
 from kaisched.cluster.kubernetes.resources import (
     ALL,
     DEVICES,
@@ -27,8 +28,7 @@ from kaisched.cluster.kubernetes.resources import (
     to_watch,
     watched_kinds,
 )
-from kaisched.cluster.stuck import STUCK_AFTER_S, is_overdue
-from kaisched.cluster.translate import leaving_of
+from kaisched.cluster.pods import leaving_of
 from kaisched.daemon.doctor import Finding, Served, failures, listed, named, of_binding
 from kaisched.daemon.pool_owners import shard_of_pool
 from kaisched.engine.policy import build_policy

@@ -19,7 +19,7 @@ from kaisched.cluster.kubernetes.resources import (
     list_cluster,
 )
 from kaisched.cluster.kubernetes.statuses import OVER_SUBSCRIBED, TRUE
-from kaisched.cluster.pools.agreement import different_lists, lacking_queues
+from kaisched.cluster.pools.projects import different_lists, lacking_queues
 from kaisched.core.claims.model import Device, Site
 from kaisched.core.claims.selectors import DeviceClass, is_in
 from kaisched.core.constraints import domain_paths, domains_at

@@ -1,4 +1,4 @@
-"""The counts of the invariants: placed, evicted and moved pods, and sums over them."""
+"""The counts of the invariants: placed, evicted and moved pods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kaisched.core.axis import ACTIVE_STATES, HOLDING_STATES
-from kaisched.core.devices import charges
+from kaisched.core.sums import charges_of
 from kaisched.core.tree import PROJECTS, without_inner
 
 if TYPE_CHECKING:
@@ -102,32 +102,6 @@ class Moves:
         tasks, queue = tasks[known], queue[known]
         nodes = None if is_before else self.nodes_after[tasks]
         return charges_of(self.snapshot, tasks, queue, nodes)
-
-
-def sum_of(snapshot: Snapshot, tasks: RowVec, where: RowVec, count: int) -> Amounts:
-    """``(R, count)`` sums of what tasks take of nodes, by the row in ``where``."""
-    total = np.zeros((len(snapshot.axis), count), np.int64)
-    if len(tasks):  # most cycles move nothing
-        _add(total, where, snapshot.shapes.request[:, snapshot.tasks.shape_of_task[tasks]])
-    return total
-
-
-def charges_of(
-    snapshot: Snapshot, tasks: RowVec, queue: RowVec, nodes: RowVec | None = None
-) -> Amounts:
-    """``(R, Q)`` sums of what tasks count in their queues, by the rows of these.
-
-    They count where they are, or on other ``nodes``.
-    """
-    total = np.zeros((len(snapshot.axis), len(snapshot.queues)), np.int64)
-    if len(tasks):
-        _add(total, queue, charges(snapshot, tasks, nodes))
-    return total
-
-
-def _add(total: Amounts, where: RowVec, each: Amounts) -> None:
-    for row, amounts in zip(total, each, strict=True):
-        np.add.at(row, where, amounts)
 
 
 def is_job_met(snapshot: Snapshot, job: int, running: IntVec) -> bool:

@@ -13,9 +13,10 @@ import numpy as np
 from kaisched.core.axis import ALLOCATED_STATES, GPU, HOLDING_STATES, PODS, TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.core.sums import charges_of, sum_of
 from kaisched.framework.invariants.cards import cards, opened_cards
 from kaisched.framework.invariants.evictions import STALE, evictions, victims
-from kaisched.framework.invariants.sums import Moves, charges_of, is_job_met, sum_of
+from kaisched.framework.invariants.sums import Moves, is_job_met
 from kaisched.framework.report.reasons import NODE_SETS
 from kaisched.framework.report.records import RUN
 

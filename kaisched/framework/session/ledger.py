@@ -13,8 +13,8 @@ import numpy as np
 
 from kaisched.core.axis import ACTIVE_STATES, GPU, TaskState
 from kaisched.core.devices import card_mib
+from kaisched.core.sums import charges_of
 from kaisched.core.tree import roll_up
-from kaisched.framework.invariants.sums import charges_of
 from kaisched.framework.session.capacity import Holding
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import numpy as np
 from kaisched.core.axis import ACTIVE_STATES, TaskState
 from kaisched.core.devices import ShareSpread, least_charges
 from kaisched.core.refusals import freeable_codes, lasting_codes
+from kaisched.core.sums import charges_of
 from kaisched.core.tree import PROJECTS, without_inner
-from kaisched.framework.invariants.sums import charges_of
 from kaisched.framework.session.capacity import Holding, capacity_of, room_of
 from kaisched.framework.session.devices import Devices
 from kaisched.framework.session.ledger import held_in, ledger_of, rolled_up

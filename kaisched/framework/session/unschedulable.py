@@ -14,8 +14,8 @@ import numpy as np
 
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
+from kaisched.core.sums import charges_of
 from kaisched.core.tables import OPEN
-from kaisched.framework.invariants.sums import charges_of
 from kaisched.framework.session.placement import places_in_all
 from kaisched.units import UNLIMITED
 

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kaisched.cluster.ours import Ours
-from kaisched.cluster.translate import pod_row
+from kaisched.cluster.pods import Ours, pod_row
 from kaisched.core.axis import PODS
 from kaisched.core.snapshot import Snapshot
 from kaisched.objects import labels

@@ -10,19 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kaisched.core.axis import (
-    ACTIVE_STATES,
-    ALLOCATED_STATES,
-    HOLDING_STATES,
-    Amounts,
-    BoolVec,
     FloatVec,
     IntVec,
     RowVec,
     TaskState,
 )
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.tables import EVICTED, OPEN
-from kaisched.framework.invariants.sums import charges_of, sum_of
+from kaisched.core.sums import summed
+from kaisched.core.tables import EVICTED
 from kaisched.framework.session.cards import table_of
 
 _HOUR_S: Final = 3600.0
@@ -41,7 +36,6 @@ class Pods:
         self.node: RowVec = tasks.node_of_task.copy()
         self.nominated: RowVec = tasks.nominated_node.copy()
         self.job: RowVec = tasks.job_of_task
-        self._is_fixed = (self.job >= 0) & _of(~jobs.is_preemptible, self.job)
         self.last_start_s: FloatVec = jobs.last_start_s.copy()
         self.active: IntVec = jobs.active.copy()
         self._rare: FloatVec = jobs.rare.copy()
@@ -94,74 +88,14 @@ class Pods:
             "node_of_task": self.node.copy(),
             "nominated_node": self.nominated.copy(),
         }
-        now = replace(base, tasks=replace(base.tasks, **shared))
-        count = len(base.nodes)
-        held = np.flatnonzero(HOLDING_STATES[self.state] & (self.node >= 0))
-        idle = base.nodes.allocatable - sum_of(now, held, self.node[held], count)
-        leaving = held[self.state[held] == TaskState.RELEASING]
-        releasing = sum_of(now, leaving, self.node[leaving], count)
-        is_new = (idle != last.nodes.idle) | (releasing != last.nodes.releasing)
-        version = last.nodes.version + is_new.any(axis=0)
-        podsets, jobs = self._counts(now)
-        allocated, fixed, pending = self._amounts(now)
-        self._last = replace(
-            now,
-            nodes=replace(
-                base.nodes,
-                idle=idle,
-                releasing=releasing,
-                version=version,
-                cards=table_of(now, dict(self._slots)),
-            ),
-            podsets=replace(base.podsets, active=podsets[0], pending=podsets[1]),
-            jobs=replace(
-                base.jobs,
-                active=jobs[0],
-                pending=jobs[1],
-                last_start_s=self.last_start_s.copy(),
-                rare=self._rare.copy(),
-            ),
+        now = replace(
+            base,
+            tasks=replace(base.tasks, **shared),
+            jobs=replace(base.jobs, last_start_s=self.last_start_s.copy(), rare=self._rare.copy()),
             revision=last.revision + 1,
             evictions_s=self._evictions_s,
-            allocated=allocated,
-            allocated_non_preemptible=fixed,
-            pending=pending,
         )
-        self.active = jobs[0]
+        nodes = replace(base.nodes, cards=table_of(now, dict(self._slots)))
+        self._last = summed(replace(now, nodes=nodes), last)
+        self.active = self._last.jobs.active
         return self._last
-
-    def _counts(self, now: Snapshot) -> tuple[tuple[IntVec, IntVec], tuple[IntVec, IntVec]]:
-        """Return active and pending pods of each pod set, and of each job."""
-        is_ours = self.job >= 0
-        active = np.flatnonzero(is_ours & ACTIVE_STATES[self.state])
-        pending = np.flatnonzero(is_ours & (self.state == TaskState.PENDING))
-        podsets, jobs = len(now.podsets.name), len(now.jobs.name)
-        of = now.tasks.podset_of_task
-        return (
-            (_count(of[active], podsets), _count(of[pending], podsets)),
-            (_count(self.job[active], jobs), _count(self.job[pending], jobs)),
-        )
-
-    def _amounts(self, now: Snapshot) -> tuple[Amounts, Amounts, Amounts]:
-        """Return what queues hold, what of it cannot be preempted, and what they ask for."""
-        jobs = now.jobs
-
-        def charged(which: NDArray[np.bool_]) -> Amounts:
-            tasks = np.flatnonzero(which & (self.job >= 0))
-            queue = jobs.queue_of_job[self.job[tasks]]
-            return charges_of(now, tasks[queue >= 0], queue[queue >= 0])
-
-        held = ALLOCATED_STATES[self.state]
-        pending = charged(self.state == TaskState.PENDING)
-        # What waits in a queue on hold asks for nothing.
-        asked = pending * (now.queues.stop_of_queue == OPEN)
-        return charged(held), charged(held & self._is_fixed), asked
-
-
-def _of(column: BoolVec, rows: RowVec) -> BoolVec:
-    """Return the values at rows; anything at row -1."""
-    return column[rows] if len(column) else np.zeros(len(rows), np.bool_)
-
-
-def _count(rows: RowVec, size: int) -> IntVec:
-    return np.bincount(rows, minlength=size)

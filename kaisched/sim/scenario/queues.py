@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kaisched.cluster.queues import QueueRow
-from kaisched.cluster.translate import queue_row
+from kaisched.cluster.queues import QueueRow, queue_row
 from kaisched.errors import join_path
 from kaisched.objects import labels
 from kaisched.objects.decode import BadObject, decode_object, faults_of

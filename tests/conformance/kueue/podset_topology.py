@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kaisched import Taint, TopologyConstraint, TopologyLevel
-from kaisched.cluster.constraints import of_pod_set
+from kaisched.cluster.jobs import of_pod_set
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore

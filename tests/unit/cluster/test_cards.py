@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kaisched.cluster import compaction
+from kaisched.cluster import rowstore
 from kaisched.cluster.store import StateStore
 from kaisched.core.axis import GPU, TaskState
 from kaisched.core.devices import CARD
@@ -144,7 +144,7 @@ def test_a_node_that_offers_more_gpus_than_any_machine_has_makes_no_table_of_the
 
 
 def test_slots_follow_tasks_and_nodes_to_other_rows(monkeypatch):
-    monkeypatch.setattr(compaction, "_SLACK", 0)
+    monkeypatch.setattr(rowstore, "_SLACK", 0)
     store = store_of("n1")
     for number in range(4):
         put_pod(store, f"gone-{number}", {FRACTION: "0.1"}, {"runai-gpu-group": "x"}, node="n1")

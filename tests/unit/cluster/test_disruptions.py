@@ -4,9 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from kaisched.cluster.disruptions import selects
-from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.state import Kept, restored
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.core.tables import NO_DISRUPTION_BUDGETS, SEVERAL, UNPROTECTED
 from kaisched.engine.planning import PlanInput, planned_cluster
 from kaisched.engine.policy import default_policy

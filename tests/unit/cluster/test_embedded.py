@@ -3,8 +3,7 @@
 import pytest
 
 from kaisched.clock import ManualClock, SystemClock
-from kaisched.cluster.embedded import EmbeddedCluster
-from kaisched.cluster.embedded.history import HISTORY_LENGTH
+from kaisched.cluster.embedded import HISTORY_LENGTH, EmbeddedCluster
 from kaisched.engine.planning import fill
 from kaisched.errors import ObjectError
 from kaisched.framework.intents import Bind, Evict

@@ -2,8 +2,7 @@
 
 import pytest
 
-from kaisched.cluster.events import upsert
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, upsert
 from kaisched.objects.labels import LAST_EVICTION, LAST_START, format_time
 from kaisched.objects.podgroup import PodGroup
 from tests.contract.clusters import group, make, node, pod, queue

@@ -3,7 +3,7 @@
 import pytest
 
 from kaisched import TopologyConstraint
-from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.store import remove, upsert
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.store import remove, upsert
 from kaisched.core.refusals import Refusal
 from kaisched.objects.gangs import WORKLOADS, gang_api_row, gang_of
 from kaisched.objects.wire import ObjectMeta, OwnerReference

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
 from kaisched.objects.wire import WORKLOAD_TYPES, ObjectMeta, OwnerReference, TopologyConstraint

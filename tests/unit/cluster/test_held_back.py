@@ -2,8 +2,8 @@
 
 import pytest
 
-from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.held_back import LEAST_S, MOST_S, HeldBack
+from kaisched.cluster.facts import LEAST_S, MOST_S, HeldBack
+from kaisched.cluster.store import remove, upsert
 from kaisched.core.axis import TaskState
 from tests.contract.clusters import pod
 from tests.faults.deciding import decide, placed, store_of

@@ -3,9 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.state import Assumed, Kept, restored
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.core.axis import GPU, TaskState
 from tests.contract.clusters import group, node, pod, queue
 from tests.oracles.accounts import assert_adds_up

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kaisched.cluster.kubernetes.gpu_reservations import ReservationBackend
-from kaisched.cluster.ours import Sharing
-from kaisched.cluster.sharing import CardState
+from kaisched.cluster.pods import Sharing
+from kaisched.cluster.shared_gpus import CardState
 from kaisched.cluster.store import StateStore
 from kaisched.core.axis import GPU, PODS, TaskState
 from kaisched.framework.session.capacity import Holding, capacity_of

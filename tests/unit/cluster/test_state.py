@@ -2,10 +2,9 @@
 
 import pytest
 
-from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.past import JobPast
+from kaisched.cluster.rowstore import JobPast
 from kaisched.cluster.state import Assumed, Kept, restored
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.core.axis import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory

@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.facts import Stuck
+from kaisched.cluster.pods import Leaving
 from kaisched.cluster.state import Kept, restored
-from kaisched.cluster.stuck import Leaving, Stuck
+from kaisched.cluster.store import remove, upsert
 from kaisched.core.axis import GPU, TaskState
 from kaisched.objects.shard import GPU_RESOURCES
 from tests.contract.clusters import node, pod, queue

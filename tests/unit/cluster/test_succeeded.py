@@ -2,8 +2,7 @@
 
 import pytest
 
-from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.objects.podgroup import SubGroupSpec
 from kaisched.objects.wire import ObjectMeta
 from kaisched.objects.workloads import Gang, PartialObject

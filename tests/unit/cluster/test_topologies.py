@@ -2,9 +2,8 @@
 
 import pytest
 
-from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.state import Kept, restored
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.objects.node import Topology, TopologyLevel, TopologySpec
 from kaisched.objects.wire import ObjectMeta
 

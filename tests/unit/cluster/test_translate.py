@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 from msgspec import convert
 
-from kaisched.cluster.demands import constraints_of, unsupported_demand
-from kaisched.cluster.ours import Ours
-from kaisched.cluster.translate import node_row, pod_row, queue_row, state_of
+from kaisched.cluster.nodes import node_row
+from kaisched.cluster.pods import Ours, constraints_of, pod_row, state_of, unsupported_demand
+from kaisched.cluster.queues import queue_row
 from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Requirement, Taint, Toleration
 from kaisched.core.tables import Sharing

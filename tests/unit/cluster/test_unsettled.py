@@ -2,9 +2,9 @@
 
 import pytest
 
-from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.members import OWNER_WAIT_S, Unsettled
 from kaisched.cluster.state import Kept, restored
-from kaisched.cluster.unsettled import OWNER_WAIT_S, Unsettled
+from kaisched.cluster.store import remove, upsert
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
 from kaisched.engine.policy import build_policy

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.state import Kept, restored
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.engine.planning import PlanInput, plan
 from kaisched.engine.policy import default_policy

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from kaisched import TopologyConstraint
-from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.store import remove, upsert
 from kaisched.core.refusals import Refusal
 from kaisched.objects.gangs import KNOWN
 from kaisched.objects.load import load_text, workloads_among

@@ -4,9 +4,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from kaisched.cluster.events import upsert
 from kaisched.cluster.state import Kept
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, upsert
 from kaisched.core.refusals import Refusal
 from kaisched.engine.policy import default_policy, default_shard
 from kaisched.engine.recording import encoded, record, replay, sealed

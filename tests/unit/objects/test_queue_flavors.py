@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kaisched.cluster.translate import queue_row
+from kaisched.cluster.queues import queue_row
 from kaisched.core.tables import Flavor, FlavorQuota
 from kaisched.objects.decode import BadObject, decode_object
 from kaisched.objects.queue import Queue, flavor_faults

@@ -5,8 +5,7 @@ import pytest
 from msgspec import structs
 
 from kaisched.cluster.claims.generated import NOTE
-from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.objects.decode import decode_object, decode_stored, type_of
 from kaisched.objects.devices import ResourceClaim
 from kaisched.objects.requests import IMPLICIT

@@ -5,7 +5,7 @@ import dataclasses
 from msgspec.structs import replace
 
 from kaisched.cluster.claims.generated import NOTE, SpecialClaims, draft_key, owner_of
-from kaisched.cluster.events import upsert
+from kaisched.cluster.store import upsert
 from kaisched.objects.devices import (
     DeviceClaim,
     DeviceRequest,

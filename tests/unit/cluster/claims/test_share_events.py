@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kaisched.cluster.claims.generated import Waiting
-from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.store import remove, upsert
 from kaisched.objects.decode import decode_object
 from kaisched.objects.devices import ClaimAllocation
 from kaisched.objects.devices import ResourceClaimTemplate as Template

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kaisched.cluster.embedded import EmbeddedCluster
-from kaisched.cluster.ours import Sharing
+from kaisched.cluster.pods import Sharing
 from kaisched.core.snapshot import Snapshot
 from kaisched.engine.policy import build_policy
 from kaisched.framework.cycle import run_cycle

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.kubernetes.evictor import Plans, promises_to
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import PODS
+from kaisched.cluster.store import remove, upsert
 from kaisched.core.axis import TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate
 from tests.contract.clusters import group, node, pod
@@ -250,7 +250,7 @@ def test_what_was_not_sent_does_not_count_as_evicted(store, plans, plan, sent):
     plans.review(store)
     assert list(store.snapshot().evictions_s) == len(sent) * [AT_S]
     for name in VICTIMS:
-        at_s = store.past.last_evicted_s(job_of(name))
+        at_s = store.rows.last_evicted_s(job_of(name))
         assert at_s == AT_S if name in sent else math.isnan(at_s)
     plans.review(store)
     assert len(store.snapshot().evictions_s) == len(sent)

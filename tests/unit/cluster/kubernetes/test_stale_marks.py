@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.kubernetes import pods
 from kaisched.cluster.kubernetes.pods import AGAIN_S, StaleMarks
+from kaisched.cluster.store import remove, upsert
 from kaisched.objects.labels import GANG_STALE
 from tests.contract.clusters import group, pod
 from tests.faults.deciding import store_of

@@ -1,6 +1,6 @@
 """Whether the queues of projects and their lists of pools go together (P12, P14)."""
 
-from kaisched.cluster.pools.agreement import different_lists, lacking_queues
+from kaisched.cluster.pools.projects import different_lists, lacking_queues
 from tests.unit.cluster.pools.worlds import queue_in
 
 

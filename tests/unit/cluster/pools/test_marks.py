@@ -2,10 +2,8 @@
 
 from msgspec.structs import replace
 
-from kaisched.cluster.events import upsert
-from kaisched.cluster.pools.marks import Mark, MarkedOwners
-from kaisched.cluster.pools.moving import hand_over
-from kaisched.cluster.store import StateStore
+from kaisched.cluster.pools.owners import Mark, MarkedOwners
+from kaisched.cluster.store import StateStore, upsert
 from kaisched.objects.labels import IN_POOL, pool_mark_of, pool_mark_text
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.wire import Condition
@@ -72,7 +70,7 @@ def test_a_job_that_is_passed_on_belongs_to_nobody_until_the_mark_is_seen():
     one.answered(first)
     two.see(first)
     assert one.has()
-    hand_over(one.store, JOB, "two")
+    one.store.hand_over(JOB, "two")
     assert (one.has(), two.has()) == (False, False)
     assert one.marks == [Mark("ns/x", "x", "2", "two", 2, JOB)]
     one.answered(marked(pod_x(), "two", 2, "3"))
@@ -85,7 +83,7 @@ def test_a_move_that_was_refused_leaves_the_job_where_it_was():
     one.has()
     one.answered(marked(pod_x(), "one", 1, "2"))
     assert one.has()
-    hand_over(one.store, JOB, "two")
+    one.store.hand_over(JOB, "two")
     assert not one.has()
     one.answered(marked(pod_x(), "one", 1, "3"))  # somebody has changed the pod
     assert one.has()
@@ -179,7 +177,7 @@ def test_a_job_that_is_passed_on_stays_away_whatever_is_seen_until_the_answer():
     one.has("ns/g-0")
     one.answered(marked(first, "one", 5, "8"))
     assert one.has("ns/g-0")
-    hand_over(one.store, "ns/g", "two")
+    one.store.hand_over("ns/g", "two")
     moves = list(one.marks)
     one.see(marked(first, "one", 5, "9"), late)
     assert not one.has("ns/g-0")
@@ -191,7 +189,7 @@ def test_a_move_that_was_refused_without_a_change_brings_the_job_back():
     one.has()
     one.answered(marked(pod_x(), "one", 1, "2"))
     assert one.has()
-    hand_over(one.store, JOB, "two")
+    one.store.hand_over(JOB, "two")
     assert not one.has()
     one.owners.settled(one.marks.pop())
     assert one.has()
@@ -248,7 +246,7 @@ def test_nothing_is_kept_of_a_job_that_is_gone():
     one.has()
     one.answered(marked(pod_x(), "one", 5, "8"))
     assert one.has()
-    hand_over(one.store, JOB, "two")
+    one.store.hand_over(JOB, "two")
     one.store.remove_pod("ns/x")
     one.store.snapshot()
     owners = one.owners

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kaisched.cluster.pools.turns import is_hopeless, refused
+from kaisched.cluster.pools.handover import is_hopeless, refused
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal
 from tests.contract.clusters import pod

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from kaisched.cluster.pools.turns import refused
+from kaisched.cluster.pools.handover import refused
 from kaisched.core.refusals import Refusal
 from tests.contract.clusters import pod
 from tests.unit.cluster.pools.test_lists import gang, job_of, two

@@ -4,9 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kaisched.cluster.pools.lists import Lists
+from kaisched.cluster.pools.book import Lists, Whereabouts
 from kaisched.cluster.pools.projects import Projects
-from kaisched.cluster.pools.whereabouts import Whereabouts
 from kaisched.core.axis import TaskState
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.wire import ObjectMeta

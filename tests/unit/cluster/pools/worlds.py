@@ -3,10 +3,9 @@
 from functools import partial
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.embedded import EmbeddedCluster
-from kaisched.cluster.embedded.pool import EmbeddedPool
+from kaisched.cluster.embedded import EmbeddedCluster, EmbeddedPool
+from kaisched.cluster.pools.handover import PoolTurns
 from kaisched.cluster.pools.owners import SharedOwners
-from kaisched.cluster.pools.turns import PoolTurns
 from kaisched.cluster.store import StateStore
 from kaisched.engine.policy import build_policy, default_shard
 from kaisched.engine.turn import take_turn

@@ -1,25 +1,175 @@
-"""The open cards: which slots of its node each task with a share holds.
-
-A task keeps its slots as long as it is on its node. Tasks that are new on a node get the slot of
-their group; without a known group they get the cards that a cycle would choose.
-"""
+"""Shared GPUs: which pods use each card, which reservation pods hold it, and the slots of tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from enum import Enum, auto
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
-from kaisched.cluster.sharing import CardState
-from kaisched.core.axis import GPU, HOLDING_STATES, TaskState
+from kaisched.cluster.nodes import NodeRows
+from kaisched.cluster.rows import ShapeRows, TaskRows
+from kaisched.core.axis import GPU, HOLDING_STATES, RowVec, TaskState
 from kaisched.core.devices import CARD, CardTable, DeviceDemand, card_order
+from kaisched.objects.gpus import Card, Reservation, Stage
 
-if TYPE_CHECKING:
-    from kaisched.cluster.accounts import Accounts
-    from kaisched.cluster.sharing import SharedCards
-    from kaisched.core.axis import RowVec
+
+class Use(NamedTuple):
+    """How a pod uses cards of its node."""
+
+    node: str
+    groups: tuple[str, ...]
+    gpus: tuple[str, ...] = ()
+    """The UUIDs of their GPUs, in the same order; none where the pod does not say."""
+    is_sent: bool = False
+    """Its bind was sent, and is not seen yet."""
+
+
+class CardState(Enum):
+    """Whether a card may take more shares."""
+
+    OPEN = auto()
+    CLOSED = auto()
+    """Its reservation pod is about to go."""
+    LOST = auto()
+    """Pods use its GPU and no reservation pod holds it: the device plugin may give it away."""
+
+
+class SharedCards:
+    """The users and reservation pods of each card."""
+
+    def __init__(self, leaving: Container[str]) -> None:
+        """Start without shared GPUs; ``leaving`` has the pods whose deletion was sent."""
+        self._leaving = leaving
+        self._use_of: dict[str, Use] = {}
+        self._users: dict[Card, set[str]] = defaultdict(set)
+        self._reservation_of: dict[str, Reservation] = {}
+        self._held: dict[Card, set[str]] = defaultdict(set)
+        self._changed: set[Card] = set()
+
+    # -- what is told ----------------------------------------------------------------------------
+
+    def note_use(self, key: str, use: Use | None) -> None:
+        """Note how a pod uses cards; None: not, or no more."""
+        old = self._use_of.get(key)
+        if old == use:
+            return
+        if old is not None:
+            for group in old.groups:
+                self._drop(self._users, Card(old.node, group), key)
+        if use is None:
+            self._use_of.pop(key, None)
+            return
+        self._use_of[key] = use
+        for group in use.groups:
+            self._users[Card(use.node, group)].add(key)
+            self.look_again(Card(use.node, group))
+
+    def hear(self, found: Reservation) -> None:
+        """Take in a reservation pod that came or changed."""
+        old = self._reservation_of.get(found.key)
+        if old is not None and (old.uid, old.card) != (found.uid, found.card):
+            self.forget(found.key)
+        self._reservation_of[found.key] = found
+        self._held[found.card].add(found.key)
+        self.look_again(found.card)
+
+    def forget(self, key: str, uid: str = "") -> None:
+        """Drop a reservation pod that is gone; with a UID, only if it is still that one."""
+        old = self._reservation_of.get(key)
+        if old is not None and uid in {"", old.uid}:
+            del self._reservation_of[key]
+            self._drop(self._held, old.card, key)
+
+    def _drop(self, index: dict[Card, set[str]], card: Card, key: str) -> None:
+        keys = index[card]
+        keys.discard(key)
+        if not keys:
+            del index[card]
+        self.look_again(card)
+
+    def look_again(self, card: Card) -> None:
+        """Count a card as changed, so that it is looked at again."""
+        self._changed.add(card)
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def reservations_of(self, card: Card) -> list[Reservation]:
+        """Return the reservation pods of a card, by name."""
+        return [self._reservation_of[key] for key in sorted(self._held.get(card, ()))]
+
+    def uses_of(self, card: Card) -> list[Use]:
+        """Return how pods use a card."""
+        return [self._use_of[key] for key in sorted(self._users.get(card, ()))]
+
+    def is_known(self, card: Card) -> bool:
+        """Tell whether a pod uses a card, or a reservation pod is there for it."""
+        return bool(self._users.get(card) or self.reservations_of(card))
+
+    def users_of(self, card: Card) -> list[str]:
+        """Return the pods that use a card."""
+        return sorted(self._users.get(card, ()))
+
+    def gpus_of(self, card: Card) -> frozenset[str]:
+        """Return the UUIDs that the users of a card have got; one, unless something is amiss."""
+        return frozenset(
+            gpu
+            for use in self.uses_of(card)
+            for group, gpu in zip(use.groups, use.gpus, strict=False)
+            if group == card.group
+        )
+
+    def state_of(self, card: Card) -> CardState:
+        """Return whether a card may take more shares."""
+        found, gpus = self.reservations_of(card), self.gpus_of(card)
+        for it in found:
+            is_held = it.stage is Stage.HOLDS and it.key not in self._leaving
+            if is_held and (not it.is_renewed or not gpus or it.gpu in gpus):
+                return CardState.OPEN
+        if any(not use.is_sent for use in self.uses_of(card)):
+            return CardState.LOST
+        is_going = any(it.stage is not Stage.ENDED for it in found)
+        return CardState.CLOSED if is_going else CardState.OPEN
+
+    def closed(self) -> Mapping[Card, CardState]:
+        """Return the cards that take no more shares."""
+        states = {card: self.state_of(card) for card in {*self._users, *self._held}}
+        return {card: state for card, state in states.items() if state is not CardState.OPEN}
+
+    def awaited(self) -> AbstractSet[Card]:
+        """Return the cards to which a bind was sent, and whose reservation pods are to come."""
+        alone = self._users.keys() - self._held.keys()
+        return {card for card in alone if any(use.is_sent for use in self.uses_of(card))}
+
+    # -- what is to be done ----------------------------------------------------------------------
+
+    def changed(self) -> set[Card]:
+        """Return the cards of which something has changed since this was asked last."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def to_release(self, card: Card) -> Iterator[Reservation]:
+        """Yield the reservation pods of a card that hold no GPU which is in use.
+
+        Those are the pods that have ended, those of a card without users, and those that were made
+        for pods which had lost theirs and got another GPU.
+        """
+        used, gpus = self._users.get(card), self.gpus_of(card)
+        for it in self.reservations_of(card):
+            if it.key in self._leaving or it.stage is Stage.LEAVES:
+                continue
+            is_wrong = it.is_renewed and it.gpu and gpus and it.gpu not in gpus
+            if it.stage is Stage.ENDED or not used or is_wrong:
+                yield it
+
+    def is_to_renew(self, card: Card) -> bool:
+        """Tell whether no reservation pod holds a card any more that pods use on a known GPU."""
+        return not self._held.get(card) and bool(self.gpus_of(card))
+
 
 _RELEASING = int(TaskState.RELEASING)
 
@@ -67,17 +217,16 @@ class CardRows:
             if nodes[node] >= 0
         }
 
-    def table(self, accounts: Accounts) -> CardTable | None:
+    def table(self, nodes: NodeRows, rows: TaskRows, shapes: ShapeRows) -> CardTable | None:
         """Freeze; None while no task has a share."""
-        if not accounts.shapes.with_cards:
+        if not shapes.with_cards:
             return None
-        rows = accounts.tasks
         size = rows.size
-        has_card = np.zeros(len(accounts.shapes), np.bool_)
-        has_card[accounts.shapes.with_cards] = True
+        has_card = np.zeros(len(shapes), np.bool_)
+        has_card[shapes.with_cards] = True
         state, node = rows.state.data[:size], rows.node_of_task.data[:size]
         holds = HOLDING_STATES[state] & (node >= 0) & has_card[rows.shape_of_task.data[:size]]
-        filling = _Filling(accounts)
+        filling = _Filling(nodes, rows, shapes)
         new = []
         for task in holds.nonzero()[0].tolist():
             place = self._place.get(task)
@@ -97,9 +246,9 @@ class CardRows:
 class _Filling:
     """The cards of all nodes while tasks are put on them."""
 
-    def __init__(self, accounts: Accounts) -> None:
-        self._accounts = accounts
-        self.cards, sizes = accounts.nodes.cards()
+    def __init__(self, nodes: NodeRows, tasks: TaskRows, shapes: ShapeRows) -> None:
+        self._rows, self._shapes, self._row_of_node = tasks, shapes, nodes.row_of_name
+        self.cards, sizes = nodes.cards()
         self.size = sizes * CARD
         self.slots: dict[int, tuple[int, ...]] = {}
         width = max(int(self.cards.max(initial=0)), 1)
@@ -110,7 +259,7 @@ class _Filling:
         self._named: dict[tuple[int, str], int] = {}
 
     def _of(self, task: int) -> tuple[int, DeviceDemand, int]:
-        rows, shapes = self._accounts.tasks, self._accounts.shapes
+        rows, shapes = self._rows, self._shapes
         node, shape = int(rows.node_of_task.data[task]), int(rows.shape_of_task.data[task])
         demand = shapes.constraints.data[shape].devices
         assert demand is not None
@@ -145,10 +294,10 @@ class _Filling:
     def add(self, task: int, slots: tuple[int, ...], groups: tuple[str, ...]) -> None:
         """Count a task on its cards."""
         node, demand, take = self._of(task)
-        rows, shapes = self._accounts.tasks, self._accounts.shapes
+        rows, shapes = self._rows, self._shapes
         self._widen(max(slots) + 1)
         is_leaving = rows.state.data[task] == _RELEASING
-        milli = int(shapes.request.data[GPU, rows.shape_of_task.data[task]])
+        milli = int(shapes.request.data[rows.shape_of_task.data[task], GPU])
         self.slots[task] = slots
         if demand.is_reservation and not is_leaving:
             self._reserved += [(node, slot) for slot in slots]
@@ -171,7 +320,7 @@ class _Filling:
     def table(self, sharing: SharedCards | None) -> CardTable:
         """Return the table; ``sharing`` says which cards are held, None that all are."""
         closed, blind = np.zeros(self.used.shape, np.bool_), np.zeros(len(self.cards), np.bool_)
-        row_of_name = self._accounts.nodes.row_of_name
+        row_of_name = self._row_of_node
         for told, state in () if sharing is None else sharing.closed().items():
             node = row_of_name.get(told.node, -1)
             if node >= 0:

@@ -2,37 +2,231 @@
 
 from __future__ import annotations
 
+import heapq
+import math
+import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import chain, count
+from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
 from kaisched.clock import Clock, ManualClock
-from kaisched.cluster.embedded.claims import EmbeddedClaims
-from kaisched.cluster.embedded.history import HISTORY_LENGTH, Happening, What
-from kaisched.cluster.embedded.kubelet import Kubelet, Step, run_s
-from kaisched.cluster.embedded.refusing import why_not_on
-from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.ours import NO_SHARING, OUR_SCHEDULERS, Sharing
+from kaisched.cluster.claims.conversion import written
+from kaisched.cluster.claims.generated import special_name
+from kaisched.cluster.declared import Problem
+from kaisched.cluster.facts import STUCK_AFTER_S
+from kaisched.cluster.pods import NO_SHARING, OUR_SCHEDULERS, Sharing
 from kaisched.cluster.pools.owners import Owners
-from kaisched.cluster.problems import Problem
 from kaisched.cluster.state import Kept, StoreState
-from kaisched.cluster.store import StateStore
-from kaisched.cluster.stuck import STUCK_AFTER_S
+from kaisched.cluster.store import StateStore, remove, upsert
 from kaisched.core.snapshot import Snapshot
-from kaisched.errors import ObjectError
+from kaisched.errors import ObjectError, join_path
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.objects import labels
-from kaisched.objects.devices import ResourceClaimTemplate
+from kaisched.objects.devices import (
+    ClaimAllocation,
+    Consumer,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourceClaimTemplate,
+)
 from kaisched.objects.gangs import KNOWN
-from kaisched.objects.labels import format_time
+from kaisched.objects.labels import RUN_SECONDS, format_time
 from kaisched.objects.load import Manifest, identity_of
 from kaisched.objects.node import Node
-from kaisched.objects.pod import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from kaisched.objects.pod import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodClaimStatus,
+    StorageClass,
+)
 from kaisched.objects.shard import GPU_RESOURCES
-from kaisched.objects.wire import Condition
+from kaisched.objects.wire import Condition, ObjectMeta, OwnerReference
 from kaisched.objects.workloads import Table
+
+HISTORY_LENGTH: Final = 10_000
+"""So many happenings are kept, the last ones: a scheduler may run for months on such a cluster."""
+
+What = Literal[
+    "created",
+    "bound",
+    "bind_failed",
+    "nominated",
+    "started",
+    "ended",
+    "evicted",
+    "eviction_failed",
+    "released",
+    "deleted",
+    "lost",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One thing that happened to a pod (``namespace/name``)."""
+
+    at_s: float
+    what: What
+    pod: str
+    node: str = ""
+    detail: str = ""
+
+
+class Step(Enum):
+    """What is due for a pod."""
+
+    START = "start"
+    END = "end"
+    RELEASE = "release"
+
+
+def run_s(pod: Pod) -> float:
+    """Return how long a pod runs, infinite for ever.
+
+    Raises:
+        ObjectError: the annotation is no number of seconds.
+
+    """
+    text = pod.metadata.annotations.get(RUN_SECONDS)
+    if text is None:
+        return math.inf
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds >= 0:
+        raise ObjectError(
+            "no number of seconds",
+            kind=pod.KIND,
+            name=pod.key,
+            path=join_path("metadata", "annotations", RUN_SECONDS),
+            value=text,
+            fix='write seconds of 0 or more, such as "90"',
+        )
+    return seconds
+
+
+_SHARES: Final = uuid.UUID("6f2c8a4e-0d1b-4c39-9a57-3be1f0c4d282")
+"""From this and the claim's name come the UUIDs of shares: the same in every run."""
+
+
+class EmbeddedClaims:
+    """Writes claims of pods into the objects of a cluster, and tells the stores."""
+
+    def __init__(
+        self, objects: MutableMapping[tuple[str, str], Manifest], stores: Sequence[StateStore]
+    ) -> None:
+        """Take the objects of a cluster, and the stores that hear of them."""
+        self._objects, self._stores = objects, stores
+
+    def with_claims(self, pod: Pod) -> Pod:
+        """Return a pod with the claims that are made for it from templates."""
+        made = {it.name: it for it in pod.status.resource_claim_statuses}
+        for ref in pod.spec.resource_claims:
+            template = self._find(ResourceClaimTemplate, pod, ref.resource_claim_template_name)
+            if ref.name in made or not isinstance(template, ResourceClaimTemplate):
+                continue
+            meta = pod.metadata
+            owner = OwnerReference(
+                api_version="v1", kind="Pod", name=pod.name, uid=meta.uid, controller=True
+            )
+            name = self._name_for(pod, ref.name)
+            claim = ResourceClaim(
+                metadata=ObjectMeta(name=name, namespace=meta.namespace, owner_references=[owner]),
+                spec=template.spec.spec,
+            )
+            self._put(claim)
+            made[ref.name] = PodClaimStatus(name=ref.name, resource_claim_name=name)
+        if len(made) == len(pod.status.resource_claim_statuses):
+            return pod
+        return replace(pod, status=replace(pod.status, resource_claim_statuses=list(made.values())))
+
+    def _name_for(self, pod: Pod, claim: str) -> str:
+        """Return a name that no claim of another has: two pods may come to the same one."""
+        name = f"{pod.name}-{claim}"
+        names = chain([name], (f"{name}-{number}" for number in count(2)))
+        return next(it for it in names if self._is_free(it, pod))
+
+    def _is_free(self, name: str, pod: Pod) -> bool:
+        known = self._objects.get((ResourceClaim.KIND, f"{pod.metadata.namespace}/{name}"))
+        owners = [] if known is None else known.metadata.owner_references
+        return known is None or any(it.uid == pod.metadata.uid for it in owners)
+
+    def allocate(self, bind: Bind, pod: Pod) -> None:
+        """Write what the claims of a pod get, and that it uses them."""
+        for key, allocation in bind.claims:
+            known = self._stores[0].device_claims
+            claim = known.special.as_made(key) or known.claim(key)
+            if claim is not None:
+                given = written(allocation, _shares(key))
+                self._put(replace(claim, status=replace(claim.status, allocation=given)))
+        user = Consumer(resource="pods", name=pod.name, uid=pod.metadata.uid)
+        for claim in self._of(pod):
+            users = [*claim.status.reserved_for, user]
+            self._put(replace(claim, status=replace(claim.status, reserved_for=users)))
+
+    def release(self, pod: Pod) -> None:
+        """Let claims go that a pod has used: its own are deleted with it."""
+        for claim in list(self._of(pod)):
+            if any(it.uid == pod.metadata.uid for it in claim.metadata.owner_references):
+                self._objects.pop(identity_of(claim), None)
+                for store in self._stores:
+                    remove(store, claim)
+                continue
+            users = [it for it in claim.status.reserved_for if it.uid != pod.metadata.uid]
+            allocation: ClaimAllocation | None = claim.status.allocation if users else None
+            status = ResourceClaimStatus(allocation=allocation, reserved_for=users)
+            if status != claim.status:
+                self._put(replace(claim, status=status))
+
+    def _of(self, pod: Pod) -> Iterator[ResourceClaim]:
+        special = f"{pod.metadata.namespace}/{special_name(pod.name, pod.metadata.uid or pod.key)}"
+        if (claim := self._stores[0].device_claims.claim(special)) is not None:
+            yield claim
+        made = {it.name: it.resource_claim_name for it in pod.status.resource_claim_statuses}
+        for ref in pod.spec.resource_claims:
+            name = ref.resource_claim_name or made.get(ref.name, "")
+            claim = self._stores[0].device_claims.claim(f"{pod.metadata.namespace}/{name}")
+            if claim is not None:
+                yield claim
+
+    def _find(self, type_: type[ResourceClaimTemplate], pod: Pod, name: str) -> Manifest | None:
+        return self._objects.get((type_.KIND, f"{pod.metadata.namespace}/{name}"))
+
+    def _put(self, claim: ResourceClaim) -> None:
+        self._objects[identity_of(claim)] = claim
+        for store in self._stores:
+            upsert(store, claim)
+
+
+def _shares(key: str) -> Callable[[], str]:
+    """Return what gives UUIDs for the shares of one claim."""
+    numbers = count(1)
+    return lambda: str(uuid.uuid5(_SHARES, f"{key}/{next(numbers)}"))
+
+
+def why_not_on(stores: Iterable[StateStore], bind: Bind, pod: Pod | None) -> str:
+    """Return what API server and kubelet would object to; empty for nothing."""
+    if pod is None:
+        return "no such pod"
+    if pod.spec.node_name:
+        return f"already on {pod.spec.node_name}"
+    if pod.spec.scheduling_gates:
+        return "it has scheduling gates"
+    for store in stores:
+        rows = store.rows
+        row = rows.row_of_node(bind.node)
+        if row >= 0:
+            short = rows.shortage(rows.row_of_task(pod.key), row)
+            return f"out of {rows.axis.names[short]}" if short >= 0 else ""
+    return f"no node {bind.node}"
+
 
 Fails = Callable[[Bind | Evict | Nominate], str]
 """Why an intent shall fail, empty if it shall not."""
@@ -108,7 +302,10 @@ class EmbeddedCluster:
         """What happened, the oldest first; only the last 10,000 happenings are kept."""
         self.fails = fails
         self._start_delay_s, self._grace_s = start_delay_s, grace_s
-        self._is_recreating, self._kubelet = is_recreating, Kubelet()
+        self._is_recreating = is_recreating
+        self._due: list[tuple[float, int, Step, Pod]] = []
+        """What the kubelets will do, soonest first: time, number of the plan, step and pod."""
+        self._planned = count()
         self._objects: dict[tuple[str, str], Manifest] = {}
         self._claims = EmbeddedClaims(self._objects, self.stores)
         self._pods: dict[str, Pod] = {}
@@ -247,7 +444,7 @@ class EmbeddedCluster:
         self._record("bound", pod)
         self._put(pod)
         self._claims.allocate(bind, pod)
-        self._kubelet.plan(now_s + self._start_delay_s, Step.START, pod)
+        self._plan(now_s + self._start_delay_s, Step.START, pod)
 
     def _evict(self, evict: Evict) -> None:
         pod = self._pods.get(evict.pod)
@@ -277,7 +474,7 @@ class EmbeddedCluster:
 
     def next_event_s(self) -> float | None:
         """Return when something will happen by itself, None for never."""
-        return self._kubelet.next_s()
+        return self._due[0][0] if self._due else None
 
     def advance_to(self, now_s: float) -> None:
         """Let everything happen up to a time, each thing at its own; a real clock is waited for.
@@ -286,8 +483,8 @@ class EmbeddedCluster:
             ValueError: a manual clock is past that time already.
 
         """
-        while (due_s := self._kubelet.next_s()) is not None and due_s <= now_s:
-            self._wait_until(max(due_s, self.clock.now_s()))
+        while self._due and self._due[0][0] <= now_s:
+            self._wait_until(max(self._due[0][0], self.clock.now_s()))
             self._catch_up()
         self._wait_until(now_s)
 
@@ -297,21 +494,28 @@ class EmbeddedCluster:
         while (left_s := now_s - self.clock.now_s()) > 0:
             self.clock.sleep(left_s)
 
+    def _plan(self, at_s: float, step: Step, pod: Pod) -> None:
+        """Let a step of a pod happen at a time; never, if that is infinite."""
+        if math.isfinite(at_s):
+            heapq.heappush(self._due, (at_s, next(self._planned), step, pod))
+
     def _catch_up(self) -> None:
-        while (due := self._kubelet.take(self.clock.now_s())) is not None:
-            pod = self._pods.get(due.pod)
-            if pod is None or pod.metadata.uid != due.uid or _is_ended(pod):
+        """Do the steps that are due; that of a pod that is gone by then means nothing."""
+        while self._due and self._due[0][0] <= self.clock.now_s():
+            at_s, _, step, planned = heapq.heappop(self._due)
+            pod = self._pods.get(planned.key)
+            if pod is None or pod.metadata.uid != planned.metadata.uid or _is_ended(pod):
                 continue
-            if due.step is Step.RELEASE:
-                self._record("released", pod, at_s=due.at_s)
+            if step is Step.RELEASE:
+                self._record("released", pod, at_s=at_s)
                 self._end_of(pod, is_recreated=pod.metadata.uid in self._to_recreate)
             elif not pod.metadata.deletion_timestamp:
-                self._run(pod, due.step, due.at_s)
+                self._run(pod, step, at_s)
 
     def _run(self, pod: Pod, step: Step, at_s: float) -> None:
         if step is Step.START:
             pod = _with_status(pod, phase="Running", start_time=format_time(at_s))
-            self._kubelet.plan(at_s + run_s(pod), Step.END, pod)
+            self._plan(at_s + run_s(pod), Step.END, pod)
             self._record("started", pod, at_s=at_s)
         else:
             pod = _with_status(pod, phase="Succeeded")
@@ -336,9 +540,7 @@ class EmbeddedCluster:
         if pod.spec.node_name and not (old is not None and old.spec.node_name):
             is_running = pod.status.phase == "Running"
             step = Step.END if is_running else Step.START
-            self._kubelet.plan(
-                now_s + (run_s(pod) if is_running else self._start_delay_s), step, pod
-            )
+            self._plan(now_s + (run_s(pod) if is_running else self._start_delay_s), step, pod)
 
     def _let_go(self, pod: Pod) -> None:
         if not pod.spec.node_name or _is_ended(pod):
@@ -352,7 +554,7 @@ class EmbeddedCluster:
         )
         pod = replace(pod, metadata=meta)
         self._put(pod)
-        self._kubelet.plan(now_s + self._grace_s, Step.RELEASE, pod)
+        self._plan(now_s + self._grace_s, Step.RELEASE, pod)
 
     def _end_of(self, pod: Pod, *, is_recreated: bool) -> None:
         del self._pods[pod.key]
@@ -399,3 +601,23 @@ def _is_ended(pod: Pod) -> bool:
 
 def _with_status(pod: Pod, **changes: Any) -> Pod:
     return replace(pod, status=replace(pod.status, **changes))
+
+
+class EmbeddedPool:
+    """The view of one shard on a cluster that several shards divide by node pool."""
+
+    def __init__(self, cluster: EmbeddedCluster, store: StateStore) -> None:
+        """Let a store hear of all changes of a cluster from now on."""
+        self._cluster, self.store = cluster, store
+        if store not in cluster.stores:
+            cluster.stores.append(store)
+
+    def snapshot(self) -> Snapshot:
+        """Return the present state of the pool."""
+        return self._cluster.snapshot_of(self.store)
+
+    def apply(
+        self, binds: Sequence[Bind], evictions: Sequence[Evict], nominations: Sequence[Nominate]
+    ) -> None:
+        """Carry decisions out."""
+        self._cluster.apply(binds, evictions, nominations)
