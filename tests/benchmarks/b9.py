@@ -18,8 +18,7 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import GPU, TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.core.tables import SubGroup, TopologyConstraint, TopologyLevel
-from kaisched.sim.reading import BUNDLED
-from kaisched.sim.traces.openb import read_nodes, read_pods
+from kaisched.sim.traces import BUNDLED, read_nodes, read_pods
 from kaisched.sim.workload import PodKind
 from kaisched.testing.builder import policy_of
 from tests.benchmarks.harness import Daemon, Measured, Watch, expect

@@ -15,9 +15,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from kaisched.sim.output.svg.chart import Chart, picture
-from kaisched.sim.output.svg.marks import fill, fitted, line, path, rectangles, stroke, text
-from kaisched.sim.output.svg.scale import Scale
+from kaisched.sim.output.page import (
+    Chart,
+    Scale,
+    fill,
+    fitted,
+    line,
+    path,
+    picture,
+    rectangles,
+    stroke,
+    text,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(__file__).with_name("history.json")

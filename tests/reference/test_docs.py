@@ -18,8 +18,8 @@ from kaisched.framework.plugins.loader import describe_plugins
 from kaisched.framework.plugins.questions import QUESTIONS
 from kaisched.objects.load import load_manifests
 from kaisched.objects.shard import ACTIONS
-from kaisched.sim.grid import run_ticks, ticks_at
-from kaisched.sim.reading import find_trace, read_trace
+from kaisched.sim.ticks import run_ticks, ticks_at
+from kaisched.sim.traces import find_trace, read_trace
 from kaisched.testing.builder import policy_of
 
 ROOT = Path(__file__).resolve().parents[2]
