@@ -233,7 +233,6 @@ def run_scenario(
     replay = _replay(scenario, workload, sites, source, record)
     tell = None if progress is None else (lambda tick: progress(tick * pace.step_s))
     replay.run(NEVER if scenario.is_drained else scenario.end_tick, tell)
-    record.look(replay.last)
     return Run(
         scenario=scenario,
         workload=workload,
@@ -288,7 +287,7 @@ def _replay(
         scenario.pace,
         source=source,
         outages=scenario.outages,
-        watch=record,
+        tally=record,
         ways=Ways(workload, sites, scenario.lists),
     )
 

@@ -26,6 +26,8 @@ SAMPLE_TICKS: Final = 30
 """Time between two samples of fair shares."""
 CHECKPOINT_TICKS: Final = 60
 """Default work of a job between two checkpoints."""
+STOP_TICKS: Final = 1
+"""Time for which an evicted job holds its room."""
 
 
 def tick_at(time_s: float, step_s: float = GRID_S) -> int:
