@@ -22,8 +22,8 @@ import numpy as np
 from kaisched.core.axis import RowVec
 from kaisched.errors import InvariantBroken, PluginError
 from kaisched.framework.report.result import CycleResult
-from kaisched.sim.arrivals import Listed, Source
-from kaisched.sim.cluster import Cluster, Decide
+from kaisched.sim.arrivals import Drawn, Listed
+from kaisched.sim.cluster import Cluster
 from kaisched.sim.pools import Lists, Site, Ways
 from kaisched.sim.recorder import NOT_YET, Tally
 from kaisched.sim.ticks import FOREVER, NEVER, SAMPLE_TICKS, STOP_TICKS, EventHeap, Pace
@@ -46,6 +46,7 @@ class Outage:
 
 
 _BY_THE_MINUTE: Final = Pace()
+_NO_LISTS: Final = Lists()
 
 
 class Replay:
@@ -54,24 +55,24 @@ class Replay:
     def __init__(
         self,
         workload: Workload,
-        cluster: Cluster,
-        decide: Decide,
+        sites: Sequence[Site],
         first: int,
         pace: Pace = _BY_THE_MINUTE,
         *,
-        source: Source | None = None,
+        source: Listed | Drawn | None = None,
         outages: Sequence[Outage] = (),
         tally: Tally | None = None,
-        ways: Ways | None = None,
+        lists: Lists = _NO_LISTS,
     ) -> None:
-        """Start at tick ``first`` with an empty cluster. Outages are in the order of time.
+        """Start at tick ``first`` with empty clusters. Outages are in the order of time.
 
-        ``tally`` observes the replay: a :class:`Recorder` where more than sums are wanted. With
-        ``ways`` there are several node pools, the first of which are cluster and decide.
+        ``sites`` are the node pools, ``lists`` how jobs go on from one to another. ``source`` adds
+        jobs to the workload; else it has them all. ``tally`` observes the replay: a
+        :class:`Recorder` where more than sums are wanted.
         """
         self._work = workload
         self.pace = pace
-        self._ways = Ways(workload, [Site(cluster, decide)], Lists()) if ways is None else ways
+        self._ways = Ways(workload, sites, lists)
         self._stopping: set[int] = set()
         """Jobs that were evicted and still hold their room."""
         self._stay_ends_at = NEVER

@@ -75,10 +75,6 @@ class EventHeap:
         self._due: dict[int, list[int]] = {}
         self._ticks: list[int] = []
 
-    def __len__(self) -> int:
-        """Return the number of pending events."""
-        return sum(map(len, self._due.values()))
-
     def add(self, tick: int, event: int) -> None:
         """Make an event due at a tick."""
         due = self._due.get(tick)

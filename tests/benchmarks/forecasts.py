@@ -23,6 +23,7 @@ from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.forecast.course import NewJob, World
 from kaisched.sim.forecast.forecast import Forecast, forecast
 from kaisched.sim.forecast.past import DAY_S, WINDOW_S, Past, RunTimes
+from kaisched.sim.pools import Site
 from kaisched.sim.recorder import Tally
 from kaisched.sim.replay import Replay
 from kaisched.sim.running import PolicyCycle
@@ -119,8 +120,7 @@ class Month:
         self.end_s = LAST_DAY * DAY_S
         replay = Replay(
             self.work,
-            self.cluster,
-            observer,
+            [Site(self.cluster, observer)],
             tick_at(FIRST_DAY * DAY_S),
             Pace(),
             tally=self.runs,

@@ -22,7 +22,6 @@ from kaisched.sim.arrivals import (
     Job,
     JobSize,
     Length,
-    Makings,
     OpenTime,
     always,
     evenly,
@@ -90,12 +89,22 @@ def jobs_of(groups: Sequence[JobGroup], frame: Frame) -> tuple[list[Job], list[B
             fix = "each group draws by its name: give it another"
             found.add("appears twice", "name", value=name, fix=fix)
         names.add(name)
-        makings = _makings(group, name, frame, found)
-        bodies = Bodies(makings, frame.chance, frame.step_s)
+        known = found.known(group.queue, list(frame.queues), "queue for jobs", "queue")
+        most = MOST_JOBS
+        if group.count is not None:
+            most = int(found.number(group.count, "count", most=MOST_JOBS))
+        bodies = Bodies(
+            name,
+            frame.queues[group.queue] if known else 0,
+            _sizes(group, frame, found),
+            _length(group, found.inside("duration")),
+            frame.chance,
+            frame.step_s,
+        )
         if group.arrivals.backlog is not None:
-            backlogs.append(_backlog(group, makings, bodies, frame, found))
+            backlogs.append(_backlog(group, bodies, most, frame, found))
         else:
-            instants = _instants(group, makings, frame, found)
+            instants = _instants(group, name, most, frame, found)
             made = [bodies.make(instant) for instant in instants.tolist()]
             planned += _each_pod(made, bodies) if group.independent else made
     return planned, backlogs
@@ -116,17 +125,6 @@ def checkpoint_ticks(text: str | int, found: Findings, step_s: float) -> int:
     if text == NEVER_WORD:
         return FOREVER
     return tick_at(found.seconds(text, "checkpointEvery", least=1.0), step_s)
-
-
-def _makings(group: JobGroup, name: str, frame: Frame, found: Findings) -> Makings:
-    known = found.known(group.queue, list(frame.queues), "queue for jobs", "queue")
-    most = MOST_JOBS
-    if group.count is not None:
-        most = int(found.number(group.count, "count", most=MOST_JOBS))
-    queue = frame.queues[group.queue] if known else 0
-    return Makings(
-        name, queue, _sizes(group, frame, found), _length(group, found.inside("duration")), most
-    )
 
 
 def _sizes(group: JobGroup, frame: Frame, found: Findings) -> list[JobSize]:
@@ -274,10 +272,12 @@ def _open_time(group: JobGroup, frame: Frame, found: Findings) -> OpenTime:
     )
 
 
-def _instants(group: JobGroup, makings: Makings, frame: Frame, found: Findings) -> FloatVec:
+def _instants(
+    group: JobGroup, name: str, most_jobs: int, frame: Frame, found: Findings
+) -> FloatVec:
     arrivals, part = group.arrivals, found.inside("arrivals")
     each = int(part.number(arrivals.each, "each", least=1, most=MOST_JOBS))
-    most = -(-makings.most // each)
+    most = -(-most_jobs // each)
     if _is_wrong_way(group, found):
         return np.empty(0)
     if arrivals.at is not None:
@@ -296,13 +296,13 @@ def _instants(group: JobGroup, makings: Makings, frame: Frame, found: Findings) 
         when = _open_time(group, frame, found)
         least = 1e-6
         rate = part.number(arrivals.poisson_per_hour, "poissonPerHour", least=least)
-        stream = frame.chance.stream("arrivals", makings.name)
+        stream = frame.chance.stream("arrivals", name)
         instants = poisson(rate / 3600.0, when, most, stream)
     if group.count is None and len(instants) * each >= MOST_JOBS:
         fix = "lower the rate, or write count"
         part.add(f"makes more than {MOST_JOBS} jobs", fix=fix)
         return np.empty(0)
-    return np.repeat(instants, each)[: makings.most]
+    return np.repeat(instants, each)[:most_jobs]
 
 
 def _is_wrong_way(group: JobGroup, found: Findings) -> bool:
@@ -316,9 +316,7 @@ def _is_wrong_way(group: JobGroup, found: Findings) -> bool:
     return True
 
 
-def _backlog(
-    group: JobGroup, makings: Makings, bodies: Bodies, frame: Frame, found: Findings
-) -> Backlog:
+def _backlog(group: JobGroup, bodies: Bodies, most: int, frame: Frame, found: Findings) -> Backlog:
     _is_wrong_way(group, found)
     if group.hours is not None:
         found.add("conflicts with a backlog", "hours", fix="a backlog has no hours: drop it")
@@ -326,10 +324,10 @@ def _backlog(
         fix = "leave it out: write pods: 1"
         found.add("conflicts with a backlog", "independent", fix=fix)
     # By the largest GPUs, on which most jobs fit.
-    kinds = [size.kind.pods for size in makings.sizes]
+    kinds = [size.kind.pods for size in bodies.sizes]
     milli = min(sum(pod.milli_of(frame.card_mib[1]) for pod in pods) for pods in kinds)
     depth = GPU_UNIT * frame.gpus // (milli or GPU_UNIT) + 1
-    if (claim := makings.sizes[0].kind.pods[0].claim) is not None:
+    if (claim := bodies.sizes[0].kind.pods[0].claim) is not None:
         depth = frame.offered.holds(claim) + 1
     if group.arrivals.backlog != ENDLESS:
         said = float(group.arrivals.backlog or 0)
@@ -337,7 +335,7 @@ def _backlog(
     begin_s, end_s = _window(group, frame, found)
     is_open = group.arrivals.end is None and end_s == frame.end_s
     end_tick = NEVER if is_open else tick_at(end_s, frame.step_s)
-    return Backlog(bodies, depth, makings.most, tick_at(begin_s, frame.step_s), end_tick)
+    return Backlog(bodies, depth, most, tick_at(begin_s, frame.step_s), end_tick)
 
 
 MOST_PROCESSORS = 100_000

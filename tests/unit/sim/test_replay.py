@@ -6,6 +6,7 @@ import pytest
 from kaisched.errors import InvariantBroken, PluginError
 from kaisched.framework.report.records import RUN, PluginFailure
 from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
+from kaisched.sim.pools import Site
 from kaisched.sim.replay import Replay, _next_sample
 from kaisched.sim.report import Failure
 from kaisched.sim.ticks import NEVER, Pace
@@ -17,7 +18,7 @@ def replayed(folder, decide, until=NEVER, nodes=1, gpus=8, checkpoint=1):
     size = ClusterSize(nodes, gpus)
     workload = workload_of(read_trace(folder), size, QuotaMode.NONE)
     cluster = Cluster(workload, equal_nodes(size), equal_queues(workload))
-    replay = Replay(workload, cluster, decide, 0, Pace(checkpoint=checkpoint))
+    replay = Replay(workload, [Site(cluster, decide)], 0, Pace(checkpoint=checkpoint))
     replay.run(until)
     return replay
 
