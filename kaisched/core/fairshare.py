@@ -180,7 +180,7 @@ class Asked(NamedTuple):
 
 
 def water_fill(filling: Contest) -> None:
-    """Share what remains of each contest among its rows by water filling, until it or their need is 0."""
+    """Fill what remains of each contest into its rows, until it or their need is 0."""
     contest, need, remaining = filling.contest, filling.need, filling.remaining
     rows = np.arange(len(contest))
     while len(rows):
