@@ -115,7 +115,7 @@ class Cluster:
         )
         if self._wish is not None:
             first = int(self._store.jobs.first_podset.data[job])
-            self._store.jobs.set_structure(job, SubGroup("default", first, 0, topology=self._wish))
+            self._store.jobs.structure.set(job, SubGroup("default", first, 0, topology=self._wish))
         return job
 
     @property

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from kaisched.cluster.pools.handover import PoolTurns
 from kaisched.cluster.pools.owners import SharedOwners
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.core.axis import ACTIVE_STATES, TaskState
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
@@ -76,7 +76,7 @@ class Model:
             listed = list(self.objects.values())
             self.dice.shuffle(listed)
             for obj in listed:
-                upsert(shard.store, obj)
+                update(shard.store, obj)
 
     # -- what may happen -------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class Model:
     def bring(self, shard, count):
         for _ in range(min(count, len(shard.watch))):
             obj, is_gone = shard.watch.pop(0)
-            (remove if is_gone else upsert)(shard.store, obj)
+            update(shard.store, obj, is_gone=is_gone)
 
     def cycle(self):
         """A shard decides: it binds whole gangs, or gives jobs up, by the rules of the stays."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from kaisched.cluster.pools.handover import PoolTurns
 from kaisched.cluster.pools.owners import MarkedOwners
-from kaisched.cluster.store import StateStore, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.objects.labels import IN_POOL
 from kaisched.objects.wire import Condition
 from tests.laws.pool_hand_over import POOLS, Model, search
@@ -53,7 +53,7 @@ class MarkModel(Model):
         listed = list(self.objects.values())
         self.dice.shuffle(listed)
         for obj in listed:
-            upsert(process.store, obj)
+            update(process.store, obj)
         return process
 
     def owner(self, shard, job):
