@@ -63,8 +63,8 @@ def facts_of(name):
     yield f"* Combine: *{combine.name}*"
     if combine.without:
         yield f"* Without an answer: {combine.without}."
-    if combine.promise:
-        yield f"* Not asked: a plugin whose `{combine.promise.method}` is {combine.promise.silent}."
+    if combine.may_be_silent:
+        yield "* Not asked: a plugin whose `is_silent` is True."
     yield f"* When it fails: {combine.fails}"
     yield f"* Answered by: {', '.join(answering(name) or example_answers(name))}"
 
