@@ -161,10 +161,14 @@ def test_what_the_readme_shows_works(line, shown, capsys, monkeypatch):
 @cache
 def options():
     """Command line ("kaisched plan") to its options, from the generated page."""
-    parts = re.split(r"^## ", read("docs/reference/cli.md"), flags=re.MULTILINE)[1:]
-    return {
+    _, shared, *parts = re.split(r"^## ", read("docs/reference/cli.md"), flags=re.MULTILINE)
+    rows = [set(re.findall(r"`(--?[\w-]+)`", line)) for line in shared.splitlines()]
+    found = {
         part.partition("\n")[0]: set(re.findall(r"`(--?[\w-]+)`", part)) | {"-h", "--help"}
         for part in parts
+    }
+    return {
+        path: names.union(*(row for row in rows if row & names)) for path, names in found.items()
     }
 
 
