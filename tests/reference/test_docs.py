@@ -119,6 +119,12 @@ def test_every_picture_is_small_and_on_a_page():
         assert picture in shown, picture.name
 
 
+@pytest.mark.parametrize("path", [path for path in PAGES if not path.startswith("docs/tutorial/")])
+def test_files_that_a_page_names_exist(path):
+    named = re.findall(r"`((?:tests|kaisched|plugins|config|deploy)/[\w/.-]+)`", prose_of(path))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_pages_that_code_names_exist():
     named = {
         page
