@@ -125,10 +125,6 @@ def test_a_score_that_breaks_a_promise_is_named(answer, told):
         check_plugin(broken("node_score", answer))
 
 
-def falling(self, session, shape, rows, extra):
-    return np.maximum(1.0 - extra / 10, 0.0)
-
-
 def test_a_false_promise_of_rising_scores_is_named():
     check_plugin(broken("node_score", falling))
     with pytest.raises(AssertionError, match="promises rising scores"):
