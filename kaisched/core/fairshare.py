@@ -62,6 +62,12 @@ class Level:
         """Return the level's columns `(r, k)` of `(R, Q)`, as a copy."""
         return columns.take(self.queue, axis=1)
 
+    def put(self, columns: Int64, values: Int64) -> None:
+        """Set the level's columns of `(R, Q)` to `(r, k)` values."""
+        # Row by row: a third of the time of one assignment to all.
+        for row, new in zip(columns, values, strict=True):
+            row[self.queue] = new
+
     def sums(self, values: Int64) -> Int64:
         """Return the sums `(r, g)` of `(r, k)` values over each group."""
         if len(self.start) == 1:
@@ -441,7 +447,7 @@ def divide_surplus(
     purse = surplus.astype(np.float64)
     got = share_surplus(level, purse, need, level.pick(entitlements.weights), unit, fold=fold)
     if got is not None:
-        result[:, level.queue] = have + got
+        level.put(result, have + got)
     return result, purse.astype(np.int64)
 
 
@@ -643,9 +649,8 @@ def fair_share(
         requestable = level.pick(entitlements.request)
         if is_limited:
             np.minimum(requestable, level.pick(entitlements.limit), out=requestable)
-        share[:, level.queue] = _divide(
-            level, amount, requestable, entitlements, unit, fold, start, weight_mode
-        )
+        have = _divide(level, amount, requestable, entitlements, unit, fold, start, weight_mode)
+        level.put(share, have)
     return share
 
 

@@ -17,8 +17,8 @@ from kaisched.engine.shards import read_shard
 from kaisched.framework.plugins.loader import describe_plugins
 from kaisched.objects.load import load_manifests
 from kaisched.objects.shard import ACTIONS
-from kaisched.sim.grid import run_ticks, ticks_at
-from kaisched.sim.reading import find_trace, read_trace
+from kaisched.sim.ticks import run_ticks, ticks_at
+from kaisched.sim.traces import find_trace, read_trace
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
