@@ -574,6 +574,13 @@ def _put_ahead(
 WeightMode = Literal["equal", "quota"]
 
 
+_FEW_ROWS = 1 << 12
+_KEPT_BYTES = 1 << 24
+"""glibc gives freed memory back to the system beyond twice the largest block that was freed, which
+costs a division of 10,000 queues half its time in page faults: a block of this size, never written
+to, is freed before it. Above 32 MiB glibc would ignore it."""
+
+
 @dataclass(frozen=True, eq=False)
 class TreePlan:
     """The order in which a tree is divided.
@@ -599,6 +606,8 @@ def plan_levels(tree: QueueTree, priority: Int64, rank: Int64, resources: int) -
         resources: R.
 
     """
+    if len(tree) * resources > _FEW_ROWS:
+        np.empty(_KEPT_BYTES, np.int8)
     levels: list[Level] = []
     parents: list[Index] = []
     for queue in tree.levels:
