@@ -384,16 +384,16 @@ def test_a24_what_was_bound_holds_its_room_though_no_event_says_so(cluster, serv
         cluster.must(
             "PATCH", f"{cluster.pods_path}/p{number}", {"spec": {"schedulingGates": None}}, MERGE
         )
-    until(lambda: sum(store.facts.is_assumed(key) for key in keys) == 2)
+    until(lambda: sum(key in store.facts.sent for key in keys) == 2)
     server.mute_watches("pods")
     until(lambda: len(cluster.placed()) == 2)
     bound = set(cluster.placed())
-    assert all(store.facts.is_assumed(f"{cluster.namespace}/{name}") for name in bound)
+    assert all(f"{cluster.namespace}/{name}" in store.facts.sent for name in bound)
     cycles = daemon.daemon.tenures[0].loop.cycles
     until(lambda: daemon.daemon.tenures[0].loop.cycles >= cycles + 3)
     assert set(cluster.placed()) == bound
     # After a while the pods are read, aside of the silent watch.
-    until(lambda: not any(store.facts.is_assumed(key) for key in keys))
+    until(lambda: not any(key in store.facts.sent for key in keys))
     assert {line["pod"] for line in events(cluster, "assumption_checked")} == {
         f"{cluster.namespace}/{name}" for name in bound
     }
