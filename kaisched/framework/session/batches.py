@@ -191,11 +191,7 @@ def pods_of_batch(session: Session, job: int) -> RowVec:
 
 def asked_of(session: Session, job: int) -> Amounts:
     """``(R,)`` what the job's next batch asks for."""
-    shapes, _ = batch_of(session, job)
-    ask = np.zeros(len(session.axis), np.int64)
-    for shape, count in shapes:
-        ask += session.shapes.charge[:, shape] * count
-    return ask
+    return _batch_asks(session, job, session.shapes.charge)
 
 
 def least_asked_of(session: Session, job: int) -> Amounts:
@@ -203,9 +199,10 @@ def least_asked_of(session: Session, job: int) -> Amounts:
 
     Limits and quotas are asked with this while no node is chosen.
     """
-    if session.shapes.by_card is None:
-        return asked_of(session, job)
-    charge = session.least_charge
+    return _batch_asks(session, job, session.least_charge)
+
+
+def _batch_asks(session: Session, job: int, charge: Amounts) -> Amounts:
     ask = np.zeros(len(session.axis), np.int64)
     for shape, count in batch_of(session, job)[0]:
         ask += charge[:, shape] * count
