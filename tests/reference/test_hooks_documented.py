@@ -69,9 +69,8 @@ def facts_of(name):
     said = [f"*{combine.name}*."]
     if combine.without:
         said.append(f"Without an answer: {combine.without}.")
-    if combine.promise:
-        silent = combine.promise.silent
-        said.append(f"A plugin whose `{combine.promise.method}` is {silent} is not asked.")
+    if combine.may_be_silent:
+        said.append("A plugin whose `is_silent` is True is not asked.")
     if len(failures_of(combine)) > 1:
         said.append(f"When one fails: {combine.fails}")
     return f"Answers: {' '.join(said)}"
