@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kaisched.core.snapshot import Snapshot
-from kaisched.engine.turn import UsageSource
+from kaisched.engine.cycle import UsageSource
 from kaisched.errors import ConfigError, InvariantBroken
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations

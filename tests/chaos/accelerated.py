@@ -14,7 +14,7 @@ import structlog
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.store import StateStore
 from kaisched.objects.queue import Queue
@@ -33,7 +33,7 @@ class Cluster(b14.Cluster):
 
     def __init__(self):
         super().__init__()
-        self.standby = KubernetesCluster(None, Gate(), None, ManualClock(1e9), StateStore())
+        self.standby = KubernetesCluster(None, Leadership(), None, ManualClock(1e9), StateStore())
 
     def apply(self, binds, evictions, nominations):
         del nominations
@@ -89,7 +89,7 @@ def rounds(jobs):
             bench.now_s += 1.0
             cluster.remove(cluster.running, list(cluster.running)[:ENDING])
             cluster.remove(cluster.waiting, list(cluster.waiting)[:-MOST_WAITING])
-            assert bench.loop.turn() is not None
+            assert bench.loop.cycle() is not None
             for _ in range(b14.PER_SECOND):
                 bench.reporter.step()
             cluster.standby.catch_up()
@@ -97,7 +97,7 @@ def rounds(jobs):
             cluster.remove(among, list(among))
         for queue in queues:
             cluster.remove_queue(queue)
-        bench.loop.turn()
+        bench.loop.cycle()
         cluster.standby.catch_up()
         pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
         yield first + ROUND, pages * _PAGE_MB, sys.getallocatedblocks()
