@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kaisched.cli.whatif_objects import Difference
     from kaisched.engine.recording import Recording
     from kaisched.framework.report.records import QueueShare
-    from kaisched.sim.forecast.settling import JobState
+    from kaisched.sim.forecast.course import JobState
 
 command = typer.Typer()
 _AMOUNTS: Final = ("fair_share", "allocated", "requested", "deserved")

@@ -22,7 +22,7 @@ from kaisched.cluster.facts import STUCK_AFTER_S
 from kaisched.cluster.pods import NO_SHARING, OUR_SCHEDULERS, Sharing
 from kaisched.cluster.pools.owners import Owners
 from kaisched.cluster.state import Kept, StoreState
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ObjectError, join_path
 from kaisched.framework.intents import Bind, Evict, Nominate
@@ -177,7 +177,7 @@ class EmbeddedClaims:
             if any(it.uid == pod.metadata.uid for it in claim.metadata.owner_references):
                 self._objects.pop(identity_of(claim), None)
                 for store in self._stores:
-                    remove(store, claim)
+                    update(store, claim, is_gone=True)
                 continue
             users = [it for it in claim.status.reserved_for if it.uid != pod.metadata.uid]
             allocation: ClaimAllocation | None = claim.status.allocation if users else None
@@ -202,7 +202,7 @@ class EmbeddedClaims:
     def _put(self, claim: ResourceClaim) -> None:
         self._objects[identity_of(claim)] = claim
         for store in self._stores:
-            upsert(store, claim)
+            update(store, claim)
 
 
 def _shares(key: str) -> Callable[[], str]:
@@ -348,9 +348,9 @@ class EmbeddedCluster:
             self._objects[identity] = stamped
             if isinstance(obj, PersistentVolumeClaim | PersistentVolume | StorageClass):
                 for store in self.stores:  # else nobody meant to say which there are
-                    store.heed_volumes(is_read=True)
+                    store.set_volumes_read(is_read=True)
             for store in self.stores:
-                upsert(store, stamped)
+                update(store, stamped)
             if isinstance(obj, ResourceClaimTemplate):
                 for pod in self.pods():
                     self._put(self._claims.with_claims(pod))
@@ -366,7 +366,7 @@ class EmbeddedCluster:
         found = self._objects.pop(identity_of(obj), None)
         if found is not None:
             for store in self.stores:
-                remove(store, found)
+                update(store, found, is_gone=True)
         if isinstance(obj, Node):
             for pod in [pod for pod in self._pods.values() if pod.spec.node_name == obj.name]:
                 if not _is_ended(pod):

@@ -14,7 +14,6 @@ integer keys. What depends on the queues alone, and not on amounts, is prepared 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -27,30 +26,19 @@ from kaisched.units import UNLIMITED
 Int64 = npt.NDArray[np.int64]
 Index = npt.NDArray[np.intp]
 
-# Most rows of a block, unless one contest has more. Measured with 100,000 queues: a quarter of it
-# makes the division a tenth slower, since each array call costs a microsecond; twice as much makes
-# no difference.
-BLOCK_ROWS = 1 << 16
-
-# A single group with more rows is divided resource by resource: one contest needs no columns of
-# contests, units and resources (measured: a twentieth of a division of 100,000 queues).
-ALONE_ROWS = 1 << 13
-
 Number = TypeVar("Number", np.int64, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """Some sibling groups of a level, for one resource, or all groups for all resources.
+class Level:
+    """The sibling groups of one depth, for all resources, in canonical order.
 
     `k` queues in `g` groups, for `r` resources; a row is one of `r * k` (resource, queue) pairs,
     resource by resource.
 
     Attributes:
-        resources: which resources.
-        groups: which groups of the level.
         queue: `(k,)` queue indices, the groups one after the other, by rank inside.
-        group: `(k,)` ascending number of the group in the block, 0 to g - 1.
+        group: `(k,)` ascending number of the group, 0 to g - 1.
         start: `(g,)` where each group starts.
         last: `(g,)` where each group has its last queue.
         resource_of_row: `(r * k,)`.
@@ -61,8 +49,6 @@ class Block:
 
     """
 
-    resources: slice
-    groups: slice
     queue: Index
     group: Index
     start: Index
@@ -73,8 +59,14 @@ class Block:
     tiers: tuple[Index | None, ...]
 
     def pick(self, columns: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """Return the block's columns `(r, k)` of `(R, Q)`, as a copy."""
-        return columns[self.resources].take(self.queue, axis=1)
+        """Return the level's columns `(r, k)` of `(R, Q)`, as a copy."""
+        return columns.take(self.queue, axis=1)
+
+    def put(self, columns: Int64, values: Int64) -> None:
+        """Set the level's columns of `(R, Q)` to `(r, k)` values."""
+        # Row by row: a third of the time of one assignment to all.
+        for row, new in zip(columns, values, strict=True):
+            row[self.queue] = new
 
     def sums(self, values: Int64) -> Int64:
         """Return the sums `(r, g)` of `(r, k)` values over each group."""
@@ -85,23 +77,11 @@ class Block:
         sums[:, 1:] -= sums[:, :-1].copy()
         return sums
 
-    def put(self, columns: Int64, values: Int64) -> None:
-        """Set the block's columns of `(R, Q)` to `(r, k)` values."""
-        # Row by row: a third of the time of one assignment to all.
-        for row, new in zip(columns[self.resources], values, strict=True):
-            row[self.queue] = new
-
 
 def plan_level(
-    queue: Index,
-    group: Index,
-    priority: Int64,
-    rank: Int64,
-    *,
-    resources: int,
-    is_whole: bool = False,
-) -> tuple[Block, ...]:
-    """Put the queues of one level in canonical order, and cut them into blocks.
+    queue: Index, group: Index, priority: Int64, rank: Int64, *, resources: int
+) -> Level:
+    """Put the queues of one level in canonical order.
 
     Args:
         queue: `(K,)` queue indices.
@@ -109,65 +89,26 @@ def plan_level(
         priority: `(K,)` higher goes first in the surplus.
         rank: `(K,)` unique inside a group, lower wins ties.
         resources: R.
-        is_whole: keep the level in one block, whatever its size.
 
     """
     order = np.lexsort((rank, group))
     queue, group, priority = queue[order], group[order], priority[order]
     start = np.flatnonzero(np.diff(group, prepend=-1))
     tier = _tier_of(group, priority)
-    together = BLOCK_ROWS if len(start) > 1 else ALONE_ROWS
-    if is_whole or resources * len(queue) <= together:
-        whole = slice(0, len(start))
-        return (
-            (_block(queue, group, start, tier, slice(0, resources), whole),) if whole.stop else ()
-        )
-    blocks: list[Block] = []
-    for resource in range(resources):
-        of_resource = slice(resource, resource + 1)
-        for first, end in _cuts(np.append(start, len(queue))):
-            rows = slice(start[first], start[end] if end < len(start) else len(queue))
-            blocks.append(
-                _block(
-                    queue[rows],
-                    group[rows] - first,
-                    start[first:end] - start[first],
-                    tier[rows],
-                    of_resource,
-                    slice(first, end),
-                )
-            )
-    return tuple(blocks)
-
-
-def _cuts(bounds: Index) -> Iterator[tuple[int, int]]:
-    """Cut between groups, so that no part has too many rows, or else just one group."""
-    first, groups = 0, len(bounds) - 1
-    while first < groups:
-        end = int(bounds.searchsorted(bounds[first] + BLOCK_ROWS, "right")) - 1
-        end = min(max(end, first + 1), groups)
-        yield first, end
-        first = end
-
-
-def _block(
-    queue: Index, group: Index, start: Index, tier: Index, resources: slice, groups: slice
-) -> Block:
-    resource = np.arange(resources.start, resources.stop)[:, None]
-    shape = (len(resource), len(queue))
-    offset = np.arange(len(resource))[:, None]
     count = int(tier.max(initial=-1)) + 1
-    return Block(
-        resources=resources,
-        groups=groups,
+    resource = np.arange(resources)[:, None]
+    shape = (resources, len(queue))
+    return Level(
         queue=queue,
         group=group,
         start=start,
         last=np.append(start[1:], len(queue)) - 1,
         resource_of_row=np.broadcast_to(resource, shape).ravel(),
         queue_of_row=np.broadcast_to(queue, shape).ravel(),
-        contest_of_row=(offset * len(start) + group).ravel(),
-        tiers=tuple((offset * len(queue) + np.flatnonzero(tier == t)).ravel() for t in range(count))
+        contest_of_row=(resource * len(start) + group).ravel(),
+        tiers=tuple(
+            (resource * len(queue) + np.flatnonzero(tier == t)).ravel() for t in range(count)
+        )
         if count > 1
         else (None,) * count,
     )
@@ -499,17 +440,15 @@ def divide_surplus(
     has already. Returns the new fair share `(R, K)` and what is left `(R, G)`.
     """
     queue = np.arange(len(group))
-    result, left = share.copy(), surplus.copy()
-    blocks = plan_level(queue, group, entitlements.priority, entitlements.rank, resources=len(unit))
-    for block in blocks:
-        have = block.pick(share)
-        need = np.minimum(block.pick(entitlements.request), block.pick(entitlements.limit)) - have
-        purse = left[block.resources, block.groups].astype(np.float64)
-        got = share_surplus(block, purse, need, block.pick(entitlements.weights), unit, fold=fold)
-        if got is not None:
-            block.put(result, have + got)
-        left[block.resources, block.groups] = purse
-    return result, left
+    result = share.copy()
+    level = plan_level(queue, group, entitlements.priority, entitlements.rank, resources=len(unit))
+    have = level.pick(share)
+    need = np.minimum(level.pick(entitlements.request), level.pick(entitlements.limit)) - have
+    purse = surplus.astype(np.float64)
+    got = share_surplus(level, purse, need, level.pick(entitlements.weights), unit, fold=fold)
+    if got is not None:
+        level.put(result, have + got)
+    return result, purse.astype(np.int64)
 
 
 def deserved_share(amount: Int64, deserved: Int64, request: Int64, limit: Int64) -> Int64:
@@ -522,7 +461,7 @@ def deserved_share(amount: Int64, deserved: Int64, request: Int64, limit: Int64)
 
 
 def share_surplus(
-    block: Block,
+    level: Level,
     left: Float64,
     need: Int64,
     weights: Float64,
@@ -535,36 +474,36 @@ def share_surplus(
     """Share what is left of each group's amount, highest priority first (R4).
 
     Args:
-        block: `k` queues in `g` groups, for `r` resources.
+        level: `k` queues in `g` groups, for `r` resources.
         left: `(r, g)` the surplus; lowered in place by what is given.
-        need: `(r, k)` in the block's order, what each queue may still take.
-        weights: `(r, k)` in the block's order.
+        need: `(r, k)` in the level's order, what each queue may still take.
+        weights: `(r, k)` in the level's order.
         unit: `(R,)` granularity.
         fold: as for `divide_level`.
         start: asked at each priority before its rounds (R25); `need` is then lowered in place.
-        has: `(r, k)` in the block's order, what each queue has already; only for `start`.
+        has: `(r, k)` in the level's order, what each queue has already; only for `start`.
 
     Returns:
-        `(r, k)` in the block's order, what each queue gets; None if no queue gets anything.
+        `(r, k)` in the level's order, what each queue gets; None if no queue gets anything.
 
     """
     purse = left.reshape(-1)
     wants = (need > 0) & (weights > 0)
     has_left = left > 0
     if np.count_nonzero(has_left) < has_left.size:
-        wants &= has_left.take(block.group, axis=1)
+        wants &= has_left.take(level.group, axis=1)
     result = None
     ahead = np.zeros(need.shape if start is not None else 0, dtype=np.int64)
-    for tier in block.tiers:
+    for tier in level.tiers:
         rows = wants.ravel().nonzero()[0] if tier is None else tier[wants.take(tier)]
         if not len(rows):
             continue
         if result is None:
             result = np.zeros(need.size, dtype=np.int64)
         if start is not None and has is not None:
-            rows = _put_ahead(start, block, rows, (weights, has, need), purse, ahead)
+            rows = _put_ahead(start, level, rows, (weights, has, need), purse, ahead)
         wanted = np.minimum(need.take(rows), MOST).astype(np.float64)
-        game = _contest(block, rows, purse, wanted.copy(), weights, unit, fold)
+        game = _contest(level, rows, purse, wanted.copy(), weights, unit, fold)
         contend(game)
         wanted -= game.need
         result[rows] = wanted.astype(np.int64)
@@ -573,7 +512,7 @@ def share_surplus(
 
 
 def _contest(
-    block: Block,
+    level: Level,
     rows: Index,
     purse: Float64,
     need: Float64,
@@ -581,18 +520,18 @@ def _contest(
     unit: Int64,
     fold: WeightFold | None,
 ) -> Contest:
-    """Return the contests of some rows of a block; `need` is by row, the rest by block."""
-    units = unit[block.resources].astype(np.float64)
+    """Return the contests of some rows of a level; `need` is by row, the rest by level."""
+    units = unit.astype(np.float64)
     is_one = len(units) == 1
-    resource = block.resource_of_row[: len(rows)]
+    resource = level.resource_of_row[: len(rows)]
     if not is_one:
-        resource = block.resource_of_row.take(rows)
-        units = units.take(resource - block.resources.start)
+        resource = level.resource_of_row.take(rows)
+        units = units.take(resource)
     asked = None
     if fold is not None:
-        asked = Asked(fold, resource, block.queue_of_row.take(rows), is_one)
+        asked = Asked(fold, resource, level.queue_of_row.take(rows), is_one)
     return Contest(
-        contest=block.contest_of_row.take(rows),
+        contest=level.contest_of_row.take(rows),
         weight=weights.take(rows),
         unit=units,
         need=need,
@@ -603,7 +542,7 @@ def _contest(
 
 def _put_ahead(
     start: HeadStart,
-    block: Block,
+    level: Level,
     rows: Index,
     columns: tuple[Float64, Int64, Int64],
     purse: Float64,
@@ -611,11 +550,11 @@ def _put_ahead(
 ) -> Index:
     """Apply the head starts of one priority; return the rows that still want something."""
     weights, has, need = columns
-    contest, weight, wants = block.contest_of_row.take(rows), weights.take(rows), need.take(rows)
+    contest, weight, wants = level.contest_of_row.take(rows), weights.take(rows), need.take(rows)
     together = np.bincount(contest, weight, len(purse))
     given = start(
-        block.resource_of_row.take(rows),
-        block.queue_of_row.take(rows),
+        level.resource_of_row.take(rows),
+        level.queue_of_row.take(rows),
         contest,
         weight / together.take(contest),
         has.take(rows),
@@ -634,28 +573,23 @@ def _put_ahead(
 
 WeightMode = Literal["equal", "quota"]
 
-_FEW_ROWS = 1 << 12  # malloc keeps the memory of so many rows by itself
-_KEPT_BYTES = 1 << 24  # glibc ignores blocks above 32 MiB
-
 
 @dataclass(frozen=True, eq=False)
 class TreePlan:
     """The order in which a tree is divided.
 
     Attributes:
-        levels: the blocks of each depth, roots first.
+        levels: those of each depth, roots first.
         parents: per depth the queue `(G,)` whose share each sibling group divides; empty for
             the roots, which divide the total.
 
     """
 
-    levels: tuple[tuple[Block, ...], ...]
+    levels: tuple[Level, ...]
     parents: tuple[Index, ...]
 
 
-def plan_levels(
-    tree: QueueTree, priority: Int64, rank: Int64, resources: int, *, is_whole: bool = False
-) -> TreePlan:
+def plan_levels(tree: QueueTree, priority: Int64, rank: Int64, resources: int) -> TreePlan:
     """Prepare the division of a tree; valid until a queue, priority or rank changes.
 
     Args:
@@ -663,39 +597,16 @@ def plan_levels(
         priority: `(Q,)` int64.
         rank: `(Q,)` int64, unique among siblings; `np.arange(Q)` means oldest first.
         resources: R.
-        is_whole: plan for head starts, which are about all resources of a group at once.
 
     """
-    levels: list[tuple[Block, ...]] = []
+    levels: list[Level] = []
     parents: list[Index] = []
     for queue in tree.levels:
         parent = tree.parent_of_queue[queue].astype(np.intp)
         above, group = np.unique(parent, return_inverse=True)
-        levels.append(
-            plan_level(
-                queue,
-                group,
-                priority[queue],
-                rank[queue],
-                resources=resources,
-                is_whole=is_whole,
-            )
-        )
+        levels.append(plan_level(queue, group, priority[queue], rank[queue], resources=resources))
         parents.append(above[above != NO_QUEUE])
-    if len(tree) * resources > _FEW_ROWS:
-        _keep_freed_memory()
     return TreePlan(tuple(levels), tuple(parents))
-
-
-def _keep_freed_memory() -> None:
-    """Make glibc keep the memory that a division frees for the next one, up to 32 MiB.
-
-    glibc returns freed memory beyond a threshold: twice the largest block that it mapped by itself
-    and that was freed, 256 kB at first. This costs 500 page faults in each division of 10,000
-    queues, a fifth of its time. Freeing one large block raises the threshold. Nothing is written
-    to the block, so that it costs 10 us; other allocators are not affected.
-    """
-    np.empty(_KEPT_BYTES, np.int8)
 
 
 def fair_share(
@@ -719,7 +630,7 @@ def fair_share(
         fold: asked for the weights of each round (R5), if any.
         start: asked for the head starts before the weights count (R25), if any.
         weight_mode: "equal" takes the queues' own weights, "quota" those of the quotas (R12).
-        plan: of this tree, priority and rank, a whole one with `start`; made when absent.
+        plan: of this tree, priority and rank; made when absent.
 
     Returns:
         `(R, Q)` int64; siblings' shares pass their parent's only where deserved parts do (R3).
@@ -729,30 +640,22 @@ def fair_share(
 
     """
     if plan is None:
-        is_whole = start is not None
-        plan = plan_levels(
-            tree, entitlements.priority, entitlements.rank, len(total), is_whole=is_whole
-        )
+        plan = plan_levels(tree, entitlements.priority, entitlements.rank, len(total))
     share = np.empty(entitlements.request.shape, np.int64)
     # Most columns of limits are unlimited, which one comparison shows.
     is_limited = bool(entitlements.limit.min(initial=UNLIMITED) < UNLIMITED)
     for level, parents in zip(plan.levels, plan.parents, strict=True):
-        for block in level:
-            amount = total[block.resources, None]
-            if len(parents):
-                amount = share[block.resources].take(parents[block.groups], axis=1)
-            requestable = block.pick(entitlements.request)
-            if is_limited:
-                np.minimum(requestable, block.pick(entitlements.limit), out=requestable)
-            have = _divide_block(
-                block, amount, requestable, entitlements, unit, fold, start, weight_mode
-            )
-            block.put(share, have)
+        amount = share.take(parents, axis=1) if len(parents) else total[:, None]
+        requestable = level.pick(entitlements.request)
+        if is_limited:
+            np.minimum(requestable, level.pick(entitlements.limit), out=requestable)
+        have = _divide(level, amount, requestable, entitlements, unit, fold, start, weight_mode)
+        level.put(share, have)
     return share
 
 
-def _divide_block(
-    block: Block,
+def _divide(
+    level: Level,
     amount: Int64,
     requestable: Int64,
     entitlements: Entitlements,
@@ -765,32 +668,32 @@ def _divide_block(
 
     `requestable` `(r, k)` is overwritten.
     """
-    deserved = block.pick(entitlements.deserved)
+    deserved = level.pick(entitlements.deserved)
     if deserved.max() >= UNLIMITED:
-        deserved = _quota(amount, block, deserved)
+        deserved = _quota(amount, level, deserved)
     have = np.minimum(deserved, requestable)
-    left = np.maximum(amount - block.sums(have), 0)
+    left = np.maximum(amount - level.sums(have), 0)
     if not np.count_nonzero(left):
         return have
-    weights = block.pick(entitlements.weights)
+    weights = level.pick(entitlements.weights)
     if weight_mode == "quota":
-        weights = _quota_weights(block, deserved, weights)
+        weights = _quota_weights(level, deserved, weights)
     need = requestable
     need -= have
     purse = np.minimum(left, MOST).astype(np.float64)
-    got = share_surplus(block, purse, need, weights, unit, fold=fold, start=start, has=have)
+    got = share_surplus(level, purse, need, weights, unit, fold=fold, start=start, has=have)
     if got is not None:
         have += got
     return have
 
 
-def _quota(amount: Int64, block: Block, deserved: Int64) -> Int64:
-    """Return the quotas in the block's order, UNLIMITED as the whole amount of the group (R1)."""
-    return np.where(deserved == UNLIMITED, amount.take(block.group, axis=1), deserved)
+def _quota(amount: Int64, level: Level, deserved: Int64) -> Int64:
+    """Return the quotas in the level's order, UNLIMITED as the whole amount of the group (R1)."""
+    return np.where(deserved == UNLIMITED, amount.take(level.group, axis=1), deserved)
 
 
-def _quota_weights(block: Block, quotas: Int64, weights: Float64) -> Float64:
+def _quota_weights(level: Level, quotas: Int64, weights: Float64) -> Float64:
     """Return weights that follow quotas; a group without any quota keeps its own (R12)."""
     quota = quotas.astype(np.float64)
-    has_quota = np.add.reduceat(quota, block.start, axis=1) > 0
-    return np.where(has_quota.take(block.group, axis=1), quota, weights)
+    has_quota = np.add.reduceat(quota, level.start, axis=1) > 0
+    return np.where(has_quota.take(level.group, axis=1), quota, weights)

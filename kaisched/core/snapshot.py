@@ -7,9 +7,7 @@ queues and nodes hold is summed up once, when the snapshot is made, so a cycle n
 from __future__ import annotations
 
 from dataclasses import field
-from functools import lru_cache
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -20,14 +18,7 @@ from kaisched.core.devices import Placed
 from kaisched.core.tables import NO_DISRUPTION_BUDGETS, DisruptionBudgets, LabelSets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from kaisched.core.axis import RowVec
-
-    Column = NDArray[Any]
-    from kaisched.core.axis import Amounts, BoolVec, ResourceAxis
+    from kaisched.core.axis import Amounts, BoolVec, ResourceAxis, RowVec
     from kaisched.core.constraints import NodeStatics, Taint, Toleration
     from kaisched.core.tables import (
         JobTable,
@@ -37,53 +28,6 @@ if TYPE_CHECKING:
         ShapeTable,
         TaskTable,
     )
-
-
-# -- marks of columns ------------------------------------------------------------------------------
-
-
-class Mark(NamedTuple):
-    """Columns of one snapshot, to find what has changed in a later one.
-
-    A source of snapshots never writes to rows that a snapshot shows: it appends rows, or writes
-    into a copy of the column. So rows of the same buffer are unchanged and need no comparison.
-    """
-
-    names: tuple[str, ...]
-    """Names of the columns, such as ``jobs.pending``."""
-    get: Callable[[object], Any]
-    """Returns the columns of a snapshot: a tuple, or the only one."""
-    columns: tuple[Column, ...]
-
-    def changed_in(self, snapshot: object) -> Iterator[tuple[str, RowVec]]:
-        """Yield the columns with changed rows, and those rows.
-
-        New rows are not included.
-        """
-        found = self.get(snapshot)
-        now = found if len(self.columns) > 1 else (found,)
-        for name, old, new in zip(self.names, self.columns, now, strict=True):
-            if not _is_same_buffer(old, new):
-                rows: RowVec = (old != new[: len(old)]).nonzero()[0]
-                if rows.size:
-                    yield name, rows
-
-
-def mark_of(snapshot: object, *names: str) -> Mark:
-    """Return a mark of some columns of a snapshot."""
-    get = _getter(names)
-    found = get(snapshot)
-    return Mark(names, get, found if len(names) > 1 else (found,))
-
-
-@lru_cache(maxsize=64)
-def _getter(names: tuple[str, ...]) -> Callable[[object], Any]:
-    return attrgetter(*names)
-
-
-def _is_same_buffer(old: Column, new: Column) -> bool:
-    """Tell whether two columns are views of one buffer; rows are only ever appended to it."""
-    return old is new or (old.base is not None and old.base is new.base)
 
 
 _GONE: Final = int(TaskState.GONE)
@@ -232,14 +176,3 @@ class Snapshot:
         if self._total is None:
             self._total = divided(self)  # type: ignore[misc] # once, to one value
         return self._total
-
-    def mark(self, *names: str) -> Mark:
-        """Return a mark of columns such as ``jobs.pending``, to compare a later snapshot."""
-        return mark_of(self, *names)
-
-    def changed_since(self, mark: Mark) -> Iterator[tuple[str, RowVec]]:
-        """Yield the marked columns with changed rows, and those rows.
-
-        Row numbers mean the same within a :attr:`generation` only.
-        """
-        return mark.changed_in(self)

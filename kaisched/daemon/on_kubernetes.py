@@ -425,7 +425,7 @@ class Readable:
         if has_volumes != self._has_volumes:
             self._has_volumes = has_volumes
             for leader in told:
-                leader.cluster.post(lambda store: store.heed_volumes(is_read=has_volumes))
+                leader.cluster.post(lambda store: store.set_volumes_read(is_read=has_volumes))
         claims = _why_no_claims(listed) or ON
         if claims != self._claims:
             self._claims = claims
@@ -445,7 +445,7 @@ def _why_no_claims(reflectors: Iterable[Reflector]) -> str:
 
 def _heed_claims(store: StateStore, reading: str) -> None:
     store.rows.touch()
-    store.look_again(store.device_claims.heed(reading))
+    store.look_again(store.device_claims.set_reading(reading))
 
 
 def are_claims(reflector: Reflector) -> bool:

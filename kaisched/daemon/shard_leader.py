@@ -237,7 +237,7 @@ class ShardLeader:
             kueue=KueueTranslator(gpus) if how.kueue else None,
             backends=_backends(shard),
         )
-        cluster.store.device_claims.heed(ON if self.has_claims else OFF)
+        cluster.store.device_claims.set_reading(ON if self.has_claims else OFF)
         if settings.snapshots.enabled:
             cluster.kept = Kept()
         return cluster

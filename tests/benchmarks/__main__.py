@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks [NAME ...] [-o json] [--repeat N] [--record]``: run and report.
+"""``python -m tests.benchmarks [NAME ...] [-o json] [--repeat N]``: run and report.
 
 Exits with 1 when a benchmark's own check fails. A missed target is reported and fails nothing: it
 depends on the machine.
@@ -15,7 +15,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import history
 from tests.benchmarks.catalogue import ROWS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,14 +127,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("name", nargs="*", type=str.upper, help=f"of {', '.join(names)}; all")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("--repeat", type=int, default=0, help="times each row is measured")
-    parser.add_argument("--record", action="store_true", help="append to the history of versions")
     given = parser.parse_args(arguments)
     if unknown := sorted(set(given.name) - set(names)):
         parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(names)}")
     if given.repeat < 0:
         parser.error("--repeat must be at least 1")
-    if given.record:
-        history.refuse_changes(parser)
     host = machine()
     is_table = given.output == "table"
     if is_table:
@@ -152,8 +148,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("\n".join(lines_of(rows[-1])), flush=True)
     if not is_table:
         print(json.dumps({"machine": host, "benchmarks": rows}, indent=1))
-    if given.record:
-        history.record({"machine": host, "benchmarks": rows})
     return int(bool(tell_wrong(rows)))
 
 

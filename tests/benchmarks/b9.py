@@ -7,19 +7,15 @@ published the trace. The scheduler knows the pods that run and wait, and nothing
 
 from collections.abc import Mapping
 from dataclasses import replace
-from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
-from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import GPU, TaskState
 from kaisched.core.constraints import Constraints
-from kaisched.core.tables import SubGroup, TopologyConstraint, TopologyLevel
-from kaisched.sim.reading import BUNDLED
-from kaisched.sim.traces.openb import read_nodes, read_pods
+from kaisched.sim.traces import BUNDLED, read_nodes, read_pods
 from kaisched.sim.workload import PodKind
 from kaisched.testing.builder import policy_of
 from tests.benchmarks.harness import Daemon, Measured, Watch, expect
@@ -36,20 +32,6 @@ _QUEUE: Final = "team"
 _EVERY: Final = 256
 """Pods that arrive between two cycles."""
 
-_OF_RACK: Final = 16
-"""Nodes of a rack."""
-
-
-class Racks(NamedTuple):
-    """How the nodes are in the racks of a topology, and what the topology is used for."""
-
-    is_dealt: bool = False
-    """The nodes of a rack are drawn, instead of following each other by name."""
-    is_packed: bool = False
-    """Pods fill one rack after the other where nodes are equally good (``packUnconstrained``)."""
-    is_required: bool = False
-    """Every pod names the rack as its required level."""
-
 
 def arrivals(seed: int, most: int) -> list[PodKind]:
     """Return pods in random order, and again at random, until they ask for so many GPUs."""
@@ -65,22 +47,14 @@ def arrivals(seed: int, most: int) -> list[PodKind]:
 class Cluster:
     """The nodes with GPUs; pods come and stay, or go away if they find no room."""
 
-    def __init__(self, policy: str, racks: Racks | None = None) -> None:
+    def __init__(self, policy: str) -> None:
         store = RowStore()
-        nodes = [node for node in read_nodes(TRACE, "node") if node.allocatable["gpu"]]
-        if racks is not None:
-            store.nodes.put_topology("dc", (TopologyLevel("rack"),))
-            nodes = _in_racks(nodes, is_dealt=racks.is_dealt)
-        for node in nodes:
-            store.put_node(node)
+        for node in read_nodes(TRACE, "node"):
+            if node.allocatable["gpu"]:
+                store.put_node(node)
         store.put_queue(QueueRow(_QUEUE, quota={"gpu": -1}))
         store.settle()
-        shard = dict(SHARDS[policy])
-        if racks is not None and racks.is_packed:
-            packs = {"topology": {"arguments": {"packUnconstrained": True}}}
-            shard["plugins"] = {**shard.get("plugins", {}), **packs}
-        self._store, self._daemon = store, Daemon(store, policy_of(shard))
-        self._wish = TopologyConstraint("dc", "rack") if racks and racks.is_required else None
+        self._store, self._daemon = store, Daemon(store, policy_of(SHARDS[policy]))
         self._shapes: dict[PodKind, int] = {}
         self._number = 0
         self.gpus = int(store.snapshot().nodes.allocatable[GPU].sum())
@@ -105,7 +79,7 @@ class Cluster:
             self._shapes[pod] = shape
         self._number += 1
         name = f"w/p-{self._number:05}"
-        job = self._store.add_job(
+        return self._store.add_job(
             name,
             _QUEUE,
             priority=50,
@@ -113,10 +87,6 @@ class Cluster:
             created_s=float(self._number),
             tasks=[(f"{name}-0", shape)],
         )
-        if self._wish is not None:
-            first = int(self._store.jobs.first_podset.data[job])
-            self._store.jobs.set_structure(job, SubGroup("default", first, 0, topology=self._wish))
-        return job
 
     @property
     def allocated(self) -> float:
@@ -125,27 +95,12 @@ class Cluster:
         return 1 - float(nodes.idle[GPU].sum()) / self.gpus
 
 
-def _in_racks(nodes: list[NodeRow], *, is_dealt: bool) -> list[NodeRow]:
-    """Return the nodes with the label of a rack, in the order of their names or as drawn."""
-    places = list(range(len(nodes)))
-    if is_dealt:
-        Random(7).shuffle(places)
-    labels = [{"rack": f"r{place // _OF_RACK:02}"} for place in places]
-    named = sorted(nodes, key=lambda node: node.name)
-    return [
-        replace(node, labels={**node.labels, **label})
-        for node, label in zip(named, labels, strict=True)
-    ]
-
-
-def fill(
-    seed: int, policy: str, watch: Watch, most: int = -1, racks: Racks | None = None
-) -> tuple[float, float]:
+def fill(seed: int, policy: str, watch: Watch, most: int = -1) -> tuple[float, float]:
     """Return the part of the GPUs that is allocated when 100 % and 130 % of them were asked for.
 
     With ``most`` no more pods than that arrive, in both halves of the run.
     """
-    cluster = Cluster(policy, racks)
+    cluster = Cluster(policy)
     pods = arrivals(seed, int(cluster.gpus * MOST_DEMAND))[: None if most < 0 else most]
     asked = np.cumsum([pod.milli_gpus for pod in pods])
     whole = int(np.searchsorted(asked, cluster.gpus)) + 1

@@ -172,7 +172,8 @@ def test_a_page_that_needs_a_token_asks_for_one(browser, server, monkeypatch):
     """Who has none is told what to do; the token goes to the server and is kept by this tab."""
     from selenium.webdriver.common.keys import Keys
 
-    access = server._pages._access
+    pages = server.listeners[0].news.__self__
+    access = pages._access
 
     class Reviewed:
         def sight(self, request):
@@ -180,7 +181,7 @@ def test_a_page_that_needs_a_token_asks_for_one(browser, server, monkeypatch):
                 return access.sight(request)
             return view_pages.Page(401, "text/plain", b"a bearer token is needed\n")
 
-    monkeypatch.setattr(server._pages, "_access", Reviewed())
+    monkeypatch.setattr(pages, "_access", Reviewed())
     browser.driver.get(f"http://localhost:{server.port}/")
     browser.run("sessionStorage.clear()")
     browser.driver.refresh()

@@ -22,7 +22,7 @@ from tests.chaos.claim_parts import (
 )
 from tests.deploy.manifests import ROOT, key_of, of_kind, written
 from tests.deploy.test_crds import CASES, LISTED, ours_in
-from tests.on_kubernetes.rig import KUBECONFIG, Rig
+from tests.on_kubernetes.rig import KUBECONFIG, Rig, elected
 from tests.sharing.containers import VISIBLE
 from tests.waiting import until
 
@@ -37,6 +37,8 @@ FIRST = ("Namespace", "CustomResourceDefinition")
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kaisched/leases/kaisched-default"
 FENCE = "validatingadmissionpolicybindings/kaisched-fence"
 QUEUES = "/apis/scheduling.run.ai/v2/queues"
+AS_DEPLOYED = {"kubernetes": {"namespace": "kaisched"}, **elected()}
+"""The fence lets nobody bind who has no lease."""
 
 
 class Server:
@@ -304,7 +306,7 @@ def test_the_account_of_the_manifests_does_the_work(server):
     rig.queue("mine", 8)
     rig.queue("yours", 8)
     rig.start_kubelet()
-    daemon = rig.start(access=as_account(server), kubernetes={"namespace": "kaisched"})
+    daemon = rig.start(access=as_account(server), **AS_DEPLOYED)
     daemon.wait_leading()
     for number in range(16):
         rig.pod(f"a{number}", "mine")
@@ -350,9 +352,7 @@ def test_two_shards_are_led_and_fenced_by_a_lease_each(server, tmp_path):
     rig.queue("there", 8, labels=pool)
     # Their numbers differ: nobody goes by the other's.
     rig.must("PATCH", LEASE.replace("default", "gold"), {"spec": {"leaseTransitions": 40}}, MERGE)
-    daemon = rig.start(
-        access=as_account(server), shards=files, kubernetes={"namespace": "kaisched"}
-    )
+    daemon = rig.start(access=as_account(server), shards=files, **AS_DEPLOYED)
     daemon.wait_leading()
     rig.pod("h", "here")
     rig.pod("t", "there", labels=pool)
@@ -522,8 +522,7 @@ def test_the_account_of_the_manifests_allocates_claims(server, tmp_path):
     spec = {"spec": {"devices": {"requests": [request]}}}
     rig.must("POST", templates, {"metadata": {"name": "one"}, "spec": spec})
     parts = ClaimParts(rig.client, rig.namespace, None)
-    settings = {"kubernetes": {"namespace": "kaisched"}}
-    daemon = rig.start(shards=[str(shard)], access=as_account(server), **settings).wait_leading()
+    daemon = rig.start(shards=[str(shard)], access=as_account(server), **AS_DEPLOYED).wait_leading()
     for name in ("d0", "d1", "d2"):
         refs = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
         rig.pod(name, "devices", 0, resourceClaims=refs)

@@ -17,7 +17,7 @@ from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.status_writer import WEIGHTS, why_waiting
 from kaisched.cluster.kubernetes.statuses import GroupAmounts, matches, queue_statuses
 from kaisched.cluster.kubernetes.write_queue import ReportBox
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.engine.cycle import next_cycle
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable
@@ -177,7 +177,7 @@ class Cluster:
         count = len(self.server.events) if most is None else min(most, len(self.server.events))
         for _ in range(count):
             change = self.server.events.popleft()
-            (remove if change.is_gone else upsert)(self.store, change.obj)
+            update(self.store, change.obj, is_gone=change.is_gone)
             self.reporter.tell(change)
 
     def next_cycle(self):

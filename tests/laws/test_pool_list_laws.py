@@ -12,7 +12,7 @@ from kaisched.core.axis import TaskState
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from tests.contract.clusters import make, node, pod
-from tests.laws.pool_hand_over import LABEL, LIST, POOLS, Model
+from tests.laws.test_node_pool_laws import LABEL, LIST, POOLS, Model
 
 NAMES = ("default", "one", "two")
 

@@ -2,8 +2,6 @@
 
 from tests.waiting import until
 
-ALONE = {"leaderElection": {"enabled": False}}
-
 
 def events(cluster, name):
     return [line for line in cluster.logs if line["event"] == name]

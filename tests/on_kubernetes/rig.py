@@ -31,12 +31,20 @@ KINDS = (
     ("kai.scheduler", "v1alpha1", "topologies", "Topology", "Cluster"),
 )
 _numbers = itertools.count()
-# A lease outlasts a machine that stands still for a while; tests of how it is lost have their own.
 DEFAULTS = {
     "schedulePeriod": "100ms",
-    "leaderElection": {"leaseDuration": "90s", "renewDeadline": "60s", "retryPeriod": "200ms"},
+    "leaderElection": {"enabled": False},
     "kubernetes": {"reportsPerSecond": 500, "namespace": "default"},
 }
+
+
+def elected(lease="90s", renew="60s"):
+    """Return the settings of a daemon with a lease, which only tests about leaders need.
+
+    The lease outlasts a machine that stands still for a while, unless the test is about its end.
+    """
+    times = {"leaseDuration": lease, "renewDeadline": renew, "retryPeriod": "200ms"}
+    return {"leaderElection": {"enabled": True, **times}}
 
 
 def definition(group, version, plural, kind, scope):

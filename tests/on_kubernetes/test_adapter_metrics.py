@@ -8,6 +8,7 @@ from prometheus_client import generate_latest
 
 from kaisched.telemetry.metrics import registry_of
 from kaisched_apiserver.connection import Fault
+from tests.on_kubernetes.rig import elected
 from tests.on_kubernetes.test_daemon import cluster
 from tests.waiting import until
 
@@ -42,8 +43,8 @@ def test_writes_and_requests_are_counted_by_what_became_of_them(cluster):
 
 
 def test_a_leader_and_one_that_stands_by(cluster):
-    leader = cluster.start().wait_leading()
-    other = cluster.start()
+    leader = cluster.start(**elected()).wait_leading()
+    other = cluster.start(**elected())
     until(lambda: other.daemon.leaders)
     time.sleep(0.5)
     assert state_of(leader).is_leading
@@ -53,8 +54,8 @@ def test_a_leader_and_one_that_stands_by(cluster):
 
 
 def test_one_that_stands_by_takes_in_what_it_hears(cluster):
-    cluster.start().wait_leading()
-    other = cluster.start()
+    cluster.start(**elected()).wait_leading()
+    other = cluster.start(**elected())
     until(lambda: other.daemon.leaders)
     for number in range(8):
         cluster.pod(f"p{number}", "a")

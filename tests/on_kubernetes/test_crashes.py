@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from kaisched.cluster.kubernetes.pods import POINTS
-from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, binds
+from tests.on_kubernetes.looking import assert_no_overcommit, binds
 from tests.on_kubernetes.rig import KUBECONFIG
 from tests.waiting import PATIENCE_S, until
 
@@ -114,7 +114,7 @@ def test_b25_killed_at_a_point_and_started_again(cluster, server, start, point):
         until(lambda: len(cluster.placed()) == 16, PATIENCE_S)
     cluster.gang("late", "b", 4)
     assert process.wait(PATIENCE_S) == -signal.SIGKILL
-    cluster.start(**ALONE)  # in this process: half the time, and as good as any other
+    cluster.start()  # in this process: half the time, and as good as any other
     names = [f"{gang}-{number}" for gang in ("g", "late") for number in range(4)]
     placed = cluster.wait_placed(*names, seconds=PATIENCE_S)
     assert "never" not in placed
@@ -140,7 +140,7 @@ def test_what_was_evicted_by_a_leader_that_died_is_for_whom_it_was(rig, server, 
     process = start(KAISCHED_FAILPOINT=f"evict.after_post:{10 + evictions}")
     rig.gang("g", "b", 10)
     assert process.wait(PATIENCE_S) == -signal.SIGKILL
-    rig.start(**ALONE)
+    rig.start()
     rig.wait_placed(*(f"g-{number}" for number in range(10)))
     sent = [seen.name for seen in server.log if seen.subresource == "eviction"]
     assert not [name for name in sent if name.startswith("c")]

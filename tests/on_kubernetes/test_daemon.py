@@ -5,6 +5,7 @@ import time
 import pytest
 
 from tests.on_kubernetes.looking import evicting
+from tests.on_kubernetes.rig import elected
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -163,7 +164,7 @@ def test_two_shards_keep_to_their_nodes(cluster, tmp_path):
         labels = {"kai.scheduler/node-pool": name}
         cluster.node(f"node-{name}", 4, labels)
         cluster.queue(f"queue-{name}", 4, labels=labels)
-    daemon = cluster.start(shards=files).wait_leading()
+    daemon = cluster.start(shards=files, **elected()).wait_leading()
     for name in ("one", "two"):
         for number in range(6):
             cluster.pod(

@@ -7,7 +7,7 @@ import pytest
 
 from kaisched.cluster.kubernetes.client import MERGE
 from kaisched_apiserver import Fault
-from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, events
+from tests.on_kubernetes.looking import assert_no_overcommit, events
 from tests.waiting import until
 
 pytestmark = [
@@ -97,7 +97,7 @@ def test_all_of_a_plan_goes_where_it_is_wanted(cluster, server):
             return is_met
 
     server.faults.add(Noting(subresource="eviction", delay_s=DELAY_S, times=None))
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     cluster.gang("g", "b", 10)
     cluster.wait_placed(*TEN)
     assert len(met_s) == 20
@@ -110,7 +110,7 @@ def test_all_of_a_plan_goes_where_it_is_wanted(cluster, server):
 def test_nobody_goes_for_who_does_not_wait_any_more(cluster, server, change):
     """Half of the dry runs are done: a plan for what is now is made, if at all."""
     fault = slow(server)
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     cluster.gang("g", "b", 10)
     until(lambda: fault.met >= 5)
     change(cluster)
@@ -125,7 +125,7 @@ def test_nobody_goes_for_who_does_not_wait_any_more(cluster, server, change):
 def test_the_rest_lives_when_nobody_waits_any_more(cluster, server, change):
     """Of those whose eviction is not under way; nothing can be undone."""
     fault = slow(server)
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     cluster.gang("g", "b", 10)
     until(lambda: fault.met >= 11)
     change(cluster)
@@ -140,7 +140,7 @@ def test_the_rest_lives_when_nobody_waits_any_more(cluster, server, change):
 
 def test_a_pod_that_is_another_now_gets_a_plan_of_its_own(cluster, server):
     fault = slow(server)
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     cluster.gang("g", "b", 10)
     until(lambda: fault.met >= 5)
     relabel(cluster)
@@ -151,7 +151,7 @@ def test_a_pod_that_is_another_now_gets_a_plan_of_its_own(cluster, server):
 
 def test_the_server_is_away_in_the_middle(cluster, server):
     fault = slow(server, 0.1)
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     cluster.gang("g", "b", 10)
     until(lambda: fault.met >= 13)
     server.take_down()

@@ -10,7 +10,7 @@ from kaisched.cluster.kubernetes import reflector
 from kaisched.cluster.kubernetes.client import MERGE
 from kaisched.errors import ClusterUnavailable
 from kaisched_apiserver import Fault
-from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, binds, events
+from tests.on_kubernetes.looking import assert_no_overcommit, binds, events
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ def test_a01_connection_refused_at_the_start(cluster, server):
 
 @pytest.mark.fault("A2")
 def test_a02_the_server_is_gone_for_longer_than_what_is_known_may_be_old(cluster, server):
-    daemon = cluster.start(kubernetes={"maxCacheAge": "500ms"}, **ALONE).wait_leading()
+    daemon = cluster.start(kubernetes={"maxCacheAge": "500ms"}).wait_leading()
     cluster.pod("before", "a")
     cluster.wait_placed("before")
     server.take_down()
@@ -227,7 +227,7 @@ def test_a13_a_gang_that_cannot_be_completed_is_told_and_ends_whole(cluster, ser
 @pytest.mark.fault("A14")
 def test_a14_what_a_watch_lost_is_found_by_comparing(cluster, server):
     # Alone, so that no lease moves the versions on: a difference is then what the watch has lost.
-    daemon = cluster.start(**ALONE).wait_leading()
+    daemon = cluster.start().wait_leading()
     pods = next(it for it in daemon.daemon.reflectors if it.watched.plural == "pods")
     key = f"{cluster.namespace}/p"
     cluster.pod("p", "a", 9)
@@ -384,16 +384,16 @@ def test_a24_what_was_bound_holds_its_room_though_no_event_says_so(cluster, serv
         cluster.must(
             "PATCH", f"{cluster.pods_path}/p{number}", {"spec": {"schedulingGates": None}}, MERGE
         )
-    until(lambda: sum(store.facts.is_assumed(key) for key in keys) == 2)
+    until(lambda: sum(key in store.facts.sent for key in keys) == 2)
     server.mute_watches("pods")
     until(lambda: len(cluster.placed()) == 2)
     bound = set(cluster.placed())
-    assert all(store.facts.is_assumed(f"{cluster.namespace}/{name}") for name in bound)
+    assert all(f"{cluster.namespace}/{name}" in store.facts.sent for name in bound)
     cycles = daemon.daemon.leaders[0].loop.cycles
     until(lambda: daemon.daemon.leaders[0].loop.cycles >= cycles + 3)
     assert set(cluster.placed()) == bound
     # After a while the pods are read, aside of the silent watch.
-    until(lambda: not any(store.facts.is_assumed(key) for key in keys))
+    until(lambda: not any(key in store.facts.sent for key in keys))
     assert {line["pod"] for line in events(cluster, "assumption_checked")} == {
         f"{cluster.namespace}/{name}" for name in bound
     }

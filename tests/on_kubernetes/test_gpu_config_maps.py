@@ -8,7 +8,6 @@ from kaisched.cluster.kubernetes import gpu_reservations
 from kaisched.cluster.kubernetes.client import MERGE
 from kaisched.cluster.kubernetes.pods import LOOKUP_POINTS
 from kaisched_apiserver import Fault
-from tests.on_kubernetes.looking import ALONE
 from tests.on_kubernetes.test_crashes import kubeconfig, start
 from tests.sharing.world import CONFIG_MAP, Shared
 from tests.waiting import PATIENCE_S, until
@@ -177,7 +176,7 @@ def test_a_scheduler_killed_at_any_point_leaves_nothing_wrong(shared, start, poi
     process = start(KAISCHED_FAILPOINT=f"{point}:{times}", KAISCHED_SHARDS=shared.shard_file())
     name = shared.webhooked("a")
     assert process.wait(PATIENCE_S) == -signal.SIGKILL
-    shared.start(**ALONE)
+    shared.start()
     (seen,) = shared.sees("a")
     assert list(seen) == shared.gpus()
     for it in (name, f"{name}-evar"):

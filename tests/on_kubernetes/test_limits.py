@@ -8,7 +8,6 @@ from kaisched.cluster.kubernetes.client import MERGE, Client
 from kaisched_apiserver import Fault
 from tests.chaos.checker import Checker
 from tests.chaos.watching import KINDS, Sorter, Stream
-from tests.on_kubernetes.looking import ALONE
 from tests.on_kubernetes.rig import KUBECONFIG
 from tests.waiting import until
 
@@ -87,7 +86,7 @@ def test_one_large_pod_takes_the_limit_of_its_parent(cluster):
     cluster.queue("a", 0, "top")
     cluster.queue("b", 8, "top")
     fill(cluster, 8, "a")
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     cluster.pod("large", "b", 8, priorityClassName=LOW)
     cluster.wait_placed("large")
     assert cluster.watch.breaches(cluster) == []
@@ -99,7 +98,7 @@ def test_single_pods_take_half_of_the_limit_of_their_parent(cluster):
     cluster.queue("a", 0, "top")
     cluster.queue("b", SIZE // 2, "top")
     fill(cluster, SIZE, "a")
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     placed(cluster, SIZE // 2, "b")
     assert cluster.watch.breaches(cluster) == []
     assert len(cluster.placed()) == SIZE
@@ -108,7 +107,7 @@ def test_single_pods_take_half_of_the_limit_of_their_parent(cluster):
 def test_higher_priorities_take_half_of_the_limit_of_their_queue(cluster):
     cluster.queue("a", SIZE, limit=SIZE)
     fill(cluster, SIZE, "a")
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     placed(cluster, SIZE // 2, "a", HIGH)
     assert cluster.watch.breaches(cluster) == []
     assert len(cluster.placed()) == SIZE
@@ -117,7 +116,7 @@ def test_higher_priorities_take_half_of_the_limit_of_their_queue(cluster):
 def test_a_queue_above_a_limit_that_was_lowered_is_told_and_nothing_more_starts(cluster):
     cluster.queue("a", 0, limit=8)
     fill(cluster, 4, "a")
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     path = "/apis/scheduling.run.ai/v2/queues/a"
     lower = {"spec": {"resources": {"gpu": {"quota": 0, "limit": 3, "overQuotaWeight": 1}}}}
     cluster.must("PATCH", path, lower, MERGE)

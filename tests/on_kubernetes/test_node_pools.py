@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.on_kubernetes.rig import RUN
+from tests.on_kubernetes.rig import RUN, elected
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -68,7 +68,8 @@ def test_processes_that_serve_a_pool_each_pass_jobs_on(pools, tmp_path):
     pools.pod("small", "team", 4, annotations={LIST: "one, two"})
     for name, other in (("one", "two"), ("two", "one")):
         file = shard_file(tmp_path, name, poolDwell="1s")
-        pools.start(shards=[file], kubernetes={"otherPools": (other,), "namespace": "default"})
+        settings = {"otherPools": (other,), "namespace": "default"}
+        pools.start(shards=[file], kubernetes=settings, **elected())
     placed = pools.wait_placed("small", *(f"wide-{number}" for number in range(6)))
     assert placed.pop("small") == "node-one"
     assert set(placed.values()) == {"node-two"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.on_kubernetes.looking import ALONE, events
+from tests.on_kubernetes.looking import events
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -18,7 +18,7 @@ def said_of(cluster, name):
 @pytest.mark.fault("B38")
 @pytest.mark.usefixtures("server")  # definitions of ours would not keep it
 def test_b38_what_a_later_version_wrote_is_used_and_kept(cluster):
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     cluster.queue("later", 4, colour="blue")
     cluster.group("g", "later", 2, mood={"is": "good"})
     for number in range(2):
@@ -35,7 +35,7 @@ def test_b38_what_a_later_version_wrote_is_used_and_kept(cluster):
 @pytest.mark.fault("D59")
 @pytest.mark.parametrize("amount", ["1e2000000", "1e400", "9223372036854775808", "1e30"])
 def test_d59_a_request_beyond_all_numbers_waits_and_says_why(cluster, amount):
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     huge = {"name": "main", "image": "none", "resources": {"requests": {"memory": amount}}}
     cluster.pod("huge", "a", containers=[huge])
     cluster.pod("p", "a")
@@ -47,7 +47,7 @@ def test_d59_a_request_beyond_all_numbers_waits_and_says_why(cluster, amount):
 @pytest.mark.usefixtures("server")  # definitions of ours would not keep it
 def test_d64_groups_that_make_no_sense_are_told_and_others_go_on(cluster):
     """A minimum of 2^31 is beyond the field; a server with our definitions would not store it."""
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     for name, minimum in (("none", 0), ("fewer", -1), ("huge", 2**31), ("more", 5)):
         cluster.gang(name, "a", 2, minimum=minimum)
     cluster.gang("good", "a", 2)
@@ -66,7 +66,7 @@ def test_d64_groups_that_make_no_sense_are_told_and_others_go_on(cluster):
 
 @pytest.mark.fault("D69")
 def test_d69_names_and_annotations_may_be_as_long_as_can_be(cluster):
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     long, dotted = "a" * 253, ".".join(["b" * 61] * 4)
     notes = {"example.com/poem": "жизнь ☃ \U0001f9ff " * 10_000}
     cluster.gang(long[:251], "a", 2)

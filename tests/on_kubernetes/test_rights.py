@@ -7,7 +7,7 @@ from kaisched.cluster.kubernetes.resources import SHARDS
 from kaisched_apiserver import Rule
 from kaisched_apiserver.connection import Fault
 from tests.deploy.manifests import of_kind, written
-from tests.on_kubernetes.rig import KINDS
+from tests.on_kubernetes.rig import KINDS, elected
 from tests.on_kubernetes.test_daemon import cluster
 from tests.on_kubernetes.test_workloads import serve
 from tests.waiting import until
@@ -79,7 +79,8 @@ def test_the_rights_of_the_manifests_suffice_and_are_used(cluster, server, used)
     access = Access(server.url, authorization=lambda: "Bearer t")
     # An answer that is lost makes it read the pod.
     server.faults.add(Fault("drop_after", plural="pods", subresource="binding"))
-    cluster.start(access=access, kubernetes={"namespace": "kaisched"}).wait_leading()
+    settings = {"kubernetes": {"namespace": "kaisched"}, **elected()}
+    cluster.start(access=access, **settings).wait_leading()
     for number in range(16):
         cluster.pod(f"a{number}", "a")
     cluster.wait_placed(*(f"a{number}" for number in range(16)))

@@ -8,6 +8,7 @@ from prometheus_client import generate_latest
 from kaisched.telemetry.metrics import registry_of
 from kaisched_apiserver.connection import Fault
 from tests.contract.prometheus import free_port
+from tests.on_kubernetes.rig import elected
 from tests.on_kubernetes.test_daemon import cluster
 from tests.waiting import until
 
@@ -124,7 +125,7 @@ def test_a_shard_that_is_made_where_there_was_none(cluster):
 
 def test_a_missing_namespace_of_the_lease_is_named_with_the_fix(cluster):
     name = f"{cluster.namespace}-lease"
-    running = cluster.start(kubernetes={"namespace": name})
+    running = cluster.start(kubernetes={"namespace": name}, **elected())
     (line,) = until(lambda: said(cluster, "lease_refused"))
     assert line["log_level"] == "warning"
     assert line["fix"] == (
@@ -144,7 +145,7 @@ def test_a_missing_namespace_of_the_lease_is_named_with_the_fix(cluster):
 )
 def test_a_lease_we_may_not_have_is_named_with_the_fix(cluster, server, verb, words):
     fault = server.faults.add(Fault("status", verb=verb, plural="leases", code=403, times=None))
-    running = cluster.start()
+    running = cluster.start(**elected())
     (line,) = until(lambda: said(cluster, "lease_refused"))
     assert words in line["fix"]
     server.faults.remove(fault)

@@ -8,7 +8,6 @@ import pytest
 from kaisched.cluster.kubernetes import device_claims
 from kaisched.cluster.kubernetes.pods import CLAIM_POINTS
 from kaisched_apiserver import Fault
-from tests.on_kubernetes.looking import ALONE
 from tests.on_kubernetes.test_crashes import kubeconfig, start
 from tests.sharing.claimed import TEMPLATES, Claimed, is_running
 from tests.waiting import PATIENCE_S, until
@@ -160,7 +159,7 @@ def test_a_scheduler_killed_at_any_point_leaves_no_device_overfull(claimed, star
     for name in "abcd":
         claimed.share(name)
     assert process.wait(PATIENCE_S) == -signal.SIGKILL
-    claimed.start(**ALONE)
+    claimed.start()
     claimed.wait_running(4)
     assert set(claimed.fullness().values()) == {1}
 

@@ -11,7 +11,6 @@ from kaisched.cluster.kubernetes.pods import SHARING_POINTS
 from kaisched.objects.gpus import Card, reservation_name
 from kaisched_apiserver import Fault
 from kaisched_apiserver.kubelets import TOLD
-from tests.on_kubernetes.looking import ALONE
 from tests.on_kubernetes.test_crashes import kubeconfig, start
 from tests.sharing.world import NAMESPACE, PODS, Shared
 from tests.waiting import PATIENCE_S, until
@@ -262,7 +261,7 @@ def test_a_scheduler_killed_at_any_point_leaves_nothing_undone(shared, start, po
         for name in "ab":
             shared.rig.delete_pod(name)
     assert process.wait(PATIENCE_S) == -signal.SIGKILL
-    shared.start(**ALONE)
+    shared.start()
     if not point.startswith("release"):
         (one, two) = shared.sees("a", "b")
         assert (one, len(shared.gpus())) == (two, 1)

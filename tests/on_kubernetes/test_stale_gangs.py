@@ -9,6 +9,7 @@ from kaisched.cluster.kubernetes.client import MERGE
 from kaisched.units import parse_duration
 from kaisched_apiserver import Fault
 from tests.on_kubernetes.looking import assert_no_overcommit, events
+from tests.on_kubernetes.rig import elected
 from tests.waiting import until
 
 pytestmark = [
@@ -93,7 +94,7 @@ def test_a_gang_that_may_not_end_holds_up_no_other(cluster, server):
 @pytest.mark.parametrize("is_room_taken", [True, False])
 def test_half_of_a_gang_is_bound_when_the_leader_loses_its_lease(cluster, server, is_room_taken):
     """Others may have taken the room of the rest meanwhile; or the gang is completed."""
-    cluster.start().wait_leading()
+    cluster.start(**elected()).wait_leading()
     for name in FOUR[2:]:
         server.faults.add(Fault("status", subresource="binding", name=name, code=503, times=None))
     cluster.gang("g", "a", 4, gpus=4, stalenessGracePeriod="1s")

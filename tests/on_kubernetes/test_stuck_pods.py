@@ -3,7 +3,7 @@
 import pytest
 
 from kaisched.cluster.kubernetes.client import MERGE
-from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, events
+from tests.on_kubernetes.looking import assert_no_overcommit, events
 from tests.on_kubernetes.test_workloads import shard_file
 from tests.waiting import until
 
@@ -29,7 +29,7 @@ def test_a_claim_is_served_elsewhere_when_its_victim_does_not_end(rig, server, t
     rig.start_kubelet()
     until(lambda: all(pod["status"]["phase"] == "Running" for pod in rig.pods().values()))
     file = shard_file(tmp_path, args={"stuck-in-releasing-threshold": "300ms"})
-    daemon = rig.start(shards=[file], **ALONE).wait_leading()
+    daemon = rig.start(shards=[file]).wait_leading()
     rig.delete_pod("v0")
     until(lambda: daemon.daemon.leaders[0].collector.published.stuck == 1)
     rig.pod("w", "b", 8)

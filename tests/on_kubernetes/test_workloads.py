@@ -11,7 +11,7 @@ from kaisched.cluster.kubernetes.reflector import Phase
 from kaisched.daemon.recordings import from_cluster
 from kaisched.engine.recording import replay
 from kaisched_apiserver.connection import Fault
-from tests.on_kubernetes.looking import ALONE, events
+from tests.on_kubernetes.looking import events
 from tests.on_kubernetes.rig import KUBECONFIG, definition
 from tests.waiting import until
 
@@ -167,7 +167,7 @@ def make_workers(cluster, leader, size, gpus=8):
 def test_a_group_of_a_leader_worker_set_starts_whole(cluster):
     """Three pods of a node each, and two nodes: none starts before there is a third node."""
     of_leaders = leader_worker_set(cluster, 3)
-    daemon = cluster.start(**ALONE).wait_leading()
+    daemon = cluster.start().wait_leading()
     until(lambda: seen(daemon, "leaderworkersets").is_synced)
     leader = make_leader(cluster, of_leaders, 3)
     make_workers(cluster, leader, 3)
@@ -179,7 +179,7 @@ def test_a_group_of_a_leader_worker_set_starts_whole(cluster):
 
 def test_workers_that_wait_for_their_leader_come_after_it(cluster):
     of_leaders = leader_worker_set(cluster, 3, startupPolicy="LeaderReady")
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     leader = make_leader(cluster, of_leaders, 3)
     cluster.wait_placed("serve-0")
     make_workers(cluster, leader, 3)
@@ -205,7 +205,7 @@ JOBS = [{"name": "driver"}, {"name": "workers", "replicas": 2}]
 
 def test_the_jobs_of_a_job_set_start_together(cluster):
     serve(cluster, "JobSet")
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     job_set = make(cluster, "JobSet", "s", {"replicatedJobs": JOBS})
     names = job_set_pods(cluster, job_set)
     assert nothing_starts(cluster, *names)
@@ -215,7 +215,7 @@ def test_the_jobs_of_a_job_set_start_together(cluster):
 
 def test_a_kind_that_is_defined_after_the_start_is_seen_with_its_first_pod(cluster, server):
     """Its Job is owned by it, and the pods by the Job; else it is looked for every minute."""
-    daemon = cluster.start(**ALONE).wait_leading()
+    daemon = cluster.start().wait_leading()
     until(lambda: seen(daemon, "jobsets").phase is Phase.ABSENT)
     serve(cluster, "JobSet")
     names = job_set_pods(cluster, make(cluster, "JobSet", "s", {"replicatedJobs": JOBS}))
@@ -226,7 +226,7 @@ def test_a_kind_that_is_defined_after_the_start_is_seen_with_its_first_pod(clust
 
 def test_a_job_set_in_order_starts_with_its_first_jobs(cluster):
     serve(cluster, "JobSet")
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     spec = {"replicatedJobs": JOBS, "startupPolicy": {"startupPolicyOrder": "InOrder"}}
     names = job_set_pods(cluster, make(cluster, "JobSet", "s", spec))
     placed = cluster.wait_placed(names[0])
@@ -237,7 +237,7 @@ def test_a_job_set_in_order_starts_with_its_first_jobs(cluster):
 
 def test_the_pods_of_a_pod_gang_start_when_it_is_there_and_has_room(cluster):
     serve(cluster, "PodGang")
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     for clique, count in (("a", 1), ("b", 2)):
         labels = {"grove.io/podgang": "g", "grove.io/podclique": clique}
         for at in range(count):
@@ -271,7 +271,7 @@ def test_workers_of_a_pytorch_job_are_in_racks_by_segments(cluster):
             "training.kubeflow.org/replica-index": str(at),
         }
         pod(cluster, f"w{at}", job, labels=labels, annotations=notes)
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     cluster.wait_placed("w0", "w1", "w2", "w3")
     placed = cluster.placed()
     assert placed["w0"] == placed["w1"] != placed["w2"] == placed["w3"]
@@ -280,7 +280,7 @@ def test_workers_of_a_pytorch_job_are_in_racks_by_segments(cluster):
 
 
 def test_a_spark_application_is_one_job(cluster):
-    daemon = cluster.start(**ALONE).wait_leading()
+    daemon = cluster.start().wait_leading()
     labels = {"spark-app-selector": "spark-7", "spark-role": "driver"}
     driver = pod(cluster, "pi-driver", labels=labels)
     cluster.wait_placed("pi-driver")
@@ -296,7 +296,7 @@ def test_a_spark_application_is_one_job(cluster):
 def test_a_kind_is_found_in_another_version(cluster):
     """The training operator serves MPIJobs as v1, the MPI operator as v2beta1."""
     serve(cluster, "MPIJob")
-    daemon = cluster.start(**ALONE).wait_leading()
+    daemon = cluster.start().wait_leading()
     roles = {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}
     mpi = make(cluster, "MPIJob", "m", {"mpiReplicaSpecs": roles})
     assert seen(daemon, "mpijobs").watched.api_version == "kubeflow.org/v1"
@@ -321,7 +321,7 @@ def member(cluster, name, group, gpus=8):
 
 def test_a_group_of_kubernetes_own_api_starts_whole(cluster):
     serve(cluster, "PodGroup")
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     assert events(cluster, "gang_api_chosen")[0]["version"] == "scheduling.k8s.io/v1alpha2"
     for at in range(3):
         member(cluster, f"p{at}", "g")
@@ -336,7 +336,7 @@ def test_a_group_of_kubernetes_own_api_may_need_fewer_from_now_on(cluster, serve
     """So from 1.37 on; 1.36 does not let it be changed."""
     serve(cluster, "PodGroup")
     made = gang(cluster, "g", 3)
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     for at in range(3):
         member(cluster, f"p{at}", "g")
     assert nothing_starts(cluster, "p0", "p1", "p2")
@@ -349,7 +349,7 @@ def test_a_group_of_kubernetes_own_api_may_need_fewer_from_now_on(cluster, serve
 
 def test_a_group_of_kubernetes_own_api_stays_on_nodes_with_one_value_of_a_label(cluster):
     serve(cluster, "PodGroup")
-    cluster.start(**ALONE).wait_leading()
+    cluster.start().wait_leading()
     spec = {
         "schedulingPolicy": {"gang": {"minCount": 2}},
         "schedulingConstraints": {"topology": [{"key": "example.com/rack"}]},
@@ -365,7 +365,7 @@ def test_a_group_of_kubernetes_own_api_stays_on_nodes_with_one_value_of_a_label(
 
 
 def test_without_the_api_nobody_asks_for_its_groups(cluster, server):
-    daemon = cluster.start(**ALONE).wait_leading()
+    daemon = cluster.start().wait_leading()
     assert events(cluster, "gang_api_chosen")[0]["version"] == "none"
     assert not [
         it
@@ -379,7 +379,7 @@ def test_without_the_api_nobody_asks_for_its_groups(cluster, server):
 def test_who_is_not_known_when_asking_for_the_api_ends(cluster, server, tmp_path):
     """With its shard in a file, a process asks for nothing before this."""
     server.faults.add(Fault("status", code=401, times=None))
-    daemon = cluster.start(shards=[shard_file(tmp_path)], **ALONE)
+    daemon = cluster.start(shards=[shard_file(tmp_path)])
     until(lambda: daemon.has_ended)
     assert "does not know our account" in str(daemon.error)
     server.faults.clear()
@@ -399,7 +399,7 @@ def test_a_plugin_says_how_pods_of_its_kind_are_grouped(cluster, tmp_path):
     """The shipped plugin ``workloads``, found by its entry point like anybody's."""
     serve(cluster, "Widget")
     file = shard_file(tmp_path, plugins=WIDGETS)
-    daemon = cluster.start(shards=[file], **ALONE).wait_leading()
+    daemon = cluster.start(shards=[file]).wait_leading()
     widget = make(cluster, "Widget", "w", {"size": 3})
     until(lambda: seen(daemon, "widgets").is_synced)
     names = [pod(cluster, f"w-{at}", widget, 8)["metadata"]["name"] for at in range(3)]

@@ -15,8 +15,6 @@ class Situation:
 
     story: str
     objects: tuple[dict, ...]
-    plugin: str = ""
-    """The plugin whose reason it is."""
     shown_in: str = ""
     """Empty for the reason of the job; ``nodes``, ``evictions`` or ``pods`` where these have it."""
 
@@ -311,18 +309,15 @@ SITUATIONS = {
             m.pod("other", gpus=8, queue="speech", at="node-1"),
             m.pod(gpus=8),
         ),
-        "minruntime",
         shown_in="evictions",
     ),
     "OverLimit": Situation(
         "The queue would exceed its limit.",
         (m.node(), m.queue(limit=4), m.pod("other", gpus=3, at="node-1"), m.pod(gpus=2)),
-        "proportion",
     ),
     "NonPreemptibleOverQuota": Situation(
         "The job must not be evicted, and asks for more than the quota.",
         (m.node(), m.queue(quota=1), m.pod(gpus=2, labels=m.STAYS)),
-        "proportion",
     ),
     "OverFairShare": Situation(
         "The job would take its queue over its fair share, and the other queue has its own.",
@@ -334,7 +329,6 @@ SITUATIONS = {
             m.pod("other", gpus=4, queue="speech", at="node-1"),
             m.pod(gpus=4),
         ),
-        "proportion",
         shown_in="evictions",
     ),
     "NoSuchTopology": Situation(
@@ -345,7 +339,6 @@ SITUATIONS = {
             m.group(minMember=1, topologyConstraint=m.within("rack")),
             m.in_group("mine"),
         ),
-        "topology",
     ),
     "NoSuchTopologyLevel": Situation(
         "The topology has no level of that name.",
@@ -356,7 +349,6 @@ SITUATIONS = {
             m.group(minMember=1, topologyConstraint=m.within("zone")),
             m.in_group("mine"),
         ),
-        "topology",
     ),
     "UnusableSlices": Situation(
         "The pod is to be in one rack, and its slices in a block each, which is larger.",
@@ -374,7 +366,6 @@ SITUATIONS = {
                 }
             ),
         ),
-        "topology",
     ),
     "NoDomainHasRoom": Situation(
         "No rack has room for both pods while another job runs.",
@@ -390,7 +381,6 @@ SITUATIONS = {
             m.in_group("mine", gpus=4),
             m.in_group("other", gpus=4),
         ),
-        "topology",
     ),
     "NoDomainIsLargeEnough": Situation(
         "No rack would hold both pods, even if nothing ran.",
@@ -403,7 +393,6 @@ SITUATIONS = {
             m.in_group("mine", gpus=8),
             m.in_group("other", gpus=8),
         ),
-        "topology",
     ),
     "WaitsForDomain": Situation(
         "Both racks have room for one pod, and the job waits an hour for a better place.",
@@ -423,7 +412,6 @@ SITUATIONS = {
             m.in_group("mine", gpus=4),
             m.in_group("other", gpus=4),
         ),
-        "topology",
     ),
     "QuotaExhausted": Situation(
         "Neither the queue nor one that could lend to it has so much quota left.",
@@ -435,12 +423,10 @@ SITUATIONS = {
             m.queue("speech", parent="lab", quota=2),
             m.pod(gpus=6),
         ),
-        "fair-sharing",
     ),
     "OverQueueLimit": Situation(
         "The queue would exceed its limit.",
         (m.LENDING, m.node(), m.queue(quota=8, limit=1), m.pod(gpus=2)),
-        "fair-sharing",
     ),
     "NonPreemptibleBorrows": Situation(
         "The job must not be evicted, and its queue would have to borrow for it.",
@@ -451,7 +437,6 @@ SITUATIONS = {
             m.queue(parent="lab", quota=2),
             m.pod(gpus=4, labels=m.STAYS),
         ),
-        "fair-sharing",
     ),
     "InvalidPodGroup": Situation(
         "A pod names a subgroup that its pod group does not have.",
@@ -556,7 +541,6 @@ SITUATIONS = {
             m.pod("other", gpus=8, queue="speech", at="node-1", nodeSelector={"disk": "ssd"}),
             m.pod(gpus=8, nodeSelector={"disk": "ssd"}),
         ),
-        "proportion",
         shown_in="evictions",
     ),
     "NoDomainCanBeFreed": Situation(
@@ -573,7 +557,6 @@ SITUATIONS = {
             m.in_group("mine", gpus=4),
             m.in_group("mine-2", gpus=4),
         ),
-        "topology",
         shown_in="evictions",
     ),
     "NotBorrowing": Situation(
@@ -588,7 +571,6 @@ SITUATIONS = {
             m.pod("other", gpus=8, queue="speech", at="node-1", nodeSelector={"disk": "ssd"}),
             m.pod(gpus=8, nodeSelector={"disk": "ssd"}),
         ),
-        "fair-sharing",
         shown_in="evictions",
     ),
     "PreemptionPolicy": Situation(
@@ -602,7 +584,6 @@ SITUATIONS = {
             m.pod("other", gpus=8, queue="speech", at="node-1"),
             m.pod(gpus=8),
         ),
-        "fair-sharing",
         shown_in="evictions",
     ),
     "NoNodeOfFlavor": Situation(
@@ -621,7 +602,6 @@ SITUATIONS = {
             ),
             m.pod(),
         ),
-        "fair-sharing",
     ),
     "NoMatchingFlavor": Situation(
         "The pod selects nodes that no flavor of its queue has.",
@@ -639,7 +619,6 @@ SITUATIONS = {
             ),
             m.pod(nodeSelector={"card": "l4"}),
         ),
-        "fair-sharing",
     ),
     "FlavorQuotaTooSmall": Situation(
         "The job asks for more than its queue could ever have of the flavor.",
@@ -657,7 +636,6 @@ SITUATIONS = {
             ),
             m.pod(gpus=4),
         ),
-        "fair-sharing",
     ),
     "SchedulingGated": Situation(
         "The pod has a scheduling gate, which its owner has not removed.",

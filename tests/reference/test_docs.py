@@ -15,16 +15,13 @@ from kaisched.config.loading import load_settings
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard
 from kaisched.framework.plugins.loader import describe_plugins
-from kaisched.framework.plugins.questions import QUESTIONS
 from kaisched.objects.load import load_manifests
 from kaisched.objects.shard import ACTIONS
-from kaisched.sim.grid import run_ticks, ticks_at
-from kaisched.sim.reading import find_trace, read_trace
-from kaisched.testing.builder import policy_of
+from kaisched.sim.ticks import run_ticks, ticks_at
+from kaisched.sim.traces import find_trace, read_trace
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-ARCHITECTURE = DOCS / "explanation" / "architecture.md"
 PLUGINS = ROOT / "plugins" / "kaisched_plugins"
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
@@ -164,10 +161,14 @@ def test_what_the_readme_shows_works(line, shown, capsys, monkeypatch):
 @cache
 def options():
     """Command line ("kaisched plan") to its options, from the generated page."""
-    parts = re.split(r"^## ", read("docs/reference/cli.md"), flags=re.MULTILINE)[1:]
-    return {
+    _, shared, *parts = re.split(r"^## ", read("docs/reference/cli.md"), flags=re.MULTILINE)
+    rows = [set(re.findall(r"`(--?[\w-]+)`", line)) for line in shared.splitlines()]
+    found = {
         part.partition("\n")[0]: set(re.findall(r"`(--?[\w-]+)`", part)) | {"-h", "--help"}
         for part in parts
+    }
+    return {
+        path: names.union(*(row for row in rows if row & names)) for path, names in found.items()
     }
 
 
@@ -295,26 +296,6 @@ def test_a_plugin_has_the_files_that_the_index_says(plugin):
         assert (PLUGINS / "tests" / f"test_{module}.py").is_file()
 
 
-@pytest.mark.proportion
-def test_the_architecture_names_every_question_how_answers_combine_and_who_answers():
-    opt_in = (
-        *("fair-sharing", "gpu-fragmentation", "gpu-spread", "time-based-fairshare"),
-        "workloads",
-    )
-    every = {"plugins": {name: {"enabled": True} for name in opt_in}}
-    questions = policy_of(every).questions
-    rows = {
-        quoted(row[0])[0]: (row[2], quoted(row[3]))
-        for row in table("docs/explanation/architecture.md", "question")
-    }
-    ours = {each.name for each in SHIPPED}
-    assert list(rows) == list(QUESTIONS)
-    assert rows == {
-        name: (combine.name, [each for each in questions.answers(name) if each in ours])
-        for name, combine in QUESTIONS.items()
-    }
-
-
 def test_the_architecture_names_every_package():
     there = {
         f"kaisched.{path.name.removesuffix('.py')}"
@@ -347,14 +328,22 @@ def test_the_trace_has_as_many_instants_as_the_simulator_says():
 
 @pytest.mark.proportion
 def test_the_walks_through_the_code_are_of_files_that_exist():
-    walks = read("docs/explanation/architecture.md").partition("## Two walks")[2]
-    steps = re.findall(r"^(\d+)\. (.*)$", walks.partition("\n## ")[0], re.MULTILINE)
-    numbers = [int(number) for number, _ in steps]
-    second = numbers.index(1, 1)
-    assert numbers == [*range(1, second + 1), *range(1, len(numbers) - second + 1)]
-    for _, text in steps:
-        first, *beside = (name for name in quoted(text) if name.endswith(".py"))
-        assert (ROOT / first).is_file()
-        folders = {(ROOT / name).parent for name in (first, *beside) if "/" in name}
+    walks = read("docs/explanation/architecture.md").partition("## Three walks")[2]
+    steps = re.findall(r"^(\d+)\. (.*(?:\n   .*)*)$", walks.partition("\n## ")[0], re.MULTILINE)
+    starts = [at for at, (number, _) in enumerate(steps) if number == "1"]
+    sizes = [end - at for at, end in zip(starts, [*starts[1:], len(steps)], strict=True)]
+    assert len(sizes) == 3
+    assert [int(it) for it, _ in steps] == [at + 1 for size in sizes for at in range(size)]
+    files = [[name for name in quoted(text) if name.endswith(".py")] for _, text in steps]
+    folders = {(ROOT / first).parent for first, *_ in files}
+    for first, *beside in files:
+        assert (ROOT / first).is_file(), first
         for name in beside:
-            assert "/" in name or any((folder / name).is_file() for folder in folders), name
+            assert any((folder / name).is_file() for folder in folders), name
+
+
+@pytest.mark.parametrize("text", fences("diff"))
+def test_a_change_on_a_page_can_be_made(text):
+    first, _, lines = text.partition("\n")
+    before = "".join(f"{line[1:]}\n" for line in lines.splitlines() if line[0] != "+")
+    assert before in read(first.removeprefix("--- "))

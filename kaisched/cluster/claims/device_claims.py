@@ -6,7 +6,6 @@ devices, or that several pods name, is known by its key; the others by what they
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
@@ -16,17 +15,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 from msgspec import structs
 
-from kaisched.cluster.claims.conversion import (
-    Specs,
-    class_of,
-    place_of,
-    slice_of,
-    tainted,
-    taken_portions,
-    written,
-)
+from kaisched.cluster.claims.conversion import Specs, place_of, taken_portions, written
 from kaisched.cluster.claims.generated import LABEL, ShareClaims, SpecialClaims, Waiting, draft_key
-from kaisched.cluster.claims.gpus import GpuClasses, bridge_over, depends_on_node, pieces
+from kaisched.cluster.claims.gpus import (
+    OfferedDevices,
+    OfferedObject,
+    bridge_over,
+    depends_on_node,
+    pieces,
+)
 from kaisched.cluster.claims.sent import (
     Leftover,
     Leftovers,
@@ -37,8 +34,7 @@ from kaisched.cluster.claims.sent import (
 )
 from kaisched.cluster.pods import DeviceClaimRef
 from kaisched.core.axis import GPU_UNIT, TaskState
-from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, ClaimError, Identity, Slice
-from kaisched.core.claims.offer import Offer
+from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, ClaimError, Identity
 from kaisched.core.claims.table import NO_GPUS, Bridge, ClaimTable, Gpus, Held
 from kaisched.core.constraints import ClaimUse
 from kaisched.core.refusals import Refusal
@@ -61,7 +57,6 @@ if TYPE_CHECKING:
 
 # -- kinds -----------------------------------------------------------------------------------------
 
-OfferedObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
 ClaimObject: TypeAlias = OfferedObject | ResourceClaim | ResourceClaimTemplate
 DEVICE_OBJECTS: Final = (
     ResourceSlice,
@@ -71,67 +66,6 @@ DEVICE_OBJECTS: Final = (
     ResourceClaimTemplate,
 )
 """Templates matter to whoever makes claims of them."""
-
-
-# -- what is offered -------------------------------------------------------------------------------
-
-
-class Offered:
-    """Slices, classes and rules, and what they come to once they are asked for."""
-
-    def __init__(self) -> None:
-        """Know none."""
-        self.gpus = GpuClasses()
-        self._slices: dict[str, Slice] = {}
-        self._rules: dict[str, DeviceTaintRule] = {}
-        self._offer: Offer | None = None
-        self._is_counted = True
-        """Whether GPUs are counted that were offered since."""
-
-    def put(self, obj: OfferedObject) -> None:
-        """Take in an object that came or changed."""
-        match obj:
-            case DeviceClass():
-                self.gpus.classes[obj.name] = class_of(obj)
-            case ResourceSlice():
-                try:
-                    self._slices[obj.name] = slice_of(obj)
-                except ClaimError:
-                    self._slices.pop(obj.name, None)  # an API server accepts no such slice
-            case DeviceTaintRule():
-                self._rules[obj.name] = obj
-        self._offer, self._is_counted = None, False
-
-    def remove(self, obj: OfferedObject) -> None:
-        """Drop an object."""
-        match obj:
-            case DeviceClass():
-                self.gpus.classes.pop(obj.name, None)
-            case ResourceSlice():
-                self._slices.pop(obj.name, None)
-            case DeviceTaintRule():
-                self._rules.pop(obj.name, None)
-        self._offer, self._is_counted = None, False
-
-    def count(self, used: Callable[[], set[Identity]]) -> tuple[Counter[str], bool] | None:
-        """Count the GPUs that are offered now; None if they are counted already.
-
-        Return how many there were by node, and whether claims count for other numbers than before.
-        ``used`` returns the devices that claims have, or have parts of.
-        """
-        if self._is_counted:
-            return None
-        self._is_counted = True
-        before = self.gpus.of_node
-        return before, self.gpus.count(self._slices.values(), used)
-
-    @property
-    def offer(self) -> Offer:
-        """Slices and classes as claims find them."""
-        if self._offer is None:
-            slices = tainted(self._slices.values(), self._rules.values())
-            self._offer = Offer(slices, dict(self.gpus.classes))
-        return self._offer
 
 
 # -- claims ----------------------------------------------------------------------------------------
@@ -171,7 +105,8 @@ class DeviceClaims:
         self.job_of = job_of
         self.reading = BY_OBJECTS
         self._has_objects = False
-        self.offered = Offered()
+        self.gpus = OfferedDevices()
+        """What is offered, which classes count as GPUs, and how many each node has."""
         self.specs = Specs(self.gpus.classes)
         self.sent = SentClaims()
         self.leftovers = Leftovers()
@@ -184,11 +119,6 @@ class DeviceClaims:
         self._keys_of_pod: dict[str, tuple[str, ...]] = {}
         self._uid_of_pod: dict[str, str] = {}
         """Of the pods that use claims, or ask for what a class may back."""
-
-    @property
-    def gpus(self) -> GpuClasses:
-        """Which classes count as GPUs, and how many each node has."""
-        return self.offered.gpus
 
     @property
     def is_read(self) -> bool:
@@ -205,7 +135,7 @@ class DeviceClaims:
         """Whether claims are allocated, as far as anybody means to say which there are."""
         return self.reading in {BY_OBJECTS, ON}
 
-    def heed(self, reading: str) -> list[str]:
+    def set_reading(self, reading: str) -> list[str]:
         """Set whether claims are allocated; return the pods that it may matter to."""
         if reading == self.reading:
             return []
@@ -214,41 +144,29 @@ class DeviceClaims:
 
     # -- objects ---------------------------------------------------------------------------------
 
-    def put(self, obj: ClaimObject) -> list[str]:
-        """Take in an object that came or changed; return the pods that it may matter to."""
-        if self.reading == OFF:
+    def update(self, obj: ClaimObject, *, is_gone: bool = False) -> list[str]:
+        """Take in an object that came or changed, or drop it; return the pods it may matter to."""
+        if self.reading == OFF and not is_gone:
             return []
-        was_read, self._has_objects = self.is_read, True
+        was_read, self._has_objects = self.is_read, self._has_objects or not is_gone
         match obj:
+            case ResourceClaim() if is_gone:
+                return self._remove_claim(obj.key, obj.metadata.uid)
             case ResourceClaim():
                 owners = self.special.put_claim(obj)
                 self._note_sent(obj)
                 self._claims[obj.key] = obj
                 self._hold(obj)
-                return self.users_of(obj.key) + owners if was_read else self._pods
+                concerned = self.users_of(obj.key) + owners
             case ResourceClaimTemplate():
-                concerned = self.shares.put(obj)
-                return concerned if was_read else self._pods
+                concerned = self.shares.update(obj, is_gone=is_gone)
             case _:
-                self.offered.put(obj)
-        if was_read and isinstance(obj, ResourceSlice):
-            return []  # more or fewer devices change nothing about what pods ask for
-        if isinstance(obj, DeviceClass):
-            self.special.put_class(obj)
-        return self._pods
-
-    def remove(self, obj: ClaimObject) -> list[str]:
-        """Drop an object; return the pods that it may matter to."""
-        match obj:
-            case ResourceClaim():
-                return self._remove_claim(obj.key, obj.metadata.uid)
-            case ResourceClaimTemplate():
-                return self.shares.remove(obj)
-            case _:
-                self.offered.remove(obj)
-        if isinstance(obj, DeviceClass):
-            self.special.remove_class(obj.name)
-        return [] if isinstance(obj, ResourceSlice) else self._pods
+                self.gpus.update(obj, is_gone=is_gone)
+                if isinstance(obj, DeviceClass):
+                    self.special.update_class(obj, is_gone=is_gone)
+                # More or fewer devices change nothing about what pods ask for.
+                concerned = [] if isinstance(obj, ResourceSlice) else self._pods
+        return concerned if was_read or is_gone else self._pods
 
     def _remove_claim(self, key: str, uid: str) -> list[str]:
         """Drop a claim, if it is still that one; a watch tells no more of it than this."""
@@ -270,7 +188,7 @@ class DeviceClaims:
 
         Return the nodes that have more or less of them, and the pods that it may matter to.
         """
-        counted = self.offered.count(self._used)
+        counted = self.gpus.count(self._used)
         before, is_other = counted or (None, False)
         for claim in self._claims.values() if is_other else ():
             self._hold(claim)
@@ -608,7 +526,7 @@ class DeviceClaims:
         rows = {pod: row_of_task(pod) for pod in self._keys_of_pod}
         keys_of_pod, consumers = self._keys_of_pod.items(), self._claims.items()
         return ClaimTable(
-            offer=self.offered.offer,
+            offer=self.gpus.offer,
             specs=self.specs.all,
             selectors=self.specs.selectors,
             held=MappingProxyType(dict(self.held)),
@@ -643,7 +561,7 @@ class DeviceClaims:
                     if key not in self.held and (claim := self.claim(key)) is not None:
                         waiting[key] = claim
         held = MappingProxyType(dict(self.held))
-        return ClaimFigures(self.offered.offer, held, tuple(waiting.values()))
+        return ClaimFigures(self.gpus.offer, held, tuple(waiting.values()))
 
 
 def check_use(pod: PodRow, claim: ResourceClaim, *, is_own: bool) -> None:

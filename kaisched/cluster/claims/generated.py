@@ -5,12 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kaisched.cluster.claims.conversion import claim_of
-from kaisched.cluster.claims.gpus import NONE, bridging_of, classes_of
-from kaisched.cluster.claims.sent import Draft, Mapped, Special
-from kaisched.cluster.pods import DeviceClaimRef
+from kaisched.cluster.claims.gpus import (
+    NONE,
+    OfferedDevices,
+    SharedDevices,
+    bridging_of,
+    classes_of,
+)
+from kaisched.cluster.claims.sent import Draft, Mapped, PodId, SentClaims, Special
+from kaisched.cluster.columns import set_or_drop
+from kaisched.cluster.pods import DeviceClaimRef, PodRow
 from kaisched.core.claims.model import ClaimError
 from kaisched.objects.devices import (
     DeviceClaim,
@@ -19,18 +26,11 @@ from kaisched.objects.devices import (
     ExactRequest,
     ResourceClaim,
     ResourceClaimSpec,
+    ResourceClaimTemplate,
 )
-from kaisched.objects.gpus import CLAIM, MEMORY, PREFIX, claim_spec, template_for
+from kaisched.objects.gpus import CLAIM, MEMORY, PREFIX, ShareClaim, claim_spec, template_for
 from kaisched.objects.requests import IMPLICIT, ResourceAsk, is_extended
 from kaisched.objects.wire import ObjectMeta, OwnerReference
-
-if TYPE_CHECKING:
-    from kaisched.cluster.claims.gpus import GpuClasses, SharedDevices
-    from kaisched.cluster.claims.sent import PodId, SentClaims
-    from kaisched.cluster.pods import PodRow
-    from kaisched.objects.devices import ResourceClaimTemplate
-    from kaisched.objects.gpus import ShareClaim
-
 
 # -- drafts ----------------------------------------------------------------------------------------
 
@@ -195,20 +195,12 @@ class SpecialClaims:
 
     # -- objects ---------------------------------------------------------------------------------
 
-    def put_class(self, one: DeviceClass) -> None:
-        """Take in a class that came or changed."""
+    def update_class(self, one: DeviceClass, *, is_gone: bool) -> None:
+        """Take in a class that came or changed, or drop it."""
         self._backing.pop(one.name, None)
-        if is_extended(one.spec.extended_resource_name):
+        if is_extended(one.spec.extended_resource_name) and not is_gone:
             made = one.metadata.creation_timestamp
             self._backing[one.name] = (one.spec.extended_resource_name, made, one.name)
-        self._choose_classes()
-
-    def remove_class(self, name: str) -> None:
-        """Drop a class."""
-        self._backing.pop(name, None)
-        self._choose_classes()
-
-    def _choose_classes(self) -> None:
         # Of several classes the newest backs the resource, then the first by name.
         ranked = sorted(self._backing.values(), key=lambda it: (it[1], _reverse(it[2])))
         self._classes = {resource: name for resource, _, name in ranked}
@@ -251,7 +243,7 @@ class SpecialClaims:
             found.append(f"{claim.metadata.namespace}/{owner.name}")
         return found
 
-    def count(self, gpus: GpuClasses) -> list[str]:
+    def count(self, gpus: OfferedDevices) -> list[str]:
         """Note which resources nodes offer without claims; return the pods that it matters to."""
         if not self._classes or self._counted == gpus.version:
             return []
@@ -265,7 +257,7 @@ class SpecialClaims:
         self._offered = offered
         return sorted(self.pods)
 
-    def look(self, gpus: GpuClasses, *, is_allocated: bool) -> bool:
+    def look(self, gpus: OfferedDevices, *, is_allocated: bool) -> bool:
         """Look for a resource that is offered in both ways; return whether anything may be new.
 
         Args:
@@ -444,16 +436,10 @@ class ShareClaims:
 
     # -- objects and pods ------------------------------------------------------------------------
 
-    def put(self, template: ResourceClaimTemplate) -> list[str]:
-        """Take in a template that came or changed; return the pods that it may matter to."""
-        if not template.name.startswith(PREFIX):
-            return []
-        self._templates[template.key] = template
-        return sorted(self._users.get(template.key, ()))
-
-    def remove(self, template: ResourceClaimTemplate) -> list[str]:
-        """Drop a template; return the pods that it may matter to."""
-        self._templates.pop(template.key, None)
+    def update(self, template: ResourceClaimTemplate, *, is_gone: bool = False) -> list[str]:
+        """Take in a template that came or changed, or drop it; return the pods concerned."""
+        if template.name.startswith(PREFIX):
+            set_or_drop(self._templates, template.key, None if is_gone else template)
         return sorted(self._users.get(template.key, ()))
 
     def note(self, pod: PodRow) -> None:

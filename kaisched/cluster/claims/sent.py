@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from kaisched.cluster.pods import PodRow
 from kaisched.objects.devices import ClaimAllocation, ResourceClaim, ResourceClaimSpec
-
-if TYPE_CHECKING:
-    from kaisched.cluster.pods import PodRow
 
 
 class Mapped(NamedTuple):

@@ -43,7 +43,7 @@ from kaisched.cluster.kubernetes.reflector import Change, ChangeFilter, Reads, i
 from kaisched.cluster.kubernetes.write_queue import Outbox
 from kaisched.cluster.pools.owners import Mark, MarkedOwners
 from kaisched.cluster.state import Kept, StoreState
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Evict, Nominate
@@ -222,10 +222,7 @@ class KubernetesCluster:
 
     def _put(self, change: Change) -> None:
         """Tell the store of a change, and keep the object if objects are kept."""
-        if change.is_gone:
-            remove(self.store, change.obj)
-        else:
-            upsert(self.store, change.obj)
+        update(self.store, change.obj, is_gone=change.is_gone)
         if self.kept is not None:
             (self.kept.drop if change.is_gone else self.kept.put)(change.obj)
 
@@ -261,7 +258,7 @@ class KubernetesCluster:
         to_be_sent = self._plans.victims()
         while self._sent and self._sent[0][0] <= now_s:
             _, key = self._sent.popleft()
-            if not self.store.facts.is_assumed(key):
+            if key not in self.store.facts.sent:
                 continue
             uid = self.store.pods.version_of(key)[0]
             if (key, uid) not in self._writers.under_way and key not in to_be_sent:
@@ -297,7 +294,7 @@ class KubernetesCluster:
         for nominate in nominations:
             if self._nominated.get(nominate.pod) != nominate.node and not (
                 self._plans.is_promised(nominate.pod)
-                or self.store.pods.is_told(nominate.pod, nominate.node)
+                or self.store.pods.is_nominated(nominate.pod, nominate.node)
             ):
                 # For autoscalers: no decision relies on it.
                 named = {"nominatedNodeName": nominate.node}

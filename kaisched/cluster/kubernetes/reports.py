@@ -207,7 +207,7 @@ class LonePods:
 
 
 def _note_of_lone(store: StateStore, key: str) -> Note | None:
-    known = store.pods.find(key)
+    known = store.pods.get(key)
     if known is None or known[1] is None or not known[1].missing:
         return None
     pod, member = known[0], known[1]

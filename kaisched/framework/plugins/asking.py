@@ -134,7 +134,9 @@ class Questions(Decisions, Words):
         """True when non-preemptible jobs stay within the quotas on their path."""
         self.has_rooms = bool(self.answers("node_room"))
         self.has_queue_gates = bool(self.answers("queue_gate"))
-        self.highest_score = sum(it.weight for it in self._settings("node_score"))
+        scoring = self._settings("node_score")
+        self.highest_score = sum(it.weight for it in scoring)
+        self.scores_rise = all(it.plugin.is_score_rising for it in scoring)
 
     def probed(self, probe: Probe) -> Questions:
         """Return the same questions, watched by ``probe``."""

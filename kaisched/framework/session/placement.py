@@ -422,7 +422,8 @@ class Placement:
         masked = self._masked(vacancy)
         if count == 1:
             return np.array([int(masked.argmax())])
-        return choose_by_score(masked, room, count, self.scorer(plan.shape))
+        scorer, scores_rise = self.scorer(plan.shape), self._ask.scores_rise
+        return choose_by_score(masked, room, count, scorer, scores_rise=scores_rise)
 
     def next_share(self, shape: int) -> int | None:
         """Return the node that :meth:`choose` would for one pod with a share, counting no room.

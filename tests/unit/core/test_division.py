@@ -249,28 +249,6 @@ def test_the_fold_is_asked_each_round_about_those_who_still_want():
     ]
 
 
-def test_cutting_a_level_into_pieces_changes_nothing(monkeypatch):
-    rng = np.random.default_rng(3)
-    group = np.sort(rng.integers(0, 40, 300))
-    group = np.unique(group, return_inverse=True)[1]
-    shape = (3, 300)
-    columns = Entitlements(
-        rng.integers(0, 5, shape) * GPU,
-        np.full(shape, UNLIMITED),
-        rng.integers(0, 50, shape) * GPU,
-        rng.random(shape),
-        rng.integers(0, 3, 300),
-        rng.permutation(300),
-    )
-    amount = rng.integers(0, 100, (3, int(group.max()) + 1)) * GPU
-    unit = np.array([1, 1, GPU])
-    whole = divide_level(amount, group, columns, unit)[0].tolist()
-    monkeypatch.setattr("kaisched.core.fairshare.ALONE_ROWS", 7)
-    assert divide_level(amount, group, columns, unit)[0].tolist() == whole
-    monkeypatch.setattr("kaisched.core.fairshare.BLOCK_ROWS", 7)
-    assert divide_level(amount, group, columns, unit)[0].tolist() == whole
-
-
 def test_too_many_rows_for_one_key_are_ordered_all_the_same(monkeypatch):
     args = (np.array([0, 0, 1, 1, 1]), np.array([0.2, 0.5, 0.1, 0.7, 0.7]), 2)
     expected = _largest_first(*args).tolist()

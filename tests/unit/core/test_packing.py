@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaisched.core.packing import Bin, _Search, pack
-from tests.laws.fewest_racks import fits
+from tests.laws.test_fewest_racks_laws import fits
 
 SHAPES = ((2, 1), (1, 1), (0, 3))
 

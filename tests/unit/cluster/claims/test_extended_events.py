@@ -5,7 +5,7 @@ import dataclasses
 from msgspec.structs import replace
 
 from kaisched.cluster.claims.generated import NOTE, SpecialClaims, draft_key, owner_of
-from kaisched.cluster.store import upsert
+from kaisched.cluster.store import update
 from kaisched.objects.devices import (
     DeviceClaim,
     DeviceRequest,
@@ -69,9 +69,9 @@ def test_of_two_claims_for_extended_resources_the_end_of_one_is_not_that_of_the_
     [mine] = world.claims()
     pod = store.pods.pod("team/a")
     earlier = replace(mine, metadata=replace(mine.metadata, name="earlier", uid="earlier"))
-    upsert(store, earlier)
-    upsert(store, mine)
-    store.look_again(store.device_claims.remove(earlier))
+    update(store, earlier)
+    update(store, mine)
+    store.look_again(store.device_claims.update(earlier, is_gone=True))
     assert store.pods.pod("team/a").device_claims == pod.device_claims
     assert pod.device_claims
 
@@ -105,7 +105,7 @@ def test_a_claim_of_an_earlier_try_neither_keeps_its_pod_waiting_nor_serves_it()
     store = world.cluster.store
     store.snapshot()
     drafted = store.pods.pod("team/a")
-    upsert(store, claim("earlier", "team/a", drafted.uid))
+    update(store, claim("earlier", "team/a", drafted.uid))
     store.snapshot()
     again = store.pods.pod("team/a")
     assert again.constraints.wait is None
@@ -129,7 +129,7 @@ def test_gpus_of_a_vendor_without_a_class_stay_counted_where_the_pod_runs():
     [position] = [it.position for it in row.extended if it.resource == NVIDIA]
     request = DeviceRequest(name=f"container-0-request-{position}")
     made = claim("made", row.key, row.uid)
-    upsert(store, replace(made, spec=ResourceClaimSpec(devices=DeviceClaim(requests=[request]))))
+    update(store, replace(made, spec=ResourceClaimSpec(devices=DeviceClaim(requests=[request]))))
     assert [it.name for it in store.pods.pod("team/a").device_claims] == ["made"]
     assert store.pods.pod("team/a").request["gpu"] == 2000
 
@@ -138,10 +138,10 @@ def test_a_claim_of_another_pod_of_the_name_is_not_given_back_for_this_one():
     world = backed(team=4)
     asking_pod(world, "a")
     pod, store = world.cluster.pod("team/a"), world.cluster.store
-    upsert(store, claim("c", "team/a", pod.metadata.uid))
+    update(store, claim("c", "team/a", pod.metadata.uid))
     special = store.device_claims.special
     assert special.suspects == {"team/c": ("team/a", pod.metadata.uid)}
-    upsert(store, replace(pod, metadata=replace(pod.metadata, uid="another")))
+    update(store, replace(pod, metadata=replace(pod.metadata, uid="another")))
     assert special.pods["team/a"].uid == "another"
     assert special.left_over(lambda _: True) == []
     assert not special.suspects

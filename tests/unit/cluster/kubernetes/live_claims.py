@@ -43,7 +43,7 @@ class Shard:
         leadership = Leadership()
         leadership.renew(1e9, holder, epoch, "kaisched-default")
         self.client, self.box, self.store = client, Box(), StateStore()
-        self.store.device_claims.heed(ON)
+        self.store.device_claims.set_reading(ON)
         self.cluster = KubernetesCluster(
             client, leadership, self.box, ManualClock(1e9), self.store, backends=[ClaimBackend()]
         )

@@ -182,7 +182,7 @@ class _Backend:
         self.log = log
 
     def step(self, bind, writers, store):
-        self.log.append(f"step for {bind.pod}: {store.facts.is_assumed(bind.pod)}")
+        self.log.append(f"step for {bind.pod}: {bind.pod in store.facts.sent}")
         return Scripted("a", self.log)
 
     def upkeep(self, nominations, writers, store):

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from kaisched.cluster.pools.owners import Mark, MarkedOwners
-from kaisched.cluster.store import StateStore, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.objects.labels import IN_POOL, pool_mark_of, pool_mark_text
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.wire import Condition
@@ -26,7 +26,7 @@ class One:
 
     def see(self, *objects):
         for obj in objects:
-            upsert(self.store, obj)
+            update(self.store, obj)
 
     def has(self, name="ns/x"):
         self.store.snapshot()

@@ -18,11 +18,9 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text
-from kaisched.sim.forecast.arrivals import NewJob, with_jobs
-from kaisched.sim.forecast.course import World
+from kaisched.sim.forecast.course import NewJob, World, with_jobs
 from kaisched.sim.forecast.forecast import Forecast, forecast, world_of
-from kaisched.sim.forecast.history import Past, past_of, upcoming
-from kaisched.sim.forecast.runtimes import Lengths, RunTimes
+from kaisched.sim.forecast.past import Lengths, Past, RunTimes, past_of, upcoming
 from kaisched.testing import ClusterBuilder
 from tests.benchmarks.forecasts import holds
 from tests.unit.cli.conftest import NODE, POD, QUEUE
