@@ -85,7 +85,7 @@ def test_b28_a_leader_ends_when_a_later_one_turns_out_to_bind(cluster):
 def test_a_standby_sees_the_leader_bind_and_stays(cluster):
     cluster.start(**elected()).wait_leading()
     cluster.stop()  # so that the lease has changed hands, and its number is not 0
-    leader = cluster.start(**elected()).wait_leading()
+    leading = cluster.start(**elected()).wait_leading()
     standby = cluster.start(**elected())
     cluster.pod("too-large", "a", 9)
     (leader,) = until(lambda: standby.daemon.leaders)
