@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ import typer
 
 from kaisched.cli.app import COMMANDS, build_app
 from kaisched.config.loading import FILE_VARIABLE, leaves
-from kaisched.telemetry.metrics import METRICS, QUEUE_CAP
+from kaisched.telemetry.metrics import METRICS, QUEUE_CAP, Series
 from kaisched.telemetry.published import PAIR_CAP
 from kaisched.view import api
 from kaisched.view.api import ALWAYS, ENDPOINTS, PARAMETERS, WHATIF_MEANING
@@ -39,10 +40,8 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
 
 def metrics_page() -> str:
     """Return docs/reference/metrics.md."""
-    rows = (
-        (f"`{it.name}`", it.kind, ", ".join(f"`{label}`" for label in it.labels), it.help)
-        for it in METRICS
-    )
+    families = groupby(METRICS, lambda it: (it.kind, it.help.partition(", in ")[0]))
+    rows = (_metric_row(list(family)) for _, family in families)
     return _page(
         "Metrics",
         "`kaisched run` serves these on `/metrics`, in the text format that the scraper asks for.",
@@ -61,12 +60,21 @@ def metrics_page() -> str:
     )
 
 
+def _metric_row(family: Sequence[Series[Any]]) -> Iterable[str]:
+    """Return the row of one metric, or of one in several units, which is one metric for each."""
+    first, *others = family
+    names = ", ".join(f"`{it.name}`" for it in family)
+    labels = ", ".join(f"`{label}`" for label in family[-1].labels)
+    units = [it.help.partition(", in ")[2].partition(";")[0].removesuffix(".") for it in family]
+    said = first.help.replace(units[0], ", ".join(units)) if others else first.help
+    return names, first.kind, labels, said
+
+
 def settings_page() -> str:
     """Return docs/reference/settings.md."""
     rows = (
         (
             f"`{leaf.path}`",
-            f"`{leaf.variable}`",
             leaf.type,
             _default(leaf.default),
             leaf.description,
@@ -83,10 +91,11 @@ def settings_page() -> str:
         "`kaisched config show` prints each value in force with its origin. An unknown key or",
         "variable is an error.",
         "",
-        "In the environment a list is separated by commas. Variables that Kubernetes sets for a",
-        "Service called `kaisched`, such as `KAISCHED_PORT=tcp://...`, are ignored.",
+        "The variable of `kubernetes.watchIdle` is `KAISCHED_KUBERNETES__WATCH_IDLE`, and so on; a",
+        "list is separated by commas there. Variables that Kubernetes sets for a Service called",
+        "`kaisched`, such as `KAISCHED_PORT=tcp://...`, are ignored.",
         "",
-        *table(("key", "variable", "type", "default", "meaning"), rows),
+        *table(("key", "type", "default", "meaning"), rows),
     )
 
 
@@ -182,6 +191,7 @@ def _option(param: Any) -> tuple[str, str, str]:
     return names, shown, getattr(param, "help", "") or ""
 
 
+_AMOUNTS: Final[str] = msgspec.json.schema(api.Amounts)["description"]
 _API_INTRODUCTION: Final = f"""\
 `kaisched run --view` serves what its last cycle found under `{ROOT}`, on `127.0.0.1:8083` unless
 [`view.bindAddress` and `view.port`](settings.md) say otherwise. [The live
@@ -231,22 +241,31 @@ def _values(of: dict[str, Any]) -> str:
 def _shapes() -> Iterator[str]:
     shapes = [it.document for it in ENDPOINTS] + [api.Error]
     _, found = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template="#{name}")
-    first = {it.encode_name for it in msgspec.structs.fields(api.Document)}
+    yield from ("", "An *object of number or null* without a meaning has amounts.", _AMOUNTS)
+    heads: list[set[str]] = []
+    for said, kind in (("document of a shard", api.Document), ("list", api.Listed)):
+        yield from ("", f"Every {said} has these fields:")
+        shape = msgspec.json.schema(kind)["$defs"][kind.__name__]
+        yield from _fields(shape, set().union(*heads))
+        heads.append({it.encode_name for it in msgspec.structs.fields(kind)})
     order = dict.fromkeys(it.__name__ for it in shapes)
-    yield from ("", "Every document of a shard begins with these fields:")
-    yield from _shape_table(msgspec.json.schema(api.Document)["$defs"]["Document"], set())
     for name in (*order, *sorted(found.keys() - order)):
-        shape = found[name]
-        hidden = first if first <= shape["properties"].keys() else set()
-        yield from ("", f"### {name}", "", shape["description"])
-        yield from _shape_table(shape, hidden)
+        there = found[name]["properties"].keys()
+        yield from ("", f"### {name}", "", found[name]["description"])
+        yield from _fields(found[name], set().union(*(head for head in heads if head <= there)))
 
 
-def _shape_table(shape: dict[str, Any], hidden: set[str]) -> Iterator[str]:
-    yield from ("", "| field | type | meaning |", "|---|---|---|")
-    for name, of in shape["properties"].items():
-        if name not in hidden:
-            yield f"| `{name}` | {_type(of)} | {of.get('description', '')} |"
+def _fields(shape: dict[str, Any], hidden: set[str]) -> Iterator[str]:
+    """Yield the fields: a row for each that has a meaning, the others in one line."""
+    fields = [
+        (f"`{name}`", _type(of), of.get("description", "").replace(_AMOUNTS, ""))
+        for name, of in shape["properties"].items()
+        if name not in hidden
+    ]
+    if plain := [f"{name} ({type_})" for name, type_, meaning in fields if not meaning]:
+        yield from ("", f"{', '.join(plain)}.")
+    if told := [field for field in fields if field[2]]:
+        yield from ("", *table(("field", "type", "meaning"), told))
 
 
 def _type(of: dict[str, Any]) -> str:

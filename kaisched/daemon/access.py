@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -215,15 +215,16 @@ class TooManyQueuesError(Exception):
     """A request concerns more queues than it may ask the API server about."""
 
 
-class Access(Protocol):
-    """Decides what the reader behind a request sees."""
+class Access:
+    """Access for everybody, as the settings say; who derives from it decides by the request."""
 
     def sight(self, request: Request) -> Sight | Page:
         """Return what the reader sees, or the answer that refuses the request."""
-        ...
+        del request
+        return ALL
 
 
-class LocalAccess:
+class LocalAccess(Access):
     """Access on loopback: everybody on this machine sees everything.
 
     A browser's page that reaches us under another host name is refused: it is no local program.
@@ -236,16 +237,7 @@ class LocalAccess:
         return text_page(HTTPStatus.FORBIDDEN, "only as localhost: forward the port")
 
 
-class OpenAccess:
-    """Access for everybody, as the settings say."""
-
-    def sight(self, request: Request) -> Sight | Page:
-        """Return what the reader sees."""
-        del request
-        return ALL
-
-
-class ReviewedAccess:
+class ReviewedAccess(Access):
     """Access by the API server's authentication and authorization, from any thread."""
 
     def __init__(self, reviews: Reviews) -> None:

@@ -46,8 +46,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kaisched.clock import Clock
+    from kaisched.cluster.embedded import EmbeddedCluster
     from kaisched.cluster.kubernetes.client import Client
-    from kaisched.cluster.state import StateSource, StoreState
+    from kaisched.cluster.kubernetes.cluster import KubernetesCluster
+    from kaisched.cluster.state import StoreState
     from kaisched.core.snapshot import Snapshot
     from kaisched.daemon.http_wire import Request
     from kaisched.engine.cycle import Cycle
@@ -73,7 +75,7 @@ class Recordings:
 
     def __init__(
         self,
-        source: StateSource,
+        source: KubernetesCluster | EmbeddedCluster,
         shard: SchedulingShard,
         schedulers: Iterable[str],
     ) -> None:
@@ -130,7 +132,7 @@ class Recordings:
 class Recorder:
     """Snapshot source that keeps the state from which the snapshot was made."""
 
-    def __init__(self, recordings: Recordings, source: StateSource) -> None:
+    def __init__(self, recordings: Recordings, source: KubernetesCluster | EmbeddedCluster) -> None:
         """Start without a state."""
         self._recordings, self._source = recordings, source
         self._state: StoreState | None = None

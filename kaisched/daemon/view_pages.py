@@ -22,8 +22,8 @@ import msgspec
 from kaisched import __version__
 from kaisched.clock import SystemClock, monotonic_s
 from kaisched.daemon.access import (
+    Access,
     LocalAccess,
-    OpenAccess,
     ReviewedAccess,
     Reviews,
     TooManyQueuesError,
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from kaisched.clock import Clock
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.config.settings import ViewListener
-    from kaisched.daemon.access import Access
     from kaisched.daemon.http_server import Listener
     from kaisched.daemon.http_wire import Pages, Request
     from kaisched.daemon.view_whatif import Whatif
@@ -630,7 +629,7 @@ def view_listener(
 
 def _access(settings: ViewListener, client: Client | None) -> Access:
     if not settings.is_authenticated:
-        return LocalAccess() if settings.is_on_loopback else OpenAccess()
+        return LocalAccess() if settings.is_on_loopback else Access()
     if client is not None:
         return ReviewedAccess(Reviews(client))
     is_found_out = settings.authentication == "auto"

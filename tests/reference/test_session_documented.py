@@ -74,11 +74,13 @@ def names_of(cls):
 
 
 def rows_of(cls):
-    """Return a table of what a class offers."""
-    rows = [
-        f"| `{name}` | `{kind.replace('|', 'or')}` | {doc} |" for name, kind, doc in names_of(cls)
-    ]
-    return ["| name | type | meaning |", "|---|---|---|", *rows]
+    """Return a table of what a class offers, and a line of names that say all themselves."""
+    rows = [(name, kind.replace("|", "or"), doc) for name, kind, doc in names_of(cls)]
+    told = [f"| `{name}` | `{kind}` | {doc} |" for name, kind, doc in rows if doc]
+    if told:
+        yield from ("| name | type | meaning |", "|---|---|---|", *told)
+    if plain_names := [f"`{name}: {kind}`" for name, kind, doc in rows if not doc]:
+        yield from ("", f"{', '.join(plain_names)}.")
 
 
 def page():

@@ -14,7 +14,7 @@ import numpy as np
 import pluggy
 
 from kaisched.core.refusals import Refusal
-from kaisched.framework.plugins.combine import in_turn
+from kaisched.framework.plugins.combine import Silence, in_turn
 from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.plugins.questions import (
@@ -165,13 +165,12 @@ class Questions(Decisions, Words):
         return found
 
     def _to_speakers(self, session: Session, question: str) -> Callable[..., Any] | None:
-        combine, hook, silent = QUESTIONS[question], self._hook(question), []
-        promise, answering = combine.promise, list(in_turn(hook))
-        assert promise is not None
+        combine, answering = QUESTIONS[question], list(in_turn(self._hook(question)))
+        silence = Silence(question, abandons=bool(combine.abandons))
+        silent = []
         for each in answering:
             setting = self._setting[each.plugin_name]
-            promised = promise.guarded(setting, getattr(setting.plugin, promise.method))
-            if promised(session, question) == promise.silent:
+            if silence.guarded(setting, setting.plugin.is_silent)(session, question):
                 silent.append(each.plugin)
         if len(silent) == len(answering):
             return None
