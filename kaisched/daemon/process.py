@@ -109,7 +109,7 @@ def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
         settings,
         metrics,
         health,
-        lambda: [tenure.recordings for tenure in daemon.tenures],
+        lambda: [leader.recordings for leader in daemon.leaders],
         partial(_views_of, daemon),
         daemon.client,
     )
@@ -118,25 +118,25 @@ def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
 
 
 def _views_of(daemon: KubernetesDaemon) -> list[Publisher]:
-    return [tenure.view for tenure in daemon.tenures if tenure.view is not None]
+    return [leader.view for leader in daemon.leaders if leader.view is not None]
 
 
 def _metrics_of(daemon: KubernetesDaemon, request: Request) -> Page:
     """Return the metrics of one shard, the first unless ``?shard=`` names another."""
     wanted = request.query.get("shard", [""])[0]
-    for tenure in daemon.tenures:
-        if wanted in {"", tenure.name}:
-            adapter = AdapterCollector(partial(daemon.state_of, tenure))
-            return metrics_page(registry_of(tenure.collector, adapter))(request)
+    for leader in daemon.leaders:
+        if wanted in {"", leader.name}:
+            adapter = AdapterCollector(partial(daemon.state_of, leader))
+            return metrics_page(registry_of(leader.collector, adapter))(request)
     return metrics_page(registry_of(CycleCollector()))(request)
 
 
 def _observed_of(daemon: KubernetesDaemon, request: Request) -> Page:
     """Return per queue how one shard's decisions compare with another scheduler's."""
     wanted = request.query.get("shard", [""])[0]
-    for tenure in daemon.tenures:
-        if wanted in {"", tenure.name}:
-            return json_page({"shard": tenure.name, **tenure.comparison.document()})
+    for leader in daemon.leaders:
+        if wanted in {"", leader.name}:
+            return json_page({"shard": leader.name, **leader.comparison.document()})
     return json_page({}, HTTPStatus.NOT_FOUND)
 
 

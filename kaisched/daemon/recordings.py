@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from kaisched.cluster.state import StoreState
     from kaisched.core.snapshot import Snapshot
     from kaisched.daemon.http_wire import Request
+    from kaisched.engine.cycle import Cycle
     from kaisched.engine.recording import RecordedUsage, Recording
     from kaisched.engine.shards import FoundShard
-    from kaisched.engine.turn import Turn
     from kaisched.framework.policy import Policy
 
 WAIT_S: Final = 30.0
@@ -105,22 +105,24 @@ class Recordings:
         return waiting.recording
 
     def begin(self) -> Recorder | None:
-        """Return a recording source for this turn, None without a request."""
+        """Return a recording source for this cycle, None without a request."""
         return Recorder(self, self._source) if self._requests else None
 
-    def end(self, turn: Turn, state: StoreState, facts: Mapping[str, Any], policy: Policy) -> None:
-        """Answer all requests with this turn, before the next cycle invalidates its results."""
+    def end(
+        self, cycle: Cycle, state: StoreState, facts: Mapping[str, Any], policy: Policy
+    ) -> None:
+        """Answer all requests with this cycle, before the next cycle invalidates its results."""
         recording = record(
             "daemon",
             state,
             self._shard,
             policy,
             schedulers=self._schedulers,
-            now_s=turn.start_s,
-            usage=recorded_usage(turn.usage, turn.snapshot),
+            now_s=cycle.start_s,
+            usage=recorded_usage(cycle.usage, cycle.snapshot),
             facts=facts,
         )
-        recording = sealed(recording, turn.result)
+        recording = sealed(recording, cycle.result)
         while self._requests:
             waiting = self._requests.popleft()
             waiting.recording = recording
@@ -141,17 +143,17 @@ class Recorder:
         self._state = self._source.state()
         return snapshot
 
-    def end(self, turn: Turn, facts: Mapping[str, Any], policy: Policy) -> None:
+    def end(self, cycle: Cycle, facts: Mapping[str, Any], policy: Policy) -> None:
         """Hand out the recording.
 
         Args:
-            turn: the finished turn.
-            facts: facts remembered before the turn.
-            policy: the policy of the turn.
+            cycle: the finished cycle.
+            facts: facts remembered before the cycle.
+            policy: the policy of the cycle.
 
         """
         if self._state is not None:
-            self._recordings.end(turn, self._state, facts, policy)
+            self._recordings.end(cycle, self._state, facts, policy)
 
 
 def recording_page(shards: Callable[[], Iterable[Recordings]]) -> Source:

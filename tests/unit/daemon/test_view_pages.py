@@ -211,7 +211,7 @@ def test_a_view_that_fails_costs_no_cycle(monkeypatch):
     loop = Loop(
         cluster, cluster, default_policy(), ManualClock(), CycleCollector(), period_s=1.0, view=view
     )
-    assert loop.turn() is not None
+    assert loop.cycle() is not None
     assert cluster.applied == ["team/j0-0"]
 
 
@@ -220,14 +220,14 @@ def test_an_inquiry_that_fails_costs_no_cycle(monkeypatch):
     loop = Loop(
         cluster, cluster, default_policy(), ManualClock(), CycleCollector(), period_s=1.0, view=view
     )
-    turn = loop.turn()
+    cycle = loop.cycle()
     monkeypatch.setattr(view.inquiries, "_tell", lambda *_: 1 / 0)
-    monkeypatch.setattr(view.inquiries, "ring", lambda: loop._rest(turn, float("inf")))
+    monkeypatch.setattr(view.inquiries, "ring", lambda: loop._rest(cycle, float("inf")))
     said = []
     monkeypatch.setattr(loop._log, "error", lambda event, **_: said.append(event))
     assert view.inquiries.ask(["team/j0"], 0.0) == {}
     assert said == ["inquiry_failed"]
-    assert loop.turn() is not None
+    assert loop.cycle() is not None
 
 
 def test_an_earlier_cycle_of_a_simulation_is_looked_at():
