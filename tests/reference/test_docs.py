@@ -280,14 +280,6 @@ def quoted(cell):
     return re.findall(r"`([^`]+)`", cell)
 
 
-@pytest.mark.proportion
-def test_the_index_of_plugins_says_what_the_code_says():
-    assert table("plugins/README.md", "plugin") == [
-        [f"`{each.name}`", each.summary, ", ".join(f"`{name}`" for name in each.questions)]
-        for each in SHIPPED
-    ]
-
-
 @pytest.mark.parametrize("plugin", SHIPPED, ids=lambda plugin: plugin.name)
 def test_a_plugin_has_the_files_that_the_index_says(plugin):
     module = plugin.name.replace("-", "_")
