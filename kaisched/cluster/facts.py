@@ -251,7 +251,7 @@ class Stuck:
         """Let these be stuck, as was known elsewhere; before their pods are noted."""
         self._stuck.update(dict.fromkeys(keys, self._after_s))
 
-    def turn(self, now_s: float, wall_s: float) -> list[str]:
+    def cycle(self, now_s: float, wall_s: float) -> list[str]:
         """Return who is stuck from now on, by the monotonic clock; by the other one pods speak."""
         for key, asked_s in self._fresh.items():
             age_s = wall_s - asked_s

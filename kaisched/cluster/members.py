@@ -88,7 +88,7 @@ class Unsettled:
             return pod
         return replace(pod, constraints=replace(pod.constraints, wait=new))
 
-    def turn(self, now_s: float) -> list[str]:
+    def cycle(self, now_s: float) -> list[str]:
         """Return who waits from now on and who does no more, by the monotonic clock."""
         changed = list(self._noted)
         self._until.update((key, now_s + self.most_s) for key in changed)

@@ -109,18 +109,6 @@ class StoreState:
     """Whether claims on devices are allocated."""
 
 
-class StateSource(Protocol):
-    """A snapshot source that can say what its snapshot was made of."""
-
-    def snapshot(self) -> Snapshot:
-        """Return the present state."""
-        ...
-
-    def state(self) -> StoreState:
-        """Return what the last snapshot was made of; called before anything else happens."""
-        ...
-
-
 class Kept:
     """The objects a store was told of, as JSON: it takes less room than structs."""
 

@@ -403,7 +403,7 @@ class StateStore:
         Where this is asked, before every snapshot, pods also wait for owners that are not seen yet.
         """
         due = self.facts.held_back.pop_due(now_s)
-        self.look_again((*due, *self.members.unsettled.turn(now_s)))
+        self.look_again((*due, *self.members.unsettled.cycle(now_s)))
 
     def find_stuck(self, now_s: float, wall_s: float) -> None:
         """Count no more on room of pods that do not end, nor on starts in the future.
@@ -411,7 +411,7 @@ class StateStore:
         ``wall_s`` is the time as objects are stamped.
         """
         self.rows.bring_back_to_now(wall_s)
-        for key in self.facts.stuck.turn(now_s, wall_s):
+        for key in self.facts.stuck.cycle(now_s, wall_s):
             if (pod := self.pods.pod(key)) is not None:
                 self.rows.touch()
                 self._update_task(pod)

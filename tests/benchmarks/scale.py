@@ -108,12 +108,12 @@ class Shard:
         self.now_s += 1.0
         self.cluster.churn(changes)
 
-    def turn(self) -> float:
+    def cycle(self) -> float:
         """Take what has changed and a turn; return seconds of processor time."""
         start_s = thread_time()
         for change in self.cluster.changes:
             self.reporter.tell(change)
-        expect(self.loop.turn(), "a turn failed")
+        expect(self.loop.cycle(), "a turn failed")
         self.cluster.changes.clear()
         garbage.tend()  # as the loop's own thread does after each turn
         return thread_time() - start_s

@@ -27,7 +27,7 @@ from kaisched.cluster import rowstore
 from kaisched.cluster.kubernetes import binder, cluster, evictor, pods
 from kaisched.cluster.kubernetes.binder import BindWork
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.store import StateStore, update
 from kaisched.core.axis import ACTIVE_STATES, GPU, HOLDING_STATES, TaskState
@@ -79,9 +79,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.stack.enter_context(patch.object(rowstore, "_SLACK", 2))
         self.stack.enter_context(structlog.testing.capture_logs())
         self.server, self.outbox, self.store = Server(), WriteQueue(), StateStore()
-        gate = Gate()
-        gate.open(1e9)
-        self.shard = KubernetesCluster(self.server, gate, self.outbox, ManualClock(1e9), self.store)
+        leadership = Leadership()
+        leadership.renew(1e9)
+        self.shard = KubernetesCluster(
+            self.server, leadership, self.outbox, ManualClock(1e9), self.store
+        )
         self.server.overtake = self.tell_all
         self.others = {}
         """Nodes, queues and groups that are there."""

@@ -27,7 +27,7 @@ from kaisched.cluster.kubernetes.binder import (
 from kaisched.cluster.kubernetes.client import Client, Counts
 from kaisched.cluster.kubernetes.evictor import EvictionPlan, Evictor, EvictWork, Plans, promises_to
 from kaisched.cluster.kubernetes.kueue import KueueTranslator
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.pods import (
     HOPES,
     STALE_GANGS,
@@ -70,7 +70,7 @@ class KubernetesCluster:
     def __init__(
         self,
         client: Client,
-        gate: Gate,
+        leadership: Leadership,
         queue: WriteQueue,
         clock: Clock,
         store: StateStore,
@@ -87,7 +87,7 @@ class KubernetesCluster:
 
         Args:
             client: sends the requests.
-            gate: open while this process leads the shard.
+            leadership: held while this process leads the shard.
             queue: queue of the writes.
             clock: gives the time of evictions.
             store: takes in the changes.
@@ -107,7 +107,7 @@ class KubernetesCluster:
         self._queue, self._clock, self._kueue = queue, clock, kueue
         self._why_stale, self._is_observing = why_stale, is_observing
         self._log: Any = structlog.get_logger().bind(shard=shard)
-        self._writers = Writers(client, gate, self.post, self._log, is_deleting, note=note)
+        self._writers = Writers(client, leadership, self.post, self._log, is_deleting, note=note)
         self._news: deque[News] = deque()
         self._sent: deque[tuple[float, str]] = deque()  # (when to read it, pod), in order
         self._protected: dict[tuple[str, str], float] = {}
@@ -233,7 +233,7 @@ class KubernetesCluster:
         Pods that were bound when first seen do not count: a deleted lease begins again at 0.
         """
         if pod.spec.node_name and self.store.pods.is_waiting(pod.key):
-            holder = later_leader(pod, self._writers.gate.term)
+            holder = later_leader(pod, self._writers.leadership.term)
             if holder:
                 self.on_overthrown(f"{holder} leads now: it has bound pod {pod.key}")
 

@@ -264,7 +264,7 @@ class EvictionPlan:
         self._evictor, self._put = evictor, put
         self._left = {evict.pod: evict for evict in evictions}
         """Victims without a final answer."""
-        self._epoch = evictor.writers.gate.term.epoch
+        self._epoch = evictor.writers.leadership.term.epoch
         self._why, self._is_unwanted = "", False
         self._in_hand: set[str] = set()
         """Victims whose eviction may be under way."""
@@ -310,7 +310,7 @@ class EvictionPlan:
         """Why nothing more at all may be sent; empty while something may."""
         if monotonic_s() > self._due_s:
             return "it could not be carried out in time"
-        is_ours = self._evictor.writers.gate.term.epoch == self._epoch
+        is_ours = self._evictor.writers.leadership.term.epoch == self._epoch
         return "" if is_ours else "it was made under an earlier leadership"
 
     def withdraw(self, why: str, *, is_unwanted: bool = False) -> None:

@@ -138,7 +138,7 @@ class LookupMaps:
                     f"ConfigMap {key} belongs to {whose}, not to this pod: delete it, or make the"
                     " pod anew"
                 )
-        if holder := later_writer(_notes_of(raw), self._writers.gate.term):
+        if holder := later_writer(_notes_of(raw), self._writers.leadership.term):
             raise StepFailedError(f"ConfigMap {key} was written by {holder}, which leads now")
 
     def _decoded(self, answer: Answer, key: str, verb: str) -> dict[str, Any]:

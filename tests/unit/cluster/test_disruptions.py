@@ -7,9 +7,9 @@ from kaisched.cluster.disruptions import selects
 from kaisched.cluster.state import Kept, restored
 from kaisched.cluster.store import StateStore, update
 from kaisched.core.tables import NO_DISRUPTION_BUDGETS, SEVERAL, UNPROTECTED
+from kaisched.engine.cycle import next_cycle
 from kaisched.engine.planning import PlanInput, planned_cluster
 from kaisched.engine.policy import default_policy
-from kaisched.engine.turn import take_turn
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text
 from kaisched.objects.pod import LabelSelector, PodDisruptionBudget, SelectorRequirement
@@ -340,10 +340,10 @@ spec: {{resources: {{gpu: {{quota: {quota}}}}}}}
     assert problems == []
     evicted, told, memory = [], [], Memory()
     for pause_s in (1.0, 9.0, 0.0):
-        turn = take_turn(cluster, cluster, default_policy(), None, cluster.clock, memory)
-        memory = turn.memory
-        evicted.append(len(turn.result.evictions))
-        (record,) = [it for it in turn.result.records if "w1" in it.pod_group]
+        cycle = next_cycle(cluster, cluster, default_policy(), None, cluster.clock, memory)
+        memory = cycle.memory
+        evicted.append(len(cycle.result.evictions))
+        (record,) = [it for it in cycle.result.records if "w1" in it.pod_group]
         told.append("disruption budget" in record.message)
         cluster.advance_to(cluster.clock.now_s() + pause_s)
     assert (evicted, told) == ([1, 0, 1], [True, True, False])

@@ -42,7 +42,7 @@ def stuck_at(stuck, age_s, *, was_alive, skew_s=0.0, grace_s=30.0):
     asked_s = NOW_S - age_s - skew_s
     stuck.note("p", Leaving(asked_s, grace_s), was_alive=was_alive)
     for later_s in range(5000):
-        if stuck.turn(now_s + later_s, NOW_S + later_s):
+        if stuck.cycle(now_s + later_s, NOW_S + later_s):
             return later_s
     return math.inf
 
@@ -74,9 +74,9 @@ def test_a_negative_threshold_is_for_ever():
 def test_who_deletes_again_may_give_less_time():
     stuck = Stuck(120.0)
     stuck.note("p", Leaving(NOW_S, 600.0), was_alive=True)
-    assert stuck.turn(0.0, NOW_S) == []
+    assert stuck.cycle(0.0, NOW_S) == []
     stuck.note("p", Leaving(NOW_S, 0.0), was_alive=True)
-    assert (stuck.turn(119.0, NOW_S), stuck.turn(120.0, NOW_S)) == ([], ["p"])
+    assert (stuck.cycle(119.0, NOW_S), stuck.cycle(120.0, NOW_S)) == ([], ["p"])
     stuck.note("p", None, was_alive=True)
     assert "p" not in stuck
 

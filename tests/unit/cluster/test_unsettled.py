@@ -36,18 +36,18 @@ def test_who_waits_and_for_how_long():
     waits = Unsettled(5.0)
     waits.note("p", is_unsettled=True)
     assert "p" not in waits  # nobody asked for the time yet
-    assert waits.turn(10.0) == ["p"]
+    assert waits.cycle(10.0) == ["p"]
     waits.note("q", is_unsettled=True)
-    assert waits.turn(12.0) == ["q"]
+    assert waits.cycle(12.0) == ["q"]
     assert ("p" in waits, "q" in waits) == (True, True)
     waits.note("p", is_unsettled=True)
-    assert waits.turn(15.0) == ["p"]
+    assert waits.cycle(15.0) == ["p"]
     assert ("p" in waits, "q" in waits) == (False, True)
     waits.note("p", is_unsettled=True)
-    assert waits.turn(100.0) == ["q"]  # p has waited
+    assert waits.cycle(100.0) == ["q"]  # p has waited
     waits.note("p", is_unsettled=False)
     waits.note("p", is_unsettled=True)
-    assert waits.turn(100.0) == ["p"]
+    assert waits.cycle(100.0) == ["p"]
 
 
 @pytest.mark.fault("A14")
