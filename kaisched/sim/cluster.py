@@ -239,11 +239,11 @@ class Cluster:
         if kind.topology is not None:
             first = int(self._store.jobs.first_podset.data[self._row[job]])
             root = SubGroup("default", first, 0, topology=kind.topology)
-            self._store.jobs.set_structure(self._row[job], root)
-            self._store.jobs.set_rare(self._row[job], EVICTED, self._evicted_s.get(job, math.nan))
+            self._store.jobs.structure.set(self._row[job], root)
+            self._store.jobs.rare.set((self._row[job], EVICTED), self._evicted_s.get(job, math.nan))
         self._job_of_row.append(job)
         if eviction_delay_s:
-            self._store.jobs.set_rare(self._row[job], DELAY, eviction_delay_s)
+            self._store.jobs.rare.set((self._row[job], DELAY), eviction_delay_s)
 
     def remove(self, job: int) -> None:
         """Remove a job and free its room."""

@@ -119,6 +119,12 @@ def test_every_picture_is_small_and_on_a_page():
         assert picture in shown, picture.name
 
 
+@pytest.mark.parametrize("path", [path for path in PAGES if not path.startswith("docs/tutorial/")])
+def test_files_that_a_page_names_exist(path):
+    named = re.findall(r"`((?:tests|kaisched|plugins|config|deploy)/[\w/.-]+)`", prose_of(path))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_pages_that_code_names_exist():
     named = {
         page
@@ -272,14 +278,6 @@ def table(path, title):
 
 def quoted(cell):
     return re.findall(r"`([^`]+)`", cell)
-
-
-@pytest.mark.proportion
-def test_the_index_of_plugins_says_what_the_code_says():
-    assert table("plugins/README.md", "plugin") == [
-        [f"`{each.name}`", each.summary, ", ".join(f"`{name}`" for name in each.questions)]
-        for each in SHIPPED
-    ]
 
 
 @pytest.mark.parametrize("plugin", SHIPPED, ids=lambda plugin: plugin.name)

@@ -13,8 +13,8 @@ from kaisched.core.tables import (
     UNPROTECTED,
     DisruptionBudgets,
 )
+from kaisched.engine.cycle import next_cycle
 from kaisched.engine.policy import default_policy
-from kaisched.engine.turn import take_turn
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text
@@ -56,9 +56,9 @@ def starts_of(cluster, until_s):
     """Run the daemon's turns in virtual time; return when each pod is bound first."""
     memory, starts = Memory(), {}
     while cluster.clock.now_s() < until_s:
-        turn = take_turn(cluster, cluster, POLICY, None, cluster.clock, memory)
-        memory = turn.memory
-        for bind in turn.result.binds:
+        cycle = next_cycle(cluster, cluster, POLICY, None, cluster.clock, memory)
+        memory = cycle.memory
+        for bind in cycle.result.binds:
             starts.setdefault(bind.pod, cluster.clock.now_s() - NOW_S)
         cluster.advance_to(cluster.next_event_s() or until_s)
     return starts
