@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kaisched import __version__
-from kaisched.cli import options, source
+from kaisched.cli import options
 from kaisched.cli.plan import print_plan, print_waiting
 from kaisched.cli.printing import columns, print_json, print_table, warn
 from kaisched.objects.labels import format_time
@@ -63,10 +63,11 @@ def take(
     labels and annotations by aliases and leaves out fields that a cycle does not read; the
     arguments of plugins remain.
     """
+    from kaisched.cli.cycles import taken_by_own_shard  # noqa: PLC0415 - not for the help
     from kaisched.engine.recording import write_recording  # noqa: PLC0415 - not for the help
 
     place = options.Place(files or (), None, daemon, kubeconfig, context, shard, shard_name)
-    taken = source.taken_by_own_shard(place)
+    taken = taken_by_own_shard(place)
     recording, warnings = taken.recording, list(taken.warnings)
     if redact:
         from kaisched.engine.redaction import redacted  # noqa: PLC0415 - only when asked

@@ -187,7 +187,8 @@ class Loop:
         self._watch.reset()
         start_s = self._clock.now_s()
         self.health.beginning(start_s)
-        recorder = self._recordings.begin() if self._recordings is not None else None
+        recordings = self._recordings
+        recorder = recordings if recordings is not None and recordings.is_wanted else None
         facts = self._memory.facts
         policy = self._policy_now(start_s)
         try:

@@ -85,6 +85,7 @@ class Recordings:
         self._source = source
         self._shard, self._schedulers = shard, tuple(schedulers)
         self._requests: deque[_Request] = deque()
+        self._state: StoreState | None = None
 
     def next_one(self, wait_s: float = WAIT_S) -> Recording:
         """Wait for the next cycle and return it.
@@ -104,14 +105,29 @@ class Recordings:
             )
         return waiting.recording
 
-    def begin(self) -> Recorder | None:
-        """Return a recording source for this cycle, None without a request."""
-        return Recorder(self, self._source) if self._requests else None
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for the next cycle, whose snapshot is then to be taken here."""
+        return bool(self._requests)
 
-    def end(
-        self, cycle: Cycle, state: StoreState, facts: Mapping[str, Any], policy: Policy
-    ) -> None:
-        """Answer all requests with this cycle, before the next cycle invalidates its results."""
+    def snapshot(self) -> Snapshot:
+        """Return the snapshot of the source, and keep the state that it was made from."""
+        snapshot = self._source.snapshot()
+        self._state = self._source.state()
+        return snapshot
+
+    def end(self, cycle: Cycle, facts: Mapping[str, Any], policy: Policy) -> None:
+        """Answer all requests with a cycle, before the next one invalidates its results.
+
+        Args:
+            cycle: the finished cycle, whose snapshot was taken here.
+            facts: facts remembered before the cycle.
+            policy: the policy of the cycle.
+
+        """
+        state, self._state = self._state, None
+        if state is None:
+            return
         recording = record(
             "daemon",
             state,
@@ -127,33 +143,6 @@ class Recordings:
             waiting = self._requests.popleft()
             waiting.recording = recording
             waiting.is_done.set()
-
-
-class Recorder:
-    """Snapshot source that keeps the state from which the snapshot was made."""
-
-    def __init__(self, recordings: Recordings, source: KubernetesCluster | EmbeddedCluster) -> None:
-        """Start without a state."""
-        self._recordings, self._source = recordings, source
-        self._state: StoreState | None = None
-
-    def snapshot(self) -> Snapshot:
-        """Return the snapshot of the inner source."""
-        snapshot = self._source.snapshot()
-        self._state = self._source.state()
-        return snapshot
-
-    def end(self, cycle: Cycle, facts: Mapping[str, Any], policy: Policy) -> None:
-        """Hand out the recording.
-
-        Args:
-            cycle: the finished cycle.
-            facts: facts remembered before the cycle.
-            policy: the policy of the cycle.
-
-        """
-        if self._state is not None:
-            self._recordings.end(cycle, self._state, facts, policy)
 
 
 def recording_page(shards: Callable[[], Iterable[Recordings]]) -> Source:
