@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from kaisched.clock import Clock, ManualClock
 from kaisched.cluster.claims.conversion import written
-from kaisched.cluster.claims.generated import special_name
+from kaisched.cluster.claims.generated import generated_name
 from kaisched.cluster.declared import Problem
 from kaisched.cluster.facts import STUCK_AFTER_S
 from kaisched.cluster.pods import NO_SHARING, OUR_SCHEDULERS, Sharing
@@ -162,7 +162,7 @@ class EmbeddedClaims:
         """Write what the claims of a pod get, and that it uses them."""
         for key, allocation in bind.claims:
             known = self._stores[0].device_claims
-            claim = known.special.as_made(key) or known.claim(key)
+            claim = known.generated.as_made(key) or known.claim(key)
             if claim is not None:
                 given = written(allocation, _shares(key))
                 self._put(replace(claim, status=replace(claim.status, allocation=given)))
@@ -186,7 +186,9 @@ class EmbeddedClaims:
                 self._put(replace(claim, status=status))
 
     def _of(self, pod: Pod) -> Iterator[ResourceClaim]:
-        special = f"{pod.metadata.namespace}/{special_name(pod.name, pod.metadata.uid or pod.key)}"
+        special = (
+            f"{pod.metadata.namespace}/{generated_name(pod.name, pod.metadata.uid or pod.key)}"
+        )
         if (claim := self._stores[0].device_claims.claim(special)) is not None:
             yield claim
         made = {it.name: it.resource_claim_name for it in pod.status.resource_claim_statuses}

@@ -252,13 +252,13 @@ def _own_again(store: StateStore, pools: PoolState, owners: FixedOwners) -> None
     for pod in pools.owned:
         owners.grant(store.pools.job_of(pod))
     for pod in pools.impatient:
-        store.pools.let_evict(store.pools.job_of(pod))
+        store.pools.impatient.add(store.pools.job_of(pod))
     store.settle_pools()
 
 
 def _pools(book: PoolBook) -> PoolState:
     owned = sorted(min(it.pods) for job, it in book.jobs.items() if book.is_mine(job))
-    impatient = sorted(min(it.pods) for job, it in book.jobs.items() if book.may_evict(job))
+    impatient = sorted(min(it.pods) for job, it in book.jobs.items() if job in book.impatient)
     return PoolState(dict(book.owners.served), tuple(owned), tuple(impatient))
 
 

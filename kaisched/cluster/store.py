@@ -181,7 +181,9 @@ class StateStore:
         """Look again at the pods that know an owner by one of these, if there are any."""
         if uids:
             self.rows.touch()
-        for key in dict.fromkeys((*self.members.dependents.of(uids), *self.pools.dependents(uids))):
+        for key in dict.fromkeys(
+            (*self.members.dependents.of(uids), *self.pools.dependents.of(uids))
+        ):
             # Looking at another may have come upon it already.
             found = self.pods.pod(key) or self.members.done(key) or self.pools.pod(key)
             if found is not None:

@@ -18,10 +18,10 @@ from kaisched.cluster.kubernetes.kueue import KueueTranslator
 from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.status_writer import WEIGHTS
-from kaisched.cluster.kubernetes.write_queue import Outbox, ReportBox, ReportWriters
+from kaisched.cluster.kubernetes.write_queue import ReportQueue, ReportWriters, WriteQueue
 from kaisched.cluster.pods import sharing_of
 from kaisched.cluster.pools.handover import pool_turns
-from kaisched.cluster.pools.owners import MarkedOwners
+from kaisched.cluster.pools.owners import OwnersByCondition
 from kaisched.cluster.state import Kept
 from kaisched.cluster.store import StateStore
 from kaisched.daemon.comparison import Comparison
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.lease_process import Candidate, LeaseProcess
     from kaisched.cluster.kubernetes.pods import Note
     from kaisched.cluster.kubernetes.reflector import Change
-    from kaisched.cluster.pools.owners import Mark, Owners
+    from kaisched.cluster.pools.owners import Owners, PoolCondition
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.pool_owners import PoolOwners
     from kaisched.daemon.stored_shards import ShardReports
@@ -104,7 +104,7 @@ class ShardLeader:
         self.comparison, self._advice = Comparison(), StandingAdvice()
         self._renew_s, self._end = settings.leader_election.renew_deadline, threading.Event()
         self.view = publisher_of(settings, found.shard, self._advice)
-        self._outbox, self._reports = _outbox(settings, self.leadership), ReportBox(WEIGHTS)
+        self._outbox, self._reports = _outbox(settings, self.leadership), ReportQueue(WEIGHTS)
         self.cluster = self._cluster(settings, client, found, clock, why_stale, owners)
         self._pool_turns = pool_turns(self.cluster.store, found.shard)
         self._reporter = self._reporter_of(settings, client, found, clock)
@@ -121,10 +121,10 @@ class ShardLeader:
             wake=lambda: self.cluster.wake(),  # noqa: PLW0108 - the cluster is made later
         )
 
-    def _put_mark(self, mark: Mark) -> None:
+    def _put_mark(self, mark: PoolCondition) -> None:
         marked = self.cluster.store.pools.owners
-        assert isinstance(marked, MarkedOwners)
-        self.cluster.put_mark(mark, marked.settled)
+        assert isinstance(marked, OwnersByCondition)
+        self.cluster.put_pool_condition(mark, marked.settled)
 
     @property
     def has_share_claims(self) -> bool:
@@ -288,7 +288,7 @@ class ShardLeader:
 
         """
         sent_s = self.leadership.term.until_s - self._renew_s
-        boxes: tuple[Outbox | ReportBox, ...] = (self._outbox, self._reports)
+        boxes: tuple[WriteQueue | ReportQueue, ...] = (self._outbox, self._reports)
         return AdapterState(
             is_leading=self.is_leading and (self._is_observing or self.leadership.is_held()),
             lease_age_s=max(monotonic_s() - sent_s, 0.0),
@@ -372,10 +372,10 @@ def _write_s(settings: SchedulerConfiguration) -> float:
     return min(settings.kubernetes.request_timeout, settings.leader_election.renew_deadline / 3)
 
 
-def _outbox(settings: SchedulerConfiguration, leadership: Leadership) -> Outbox:
+def _outbox(settings: SchedulerConfiguration, leadership: Leadership) -> WriteQueue:
     """Make the outbox of decisions; reports have their own, so they cannot delay decisions."""
     how = settings.kubernetes
-    return Outbox(
+    return WriteQueue(
         leadership,
         writers=how.writers,
         per_second=how.writes_per_second,

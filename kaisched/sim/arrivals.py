@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -210,23 +210,6 @@ def evenly(every_s: float, when: OpenTime, most: int) -> FloatVec:
 _NO_MORE: Final = (NEVER, 0, 0)
 
 
-class Source(Protocol):
-    """Source of jobs. It may add jobs to the workload, and is told of each job that starts."""
-
-    @property
-    def next_tick(self) -> int:
-        """The earliest tick at which jobs arrive, :data:`NEVER` without any."""
-        ...
-
-    def take(self, tick: int) -> range:
-        """Return the jobs that arrive at this tick, which is the next one with jobs."""
-        ...
-
-    def note_start(self, job: int, tick: int) -> None:
-        """Note that a job starts for the first time."""
-        ...
-
-
 class Listed:
     """Source that lists the jobs of a workload known as a whole."""
 
@@ -340,3 +323,7 @@ class Drawn:
         work.queue.append(job.queue)
         work.kind.append(job.kind)
         self.groups.append(job.group)
+
+
+Source: TypeAlias = Listed | Drawn
+"""Source of jobs, tick by tick: it may add jobs to the workload, and is told of each start."""

@@ -25,7 +25,7 @@ from kaisched.framework.report.result import CycleResult
 from kaisched.sim.arrivals import Listed, Source
 from kaisched.sim.cluster import Cluster, Decide
 from kaisched.sim.pools import Lists, Site, Ways
-from kaisched.sim.recorder import Blind, Tally, Watch
+from kaisched.sim.recorder import Tally, Watch
 from kaisched.sim.ticks import FOREVER, NEVER, SAMPLE_TICKS, EventHeap, Pace
 from kaisched.sim.workload import Workload
 
@@ -78,7 +78,7 @@ class Replay:
         self._stay_ends_at = NEVER
         self._source = Listed(workload.arrival) if source is None else source
         self._outages = list(reversed(outages))
-        self._watch: Watch = Blind() if watch is None else watch
+        self._watch = Watch() if watch is None else watch
         self._events = EventHeap()
         self._recheck_at = NEVER
         self._is_bounded = False

@@ -25,7 +25,7 @@ from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.status_writer import WEIGHTS
-from kaisched.cluster.kubernetes.write_queue import ReportBox
+from kaisched.cluster.kubernetes.write_queue import ReportQueue
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.daemon import garbage
@@ -146,7 +146,7 @@ class Bench:
 
     def __init__(self, nodes: int, queues: int, jobs: int) -> None:
         self.server, self.now_s = Server(), 0.0
-        self.box = ReportBox(WEIGHTS, now=lambda: self.now_s)
+        self.box = ReportQueue(WEIGHTS, now=lambda: self.now_s)
         self.cluster, self.advice = Cluster(), StandingAdvice()
         clock = ManualClock(1.77e9)
         self.reporter = Reporter(

@@ -23,7 +23,7 @@ from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.forecast.course import NewJob, World
 from kaisched.sim.forecast.forecast import Forecast, forecast
 from kaisched.sim.forecast.past import DAY_S, WINDOW_S, Past, RunTimes
-from kaisched.sim.recorder import Blind
+from kaisched.sim.recorder import Watch
 from kaisched.sim.replay import Replay
 from kaisched.sim.running import PolicyCycle
 from kaisched.sim.ticks import GRID_S, Pace, tick_at
@@ -35,7 +35,7 @@ _WARM_UP, _REST = 2, 2
 """Days without forecasts: the cluster fills, and what is forecast at the end may still start."""
 
 
-class Runs(Blind):
+class Runs(Watch):
     """What has become of the jobs of a simulation."""
 
     def __init__(self, work: Workload) -> None:

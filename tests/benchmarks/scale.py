@@ -21,7 +21,7 @@ from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.status_writer import WEIGHTS
-from kaisched.cluster.kubernetes.write_queue import ReportBox
+from kaisched.cluster.kubernetes.write_queue import ReportQueue
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.daemon import garbage
@@ -89,7 +89,7 @@ class Shard:
     def __init__(self, nodes: int, pods: int, queues: int) -> None:
         self.cluster = Cluster(nodes, pods, queues)
         self.now_s = 0.0
-        box, clock = ReportBox(WEIGHTS, now=lambda: self.now_s), ManualClock(1.77e9)
+        box, clock = ReportQueue(WEIGHTS, now=lambda: self.now_s), ManualClock(1.77e9)
         self.reporter = Reporter(Server(), box, clock, self.cluster.store)
         self.loop = Loop(
             self.cluster,

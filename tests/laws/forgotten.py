@@ -19,7 +19,7 @@ from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.status_writer import WEIGHTS
-from kaisched.cluster.kubernetes.write_queue import ReportBox
+from kaisched.cluster.kubernetes.write_queue import ReportQueue
 from kaisched.cluster.store import StateStore
 from kaisched.daemon.loop import Loop
 from kaisched.engine.policy import default_policy
@@ -48,7 +48,7 @@ def _without_logs():
         structlog.configure(**before)
 
 
-class Outbox:
+class WriteQueue:
     """Keeps writes until they are sent, the lower rank first."""
 
     def __init__(self, clock_s):
@@ -74,8 +74,8 @@ class Process:
         leadership, store = Leadership(), StateStore()
         leadership.renew(1e12, "us", 1, "kaisched-default")
         clock, server = world.server.api.clock, world
-        self.outbox = Outbox(lambda: world.now_s)
-        self.box = ReportBox(WEIGHTS, now=lambda: world.now_s)
+        self.outbox = WriteQueue(lambda: world.now_s)
+        self.box = ReportQueue(WEIGHTS, now=lambda: world.now_s)
         self.cluster = KubernetesCluster(
             server, leadership, self.outbox, clock, store, note=self._note
         )

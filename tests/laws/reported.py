@@ -16,7 +16,7 @@ from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.status_writer import WEIGHTS, why_waiting
 from kaisched.cluster.kubernetes.statuses import GroupAmounts, matches, queue_statuses
-from kaisched.cluster.kubernetes.write_queue import ReportBox
+from kaisched.cluster.kubernetes.write_queue import ReportQueue
 from kaisched.cluster.store import StateStore, update
 from kaisched.engine.cycle import next_cycle
 from kaisched.engine.policy import default_policy
@@ -86,7 +86,7 @@ class Cluster:
 
     def __init__(self, nodes=2, queues=("a", "b")):
         self.now_s, self.server = 100.0, Server()
-        self.box = ReportBox(WEIGHTS, now=lambda: self.now_s)
+        self.box = ReportQueue(WEIGHTS, now=lambda: self.now_s)
         self.store = StateStore()
         self.clock = self.server.api.clock
         self.begin()

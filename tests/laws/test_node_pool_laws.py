@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kaisched.cluster.pools.handover import PoolTurns
-from kaisched.cluster.pools.owners import MarkedOwners, SharedOwners
+from kaisched.cluster.pools.owners import OwnersByCondition, SharedOwners
 from kaisched.cluster.store import StateStore, update
 from kaisched.core.axis import ACTIVE_STATES, TaskState
 from kaisched.objects.labels import IN_POOL
@@ -259,7 +259,7 @@ class Process:
         self.pool = pool
         self.watch, self.sending = [], []
         served = dict.fromkeys(POOLS, True)
-        self.owners = MarkedOwners(pool, served, self.sending.append)
+        self.owners = OwnersByCondition(pool, served, self.sending.append)
         self.store = StateStore(node_pool=pool, owners=self.owners)
         self.turns = PoolTurns(self.store)
 

@@ -56,7 +56,7 @@ HAPPENINGS = (
 )
 
 
-class Outbox:
+class WriteQueue:
     """Work that waits to be sent; the machine says what is sent when."""
 
     def __init__(self):
@@ -78,7 +78,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.stack.enter_context(patch.object(module, "monotonic_s", lambda: self.now_s))
         self.stack.enter_context(patch.object(rowstore, "_SLACK", 2))
         self.stack.enter_context(structlog.testing.capture_logs())
-        self.server, self.outbox, self.store = Server(), Outbox(), StateStore()
+        self.server, self.outbox, self.store = Server(), WriteQueue(), StateStore()
         leadership = Leadership()
         leadership.renew(1e9)
         self.shard = KubernetesCluster(

@@ -20,7 +20,7 @@ from kaisched.cluster.kubernetes.binder import BindWork, GangBinds
 from kaisched.cluster.kubernetes.cluster import BIND
 from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.pods import Writers
-from kaisched.cluster.kubernetes.write_queue import Outbox
+from kaisched.cluster.kubernetes.write_queue import WriteQueue
 from kaisched.framework.intents import Bind
 from tests.on_kubernetes.bench_cluster import NAMESPACE, PODS, cluster_of, daemon_on, pod_of
 from tests.waiting import until
@@ -145,7 +145,7 @@ def binder(nodes):
         uids = cluster.uids()
         leadership = Leadership()
         leadership.renew(math.inf)
-        outbox = Outbox(leadership, writers=8, per_second=100_000, write_s=1.0)
+        outbox = WriteQueue(leadership, writers=8, per_second=100_000, write_s=1.0)
         writers = Writers(cluster.client, leadership, lambda _: None, structlog.get_logger())
         start_s, cpu_s = time.monotonic(), time.process_time()
         for number, (name, uid) in enumerate(uids.items()):

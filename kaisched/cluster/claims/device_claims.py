@@ -10,13 +10,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from msgspec import structs
 
 from kaisched.cluster.claims.conversion import Specs, place_of, taken_portions, written
-from kaisched.cluster.claims.generated import LABEL, ShareClaims, SpecialClaims, Waiting, draft_key
+from kaisched.cluster.claims.generated import (
+    LABEL,
+    GeneratedClaims,
+    ShareClaims,
+    Waiting,
+    draft_key,
+)
 from kaisched.cluster.claims.gpus import (
     OfferedDevices,
     OfferedObject,
@@ -32,12 +38,14 @@ from kaisched.cluster.claims.sent import (
     SentClaims,
     Wanted,
 )
-from kaisched.cluster.pods import DeviceClaimRef
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.pods import DeviceClaimRef, PodRow
 from kaisched.core.axis import GPU_UNIT, TaskState
 from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, ClaimError, Identity
 from kaisched.core.claims.table import NO_GPUS, Bridge, ClaimTable, Gpus, Held
 from kaisched.core.constraints import ClaimUse
 from kaisched.core.refusals import Refusal
+from kaisched.core.snapshot import Snapshot
 from kaisched.objects.devices import (
     ClaimAllocation,
     DeviceClass,
@@ -48,12 +56,6 @@ from kaisched.objects.devices import (
 )
 from kaisched.telemetry.metrics import ClaimFigures
 from kaisched.units import CLAIMED_GPU
-
-if TYPE_CHECKING:
-    from kaisched.cluster.nodes import NodeRow
-    from kaisched.cluster.pods import PodRow
-    from kaisched.core.snapshot import Snapshot
-
 
 # -- kinds -----------------------------------------------------------------------------------------
 
@@ -110,7 +112,7 @@ class DeviceClaims:
         self.specs = Specs(self.gpus.classes)
         self.sent = SentClaims()
         self.leftovers = Leftovers()
-        self.special = SpecialClaims(gpu_resources)
+        self.generated = GeneratedClaims(gpu_resources)
         self._bridge: Bridge | None = None
         self.shares = ShareClaims(share_class, self.gpus.shared)
         self._claims: dict[str, ResourceClaim] = {}
@@ -153,7 +155,7 @@ class DeviceClaims:
             case ResourceClaim() if is_gone:
                 return self._remove_claim(obj.key, obj.metadata.uid)
             case ResourceClaim():
-                owners = self.special.put_claim(obj)
+                owners = self.generated.put_claim(obj)
                 self._note_sent(obj)
                 self._claims[obj.key] = obj
                 self._hold(obj)
@@ -163,7 +165,7 @@ class DeviceClaims:
             case _:
                 self.gpus.update(obj, is_gone=is_gone)
                 if isinstance(obj, DeviceClass):
-                    self.special.update_class(obj, is_gone=is_gone)
+                    self.generated.update_class(obj, is_gone=is_gone)
                 # More or fewer devices change nothing about what pods ask for.
                 concerned = [] if isinstance(obj, ResourceSlice) else self._pods
         return concerned if was_read or is_gone else self._pods
@@ -176,12 +178,12 @@ class DeviceClaims:
         del self._claims[key]
         self.held.pop(key, None)
         self.sent.drop(key)
-        return self.users_of(key) + self.special.remove_claim(known)
+        return self.users_of(key) + self.generated.remove_claim(known)
 
     @property
     def _pods(self) -> list[str]:
         """The pods that use claims, or ask for what a class may back."""
-        return sorted(self._keys_of_pod.keys() | self.special.pods.keys())
+        return sorted(self._keys_of_pod.keys() | self.generated.pods.keys())
 
     def settle(self) -> tuple[list[NodeRow], list[str]]:
         """Count what nodes offer now.
@@ -192,11 +194,11 @@ class DeviceClaims:
         before, is_other = counted or (None, False)
         for claim in self._claims.values() if is_other else ():
             self._hold(claim)
-        concerned = self.special.count(self.gpus) if self.is_read else []
+        concerned = self.generated.count(self.gpus) if self.is_read else []
         nodes = [] if before is None else self.gpus.resized(before)
-        is_allocated, known = self.is_read and self.is_allocated, self.special.bridging
-        if self.special.look(self.gpus, is_allocated=is_allocated):
-            bridging = self.special.bridging
+        is_allocated, known = self.is_read and self.is_allocated, self.generated.bridging
+        if self.generated.look(self.gpus, is_allocated=is_allocated):
+            bridging = self.generated.bridging
             self._bridge = bridge_over(self.gpus, bridging)
             is_other |= bridging != known
             if bridging.resource != self.gpus.bridged:
@@ -210,7 +212,7 @@ class DeviceClaims:
 
     def _note_sent(self, claim: ResourceClaim) -> None:
         """Note that a claim shows an allocation, or is another than the one that got one."""
-        for key, uid in self.special.drafts_of(claim):
+        for key, uid in self.generated.drafts_of(claim):
             made = self.sent.get(key, uid)
             if made is not None and claim.status.allocation is not None:
                 made.is_seen = True
@@ -234,7 +236,7 @@ class DeviceClaims:
 
     def claim(self, key: str) -> ResourceClaim | None:
         """Return a claim, also one that no server has yet; None if there is none."""
-        return self.special.drafted(key) or self._claims.get(key)
+        return self.generated.drafted(key) or self._claims.get(key)
 
     def users_of(self, key: str) -> list[str]:
         """Return the pods that use a claim, by name."""
@@ -276,10 +278,10 @@ class DeviceClaims:
                 self.sent.put(key, sent)
                 self._hold(claim)
                 if depends_on_node(claim, sent.allocation):
-                    self.special.changed.update(self.users_of(key))
+                    self.generated.changed.update(self.users_of(key))
             if sent is not None:
                 sent.pods.add((pod.key, pod.uid))
-                draft = self.special.drafts.get(key)
+                draft = self.generated.drafts.get(key)
                 wanted.append(Wanted(key, uid, sent.allocation, is_new=True, draft=draft))
             else:
                 wanted.append(Wanted(key, uid, None if claim is None else claim.status.allocation))
@@ -300,17 +302,17 @@ class DeviceClaims:
         """
         before = [key for key, _ in self.sent.items()]
         doubtful = self.sent.settled(is_open, now_s)
-        over = self.special.settle(self.sent, doubtful)
+        over = self.generated.settle(self.sent, doubtful)
         for key in before:
             if key not in self.sent and (claim := self.claim(key)) is not None:
                 self._hold(claim)
-        self.special.drop(over)
+        self.generated.drop(over)
         return [Wanted(key, it.uid, None) for key, it in self.sent.items() if key in doubtful]
 
     def as_sent(self) -> Iterator[ResourceClaim]:
         """Yield the claims to which an allocation was sent that they do not show, with it."""
         for key, sent in self.sent.items():
-            claim = self.special.as_made(key) or self._claims.get(key)
+            claim = self.generated.as_made(key) or self._claims.get(key)
             if claim is not None and claim.status.allocation is None:
                 status = structs.replace(claim.status, allocation=sent.allocation)
                 yield structs.replace(claim, status=status)
@@ -353,7 +355,7 @@ class DeviceClaims:
             return pod, rivals
         self._uid_of_pod[pod.key] = pod.uid
         if pod.extended and self.reading != OFF:
-            pod = self.special.noted(pod, is_sent=draft_key(pod.key, pod.uid) in self.sent)
+            pod = self.generated.noted(pod, is_sent=draft_key(pod.key, pod.uid) in self.sent)
         self.shares.note(pod)
         if not pod.device_claims and pod.key not in self._keys_of_pod:
             return pod, rivals
@@ -386,7 +388,7 @@ class DeviceClaims:
         if known is None or uid not in {"", known}:
             return []
         del self._uid_of_pod[pod]
-        self.special.forget(pod, self.sent)
+        self.generated.forget(pod, self.sent)
         self.shares.forget(pod)
         return self._forget_uses(pod)
 
@@ -479,7 +481,7 @@ class DeviceClaims:
             if ref.is_needed:
                 raise Waiting(self.shares.why_unmade(pod, ref.label))
             return None
-        if ref.label == LABEL and not self.special.is_cleared(pod, self.sent):
+        if ref.label == LABEL and not self.generated.is_cleared(pod, self.sent):
             raise Waiting("an earlier claim for its extended resources is being given back")
         key = f"{pod.namespace}/{ref.name}"
         claim = self.claim(key)

@@ -15,7 +15,7 @@ from kaisched.cluster.claims.gpus import (
     bridging_of,
     classes_of,
 )
-from kaisched.cluster.claims.sent import Draft, Mapped, PodId, SentClaims, Special
+from kaisched.cluster.claims.sent import Draft, GeneratedSpec, Mapped, PodId, SentClaims
 from kaisched.cluster.columns import set_or_drop
 from kaisched.cluster.pods import DeviceClaimRef, PodRow
 from kaisched.core.claims.model import ClaimError
@@ -44,7 +44,7 @@ class Waiting(Exception):  # noqa: N818 - a way out, and no error
     """A claim keeps its pod from every node."""
 
 
-def special_of(asks: Iterable[ResourceAsk], classes: Mapping[str, str]) -> Special:
+def generated_for(asks: Iterable[ResourceAsk], classes: Mapping[str, str]) -> GeneratedSpec:
     """Return the claim for what containers ask for.
 
     Containers that stay have devices of their own. An init container that ends has those of the
@@ -74,7 +74,7 @@ def special_of(asks: Iterable[ResourceAsk], classes: Mapping[str, str]) -> Speci
                 used = [*used, extra[0]]
             mappings += [Mapped(ask.container, resource, _name(it)) for it in used]
     devices = DeviceClaim(requests=[it for _, it in sorted(requests.items(), key=lambda it: it[0])])
-    return Special(ResourceClaimSpec(devices=devices), tuple(mappings))
+    return GeneratedSpec(ResourceClaimSpec(devices=devices), tuple(mappings))
 
 
 def _later(ask: ResourceAsk, staying: list[ResourceAsk]) -> tuple[list[ResourceAsk], int]:
@@ -105,9 +105,9 @@ def _name(ask: ResourceAsk) -> str:
     return f"container-{ask.at}-request-{ask.position}"
 
 
-def resources_of(special: Special) -> frozenset[str]:
+def resources_of(generated: GeneratedSpec) -> frozenset[str]:
     """Return the resources that a claim stands for."""
-    return frozenset(it.resource for it in special.mappings)
+    return frozenset(it.resource for it in generated.mappings)
 
 
 def resources_in(claim: ResourceClaim, asks: Iterable[ResourceAsk]) -> frozenset[str]:
@@ -116,12 +116,12 @@ def resources_in(claim: ResourceClaim, asks: Iterable[ResourceAsk]) -> frozenset
     return frozenset(it.resource for it in asks if _name(it) in names)
 
 
-def is_special(claim: ResourceClaim) -> bool:
+def is_generated(claim: ResourceClaim) -> bool:
     """Tell whether a scheduler has made a claim for extended resources."""
     return claim.metadata.annotations.get(NOTE) == "true"
 
 
-def special_name(pod: str, uid: str) -> str:
+def generated_name(pod: str, uid: str) -> str:
     """Return the name of the claim of a pod: one pod never has two."""
     mark = hashlib.sha256(uid.encode()).hexdigest()[:8]
     return f"{pod[:_LONGEST].rstrip('-.')}-{LABEL}-{mark}"
@@ -132,7 +132,7 @@ def made_claim(draft: ResourceClaim) -> ResourceClaim:
     meta = draft.metadata
     pod, _, _ = meta.name.partition("/")
     made = ObjectMeta(
-        name=special_name(pod, meta.uid),
+        name=generated_name(pod, meta.uid),
         namespace=meta.namespace,
         annotations={NOTE: "true"},
         owner_references=meta.owner_references,
@@ -162,7 +162,7 @@ def owner_of(pod: str, uid: str) -> OwnerReference:
 # known here only, under a key that no object can have.
 
 
-class SpecialClaims:
+class GeneratedClaims:
     """The claims of pods for extended resources, and the classes that back these."""
 
     def __init__(self, gpu_resources: Sequence[str] = ()) -> None:
@@ -209,7 +209,7 @@ class SpecialClaims:
     def put_claim(self, claim: ResourceClaim) -> list[str]:
         """Take in a claim of a server; return the pod whose it is."""
         found = []
-        for owner in claim.metadata.owner_references if is_special(claim) else ():
+        for owner in claim.metadata.owner_references if is_generated(claim) else ():
             pod = f"{claim.metadata.namespace}/{owner.name}"
             self._claims[owner.uid] = claim
             found.append(pod)
@@ -222,7 +222,7 @@ class SpecialClaims:
 
     def drafts_of(self, claim: ResourceClaim) -> list[tuple[str, str]]:
         """Return (key, UID) of what a claim of a server was before it was made."""
-        if not is_special(claim):
+        if not is_generated(claim):
             return []
         namespace, owners = claim.metadata.namespace, claim.metadata.owner_references
         return [(draft_key(f"{namespace}/{it.name}", it.uid), it.uid) for it in owners]
@@ -236,7 +236,7 @@ class SpecialClaims:
         """Drop a claim of a server; return the pod whose it was."""
         found = []
         self.suspects.pop(claim.key, None)
-        for owner in claim.metadata.owner_references if is_special(claim) else ():
+        for owner in claim.metadata.owner_references if is_generated(claim) else ():
             known = self._claims.get(owner.uid)
             if known is not None and known.name == claim.name:
                 del self._claims[owner.uid]
@@ -300,7 +300,7 @@ class SpecialClaims:
         if draft is None and classes and (not pod.node or is_sent or is_kept):
             draft = self._draft(key, pod, classes)
         if draft is not None:
-            name, given = key.partition("/")[2], resources_of(draft.special)
+            name, given = key.partition("/")[2], resources_of(draft.generated)
         elif made is not None and pod.node:
             name, given = made.name, resources_in(made, pod.extended)
         else:
@@ -344,9 +344,9 @@ class SpecialClaims:
         return found
 
     def _draft(self, key: str, pod: PodRow, classes: Mapping[str, str]) -> Draft:
-        special = special_of(pod.extended, classes)
+        generated = generated_for(pod.extended, classes)
         known = self.drafts.get(key)
-        if known is not None and known.special == special:
+        if known is not None and known.generated == generated:
             return known
         namespace, _, name = key.partition("/")
         meta = ObjectMeta(
@@ -355,7 +355,9 @@ class SpecialClaims:
             uid=pod.uid,
             owner_references=[owner_of(pod.key, pod.uid)],
         )
-        made = self.drafts[key] = Draft(ResourceClaim(metadata=meta, spec=special.spec), special)
+        made = self.drafts[key] = Draft(
+            ResourceClaim(metadata=meta, spec=generated.spec), generated
+        )
         return made
 
     def forget(self, pod: str, sent: SentClaims) -> None:

@@ -22,7 +22,7 @@ class Mapped(NamedTuple):
     request: str
 
 
-class Special(NamedTuple):
+class GeneratedSpec(NamedTuple):
     """What a claim for extended resources asks for."""
 
     spec: ResourceClaimSpec
@@ -33,7 +33,7 @@ class Draft(NamedTuple):
     """A claim that no server has yet."""
 
     claim: ResourceClaim
-    special: Special
+    generated: GeneratedSpec
 
 
 PodId = tuple[str, str]

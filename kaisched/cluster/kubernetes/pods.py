@@ -16,7 +16,7 @@ from kaisched.cluster.kubernetes.client import STRATEGIC, Answer, Client, Counts
 from kaisched.cluster.kubernetes.leader_election import Leadership, Term
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import PODS
-from kaisched.cluster.pools.owners import Mark
+from kaisched.cluster.pools.owners import PoolCondition
 from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.framework.intents import Bind, Evict
@@ -330,12 +330,12 @@ _REASON: Final = "PassedOn"
 
 
 @dataclass(slots=True)
-class MarkWork:
+class PoolConditionWrite:
     """The write of one mark; it has no effect if the pod has changed since it was seen."""
 
     writers: Writers
-    mark: Mark
-    settled: Callable[[Mark], None]
+    mark: PoolCondition
+    settled: Callable[[PoolCondition], None]
     """Called in the thread of the store, after the pod was taken in as it is now."""
     pauses: Pauses = field(default_factory=Pauses)
 

@@ -30,7 +30,7 @@ from kaisched.cluster.kubernetes.status_writer import (
     why_waiting,
 )
 from kaisched.cluster.kubernetes.statuses import GroupAmounts, QueueShares, QueueStatuses
-from kaisched.cluster.kubernetes.write_queue import ReportBox
+from kaisched.cluster.kubernetes.write_queue import ReportQueue
 from kaisched.cluster.store import StateStore
 from kaisched.core.axis import IntVec, RowVec
 from kaisched.core.snapshot import Snapshot
@@ -290,7 +290,7 @@ class Reporter:
     def __init__(
         self,
         client: Client,
-        box: ReportBox,
+        box: ReportQueue,
         clock: Clock,
         store: StateStore,
         *,

@@ -31,7 +31,7 @@ class Work(Protocol):
         ...
 
 
-class Outbox:
+class WriteQueue:
     """Sends writes in order, the lower rank first, in threads of its own."""
 
     def __init__(
@@ -184,7 +184,7 @@ class Entry(NamedTuple):
     """Key of the object, unique among all kinds: only one thread at a time writes an object."""
 
 
-class ReportBox:
+class ReportQueue:
     """Entries by due time. For any number of threads.
 
     Parts with due entries share the writes in proportion to their weights, so that none waits
@@ -313,7 +313,7 @@ class ReportWriters:
 
     def __init__(
         self,
-        box: ReportBox,
+        box: ReportQueue,
         step: Callable[[], bool],
         leadership: Leadership,
         *,

@@ -322,18 +322,13 @@ class Questions(Decisions, Words):
         return None if asker is None else asker(session, action, job, ask, shapes)
 
     def _is_level_unserved(self, session: Session) -> bool:
-        """Tell whether any job requires a level of a topology, and no plugin honors that.
-
-        It is kept while no structure of a job changes.
-        """
-        structure = session.jobs.structure
+        """Tell whether any job requires a level of a topology, and no plugin honors that."""
+        structure, found = session.jobs.structure, session.found
         if not structure or any(it.plugin.honors_topology for it in self._settings("node_sets")):
             return False
-        known: tuple[Mapping[int, SubGroup], bool] | None = session.hints.get(_REQUIRES_LEVEL)
-        if known is None or known[0] is not structure:
-            found = any(_requires_level(root) for root in structure.values())
-            known = session.hints[_REQUIRES_LEVEL] = structure, found
-        return known[1]
+        if _REQUIRES_LEVEL not in found:
+            found[_REQUIRES_LEVEL] = any(map(_requires_level, structure.values()))
+        return bool(found[_REQUIRES_LEVEL])
 
     # -- words -----------------------------------------------------------------------------------
 
@@ -347,9 +342,9 @@ class Questions(Decisions, Words):
         return None if made is None else partial(_evicted_because, made, kinds)
 
 
-def _requires_level(group: SubGroup) -> bool:
-    own = group.topology is not None and group.topology.is_condition
-    return own or any(map(_requires_level, group.children))
+def _requires_level(root: SubGroup) -> bool:
+    wishes = (group.topology for group in root.groups())
+    return any(wish is not None and wish.is_condition for wish in wishes)
 
 
 def _evicted_because(

@@ -206,12 +206,6 @@ class Rooms:
         if not self.slot_of_shape:
             return
         free = capacity.unpromised(rows)
-        if len(rows) == 1 and self._cards is None:  # columns as views: a third of the time
-            node = int(rows[0])
-            fits = pods_in(free, self._divisor, self._bonus)
-            self.total += fits - self.room[:, node]
-            self.room[:, node] = fits
-            return
         quotient = free[:, None, :] // self._divisor[:, :, None]
         quotient += self._bonus[:, :, None]
         fresh = np.minimum.reduce(quotient, axis=0)

@@ -156,9 +156,9 @@ def running():
 @pytest.mark.parametrize(("uid", "is_left_over"), [("1", True), ("0", False)])
 def test_a_claim_is_given_back_for_the_pod_that_owns_it_alone(uid, is_left_over):
     store = store_of(made_for(uid))
-    assert store.device_claims.special.left_over(lambda pod: not pod.node) == []
+    assert store.device_claims.generated.left_over(lambda pod: not pod.node) == []
     update(store, asking_for(f"{IMPLICIT}{DRIVER}"))
-    found = store.device_claims.special.left_over(lambda pod: not pod.node)
+    found = store.device_claims.generated.left_over(lambda pod: not pod.node)
     assert [(key, pod.uid) for key, pod in found] == [("team/p-made", "1")] * is_left_over
 
 
@@ -251,7 +251,7 @@ def test_a_pod_waits_no_more_for_a_claim_of_which_the_watch_tells_the_end_by_its
     assert "is being given back" in store.pods.pod("team/p").constraints.wait[1]
     update(store, obj("ResourceClaim", claim.name, uid="made"), is_gone=True)
     assert store.pods.pod("team/p").constraints.wait is None
-    assert store.device_claims.special.left_over(lambda pod: not pod.node) == []
+    assert store.device_claims.generated.left_over(lambda pod: not pod.node) == []
 
 
 def test_the_end_of_a_claim_is_not_that_of_another_of_its_name():

@@ -93,7 +93,7 @@ def test_a_turn_after_both_are_bound_changes_nothing(world, shard):
         shard.send()
     shard.hear()
     assert shard.store.snapshot().allocated.tolist() == before.allocated.tolist()
-    assert shard.store.device_claims.special.changed == set()
+    assert shard.store.device_claims.generated.changed == set()
 
 
 def test_the_room_of_the_plugin_is_given_again_once_its_pod_is_gone(world, shard):

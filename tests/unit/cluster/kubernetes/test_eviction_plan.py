@@ -13,7 +13,7 @@ from kaisched.cluster.kubernetes.evictor import (
     Evictor,
     Verdict,
 )
-from kaisched.cluster.kubernetes.write_queue import Outbox
+from kaisched.cluster.kubernetes.write_queue import WriteQueue
 from kaisched.framework.intents import Evict, Nominate
 from kaisched_apiserver import Fault
 from tests.unit.cluster.kubernetes.test_binder import refuted
@@ -108,7 +108,7 @@ def test_one_victim_needs_no_dry_run_and_nobody_s_plan_no_promise(plan, works, f
 
 @pytest.fixture
 def outbox(writers):
-    made = Outbox(writers.leadership, writers=8, per_second=10_000, write_s=1.0)
+    made = WriteQueue(writers.leadership, writers=8, per_second=10_000, write_s=1.0)
     yield made
     made.close(5.0)
 

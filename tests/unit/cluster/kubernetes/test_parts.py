@@ -19,7 +19,7 @@ from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.reflector import lines_of
 from kaisched.cluster.kubernetes.resources import ALL, PODS, bare_event
 from kaisched.cluster.kubernetes.statuses import quantities
-from kaisched.cluster.kubernetes.write_queue import Outbox
+from kaisched.cluster.kubernetes.write_queue import WriteQueue
 from kaisched.errors import ClusterUnavailable, ConfigError, ObjectError
 from kaisched.units import MEBIBYTE, MEGABYTE
 from tests.waiting import PATIENCE_S, until
@@ -106,7 +106,7 @@ def emptied(outbox):
 
 def test_work_goes_by_rank_and_is_tried_again(leadership):
     log, hold = [], threading.Event()
-    outbox = Outbox(leadership, writers=1, per_second=1000, write_s=1.0)
+    outbox = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
     first = Work("first", log, wait=hold)
     outbox.put(0, first)
     until(lambda: first.is_begun)
@@ -123,7 +123,7 @@ def test_work_goes_by_rank_and_is_tried_again(leadership):
 
 def test_work_that_has_to_wait_is_done_in_its_time(leadership):
     log = []
-    outbox = Outbox(leadership, writers=1, per_second=1000, write_s=1.0)
+    outbox = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
     start_s = time.monotonic()
     outbox.put(0, Work("later", log), delay_s=0.1)
     emptied(outbox)
@@ -134,7 +134,7 @@ def test_work_that_has_to_wait_is_done_in_its_time(leadership):
 
 def test_nothing_is_sent_through_a_shut_gate(leadership):
     log = []
-    outbox = Outbox(leadership, writers=2, per_second=1000, write_s=1.0)
+    outbox = WriteQueue(leadership, writers=2, per_second=1000, write_s=1.0)
     leadership.end()
     outbox.put(0, Work("work", log))
     emptied(outbox)
@@ -145,7 +145,7 @@ def test_nothing_is_sent_through_a_shut_gate(leadership):
 @pytest.mark.fault("A7")
 def test_no_more_is_sent_a_second_than_allowed(leadership):
     log = []
-    outbox = Outbox(leadership, writers=4, per_second=50, write_s=1.0)
+    outbox = WriteQueue(leadership, writers=4, per_second=50, write_s=1.0)
     start_s = time.monotonic()
     for number in range(25):
         outbox.put(0, Work(str(number), log))
@@ -158,7 +158,7 @@ def test_no_more_is_sent_a_second_than_allowed(leadership):
 
 def test_closing_finishes_what_is_under_way_and_drops_the_rest(leadership):
     log, hold = [], threading.Event()
-    outbox = Outbox(leadership, writers=1, per_second=1000, write_s=1.0)
+    outbox = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
     under_way = Work("under way", log, tries=2, wait=hold)
     outbox.put(0, under_way)
     until(lambda: under_way.is_begun)
@@ -179,7 +179,7 @@ def test_a_piece_of_work_with_a_bug_does_not_end_the_writer(leadership):
         def send(self):
             raise ZeroDivisionError
 
-    outbox = Outbox(leadership, writers=1, per_second=1000, write_s=1.0)
+    outbox = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
     outbox.put(0, Bug("bug", log))
     outbox.put(0, Work("next", log))
     emptied(outbox)

@@ -11,7 +11,7 @@ from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.pods import Note
 from kaisched.cluster.kubernetes.status_writer import POD, QUEUE, WEIGHTS
-from kaisched.cluster.kubernetes.write_queue import Entry, ReportBox, ReportWriters
+from kaisched.cluster.kubernetes.write_queue import Entry, ReportQueue, ReportWriters
 from tests.laws.reported import NEVER, QUEUES, STRATEGIC, TEAM, Cluster
 from tests.waiting import until
 
@@ -187,7 +187,7 @@ def test_queues_and_groups_do_not_stand_behind_thousands_of_pods():
 
 @pytest.fixture
 def box():
-    box = ReportBox(WEIGHTS, now=lambda: box.time)
+    box = ReportQueue(WEIGHTS, now=lambda: box.time)
     box.time = 0.0
     return box
 
@@ -272,7 +272,7 @@ def test_an_event_that_cannot_be_written_is_left_out_in_the_end():
 def written():
     """Start writers on a real box; return what they wrote, with when."""
     log, leadership = [], Leadership()
-    box = ReportBox(WEIGHTS)
+    box = ReportQueue(WEIGHTS)
 
     def step():
         entry = box.take()
