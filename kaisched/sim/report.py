@@ -12,15 +12,6 @@ from kaisched.sim.workload import ClusterSize, QuotaMode, Workload, plain
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """Setting of a simulation."""
-
-    trace: str
-    size: ClusterSize
-    quota: QuotaMode
-
-
-@dataclass(frozen=True, slots=True)
 class Waits:
     """Seconds from arrival to first start over all jobs; jobs still waiting count so far."""
 
@@ -99,19 +90,21 @@ class Report:
     failures: tuple[Failure, ...]
 
 
-def report_of(replay: Replay, workload: Workload, setting: Setting) -> Report:
+def report_of(
+    replay: Replay, workload: Workload, trace: str, size: ClusterSize, quota: QuotaMode
+) -> Report:
     """Sum up a finished replay."""
     tally = replay.tally
     queues = _queues(replay, workload)
     ticks = replay.last - replay.first
     came, finished, pending = sum(tally.arrived), sum(tally.finished), sum(tally.pending)
     used, redone = plain(sum(tally.used)), plain(sum(tally.redone))
-    capacity = ticks * setting.size.gpus
+    capacity = ticks * size.gpus
     return Report(
-        trace=setting.trace,
-        nodes=setting.size.nodes,
-        gpus=setting.size.gpus,
-        quota=setting.quota.value,
+        trace=trace,
+        nodes=size.nodes,
+        gpus=size.gpus,
+        quota=quota.value,
         from_s=_seconds(replay.first),
         until_s=_seconds(replay.last),
         jobs=came,

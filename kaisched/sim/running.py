@@ -26,7 +26,7 @@ from kaisched.sim.cluster import Cluster, Decide, equal_nodes, equal_queues
 from kaisched.sim.pools import Site
 from kaisched.sim.recorder import Crossings, Recorder, VirtualHistory
 from kaisched.sim.replay import Replay
-from kaisched.sim.report import Report, Setting, report_of
+from kaisched.sim.report import Report, report_of
 from kaisched.sim.scenario.load import Scenario
 from kaisched.sim.scenario.queues import in_pool
 from kaisched.sim.ticks import CHECKPOINT_TICKS, GRID_S, NEVER, Pace, tick_at
@@ -148,7 +148,7 @@ def simulate(
     last = NEVER if stretch.is_drained else tick_at(until_s)
     tell = None if progress is None else (lambda tick: progress(float(tick * GRID_S)))
     replay.run(last, tell)
-    return report_of(replay, workload, Setting(trace.name, size, quota))
+    return report_of(replay, workload, trace.name, size, quota)
 
 
 @dataclass(frozen=True, slots=True)

@@ -443,11 +443,7 @@ _NODE_COLUMNS: Final = ("node", "cpu_milli", "memory_mib", "gpu", "model")
 def read_nodes(folder: Path, prefix: str) -> list[NodeRow]:
     """Read the nodes of a trace folder; a label holds the model of their GPUs."""
     columns = read_columns(folder / "nodes.csv", _NODE_COLUMNS)
-    number = f"write a number from 0 to {_MOST_AMOUNT:.0f}"
-    mebibytes = f"write a number from 0 to {_MOST_MEBIBYTES}"
-    cpu = columns["cpu_milli"].numbers(0, _MOST_AMOUNT, number)
-    memory = columns["memory_mib"].numbers(0, _MOST_MEBIBYTES, mebibytes)
-    gpus = columns["gpu"].numbers(0, MOST_GPUS, "write a whole number of GPUs")
+    cpu, memory, gpus = _resources(columns, "gpu")
     names, models = columns["node"].values, columns["model"].values
     width = max(map(len, names), default=1)
     return [
@@ -495,12 +491,19 @@ def _columns(folder: Path) -> Mapping[str, Column]:
     return read_columns(packed if packed.is_file() else folder / "pods.csv", _POD_COLUMNS)
 
 
-def _pods(columns: Mapping[str, Column]) -> list[PodKind]:
+def _resources(columns: Mapping[str, Column], gpus: str) -> tuple[FloatVec, FloatVec, FloatVec]:
+    """Return milli-CPU, MiB of memory and GPUs, the last of the column named."""
     number = f"write a number from 0 to {_MOST_AMOUNT:.0f}"
     mebibytes = f"write a number from 0 to {_MOST_MEBIBYTES}"
-    cpu = columns["cpu_milli"].numbers(0, _MOST_AMOUNT, number)
-    memory = columns["memory_mib"].numbers(0, _MOST_MEBIBYTES, mebibytes)
-    gpus = columns["num_gpu"].numbers(0, MOST_GPUS, "write a whole number of GPUs")
+    return (
+        columns["cpu_milli"].numbers(0, _MOST_AMOUNT, number),
+        columns["memory_mib"].numbers(0, _MOST_MEBIBYTES, mebibytes),
+        columns[gpus].numbers(0, MOST_GPUS, "write a whole number of GPUs"),
+    )
+
+
+def _pods(columns: Mapping[str, Column]) -> list[PodKind]:
+    cpu, memory, gpus = _resources(columns, "num_gpu")
     milli = columns["gpu_milli"].numbers(0, GPU_UNIT, f"write a number from 0 to {GPU_UNIT}")
     pods = []
     for at, models in enumerate(columns["gpu_spec"].values):

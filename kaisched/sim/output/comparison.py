@@ -34,11 +34,10 @@ def comparison(results: Sequence[Result], names: Sequence[str]) -> list[str]:
     outcomes = [result.outcome for result in results]
     charts = [
         beyond_chart(outcomes, names),
-        _got_chart(outcomes, names),
-        _waits_chart(outcomes, names),
+        *_queue_charts(outcomes, names),
         wrong_chart(results, names),
         evicted_chart(results, names),
-        _lost_chart(results, names),
+        lines_chart("Work done twice so far", "GPU-hours", _lines(results, names, lost_hours)),
         *levels_charts(outcomes, names),
     ]
     return [
@@ -86,35 +85,32 @@ def beyond_chart(
     is_named: bool = True,
 ) -> Chart:
     """Draw what each queue got beyond its entitlement; left of 0 is what it missed."""
+    queues = busiest_queues(outcomes)
+    bars = _bars(outcomes, names, queues, lambda it: it.gpu_hours - it.entitled_gpu_hours)
+    title = "Beyond what the queue is entitled to"
     return bars_by_name(
-        "Beyond what the queue is entitled to",
-        "GPU-hours",
-        busiest_queues(outcomes),
-        _bars(outcomes, names, lambda queue: queue.gpu_hours - queue.entitled_gpu_hours),
-        width=width,
-        height=height,
-        is_named=is_named,
+        title, "GPU-hours", queues, bars, width=width, height=height, is_named=is_named
     )
 
 
-def _got_chart(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
-    bars = _bars(outcomes, names, lambda queue: None if queue.got is None else 100 * queue.got)
-    return bars_by_name("GPU-hours held, of those entitled", "%", busiest_queues(outcomes), bars)
-
-
-def _waits_chart(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
-    bars = _bars(outcomes, names, lambda it: None if it.wait is None else it.wait.p95_s / HOUR_S)
-    title = "Wait within which 95 % started"
-    return bars_by_name(title, "hours", busiest_queues(outcomes), bars)
+def _queue_charts(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[Chart]:
+    """Draw what each queue got of its entitlement, and how long its jobs waited."""
+    queues = busiest_queues(outcomes)
+    got = _bars(outcomes, names, queues, lambda it: None if it.got is None else 100 * it.got)
+    waits = _bars(outcomes, names, queues, lambda it: it.wait.p95_s / HOUR_S if it.wait else None)
+    return [
+        bars_by_name("GPU-hours held, of those entitled", "%", queues, got),
+        bars_by_name("Wait within which 95 % started", "hours", queues, waits),
+    ]
 
 
 def _bars(
     outcomes: Sequence[Outcome],
     names: Sequence[str],
+    queues: Sequence[str],
     amount: Callable[[QueueOutcome], float | None],
 ) -> list[Bars]:
-    """Return a bar of each run for each of the busiest queues, none without an amount."""
-    queues = busiest_queues(outcomes)
+    """Return a bar of each run for each of some queues, none without an amount."""
     groups = []
     for series, (name, outcome) in enumerate(zip(names, outcomes, strict=True)):
         amounts = {queue.name: amount(queue) for queue in outcome.queues}
@@ -173,11 +169,6 @@ def evicted_chart(
     return lines_chart("Evictions so far", "jobs", lines, width=width)
 
 
-def _lost_chart(results: Sequence[Result], names: Sequence[str]) -> Chart:
-    lines = _lines(results, names, lambda line: np.cumsum(line.lost_hours.sum(axis=0)))
-    return lines_chart("Work done twice so far", "GPU-hours", lines)
-
-
 def wrong_hours(line: Timeline) -> FloatVec:
     """Return ``(T,)`` half the sum over queues of |GPU-hours - entitled| up to each point.
 
@@ -186,6 +177,11 @@ def wrong_hours(line: Timeline) -> FloatVec:
     apart = np.abs(line.gpu_hours - line.entitled_hours).sum(axis=0)
     hours: FloatVec = apart / 2.0
     return hours
+
+
+def lost_hours(line: Timeline) -> FloatVec:
+    """Return ``(T,)`` the GPU-hours lost up to each point."""
+    return np.cumsum(line.lost_hours.sum(axis=0))
 
 
 def _lines(

@@ -7,7 +7,7 @@ from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.output.tables import json_of, short_duration, table_of
 from kaisched.sim.pools import Site
 from kaisched.sim.replay import Replay
-from kaisched.sim.report import Setting, nearest_rank, report_of
+from kaisched.sim.report import nearest_rank, report_of
 from kaisched.sim.ticks import NEVER
 from kaisched.sim.traces import read_trace
 from kaisched.sim.workload import ClusterSize, QuotaMode, workload_of
@@ -21,7 +21,7 @@ def reported(folder, decide, until=NEVER):
     cluster = Cluster(workload, equal_nodes(SIZE), equal_queues(workload))
     replay = Replay(workload, [Site(cluster, decide)], 0)
     replay.run(until)
-    return report_of(replay, workload, Setting("hand", SIZE, QuotaMode.NONE))
+    return report_of(replay, workload, "hand", SIZE, QuotaMode.NONE)
 
 
 def test_a_report_by_hand(write_trace, first_fit):
