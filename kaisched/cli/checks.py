@@ -34,12 +34,9 @@ def doctor(
 ) -> None:
     """Check a cluster for what would keep the scheduler from its work, and say how to fix it.
 
-    Prints one line for each check: ok, warn or fail. The checks cover the server and its clock,
-    our account and its rights, the kinds that are read, optional parts of the API, shards and
-    their plugins, leases, nodes in no shard or in two, queues (also those that KAI-Scheduler would
-    read differently), whether any user may use any queue, and usage history with its gaps.
-
-    Nothing is written. Settings are those of `kaisched run`. The exit code is 1 if a check failed.
+    Prints a line for each check of server, rights, shards, leases, nodes, queues and usage history:
+    ok, warn or fail. Nothing is written. Settings are those of `kaisched run`. The exit code is 1
+    if a check failed.
     """
     from kaisched.clock import SystemClock  # noqa: PLC0415 - not for the help
     from kaisched.daemon.doctor import Visit  # noqa: PLC0415 - not for the help
@@ -89,10 +86,8 @@ def lint(
 ) -> None:
     """Check queues, shards, jobs, nodes, settings and scenario files; report all errors at once.
 
-    Beyond faults of single objects: cycles and missing parents of queues, quotas above those of
-    the parent or of the nodes, jobs in queues that do not exist, topologies and device classes
-    that no file has, selectors of devices that do not parse, and errors in policies. What is not
-    among the files is not missed, unless objects of its kind are.
+    Beyond single objects: the tree of queues and its quotas, queues, topologies and device classes
+    that no file has although there are others of their kind, and errors in policies.
 
     The exit code is 1 if there are errors, and 0 if there are only warnings. SARIF is what code
     hosts show beside a change.

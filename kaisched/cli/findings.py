@@ -19,7 +19,7 @@ from kaisched.sim.scenario.load import read_raw, read_scenario
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kaisched.sim.scenario.setup import Scenario
+    from kaisched.sim.scenario.load import Scenario
 
 _RULE = "scenario"
 _SHORT_S = 1800.0

@@ -61,9 +61,7 @@ def ls(
 ) -> None:
     """List all queues as a tree: fair share, allocated, requested and quota, and waiting jobs.
 
-    With --server the answer is that of a running scheduler. Otherwise the daemon's own cycle runs
-    on a copy of the state, in this process. Where no source is named, that is KAISCHED_SERVER, a
-    scheduler on this machine that runs with --view, or the cluster of the kubeconfig.
+    The state is read as by `kaisched why`.
     """
     _show(place, None, output, is_watched=watch)
 
@@ -82,7 +80,7 @@ def show(
 ) -> None:
     """Show one queue with those above and below it, and its waiting jobs in order.
 
-    The state is read as by `kaisched queue ls`.
+    The state is read as by `kaisched why`.
     """
     _show(place, name, output, is_watched=watch)
 
@@ -476,7 +474,7 @@ def fairness(
     USED LATELY is the decayed usage that fairness over time counts, as a part of the capacity.
 
     With --since, a second table has the time since then: how much queues used, and how much their
-    fair shares came to. The state is read as by `kaisched queue ls`.
+    fair shares came to. The state is read as by `kaisched why`.
     """
     period = None
     if since is not None:

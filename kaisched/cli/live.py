@@ -37,6 +37,9 @@ _USAGE: Final = (400, 404)
 class Server:
     """A scheduler that serves its live view."""
 
+    problems: tuple[str, ...] = ()
+    """None of a state that is read here: a scheduler tells its own in its log and its metrics."""
+
     def __init__(self, url: str, shard: str = "", *, is_named: bool = False) -> None:
         """Keep the address; only one that the user has named gets the user's token.
 

@@ -48,9 +48,8 @@ def command(
 ) -> None:
     """Say what would be bound, evicted and nominated, what stays pending, and why.
 
-    Nothing is changed anywhere: the objects are loaded into a cluster in memory, and the daemon's
-    own cycle runs there in virtual time. Pods are ours when their schedulerName is kaisched or
-    kai-scheduler.
+    The daemon's own cycle runs on a cluster in memory, in virtual time; nothing is changed
+    anywhere. Pods are ours when their schedulerName is kaisched or kai-scheduler.
 
     Objects with problems are reported on stderr and left out; the exit code is then 1, as it is
     when a plugin failed.

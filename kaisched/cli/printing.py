@@ -269,18 +269,10 @@ def queue_names(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"queue.scheduling.run.ai/{entry['name']}"
 
 
-def show(
-    server: Server,
-    get: Callable[[], Mapping[str, Any]],
-    printer: Printer,
-    output: str,
-    *,
-    is_watched: bool,
+def watch(
+    server: Server, get: Callable[[], Mapping[str, Any]], printer: Printer, output: str
 ) -> None:
-    """Print a document, and again at every change if it is watched."""
-    if not is_watched:
-        printer.print(get(), output)
-        return
+    """Print a document, and again at every change."""
     for number in _changes(server):
         if has_colors(sys.stdout):
             sys.stdout.write(_CLEAR)

@@ -16,18 +16,14 @@ from kaisched.daemon.view_pages import view_listener
 from kaisched.engine.policy import build_policy, default_shard
 from kaisched.engine.shards import FoundShard, read_shard
 from kaisched.errors import ConfigError
-from kaisched.sim.bar import Bar
-from kaisched.sim.comparing import Order, carry_out
 from kaisched.sim.machines import Machines
-from kaisched.sim.output.files import json_of, result_of, write_files
-from kaisched.sim.output.pictures import write_compared, write_pictures
-from kaisched.sim.output.report import write_report
-from kaisched.sim.output.summary import comparison_of, summary_of
-from kaisched.sim.reading import find_trace, read_trace
-from kaisched.sim.running import policy_of, run_scenario
+from kaisched.sim.output.files import Order, carry_out, json_of, result_of, write_files
+from kaisched.sim.output.report import write_compared, write_pictures, write_report
+from kaisched.sim.output.tables import comparison_of, summary_of
+from kaisched.sim.progress import Bar, Stage
+from kaisched.sim.running import CheckedCycle, PolicyCycle, policy_of, run_scenario, simulate
 from kaisched.sim.scenario.load import read_scenario
-from kaisched.sim.simulation import CheckedCycle, PolicyCycle, simulate
-from kaisched.sim.stage import Stage
+from kaisched.sim.traces import find_trace, read_trace
 from kaisched.telemetry.logs import configure_logs
 from kaisched.telemetry.stopwatch import Stopwatch
 
@@ -38,8 +34,8 @@ if TYPE_CHECKING:
     from kaisched.sim.cluster import Decide
     from kaisched.sim.output.files import Result
     from kaisched.sim.report import Report
-    from kaisched.sim.scenario.setup import Scenario
-    from kaisched.sim.simulation import Stretch
+    from kaisched.sim.running import Stretch
+    from kaisched.sim.scenario.load import Scenario
     from kaisched.sim.workload import ClusterSize, QuotaMode
 
 

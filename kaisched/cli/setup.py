@@ -48,10 +48,9 @@ def init(
 ) -> None:
     """Make queues, shards and settings of ours from what Run:ai or KAI-Scheduler exports.
 
-    What is not taken is printed, key by key, with the reason, and so is what no file can do. The
-    same list is in notes.txt among the files. Nothing is read from or written to a cluster.
-
-    If anything in the export is wrong, all errors are reported and no file is written.
+    What is not taken is printed, key by key, with the reason, and so is what no file can do; the
+    list is in notes.txt too. If anything in the export is wrong, no file is written. No cluster is
+    read or changed.
     """
     from kaisched.engine.migration.kai import from_kai as read_kai  # noqa: PLC0415 - as above
     from kaisched.engine.migration.runai import from_runai as read_runai  # noqa: PLC0415

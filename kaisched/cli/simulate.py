@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kaisched.cli.runs import Wish
     from kaisched.sim.report import Failure
-    from kaisched.sim.simulation import Stretch
+    from kaisched.sim.running import Stretch
     from kaisched.sim.workload import ClusterSize, QuotaMode
 
 _QUOTA = typer.Option(help="GPU quotas: none, or the published nodes, scaled to the cluster.")
@@ -108,7 +108,7 @@ def simulate(
         _run_scenarios(scenarios, wish, out, output, dask, is_compared=compare, has_plots=plots)
         return
     _refuse(ctx, _OF_SCENARIOS, "needs a scenario", "name a scenario file before it")
-    from kaisched.sim.simulation import Stretch  # noqa: PLC0415 - not for the help
+    from kaisched.sim.running import Stretch  # noqa: PLC0415 - not for the help
     from kaisched.sim.workload import ClusterSize, QuotaMode  # noqa: PLC0415 - not for the help
 
     stretch = Stretch(_instant("--from", from_), _until(until), is_drained=drain)
@@ -127,7 +127,7 @@ def _run_trace(
     output: str,
 ) -> None:
     from kaisched.cli import runs  # noqa: PLC0415 - not for the help
-    from kaisched.sim.table import json_of, table_of  # noqa: PLC0415 - not for the help
+    from kaisched.sim.output.tables import json_of, table_of  # noqa: PLC0415 - not for the help
 
     with runs.served(wish.serving) as shown:
         report, timing = runs.timed(
@@ -246,9 +246,9 @@ def tune(
     of processes or machines.
     """
     from kaisched.cli.runs import Wish, load, machines_at  # noqa: PLC0415 - not for the help
-    from kaisched.sim.bar import Bar  # noqa: PLC0415
     from kaisched.sim.output.files import check_folder  # noqa: PLC0415
-    from kaisched.sim.output.trade import json_of, summary_of, write_sweep  # noqa: PLC0415
+    from kaisched.sim.output.tuning import json_of, summary_of, write_sweep  # noqa: PLC0415
+    from kaisched.sim.progress import Bar  # noqa: PLC0415
     from kaisched.sim.tuning import settings_of, sweep  # noqa: PLC0415
 
     if dask is not None and processes is not None:
@@ -294,8 +294,8 @@ def demo(
     """Show fair share at work on four days of a real trace. Needs no cluster."""
     from kaisched.cli.runs import timed  # noqa: PLC0415 - not for the help
     from kaisched.engine.policy import default_policy  # noqa: PLC0415 - not for the help
-    from kaisched.sim.simulation import Stretch  # noqa: PLC0415 - not for the help
-    from kaisched.sim.table import table_of  # noqa: PLC0415 - not for the help
+    from kaisched.sim.output.tables import table_of  # noqa: PLC0415 - not for the help
+    from kaisched.sim.running import Stretch  # noqa: PLC0415 - not for the help
     from kaisched.sim.workload import ClusterSize, QuotaMode  # noqa: PLC0415 - not for the help
 
     print(_BEFORE.format(nodes=_DEMO_NODES), flush=True)  # noqa: T201

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kaisched import __version__
-from kaisched.cli import options, source
+from kaisched.cli import options
 from kaisched.cli.plan import print_plan, print_waiting
 from kaisched.cli.printing import columns, print_json, print_table, warn
 from kaisched.objects.labels import format_time
@@ -55,19 +55,19 @@ def take(
 ) -> None:
     """Write a snapshot: of a live cluster, of manifests, or of a running scheduler.
 
-    Without -f and --daemon the cluster of the kubeconfig is read, as `kaisched run --cluster
-    kubernetes` would; nothing is written to it. Only a running scheduler knows which of its writes
-    are unconfirmed, what its plugins remember and its own usage history. Its settings must say
-    `snapshots.enabled: true`.
+    Without -f and --daemon the cluster of the kubeconfig is read; nothing is written to it. Only a
+    running scheduler, with `snapshots.enabled: true`, knows its unconfirmed writes, what its
+    plugins remember and its own usage history.
 
-    Addresses and passwords of usage stores are never in a snapshot. With --redact every name, UID,
-    label and annotation is replaced by an alias, equal ones by the same alias, and fields that a
-    cycle does not read are left out. The arguments of plugins remain.
+    Addresses and passwords of usage stores are never in a snapshot. --redact replaces names, UIDs,
+    labels and annotations by aliases and leaves out fields that a cycle does not read; the
+    arguments of plugins remain.
     """
+    from kaisched.cli.cycles import taken_by_own_shard  # noqa: PLC0415 - not for the help
     from kaisched.engine.recording import write_recording  # noqa: PLC0415 - not for the help
 
     place = options.Place(files or (), None, daemon, kubeconfig, context, shard, shard_name)
-    taken = source.taken_by_own_shard(place)
+    taken = taken_by_own_shard(place)
     recording, warnings = taken.recording, list(taken.warnings)
     if redact:
         from kaisched.engine.redaction import redacted  # noqa: PLC0415 - only when asked

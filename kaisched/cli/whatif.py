@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from kaisched.cli import options, source
+from kaisched.cli import options
 from kaisched.cli.printing import columns, print_json, print_table, warn
 from kaisched.cli.when import when_document, when_lines
 from kaisched.units import format_amount
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kaisched.cli.whatif_objects import Difference
     from kaisched.engine.recording import Recording
     from kaisched.framework.report.records import QueueShare
-    from kaisched.sim.forecast.settling import JobState
+    from kaisched.sim.forecast.course import JobState
 
 command = typer.Typer()
 _AMOUNTS: Final = ("fair_share", "allocated", "requested", "deserved")
@@ -114,9 +114,10 @@ def _show(
     *,
     has_when: bool = False,
 ) -> None:
+    from kaisched.cli.cycles import recorded  # noqa: PLC0415 - not for the help
     from kaisched.cli.whatif_objects import compare, difference_document  # noqa: PLC0415
 
-    found = source.recorded(place)
+    found = recorded(place)
     file = str(place.snapshot or "")
     difference = compare(found, change(found.recording, file), file, has_when=has_when)
     for text in difference.warnings:

@@ -18,9 +18,9 @@ from kaisched.objects.podgroup import PodGroup, PodGroupSpec
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.wire import Amounts, ObjectMeta
 from kaisched.objects.workloads import Deployment, Job, PartialObject, ReplicaSet, StatefulSet
+from kaisched.sim.forecast.course import settled
 from kaisched.sim.forecast.forecast import Forecast, world_of
-from kaisched.sim.forecast.history import past_of
-from kaisched.sim.forecast.settling import settled
+from kaisched.sim.forecast.past import past_of
 from kaisched.view.documents import queue_document
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kaisched.engine.recording import Recording, Replay
     from kaisched.framework.report.records import QueueShare
     from kaisched.objects.load import Manifest
-    from kaisched.sim.forecast.settling import Eviction, JobState, Settled
+    from kaisched.sim.forecast.course import Eviction, JobState, Settled
 
 SCHEMA: Final = "kaisched.io/whatif/v1"
 _MOST_FORECASTS: Final = 10

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kaisched.framework.report.result import CycleResult
     from kaisched.sim.forecast.course import World
     from kaisched.sim.forecast.forecast import Forecast
-    from kaisched.sim.forecast.history import Past
+    from kaisched.sim.forecast.past import Past
 
 _MOST_S: Final = 60.0
 """No other course of events begins after so much real time; what is printed then says so."""
@@ -29,7 +29,7 @@ def forecast_of(
     scheduler names whose pods are ours.
     """
     from kaisched.sim.forecast.forecast import world_of  # noqa: PLC0415 - only when asked
-    from kaisched.sim.forecast.history import past_of  # noqa: PLC0415 - only when asked
+    from kaisched.sim.forecast.past import past_of  # noqa: PLC0415 - only when asked
 
     started = result.records.session.tasks.job_of_task[result.bind_tasks]
     if job not in result.records.rows and job not in started:

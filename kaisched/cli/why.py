@@ -51,10 +51,9 @@ def command(
 
     The next step was tried on the copy before it is printed; where none helps, that is said.
 
-    With --when, the cycle goes on from there in virtual time, ten times with other run times and
-    new jobs by chance: the job starts between the times printed, if what is assumed comes true. The
-    assumptions are printed too. It takes seconds, and a minute at most. A running scheduler is not
-    asked then, unless by --daemon.
+    With --when, the cycle runs on in virtual time, ten times with other run times and new jobs by
+    chance: the job starts between the times printed, if the printed assumptions come true. It takes
+    a minute at most. A running scheduler is not asked then, unless by --daemon.
     """
     if namespace and "/" not in name:
         name = f"{namespace}/{name}"

@@ -7,6 +7,7 @@ and the snapshot keeps the old one. A column that did not change is handed out a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
@@ -15,8 +16,17 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 _FIRST_CAPACITY: Final = 64
+
+
+def set_or_drop(known: dict[K, T], key: K, value: T | None) -> None:
+    """Set the value of a key; None drops it."""
+    if value is None:
+        known.pop(key, None)
+    else:
+        known[key] = value
 
 
 class Column:
@@ -42,6 +52,12 @@ class Column:
             self.replace(self.data.copy())
         self._view = None
         return self.data
+
+    def set(self, cell: int | tuple[int, int], value: float) -> None:
+        """Set one cell, a row or (row, number), unless it has the value already; NaN is NaN."""
+        old = self.data[cell]
+        if old != value and not (math.isnan(old) and math.isnan(value)):
+            self.own()[cell] = value
 
     def grow(self, needed: int) -> None:
         """Make room for ``needed`` rows in all."""
@@ -115,17 +131,22 @@ class MapColumn(Generic[T]):
     __slots__ = ("_view", "data")
 
     data: dict[int, T]
-    """The live rows. Read freely; write through :meth:`own`."""
+    """The live rows. Read freely; write through :meth:`set`."""
     _view: Mapping[int, T] | None
 
     def __init__(self) -> None:
         """Make an empty column."""
         self.replace({})
 
-    def own(self) -> dict[int, T]:
-        """Return the rows for writing."""
+    def set(self, row: int, value: T | None) -> None:
+        """Set one row, unless it has the value already; None drops it."""
+        if value == self.data.get(row):
+            return
         self._view = None
-        return self.data
+        if value is None:
+            del self.data[row]
+        else:
+            self.data[row] = value
 
     def replace(self, data: dict[int, T]) -> None:
         """Take other rows."""

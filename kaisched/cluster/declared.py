@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kaisched.cluster.columns import set_or_drop
 from kaisched.errors import ObjectError
 from kaisched.objects.decode import faults_of
 from kaisched.objects.faults import Source, to_error
@@ -43,11 +44,11 @@ class Declared:
 
     def note_node(self, name: str, fault: str = "") -> None:
         """Note the fault of a node; empty if the node is valid or gone."""
-        _note(self._node_faults, name, fault)
+        set_or_drop(self._node_faults, name, fault or None)
 
     def note_topology(self, name: str, fault: str = "") -> None:
         """Note the fault of a topology; empty if the topology is valid or gone."""
-        _note(self._topology_faults, name, fault)
+        set_or_drop(self._topology_faults, name, fault or None)
 
     def has_queue(self, queue: Queue) -> bool:
         """Tell whether a queue is known with an equal specification."""
@@ -86,13 +87,6 @@ class Declared:
                 for pod, text in faults.items()
             ]
         return sorted(found)
-
-
-def _note(faults: dict[str, str], name: str, fault: str) -> None:
-    if fault:
-        faults[name] = fault
-    else:
-        faults.pop(name, None)
 
 
 def has_same_wishes(old: Queue | PodGroup, new: Queue | PodGroup) -> bool:

@@ -9,18 +9,14 @@ the budget says so; a pod that several budgets select is never evicted.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from kaisched.core.axis import TaskState
-from kaisched.core.tables import SEVERAL, UNPROTECTED, DisruptionBudgets
+from kaisched.core.axis import IntVec, RowVec, TaskState
+from kaisched.core.snapshot import Snapshot
+from kaisched.core.tables import SEVERAL, UNPROTECTED, DisruptionBudgets, LabelSets
 from kaisched.objects.pod import LabelSelector, PodDisruptionBudget, SelectorRequirement, is_valid
-
-if TYPE_CHECKING:
-    from kaisched.core.axis import IntVec, RowVec
-    from kaisched.core.snapshot import Snapshot
-    from kaisched.core.tables import LabelSets
 
 _RUNNING: Final = int(TaskState.RUNNING)
 _MOST_DISRUPTED: Final = 2000

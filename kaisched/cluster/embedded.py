@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 from kaisched.clock import Clock, ManualClock
 from kaisched.cluster.claims.conversion import written
-from kaisched.cluster.claims.generated import special_name
+from kaisched.cluster.claims.generated import generated_name
 from kaisched.cluster.declared import Problem
 from kaisched.cluster.facts import STUCK_AFTER_S
 from kaisched.cluster.pods import NO_SHARING, OUR_SCHEDULERS, Sharing
 from kaisched.cluster.pools.owners import Owners
 from kaisched.cluster.state import Kept, StoreState
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ObjectError, join_path
 from kaisched.framework.intents import Bind, Evict, Nominate
@@ -162,7 +162,7 @@ class EmbeddedClaims:
         """Write what the claims of a pod get, and that it uses them."""
         for key, allocation in bind.claims:
             known = self._stores[0].device_claims
-            claim = known.special.as_made(key) or known.claim(key)
+            claim = known.generated.as_made(key) or known.claim(key)
             if claim is not None:
                 given = written(allocation, _shares(key))
                 self._put(replace(claim, status=replace(claim.status, allocation=given)))
@@ -177,7 +177,7 @@ class EmbeddedClaims:
             if any(it.uid == pod.metadata.uid for it in claim.metadata.owner_references):
                 self._objects.pop(identity_of(claim), None)
                 for store in self._stores:
-                    remove(store, claim)
+                    update(store, claim, is_gone=True)
                 continue
             users = [it for it in claim.status.reserved_for if it.uid != pod.metadata.uid]
             allocation: ClaimAllocation | None = claim.status.allocation if users else None
@@ -186,7 +186,9 @@ class EmbeddedClaims:
                 self._put(replace(claim, status=status))
 
     def _of(self, pod: Pod) -> Iterator[ResourceClaim]:
-        special = f"{pod.metadata.namespace}/{special_name(pod.name, pod.metadata.uid or pod.key)}"
+        special = (
+            f"{pod.metadata.namespace}/{generated_name(pod.name, pod.metadata.uid or pod.key)}"
+        )
         if (claim := self._stores[0].device_claims.claim(special)) is not None:
             yield claim
         made = {it.name: it.resource_claim_name for it in pod.status.resource_claim_statuses}
@@ -202,7 +204,7 @@ class EmbeddedClaims:
     def _put(self, claim: ResourceClaim) -> None:
         self._objects[identity_of(claim)] = claim
         for store in self._stores:
-            upsert(store, claim)
+            update(store, claim)
 
 
 def _shares(key: str) -> Callable[[], str]:
@@ -348,9 +350,9 @@ class EmbeddedCluster:
             self._objects[identity] = stamped
             if isinstance(obj, PersistentVolumeClaim | PersistentVolume | StorageClass):
                 for store in self.stores:  # else nobody meant to say which there are
-                    store.heed_volumes(is_read=True)
+                    store.set_volumes_read(is_read=True)
             for store in self.stores:
-                upsert(store, stamped)
+                update(store, stamped)
             if isinstance(obj, ResourceClaimTemplate):
                 for pod in self.pods():
                     self._put(self._claims.with_claims(pod))
@@ -366,7 +368,7 @@ class EmbeddedCluster:
         found = self._objects.pop(identity_of(obj), None)
         if found is not None:
             for store in self.stores:
-                remove(store, found)
+                update(store, found, is_gone=True)
         if isinstance(obj, Node):
             for pod in [pod for pod in self._pods.values() if pod.spec.node_name == obj.name]:
                 if not _is_ended(pod):

@@ -88,13 +88,13 @@ class Grouper:
     """The workloads that are known, by UID."""
 
     def __init__(
-        self, table: Table = KNOWN, pod_of: Callable[[str], ObjectMeta | None] = lambda _: None
+        self, table: Table = KNOWN, pod_of: Callable[[str], PodRow | None] = lambda _: None
     ) -> None:
         """Know none.
 
         Args:
             table: how the pods of each kind are grouped.
-            pod_of: returns the metadata of a pod by ``namespace/name``, for pods that own pods.
+            pod_of: returns a pod by ``namespace/name``, for pods that own pods.
 
         """
         self._table = {**table, ("", "Pod"): _POD}
@@ -245,9 +245,9 @@ class Grouper:
 
     def _find(self, reference: OwnerReference, namespace: str) -> Owner | None:
         if reference.kind == _POD.kind and reference.api_version == _POD.api_version:
-            meta = self._pod_of(f"{namespace}/{reference.name}")
-            is_it = meta is not None and meta.uid == reference.uid
-            return Owner("", _POD.kind, meta) if is_it and meta is not None else None
+            pod = self._pod_of(f"{namespace}/{reference.name}")
+            is_it = pod is not None and pod.meta.uid == reference.uid
+            return Owner("", _POD.kind, pod.meta) if is_it and pod is not None else None
         return self._owner.get(reference.uid)
 
 
@@ -273,10 +273,10 @@ class Dependents:
         for uid in after - before:
             self._of_owner.setdefault(uid, set()).add(key)
         for uid in before - after:
-            pods = self._of_owner[uid]
+            pods = self._of_owner.get(uid, set())
             pods.discard(key)
             if not pods:
-                del self._of_owner[uid]
+                self._of_owner.pop(uid, None)
 
 
 def _group_of(chain: list[_Link], table: Table) -> tuple[_Link | None, Workload]:

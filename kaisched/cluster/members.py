@@ -9,8 +9,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-import numpy as np
-
 from kaisched.cluster.declared import has_same_wishes
 from kaisched.cluster.facts import KnownPods
 from kaisched.cluster.grouping import Dependents, Grouper, Membership
@@ -90,7 +88,7 @@ class Unsettled:
             return pod
         return replace(pod, constraints=replace(pod.constraints, wait=new))
 
-    def turn(self, now_s: float) -> list[str]:
+    def cycle(self, now_s: float) -> list[str]:
         """Return who waits from now on and who does no more, by the monotonic clock."""
         changed = list(self._noted)
         self._until.update((key, now_s + self.most_s) for key in changed)
@@ -155,21 +153,18 @@ def open_job(store: RowStore, name: str, spec: JobRow) -> int:
 def amend_job(store: RowStore, job: int, spec: JobRow) -> None:
     """Bring a job's row in line with what it has become; see :func:`divide` for its pod sets."""
     jobs = store.jobs
-    if jobs.is_preemptible.data[job] != spec.is_preemptible:
-        jobs.is_preemptible.own()[job] = spec.is_preemptible
-    if jobs.priority.data[job] != spec.priority:
-        jobs.priority.own()[job] = spec.priority
-    if jobs.created_s.data[job] != spec.created_s:
-        jobs.created_s.own()[job] = spec.created_s
-    if not np.isnan(spec.last_start_s) and jobs.last_start_s.data[job] != spec.last_start_s:
-        jobs.last_start_s.own()[job] = spec.last_start_s
+    jobs.is_preemptible.set(job, spec.is_preemptible)
+    jobs.priority.set(job, spec.priority)
+    jobs.created_s.set(job, spec.created_s)
+    if not math.isnan(spec.last_start_s):
+        jobs.last_start_s.set(job, spec.last_start_s)
     timing = spec.timing
-    jobs.set_rare(job, DELAY, timing.preemption_delay_s)
-    jobs.set_rare(job, GRACE, timing.staleness_grace_s)
-    jobs.set_rare(job, STALE, timing.stale_since_s)
-    if not np.isnan(timing.last_evicted_s):  # else what the store itself was told of stands
-        jobs.set_rare(job, EVICTED, timing.last_evicted_s)
-    jobs.set_rare(job, WORKLOAD, spec.workload)
+    jobs.rare.set((job, DELAY), timing.preemption_delay_s)
+    jobs.rare.set((job, GRACE), timing.staleness_grace_s)
+    jobs.rare.set((job, STALE), timing.stale_since_s)
+    if not math.isnan(timing.last_evicted_s):  # else what the store itself was told of stands
+        jobs.rare.set((job, EVICTED), timing.last_evicted_s)
+    jobs.rare.set((job, WORKLOAD), spec.workload)
     jobs.set_metadata(job, spec.metadata)
     jobs.queue_name[job] = spec.queue  # takes effect with the refusal, which goes by the queue too
 
@@ -214,21 +209,14 @@ def divide(store: RowStore, job: int, spec: JobRow) -> bool:
         first = podsets.size
         for name, minimum in spec.podsets:
             podsets.append(name, job, minimum)
-        jobs.first_podset.own()[job] = first
-        jobs.podset_count.own()[job] = len(names)
+        jobs.first_podset.set(job, first)
+        jobs.podset_count.set(job, len(names))
     else:
         minimums = [minimum for _, minimum in spec.podsets]
         if podsets.minimum.data[first : first + len(names)].tolist() != minimums:
             podsets.minimum.own()[first : first + len(names)] = minimums
-    tree = None if spec.tree is None else placed_at(spec.tree, first)
-    jobs.set_structure(job, tree)
+    jobs.structure.set(job, None if spec.tree is None else placed_at(spec.tree, first))
     return is_renamed
-
-
-def assign_podset(store: RowStore, row: int, podset: int) -> None:
-    """Move a task to another pod set of its job."""
-    if store.tasks.podset_of_task.data[row] != podset:
-        store.tasks.podset_of_task.own()[row] = podset
 
 
 _Wanted: TypeAlias = tuple[bool, str | None]
@@ -271,7 +259,7 @@ class Members:
 
         """
         self._store, self._pools = rows, pools
-        self.grouper = Grouper(workloads, pods.meta_of)
+        self.grouper = Grouper(workloads, pods.pod)
         self.dependents = Dependents()
         self.unsettled = Unsettled(owner_wait_s)
         """Pods that wait for an owner, or have waited in vain."""
@@ -280,25 +268,16 @@ class Members:
         self._fault: dict[str, dict[str, str]] = {}
         self._succeeded: dict[str, Counter[_Wanted]] = {}
         """By job and by what they say of their pod set, pods that succeeded and are still there."""
-        self._success: dict[str, tuple[str, str, _Wanted]] = {}
-        """The same by pod: (job, UID, what it says)."""
         self._done: dict[str, tuple[PodRow, Membership]] = {}
-        """Those of these pods that depend on an owner: which job they count in may turn out
-        later."""
+        """These pods: which job they count in may turn out later, with an owner."""
         self._stale: dict[str, dict[str, float]] = {}
         """By job and pod, since when the job is stale, as the pod says."""
 
     # -- objects ---------------------------------------------------------------------------------
 
-    def put_class(self, cls: PriorityClass) -> bool:
-        """Take in a priority class; tell whether anything is different."""
-        return self._refreshed(is_changed=self._classes.put(cls))
-
-    def remove_class(self, name: str) -> bool:
-        """Drop a priority class; tell whether there was one."""
-        return self._refreshed(is_changed=self._classes.remove(name))
-
-    def _refreshed(self, *, is_changed: bool) -> bool:
+    def update_class(self, cls: PriorityClass, *, is_gone: bool = False) -> bool:
+        """Take in a priority class, or drop it; tell whether anything is different."""
+        is_changed = self._classes.remove(cls.name) if is_gone else self._classes.put(cls)
         for group in list(self._group.values()) if is_changed else ():
             self._bring_in_line(group)
         return is_changed
@@ -336,8 +315,8 @@ class Members:
         It is marked while it waits for its owner, has a fault while it requires a topology level
         for segments that its job has not, and asks for the node types that its owners name.
         """
-        self._note_success(pod, member)
-        self._forget_done(pod.key)
+        is_done = pod.has_succeeded and member is not None
+        self._count_success(pod.key, (pod, member) if is_done and member is not None else None)
         return _with_node_types(_with_segments(self.unsettled.marked(pod, member), member), member)
 
     def join(
@@ -367,7 +346,7 @@ class Members:
         podset = self._podset_of(job, pod, member)[0]
         task = self._store.row_of_task(pod.key)
         if task >= 0:  # what its labels mean may be for its workload to say
-            assign_podset(self._store, task, podset)
+            self._store.tasks.podset_of_task.set(task, podset)
         return job, podset
 
     def leave(self, key: str, member: Membership | None, *, is_over: bool) -> None:
@@ -409,65 +388,54 @@ class Members:
         return self._stale
 
     def note_done(self, pod: PodRow, member: Membership | None) -> None:
-        """Remember a pod that has succeeded: its job counts it until its object is gone."""
-        if member is not None and member.owner_uids and pod.has_succeeded:
-            self._done[pod.key] = (pod, member)
+        """Have a pod that has succeeded counted anew when its owner changes."""
+        if pod.has_succeeded:
             self.dependents.watch(pod.key, None, member)
 
     def done(self, key: str) -> PodRow | None:
-        """Return a remembered pod that has succeeded; None for none."""
+        """Return a pod that has succeeded and whose object is still there; None for none."""
         found = self._done.get(key)
         return None if found is None else found[0]
 
     def forget(self, key: str, uid: str = "") -> None:
         """Forget a pod that is gone; with a UID, only the pod of that UID."""
-        self._forget_success(key, uid)
-        self._forget_done(key, uid)
-
-    def _forget_done(self, key: str, uid: str = "") -> None:
         found = self._done.get(key)
         if found is not None and uid in ("", found[0].uid):
-            del self._done[key]
-            self.dependents.watch(key, found[1], None)
+            self._count_success(key, None)
 
-    def _note_success(self, pod: PodRow, member: Membership | None) -> None:
+    def _count_success(self, key: str, now: tuple[PodRow, Membership] | None) -> None:
         """Count a pod in its job if it has succeeded: what is done need not be done again.
 
         So many pods less does its pod set need to run.
         """
-        said = None
-        if pod.has_succeeded and member is not None:
-            said = (member.job, pod.uid, _wanted_by(pod, member))
-        if self._success.get(pod.key) != said:
-            self._forget_success(pod.key)
-            if said is not None:
-                self._success[pod.key] = said
-                self._succeeded.setdefault(said[0], Counter())[said[2]] += 1
-                self._count_successes(said[0])
-
-    def _forget_success(self, key: str, uid: str = "") -> None:
-        found = self._success.get(key)
-        if found is not None and uid in ("", found[1]):
-            job, _, wanted = self._success.pop(key)
-            done = self._succeeded[job]
-            done[wanted] -= 1
-            if not done.total():
-                del self._succeeded[job]
-            self._count_successes(job)
+        before = self._done.pop(key, None)
+        if before is not None:
+            self.dependents.watch(key, before[1], None)
+        if now is not None:
+            self._done[key] = now
+        was, said = (it and (it[1].job, _wanted_by(*it)) for it in (before, now))
+        for counted, more in ((was, -1), (said, 1)):
+            if counted is not None and was != said:
+                job, wanted = counted
+                done = self._succeeded.setdefault(job, Counter())
+                done[wanted] += more
+                if not done.total():
+                    del self._succeeded[job]
+                self._count_successes(job)
 
     def _count_successes(self, name: str) -> None:
         job = self._store.row_of_job(name)
         if job < 0 or name not in self._group:
             return
         self._store.touch()
-        self._note_done(name, job)
+        self._set_succeeded(name, job)
         spec = self._spec(self._group[name])
         if spec is not None:
             divide(self._store, job, self._less_what_is_done(name, spec))
 
-    def _note_done(self, name: str, job: int) -> None:
-        done = self._succeeded.get(name)
-        self._store.jobs.set_rare(job, SUCCEEDED, 0 if done is None else done.total())
+    def _set_succeeded(self, name: str, job: int) -> None:
+        done = self._succeeded.get(name, Counter())
+        self._store.jobs.rare.set((job, SUCCEEDED), done.total())
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -525,8 +493,8 @@ class Members:
             if divide(store, job, spec):
                 self._assign_podsets(group, job)
         if group.name in self._stale:
-            store.jobs.set_rare(job, STALE, max(self._stale[group.name].values()))
-        self._note_done(group.name, job)
+            store.jobs.rare.set((job, STALE), max(self._stale[group.name].values()))
+        self._set_succeeded(group.name, job)
         faults = {"": spec.fault or spec.unsupported}
         if not faults[""]:
             faults = {key: self._pod_fault(group, key, job) for key in group.member}
@@ -559,7 +527,8 @@ class Members:
         for pod, member in group.member.values():
             task = self._store.row_of_task(pod.key)
             if task >= 0:
-                assign_podset(self._store, task, self._podset_of(job, pod, member)[0])
+                podset = self._podset_of(job, pod, member)[0]
+                self._store.tasks.podset_of_task.set(task, podset)
 
     def _podset_of(self, job: int, pod: PodRow, member: Membership) -> tuple[int, str]:
         """Return the row of the pod's pod set and what is wrong with it; then it is the first."""
@@ -606,7 +575,7 @@ class Members:
         else:
             self._fault.pop(name, None)
         # That of the group, or else of the first pod by name.
-        self._store.jobs.set_fault(job, faults[min(faults)] if faults else "")
+        self._store.jobs.faults.set(job, faults[min(faults)] if faults else None)
         self._store.refuse(job, refusal)
 
 

@@ -21,7 +21,7 @@ from kaisched.objects.gpus import (
     share_claim_of,
     share_of,
 )
-from kaisched.objects.labels import IN_POOL, pool_mark_of
+from kaisched.objects.labels import IN_POOL, pool_condition_of
 from kaisched.objects.pod import (
     Affinity,
     LabelSelector,
@@ -499,7 +499,7 @@ def _stale_since_s(pod: Pod) -> float:
 def _mark(pod: Pod) -> tuple[str, int] | None:
     for condition in pod.status.conditions:
         if condition.type == IN_POOL and condition.status == _TRUE:
-            return pool_mark_of(condition.message)
+            return pool_condition_of(condition.message)
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,6 @@ from kaisched.core.tables import (
     TaskTable,
     is_same,
 )
-
-T = TypeVar("T")
 
 LOWEST_PRIORITY: Final = -(2**63 - 1)
 """Order priority of a task that names none; its negative still is an int64."""
@@ -105,16 +103,10 @@ class JobRows(Rows):
         if not self.is_dead[row]:
             self.is_dead[row] = True
             self.dead += 1
-            self.set_fault(row, "")
+            self.faults.set(row, None)
             name = self.name.data[row]
             if self.row_of_name.get(name) == row:
                 del self.row_of_name[name]
-
-    def set_rare(self, row: int, column: int, number: float) -> None:
-        """Set a cell of ``rare``, see :class:`~kaisched.core.tables.JobTable`; NaN is NaN."""
-        old = self.rare.data[row, column]
-        if old != number and not (math.isnan(old) and math.isnan(number)):
-            self.rare.own()[row, column] = number
 
     def set_metadata(self, row: int, metadata: Metadata) -> None:
         """Put another object's labels and annotations in the place of those of a job."""
@@ -126,16 +118,6 @@ class JobRows(Rows):
         else:
             self.metadata.own()[row] = metadata
             self.metadata_version.own()[row] += 1
-
-    def set_structure(self, row: int, tree: SubGroup | None) -> None:
-        """Set or drop the tree of subgroups of a job."""
-        if tree != self.structure.data.get(row):
-            _set(self.structure, row, tree)
-
-    def set_fault(self, row: int, text: str) -> None:
-        """Say what is wrong with the objects of a job; nothing for an empty text."""
-        if text != self.faults.data.get(row, ""):
-            _set(self.faults, row, text or None)
 
     def keep(self, kept: RowVec, job_map: RowVec, podset_map: RowVec, task_map: RowVec) -> None:
         """Keep only these rows; each map has the new row of each old one, -1 for none."""
@@ -265,13 +247,6 @@ class TaskRows(Rows):
     def table(self) -> TaskTable:
         """Freeze."""
         return TaskTable(self.name.frozen(), self.uid.frozen(), **self.frozen_columns())
-
-
-def _set(column: MapColumn[T], row: int, value: T | None) -> None:
-    if value is None:
-        del column.own()[row]
-    else:
-        column.own()[row] = value
 
 
 def renumber(column: RowVec, size: int, mapping: RowVec) -> None:

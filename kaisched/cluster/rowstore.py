@@ -345,11 +345,9 @@ class RowStore:
         old, job = tasks.state.data[task], tasks.job_of_task.data[task]
         is_start = _ACTIVE[state] and not math.isnan(at_s) and job >= 0
         if is_start and not any(_ACTIVE[tasks.state.data[it]] for it in jobs.tasks.data[job]):
-            jobs.last_start_s.own()[job] = at_s
-        if old != state:
-            tasks.state.own()[task] = state
-        if tasks.node_of_task.data[task] != node:
-            tasks.node_of_task.own()[task] = node
+            jobs.last_start_s.set(job, at_s)
+        tasks.state.set(task, state)
+        tasks.node_of_task.set(task, node)
         if state == GONE != old:
             tasks.forget(task)
 
@@ -371,7 +369,7 @@ class RowStore:
         """Remember (or with -1 forget) the node promised to a pending task."""
         if self.tasks.nominated_node.data[task] != node:
             self.revision += 1
-            self.tasks.nominated_node.own()[task] = node
+            self.tasks.nominated_node.set(task, node)
 
     def remove_job(self, job: int) -> None:
         """End a job: all its tasks are gone, and its name is free."""
@@ -387,15 +385,9 @@ class RowStore:
         self._own_refusal.pop(job, None)
         if refusal:
             self._own_refusal[job] = refusal
-        self._apply_refusal(job)
-
-    def _apply_refusal(self, job: int) -> None:
         queue, of_queue = self.queues.find(self.jobs.queue_name[job])
-        if self.jobs.queue_of_job.data[job] != queue:
-            self.jobs.queue_of_job.own()[job] = queue
-        refusal = self._own_refusal.get(job) or of_queue
-        if self.jobs.refusal.data[job] != refusal:
-            self.jobs.refusal.own()[job] = refusal
+        self.jobs.queue_of_job.set(job, queue)
+        self.jobs.refusal.set(job, self._own_refusal.get(job) or of_queue)
 
     # -- tasks one at a time, as API objects bring them --------------------------------------------
 
@@ -411,14 +403,14 @@ class RowStore:
             return row
         before = jobs.tasks.data[job]
         if not before:
-            jobs.first_task.own()[job] = row
+            jobs.first_task.set(job, row)
         if not before or (isinstance(before, range) and before.stop == row):
             jobs.tasks.own()[job] = range(before[0] if before else row, row + 1)
         else:
             jobs.tasks.own()[job] = (*before, row)
         known = jobs.shape_of_job.data[job]
         if known != shape and (known >= 0 or not self._shapes_of(job)):
-            jobs.shape_of_job.own()[job] = self._common_shape(job, {shape})
+            jobs.shape_of_job.set(job, self._common_shape(job, {shape}))
         return row
 
     def retire_task(self, row: int) -> None:
@@ -426,7 +418,7 @@ class RowStore:
         self.set_gone(row)
         job = int(self.tasks.job_of_task.data[row])
         if job >= 0 and self.jobs.shape_of_job.data[job] < 0:
-            self.jobs.shape_of_job.own()[job] = self._common_shape(job)
+            self.jobs.shape_of_job.set(job, self._common_shape(job))
 
     def _shapes_of(self, job: int) -> set[int]:
         """Return the shapes of the living tasks of a job."""
@@ -467,7 +459,7 @@ class RowStore:
         """Remember when the job of a task was last evicted; NaN says nothing."""
         job = self.tasks.job_of_task.data[task]
         if job >= 0 and not math.isnan(at_s):
-            self.jobs.set_rare(job, EVICTED, at_s)
+            self.jobs.rare.set((job, EVICTED), at_s)
             self.evictions_s.append(at_s)
             while self.evictions_s[0] <= at_s - HOUR_S:
                 self.evictions_s.popleft()
@@ -486,7 +478,7 @@ class RowStore:
             self.evictions_s.remove(at_s)
         for job, before_s in before.items():
             if self.last_evicted_s(job) == at_s:
-                self.jobs.set_rare(self.row_of_job(job), EVICTED, before_s)
+                self.jobs.rare.set((self.row_of_job(job), EVICTED), before_s)
 
     def pasts(self) -> Iterator[tuple[str, JobPast]]:
         """Yield the past of each living job that has one, by name."""
@@ -501,8 +493,8 @@ class RowStore:
         for name, past in pasts.items():
             job = self.row_of_job(name)
             if job >= 0:
-                self.jobs.last_start_s.own()[job] = _or_nan(past.started_s)
-                self.jobs.set_rare(job, EVICTED, _or_nan(past.evicted_s))
+                self.jobs.last_start_s.set(job, _or_nan(past.started_s))
+                self.jobs.rare.set((job, EVICTED), _or_nan(past.evicted_s))
         self.evictions_s.extend(evictions_s)
 
     def bring_back_to_now(self, now_s: float) -> None:
@@ -532,9 +524,9 @@ class RowStore:
     def _set_time(self, kind: int, row: int, at_s: float) -> None:
         self.revision += 1
         if kind == _START:
-            self.jobs.last_start_s.own()[row] = at_s
+            self.jobs.last_start_s.set(row, at_s)
         else:
-            self.jobs.set_rare(row, EVICTED, at_s)
+            self.jobs.rare.set((row, EVICTED), at_s)
 
     # -- laying out and freezing -----------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from kaisched.cluster.pods import NO_SHARING, Sharing
 from kaisched.cluster.pools.book import PoolBook
 from kaisched.cluster.pools.owners import FixedOwners
 from kaisched.cluster.rowstore import JobPast
-from kaisched.cluster.store import StateStore, owner_of, upsert
+from kaisched.cluster.store import StateStore, owner_of, update
 from kaisched.core.axis import FIXED
 from kaisched.core.snapshot import Snapshot
 from kaisched.framework.intents import Bind, Evict, Nominate
@@ -107,18 +107,6 @@ class StoreState:
     sharing: Sharing = NO_SHARING
     claims: str = BY_OBJECTS
     """Whether claims on devices are allocated."""
-
-
-class StateSource(Protocol):
-    """A snapshot source that can say what its snapshot was made of."""
-
-    def snapshot(self) -> Snapshot:
-        """Return the present state."""
-        ...
-
-    def state(self) -> StoreState:
-        """Return what the last snapshot was made of; called before anything else happens."""
-        ...
 
 
 class Kept:
@@ -234,14 +222,14 @@ def restored(
         owners=owners,
         sharing=state.sharing,
     )
-    store.device_claims.heed(state.claims)
+    store.device_claims.set_reading(state.claims)
     store.facts.stuck.restore(state.stuck)
     store.members.unsettled.restore(state.without_owner)
     for owner in state.owners:
         store.upsert_owner(owner)
-    store.heed_volumes(is_read=state.has_volumes)
+    store.set_volumes_read(is_read=state.has_volumes)
     for obj in objects:
-        upsert(store, obj)
+        update(store, obj)
     if state.pools is not None and owners is not None:
         _own_again(store, state.pools, owners)
     for assumed in state.assumed:
@@ -264,13 +252,13 @@ def _own_again(store: StateStore, pools: PoolState, owners: FixedOwners) -> None
     for pod in pools.owned:
         owners.grant(store.pools.job_of(pod))
     for pod in pools.impatient:
-        store.pools.let_evict(store.pools.job_of(pod))
+        store.pools.impatient.add(store.pools.job_of(pod))
     store.settle_pools()
 
 
 def _pools(book: PoolBook) -> PoolState:
     owned = sorted(min(it.pods) for job, it in book.jobs.items() if book.is_mine(job))
-    impatient = sorted(min(it.pods) for job, it in book.jobs.items() if book.may_evict(job))
+    impatient = sorted(min(it.pods) for job, it in book.jobs.items() if job in book.impatient)
     return PoolState(dict(book.owners.served), tuple(owned), tuple(impatient))
 
 
@@ -283,5 +271,5 @@ def _assumed(store: StateStore) -> Iterable[Assumed]:
         if pod in sent.evictions:
             yield Assumed(pod, store.node_of(pod), is_leaving=True)
     for pod, name in sorted(store.facts.promised()):
-        if not store.pods.is_told(pod, name):
+        if not store.pods.is_nominated(pod, name):
             yield Assumed(pod, name, is_leaving=False, is_promise=True)

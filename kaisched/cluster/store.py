@@ -113,8 +113,8 @@ class StateStore:
         is_new = not self.rows.nodes.is_known(row.name)
         self.rows.put_node(self.device_claims.gpus.with_gpus(row))
         if is_new:
-            for pod in self.pods.strangers():
-                if self.facts.node_of(pod) == row.name:
+            for pod in list(self.pods.strangers.values()):
+                if self.facts.sent.node_of(pod) == row.name:
                     self._take_in(pod)
 
     def remove_node(self, name: str) -> None:
@@ -128,10 +128,10 @@ class StateStore:
             return
         self.rows.remove_node(name)
         self.device_claims.gpus.forget_node(name)
-        for pod in self.pods.of_others():
-            if self.facts.node_of(pod) == name:
+        for pod, member in list(self.pods.values()):
+            if member is None and self.facts.sent.node_of(pod) == name:
                 self._drop(pod.key)
-                self.pods.put_stranger(pod)
+                self.pods.strangers[pod.key] = pod
 
     def upsert_queue(self, queue: Queue) -> None:
         """Take in a queue that came or changed; one with a fault is as good as absent."""
@@ -157,9 +157,9 @@ class StateStore:
         self.declared.drop_queue(name)
         self.rows.remove_queue(name)
 
-    def heed_volumes(self, *, is_read: bool) -> None:
+    def set_volumes_read(self, *, is_read: bool) -> None:
         """Let pods wait for their claims from now on, or no more where claims cannot be read."""
-        self.look_again(self.volumes.heed(is_read=is_read))
+        self.look_again(self.volumes.set_read(is_read=is_read))
 
     def look_again(self, pods: Iterable[str]) -> None:
         """Take in pods again of which something is new that they do not say themselves."""
@@ -181,7 +181,9 @@ class StateStore:
         """Look again at the pods that know an owner by one of these, if there are any."""
         if uids:
             self.rows.touch()
-        for key in dict.fromkeys((*self.members.dependents.of(uids), *self.pools.dependents(uids))):
+        for key in dict.fromkeys(
+            (*self.members.dependents.of(uids), *self.pools.dependents.of(uids))
+        ):
             # Looking at another may have come upon it already.
             found = self.pods.pod(key) or self.members.done(key) or self.pools.pod(key)
             if found is not None:
@@ -233,19 +235,19 @@ class StateStore:
         self.pods.drop_stranger(pod.key)
         member = self._member_of(pod)
         pod = members.handle(pod, member)
-        found = self.pods.find(pod.key)
+        found = self.pods.get(pod.key)
         is_known = found is not None and found[0].uid == pod.uid
         if found is not None and not is_same_task(found, (pod, member)):
             self._drop(pod.key, is_over=not is_known or pod.state == TaskState.GONE)
             facts.sent.take_back_eviction(pod.key)  # it was not this one that was chosen
             found = None
-        node = facts.node_of(pod)
+        node = facts.sent.node_of(pod)
         if pod.state == TaskState.GONE or (member is None and not self.rows.nodes.is_known(node)):
             if found is not None:
                 self._drop(pod.key)
             members.note_done(pod, member)
             if pod.state != TaskState.GONE and node:
-                self.pods.put_stranger(pod)
+                self.pods.strangers[pod.key] = pod
             return
         self._place(pod, member, found, is_known=is_known)
 
@@ -265,7 +267,7 @@ class StateStore:
         is_known: bool,
     ) -> None:
         """Give a pod its place in job and row; ``found`` is what it was, None for a new task."""
-        self.pods.put(pod, member)
+        self.pods[pod.key] = pod, member
         self.facts.note(pod, was_known=is_known)
         job, podset = self.members.join(pod, member, found[1] if found else None)
         if found is None:
@@ -289,9 +291,9 @@ class StateStore:
         """Bring a task in line with its pod and the facts about the pod."""
         rows, facts = self.rows, self.facts
         task = rows.row_of_task(pod.key)
-        rows.put_on(task, facts.state_of(pod), facts.node_of(pod), pod.started_s)
+        rows.put_on(task, facts.state_of(pod), facts.sent.node_of(pod), pod.started_s)
         self._put_on_cards(task, pod)
-        if not facts.is_assumed(pod.key):
+        if pod.key not in facts.sent:
             node = pod.nominated if pod.state == TaskState.PENDING else ""
             if facts.promise(pod.key, node) or node:
                 rows.nominate(task, rows.nodes.row_of_name.get(node, -1))
@@ -299,7 +301,7 @@ class StateStore:
         if job >= 0 and ACTIVE_STATES[pod.state] and not math.isnan(pod.started_s):
             last_s = rows.jobs.last_start_s
             if not last_s.data[job] <= pod.started_s:  # NaN, or later than this pod's
-                last_s.own()[job] = pod.started_s
+                last_s.set(job, pod.started_s)
 
     def _put_on_cards(self, task: int, pod: PodRow) -> None:
         """Name the cards of a task, and note who uses them where reservation pods hold them."""
@@ -313,7 +315,7 @@ class StateStore:
             facts.sharing.look_again(pod.reservation.card)  # its deletion may have been sent
         elif rows.cards.sharing is not None:
             # Also pods whose request is invalid here: what they use is not for others.
-            use = Use(facts.node_of(pod), cards, pod.gpus, not pod.node) if cards else None
+            use = Use(facts.sent.node_of(pod), cards, pod.gpus, not pod.node) if cards else None
             facts.sharing.note_use(pod.key, use)
 
     def _with_volumes(self, pod: PodRow) -> PodRow:
@@ -325,7 +327,7 @@ class StateStore:
         return pod
 
     def _drop(self, key: str, *, is_over: bool = True) -> None:
-        pod, member = self.pods.take(key)
+        pod, member = self.pods.pop(key)
         self.facts.drop(key, is_over=is_over)
         self.facts.sharing.note_use(key, None)
         self.rows.retire_task(self.rows.row_of_task(key))
@@ -392,7 +394,7 @@ class StateStore:
     def _reconsider(self, key: str) -> None:
         """Take in a pod again of which less is assumed; its claims may have changed since."""
         self.rows.touch()
-        if (pod := self.pods.pod(key) or self.pods.stranger(key)) is not None:
+        if (pod := self.pods.pod(key) or self.pods.strangers.get(key)) is not None:
             self._take_in(pod)
 
     def let_go(self, now_s: float) -> None:
@@ -401,7 +403,7 @@ class StateStore:
         Where this is asked, before every snapshot, pods also wait for owners that are not seen yet.
         """
         due = self.facts.held_back.pop_due(now_s)
-        self.look_again((*due, *self.members.unsettled.turn(now_s)))
+        self.look_again((*due, *self.members.unsettled.cycle(now_s)))
 
     def find_stuck(self, now_s: float, wall_s: float) -> None:
         """Count no more on room of pods that do not end, nor on starts in the future.
@@ -409,7 +411,7 @@ class StateStore:
         ``wall_s`` is the time as objects are stamped.
         """
         self.rows.bring_back_to_now(wall_s)
-        for key in self.facts.stuck.turn(now_s, wall_s):
+        for key in self.facts.stuck.cycle(now_s, wall_s):
             if (pod := self.pods.pod(key)) is not None:
                 self.rows.touch()
                 self._update_task(pod)
@@ -421,7 +423,7 @@ class StateStore:
         book, rows = self.pools, self.rows
         if book.is_on:
             book.owners.begin()
-            self.look_again([*book.take_moved(), *book.listed_anew(self.pods.members())])
+            self.look_again([*book.take_moved(), *book.listed_anew(self.pods.values())])
             for job, pool in book.settle():
                 self.hand_over(job, pool)
             for job in book.news():
@@ -494,11 +496,11 @@ class StateStore:
 
     def node_of(self, key: str) -> str:
         """Return the node that a pod has, or that a bind was sent for; empty for none."""
-        return "" if (pod := self.pods.pod(key)) is None else self.facts.node_of(pod)
+        return "" if (pod := self.pods.pod(key)) is None else self.facts.sent.node_of(pod)
 
     def pending_pods(self, job: str) -> list[tuple[str, str]]:
         """Return (key, UID) of the pods of a job that wait for a node."""
-        pods = (pod for pod in self.members.pods_of(job) if not self.facts.is_assumed(pod.key))
+        pods = (pod for pod in self.members.pods_of(job) if pod.key not in self.facts.sent)
         return [(pod.key, pod.uid) for pod in pods if pod.state == TaskState.PENDING]
 
     def problems(self) -> list[Problem]:
@@ -568,79 +570,51 @@ def _is_other_owner(old: PodRow, new: PodRow) -> bool:
     return any(getattr(old.meta, part) != getattr(new.meta, part) for part in parts)
 
 
-def upsert(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
-    """Take in any object that came or changed; shards are not the store's."""
+def update(
+    store: StateStore, obj: KubernetesObject | PartialObject, *, is_gone: bool = False
+) -> None:
+    """Take in any object that came or changed, or drop it; shards are not the store's."""
     match obj:
         case Pod():
-            store.upsert_pod(obj)
+            store.remove_pod(obj.key, obj.metadata.uid) if is_gone else store.upsert_pod(obj)
         case PodGroup():
-            store.upsert_pod_group(obj)
+            store.remove_pod_group(obj.key) if is_gone else store.upsert_pod_group(obj)
         case Node():
-            store.upsert_node(obj)
+            store.remove_node(obj.name) if is_gone else store.upsert_node(obj)
         case Queue():
-            store.upsert_queue(obj)
+            store.remove_queue(obj.name) if is_gone else store.upsert_queue(obj)
         case PersistentVolumeClaim() | PersistentVolume() | StorageClass():
-            store.look_again(store.volumes.put(obj))
+            store.look_again(store.volumes.update(obj, is_gone=is_gone))
         case PriorityClass() | PodDisruptionBudget() | Topology():
-            if _put_setting(store, obj):
+            if _update_setting(store, obj, is_gone=is_gone):
                 store.rows.touch()
         case SchedulingShard():
             pass
         case _ if isinstance(obj, DEVICE_OBJECTS):
             store.rows.touch()
-            store.look_again(store.device_claims.put(obj))
+            store.look_again(store.device_claims.update(obj, is_gone=is_gone))
         case _:
-            store.upsert_owner(owner_of(obj))
+            owner = owner_of(obj)
+            store.remove_owner(owner.meta.uid) if is_gone else store.upsert_owner(owner)
 
 
-def _put_setting(store: StateStore, obj: PriorityClass | PodDisruptionBudget | Topology) -> bool:
-    """Take in an object that many pods go by; tell whether anything is different."""
+def _update_setting(
+    store: StateStore, obj: PriorityClass | PodDisruptionBudget | Topology, *, is_gone: bool
+) -> bool:
+    """Take in an object that many pods go by, or drop it; tell whether anything is different."""
     match obj:
         case PriorityClass():
-            return store.members.put_class(obj)
+            return store.members.update_class(obj, is_gone=is_gone)
+        case PodDisruptionBudget() if is_gone:
+            return store.facts.disruptions.remove(obj.key)
         case PodDisruptionBudget():
             return store.facts.disruptions.put(obj, store.facts.sent.evictions)
         case Topology():
-            fault = fault_of(obj)
+            fault = "" if is_gone else fault_of(obj)
             store.declared.note_topology(obj.name, fault)
-            levels = tuple(TopologyLevel(it.node_label, it.alias) for it in obj.spec.levels)
-            return store.rows.nodes.put_topology(obj.name, () if fault else levels)
-
-
-def remove(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
-    """Drop any object."""
-    match obj:
-        case Pod():
-            store.remove_pod(obj.key, obj.metadata.uid)
-        case PodGroup():
-            store.remove_pod_group(obj.key)
-        case Node():
-            store.remove_node(obj.name)
-        case Queue():
-            store.remove_queue(obj.name)
-        case PersistentVolumeClaim() | PersistentVolume() | StorageClass():
-            store.look_again(store.volumes.remove(obj))
-        case PriorityClass() | PodDisruptionBudget() | Topology():
-            if _remove_setting(store, obj):
-                store.rows.touch()
-        case SchedulingShard():
-            pass
-        case _ if isinstance(obj, DEVICE_OBJECTS):
-            store.rows.touch()
-            store.look_again(store.device_claims.remove(obj))
-        case _:
-            store.remove_owner(obj.metadata.uid)
-
-
-def _remove_setting(store: StateStore, obj: PriorityClass | PodDisruptionBudget | Topology) -> bool:
-    match obj:
-        case PriorityClass():
-            return store.members.remove_class(obj.name)
-        case PodDisruptionBudget():
-            return store.facts.disruptions.remove(obj.key)
-        case Topology():
-            store.declared.note_topology(obj.name)
-            return store.rows.nodes.put_topology(obj.name, ())
+            levels = () if is_gone or fault else obj.spec.levels
+            named = tuple(TopologyLevel(it.node_label, it.alias) for it in levels)
+            return store.rows.nodes.put_topology(obj.name, named)
 
 
 def owner_of(obj: KubernetesObject | PartialObject) -> Owner:

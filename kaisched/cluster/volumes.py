@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from kaisched.cluster.pods import node_terms
+from kaisched.cluster.columns import set_or_drop
+from kaisched.cluster.pods import PodRow, node_terms
 from kaisched.core.axis import TaskState
 from kaisched.core.constraints import NodeTerm, Requirement
 from kaisched.core.refusals import Refusal
@@ -23,9 +24,6 @@ from kaisched.objects.pod import (
     PersistentVolumeClaim,
     StorageClass,
 )
-
-if TYPE_CHECKING:
-    from kaisched.cluster.pods import PodRow
 
 Storage: TypeAlias = PersistentVolumeClaim | PersistentVolume | StorageClass
 
@@ -59,7 +57,7 @@ class Volumes:
         self._claims_on: dict[tuple[type[Storage], str], set[str]] = {}
         """By volume and by class, the claims that name it."""
 
-    def heed(self, *, is_read: bool) -> list[str]:
+    def set_read(self, *, is_read: bool) -> list[str]:
         """Let pods wait for their claims or not; return those that it matters to."""
         if self.is_read == is_read:
             return []
@@ -68,29 +66,19 @@ class Volumes:
 
     # -- objects ---------------------------------------------------------------------------------
 
-    def put(self, obj: Storage) -> list[str]:
-        """Take in an object that came or changed; return the pods that it may matter to."""
+    def update(self, obj: Storage, *, is_gone: bool = False) -> list[str]:
+        """Take in an object that came or changed, or drop it; return the pods it may matter to."""
         match obj:
             case PersistentVolumeClaim():
                 self._drop_claim(obj.key)
-                self._claims[obj.key] = obj
-                for one in _named_by(obj):
-                    self._claims_on.setdefault(one, set()).add(obj.key)
+                if not is_gone:
+                    self._claims[obj.key] = obj
+                    for one in _named_by(obj):
+                        self._claims_on.setdefault(one, set()).add(obj.key)
             case PersistentVolume():
-                self._volumes[obj.name] = obj
+                set_or_drop(self._volumes, obj.name, None if is_gone else obj)
             case StorageClass():
-                self._classes[obj.name] = obj
-        return self._concerned(obj)
-
-    def remove(self, obj: Storage) -> list[str]:
-        """Drop an object; return the pods that it may matter to."""
-        match obj:
-            case PersistentVolumeClaim():
-                self._drop_claim(obj.key)
-            case PersistentVolume():
-                self._volumes.pop(obj.name, None)
-            case StorageClass():
-                self._classes.pop(obj.name, None)
+                set_or_drop(self._classes, obj.name, None if is_gone else obj)
         return self._concerned(obj)
 
     def _drop_claim(self, key: str) -> None:

@@ -8,19 +8,16 @@ vanished task is ``GONE``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, dataclass_transform
+from typing import Final, TypeAlias, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kaisched.units import CLAIMED_GPU, MIG_SLICES_OF_GPU, mig_slices
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 # -- resources -------------------------------------------------------------------------------------
 

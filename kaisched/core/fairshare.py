@@ -14,8 +14,9 @@ integer keys. What depends on the queues alone, and not on amounts, is prepared 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +62,12 @@ class Level:
     def pick(self, columns: npt.NDArray[Number]) -> npt.NDArray[Number]:
         """Return the level's columns `(r, k)` of `(R, Q)`, as a copy."""
         return columns.take(self.queue, axis=1)
+
+    def put(self, columns: Int64, values: Int64) -> None:
+        """Set the level's columns of `(R, Q)` to `(r, k)` values."""
+        # Row by row: a third of the time of one assignment to all.
+        for row, new in zip(columns, values, strict=True):
+            row[self.queue] = new
 
     def sums(self, values: Int64) -> Int64:
         """Return the sums `(r, g)` of `(r, k)` values over each group."""
@@ -133,27 +140,14 @@ _KEY_BITS = 63
 _NOTHING = np.zeros(0)
 
 
-class WeightFold(Protocol):
-    """Turns over-quota weights into those that count in this round (R5)."""
+WeightTransform: TypeAlias = Callable[[Index, Index, Index, Bool, Float64], Float64]
+"""Turns over-quota weights into those that count in this round (R5).
 
-    def __call__(
-        self, resource: Index, queue: Index, group: Index, active: Bool, weights: Float64, /
-    ) -> Float64:
-        """Answer for `K` rows, each one queue in the contest for one resource.
-
-        Args:
-            resource: `(K,)` resource index.
-            queue: `(K,)` queue index.
-            group: `(K,)` rows with the same number share one surplus.
-            active: `(K,)` True where the queue still wants more. Other queues are not passed at
-                present, so it is all True.
-            weights: `(K,)` the queues' weights, normalised to 1 over each group.
-
-        Returns:
-            `(K,)` finite; only ratios inside a group matter; below 0 counts as 0.
-
-        """
-        ...
+Asked for ``K`` rows, each one queue in the contest for one resource: resource and queue ``(K,)``;
+the number of its group, of which the rows share one surplus; whether the queue still wants more,
+which is True for all that are asked about; and the weights, normalised to 1 over each group.
+Answers are finite; only ratios inside a group matter, and below 0 counts as 0.
+"""
 
 
 class Contest(NamedTuple):
@@ -173,7 +167,7 @@ class Contest(NamedTuple):
 class Asked(NamedTuple):
     """The fold, and its arguments about each row."""
 
-    fold: WeightFold
+    fold: WeightTransform
     resource: Index
     queue: Index
     has_one_resource: bool
@@ -332,36 +326,14 @@ def _largest_first(contest: Index, missed: Float64, contests: int) -> Index:
 MOST = 1 << 50
 
 
-class HeadStart(Protocol):
-    """Hook for the parts of the surplus that queues get before weights divide the rest (R25)."""
+HeadStart: TypeAlias = Callable[[Index, Index, Index, Float64, Int64, Int64, Int64], Int64 | None]
+"""Gives queues parts of the surplus before weights divide the rest (R25).
 
-    def __call__(
-        self,
-        resource: Index,
-        queue: Index,
-        group: Index,
-        weights: Float64,
-        has: Int64,
-        wants: Int64,
-        surplus: Int64,
-        /,
-    ) -> Int64 | None:
-        """Answer for `K` rows, each one queue in the contest for one resource, or None for nothing.
-
-        Args:
-            resource: `(K,)` resource index.
-            queue: `(K,)` queue index.
-            group: `(K,)` rows with the same number share one surplus.
-            weights: `(K,)` the queues' weights, normalised to 1 over each group.
-            has: `(K,)` what the queue has already: its deserved part.
-            wants: `(K,)` what it may still take.
-            surplus: `(K,)` what there is to share in the row's group.
-
-        Returns:
-            `(K,)` amounts from 0 to `wants`, in each group together at most the surplus.
-
-        """
-        ...
+Asked for ``K`` rows, each one queue in the contest for one resource: resource, queue and group
+``(K,)``, and weights normalised to 1 over each group; what the queue has already, its deserved
+part; what it may still take; and what there is to share in the row's group. Answers are at most
+what is wanted, in each group together at most the surplus. None stands for nothing.
+"""
 
 
 class Entitlements(NamedTuple):
@@ -390,7 +362,7 @@ def divide_level(
     group: Index,
     entitlements: Entitlements,
     unit: Int64,
-    fold: WeightFold | None = None,
+    fold: WeightTransform | None = None,
 ) -> tuple[Int64, Int64]:
     """Divide among siblings: deserved first, then the surplus (R1 to R9).
 
@@ -426,7 +398,7 @@ def divide_surplus(
     entitlements: Entitlements,
     unit: Int64,
     *,
-    fold: WeightFold | None = None,
+    fold: WeightTransform | None = None,
 ) -> tuple[Int64, Int64]:
     """Divide only the surplus, on top of a given fair share (R4 to R9).
 
@@ -441,7 +413,7 @@ def divide_surplus(
     purse = surplus.astype(np.float64)
     got = share_surplus(level, purse, need, level.pick(entitlements.weights), unit, fold=fold)
     if got is not None:
-        result[:, level.queue] = have + got
+        level.put(result, have + got)
     return result, purse.astype(np.int64)
 
 
@@ -461,7 +433,7 @@ def share_surplus(
     weights: Float64,
     unit: Int64,
     *,
-    fold: WeightFold | None = None,
+    fold: WeightTransform | None = None,
     start: HeadStart | None = None,
     has: Int64 | None = None,
 ) -> Int64 | None:
@@ -512,7 +484,7 @@ def _contest(
     need: Float64,
     weights: Float64,
     unit: Int64,
-    fold: WeightFold | None,
+    fold: WeightTransform | None,
 ) -> Contest:
     """Return the contests of some rows of a level; `need` is by row, the rest by level."""
     units = unit.astype(np.float64)
@@ -568,6 +540,13 @@ def _put_ahead(
 WeightMode = Literal["equal", "quota"]
 
 
+_FEW_ROWS = 1 << 12
+_KEPT_BYTES = 1 << 24
+"""glibc gives freed memory back to the system beyond twice the largest block that was freed, which
+costs a division of 10,000 queues half its time in page faults: a block of this size, never written
+to, is freed before it. Above 32 MiB glibc would ignore it."""
+
+
 @dataclass(frozen=True, eq=False)
 class TreePlan:
     """The order in which a tree is divided.
@@ -593,6 +572,8 @@ def plan_levels(tree: QueueTree, priority: Int64, rank: Int64, resources: int) -
         resources: R.
 
     """
+    if len(tree) * resources > _FEW_ROWS:
+        np.empty(_KEPT_BYTES, np.int8)
     levels: list[Level] = []
     parents: list[Index] = []
     for queue in tree.levels:
@@ -608,7 +589,7 @@ def fair_share(
     total: Int64,
     entitlements: Entitlements,
     unit: Int64,
-    fold: WeightFold | None = None,
+    fold: WeightTransform | None = None,
     *,
     start: HeadStart | None = None,
     weight_mode: WeightMode = "equal",
@@ -643,9 +624,8 @@ def fair_share(
         requestable = level.pick(entitlements.request)
         if is_limited:
             np.minimum(requestable, level.pick(entitlements.limit), out=requestable)
-        share[:, level.queue] = _divide(
-            level, amount, requestable, entitlements, unit, fold, start, weight_mode
-        )
+        have = _divide(level, amount, requestable, entitlements, unit, fold, start, weight_mode)
+        level.put(share, have)
     return share
 
 
@@ -655,7 +635,7 @@ def _divide(
     requestable: Int64,
     entitlements: Entitlements,
     unit: Int64,
-    fold: WeightFold | None,
+    fold: WeightTransform | None,
     start: HeadStart | None,
     weight_mode: WeightMode,
 ) -> Int64:

@@ -9,7 +9,7 @@ Rule numbers are those of docs/explanation/fairness.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +17,8 @@ import numpy.typing as npt
 from kaisched.core.axis import Amounts
 from kaisched.core.fairshare import MOST, Entitlements, divide_level, divide_surplus
 from kaisched.core.tables import QueueTable
-from kaisched.core.tree import NO_QUEUE
+from kaisched.core.tree import NO_QUEUE, QueueTree
 from kaisched.units import UNLIMITED, format_amount
-
-if TYPE_CHECKING:
-    from kaisched.core.tree import QueueTree
-
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]

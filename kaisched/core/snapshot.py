@@ -7,28 +7,34 @@ queues and nodes hold is summed up once, when the snapshot is made, so a cycle n
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
-from kaisched.core.axis import ALLOCATED_STATES, HOLDING_STATES, TaskState, record
+from kaisched.core.axis import (
+    ALLOCATED_STATES,
+    HOLDING_STATES,
+    Amounts,
+    BoolVec,
+    ResourceAxis,
+    RowVec,
+    TaskState,
+    record,
+)
 from kaisched.core.claims.table import ClaimTable
-from kaisched.core.constraints import CORDON, KEEPS_AWAY, tolerates
+from kaisched.core.constraints import CORDON, KEEPS_AWAY, NodeStatics, Taint, Toleration, tolerates
 from kaisched.core.devices import Placed
-from kaisched.core.tables import NO_DISRUPTION_BUDGETS, DisruptionBudgets, LabelSets
-
-if TYPE_CHECKING:
-    from kaisched.core.axis import Amounts, BoolVec, ResourceAxis, RowVec
-    from kaisched.core.constraints import NodeStatics, Taint, Toleration
-    from kaisched.core.tables import (
-        JobTable,
-        NodeTable,
-        PodSetTable,
-        QueueTable,
-        ShapeTable,
-        TaskTable,
-    )
-
+from kaisched.core.tables import (
+    NO_DISRUPTION_BUDGETS,
+    DisruptionBudgets,
+    JobTable,
+    LabelSets,
+    NodeTable,
+    PodSetTable,
+    QueueTable,
+    ShapeTable,
+    TaskTable,
+)
 
 _GONE: Final = int(TaskState.GONE)
 

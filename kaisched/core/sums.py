@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
-from kaisched.core.axis import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
-from kaisched.core.devices import charges
+from kaisched.core.axis import (
+    ACTIVE_STATES,
+    ALLOCATED_STATES,
+    HOLDING_STATES,
+    Amounts,
+    IntVec,
+    RowVec,
+    TaskState,
+)
+from kaisched.core.devices import Placed, charges
+from kaisched.core.snapshot import Snapshot
 from kaisched.core.tables import OPEN
-
-if TYPE_CHECKING:
-    from kaisched.core.axis import Amounts, IntVec, RowVec
-    from kaisched.core.devices import Placed
-    from kaisched.core.snapshot import Snapshot
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ is the last rule of every tie.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from kaisched.core.constraints import Constraints, NodeStatics, NodeTerm
     from kaisched.core.devices import CardTable, MemoryCharges
     from kaisched.core.tree import QueueTree
+
+    PodCounts: TypeAlias = IntVec | Mapping[int, int]
+    """Numbers of pods, by pod set."""
 
 
 class Metadata(Protocol):
@@ -263,6 +266,32 @@ class SubGroup:
     children: tuple[SubGroup, ...] = ()
     topology: TopologyConstraint | None = None
     """Where the pods below are to be placed together; at the root for the whole job."""
+
+    def groups(self) -> Iterator[SubGroup]:
+        """Yield the group and all groups below it, each before its children."""
+        yield self
+        for child in self.children:
+            yield from child.groups()
+
+    @property
+    def podsets(self) -> list[int]:
+        """The pod sets of the group, in order."""
+        return [group.podset for group in self.groups() if group.podset >= 0]
+
+    @property
+    def needs_some(self) -> bool:
+        """Whether it, or a group below it, needs fewer subgroups than it has."""
+        return any(group.min_subgroup < len(group.children) for group in self.groups())
+
+    def is_met(self, running: PodCounts, minimum: PodCounts) -> bool:
+        """Tell whether so many pods of each pod set are what it needs to run."""
+        if self.podset >= 0:
+            return bool(running[self.podset] >= minimum[self.podset])
+        return self.met_children(running, minimum) >= self.min_subgroup
+
+    def met_children(self, running: PodCounts, minimum: PodCounts) -> int:
+        """Count the children that have what they need to run."""
+        return sum(child.is_met(running, minimum) for child in self.children)
 
 
 @record

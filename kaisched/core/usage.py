@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from kaisched.core.axis import IntVec
+from kaisched.core.axis import IntVec
 
 PARTS: Final = 1_000_000_000
 """Usage 1.0 (the whole capacity over the window) in parts."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import threading
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from kaisched.clock import monotonic_s
 from kaisched.daemon.http_wire import Page, Source, text_page
-from kaisched.errors import ClusterUnavailable
+from kaisched.errors import ClusterUnavailable, ConfigError
 from kaisched.objects.queue import Queue
 from kaisched.objects.wire import BAD_JSON
 from kaisched.view.reading import ALL, Sight
@@ -176,36 +176,30 @@ def _unchecked(wrong: ClusterUnavailable) -> Page:
 # -- metrics --------------------------------------------------------------------------------------
 
 
-class MetricsAccess:
-    """Decides on requests for metrics, from any thread."""
+def guarded(source: Source, reviews: Reviews) -> Source:
+    """Wrap a page so that only users get it whom the API server lets get its path."""
 
-    def __init__(self, reviews: Reviews) -> None:
-        """Ask for reviews by ``reviews``."""
-        self._reviews = reviews
+    def page(request: Request) -> Page:
+        return _refusal(request, reviews) or source.make(request)
 
-    def guarded(self, source: Source) -> Source:
-        """Wrap a page so that only authorized users get it."""
+    reads = source.reads
+    return Source(page, reads._replace(headers=(*reads.headers, "authorization")))
 
-        def page(request: Request) -> Page:
-            return self.refusal(request) or source.make(request)
 
-        reads = source.reads
-        return Source(page, reads._replace(headers=(*reads.headers, "authorization")))
-
-    def refusal(self, request: Request) -> Page | None:
-        """Return the answer to an unauthorized request, None for an authorized one."""
-        try:
-            reader = self._reviews.reader(request)
-            if isinstance(reader, Page):
-                return reader
-            asked = {"path": request.path, "verb": "get"}
-            if self._reviews.may(reader, "nonResourceAttributes", asked):
-                return None
-        except ClusterUnavailable as wrong:
-            return _unchecked(wrong)
-        fix = "bind it to the ClusterRole kaisched-metrics-reader"
-        name = reader.user.username
-        return text_page(HTTPStatus.FORBIDDEN, f"{name} may not get {request.path}: {fix}")
+def _refusal(request: Request, reviews: Reviews) -> Page | None:
+    """Return the answer to an unauthorized request, None for an authorized one."""
+    try:
+        reader = reviews.reader(request)
+        if isinstance(reader, Page):
+            return reader
+        asked = {"path": request.path, "verb": "get"}
+        if reviews.may(reader, "nonResourceAttributes", asked):
+            return None
+    except ClusterUnavailable as wrong:
+        return _unchecked(wrong)
+    fix = "bind it to the ClusterRole kaisched-metrics-reader"
+    name = reader.user.username
+    return text_page(HTTPStatus.FORBIDDEN, f"{name} may not get {request.path}: {fix}")
 
 
 # -- the live view --------------------------------------------------------------------------------
@@ -215,72 +209,71 @@ class TooManyQueuesError(Exception):
     """A request concerns more queues than it may ask the API server about."""
 
 
-class Access(Protocol):
-    """Decides what the reader behind a request sees."""
-
-    def sight(self, request: Request) -> Sight | Page:
-        """Return what the reader sees, or the answer that refuses the request."""
-        ...
+Access: TypeAlias = "Callable[[Request], Sight | Page]"
+"""Returns what the reader behind a request sees, or the answer that refuses the request."""
 
 
-class LocalAccess:
-    """Access on loopback: everybody on this machine sees everything.
+def local_access(request: Request) -> Sight | Page:
+    """Let everybody on this machine see everything.
 
     A browser's page that reaches us under another host name is refused: it is no local program.
     """
-
-    def sight(self, request: Request) -> Sight | Page:
-        """Return what the reader sees, or the answer that refuses the request."""
-        if is_local(request):
-            return ALL
-        return text_page(HTTPStatus.FORBIDDEN, "only as localhost: forward the port")
-
-
-class OpenAccess:
-    """Access for everybody, as the settings say."""
-
-    def sight(self, request: Request) -> Sight | Page:
-        """Return what the reader sees."""
-        del request
+    if is_local(request):
         return ALL
+    return text_page(HTTPStatus.FORBIDDEN, "only as localhost: forward the port")
 
 
-class ReviewedAccess:
-    """Access by the API server's authentication and authorization, from any thread."""
+def open_access(_: Request) -> Sight | Page:
+    """Let everybody see everything, as the settings say."""
+    return ALL
 
-    def __init__(self, reviews: Reviews) -> None:
-        """Ask for reviews by ``reviews``."""
-        self._reviews = reviews
 
-    def sight(self, request: Request) -> Sight | Page:
-        """Return what the reader sees, or the answer that refuses the request."""
+def reviewed_access(reviews: Reviews) -> Access:
+    """Return access by the API server's authentication and authorization, for any thread."""
+
+    def sight(request: Request) -> Sight | Page:
         try:
-            reader = self._reviews.reader(request)
+            reader = reviews.reader(request)
             if isinstance(reader, Page):
                 return reader
-            sees = self._seeing(reader)
+            sees = _seeing(reader, reviews)
             return Sight(sees(""), sees)
         except ClusterUnavailable as wrong:
             return _unchecked(wrong)
 
-    def _seeing(self, reader: Reader) -> Callable[[str], bool]:
-        """Return what tells, for one request, whether a user may get a queue; all without a name.
+    return sight
 
-        It raises TooManyQueuesError when it has asked the API server often enough.
-        """
-        left = MOST_REVIEWS
-        group, _, version = Queue.API_VERSION.partition("/")
 
-        def count() -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise TooManyQueuesError
+def _seeing(reader: Reader, reviews: Reviews) -> Callable[[str], bool]:
+    """Return what tells, for one request, whether a user may get a queue; all without a name.
 
-        def sees(queue: str) -> bool:
-            asked = {"group": group, "version": version, "resource": "queues", "verb": "get"}
-            if queue:
-                asked["name"] = queue
-            return self._reviews.may(reader, "resourceAttributes", asked, count)
+    It raises TooManyQueuesError when it has asked the API server often enough.
+    """
+    left = MOST_REVIEWS
+    group, _, version = Queue.API_VERSION.partition("/")
 
-        return sees
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise TooManyQueuesError
+
+    def sees(queue: str) -> bool:
+        asked = {"group": group, "version": version, "resource": "queues", "verb": "get"}
+        if queue:
+            asked["name"] = queue
+        return reviews.may(reader, "resourceAttributes", asked, count)
+
+    return sees
+
+
+def no_tokens(path: str, authentication: str, shown: str) -> ConfigError:
+    """Return the error of a cluster in memory whose pages ``authentication`` asks tokens for."""
+    is_found_out = authentication == "auto"
+    because = ", and this address is not a loopback one" if is_found_out else ""
+    return ConfigError(
+        f"a cluster in memory knows no tokens{because}",
+        path=path,
+        value=authentication,
+        fix=f"listen on 127.0.0.1, or set it to none: {shown}",
+    )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from kaisched.core.snapshot import Snapshot
-    from kaisched.engine.turn import Turn
+    from kaisched.engine.cycle import Cycle
 
 SAME_TIME_S: Final = 5.0
 """Starts up to this far apart count as simultaneous, since both schedulers run in cycles."""
@@ -32,7 +32,7 @@ _PENDING: Final = int(TaskState.PENDING)
 
 
 class Waiting(NamedTuple):
-    """A pod that was pending when the last turn began."""
+    """A pod that was pending when the last cycle began."""
 
     uid: str
     job: str
@@ -86,7 +86,7 @@ class Tally:
 
 
 class Comparison:
-    """Comparison for one shard, updated with every turn from the loop's thread."""
+    """Comparison for one shard, updated with every cycle from the loop's thread."""
 
     def __init__(self) -> None:
         """Start with empty counts."""
@@ -96,19 +96,19 @@ class Comparison:
         self._first_s: dict[str, float] = {}
         """When we would have started each job that is still pending."""
         self._nodes: dict[str, Counter[str]] = {}
-        """Nodes for the pods of each job, from the last turn that placed any of them."""
+        """Nodes for the pods of each job, from the last cycle that placed any of them."""
 
-    def after(self, turn: Turn) -> list[Started]:
-        """Process a turn; return the jobs that the other scheduler started since the last turn."""
-        waiting = _waiting(turn.snapshot)
-        started = self._started(turn, waiting)
+    def after(self, cycle: Cycle) -> list[Started]:
+        """Return the jobs that the other scheduler started since the cycle before."""
+        waiting = _waiting(cycle.snapshot)
+        started = self._started(cycle, waiting)
         for it in started:
             self.total.add(it)
             name = it.queue
             if name not in self.by_queue and len(self.by_queue) >= MOST_QUEUES:
                 name = OTHER
             self.by_queue.setdefault(name, Tally()).add(it)
-        self._decide(turn, waiting)
+        self._decide(cycle, waiting)
         self._waiting = waiting
         return started
 
@@ -121,19 +121,21 @@ class Comparison:
             "queues": {name: self.by_queue[name].document() for name in sorted(self.by_queue)},
         }
 
-    def _started(self, turn: Turn, waiting: Mapping[str, Waiting]) -> list[Started]:
+    def _started(self, cycle: Cycle, waiting: Mapping[str, Waiting]) -> list[Started]:
         now = {it.uid for it in waiting.values()}
         gone = {it.uid: it for it in self._waiting.values() if it.uid not in now}
         nodes: dict[str, Counter[str]] = {}
         queue_of: dict[str, str] = {}
-        for uid, node in _nodes_of(turn.snapshot, gone).items():
+        for uid, node in _nodes_of(cycle.snapshot, gone).items():
             nodes.setdefault(gone[uid].job, Counter())[node] += 1
             queue_of[gone[uid].job] = gone[uid].queue
         left: dict[str, set[str]] = {}
         for it in waiting.values():
             left.setdefault(it.queue, set()).add(it.job)
         return [
-            self._compared(job, queue_of[job], theirs, turn.start_s, left.get(queue_of[job], set()))
+            self._compared(
+                job, queue_of[job], theirs, cycle.start_s, left.get(queue_of[job], set())
+            )
             for job, theirs in sorted(nodes.items())
         ]
 
@@ -155,13 +157,13 @@ class Comparison:
         other_node = min(ours.total(), pods) - same
         return Started(job, queue, time, lead_s, pods, same, other_node, not ahead)
 
-    def _decide(self, turn: Turn, waiting: Mapping[str, Waiting]) -> None:
+    def _decide(self, cycle: Cycle, waiting: Mapping[str, Waiting]) -> None:
         """Note what we would start now, and forget jobs without pending pods."""
         nodes: dict[str, Counter[str]] = {}
-        for bind in turn.result.binds:
+        for bind in cycle.result.binds:
             nodes.setdefault(bind.pod_group, Counter())[bind.node] += 1
         for job in nodes:
-            self._first_s.setdefault(job, turn.start_s)
+            self._first_s.setdefault(job, cycle.start_s)
         jobs = {it.job for it in waiting.values()}
         self._first_s = {job: at_s for job, at_s in self._first_s.items() if job in jobs}
         self._nodes = {job: it for job, it in (self._nodes | nodes).items() if job in jobs}

@@ -1,10 +1,10 @@
 """Python's search for garbage, which stops all threads: seldom, and never among what lives long.
 
 A full search among the objects of 100,000 pods takes more than half a second. So objects that have
-outlived one search are excluded from the next ones (they are "frozen"): after a turn, and within
+outlived one search are excluded from the next ones (they are "frozen"): after a cycle, and within
 one that makes many, such as the first on a large cluster or those of ten shards at a time.
 Reference counts free them as ever; only rings of objects would stay, and a law of the tests says
-that turns leave none.
+that cycles leave none.
 """
 
 from __future__ import annotations

@@ -158,8 +158,8 @@ class Server:
         self._is_closing = threading.Event()
         self._lock = threading.Lock()
         self._log: Any = structlog.get_logger()
-        self._keeper = threading.Thread(target=self._keep, name="http", daemon=True)
-        self._keeper.start()
+        self._thread = threading.Thread(target=self._keep, name="http", daemon=True)
+        self._thread.start()
         if any(it.news is not None for it in listeners):
             threading.Thread(target=self._push, name="http-streams", daemon=True).start()
 
@@ -174,10 +174,10 @@ class Server:
             self._is_closing.set()
             if self._channel is not None:
                 self._channel.close()
-        self._keeper.join(_END_S)
-        if self._process is not None and self._keeper.is_alive():
+        self._thread.join(_END_S)
+        if self._process is not None and self._thread.is_alive():
             self._process.kill()
-            self._keeper.join()
+            self._thread.join()
         for listener in self.listeners:
             listener.sock.close()
 

@@ -1,4 +1,4 @@
-"""The loop: takes a turn after every event, and at least once a period, until stopped."""
+"""The loop: runs a cycle after every event, and at least once a period, until stopped."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kaisched.clock import monotonic_s
 from kaisched.core.axis import TaskState
 from kaisched.core.usage import UsageState
 from kaisched.daemon import garbage
+from kaisched.engine.cycle import next_cycle
 from kaisched.engine.policy import build_policy, without_evictions
-from kaisched.engine.turn import take_turn
 from kaisched.errors import KaischedError
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.limits import left_of
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
     from kaisched.daemon.recordings import Recordings
+    from kaisched.engine.cycle import Cycle, UsageSource
     from kaisched.engine.shards import FoundShard
-    from kaisched.engine.turn import Turn, UsageSource
     from kaisched.framework.advice.standing import StandingAdvice
     from kaisched.framework.policy import Policy
     from kaisched.objects.shard import SchedulingShard
@@ -47,7 +47,7 @@ _AWAITED: Final = "waiting for a first answer, and nothing is reclaimed meanwhil
 LEAST_GAP_S: Final = 0.05
 """Events that follow each other faster than this share a cycle."""
 MOST_PUT_OFF: Final = 20
-"""Most turns in a row that deferred work waits for."""
+"""Most cycles in a row that deferred work waits for."""
 _BY_FAIR_SHARE: Final = "reclaim"
 """The action that takes room by fair shares, which depend on usage history."""
 
@@ -71,16 +71,16 @@ class Loop:
         usage_wait_s: float = 0.0,
         usage_server: Callable[[], ServerHealth | None] = lambda: None,
         shard: str = "default",
-        after: Callable[[Turn], None] = lambda _: None,
-        between: Callable[[Turn], None] = lambda _: None,
+        after: Callable[[Cycle], None] = lambda _: None,
+        between: Callable[[Cycle], None] = lambda _: None,
         recordings: Recordings | None = None,
         view: Publisher | None = None,
         claims: Callable[[Snapshot], ClaimFigures] | None = None,
     ) -> None:
-        """Keep what a turn needs; do nothing yet.
+        """Keep what a cycle needs; do nothing yet.
 
-        ``after`` gets each turn, ``between`` gets it again when there is time, ``view`` what it
-        found. ``recordings`` may ask to record the next turn; ``claims`` has figures of claims.
+        ``after`` gets each cycle, ``between`` gets it again when there is time, ``view`` what it
+        found. ``recordings`` may ask to record the next cycle; ``claims`` has figures of claims.
         """
         self._source, self._sink = source, sink
         self._policy, self._clock = policy, clock
@@ -110,35 +110,35 @@ class Loop:
         self.health = Health(clock.now_s(), period_s)
 
     def wake(self) -> None:
-        """Request the next turn at once."""
+        """Request the next cycle at once."""
         self._news.set()
         self._bell.set()
 
     def stop(self) -> None:
-        """Stop after the turn that is under way."""
+        """Stop after the cycle that is under way."""
         self._end.set()
         self.wake()
 
     def run(self) -> None:
-        """Take turns until stopped."""
+        """Run cycles until stopped."""
         self._log.info("loop_started", period_s=self._period_s)
         while not self._end.is_set():
             self._news.clear()
-            turn = self.turn()
+            cycle = self.cycle()
             garbage.tend()
             ended_s = monotonic_s()
             if not self._end.wait(min(LEAST_GAP_S, self._period_s)):
-                self._run_deferred(turn)
-                self._rest(turn, ended_s + self._period_s)
+                self._run_deferred(cycle)
+                self._rest(cycle, ended_s + self._period_s)
         self.health.stopping()
         self._log.info("loop_stopped", cycles=self.cycles)
 
-    def _rest(self, turn: Turn | None, until_s: float) -> None:
+    def _rest(self, cycle: Cycle | None, until_s: float) -> None:
         """Wait for news, and answer readers of the view meanwhile, one at least."""
         if self._view is None:
             self._news.wait(max(until_s - monotonic_s(), 0.0))
             return
-        result, inquiries = None if turn is None else turn.result, self._view.inquiries
+        result, inquiries = None if cycle is None else cycle.result, self._view.inquiries
         try:
             inquiries.answer(result)
             while not self._news.is_set() and (left_s := until_s - monotonic_s()) > 0:
@@ -150,20 +150,20 @@ class Loop:
             self._log.error("inquiry_failed", cycle=self.cycles, exc_info=error)
         inquiries.forget()
 
-    def _run_deferred(self, turn: Turn | None) -> None:
-        """Do deferred work, unless the next turn is already requested."""
+    def _run_deferred(self, cycle: Cycle | None) -> None:
+        """Do deferred work, unless the next cycle is already requested."""
         is_pressed = self._news.is_set() and self._deferred < MOST_PUT_OFF
-        if turn is None or is_pressed:
+        if cycle is None or is_pressed:
             self._deferred += 1
             return
         self._deferred = 0
         try:
-            self._between(turn)
-        except Exception as error:  # noqa: BLE001 - it must not take the next turns with it
+            self._between(cycle)
+        except Exception as error:  # noqa: BLE001 - it must not take the next cycles with it
             self._log.error("rest_failed", cycle=self.cycles, exc_info=error)
 
     def _policy_now(self, now_s: float) -> Policy:
-        """Return the policy of the next turn: without reclaim while usage history is pending.
+        """Return the policy of the next cycle: without reclaim while usage history is pending.
 
         The first answer of the usage store may change which queues exceed their fair share. So
         nothing is reclaimed until the answer comes or the wait for it has been long enough.
@@ -181,17 +181,18 @@ class Loop:
             self._log.warning("usage_not_awaited", waited_s=self._usage_wait_s)
         return self._policy
 
-    def turn(self) -> Turn | None:
-        """Take one turn; return None if it failed, which is logged and does not end the loop."""
+    def cycle(self) -> Cycle | None:
+        """Run one cycle; return None if it failed, which is logged and does not end the loop."""
         self.cycles += 1
         self._watch.reset()
         start_s = self._clock.now_s()
-        self.health.turning(start_s)
-        recorder = self._recordings.begin() if self._recordings is not None else None
+        self.health.beginning(start_s)
+        recordings = self._recordings
+        recorder = recordings if recordings is not None and recordings.is_wanted else None
         facts = self._memory.facts
         policy = self._policy_now(start_s)
         try:
-            turn = take_turn(
+            cycle = next_cycle(
                 recorder or self._source,
                 self._sink,
                 policy,
@@ -200,18 +201,18 @@ class Loop:
                 self._memory,
                 self._watch,
             )
-            self._memory = turn.memory
+            self._memory = cycle.memory
             if recorder is not None:
-                recorder.end(turn, facts, policy)
-            self._publish(turn)
-            self._show(turn)
-            self._after(turn)
-            if turn.result.is_cut_short:
+                recorder.end(cycle, facts, policy)
+            self._publish(cycle)
+            self._show(cycle)
+            self._after(cycle)
+            if cycle.result.is_cut_short:
                 self.wake()
         except Exception as error:  # noqa: BLE001 - a bad cycle must not take the next ones with it
             self._failed(start_s, error)
             return None
-        return turn
+        return cycle
 
     def _failed(self, start_s: float, error: Exception) -> None:
         now_s = self._clock.now_s()
@@ -226,52 +227,52 @@ class Loop:
         published = self._collector.published
         self._collector.publish(published.after_failure(max(now_s - start_s, 0.0), now_s))
 
-    def _publish(self, turn: Turn) -> None:
-        result = turn.result
-        log_cycle(self._log, self.cycles, result, turn.duration_s)
+    def _publish(self, cycle: Cycle) -> None:
+        result = cycle.result
+        log_cycle(self._log, self.cycles, result, cycle.duration_s)
         if result.stats.abandoned:
-            self.health.failed(turn.end_s, result.stats.abandoned)
+            self.health.failed(cycle.end_s, result.stats.abandoned)
         else:
             failing = sorted({failure.plugin for failure in result.failures})
-            self.health.succeeded(turn.end_s, tuple(failing), self._log_usage(turn.usage))
+            self.health.succeeded(cycle.end_s, tuple(failing), self._log_usage(cycle.usage))
         self._note_server()
         published = self._collector.published.after(
-            result, turn.duration_s, turn.end_s, self._watch.by_plugin()
+            result, cycle.duration_s, cycle.end_s, self._watch.by_plugin()
         )
-        published = published.with_starts(turn.snapshot, result)
-        left = left_of(turn.snapshot, self._policy, turn.end_s)
+        published = published.with_starts(cycle.snapshot, result)
+        left = left_of(cycle.snapshot, self._policy, cycle.end_s)
         left = left if left < 0 else max(left - len(result.evictions), 0)
-        stuck = np.count_nonzero(turn.snapshot.tasks.state == int(TaskState.STUCK))
-        claims = None if self._claims is None else self._claims(turn.snapshot)
+        stuck = np.count_nonzero(cycle.snapshot.tasks.state == int(TaskState.STUCK))
+        claims = None if self._claims is None else self._claims(cycle.snapshot)
         published = replace(
             published,
             evictions_left=left,
             stuck=int(stuck),
-            nodes=turn.snapshot.nodes,
+            nodes=cycle.snapshot.nodes,
             claims=claims,
         )
-        axis, queues = turn.snapshot.axis.names, turn.snapshot.queues.name
+        axis, queues = cycle.snapshot.axis.names, cycle.snapshot.queues.name
         self._collector.publish(
             published.with_history(
                 axis,
                 queues,
-                turn.snapshot.total,
-                turn.usage,
+                cycle.snapshot.total,
+                cycle.usage,
                 server=None if self._server is None else self._server.is_reachable,
             )
         )
 
-    def _show(self, turn: Turn) -> None:
-        """Publish the view of a turn; a fault in it is logged, and costs this view only."""
+    def _show(self, cycle: Cycle) -> None:
+        """Publish the view of a cycle; a fault in it is logged, and costs this view only."""
         if self._view is None:
             return
         try:
             self._view.take(
-                turn.result,
+                cycle.result,
                 cycle=self.cycles,
-                time_s=turn.end_s,
-                duration_s=turn.duration_s,
-                usage=turn.usage,
+                time_s=cycle.end_s,
+                duration_s=cycle.duration_s,
+                usage=cycle.usage,
                 by_action=self._watch.by_action(),
                 by_plugin=self._watch.by_plugin(),
             )
@@ -349,8 +350,8 @@ class Health:
         self._beat = _Beat(now_s)
         self._stalled_s = max(LEAST_STALL_S, STALLED_PERIODS * period_s)
 
-    def turning(self, now_s: float) -> None:
-        """Note that a new turn begins."""
+    def beginning(self, now_s: float) -> None:
+        """Note that a new cycle begins."""
         self._beat = replace(self._beat, last_s=now_s)
 
     def succeeded(

@@ -35,8 +35,8 @@ from kaisched.cluster.kubernetes.resources import (
 from kaisched.daemon import garbage
 from kaisched.daemon.loop import Check
 from kaisched.daemon.pool_owners import LostPools, PoolOwners
+from kaisched.daemon.shard_leader import ShardLeader
 from kaisched.daemon.stored_shards import STORED, ShardReports, ShardWatch, usable_among
-from kaisched.daemon.tenure import Tenure
 from kaisched.engine.shards import shards_in
 from kaisched.errors import ClusterUnavailable, KaischedError
 from kaisched.telemetry.metrics import Watch
@@ -88,7 +88,7 @@ class KubernetesDaemon:
             or f"{os.uname().nodename}-{os.getpid()}-{random_part}"
         )
         self._leases: LeaseProcess | None = None
-        self.tenures: tuple[Tenure, ...] = ()
+        self.leaders: tuple[ShardLeader, ...] = ()
         self.reflectors: tuple[Reflector, ...] = ()
         self._of_kind: dict[tuple[str, str], Reflector] = {}
         self._shard_reports = None if how.observe else ShardReports(client, clock, self.identity)
@@ -116,7 +116,7 @@ class KubernetesDaemon:
             self._leases = self._lease_process()
             owners = PoolOwners(found, self._settings.kubernetes.other_pools)
             lost = LostPools(self.client, self._settings, owners.shard_of_pool)
-            self.tenures = tuple(self._tenure(one, owners) for one in found)
+            self.leaders = tuple(self._leader(one, owners) for one in found)
             self.reflectors = self._followed()
             self._of_kind = {it.watched.group_kind: it for it in self.reflectors}
             if self._shard_reports is not None:
@@ -125,27 +125,27 @@ class KubernetesDaemon:
             for reflector in (*self.reflectors, self._shard_reflector):
                 reflector.start()
             self._wait_for_sync()
-            waiting = list(self.tenures)
+            waiting = list(self.leaders)
             while not self._end.wait(0.0 if waiting else _POLL_S):
                 self._start_next(waiting)
                 self._keep_up()
                 pools = lost.look()
-                for tenure in self.tenures:
+                for leader in self.leaders:
                     if pools is not None:
-                        tenure.note_lost(pools)
-                    if tenure.is_overdue:
-                        self.fail(f"the lease of shard {tenure.name} has run out")
+                        leader.note_lost(pools)
+                    if leader.is_overdue:
+                        self.fail(f"the lease of shard {leader.name} has run out")
         finally:
             self._shut_down()
         if self._error:
             raise ClusterUnavailable(self._error)
 
-    def _start_next(self, waiting: list[Tenure]) -> None:
+    def _start_next(self, waiting: list[ShardLeader]) -> None:
         """Let the shards stand for election one by one, so that one process leads them all."""
         if not waiting:
             return
-        before = self.tenures[len(self.tenures) - len(waiting) - 1]
-        if len(waiting) == len(self.tenures) or before.has_won:
+        before = self.leaders[len(self.leaders) - len(waiting) - 1]
+        if len(waiting) == len(self.leaders) or before.has_won:
             waiting.pop(0).start()
         else:
             self._end.wait(_POLL_S)
@@ -157,15 +157,15 @@ class KubernetesDaemon:
     def fail(self, why: str) -> None:
         """Stop, with this reason as the error."""
         self._error = self._error or why
-        for tenure in self.tenures:
-            tenure.gate.shut()
+        for leader in self.leaders:
+            leader.leadership.end()
         self._end.set()
 
     def live(self) -> tuple[Check, ...]:
         """Return the checks of liveness: the loops of the shards we lead make progress."""
         now_s = self._clock.now_s()
-        leading = [tenure for tenure in self.tenures if tenure.is_leading]
-        found = [check for tenure in leading for check in tenure.loop.health.live(now_s)]
+        leading = [leader for leader in self.leaders if leader.is_leading]
+        found = [check for leader in leading for check in leader.loop.health.live(now_s)]
         return tuple(found) or (Check("loop", True, "we lead no shard yet"),)
 
     def ready(self) -> tuple[Check, ...]:
@@ -179,16 +179,16 @@ class KubernetesDaemon:
                 f"waits for {', '.join(missing)}" if missing else "in sync",
             )
         ]
-        for tenure in self.tenures:
-            if tenure.is_leading:
-                checks.extend(tenure.loop.health.ready(now_s))
+        for leader in self.leaders:
+            if leader.is_leading:
+                checks.extend(leader.loop.health.ready(now_s))
             checks.append(
-                Check(f"shard-{tenure.name}", True, "leads" if tenure.is_leading else "stands by")
+                Check(f"shard-{leader.name}", True, "leads" if leader.is_leading else "stands by")
             )
         checks.append(Check("shards", True, self.shards.summary()))
         return tuple(checks)
 
-    def state_of(self, tenure: Tenure) -> AdapterState:
+    def state_of(self, leader: ShardLeader) -> AdapterState:
         """Return the metrics of a shard's connection to the cluster."""
         now_s = monotonic_s()
         watches = tuple(
@@ -203,7 +203,7 @@ class KubernetesDaemon:
             )
             for it in self.reflectors
         )
-        return tenure.state(watches, self.client.requests.read())
+        return leader.state(watches, self.client.requests.read())
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -211,8 +211,8 @@ class KubernetesDaemon:
         how = self._settings.kubernetes
         return Pace(idle_s=how.watch_idle, compare_s=how.compare_period)
 
-    def _tenure(self, found: FoundShard, owners: PoolOwners) -> Tenure:
-        tenure = Tenure(
+    def _leader(self, found: FoundShard, owners: PoolOwners) -> ShardLeader:
+        leader = ShardLeader(
             self._settings,
             self.client,
             found,
@@ -223,8 +223,8 @@ class KubernetesDaemon:
             on_lost=self.fail,
             owners=owners,
         )
-        tenure.shard_reports = self._shard_reports
-        return tenure
+        leader.shard_reports = self._shard_reports
+        return leader
 
     def _lease_process(self) -> LeaseProcess | None:
         """Start the process that renews the leases if this process needs any."""
@@ -249,12 +249,12 @@ class KubernetesDaemon:
 
         """
         kinds = watched_kinds(
-            [it.policy.workloads for it in self.tenures],
+            [it.policy.workloads for it in self.leaders],
             self._find_gang_api(),
             is_deleting=self._settings.kubernetes.eviction_mode == "delete",
             has_kueue=self._settings.kubernetes.kueue,
-            has_claims=any(it.has_claims for it in self.tenures),
-            has_share_claims=any(it.has_share_claims for it in self.tenures),
+            has_claims=any(it.has_claims for it in self.leaders),
+            has_share_claims=any(it.has_share_claims for it in self.leaders),
         )
         return tuple(
             Reflector(
@@ -293,8 +293,8 @@ class KubernetesDaemon:
             reflector = self._of_kind.get(reference.group_kind)
             if reflector is not None:
                 reflector.expect()  # its definition may be brand new
-        for tenure in self.tenures:
-            tenure.tell(change)
+        for leader in self.leaders:
+            leader.tell(change)
 
     def _find_shards(self) -> list[FoundShard]:
         """Return the shards, waiting for the server to be reachable."""
@@ -351,9 +351,9 @@ class KubernetesDaemon:
 
     def _keep_up(self) -> None:
         """Note which kinds can be read, and drain the news of shards without a running loop."""
-        self._readable.note(self.reflectors, self.tenures)
-        for tenure in self.tenures:
-            tenure.cluster.catch_up()
+        self._readable.note(self.reflectors, self.leaders)
+        for leader in self.leaders:
+            leader.cluster.catch_up()
 
     def why_stale(self) -> str:
         """Return why no decisions are possible now; empty if they are."""
@@ -375,8 +375,8 @@ class KubernetesDaemon:
         """List every kind again; until that is done no decisions are made."""
         if self._is_restoring():
             return  # the other kinds notice the restore too
-        for tenure in self.tenures:
-            tenure.cluster.forget_reads()
+        for leader in self.leaders:
+            leader.cluster.forget_reads()
         there = [it for it in self.reflectors if it.phase is Phase.SYNCED]
         asked = [(it, it.list_again("restored")) for it in there]
         self._restoring = tuple(pair for pair in asked if _decides(pair[0]))
@@ -396,8 +396,8 @@ class KubernetesDaemon:
         self._log.info("stopping", why=self._error or "asked to")
         if self._shard_reports is not None:
             self._shard_reports.stop()
-        for tenure in self.tenures:
-            tenure.stop()
+        for leader in self.leaders:
+            leader.stop()
         if self._leases is not None:
             self._leases.close()
         for reflector in (*self.reflectors, self._shard_reflector):
@@ -418,20 +418,20 @@ class Readable:
         """Begin as the stores do: without storage, and with claims where a shard allocates them."""
         self._has_volumes, self._claims = False, ON
 
-    def note(self, reflectors: Iterable[Reflector], tenures: Iterable[Tenure]) -> None:
+    def note(self, reflectors: Iterable[Reflector], leaders: Iterable[ShardLeader]) -> None:
         """Tell the shards what has changed."""
-        listed, told = list(reflectors), list(tenures)
+        listed, told = list(reflectors), list(leaders)
         has_volumes = all(it.phase is Phase.SYNCED for it in listed if it.watched in STORAGE)
         if has_volumes != self._has_volumes:
             self._has_volumes = has_volumes
-            for tenure in told:
-                tenure.cluster.post(lambda store: store.heed_volumes(is_read=has_volumes))
+            for leader in told:
+                leader.cluster.post(lambda store: store.set_volumes_read(is_read=has_volumes))
         claims = _why_no_claims(listed) or ON
         if claims != self._claims:
             self._claims = claims
-            for tenure in told:
-                if tenure.has_claims:
-                    tenure.cluster.post(lambda store: _heed_claims(store, claims))
+            for leader in told:
+                if leader.has_claims:
+                    leader.cluster.post(lambda store: _heed_claims(store, claims))
 
 
 def _why_no_claims(reflectors: Iterable[Reflector]) -> str:
@@ -445,7 +445,7 @@ def _why_no_claims(reflectors: Iterable[Reflector]) -> str:
 
 def _heed_claims(store: StateStore, reading: str) -> None:
     store.rows.touch()
-    store.look_again(store.device_claims.heed(reading))
+    store.look_again(store.device_claims.set_reading(reading))
 
 
 def are_claims(reflector: Reflector) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.pools.owners import Mark, MarkedOwners, Owners, SharedOwners
+from kaisched.cluster.pools.owners import Owners, OwnersByCondition, PoolCondition, SharedOwners
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.labels import pool_name, pool_named
 from kaisched.objects.wire import BAD_JSON
@@ -50,7 +50,9 @@ class PoolOwners:
         """Whether other processes serve pools too."""
         return bool(self.shard_of_pool)
 
-    def of(self, spec: ShardSpec, put: Callable[[Mark], None], wake: Callable[[], None]) -> Owners:
+    def of(
+        self, spec: ShardSpec, put: Callable[[PoolCondition], None], wake: Callable[[], None]
+    ) -> Owners:
         """Return the owners for one shard.
 
         Args:
@@ -61,7 +63,7 @@ class PoolOwners:
         """
         pool = spec.partition_label_value
         if self.is_marking:
-            return MarkedOwners(pool, self._served, put)
+            return OwnersByCondition(pool, self._served, put)
         return self._shared.seat(pool, admits_all=spec.admits_all_projects, wake=wake)
 
 
@@ -139,7 +141,7 @@ def lose(pools: frozenset[str]) -> Callable[[StateStore], None]:
 
     def note(store: StateStore) -> None:
         owners = store.pools.owners
-        if isinstance(owners, MarkedOwners):
+        if isinstance(owners, OwnersByCondition):
             owners.lose(pools)
             store.pools.look_at_all()
 

@@ -13,7 +13,7 @@ import structlog
 
 from kaisched import __version__
 from kaisched.clock import SystemClock
-from kaisched.daemon.access import MetricsAccess, Reviews
+from kaisched.daemon.access import Reviews, guarded, no_tokens
 from kaisched.daemon.http_server import (
     Listener,
     Server,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kaisched.config.loading import LoadedSettings
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.loop import Check
+    from kaisched.daemon.shard_leader import ShardLeader
     from kaisched.view.publisher import Publisher
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -82,14 +83,8 @@ def run_process(loaded: LoadedSettings) -> None:
 def _metrics_in_memory(settings: SchedulerConfiguration, collector: CycleCollector) -> Pages:
     """Return the page of metrics for a cluster in memory, which cannot check tokens."""
     if settings.metrics.is_authenticated:
-        is_found_out = settings.metrics.authentication == "auto"
-        because = ", and this address is not a loopback one" if is_found_out else ""
-        raise ConfigError(
-            f"a cluster in memory knows no tokens{because}",
-            path="metrics.authentication",
-            value=settings.metrics.authentication,
-            fix="listen on 127.0.0.1, or set it to none: metrics show the names of queues",
-        )
+        shown = "metrics show the names of queues"
+        raise no_tokens("metrics.authentication", settings.metrics.authentication, shown)
     return {"/metrics": Source(metrics_page(registry_of(collector)), Reads(headers=("accept",)))}
 
 
@@ -102,14 +97,14 @@ def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
         observed = Source(partial(_observed_of, daemon), Reads(("shard=",)))
         metrics = {**metrics, "/observed": observed}
     if settings.metrics.is_authenticated:
-        access = MetricsAccess(Reviews(daemon.client))
-        metrics = {path: access.guarded(source) for path, source in metrics.items()}
+        reviews = Reviews(daemon.client)
+        metrics = {path: guarded(source, reviews) for path, source in metrics.items()}
     health = _health_pages(daemon.live, daemon.ready)
     server = _serve(
         settings,
         metrics,
         health,
-        lambda: [tenure.recordings for tenure in daemon.tenures],
+        lambda: [leader.recordings for leader in daemon.leaders],
         partial(_views_of, daemon),
         daemon.client,
     )
@@ -118,26 +113,30 @@ def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
 
 
 def _views_of(daemon: KubernetesDaemon) -> list[Publisher]:
-    return [tenure.view for tenure in daemon.tenures if tenure.view is not None]
+    return [leader.view for leader in daemon.leaders if leader.view is not None]
+
+
+def _leader_of(daemon: KubernetesDaemon, request: Request) -> ShardLeader | None:
+    """Return the shard of ``?shard=``, the first one without it; None if there is no such shard."""
+    wanted = request.query.get("shard", [""])[0]
+    return next((it for it in daemon.leaders if wanted in {"", it.name}), None)
 
 
 def _metrics_of(daemon: KubernetesDaemon, request: Request) -> Page:
-    """Return the metrics of one shard, the first unless ``?shard=`` names another."""
-    wanted = request.query.get("shard", [""])[0]
-    for tenure in daemon.tenures:
-        if wanted in {"", tenure.name}:
-            adapter = AdapterCollector(partial(daemon.state_of, tenure))
-            return metrics_page(registry_of(tenure.collector, adapter))(request)
-    return metrics_page(registry_of(CycleCollector()))(request)
+    """Return the metrics of one shard."""
+    leader = _leader_of(daemon, request)
+    if leader is None:
+        return metrics_page(registry_of(CycleCollector()))(request)
+    adapter = AdapterCollector(partial(daemon.state_of, leader))
+    return metrics_page(registry_of(leader.collector, adapter))(request)
 
 
 def _observed_of(daemon: KubernetesDaemon, request: Request) -> Page:
     """Return per queue how one shard's decisions compare with another scheduler's."""
-    wanted = request.query.get("shard", [""])[0]
-    for tenure in daemon.tenures:
-        if wanted in {"", tenure.name}:
-            return json_page({"shard": tenure.name, **tenure.comparison.document()})
-    return json_page({}, HTTPStatus.NOT_FOUND)
+    leader = _leader_of(daemon, request)
+    if leader is None:
+        return json_page({}, HTTPStatus.NOT_FOUND)
+    return json_page({"shard": leader.name, **leader.comparison.document()})
 
 
 def _embedded_loop(

@@ -46,13 +46,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kaisched.clock import Clock
+    from kaisched.cluster.embedded import EmbeddedCluster
     from kaisched.cluster.kubernetes.client import Client
-    from kaisched.cluster.state import StateSource, StoreState
+    from kaisched.cluster.kubernetes.cluster import KubernetesCluster
+    from kaisched.cluster.state import StoreState
     from kaisched.core.snapshot import Snapshot
     from kaisched.daemon.http_wire import Request
+    from kaisched.engine.cycle import Cycle
     from kaisched.engine.recording import RecordedUsage, Recording
     from kaisched.engine.shards import FoundShard
-    from kaisched.engine.turn import Turn
     from kaisched.framework.policy import Policy
 
 WAIT_S: Final = 30.0
@@ -73,7 +75,7 @@ class Recordings:
 
     def __init__(
         self,
-        source: StateSource,
+        source: KubernetesCluster | EmbeddedCluster,
         shard: SchedulingShard,
         schedulers: Iterable[str],
     ) -> None:
@@ -83,6 +85,7 @@ class Recordings:
         self._source = source
         self._shard, self._schedulers = shard, tuple(schedulers)
         self._requests: deque[_Request] = deque()
+        self._state: StoreState | None = None
 
     def next_one(self, wait_s: float = WAIT_S) -> Recording:
         """Wait for the next cycle and return it.
@@ -102,54 +105,44 @@ class Recordings:
             )
         return waiting.recording
 
-    def begin(self) -> Recorder | None:
-        """Return a recording source for this turn, None without a request."""
-        return Recorder(self, self._source) if self._requests else None
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for the next cycle, whose snapshot is then to be taken here."""
+        return bool(self._requests)
 
-    def end(self, turn: Turn, state: StoreState, facts: Mapping[str, Any], policy: Policy) -> None:
-        """Answer all requests with this turn, before the next cycle invalidates its results."""
+    def snapshot(self) -> Snapshot:
+        """Return the snapshot of the source, and keep the state that it was made from."""
+        snapshot = self._source.snapshot()
+        self._state = self._source.state()
+        return snapshot
+
+    def end(self, cycle: Cycle, facts: Mapping[str, Any], policy: Policy) -> None:
+        """Answer all requests with a cycle, before the next one invalidates its results.
+
+        Args:
+            cycle: the finished cycle, whose snapshot was taken here.
+            facts: facts remembered before the cycle.
+            policy: the policy of the cycle.
+
+        """
+        state, self._state = self._state, None
+        if state is None:
+            return
         recording = record(
             "daemon",
             state,
             self._shard,
             policy,
             schedulers=self._schedulers,
-            now_s=turn.start_s,
-            usage=recorded_usage(turn.usage, turn.snapshot),
+            now_s=cycle.start_s,
+            usage=recorded_usage(cycle.usage, cycle.snapshot),
             facts=facts,
         )
-        recording = sealed(recording, turn.result)
+        recording = sealed(recording, cycle.result)
         while self._requests:
             waiting = self._requests.popleft()
             waiting.recording = recording
             waiting.is_done.set()
-
-
-class Recorder:
-    """Snapshot source that keeps the state from which the snapshot was made."""
-
-    def __init__(self, recordings: Recordings, source: StateSource) -> None:
-        """Start without a state."""
-        self._recordings, self._source = recordings, source
-        self._state: StoreState | None = None
-
-    def snapshot(self) -> Snapshot:
-        """Return the snapshot of the inner source."""
-        snapshot = self._source.snapshot()
-        self._state = self._source.state()
-        return snapshot
-
-    def end(self, turn: Turn, facts: Mapping[str, Any], policy: Policy) -> None:
-        """Hand out the recording.
-
-        Args:
-            turn: the finished turn.
-            facts: facts remembered before the turn.
-            policy: the policy of the turn.
-
-        """
-        if self._state is not None:
-            self._recordings.end(turn, self._state, facts, policy)
 
 
 def recording_page(shards: Callable[[], Iterable[Recordings]]) -> Source:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -45,9 +45,9 @@ MOST_MESSAGE: Final = 1024
 class StoredShard(KubernetesObject, frozen=True, kw_only=True):
     """A shard whose spec may have any form."""
 
-    API_VERSION: ClassVar[str] = SchedulingShard.API_VERSION
-    KIND: ClassVar[str] = SchedulingShard.KIND
-    IS_NAMESPACED: ClassVar[bool] = False
+    API_VERSION = SchedulingShard.API_VERSION
+    KIND = SchedulingShard.KIND
+    IS_NAMESPACED = False
 
     spec: Any = None
     status: Any = None

@@ -22,11 +22,13 @@ import msgspec
 from kaisched import __version__
 from kaisched.clock import SystemClock, monotonic_s
 from kaisched.daemon.access import (
-    LocalAccess,
-    OpenAccess,
-    ReviewedAccess,
+    Access,
     Reviews,
     TooManyQueuesError,
+    local_access,
+    no_tokens,
+    open_access,
+    reviewed_access,
 )
 from kaisched.daemon.http_server import listen
 from kaisched.daemon.http_wire import USUAL as HTTP_LIMITS
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
     from kaisched.clock import Clock
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.config.settings import ViewListener
-    from kaisched.daemon.access import Access
     from kaisched.daemon.http_server import Listener
     from kaisched.daemon.http_wire import Pages, Request
     from kaisched.daemon.view_whatif import Whatif
@@ -312,7 +313,7 @@ class ViewPages:
     # -- requests --------------------------------------------------------------------------------
 
     def _page(self, request: Request) -> Page:
-        sight = self._access.sight(request)
+        sight = self._access(request)
         if isinstance(sight, Page):
             return sight
         try:
@@ -332,7 +333,7 @@ class ViewPages:
 
     def _changes(self, request: Request) -> Page:
         """Begin the stream of changes: it names revisions, and no jobs."""
-        sight = self._access.sight(request)
+        sight = self._access(request)
         if isinstance(sight, Page):
             return sight
         first = b"retry: 2000\n\n" + b"".join(map(self._event, self._publishers()))
@@ -630,14 +631,8 @@ def view_listener(
 
 def _access(settings: ViewListener, client: Client | None) -> Access:
     if not settings.is_authenticated:
-        return LocalAccess() if settings.is_on_loopback else OpenAccess()
+        return local_access if settings.is_on_loopback else open_access
     if client is not None:
-        return ReviewedAccess(Reviews(client))
-    is_found_out = settings.authentication == "auto"
-    because = ", and this address is not a loopback one" if is_found_out else ""
-    raise ConfigError(
-        f"a cluster in memory knows no tokens{because}",
-        path="view.authentication",
-        value=settings.authentication,
-        fix="listen on 127.0.0.1, or set it to none: the view shows all queues and jobs",
-    )
+        return reviewed_access(Reviews(client))
+    shown = "the view shows all queues and jobs"
+    raise no_tokens("view.authentication", settings.authentication, shown)

@@ -1,4 +1,4 @@
-"""Plan: some of the daemon's own turns on a cluster in memory, in virtual time."""
+"""Plan: some of the daemon's own cycles on a cluster in memory, in virtual time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kaisched.cluster.pods import Sharing, leaving_of
 from kaisched.cluster.pools.handover import PoolTurns, pool_turns
 from kaisched.cluster.pools.owners import SharedOwners
 from kaisched.cluster.store import StateStore
+from kaisched.engine.cycle import next_cycle
 from kaisched.engine.migration.kueue import translate
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard, shard_among, shards_among
-from kaisched.engine.turn import Turn, take_turn
 from kaisched.errors import ConfigError, ObjectError
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.records import who_failed
@@ -370,18 +370,18 @@ class Desks:
             self._desks.append(_Desk(shard, policy, port, pool_turns(store, shard), Memory()))
 
     def round(self) -> tuple[list[ShardCycle], bool]:
-        """Let each shard have a turn, and again those that are given jobs.
+        """Let each shard have a cycle, and again those that are given jobs.
 
         Returns:
-            The turns, and whether all is settled: nothing was done, and nothing new was noted.
+            The cycles, and whether all is settled: nothing was done, and nothing new was noted.
 
         """
         steps, is_settled = [], True
         waiting = list(range(len(self._desks)))
         while waiting:
             for at in waiting:
-                step, is_idle = self._turn(self._desks[at])
-                self._woken.discard(at)  # what it was given before its turn it has seen
+                step, is_idle = self._cycle(self._desks[at])
+                self._woken.discard(at)  # what it was given before its cycle it has seen
                 steps.append(step)
                 is_settled &= is_idle
             waiting = sorted(self._woken)
@@ -392,8 +392,8 @@ class Desks:
         return steps, is_settled
 
     def cycles(self) -> list[ShardCycle]:
-        """Let each shard have a turn after which no job is passed on."""
-        return [self._turn(desk, is_passing=False)[0] for desk in self._desks]
+        """Let each shard have a cycle after which no job is passed on."""
+        return [self._cycle(desk, is_passing=False)[0] for desk in self._desks]
 
     def next_end_s(self) -> float | None:
         """Return when the next job may go on to another pool that did not refuse it as all is."""
@@ -409,16 +409,16 @@ class Desks:
         laps = 2 if book.is_idle_first else 1
         return self._moves[job] < laps * len(book.jobs[job].pools)
 
-    def _turn(self, desk: _Desk, *, is_passing: bool = True) -> tuple[ShardCycle, bool]:
+    def _cycle(self, desk: _Desk, *, is_passing: bool = True) -> tuple[ShardCycle, bool]:
         port, clock = desk.port, self.cluster.clock
-        turn: Turn = take_turn(port, port, desk.policy, None, clock, desk.memory)
-        is_idle = not turn.has_intents and _noted(turn.memory) == _noted(desk.memory)
-        desk.memory = turn.memory
+        cycle = next_cycle(port, port, desk.policy, None, clock, desk.memory)
+        is_idle = not cycle.has_intents and _noted(cycle.memory) == _noted(desk.memory)
+        desk.memory = cycle.memory
         # Read at once: results are computed from the state that their cycle left.
-        len(turn.result.records), len(turn.result.shares)
+        len(cycle.result.records), len(cycle.result.shares)
         now_s = clock.now_s()
-        moved = desk.turns.after(turn.snapshot, turn.result, now_s) if is_passing else []
-        return step_of(desk.shard, turn.result, moved), is_idle
+        moved = desk.turns.after(cycle.snapshot, cycle.result, now_s) if is_passing else []
+        return step_of(desk.shard, cycle.result, moved), is_idle
 
 
 def _noted(memory: Memory) -> dict[str, object]:

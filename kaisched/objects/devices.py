@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -120,10 +120,10 @@ class ResourceSliceSpec(Wire, frozen=True, kw_only=True):
 class ResourceSlice(KubernetesObject, frozen=True, kw_only=True):
     """Devices that a driver has published together."""
 
-    API_VERSION: ClassVar[str] = RESOURCE_API
-    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = (RESOURCE_API_BEFORE,)
-    KIND: ClassVar[str] = "ResourceSlice"
-    IS_NAMESPACED: ClassVar[bool] = False
+    API_VERSION = RESOURCE_API
+    OTHER_VERSIONS = (RESOURCE_API_BEFORE,)
+    KIND = "ResourceSlice"
+    IS_NAMESPACED = False
 
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
@@ -164,10 +164,10 @@ class DeviceClassSpec(Wire, frozen=True, kw_only=True):
 class DeviceClass(KubernetesObject, frozen=True, kw_only=True):
     """Devices of one sort, which claims ask for by its name."""
 
-    API_VERSION: ClassVar[str] = RESOURCE_API
-    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = (RESOURCE_API_BEFORE,)
-    KIND: ClassVar[str] = "DeviceClass"
-    IS_NAMESPACED: ClassVar[bool] = False
+    API_VERSION = RESOURCE_API
+    OTHER_VERSIONS = (RESOURCE_API_BEFORE,)
+    KIND = "DeviceClass"
+    IS_NAMESPACED = False
 
     spec: DeviceClassSpec = DeviceClassSpec()
 
@@ -196,13 +196,13 @@ class DeviceTaintRuleSpec(Wire, frozen=True, kw_only=True):
 class DeviceTaintRule(KubernetesObject, frozen=True, kw_only=True):
     """Taints devices beside what their driver says of them."""
 
-    API_VERSION: ClassVar[str] = RESOURCE_API
-    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = (
+    API_VERSION = RESOURCE_API
+    OTHER_VERSIONS = (
         RESOURCE_API_BEFORE,
         "resource.k8s.io/v1alpha3",
     )
-    KIND: ClassVar[str] = "DeviceTaintRule"
-    IS_NAMESPACED: ClassVar[bool] = False
+    KIND = "DeviceTaintRule"
+    IS_NAMESPACED = False
 
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
 
@@ -334,9 +334,9 @@ class ResourceClaimStatus(Wire, frozen=True, kw_only=True):
 class ResourceClaim(KubernetesObject, frozen=True, kw_only=True):
     """A claim on devices, of one pod or of several."""
 
-    API_VERSION: ClassVar[str] = RESOURCE_API
-    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = (RESOURCE_API_BEFORE,)
-    KIND: ClassVar[str] = "ResourceClaim"
+    API_VERSION = RESOURCE_API
+    OTHER_VERSIONS = (RESOURCE_API_BEFORE,)
+    KIND = "ResourceClaim"
 
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
@@ -351,9 +351,9 @@ class ClaimTemplateSpec(Wire, frozen=True, kw_only=True):
 class ResourceClaimTemplate(KubernetesObject, frozen=True, kw_only=True):
     """From this a controller makes a claim for each pod that names it."""
 
-    API_VERSION: ClassVar[str] = RESOURCE_API
-    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = (RESOURCE_API_BEFORE,)
-    KIND: ClassVar[str] = "ResourceClaimTemplate"
+    API_VERSION = RESOURCE_API
+    OTHER_VERSIONS = (RESOURCE_API_BEFORE,)
+    KIND = "ResourceClaimTemplate"
 
     metadata: ObjectMeta
     spec: ClaimTemplateSpec = ClaimTemplateSpec()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from kaisched.objects.faults import INT32_MAX, Fault, Path
 from kaisched.objects.pod import Toleration
@@ -112,10 +112,10 @@ class ClusterQueueSpec(StrictWire, frozen=True, kw_only=True):
 class ClusterQueue(KubernetesObject, frozen=True, kw_only=True):
     """A queue with quotas."""
 
-    API_VERSION: ClassVar[str] = _NEWEST
-    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = _OLDER
-    KIND: ClassVar[str] = "ClusterQueue"
-    IS_NAMESPACED: ClassVar[bool] = False
+    API_VERSION = _NEWEST
+    OTHER_VERSIONS = _OLDER
+    KIND = "ClusterQueue"
+    IS_NAMESPACED = False
 
     spec: ClusterQueueSpec = ClusterQueueSpec()
 
@@ -138,10 +138,10 @@ class CohortSpec(StrictWire, frozen=True, kw_only=True):
 class Cohort(KubernetesObject, frozen=True, kw_only=True):
     """An inner node of the tree of queues."""
 
-    API_VERSION: ClassVar[str] = _NEWEST
-    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = (*_OLDER, f"{GROUP}/v1alpha1")
-    KIND: ClassVar[str] = "Cohort"
-    IS_NAMESPACED: ClassVar[bool] = False
+    API_VERSION = _NEWEST
+    OTHER_VERSIONS = (*_OLDER, f"{GROUP}/v1alpha1")
+    KIND = "Cohort"
+    IS_NAMESPACED = False
 
     spec: CohortSpec = CohortSpec()
 
@@ -157,9 +157,9 @@ class LocalQueueSpec(StrictWire, frozen=True, kw_only=True):
 class LocalQueue(KubernetesObject, frozen=True, kw_only=True):
     """The name of a ClusterQueue in a namespace."""
 
-    API_VERSION: ClassVar[str] = _NEWEST
-    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = _OLDER
-    KIND: ClassVar[str] = "LocalQueue"
+    API_VERSION = _NEWEST
+    OTHER_VERSIONS = _OLDER
+    KIND = "LocalQueue"
 
     spec: LocalQueueSpec
 
@@ -176,10 +176,10 @@ class ResourceFlavorSpec(StrictWire, frozen=True, kw_only=True):
 class ResourceFlavor(KubernetesObject, frozen=True, kw_only=True):
     """A kind of nodes that quotas name."""
 
-    API_VERSION: ClassVar[str] = _NEWEST
-    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = _OLDER
-    KIND: ClassVar[str] = "ResourceFlavor"
-    IS_NAMESPACED: ClassVar[bool] = False
+    API_VERSION = _NEWEST
+    OTHER_VERSIONS = _OLDER
+    KIND = "ResourceFlavor"
+    IS_NAMESPACED = False
 
     spec: ResourceFlavorSpec = ResourceFlavorSpec()
 
@@ -187,10 +187,10 @@ class ResourceFlavor(KubernetesObject, frozen=True, kw_only=True):
 class WorkloadPriorityClass(KubernetesObject, frozen=True, kw_only=True):
     """A name for a priority that is not that of the pods."""
 
-    API_VERSION: ClassVar[str] = _NEWEST
-    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = _OLDER
-    KIND: ClassVar[str] = "WorkloadPriorityClass"
-    IS_NAMESPACED: ClassVar[bool] = False
+    API_VERSION = _NEWEST
+    OTHER_VERSIONS = _OLDER
+    KIND = "WorkloadPriorityClass"
+    IS_NAMESPACED = False
 
     value: int
 

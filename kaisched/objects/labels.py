@@ -383,12 +383,12 @@ IN_POOL: Final = "kaisched.io/InNodePool"
 _MOVES: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
-def pool_mark_text(pool: str, moves: int) -> str:
+def pool_condition_text(pool: str, moves: int) -> str:
     """Return the message of the condition."""
     return f"{pool_name(pool)} {moves}"
 
 
-def pool_mark_of(text: str) -> tuple[str, int] | None:
+def pool_condition_of(text: str) -> tuple[str, int] | None:
     """Return pool and number of moves by the message; None if it has not both."""
     name, _, moves = text.partition(" ")
     if not name or not _MOVES.fullmatch(moves):

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import Final
 
 from kaisched.objects.faults import Fault
 from kaisched.objects.labels import LABEL_KEY
@@ -38,9 +38,9 @@ class NodeStatus(Wire, frozen=True, kw_only=True):
 class Node(KubernetesObject, frozen=True, kw_only=True):
     """A node."""
 
-    API_VERSION: ClassVar[str] = "v1"
-    KIND: ClassVar[str] = "Node"
-    IS_NAMESPACED: ClassVar[bool] = False
+    API_VERSION = "v1"
+    KIND = "Node"
+    IS_NAMESPACED = False
 
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
@@ -65,9 +65,9 @@ class TopologySpec(StrictWire, frozen=True, kw_only=True):
 class Topology(KubernetesObject, frozen=True, kw_only=True):
     """A tree of domains."""
 
-    API_VERSION: ClassVar[str] = "kai.scheduler/v1alpha1"
-    KIND: ClassVar[str] = "Topology"
-    IS_NAMESPACED: ClassVar[bool] = False
+    API_VERSION = "kai.scheduler/v1alpha1"
+    KIND = "Topology"
+    IS_NAMESPACED = False
 
     spec: TopologySpec
 

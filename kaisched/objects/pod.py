@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import Final
 
 import msgspec
 
@@ -226,8 +226,8 @@ class PodStatus(Wire, frozen=True, kw_only=True):
 class Pod(KubernetesObject, frozen=True, kw_only=True):
     """A pod."""
 
-    API_VERSION: ClassVar[str] = "v1"
-    KIND: ClassVar[str] = "Pod"
+    API_VERSION = "v1"
+    KIND = "Pod"
 
     spec: PodSpec
     status: PodStatus = PodStatus()
@@ -259,8 +259,8 @@ class DisruptionBudgetStatus(Wire, frozen=True, kw_only=True):
 class PodDisruptionBudget(KubernetesObject, frozen=True, kw_only=True):
     """A budget for evictions."""
 
-    API_VERSION: ClassVar[str] = "policy/v1"
-    KIND: ClassVar[str] = "PodDisruptionBudget"
+    API_VERSION = "policy/v1"
+    KIND = "PodDisruptionBudget"
 
     spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
     status: DisruptionBudgetStatus = DisruptionBudgetStatus()
@@ -323,8 +323,8 @@ class ClaimStatus(Wire, frozen=True, kw_only=True):
 class PersistentVolumeClaim(KubernetesObject, frozen=True, kw_only=True):
     """A claim of storage."""
 
-    API_VERSION: ClassVar[str] = "v1"
-    KIND: ClassVar[str] = "PersistentVolumeClaim"
+    API_VERSION = "v1"
+    KIND = "PersistentVolumeClaim"
 
     spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
@@ -351,9 +351,9 @@ class VolumeSpec(Wire, frozen=True, kw_only=True):
 class PersistentVolume(KubernetesObject, frozen=True, kw_only=True):
     """A volume."""
 
-    API_VERSION: ClassVar[str] = "v1"
-    KIND: ClassVar[str] = "PersistentVolume"
-    IS_NAMESPACED: ClassVar[bool] = False
+    API_VERSION = "v1"
+    KIND = "PersistentVolume"
+    IS_NAMESPACED = False
 
     spec: VolumeSpec = VolumeSpec()
 
@@ -374,9 +374,9 @@ class TopologyTerm(Wire, frozen=True, kw_only=True):
 class StorageClass(KubernetesObject, frozen=True, kw_only=True):
     """How volumes are created."""
 
-    API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
-    KIND: ClassVar[str] = "StorageClass"
-    IS_NAMESPACED: ClassVar[bool] = False
+    API_VERSION = "storage.k8s.io/v1"
+    KIND = "StorageClass"
+    IS_NAMESPACED = False
 
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"

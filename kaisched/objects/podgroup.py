@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from kaisched.objects.faults import INT32_MAX, Fault, Path, did_you_mean, duration_faults
 from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
@@ -57,8 +57,8 @@ class PodGroupStatus(Wire, frozen=True, kw_only=True):
 class PodGroup(KubernetesObject, frozen=True, kw_only=True):
     """A job."""
 
-    API_VERSION: ClassVar[str] = "scheduling.run.ai/v2alpha2"
-    KIND: ClassVar[str] = "PodGroup"
+    API_VERSION = "scheduling.run.ai/v2alpha2"
+    KIND = "PodGroup"
 
     spec: PodGroupSpec
     status: PodGroupStatus = PodGroupStatus()

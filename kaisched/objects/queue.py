@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from kaisched.errors import ObjectError
 from kaisched.objects.faults import (
@@ -201,9 +201,9 @@ class QueueSpec(StrictWire, frozen=True, kw_only=True):
 class Queue(KubernetesObject, frozen=True, kw_only=True):
     """A queue; only leaves hold jobs."""
 
-    API_VERSION: ClassVar[str] = "scheduling.run.ai/v2"
-    KIND: ClassVar[str] = "Queue"
-    IS_NAMESPACED: ClassVar[bool] = False
+    API_VERSION = "scheduling.run.ai/v2"
+    KIND = "Queue"
+    IS_NAMESPACED = False
 
     spec: QueueSpec
     status: Any = None

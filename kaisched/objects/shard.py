@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -299,9 +299,9 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
 class SchedulingShard(KubernetesObject, frozen=True, kw_only=True):
     """A node pool and its policy."""
 
-    API_VERSION: ClassVar[str] = "kai.scheduler/v1"
-    KIND: ClassVar[str] = "SchedulingShard"
-    IS_NAMESPACED: ClassVar[bool] = False
+    API_VERSION = "kai.scheduler/v1"
+    KIND = "SchedulingShard"
+    IS_NAMESPACED = False
 
     spec: ShardSpec
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -422,9 +422,9 @@ def preferred_of_workload(workload: KubernetesObject) -> Iterator[Fault]:
 class PriorityClass(KubernetesObject, frozen=True, kw_only=True):
     """A name for a priority."""
 
-    API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1"
-    KIND: ClassVar[str] = "PriorityClass"
-    IS_NAMESPACED: ClassVar[bool] = False
+    API_VERSION = "scheduling.k8s.io/v1"
+    KIND = "PriorityClass"
+    IS_NAMESPACED = False
 
     value: int
     global_default: bool = False
@@ -480,8 +480,8 @@ class JobStatus(Wire, frozen=True, kw_only=True):
 class Job(KubernetesObject, frozen=True, kw_only=True):
     """A batch Job."""
 
-    API_VERSION: ClassVar[str] = "batch/v1"
-    KIND: ClassVar[str] = "Job"
+    API_VERSION = "batch/v1"
+    KIND = "Job"
 
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
@@ -497,8 +497,8 @@ class ReplicasSpec(Wire, frozen=True, kw_only=True):
 class ReplicaSet(KubernetesObject, frozen=True, kw_only=True):
     """A ReplicaSet."""
 
-    API_VERSION: ClassVar[str] = "apps/v1"
-    KIND: ClassVar[str] = "ReplicaSet"
+    API_VERSION = "apps/v1"
+    KIND = "ReplicaSet"
 
     spec: ReplicasSpec = ReplicasSpec()
 
@@ -506,8 +506,8 @@ class ReplicaSet(KubernetesObject, frozen=True, kw_only=True):
 class Deployment(KubernetesObject, frozen=True, kw_only=True):
     """A Deployment."""
 
-    API_VERSION: ClassVar[str] = "apps/v1"
-    KIND: ClassVar[str] = "Deployment"
+    API_VERSION = "apps/v1"
+    KIND = "Deployment"
 
     spec: ReplicasSpec = ReplicasSpec()
 
@@ -515,8 +515,8 @@ class Deployment(KubernetesObject, frozen=True, kw_only=True):
 class StatefulSet(KubernetesObject, frozen=True, kw_only=True):
     """A StatefulSet."""
 
-    API_VERSION: ClassVar[str] = "apps/v1"
-    KIND: ClassVar[str] = "StatefulSet"
+    API_VERSION = "apps/v1"
+    KIND = "StatefulSet"
 
     spec: ReplicasSpec = ReplicasSpec()
 

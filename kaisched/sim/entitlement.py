@@ -23,8 +23,8 @@ from kaisched.core.axis import GPU, GPU_UNIT, FloatVec, IntVec
 from kaisched.core.fairshare import Entitlements, TreePlan, fair_share, plan_levels
 from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
-from kaisched.sim.grid import FOREVER
-from kaisched.sim.series import Steps, edges_between
+from kaisched.sim.recorder import Steps, edges_between
+from kaisched.sim.ticks import FOREVER
 from kaisched.sim.workload import Gpus, Workload, plain
 from kaisched.units import UNLIMITED
 

@@ -24,17 +24,11 @@ from kaisched.errors import InvariantBroken, PluginError
 from kaisched.framework.report.result import CycleResult
 from kaisched.sim.arrivals import Listed, Source
 from kaisched.sim.cluster import Cluster, Decide
-from kaisched.sim.events import EventHeap
-from kaisched.sim.grid import FOREVER, GRID_S, NEVER
 from kaisched.sim.pools import Lists, Site, Ways
-from kaisched.sim.tally import Tally
-from kaisched.sim.watching import Blind, Watch
+from kaisched.sim.recorder import Tally, Watch
+from kaisched.sim.ticks import FOREVER, NEVER, SAMPLE_TICKS, EventHeap, Pace
 from kaisched.sim.workload import Workload
 
-SAMPLE_TICKS: Final = 30
-"""Time between two samples of fair shares."""
-CHECKPOINT_TICKS: Final = 60
-"""Default work of a job between two checkpoints."""
 STOP_TICKS: Final = 1
 """Time for which an evicted job holds its room."""
 _IDLE: Final = -1
@@ -51,26 +45,6 @@ class Outage:
     tick: int
     node: str
     is_ready: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Pace of a replay. Times are in ticks except the first."""
-
-    step_s: float = GRID_S
-    """Seconds of a tick."""
-    checkpoint: int = CHECKPOINT_TICKS
-    """Work between two checkpoints, for jobs without their own."""
-    sample: int = SAMPLE_TICKS
-    """Time between two samples of the fair shares."""
-    recheck: int = 0
-    """Longest time between two cycles while jobs wait; 0 for no limit."""
-    origin_s: float = 0.0
-    """Seconds since 1970 at tick 0."""
-
-    def now_s(self, tick: int) -> float:
-        """Return the seconds since 1970 at a tick."""
-        return self.origin_s + tick * self.step_s
 
 
 _BY_THE_MINUTE: Final = Pace()
@@ -104,7 +78,7 @@ class Replay:
         self._stay_ends_at = NEVER
         self._source = Listed(workload.arrival) if source is None else source
         self._outages = list(reversed(outages))
-        self._watch: Watch = Blind() if watch is None else watch
+        self._watch = Watch() if watch is None else watch
         self._events = EventHeap()
         self._recheck_at = NEVER
         self._is_bounded = False

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kaisched.framework.report.records import who_failed
-from kaisched.sim.grid import GRID_S
 from kaisched.sim.replay import Replay
+from kaisched.sim.ticks import GRID_S
 from kaisched.sim.workload import ClusterSize, QuotaMode, Workload, plain
 
 

@@ -21,11 +21,10 @@ from typing import Any, Final
 from kaisched.errors import ConfigError
 from kaisched.sim.machines import Machines, heed
 from kaisched.sim.outcome import Outcome, outcome_of
-from kaisched.sim.output.summary import worst_waits
+from kaisched.sim.output.tables import worst_waits
 from kaisched.sim.running import Progress, policy_of, run_scenario
 from kaisched.sim.scenario.findings import Findings, ScenarioError
-from kaisched.sim.scenario.load import scenario_of
-from kaisched.sim.scenario.setup import Scenario
+from kaisched.sim.scenario.load import Scenario, scenario_of
 
 MOST_SETTINGS: Final = 1_000
 _MOST_EQUAL: Final = 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from kaisched.framework.plugins.probe import Probe
 from kaisched.framework.report.records import RUN
 
 if TYPE_CHECKING:
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
 
-class Stopwatch:
-    """Sums seconds and calls by (plugin, question), and by (action, ``run``): it is a ``Probe``."""
+class Stopwatch(Probe):
+    """Sums seconds and calls by (plugin, question), and by (action, ``run``)."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         """Keep the clock: any function that returns seconds."""

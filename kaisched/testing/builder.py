@@ -119,7 +119,7 @@ def add_job(store: RowStore, job: Job, namespace: str = "default") -> int:
     )
     rare = (job.preemption_delay_s, job.last_evicted_s, job.staleness_grace_s, job.stale_since_s)
     for column, number in enumerate((*rare, job.succeeded)):
-        store.jobs.set_rare(row, column, number)
+        store.jobs.rare.set((row, column), number)
     podset_of_task = _structure(store, row, job)
     first = int(store.jobs.first_task.data[row])
     for task, (offset, podset) in zip(job.tasks, enumerate(podset_of_task), strict=True):
@@ -150,7 +150,7 @@ def _structure(store: RowStore, row: int, job: Job) -> list[int]:
         number[leaf.name] = at
     store.jobs.podset_count.own()[row] = len(number)
     if job.root.children or job.root.topology is not None:
-        store.jobs.set_structure(row, _subgroup(job.root, number))
+        store.jobs.structure.set(row, _subgroup(job.root, number))
     return [number[task.podset] for task in job.tasks]
 
 

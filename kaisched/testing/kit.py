@@ -183,6 +183,23 @@ def _faults(first: Plugin, second: Plugin, one: Session, other: Session) -> Iter
     for name, check in _WHOLE.items():
         if name in answered:
             yield from (f"{name}: {fault}" for fault in check(first, one))
+    if first.is_score_rising and getattr(first, "node_score", None) is not None:
+        yield from _falling_scores(first, one)
+
+
+def _falling_scores(plugin: Plugin, session: Session) -> Iterator[str]:
+    """Check the promise of rising scores while pods are added as long as they fit."""
+    rows = np.arange(len(session.nodes))
+    for shape in range(session.shapes.request.shape[1]):
+        request = session.shapes.request[:, shape][:, None]
+        last: Any = None
+        for extra in range(4):
+            fits = (request * (extra + 1) <= session.capacity.idle).all(axis=0)
+            score: Any = plugin.node_score(session, shape, rows, np.full_like(rows, extra))
+            if last is not None and score is not None and (score < last)[fits].any():
+                yield "node_score: it promises rising scores, but they fall as pods are added"
+                return
+            last = score
 
 
 def _questions(plugin: Plugin, session: Session) -> Iterator[_Question]:

@@ -1,4 +1,4 @@
-"""Usage source of turns: records what each turn sees, and answers from the store of the shard."""
+"""Usage source of cycles: records what each cycle sees, and answers from the store of the shard."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _ASK_AGAIN: Final = (UsageState.ABSENT, UsageState.STALE)
 
 
 class UsageFeed:
-    """Usage source for turns: every turn adds a sample, every ``fetch_s`` there is a new answer.
+    """Usage source for cycles: every cycle adds a sample, every ``fetch_s`` there is a new answer.
 
     In between the answer stays, so that small steps of history do not make every cycle divide
     again.
     """
 
     def __init__(self, store: UsageStore, fetch_s: float, probe: HealthProbe | None = None) -> None:
-        """Start without an answer until the first turn."""
+        """Start without an answer until the first cycle."""
         self._store, self._fetch_s, self._probe = store, fetch_s, probe
         self._asked_s = -math.inf
         self._names: tuple[tuple[str, ...], tuple[str, ...]] | None = None

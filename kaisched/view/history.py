@@ -87,7 +87,7 @@ class History:
 NO_HISTORY: Final = History()
 
 
-class Keeper:
+class DecisionLog:
     """Keeps the history from cycle to cycle, in the loop's thread."""
 
     def __init__(self, most: int = MOST_DECISIONS) -> None:

@@ -19,8 +19,8 @@ from kaisched.view.history import (
     MOST_SAMPLES,
     SAMPLE_S,
     CycleTimes,
+    DecisionLog,
     Frame,
-    Keeper,
     Sample,
     Thinned,
     sample_of,
@@ -56,7 +56,7 @@ class Publisher:
         self.shard, self.pool = shard, pool
         self.inquiries = Inquiries(advice)
         self._view: LiveView | None = None
-        self._keeper = Keeper()
+        self._decisions = DecisionLog()
         self._samples = Thinned[Sample](MOST_SAMPLES, SAMPLE_S)
         self._frames = Thinned[Frame](most_frames, FRAME_S)
 
@@ -95,7 +95,7 @@ class Publisher:
             stats.tasks_evicted,
             stats.tasks_nominated,
         )
-        history = self._keeper.add(taken.snapshot, taken.waiting, result, times)
+        history = self._decisions.add(taken.snapshot, taken.waiting, result, times)
         if self._samples.is_due(time_s) and (sample := sample_of(taken)) is not None:
             self._samples.add(sample)
         history = replace(history, samples=self._samples.kept)
@@ -170,7 +170,7 @@ class Inquiries:
         return max(self._rests_until_s - self._now_s(), 0.0) if self._waiting else None
 
     def answer(self, result: CycleResult | None) -> None:
-        """Answer the first inquiry from the result of the last turn, unless it is too soon."""
+        """Answer the first inquiry from the result of the last cycle, unless it is too soon."""
         if self.due_in_s() != 0.0:
             return
         start_s = self._now_s()
@@ -187,7 +187,7 @@ class Inquiries:
             self._rests_until_s = since_s + (1 + REST) * (self._now_s() - start_s)
 
     def forget(self) -> None:
-        """Let go of the session of the last turn, before the next one begins."""
+        """Let go of the session of the last cycle, before the next one begins."""
         self._turns = None
 
     def _tell(self, inquiry: _Inquiry, result: CycleResult) -> None:

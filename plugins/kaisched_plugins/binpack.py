@@ -56,6 +56,11 @@ class Binpack(Plugin):
 
     Arguments = BinpackArguments
 
+    def __init__(self, arguments: BinpackArguments) -> None:
+        """Promise rising scores unless a strategy spreads."""
+        super().__init__(arguments)
+        self.is_score_rising = arguments.gpu == arguments.cpu == "binpack"
+
     @hookimpl
     def session_open(self, session: Session) -> object:
         """Return an empty state for the divisors, which are computed on first use."""

@@ -21,7 +21,6 @@ from kaisched import (
     Proposal,
     RowVec,
     Session,
-    SubGroup,
     Units,
     hookimpl,
     parse_duration,
@@ -185,14 +184,5 @@ def _is_elastic(session: Session, job: RowVec) -> BoolVec:
         for at, row in enumerate(job.tolist()):
             tree = jobs.structure.get(row)
             if tree is not None:
-                elastic[at] = _has_surplus(tree, is_surplus)
+                elastic[at] = tree.needs_some or is_surplus[tree.podsets].any()
     return elastic
-
-
-def _has_surplus(group: SubGroup, is_surplus: BoolVec) -> bool:
-    """Tell whether a pod set runs more than its minimum, or a subgroup is not needed."""
-    if group.podset >= 0:
-        return bool(is_surplus[group.podset])
-    if group.min_subgroup < len(group.children):
-        return True
-    return any(_has_surplus(child, is_surplus) for child in group.children)

@@ -12,6 +12,7 @@ class NodeAvailability(Plugin):
 
     name = "nodeavailability"
     default_weight = 1000.0
+    is_score_rising = True  # it stays 1 as long as the pods fit
 
     @hookimpl
     def node_score(self, session: Session, shape: int, rows: RowVec, extra: IntVec) -> FloatVec:

@@ -13,6 +13,7 @@ class ResourceType(Plugin):
 
     name = "resourcetype"
     default_weight = 10.0
+    is_score_rising = True  # it does not depend on what is there
 
     @hookimpl
     def node_score(

@@ -72,7 +72,7 @@ def add_gang(
     )
     if wish is not None:
         first = int(store.jobs.first_podset.data[row])
-        store.jobs.set_structure(row, SubGroup("default", first, 0, topology=wish))
+        store.jobs.structure.set(row, SubGroup("default", first, 0, topology=wish))
     return row
 
 

@@ -25,7 +25,7 @@ from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.status_writer import WEIGHTS
-from kaisched.cluster.kubernetes.write_queue import ReportBox
+from kaisched.cluster.kubernetes.write_queue import ReportQueue
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.daemon import garbage
@@ -146,7 +146,7 @@ class Bench:
 
     def __init__(self, nodes: int, queues: int, jobs: int) -> None:
         self.server, self.now_s = Server(), 0.0
-        self.box = ReportBox(WEIGHTS, now=lambda: self.now_s)
+        self.box = ReportQueue(WEIGHTS, now=lambda: self.now_s)
         self.cluster, self.advice = Cluster(), StandingAdvice()
         clock = ManualClock(1.77e9)
         self.reporter = Reporter(
@@ -233,7 +233,7 @@ class Bench:
         for _ in range(CHURN):
             self.job(is_single=True)
 
-    def turn(self, watch: Watch) -> None:
+    def cycle(self, watch: Watch) -> None:
         """End and add some pods, then time the turn and what is written until the next one."""
         self.churn()
         turn = watch.time(self.loop.turn)
@@ -267,11 +267,11 @@ def turn(repeat: int, *, nodes: int, queues: int, jobs: int) -> Measured:
     first, watch = Watch(), Watch()
     with without_logs(), pauses() as found:
         bench = Bench(nodes, queues, jobs)
-        bench.turn(first)
-        bench.turn(first)
+        bench.cycle(first)
+        bench.cycle(first)
         found.clear()
         for _ in range(repeat):
-            bench.turn(watch)
+            bench.cycle(watch)
     expect(bench.server.sent, "nothing was reported")
     cpu = sorted(watch.cpu)
     detail = {
@@ -297,7 +297,7 @@ def view(repeat: int, *, nodes: int, queues: int, jobs: int) -> Measured:
         bench = Bench(nodes, queues, jobs)
         for number in range(2 + repeat):
             aside = Watch()
-            bench.turn(aside)
+            bench.cycle(aside)
             take = partial(
                 publisher.take, bench.turned.result, cycle=number, time_s=0.0, duration_s=0.0
             )

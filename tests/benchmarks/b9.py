@@ -15,8 +15,7 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import GPU, TaskState
 from kaisched.core.constraints import Constraints
-from kaisched.sim.reading import BUNDLED
-from kaisched.sim.traces.openb import read_nodes, read_pods
+from kaisched.sim.traces import BUNDLED, read_nodes, read_pods
 from kaisched.sim.workload import PodKind
 from kaisched.testing.builder import policy_of
 from tests.benchmarks.harness import Daemon, Measured, Watch, expect

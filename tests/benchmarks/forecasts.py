@@ -20,16 +20,14 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.result import CycleResult
 from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
-from kaisched.sim.forecast.arrivals import NewJob
-from kaisched.sim.forecast.course import World
+from kaisched.sim.forecast.course import NewJob, World
 from kaisched.sim.forecast.forecast import Forecast, forecast
-from kaisched.sim.forecast.history import DAY_S, WINDOW_S, Past
-from kaisched.sim.forecast.runtimes import RunTimes
-from kaisched.sim.grid import GRID_S, tick_at
-from kaisched.sim.reading import find_trace, read_trace
-from kaisched.sim.replay import Pace, Replay
-from kaisched.sim.simulation import PolicyCycle
-from kaisched.sim.watching import Blind
+from kaisched.sim.forecast.past import DAY_S, WINDOW_S, Past, RunTimes
+from kaisched.sim.recorder import Watch
+from kaisched.sim.replay import Replay
+from kaisched.sim.running import PolicyCycle
+from kaisched.sim.ticks import GRID_S, Pace, tick_at
+from kaisched.sim.traces import find_trace, read_trace
 from kaisched.sim.workload import ClusterSize, QuotaMode, Workload, workload_of
 
 FIRST_DAY, LAST_DAY = 28, 58
@@ -37,7 +35,7 @@ _WARM_UP, _REST = 2, 2
 """Days without forecasts: the cluster fills, and what is forecast at the end may still start."""
 
 
-class Runs(Blind):
+class Runs(Watch):
     """What has become of the jobs of a simulation."""
 
     def __init__(self, work: Workload) -> None:

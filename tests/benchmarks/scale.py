@@ -21,7 +21,7 @@ from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.status_writer import WEIGHTS
-from kaisched.cluster.kubernetes.write_queue import ReportBox
+from kaisched.cluster.kubernetes.write_queue import ReportQueue
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.daemon import garbage
@@ -89,7 +89,7 @@ class Shard:
     def __init__(self, nodes: int, pods: int, queues: int) -> None:
         self.cluster = Cluster(nodes, pods, queues)
         self.now_s = 0.0
-        box, clock = ReportBox(WEIGHTS, now=lambda: self.now_s), ManualClock(1.77e9)
+        box, clock = ReportQueue(WEIGHTS, now=lambda: self.now_s), ManualClock(1.77e9)
         self.reporter = Reporter(Server(), box, clock, self.cluster.store)
         self.loop = Loop(
             self.cluster,
@@ -108,12 +108,12 @@ class Shard:
         self.now_s += 1.0
         self.cluster.churn(changes)
 
-    def turn(self) -> float:
+    def cycle(self) -> float:
         """Take what has changed and a turn; return seconds of processor time."""
         start_s = thread_time()
         for change in self.cluster.changes:
             self.reporter.tell(change)
-        expect(self.loop.turn(), "a turn failed")
+        expect(self.loop.cycle(), "a turn failed")
         self.cluster.changes.clear()
         garbage.tend()  # as the loop's own thread does after each turn
         return thread_time() - start_s

@@ -26,6 +26,8 @@ DRAIN_S, SETTLE_S = 12.0, 15.0
 """Then pods end for a while, and what waits has so long to take their room."""
 NOBODY_S = 60.0
 """As long as nobody leads it has longer, but no longer than this."""
+CALM_S, RESTLESS_S = 10.0, 180.0
+"""Evictions that go on then are waited for until none has begun for so long: at most so long."""
 LOOKS, LOOK_S = 6, 2.0
 """What could run is a breach if it could at each of so many looks."""
 SPELL_S = 600.0
@@ -212,12 +214,14 @@ class Run:
         self.churn.is_making, self.kubelet.is_holding = False, True
         self._pass(QUIET_S)
         self._until_led()
+        self._until_calm()
         self._look()
         self.kubelet.is_holding = False
         self._pass(DRAIN_S)
         self.kubelet.is_holding = True
         self._pass(SETTLE_S)
         self._until_led()
+        self._until_calm()
         self._look()
         self.quiet_moments += 1
 
@@ -229,6 +233,27 @@ class Run:
         begun_s = time.monotonic()
         while self._counted(begun_s) < NOBODY_S and self._counted(self._led[1]) < SETTLE_S:
             self._pass(1.0)
+
+    def _until_calm(self):
+        """Wait until evictions have ended: on a slow server a plan takes a while to be carried out.
+
+        Room that is promised meanwhile is nobody else's. Evictions without an end are a breach.
+        """
+        begun_s = last_s = time.monotonic()
+        counts, known = self.checker.counts, self.checker.counts["evictions"]
+        while time.monotonic() < last_s + CALM_S:
+            self._pass(1.0)
+            leaving = any(it.is_leaving and it.node for it in self.world.all("pods"))
+            if counts["evictions"] != known or leaving:
+                known, last_s = counts["evictions"], time.monotonic()
+            if self._counted(begun_s) > RESTLESS_S:
+                version = max(it.version for it in self.streams)
+                text = (
+                    f"nothing comes and nothing ends, but pods are evicted for {RESTLESS_S:.0f} s"
+                )
+                self.checker.breach(rest.NAME, "evictions", version, time.monotonic(), text)
+                self.say(self.described(self.checker.breaches[-1]))
+                return
 
     def _look(self):
         looks, statements = [], []

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaisched.cluster import rowstore
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.objects.workloads import PriorityClass
 from tests.contract.clusters import histories, node, pod, queue
 from tests.oracles.accounts import arrays, assert_adds_up, content
@@ -29,9 +29,9 @@ def tell(store, history, each=lambda: None):
         key = obj.metadata.uid if is_owner else (obj.KIND, obj.key)
         if comes:
             there[key] = obj
-            upsert(store, obj)
+            update(store, obj)
         elif key in there:
-            remove(store, there.pop(key))
+            update(store, there.pop(key), is_gone=True)
         each()
     return there
 
@@ -53,7 +53,7 @@ def test_only_what_is_there_matters_not_how_it_came(history, dice):
         dice.shuffle(there)
         again = StateStore()
         for obj in there:
-            upsert(again, obj)
+            update(again, obj)
             if dice.random() < 0.2:
                 again.snapshot()
         assert_adds_up(again.snapshot())
@@ -68,7 +68,7 @@ def test_hearing_something_twice_changes_nothing(history):
     there = tell(store, history)
     before = content(store.snapshot())
     for obj in there.values():
-        upsert(store, obj)
+        update(store, obj)
     assert content(store.snapshot()) == before
     assert_adds_up(store.snapshot())
 
@@ -109,16 +109,16 @@ def test_the_tables_have_one_row_each(history):
 def test_nothing_new_means_the_same_snapshot():
     store = StateStore()
     for obj in (node("n0"), queue("a"), pod("p")):
-        upsert(store, obj)
+        update(store, obj)
     assert store.snapshot() is store.snapshot()
 
 
 def test_what_did_not_change_is_handed_out_again():
     store = StateStore()
     for obj in (node("n0"), queue("a"), pod("p")):
-        upsert(store, obj)
+        update(store, obj)
     before = store.snapshot()
-    upsert(store, pod("q"))
+    update(store, pod("q"))
     after = store.snapshot()
     assert after.queues is before.queues
     assert after.nodes is before.nodes
@@ -152,5 +152,5 @@ def test_equal_rows_within_one_generation_mean_the_same(history):
 
 def test_a_priority_class_is_no_owner():
     store = StateStore()
-    upsert(store, PriorityClass(metadata=queue("x").metadata, value=5))
+    update(store, PriorityClass(metadata=queue("x").metadata, value=5))
     assert store.snapshot().jobs.name == []

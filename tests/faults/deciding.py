@@ -1,6 +1,6 @@
 """A store that was told of objects, and what a cycle decides on it."""
 
-from kaisched.cluster.store import StateStore, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
@@ -17,7 +17,7 @@ def store_of(*objects):
 
 def told(store, *objects):
     for obj in objects:
-        upsert(store, obj)
+        update(store, obj)
     return store
 
 

@@ -9,7 +9,7 @@ from kaisched.cluster import rowstore
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.cluster.store import remove, upsert
+from kaisched.cluster.store import update
 from kaisched.core.axis import CPU, GPU
 from kaisched.objects.labels import time_of
 from kaisched.objects.workloads import Job, PriorityClass
@@ -94,7 +94,7 @@ def running(name, **more):
 @pytest.mark.fault("D66")
 def test_what_runs_outlives_its_pod_group():
     store = store_of(group("g", minMember=2), running("p"), running("q"))
-    upsert(store, pod("late", annotations=IN_G))
+    update(store, pod("late", annotations=IN_G))
     store.remove_pod_group("ns/g")
     for later_s in (0.0, 10_000.0):
         result = decide(store, now_s=NOW_S + later_s)
@@ -102,18 +102,18 @@ def test_what_runs_outlives_its_pod_group():
         assert reasons(result) == {"g": "InvalidPodGroup"}
     assert "ns/g does not exist" in store.problems()[0].text
     assert store.snapshot().nodes.idle[GPU].tolist() == [6000]
-    upsert(store, group("g", minMember=2))
+    update(store, group("g", minMember=2))
     assert placed(decide(store)) == {"late": "n0"}
 
 
 @pytest.mark.fault("D66")
 def test_a_minimum_that_is_raised_is_waited_for():
     store = store_of(group("g", minMember=1), running("p"), pod("q", annotations=IN_G))
-    upsert(store, group("g", minMember=3))
+    update(store, group("g", minMember=3))
     result = decide(store)
     assert (placed(result), len(result.evictions)) == ({}, 0)
     assert reasons(result) == {"g": "GangIncomplete"}
-    upsert(store, pod("r", annotations=IN_G))
+    update(store, pod("r", annotations=IN_G))
     assert placed(decide(store)) == {"q": "n0", "r": "n0"}
 
 
@@ -143,7 +143,7 @@ def pod_of(owner, **changes):
 def test_a_chain_of_owners_ends(above, looked_up):
     owners = [job_owned_by(name, owner) for name, owner in above.items()]
     store = store_of(*owners, pod_of("j0"), pod("other"))
-    assert len(store.pods.find("ns/p")[1].owner_uids) == looked_up
+    assert len(store.pods.get("ns/p")[1].owner_uids) == looked_up
     assert placed(decide(store)) == {"p": "n0", "other": "n0"}
 
 
@@ -152,16 +152,16 @@ def test_the_group_that_a_pod_names_counts_before_its_owner():
     both = pod_of("train")
     both.metadata.annotations.update(IN_G)
     store = store_of(make(Job, "train", uid="uid-train"), group("g"), both)
-    assert store.pods.find("ns/p")[1].job == "ns/g"
+    assert store.pods.get("ns/p")[1].job == "ns/g"
     again = store_of(both, group("g"), make(Job, "train", uid="uid-train"))
-    assert again.pods.find("ns/p")[1].job == "ns/g"
+    assert again.pods.get("ns/p")[1].job == "ns/g"
 
 
 @pytest.mark.fault("D68")
 def test_two_pods_of_one_uid_are_two_pods():
     store = store_of(*(pod(name, uid="1", where="n0", phase="Running") for name in "pq"))
     assert store.snapshot().nodes.idle[GPU].tolist() == [6000]
-    remove(store, pod("p", uid="1"))
+    update(store, pod("p", uid="1"), is_gone=True)
     assert store.snapshot().nodes.idle[GPU].tolist() == [7000]
     assert_adds_up(store.snapshot())
 
@@ -187,7 +187,7 @@ def test_extreme_priorities_are_an_order_like_any_other():
 def test_the_value_in_the_pod_outlives_its_class():
     own = make(PriorityClass, "own", value=30)
     store = store_of(own, pod("p", spec={"priorityClassName": "own", "priority": 30}))
-    remove(store, own)
+    update(store, own, is_gone=True)
     assert store.snapshot().jobs.priority.tolist() == [30]
 
 
@@ -214,7 +214,7 @@ def test_a_storm_of_jobs_leaves_nothing_behind(monkeypatch):
         told(store, *storm)
         store.snapshot()
         for obj in reversed(storm):
-            remove(store, obj)
+            update(store, obj, is_gone=True)
         store.snapshot()
     for table in (
         store.rows.tasks.name.data,
@@ -268,7 +268,7 @@ def test_a_pod_that_leaves_for_hours_gives_its_room_when_it_is_gone():
         result = decide(store, now_s=asked_s + later_s)
         assert (placed(result), len(result.evictions)) == ({}, 0)
         assert [one.pod for one in result.nominations] == ["ns/waits"] * is_promised
-    remove(store, leaving)
+    update(store, leaving, is_gone=True)
     assert placed(decide(store)) == {"waits": "n0"}
 
 
@@ -278,8 +278,8 @@ def test_finished_pods_hold_no_room_and_no_row():
     store = store_of(pod("first", where="n0", phase="Running"))
     for at in range(10_000):
         phase = "Succeeded" if at % 2 else "Failed"
-        upsert(store, pod(f"done-{at}", gpus=8, where="n0", phase=phase))
-    upsert(store, pod("last", where="n0", phase="Running"))
+        update(store, pod(f"done-{at}", gpus=8, where="n0", phase=phase))
+    update(store, pod("last", where="n0", phase="Running"))
     snapshot = store.snapshot()
     assert len(snapshot.tasks.state) < 100
     assert set(store.pods._pods) == {"ns/first", "ns/last"}
@@ -311,10 +311,10 @@ def test_an_affinity_of_a_thousand_terms_is_looked_at_once_for_all_that_are_equa
 @pytest.mark.fault("D75")
 def test_a_pod_that_grew_beyond_its_node_counts_as_it_is_and_loses_nothing():
     store = store_of(pod("r", gpus=8, where="n0", phase="Running"), pod("waits"))
-    upsert(store, pod("r", gpus=8, extra={"cpu": "100"}, where="n0", phase="Running"))
+    update(store, pod("r", gpus=8, extra={"cpu": "100"}, where="n0", phase="Running"))
     result = decide(store)
     assert (placed(result), len(result.evictions)) == ({}, 0)
     assert store.snapshot().nodes.idle[CPU].tolist() == [-36_000]
-    upsert(store, pod("r", gpus=7, where="n0", phase="Running"))
+    update(store, pod("r", gpus=7, where="n0", phase="Running"))
     assert placed(decide(store)) == {"waits": "n0"}
     assert_adds_up(store.snapshot())

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.config.loading import load_settings
 from kaisched.core.axis import GPU
 from kaisched.core.tree import roll_up
@@ -66,7 +66,7 @@ def test_a_thousand_levels_are_a_tree_like_any_other():
 def test_a_queue_may_move_while_its_jobs_run():
     store = store_of(queue("x"), queue("y"), queue("q", "x"), running("r", "q", 3))
     assert held(store.snapshot()) == {"x": 3000, "y": 0, "q": 3000}
-    upsert(store, queue("q", "y"))
+    update(store, queue("q", "y"))
     assert held(store.snapshot()) == {"x": 0, "y": 3000, "q": 3000}
     assert len(decide(store).evictions) == 0
 
@@ -80,13 +80,13 @@ def held(snapshot):
 @pytest.mark.fault("E80")
 def test_the_jobs_of_a_deleted_queue_are_kept_and_told():
     store = store_of(queue("q"), running("r", "q", 3), pod("p", "q"))
-    remove(store, queue("q"))
+    update(store, queue("q"), is_gone=True)
     for later_s in (0.0, 10_000.0):
         result = decide(store, now_s=NOW_S + later_s)
         assert (placed(result), len(result.evictions)) == ({}, 0)
         assert reasons(result) == dict.fromkeys("pr", "QueueDoesNotExist")
     assert store.snapshot().nodes.idle[GPU].tolist() == [5000]
-    upsert(store, queue("q"))
+    update(store, queue("q"))
     assert placed(decide(store)) == {"p": "n0"}
 
 
@@ -130,13 +130,13 @@ def test_ten_thousand_queues_of_ten_resources_are_one_cycle():
 @pytest.mark.fault("E86")
 def test_the_pods_of_a_node_that_left_the_pool_count_until_they_are_gone():
     store = store_of(running("r", "a", 3), pod("p", gpus=8), node("n1", 4))
-    upsert(store, node("n0", labels={"kai.scheduler/node-pool": "other"}))
+    update(store, node("n0", labels={"kai.scheduler/node-pool": "other"}))
     snapshot = store.snapshot()
     assert snapshot.nodes.name == ("n1",)
     assert snapshot.allocated[GPU, snapshot.queues.row_of_name["a"]] == 3000
     result = decide(store)
     assert (placed(result), len(result.evictions)) == ({}, 0)
-    remove(store, running("r"))
+    update(store, running("r"), is_gone=True)
     assert store.snapshot().allocated.sum() == 0
     assert_adds_up(store.snapshot())
 
@@ -170,7 +170,7 @@ def shrunk(gpus):
 @pytest.mark.parametrize("gpus", [2, 0, "-1", "garbage", "1e400", 2**63])
 def test_a_node_that_shrinks_keeps_its_pods_and_takes_no_more(gpus):
     store = store_of(node("n1", 1), running("r", "a", 4), pod("p"), pod("q"))
-    upsert(store, shrunk(gpus))
+    update(store, shrunk(gpus))
     result = decide(store)
     assert set(placed(result).values()) == {"n1"}
     assert len(result.evictions) == 0
@@ -178,7 +178,7 @@ def test_a_node_that_shrinks_keeps_its_pods_and_takes_no_more(gpus):
     assert [problem.name for problem in store.problems()] == ["n0"] * is_nonsense
     snapshot = store.snapshot()
     assert snapshot.allocated[GPU, snapshot.queues.row_of_name["a"]] == 4000
-    upsert(store, node("n0"))
+    update(store, node("n0"))
     assert len(placed(decide(store))) == 2
     assert store.problems() == []
     assert_adds_up(store.snapshot())
@@ -191,7 +191,7 @@ def test_resources_of_nodes_that_nobody_asks_for_are_not_counted():
         many = {f"vendor.io/{at}-{number}": 4 for number in range(100)}
         amounts = {"cpu": "64", "memory": "1Gi", "nvidia.com/gpu": 1, "pods": 110, **many}
         one = node(f"m{at}")
-        upsert(store, replace(one, status=replace(one.status, allocatable=amounts)))
+        update(store, replace(one, status=replace(one.status, allocatable=amounts)))
     assert store.snapshot().axis.names == ("cpu", "memory", "gpu", "pods", "x.io/y")
     assert placed(decide(store)) == {"p": "n0"}
 
@@ -202,11 +202,11 @@ def test_a_node_that_flaps_has_its_pods_again_when_it_is_back(gpus):
     """Smaller or not: what runs there takes its room first, and nobody is evicted for it."""
     store = store_of(running("r", "a", 3), running("s", "a", 3), pod("p", "b", 2))
     for _ in range(3):
-        remove(store, node("n0"))
+        update(store, node("n0"), is_gone=True)
         result = decide(store)
         assert (placed(result), len(result.evictions)) == ({}, 0)
         assert list(reasons(result)) == ["p"]
-        upsert(store, node("n0", gpus))
+        update(store, node("n0", gpus))
         assert store.snapshot().nodes.idle[GPU].tolist() == [(gpus - 6) * 1000]
         assert_adds_up(store.snapshot())
     result = decide(store)
@@ -218,10 +218,10 @@ def test_a_node_that_is_not_ready_for_a_moment_keeps_its_pods_and_gets_none():
     store = store_of(running("r", "a", 3), pod("p"))
     down = {"conditions": [{"type": "Ready", "status": "False"}]}
     for _ in range(2):
-        upsert(store, node("n0", status=down))
+        update(store, node("n0", status=down))
         result = decide(store)
         assert (placed(result), len(result.evictions)) == ({}, 0)
-        upsert(store, node("n0"))
+        update(store, node("n0"))
     assert placed(decide(store)) == {"p": "n0"}
 
 
@@ -230,14 +230,14 @@ def test_a_node_without_gpus_for_some_seconds_keeps_its_pods_and_gets_none():
     """As when the driver starts anew; a pod that asks for none may go there all the while."""
     store = store_of(running("r", "a", 3), pod("p"), pod("c", gpus=0))
     for gpus in (0, 8, 0):
-        upsert(store, node("n0", gpus))
+        update(store, node("n0", gpus))
         snapshot = store.snapshot()
         assert snapshot.nodes.idle[GPU].tolist() == [(gpus - 3) * 1000]
         assert snapshot.total[GPU] == gpus * 1000
         assert snapshot.allocated[GPU, snapshot.queues.row_of_name["a"]] == 3000
     result = decide(store)
     assert (placed(result), len(result.evictions)) == ({"c": "n0"}, 0)
-    upsert(store, node("n0"))
+    update(store, node("n0"))
     assert placed(decide(store)) == {"c": "n0", "p": "n0"}
 
 
@@ -300,6 +300,6 @@ def test_pods_on_a_node_that_is_gone_are_no_victims_and_hinder_no_others():
     snapshot = store.snapshot()
     assert snapshot.allocated[GPU, snapshot.queues.row_of_name["a"]] == 16_000
     for obj in (alone, *gang[2:]):
-        remove(store, obj)
+        update(store, obj, is_gone=True)
     snapshot = store.snapshot()
     assert snapshot.allocated[GPU, snapshot.queues.row_of_name["a"]] == 8000

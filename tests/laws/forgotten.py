@@ -15,11 +15,11 @@ import structlog
 from kaisched.cluster import rowstore
 from kaisched.cluster.kubernetes import binder, cluster, evictor, pods
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.status_writer import WEIGHTS
-from kaisched.cluster.kubernetes.write_queue import ReportBox
+from kaisched.cluster.kubernetes.write_queue import ReportQueue
 from kaisched.cluster.store import StateStore
 from kaisched.daemon.loop import Loop
 from kaisched.engine.policy import default_policy
@@ -49,7 +49,7 @@ def _without_logs():
         structlog.configure(**before)
 
 
-class Outbox:
+class WriteQueue:
     """Keeps writes until they are sent, the lower rank first."""
 
     def __init__(self, clock_s):
@@ -72,12 +72,14 @@ class Process:
     """What a process keeps of a shard."""
 
     def __init__(self, world):
-        gate, store = Gate(), StateStore()
-        gate.open(1e12, "us", 1, "kaisched-default")
+        leadership, store = Leadership(), StateStore()
+        leadership.renew(1e12, "us", 1, "kaisched-default")
         clock, server = world.server.api.clock, world
-        self.outbox = Outbox(lambda: world.now_s)
-        self.box = ReportBox(WEIGHTS, now=lambda: world.now_s)
-        self.cluster = KubernetesCluster(server, gate, self.outbox, clock, store, note=self._note)
+        self.outbox = WriteQueue(lambda: world.now_s)
+        self.box = ReportQueue(WEIGHTS, now=lambda: world.now_s)
+        self.cluster = KubernetesCluster(
+            server, leadership, self.outbox, clock, store, note=self._note
+        )
         self.reporter = Reporter(server, self.box, clock, store, counts=self.cluster.counts)
         self.collector = CycleCollector()
         self.loop = Loop(
@@ -152,7 +154,7 @@ class World:
             self.now_s += step_s
             self.server.api.clock.sleep(step_s)
             self.deliver()
-            assert self.leader.loop.turn() is not None
+            assert self.leader.loop.cycle() is not None
             assert not self.leader.cluster.bad_news
             self.leader.outbox.send()
             while self.leader.reporter.step():

@@ -16,10 +16,10 @@ from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.status_writer import WEIGHTS, why_waiting
 from kaisched.cluster.kubernetes.statuses import GroupAmounts, matches, queue_statuses
-from kaisched.cluster.kubernetes.write_queue import ReportBox
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.kubernetes.write_queue import ReportQueue
+from kaisched.cluster.store import StateStore, update
+from kaisched.engine.cycle import next_cycle
 from kaisched.engine.policy import default_policy
-from kaisched.engine.turn import take_turn
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.framework.memory import Memory
@@ -87,11 +87,11 @@ class Cluster:
 
     def __init__(self, nodes=2, queues=("a", "b")):
         self.now_s, self.server = 100.0, Server()
-        self.box = ReportBox(WEIGHTS, now=lambda: self.now_s)
+        self.box = ReportQueue(WEIGHTS, now=lambda: self.now_s)
         self.store = StateStore()
         self.clock = self.server.api.clock
         self.begin()
-        self.late, self.turns, self.memory, self.turn = [], 0, Memory(), None
+        self.late, self.cycles, self.memory, self.cycle = [], 0, Memory(), None
         self.policy = default_policy()
         self.numbers = itertools.count()
         amounts = {"cpu": "256", "memory": "1Ti", "nvidia.com/gpu": "8", "pods": "110"}
@@ -166,27 +166,27 @@ class Cluster:
         count = len(self.server.events) if most is None else min(most, len(self.server.events))
         for _ in range(count):
             change = self.server.events.popleft()
-            (remove if change.is_gone else upsert)(self.store, change.obj)
+            update(self.store, change.obj, is_gone=change.is_gone)
             self.reporter.tell(change)
 
-    def take_turn(self):
-        self.turn = take_turn(self, self, self.policy, None, self.clock, self.memory)
-        self.memory = self.turn.memory
-        self.reporter.after(self.turn.snapshot, self.turn.result)
+    def next_cycle(self):
+        self.cycle = next_cycle(self, self, self.policy, None, self.clock, self.memory)
+        self.memory = self.cycle.memory
+        self.reporter.after(self.cycle.snapshot, self.cycle.result)
 
     def write(self, most=100_000):
         """Write what is due, and return how much that was."""
         return next((at for at in range(most) if not self.reporter.step()), most)
 
     def pass_time(self, seconds, per_second=100_000):
-        """Let everything go its way for a while: events at once, a turn every half second."""
+        """Let everything go its way for a while: events at once, a cycle every half second."""
         for _ in range(round(seconds / 0.1)):
             self.now_s += 0.1
             self.bind()
             self.deliver()
-            self.turns += 1
-            if self.turns % 5 == 0:
-                self.take_turn()
+            self.cycles += 1
+            if self.cycles % 5 == 0:
+                self.next_cycle()
             self.write(per_second // 10)
             self.deliver()
 
@@ -202,7 +202,7 @@ class Cluster:
 
     def wrong(self):
         """Return what does not say what it should, as of the last cycle."""
-        snapshot, result = self.turn.snapshot, self.turn.result
+        snapshot, result = self.cycle.snapshot, self.cycle.result
         why = {record.pod_group: record for record in result.records}
         return [
             *self._wrong_pods(why),

@@ -21,7 +21,6 @@ from tests.laws.test_eviction_laws import POLICY
 
 PLACES = [
     (Ledger, "place_pending"),
-    (Ledger, "promise_pending"),
     (Ledger, "set_state"),
     (Ledger, "relocate"),
     (Statement, "commit"),

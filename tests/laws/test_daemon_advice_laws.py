@@ -22,7 +22,7 @@ from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.status_writer import WEIGHTS
-from kaisched.cluster.kubernetes.write_queue import ReportBox
+from kaisched.cluster.kubernetes.write_queue import ReportQueue
 from kaisched.cluster.members import Members
 from kaisched.cluster.store import StateStore
 from kaisched.core.axis import TaskState
@@ -75,7 +75,7 @@ class Daemon:
 
     def __init__(self):
         self.server, self.box_s, self.advice = Server(), 0.0, StandingAdvice()
-        self.box = ReportBox(WEIGHTS, now=lambda: self.box_s)
+        self.box = ReportQueue(WEIGHTS, now=lambda: self.box_s)
         self.reporter = None
 
     def see(self, cluster):

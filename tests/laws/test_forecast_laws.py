@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from kaisched.engine.policy import default_policy
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
-from kaisched.sim.forecast.arrivals import NewJob, with_jobs
-from kaisched.sim.forecast.course import Course, World
+from kaisched.sim.forecast.course import Course, NewJob, World, with_jobs
 from tests.laws.clusters import NOW_S, told
 from tests.laws.crowded import crowded, make_crowded
 from tests.laws.shared_cards import make_shared

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kaisched.cluster.pools.handover import PoolTurns
-from kaisched.cluster.pools.owners import MarkedOwners, SharedOwners
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.pools.owners import OwnersByCondition, SharedOwners
+from kaisched.cluster.store import StateStore, update
 from kaisched.core.axis import ACTIVE_STATES, TaskState
 from kaisched.objects.labels import IN_POOL
 from kaisched.objects.podgroup import PodGroup
@@ -79,7 +79,7 @@ class Model:
             listed = list(self.objects.values())
             self.dice.shuffle(listed)
             for obj in listed:
-                upsert(shard.store, obj)
+                update(shard.store, obj)
 
     # -- what may happen -------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class Model:
     def bring(self, shard, count):
         for _ in range(min(count, len(shard.watch))):
             obj, is_gone = shard.watch.pop(0)
-            (remove if is_gone else upsert)(shard.store, obj)
+            update(shard.store, obj, is_gone=is_gone)
 
     def cycle(self):
         """A shard decides: it binds whole gangs, or gives jobs up, by the rules of the stays."""
@@ -259,7 +259,7 @@ class Process:
         self.pool = pool
         self.watch, self.sending = [], []
         served = dict.fromkeys(POOLS, True)
-        self.owners = MarkedOwners(pool, served, self.sending.append)
+        self.owners = OwnersByCondition(pool, served, self.sending.append)
         self.store = StateStore(node_pool=pool, owners=self.owners)
         self.turns = PoolTurns(self.store)
 
@@ -288,7 +288,7 @@ class MarkModel(Model):
         listed = list(self.objects.values())
         self.dice.shuffle(listed)
         for obj in listed:
-            upsert(process.store, obj)
+            update(process.store, obj)
         return process
 
     def owner(self, shard, job):

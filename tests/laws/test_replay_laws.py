@@ -63,7 +63,7 @@ class History:
 
 
 class Recorded:
-    """A daemon's loop on a cluster in memory that records every turn."""
+    """A daemon's loop on a cluster in memory that records every cycle."""
 
     def __init__(self, texts, shard=None, history=None):
         shard = shard or default_shard()
@@ -89,11 +89,11 @@ class Recorded:
         assert loaded.problems == []
         self.cluster.load(loaded.objects)
 
-    def turn(self):
-        """Take a turn and return the bytes of its result and its recording as a file."""
+    def cycle(self):
+        """Run a cycle and return the bytes of its result and its recording as a file."""
         waiting = _Request()
         self.recordings._requests.append(waiting)
-        self.loop.turn()
+        self.loop.cycle()
         return self.turns[-1].result.encode(), encoded(waiting.recording)
 
     def later(self, seconds):
@@ -143,7 +143,7 @@ def test_every_turn_of_a_story_is_replayed_byte_for_byte(story):
         pods = running.cluster.pods()
         if gone is not None and pods:
             running.cluster.delete(pods[gone % len(pods)])
-        result, data = running.turn()
+        result, data = running.cycle()
         recording = parsed(data, "file")
         again = replay(recording)
         assert again.problems == []
@@ -160,7 +160,7 @@ def test_without_names_the_same_is_decided(story):
     running = Recorded(start)
     for texts, _, seconds in steps:
         running.load(*texts)
-        _, data = running.turn()
+        _, data = running.cycle()
         recording = parsed(data, "file")
         bare, warnings = redacted(recording)
         assert warnings == []
@@ -196,7 +196,7 @@ def test_usage_history_and_what_plugins_remember_are_part_of_it():
     start += [POD % (f"{name}{at}", name, "", 2, "") for name in "ab" for at in range(3)]
     running = Recorded(start, shard, History())
     for _ in range(4):
-        result, data = running.turn()
+        result, data = running.cycle()
         recording = parsed(data, "file")
         assert b"secret" not in data
         assert recording.usage.state == "partial"
@@ -211,7 +211,7 @@ def test_a_usage_without_any_sample_is_kept_as_such():
             return Usage(np.zeros(shape, np.int64), math.inf, 0.0, UsageState.ABSENT)
 
     running = Recorded([NODE % ("n0", 0, 4), QUEUE % ("a", "", 100, 0, 1)], history=Nothing())
-    result, data = running.turn()
+    result, data = running.cycle()
     recording = parsed(data, "file")
     assert recording.usage.age_s is None
     assert replay(recording).result.encode() == result
@@ -223,13 +223,13 @@ def test_a_stale_gang_is_evicted_in_the_replay_too():
     start += [POD % (f"g-{at}", "a", "pod-group-name: g", 1, "") for at in range(2)]
     running = Recorded(start)
     running.cluster._is_recreating = False
-    running.turn()
+    running.cycle()
     running.later(5.0)
     running.cluster.delete(running.cluster.pod("team/g-0"))
     running.later(10.0)
-    running.turn()
+    running.cycle()
     running.later(61.0)
-    result, data = running.turn()
+    result, data = running.cycle()
     recording = parsed(data, "file")
     assert b"stalegang" in data
     assert [it.action for it in replay(recording).result.evictions] == ["stalegang"]

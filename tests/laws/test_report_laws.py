@@ -25,7 +25,7 @@ _events = st.one_of(
 )
 _many = st.sampled_from([0, 1, 3, 100, 100])
 _steps = st.tuples(_events, _many, st.booleans(), _many, _many, st.sampled_from([0.1, 0.6, 3.0]))
-"""What happens, how much of it the watch tells, whether a turn comes, how many binds and reports
+"""What happens, how much of it the watch tells, whether a cycle comes, how many binds and reports
 are sent before the next step, and how long that takes."""
 
 
@@ -40,7 +40,7 @@ class Play:
         self.do(*event)
         cluster.deliver(told)
         if is_loop:
-            cluster.take_turn()
+            cluster.next_cycle()
         cluster.bind(bound)
         cluster.write(written)
         cluster.now_s += seconds
@@ -93,7 +93,7 @@ def test_two_seconds_after_the_last_change_what_is_written_is_so(steps):
     cluster = play.cluster
     cluster.server.trouble.clear()
     cluster.pass_time(0.5)
-    while cluster.late or cluster.turn.has_intents:  # until all is bound that will be
+    while cluster.late or cluster.cycle.has_intents:  # until all is bound that will be
         cluster.pass_time(0.5)
     cluster.pass_time(2.0)
     assert list(cluster.wrong()) == []

@@ -27,9 +27,9 @@ from kaisched.cluster import rowstore
 from kaisched.cluster.kubernetes import binder, cluster, evictor, pods
 from kaisched.cluster.kubernetes.binder import BindWork
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.reflector import Change
-from kaisched.cluster.store import StateStore, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.core.axis import ACTIVE_STATES, GPU, HOLDING_STATES, TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate
 from tests.contract.clusters import group, node, queue
@@ -56,7 +56,7 @@ HAPPENINGS = (
 )
 
 
-class Outbox:
+class WriteQueue:
     """Work that waits to be sent; the machine says what is sent when."""
 
     def __init__(self):
@@ -78,10 +78,12 @@ class StoreMachine(RuleBasedStateMachine):
             self.stack.enter_context(patch.object(module, "monotonic_s", lambda: self.now_s))
         self.stack.enter_context(patch.object(rowstore, "_SLACK", 2))
         self.stack.enter_context(structlog.testing.capture_logs())
-        self.server, self.outbox, self.store = Server(), Outbox(), StateStore()
-        gate = Gate()
-        gate.open(1e9)
-        self.shard = KubernetesCluster(self.server, gate, self.outbox, ManualClock(1e9), self.store)
+        self.server, self.outbox, self.store = Server(), WriteQueue(), StateStore()
+        leadership = Leadership()
+        leadership.renew(1e9)
+        self.shard = KubernetesCluster(
+            self.server, leadership, self.outbox, ManualClock(1e9), self.store
+        )
         self.server.overtake = self.tell_all
         self.others = {}
         """Nodes, queues and groups that are there."""
@@ -286,7 +288,7 @@ class StoreMachine(RuleBasedStateMachine):
         for name, told in self.server.told.items():
             # A read may be ahead of the watch; the store stands by the newer of the two.
             is_newest = self.store.pods.version_of(f"ns/{name}") == (told.uid, str(told.version))
-            if is_newest and not self.store.facts.is_assumed(f"ns/{name}"):
+            if is_newest and f"ns/{name}" not in self.store.facts.sent:
                 self.is_as_told(told, stands.get(name), snapshot)
 
     @invariant()
@@ -344,13 +346,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.now_s += 400.0  # who has been seen to leave until here has not ended for too long
         snapshot = self.shard.snapshot()
         assert not self.outbox.works
-        assert not any(self.store.facts.is_assumed(f"ns/{name}") for name in PODS)
+        assert not any(f"ns/{name}" in self.store.facts.sent for name in PODS)
         fresh = StateStore()
         fresh.facts.stuck.restore(
             f"ns/{it.name}" for it in self.server.pods.values() if it.is_leaving
         )
         for obj in (*self.others.values(), *(pod.obj() for pod in self.server.pods.values())):
-            upsert(fresh, obj)
+            update(fresh, obj)
         assert content(snapshot) == content(fresh.snapshot())
 
 

@@ -18,9 +18,9 @@ import structlog
 
 from kaisched.cluster.kubernetes.binder import BindWork, GangBinds
 from kaisched.cluster.kubernetes.cluster import BIND
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.pods import Writers
-from kaisched.cluster.kubernetes.write_queue import Outbox
+from kaisched.cluster.kubernetes.write_queue import WriteQueue
 from kaisched.framework.intents import Bind
 from tests import objects
 from tests.on_kubernetes.bench_cluster import NAMESPACE, PODS, cluster_of, daemon_on
@@ -144,10 +144,10 @@ def binder(nodes):
     with cluster_of(nodes) as cluster:
         cluster.make(named("p", count), ["b"])
         uids = cluster.uids()
-        gate = Gate()
-        gate.open(math.inf)
-        outbox = Outbox(gate, writers=8, per_second=100_000, write_s=1.0)
-        writers = Writers(cluster.client, gate, lambda _: None, structlog.get_logger())
+        leadership = Leadership()
+        leadership.renew(math.inf)
+        outbox = WriteQueue(leadership, writers=8, per_second=100_000, write_s=1.0)
+        writers = Writers(cluster.client, leadership, lambda _: None, structlog.get_logger())
         start_s, cpu_s = time.monotonic(), time.process_time()
         for number, (name, uid) in enumerate(uids.items()):
             bind = Bind(f"{NAMESPACE}/{name}", uid, f"n{number % nodes}", name, 0, 0)

@@ -268,7 +268,7 @@ class Running:
 
     def wait_leading(self, seconds=PATIENCE_S):
         until(
-            lambda: self.daemon.tenures and all(it.is_leading for it in self.daemon.tenures),
+            lambda: self.daemon.leaders and all(it.is_leading for it in self.daemon.leaders),
             seconds,
             "leading",
         )

@@ -18,7 +18,7 @@ __all__ = ["cluster"]
 
 def state_of(running):
     daemon = running.daemon
-    return daemon.state_of(daemon.tenures[0])
+    return daemon.state_of(daemon.leaders[0])
 
 
 def watch(running, kind="pods"):
@@ -45,7 +45,7 @@ def test_writes_and_requests_are_counted_by_what_became_of_them(cluster):
 def test_a_leader_and_one_that_stands_by(cluster):
     leader = cluster.start(**elected()).wait_leading()
     other = cluster.start(**elected())
-    until(lambda: other.daemon.tenures)
+    until(lambda: other.daemon.leaders)
     time.sleep(0.5)
     assert state_of(leader).is_leading
     assert 0 <= state_of(leader).lease_age_s < 60
@@ -56,11 +56,11 @@ def test_a_leader_and_one_that_stands_by(cluster):
 def test_one_that_stands_by_takes_in_what_it_hears(cluster):
     cluster.start(**elected()).wait_leading()
     other = cluster.start(**elected())
-    until(lambda: other.daemon.tenures)
+    until(lambda: other.daemon.leaders)
     for number in range(8):
         cluster.pod(f"p{number}", "a")
     cluster.wait_placed(*(f"p{number}" for number in range(8)))
-    store = other.daemon.tenures[0].cluster.store
+    store = other.daemon.leaders[0].cluster.store
     until(
         lambda: state_of(other).news == 0 and store.rows.row_of_task(f"{cluster.namespace}/p7") >= 0
     )
@@ -116,7 +116,7 @@ def test_devices_are_counted_by_class_where_claims_are_allocated(rig, tmp_path, 
     head = "{apiVersion: kai.scheduler/v1, kind: SchedulingShard, metadata: {name: default}, spec: "
     shard.write_text(f"{head}{{resourceClaims: {str(allocates).lower()}}}}}", encoding="utf-8")
     running = rig.start([str(shard)]).wait_leading()
-    collector = running.daemon.tenures[0].collector
+    collector = running.daemon.leaders[0].collector
     until(lambda: collector.published.last_cycle_s)
     lines = generate_latest(registry_of(collector)).decode().splitlines()
     found = [it for it in lines if it.startswith("kaisched_device_class_devices{")]

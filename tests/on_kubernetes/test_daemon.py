@@ -134,7 +134,7 @@ def test_two_shards_keep_to_their_nodes(cluster, tmp_path):
             )
     placed = until(lambda: len(cluster.placed()) == 8 and cluster.placed())
     assert all(node == f"node-{pod[:3]}" for pod, node in placed.items())
-    leases = {tenure.gate.term.holder for tenure in daemon.daemon.tenures}
+    leases = {leader.leadership.term.holder for leader in daemon.daemon.leaders}
     assert leases == {daemon.daemon.identity}
 
 

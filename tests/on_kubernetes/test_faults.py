@@ -172,8 +172,8 @@ def test_a08_no_more_victims_leave_than_needed_though_requests_fail(cluster, ser
     cluster.gang("g", "taker", 8)
     placed = cluster.wait_placed(*(f"g-{number}" for number in range(8)), seconds=60)
     assert sum(name.startswith("v") for name in placed) == 8
-    cycles = daemon.daemon.tenures[0].loop.cycles
-    until(lambda: daemon.daemon.tenures[0].loop.cycles >= cycles + 5)
+    cycles = daemon.daemon.leaders[0].loop.cycles
+    until(lambda: daemon.daemon.leaders[0].loop.cycles >= cycles + 5)
     assert cluster.placed() == placed
     assert_no_overcommit(cluster)
 
@@ -231,14 +231,14 @@ def test_a14_what_a_watch_lost_is_found_by_comparing(cluster, server):
     pods = next(it for it in daemon.daemon.reflectors if it.watched.plural == "pods")
     key = f"{cluster.namespace}/p"
     cluster.pod("p", "a", 9)
-    store = daemon.daemon.tenures[0].cluster.store
+    store = daemon.daemon.leaders[0].cluster.store
     until(lambda: store.rows.row_of_task(key) >= 0)
     # No more is written of a pod whose condition is written; and that has been heard of, too.
     until(lambda: cluster.condition("p"))
     version = cluster.pods()["p"]["metadata"]["resourceVersion"]
     until(lambda: store.pods.version_of(key)[1] == version)
     # As if the event had never come.
-    daemon.daemon.tenures[0].cluster.post(lambda store: store.remove_pod(key))
+    daemon.daemon.leaders[0].cluster.post(lambda store: store.remove_pod(key))
     until(lambda: store.rows.row_of_task(key) < 0)
 
     def is_found():
@@ -280,8 +280,8 @@ def test_a16_a_slow_server_does_not_stop_the_cycles(cluster, server):
     threads = threading.active_count()
     for number in range(16):
         cluster.pod(f"p{number}", "a")
-    cycles = daemon.daemon.tenures[0].loop.cycles
-    until(lambda: daemon.daemon.tenures[0].loop.cycles >= cycles + 3)
+    cycles = daemon.daemon.leaders[0].loop.cycles
+    until(lambda: daemon.daemon.leaders[0].loop.cycles >= cycles + 3)
     assert threading.active_count() <= threads + 2
     cluster.wait_placed(*(f"p{number}" for number in range(16)))
     assert set(binds(server).values()) == {1}
@@ -347,7 +347,7 @@ def test_a20_definitions_that_are_missing_are_waited_for(cluster, server):
     daemon = cluster.start()
     until(lambda: fault.met >= 2)
     until(lambda: waits_for(daemon) == ["waits for queues.scheduling.run.ai"])
-    assert not any(tenure.is_leading for tenure in daemon.daemon.tenures)
+    assert not any(leader.is_leading for leader in daemon.daemon.leaders)
     server.faults.remove(fault)
     daemon.wait_leading()
 
@@ -375,7 +375,7 @@ def test_a24_what_was_bound_holds_its_room_though_no_event_says_so(cluster, serv
     daemon = cluster.start().wait_leading()
     for number in range(3):
         cluster.pod(f"p{number}", "a", 8, schedulingGates=[{"name": "x.io/wait"}])
-    store = daemon.daemon.tenures[0].cluster.store
+    store = daemon.daemon.leaders[0].cluster.store
     keys = [f"{cluster.namespace}/p{number}" for number in range(3)]
     until(lambda: all(store.rows.row_of_task(key) >= 0 for key in keys))
     # Long enough for the watch to fall silent between the decision and the bind.
@@ -384,16 +384,16 @@ def test_a24_what_was_bound_holds_its_room_though_no_event_says_so(cluster, serv
         cluster.must(
             "PATCH", f"{cluster.pods_path}/p{number}", {"spec": {"schedulingGates": None}}, MERGE
         )
-    until(lambda: sum(store.facts.is_assumed(key) for key in keys) == 2)
+    until(lambda: sum(key in store.facts.sent for key in keys) == 2)
     server.mute_watches("pods")
     until(lambda: len(cluster.placed()) == 2)
     bound = set(cluster.placed())
-    assert all(store.facts.is_assumed(f"{cluster.namespace}/{name}") for name in bound)
-    cycles = daemon.daemon.tenures[0].loop.cycles
-    until(lambda: daemon.daemon.tenures[0].loop.cycles >= cycles + 3)
+    assert all(f"{cluster.namespace}/{name}" in store.facts.sent for name in bound)
+    cycles = daemon.daemon.leaders[0].loop.cycles
+    until(lambda: daemon.daemon.leaders[0].loop.cycles >= cycles + 3)
     assert set(cluster.placed()) == bound
     # After a while the pods are read, aside of the silent watch.
-    until(lambda: not any(store.facts.is_assumed(key) for key in keys))
+    until(lambda: not any(key in store.facts.sent for key in keys))
     assert {line["pod"] for line in events(cluster, "assumption_checked")} == {
         f"{cluster.namespace}/{name}" for name in bound
     }

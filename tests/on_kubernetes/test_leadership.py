@@ -11,7 +11,7 @@ from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.leader_election import (
     Elector,
-    Gate,
+    Leadership,
     LeaseTimes,
     Term,
 )
@@ -36,14 +36,14 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
     ids=["hang", "are refused", "are cut off"],
 )
 def test_b27_renewals_that_fail_end_the_leadership_in_time(cluster, server, how):
-    """The gate is never open for longer than the deadline after the last renewal that was sent."""
+    """Leadership is never held for longer than the deadline after the last renewal sent."""
     daemon = cluster.start(**elected("4s", "2s")).wait_leading()
-    (tenure,) = daemon.daemon.tenures
-    opened = [tenure.gate.term.until_s]
+    (leader,) = daemon.daemon.leaders
+    opened = [leader.leadership.term.until_s]
     server.faults.add(Fault(plural="leases", times=None, **how))
     start_s = time.monotonic()
-    until(lambda: opened.append(tenure.gate.term.until_s) or daemon.has_ended)
-    assert not tenure.gate.is_open()
+    until(lambda: opened.append(leader.leadership.term.until_s) or daemon.has_ended)
+    assert not leader.leadership.is_held()
     assert max(opened) <= start_s + 2.0
     assert isinstance(daemon.error, ClusterUnavailable)
 
@@ -68,7 +68,7 @@ def test_b28_a_leader_ends_when_a_later_one_turns_out_to_bind(cluster):
     daemon = cluster.start(**elected()).wait_leading()
     cluster.pod("p", "a", 9)
     until(lambda: cluster.condition("p"))
-    term = daemon.daemon.tenures[0].gate.term
+    term = daemon.daemon.leaders[0].leadership.term
     said = {"kaisched.io/leader": "another", "kaisched.io/leader-epoch": str(term.epoch + 1)}
     body = {
         "apiVersion": "v1",
@@ -85,11 +85,11 @@ def test_b28_a_leader_ends_when_a_later_one_turns_out_to_bind(cluster):
 def test_a_standby_sees_the_leader_bind_and_stays(cluster):
     cluster.start(**elected()).wait_leading()
     cluster.stop()  # so that the lease has changed hands, and its number is not 0
-    leader = cluster.start(**elected()).wait_leading()
+    leading = cluster.start(**elected()).wait_leading()
     standby = cluster.start(**elected())
     cluster.pod("too-large", "a", 9)
-    (tenure,) = until(lambda: standby.daemon.tenures)
-    store, namespace = tenure.cluster.store, cluster.namespace
+    (leader,) = until(lambda: standby.daemon.leaders)
+    store, namespace = leader.cluster.store, cluster.namespace
     until(lambda: store.pods.is_waiting(f"{namespace}/too-large"))
     cluster.pod("p", "a")
     until(
@@ -100,15 +100,15 @@ def test_a_standby_sees_the_leader_bind_and_stays(cluster):
     )
     cluster.delete_pod("too-large")
     until(lambda: standby.has_ended or not store.pods.is_waiting(f"{namespace}/too-large"))
-    assert [leader.has_ended, standby.has_ended] == [False, False]
+    assert [leading.has_ended, standby.has_ended] == [False, False]
 
 
-def test_a_gate_that_was_never_open_is_nobodys():
-    ours = Gate()
+def test_a_leadership_that_was_never_held_is_nobodys():
+    ours = Leadership()
     assert ours.term == Term()
-    ours.open(7.0, "us", 0, "kaisched-a")
+    ours.renew(7.0, "us", 0, "kaisched-a")
     assert ours.term == Term(7.0, "us", 0, "kaisched-a")
-    ours.shut()
+    ours.end()
     assert ours.term == Term(-math.inf, "us", 0, "kaisched-a")
 
 
@@ -137,7 +137,7 @@ def test_a_lease_keeps_what_others_have_written_on_it(cluster):
     cluster.must("POST", LEASES, lease)
     daemon = cluster.start(**elected()).wait_leading()
     now = cluster.must("GET", f"{LEASES}/kaisched-default")
-    assert now["spec"]["holderIdentity"] == daemon.daemon.tenures[0].gate.term.holder
+    assert now["spec"]["holderIdentity"] == daemon.daemon.leaders[0].leadership.term.holder
     assert now["metadata"]["labels"] == meta["labels"]
 
 
@@ -145,17 +145,17 @@ def test_a_lease_keeps_what_others_have_written_on_it(cluster):
 def test_b29_the_standby_takes_over_what_the_leader_left(cluster, server):
     first = cluster.start(**elected()).wait_leading()
     second = cluster.start(**elected())
-    until(lambda: second.daemon.tenures)
+    until(lambda: second.daemon.leaders)
     cluster.gang("g", "a", 8)
     cluster.wait_placed(*(f"g-{number}" for number in range(8)))
-    assert not second.daemon.tenures[0].is_leading
+    assert not second.daemon.leaders[0].is_leading
     first.stop()
     second.wait_leading()
     pods = next(it for it in second.daemon.reflectors if it.watched.plural == "pods")
     assert pods.tally.relists["take-over"] == 1
     cluster.gang("h", "a", 8)
     cluster.wait_placed(*(f"h-{number}" for number in range(8)))
-    assert second.daemon.tenures[0].gate.term.epoch > 0
+    assert second.daemon.leaders[0].leadership.term.epoch > 0
     assert_no_overcommit(cluster)
 
 
@@ -166,7 +166,7 @@ def test_b30_a_lease_that_is_deleted_is_made_anew(cluster):
     until(lambda: cluster.ask("GET", f"{LEASES}/kaisched-default").is_done)
     time.sleep(0.5)
     assert daemon.error is None
-    assert daemon.daemon.tenures[0].gate.is_open()
+    assert daemon.daemon.leaders[0].leadership.is_held()
 
 
 @pytest.mark.fault("B30")
@@ -201,18 +201,18 @@ def test_b34_busy_threads_do_not_keep_the_lease_from_being_renewed(cluster):
     for thread in threads:
         thread.join()
     assert daemon.error is None
-    assert daemon.daemon.tenures[0].gate.is_open()
+    assert daemon.daemon.leaders[0].leadership.is_held()
     cluster.pod("p", "a")
     cluster.wait_placed("p")
 
 
 @pytest.mark.fault("B31")
 def test_b31_setting_the_clock_does_not_move_a_leadership(cluster):
-    clock, gate = ManualClock(1_000_000.0), Gate()
+    clock, leadership = ManualClock(1_000_000.0), Leadership()
     lost = []
     elector = Elector(
         Client(cluster.access),
-        gate,
+        leadership,
         clock,
         namespace="default",
         name="clock",
@@ -221,16 +221,16 @@ def test_b31_setting_the_clock_does_not_move_a_leadership(cluster):
         on_lost=lost.append,
     )
     elector.start()
-    until(gate.is_open)
+    until(leadership.is_held)
     for jump_s in (3600.0, 7200.0):
         clock.advance_to(1_000_000.0 + jump_s)
-        renewed_s = gate.term.until_s
-        until(lambda before_s=renewed_s: gate.term.until_s > before_s)
-        assert gate.is_open()
-        assert gate.term.until_s - time.monotonic() <= 60.0
+        renewed_s = leadership.term.until_s
+        until(lambda before_s=renewed_s: leadership.term.until_s > before_s)
+        assert leadership.is_held()
+        assert leadership.term.until_s - time.monotonic() <= 60.0
     elector.stop()
     assert lost == []
-    assert not gate.is_open()
+    assert not leadership.is_held()
 
 
 @pytest.mark.fault("B35")

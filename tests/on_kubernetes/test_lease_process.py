@@ -60,7 +60,7 @@ class Leader:
             on_lost=self.lost.append,
             on_renewed=self.late.append,
         )
-        self.gate = self.candidate.gate
+        self.leadership = self.candidate.leadership
         self.leases.start()
         self.candidate.start()
 
@@ -107,13 +107,15 @@ def holder(rig):
 
 def test_a_lease_is_renewed_while_no_thread_of_ours_runs(lead_apart):
     leader = lead_apart(times=LONG)
-    until(leader.gate.is_open)
+    until(leader.leadership.is_held)
 
     def is_renewed_meanwhile():
-        before_s, held_s = leader.gate.term.until_s, time.monotonic()
+        before_s, held_s = leader.leadership.term.until_s, time.monotonic()
         hold_the_lock(3.0)
-        until(lambda: leader.gate.term.until_s != before_s)  # what was reported meanwhile is read
-        return leader.gate.term.until_s > held_s + LONG.renew_s + 2.0
+        until(
+            lambda: leader.leadership.term.until_s != before_s
+        )  # what was reported meanwhile is read
+        return leader.leadership.term.until_s > held_s + LONG.renew_s + 2.0
 
     until(is_renewed_meanwhile)
     until(lambda: leader.won)
@@ -125,7 +127,7 @@ def test_a_lease_is_not_renewed_for_a_process_that_hangs(lead_apart):
     leader = lead_apart(silence_s=1.5)
     until(lambda: leader.won)
     hold_the_lock(1.5 + TIMES.renew_s + 1.5)
-    assert not leader.gate.is_open()
+    assert not leader.leadership.is_held()
     until(lambda: leader.lost)
     assert leader.lost == ["lease kaisched/one was lost: it was not renewed"]
 
@@ -133,12 +135,16 @@ def test_a_lease_is_not_renewed_for_a_process_that_hangs(lead_apart):
 def test_the_term_goes_on_when_the_process_that_renews_is_killed(rig, lead):
     leader = lead(times=LONG)
     until(lambda: leader.won)
-    term, first = leader.gate.term, leader.leases.pid
+    term, first = leader.leadership.term, leader.leases.pid
     os.kill(first, signal.SIGKILL)
     until(lambda: leader.leases.pid not in {0, first})
-    until(lambda: leader.gate.term.until_s > term.until_s + 1.0 or not leader.gate.is_open())
-    assert leader.gate.is_open()
-    assert leader.gate.term.epoch == term.epoch
+    until(
+        lambda: (
+            leader.leadership.term.until_s > term.until_s + 1.0 or not leader.leadership.is_held()
+        )
+    )
+    assert leader.leadership.is_held()
+    assert leader.leadership.term.epoch == term.epoch
     assert len(leader.won) == 1
     assert leader.lost == []
     assert any(line["event"] == "lease_process_ended" for line in rig.logs)
@@ -154,7 +160,7 @@ def test_a_lease_that_another_took_meanwhile_is_not_gone_on_with(rig, lead):
     os.kill(leader.leases.pid, signal.SIGKILL)
     until(lambda: leader.lost)
     assert leader.lost == ["lease default/one was lost: another process holds it"]
-    assert not leader.gate.is_open()
+    assert not leader.leadership.is_held()
     assert holder(rig) == "another"
 
 
@@ -163,11 +169,11 @@ def test_the_gate_shuts_by_itself_when_the_process_that_renews_is_stopped(rig, l
     until(lambda: leader.won)
     os.kill(leader.leases.pid, signal.SIGSTOP)
     stopped_s = time.monotonic()
-    until(lambda: not leader.gate.is_open())
-    assert leader.gate.term.until_s <= stopped_s + TIMES.renew_s
+    until(lambda: not leader.leadership.is_held())
+    assert leader.leadership.term.until_s <= stopped_s + TIMES.renew_s
     os.kill(leader.leases.pid, signal.SIGCONT)
     until(lambda: leader.lost)
-    assert not leader.gate.is_open()
+    assert not leader.leadership.is_held()
     assert holder(rig) == "us"
     leader.candidate.stop()
     assert not holder(rig)  # nobody has to wait for what we do not use
@@ -189,7 +195,7 @@ def test_a_lease_is_let_go_in_the_end(rig, lead):
     until(lambda: leader.won)
     leader.candidate.stop()
     assert not holder(rig)
-    assert not leader.gate.is_open()
+    assert not leader.leadership.is_held()
     assert leader.lost == []
     other = lead("other", times=LONG)
     until(lambda: other.won, LONG.lease_s / 2)  # long before the lease would have run out
@@ -205,13 +211,13 @@ def test_leases_of_several_shards_are_held_apart(rig, server):
     try:
         for candidate in (one, two):
             candidate.start()
-        until(lambda: one.gate.is_open() and two.gate.is_open())
+        until(lambda: one.leadership.is_held() and two.leadership.is_held())
         one.stop()
         assert not holder(rig)
-        assert not one.gate.is_open()
-        before = two.gate.term
-        until(lambda: two.gate.term.until_s > before.until_s)
-        assert two.gate.term.lease == "two"
+        assert not one.leadership.is_held()
+        before = two.leadership.term
+        until(lambda: two.leadership.term.until_s > before.until_s)
+        assert two.leadership.term.lease == "two"
         assert lost == []
     finally:
         two.stop()
@@ -234,7 +240,7 @@ def test_a_lease_is_ordered_once_when_the_process_starts_at_that_moment(rig, ser
     monkeypatch.setattr(leases, "_send", sending)
     leases.start()
     try:
-        until(candidate.gate.is_open)
+        until(candidate.leadership.is_held)
         starting.join()
         assert sum(isinstance(order, Try) for order in orders) == 1
         candidate.stop()
@@ -259,16 +265,16 @@ def test_a_term_that_is_over_can_be_told_through_the_pipe(rig):
     leases = LeaseProcess(Client(rig.access), namespace="default", identity="us", times=LONG)
     candidate = leases.candidate("one", on_won=lambda: None, on_lost=lambda _: None)
     candidate.is_won = True
-    candidate.gate.open(5.0, "us", 7, "one")
-    candidate.gate.shut()
+    candidate.leadership.renew(5.0, "us", 7, "one")
+    candidate.leadership.end()
     order = msgspec.json.decode(line_of(candidate.order()), type=Try)
     assert (order.lease, order.epoch, order.until_s) == ("one", 7, 0.0)
 
     sent, begin = Sent(), Begin("http://localhost", {}, "default", "us", 15.0, 10.0, 2.0, 5.0)
     elector = _Renewer(begin, os.getpid(), sent)._elector(Try("one"))
-    elector._gate.open(5.0, "us", 8, "one")
+    elector._leadership.renew(5.0, "us", 8, "one")
     elector._on_renewed(0.1)
-    elector._gate.shut()
+    elector._leadership.end()
     elector._on_renewed(0.1)
     assert [msgspec.json.decode(line_of(it), type=Held).until_s for it in sent.messages] == [5.0]
 

@@ -9,7 +9,7 @@ import pytest
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
-from kaisched.daemon.access import KEPT_S, MetricsAccess, Reviews
+from kaisched.daemon.access import KEPT_S, Reviews, guarded
 from kaisched.daemon.http_server import Server, listen
 from kaisched.daemon.http_wire import Page, Request, Source
 from kaisched_apiserver import ApiServer, Rule
@@ -40,12 +40,13 @@ def clock():
 @pytest.fixture
 def access(server, clock):
     client = Client(Access(server.url, authorization=lambda: "Bearer ours"), timeout_s=60.0)
-    return MetricsAccess(Reviews(client, clock.now_s))
+    return Reviews(client, clock.now_s)
 
 
 def asked(access, authorization, path="/metrics"):
-    refusal = access.refusal(Request({}, "", "", path, authorization))
-    return (200, "") if refusal is None else (refusal.status, refusal.body.decode())
+    ours = Source(lambda _: Page(200, "", b""))
+    page = guarded(ours, access).make(Request({}, "", "", path, authorization))
+    return page.status, page.body.decode()
 
 
 @pytest.mark.fault("I128")
@@ -106,7 +107,7 @@ def test_what_is_kept_is_bounded_and_holds_no_token(server, clock, monkeypatch):
     monkeypatch.setattr("kaisched.daemon.access.MOST_USERS", 3)
     client = Client(Access(server.url, authorization=lambda: "Bearer ours"), timeout_s=60.0)
     reviews = Reviews(client, clock.now_s)
-    access = MetricsAccess(reviews)
+    access = reviews
     for number in range(5):
         asked(access, f"Bearer guess-{number}")
     kept = reviews._users._found
@@ -117,7 +118,7 @@ def test_what_is_kept_is_bounded_and_holds_no_token(server, clock, monkeypatch):
 @pytest.mark.fault("I128")
 def test_a_page_that_is_guarded_is_so_over_http(access):
     page = Source(lambda _: Page(200, "text/plain", b"queues\n"))
-    server = Server([listen("127.0.0.1", 0, {"/metrics": access.guarded(page)}, "metrics.port")])
+    server = Server([listen("127.0.0.1", 0, {"/metrics": guarded(page, access)}, "metrics.port")])
     url = f"http://127.0.0.1:{server.port}/metrics"
     try:
         with pytest.raises(HTTPError) as caught:

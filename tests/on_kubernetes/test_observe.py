@@ -11,10 +11,10 @@ def test_two_schedulers_of_one_mind_agree(rig):
     rig.queue("a", 16)
     rig.start_kubelet()
     observer = rig.start(kubernetes={"observe": True}).wait_leading()
-    (tenure,) = observer.daemon.tenures
+    (leader,) = observer.daemon.leaders
     for number in range(3):
         rig.gang(f"g{number}", "a", 2)
-    waits = tenure.comparison
+    waits = leader.comparison
     until(lambda: len(waits._waiting) == 6, what="hearing of all pods")
     # Decided in one cycle, none of them comes first: binds of other jobs may land in any order.
     rig.node("n0")
@@ -26,7 +26,7 @@ def test_two_schedulers_of_one_mind_agree(rig):
     assert sum(document["jobs"].values()) >= 3
     assert document["pods"]["same_node"] == 6
     assert document["agreement"]["order"] == 1.0
-    assert tenure.collector.published.observed_pods["same_node"] == 6
+    assert leader.collector.published.observed_pods["same_node"] == 6
     compared = [line for line in rig.logs if line["event"] == "job_compared"]
     assert {line["job"].rpartition("/")[2] for line in compared} == {"g0", "g1", "g2"}
     observer.stop()

@@ -91,7 +91,7 @@ def test_a_shard_with_an_error_counts_as_it_was_usable_last(cluster, shards):
     cluster.stop()
     again = cluster.start().wait_leading()
     assert "default is wrong" in readiness(again)
-    assert again.daemon.tenures[0].name == "default"
+    assert again.daemon.leaders[0].name == "default"
     cluster.must("PATCH", f"{shards}/default", {"spec": {"plugins": None, "kValu": None}}, MERGE)
     until(lambda: usable(cluster, shards)[1]["status"] == "True")
     until(lambda: readiness(again) == "as at the start")
@@ -177,7 +177,7 @@ def test_a_server_of_usage_history_that_is_gone_has_a_condition(cluster, shards)
     assert until(
         lambda: [it.text for it in running.daemon.ready() if it.name == "usage-server"]
     ) == [why]
-    text = generate_latest(registry_of(running.daemon.tenures[0].collector)).decode()
+    text = generate_latest(registry_of(running.daemon.leaders[0].collector)).decode()
     assert "kaisched_usage_server_state 0.0" in text
     cluster.pod("p", "a")
     cluster.wait_placed("p")

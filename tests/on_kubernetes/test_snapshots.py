@@ -35,19 +35,19 @@ def replayed(recording):
 
 def test_cycles_of_a_daemon_are_replayed_byte_for_byte(cluster):
     daemon = cluster.start(snapshots={"enabled": True}).wait_leading()
-    (tenure,) = daemon.daemon.tenures
+    (leader,) = daemon.daemon.leaders
     for number in range(16):
         cluster.pod(f"a{number}", "a")
-    seen = [tenure.recordings.next_one() for _ in range(4)]
+    seen = [leader.recordings.next_one() for _ in range(4)]
     cluster.gang("b", "b", 8)
-    seen += [tenure.recordings.next_one() for _ in range(8)]
+    seen += [leader.recordings.next_one() for _ in range(8)]
     cluster.wait_placed(*(f"b-{number}" for number in range(8)))
-    seen.append(tenure.recordings.next_one())
+    seen.append(leader.recordings.next_one())
     for recording in seen:
         replayed(recording)
     pod = f"{cluster.namespace}/b-0"
-    tenure.cluster.post(lambda store: store.assume_evicted(pod, SystemClock().now_s()))
-    last = tenure.recordings.next_one()
+    leader.cluster.post(lambda store: store.assume_evicted(pod, SystemClock().now_s()))
+    last = leader.recordings.next_one()
     assert [(it.pod, it.sent) for it in last.assumed] == [(pod, "eviction")]
     assert any(past.evicted_s for past in last.past.values())
     replayed(last)
@@ -92,22 +92,22 @@ def test_a_cluster_is_taken_with_its_claims_where_they_are_allocated(rig, tmp_pa
 
 def test_a_daemon_without_the_setting_keeps_nothing(cluster):
     daemon = cluster.start().wait_leading()
-    (tenure,) = daemon.daemon.tenures
-    assert tenure.cluster.kept is None
+    (leader,) = daemon.daemon.leaders
+    assert leader.cluster.kept is None
 
 
 @pytest.mark.fault("H119")
 def test_the_page_is_for_this_machine_only(cluster):
     daemon = cluster.start(snapshots={"enabled": True}).wait_leading()
-    (tenure,) = daemon.daemon.tenures
-    source = recording_page(lambda: [tenure.recordings])
+    (leader,) = daemon.daemon.leaders
+    source = recording_page(lambda: [leader.recordings])
     page = source.make
     assert page(Request({}, "", "evil.example:8082")).status == 403
     assert page(Request({}, "", "")).status == 403
     assert page(Request({"shard": ["other"]}, "", "localhost:1")).status == 404
     server = Server([listen("127.0.0.1", 0, {"/snapshot": source}, "snapshots.port")])
     try:
-        taken = from_daemon(f"http://127.0.0.1:{server.port}", tenure.name)
+        taken = from_daemon(f"http://127.0.0.1:{server.port}", leader.name)
         replayed(taken.recording)
         assert taken.recording.origin == "daemon"
     finally:

@@ -164,11 +164,11 @@ def test_our_own_reports_start_no_cycle_and_change_no_snapshot(cluster):
     daemon = cluster.start(schedulePeriod="1h").wait_leading()
     cluster.gang("g", "a", 2)
     cluster.wait_placed("g-0", "g-1")
-    tenure = daemon.daemon.tenures[0]
+    leader = daemon.daemon.leaders[0]
 
     def state():
-        tenure.cluster.snapshot()
-        return tenure.loop.cycles, tenure.cluster.store.rows.revision
+        leader.cluster.snapshot()
+        return leader.loop.cycles, leader.cluster.store.rows.revision
 
     def is_quiet():
         before = state()

@@ -49,5 +49,5 @@ def test_the_kill_switch_keeps_what_runs(cluster):
     message = until(lambda: cluster.condition("x-0").get("message"))
     assert "the shard may not evict so many pods within the hour" in message
     assert len(cluster.placed()) == 8
-    (tenure,) = daemon.daemon.tenures
-    assert tenure.collector.published.evictions_left == 0
+    (leader,) = daemon.daemon.leaders
+    assert leader.collector.published.evictions_left == 0

@@ -31,7 +31,7 @@ def test_a_claim_is_served_elsewhere_when_its_victim_does_not_end(rig, server, t
     file = shard_file(tmp_path, args={"stuck-in-releasing-threshold": "300ms"})
     daemon = rig.start(shards=[file]).wait_leading()
     rig.delete_pod("v0")
-    until(lambda: daemon.daemon.tenures[0].collector.published.stuck == 1)
+    until(lambda: daemon.daemon.leaders[0].collector.published.stuck == 1)
     rig.pod("w", "b", 8)
     assert rig.wait_placed("w")["w"] == "n1"
     assert {line["pod"].partition("/")[2] for line in events(rig, "pod_evicted")} == {"v1"}

@@ -6,7 +6,7 @@ import pytest
 
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
-from kaisched.daemon.access import ReviewedAccess, Reviews
+from kaisched.daemon.access import Reviews, reviewed_access
 from kaisched.daemon.http_wire import Request
 from kaisched.daemon.view_pages import ViewPages
 from kaisched.testing.builder import ClusterBuilder
@@ -40,7 +40,9 @@ def pages():
             "bob": [],
         }
         client = Client(Access(server.url, authorization=lambda: "Bearer ours"), timeout_s=60.0)
-        yield ViewPages(lambda: [publisher], ReviewedAccess(Reviews(client))).pages["/api/v1/"].make
+        yield (
+            ViewPages(lambda: [publisher], reviewed_access(Reviews(client))).pages["/api/v1/"].make
+        )
 
 
 def asked(pages, path, token):

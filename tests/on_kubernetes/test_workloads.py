@@ -269,9 +269,9 @@ def test_a_spark_application_is_one_job(cluster):
     for at in (1, 2):
         pod(cluster, f"pi-exec-{at}", driver, labels=labels | {"spark-role": "executor"})
     cluster.wait_placed("pi-driver", "pi-exec-1", "pi-exec-2")
-    (tenure,) = daemon.daemon.tenures
+    (leader,) = daemon.daemon.leaders
     ours = f"{cluster.namespace}/"  # a real server has the pods of other tests too
-    jobs = [it for it in tenure.cluster.store.rows.jobs.row_of_name if it.startswith(ours)]
+    jobs = [it for it in leader.cluster.store.rows.jobs.row_of_name if it.startswith(ours)]
     assert jobs == [f"{ours}pg-spark-app-spark-7"]
 
 

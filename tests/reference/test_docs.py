@@ -17,8 +17,8 @@ from kaisched.engine.shards import read_shard
 from kaisched.framework.plugins.loader import describe_plugins
 from kaisched.objects.load import load_manifests
 from kaisched.objects.shard import ACTIONS
-from kaisched.sim.grid import run_ticks, ticks_at
-from kaisched.sim.reading import find_trace, read_trace
+from kaisched.sim.ticks import run_ticks, ticks_at
+from kaisched.sim.traces import find_trace, read_trace
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -117,6 +117,12 @@ def test_every_picture_is_small_and_on_a_page():
         most = {".svg": 150_000, ".png": 300_000}[picture.suffix]
         assert picture.stat().st_size < most, picture.name
         assert picture in shown, picture.name
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if not path.startswith("docs/tutorial/")])
+def test_files_that_a_page_names_exist(path):
+    named = re.findall(r"`((?:tests|kaisched|plugins|config|deploy)/[\w/.-]+)`", prose_of(path))
+    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 def test_pages_that_code_names_exist():
@@ -272,14 +278,6 @@ def table(path, title):
 
 def quoted(cell):
     return re.findall(r"`([^`]+)`", cell)
-
-
-@pytest.mark.proportion
-def test_the_index_of_plugins_says_what_the_code_says():
-    assert table("plugins/README.md", "plugin") == [
-        [f"`{each.name}`", each.summary, ", ".join(f"`{name}`" for name in each.questions)]
-        for each in SHIPPED
-    ]
 
 
 @pytest.mark.parametrize("plugin", SHIPPED, ids=lambda plugin: plugin.name)

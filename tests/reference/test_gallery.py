@@ -51,8 +51,11 @@ def shown(name):
 
 
 def message(name):
-    """The line of the command's output that says why the job waits."""
-    return shown(name).splitlines()[1].strip().replace("|", "\\|")
+    """What the command's output says of the reason."""
+    said = shown(name).splitlines()[1].strip().replace("|", "\\|")
+    if SITUATIONS[name].shown_in == "evictions":
+        return said.partition(". ")[2]
+    return said
 
 
 def page():
@@ -69,8 +72,8 @@ def page():
         f"kaisched why mine -f {file_of('NoRoom')}",
         "```",
         "",
-        "*Of a node* marks a reason why one node is left out, *of an eviction* one why nothing is",
-        "evicted for the job, *of a pod* one that no action sees: the message has it as a part.",
+        "*Of a node* marks a reason why one node is left out, *of an eviction* one why an action",
+        "evicts nothing for the job, *of a pod* one that no action sees.",
         "",
         "| reason | situation | message |",
         "|---|---|---|",

@@ -44,6 +44,8 @@ TABLES = {
     "session.usage": Usage,
 }
 
+FIRST = re.compile(r"(?<=[^.]\.) (?=[A-Z`(])")
+"""Where the first sentence of a docstring ends."""
 PROPERTIES = {"property", "cached_property", "functools.cached_property", "lazy"}
 
 
@@ -74,11 +76,16 @@ def names_of(cls):
 
 
 def rows_of(cls):
-    """Return a table of what a class offers."""
+    """Return a table of what a class offers, and a line of names that say all themselves."""
     rows = [
-        f"| `{name}` | `{kind.replace('|', 'or')}` | {doc} |" for name, kind, doc in names_of(cls)
+        (name, kind.replace("|", "or"), doc if cls is Session else FIRST.split(doc)[0])
+        for name, kind, doc in names_of(cls)
     ]
-    return ["| name | type | meaning |", "|---|---|---|", *rows]
+    told = [f"| `{name}` | `{kind}` | {doc} |" for name, kind, doc in rows if doc]
+    if told:
+        yield from ("| name | type | meaning |", "|---|---|---|", *told)
+    if plain_names := [f"`{name}: {kind}`" for name, kind, doc in rows if not doc]:
+        yield from ("", f"{', '.join(plain_names)}.")
 
 
 def page():
@@ -94,6 +101,7 @@ def page():
         "that plugins may use: the kit of `kaisched.testing` fails a plugin that asks for another.",
         "Letters: `N` nodes, `Q` queues, `J` jobs, `P` pod sets, `T` tasks, `S` shapes,",
         "`R` resources, `K` rows asked about. Amounts are int64 in base units, a row a resource.",
+        "In the tables below, a meaning is the first sentence of a docstring that may say more.",
         "",
         *rows_of(Session),
     ]

@@ -13,9 +13,9 @@ import pytest
 from kaisched.cli.app import run_line
 from kaisched.engine.policy import default_policy
 from kaisched.errors import InvariantBroken
-from kaisched.sim.reading import find_trace, read_trace
-from kaisched.sim.simulation import CheckedCycle, PolicyCycle, Stretch, simulate
-from kaisched.sim.table import json_of
+from kaisched.sim.output.tables import json_of
+from kaisched.sim.running import CheckedCycle, PolicyCycle, Stretch, simulate
+from kaisched.sim.traces import find_trace, read_trace
 from kaisched.sim.workload import ClusterSize, QuotaMode
 
 DAY_S = 86_400.0

@@ -20,7 +20,6 @@ from kaisched.core.devices import card_mib, charges
 from kaisched.core.packing import Bin, pack
 from kaisched.framework.session.node_sets import NodeSet, shapes_of, subgroup_sets
 from kaisched.framework.session.order import as_neighbours
-from kaisched.framework.session.units import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -358,7 +357,7 @@ def _parts(session: Session, group: SubGroup, tasks: RowVec) -> list[tuple[SubGr
     podset = session.tasks.podset_of_task[tasks]
     found: list[tuple[int, SubGroup, RowVec]] = []
     for child in group.children:
-        at = np.flatnonzero(np.isin(podset, leaves(child)))
+        at = np.flatnonzero(np.isin(podset, child.podsets))
         if at.size:
             found.append((int(at[0]), child, tasks[at]))
     found.sort(key=lambda part: part[0])

@@ -6,27 +6,30 @@ devices, or that several pods name, is known by its key; the others by what they
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from msgspec import structs
 
-from kaisched.cluster.claims.conversion import (
-    Specs,
-    class_of,
-    place_of,
-    slice_of,
-    tainted,
-    taken_portions,
-    written,
+from kaisched.cluster.claims.conversion import Specs, place_of, taken_portions, written
+from kaisched.cluster.claims.generated import (
+    LABEL,
+    GeneratedClaims,
+    ShareClaims,
+    Waiting,
+    draft_key,
 )
-from kaisched.cluster.claims.generated import LABEL, ShareClaims, SpecialClaims, Waiting, draft_key
-from kaisched.cluster.claims.gpus import GpuClasses, bridge_over, depends_on_node, pieces
+from kaisched.cluster.claims.gpus import (
+    OfferedDevices,
+    OfferedObject,
+    bridge_over,
+    depends_on_node,
+    pieces,
+)
 from kaisched.cluster.claims.sent import (
     Leftover,
     Leftovers,
@@ -35,13 +38,14 @@ from kaisched.cluster.claims.sent import (
     SentClaims,
     Wanted,
 )
-from kaisched.cluster.pods import DeviceClaimRef
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.pods import DeviceClaimRef, PodRow
 from kaisched.core.axis import GPU_UNIT, TaskState
-from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, ClaimError, Identity, Slice
-from kaisched.core.claims.offer import Offer
+from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, ClaimError, Identity
 from kaisched.core.claims.table import NO_GPUS, Bridge, ClaimTable, Gpus, Held
 from kaisched.core.constraints import ClaimUse
 from kaisched.core.refusals import Refusal
+from kaisched.core.snapshot import Snapshot
 from kaisched.objects.devices import (
     ClaimAllocation,
     DeviceClass,
@@ -53,15 +57,8 @@ from kaisched.objects.devices import (
 from kaisched.telemetry.metrics import ClaimFigures
 from kaisched.units import CLAIMED_GPU
 
-if TYPE_CHECKING:
-    from kaisched.cluster.nodes import NodeRow
-    from kaisched.cluster.pods import PodRow
-    from kaisched.core.snapshot import Snapshot
-
-
 # -- kinds -----------------------------------------------------------------------------------------
 
-OfferedObject: TypeAlias = ResourceSlice | DeviceClass | DeviceTaintRule
 ClaimObject: TypeAlias = OfferedObject | ResourceClaim | ResourceClaimTemplate
 DEVICE_OBJECTS: Final = (
     ResourceSlice,
@@ -71,67 +68,6 @@ DEVICE_OBJECTS: Final = (
     ResourceClaimTemplate,
 )
 """Templates matter to whoever makes claims of them."""
-
-
-# -- what is offered -------------------------------------------------------------------------------
-
-
-class Offered:
-    """Slices, classes and rules, and what they come to once they are asked for."""
-
-    def __init__(self) -> None:
-        """Know none."""
-        self.gpus = GpuClasses()
-        self._slices: dict[str, Slice] = {}
-        self._rules: dict[str, DeviceTaintRule] = {}
-        self._offer: Offer | None = None
-        self._is_counted = True
-        """Whether GPUs are counted that were offered since."""
-
-    def put(self, obj: OfferedObject) -> None:
-        """Take in an object that came or changed."""
-        match obj:
-            case DeviceClass():
-                self.gpus.classes[obj.name] = class_of(obj)
-            case ResourceSlice():
-                try:
-                    self._slices[obj.name] = slice_of(obj)
-                except ClaimError:
-                    self._slices.pop(obj.name, None)  # an API server accepts no such slice
-            case DeviceTaintRule():
-                self._rules[obj.name] = obj
-        self._offer, self._is_counted = None, False
-
-    def remove(self, obj: OfferedObject) -> None:
-        """Drop an object."""
-        match obj:
-            case DeviceClass():
-                self.gpus.classes.pop(obj.name, None)
-            case ResourceSlice():
-                self._slices.pop(obj.name, None)
-            case DeviceTaintRule():
-                self._rules.pop(obj.name, None)
-        self._offer, self._is_counted = None, False
-
-    def count(self, used: Callable[[], set[Identity]]) -> tuple[Counter[str], bool] | None:
-        """Count the GPUs that are offered now; None if they are counted already.
-
-        Return how many there were by node, and whether claims count for other numbers than before.
-        ``used`` returns the devices that claims have, or have parts of.
-        """
-        if self._is_counted:
-            return None
-        self._is_counted = True
-        before = self.gpus.of_node
-        return before, self.gpus.count(self._slices.values(), used)
-
-    @property
-    def offer(self) -> Offer:
-        """Slices and classes as claims find them."""
-        if self._offer is None:
-            slices = tainted(self._slices.values(), self._rules.values())
-            self._offer = Offer(slices, dict(self.gpus.classes))
-        return self._offer
 
 
 # -- claims ----------------------------------------------------------------------------------------
@@ -171,11 +107,12 @@ class DeviceClaims:
         self.job_of = job_of
         self.reading = BY_OBJECTS
         self._has_objects = False
-        self.offered = Offered()
+        self.gpus = OfferedDevices()
+        """What is offered, which classes count as GPUs, and how many each node has."""
         self.specs = Specs(self.gpus.classes)
         self.sent = SentClaims()
         self.leftovers = Leftovers()
-        self.special = SpecialClaims(gpu_resources)
+        self.generated = GeneratedClaims(gpu_resources)
         self._bridge: Bridge | None = None
         self.shares = ShareClaims(share_class, self.gpus.shared)
         self._claims: dict[str, ResourceClaim] = {}
@@ -184,11 +121,6 @@ class DeviceClaims:
         self._keys_of_pod: dict[str, tuple[str, ...]] = {}
         self._uid_of_pod: dict[str, str] = {}
         """Of the pods that use claims, or ask for what a class may back."""
-
-    @property
-    def gpus(self) -> GpuClasses:
-        """Which classes count as GPUs, and how many each node has."""
-        return self.offered.gpus
 
     @property
     def is_read(self) -> bool:
@@ -205,7 +137,7 @@ class DeviceClaims:
         """Whether claims are allocated, as far as anybody means to say which there are."""
         return self.reading in {BY_OBJECTS, ON}
 
-    def heed(self, reading: str) -> list[str]:
+    def set_reading(self, reading: str) -> list[str]:
         """Set whether claims are allocated; return the pods that it may matter to."""
         if reading == self.reading:
             return []
@@ -214,41 +146,29 @@ class DeviceClaims:
 
     # -- objects ---------------------------------------------------------------------------------
 
-    def put(self, obj: ClaimObject) -> list[str]:
-        """Take in an object that came or changed; return the pods that it may matter to."""
-        if self.reading == OFF:
+    def update(self, obj: ClaimObject, *, is_gone: bool = False) -> list[str]:
+        """Take in an object that came or changed, or drop it; return the pods it may matter to."""
+        if self.reading == OFF and not is_gone:
             return []
-        was_read, self._has_objects = self.is_read, True
+        was_read, self._has_objects = self.is_read, self._has_objects or not is_gone
         match obj:
+            case ResourceClaim() if is_gone:
+                return self._remove_claim(obj.key, obj.metadata.uid)
             case ResourceClaim():
-                owners = self.special.put_claim(obj)
+                owners = self.generated.put_claim(obj)
                 self._note_sent(obj)
                 self._claims[obj.key] = obj
                 self._hold(obj)
-                return self.users_of(obj.key) + owners if was_read else self._pods
+                concerned = self.users_of(obj.key) + owners
             case ResourceClaimTemplate():
-                concerned = self.shares.put(obj)
-                return concerned if was_read else self._pods
+                concerned = self.shares.update(obj, is_gone=is_gone)
             case _:
-                self.offered.put(obj)
-        if was_read and isinstance(obj, ResourceSlice):
-            return []  # more or fewer devices change nothing about what pods ask for
-        if isinstance(obj, DeviceClass):
-            self.special.put_class(obj)
-        return self._pods
-
-    def remove(self, obj: ClaimObject) -> list[str]:
-        """Drop an object; return the pods that it may matter to."""
-        match obj:
-            case ResourceClaim():
-                return self._remove_claim(obj.key, obj.metadata.uid)
-            case ResourceClaimTemplate():
-                return self.shares.remove(obj)
-            case _:
-                self.offered.remove(obj)
-        if isinstance(obj, DeviceClass):
-            self.special.remove_class(obj.name)
-        return [] if isinstance(obj, ResourceSlice) else self._pods
+                self.gpus.update(obj, is_gone=is_gone)
+                if isinstance(obj, DeviceClass):
+                    self.generated.update_class(obj, is_gone=is_gone)
+                # More or fewer devices change nothing about what pods ask for.
+                concerned = [] if isinstance(obj, ResourceSlice) else self._pods
+        return concerned if was_read or is_gone else self._pods
 
     def _remove_claim(self, key: str, uid: str) -> list[str]:
         """Drop a claim, if it is still that one; a watch tells no more of it than this."""
@@ -258,27 +178,27 @@ class DeviceClaims:
         del self._claims[key]
         self.held.pop(key, None)
         self.sent.drop(key)
-        return self.users_of(key) + self.special.remove_claim(known)
+        return self.users_of(key) + self.generated.remove_claim(known)
 
     @property
     def _pods(self) -> list[str]:
         """The pods that use claims, or ask for what a class may back."""
-        return sorted(self._keys_of_pod.keys() | self.special.pods.keys())
+        return sorted(self._keys_of_pod.keys() | self.generated.pods.keys())
 
     def settle(self) -> tuple[list[NodeRow], list[str]]:
         """Count what nodes offer now.
 
         Return the nodes that have more or less of them, and the pods that it may matter to.
         """
-        counted = self.offered.count(self._used)
+        counted = self.gpus.count(self._used)
         before, is_other = counted or (None, False)
         for claim in self._claims.values() if is_other else ():
             self._hold(claim)
-        concerned = self.special.count(self.gpus) if self.is_read else []
+        concerned = self.generated.count(self.gpus) if self.is_read else []
         nodes = [] if before is None else self.gpus.resized(before)
-        is_allocated, known = self.is_read and self.is_allocated, self.special.bridging
-        if self.special.look(self.gpus, is_allocated=is_allocated):
-            bridging = self.special.bridging
+        is_allocated, known = self.is_read and self.is_allocated, self.generated.bridging
+        if self.generated.look(self.gpus, is_allocated=is_allocated):
+            bridging = self.generated.bridging
             self._bridge = bridge_over(self.gpus, bridging)
             is_other |= bridging != known
             if bridging.resource != self.gpus.bridged:
@@ -292,7 +212,7 @@ class DeviceClaims:
 
     def _note_sent(self, claim: ResourceClaim) -> None:
         """Note that a claim shows an allocation, or is another than the one that got one."""
-        for key, uid in self.special.drafts_of(claim):
+        for key, uid in self.generated.drafts_of(claim):
             made = self.sent.get(key, uid)
             if made is not None and claim.status.allocation is not None:
                 made.is_seen = True
@@ -316,7 +236,7 @@ class DeviceClaims:
 
     def claim(self, key: str) -> ResourceClaim | None:
         """Return a claim, also one that no server has yet; None if there is none."""
-        return self.special.drafted(key) or self._claims.get(key)
+        return self.generated.drafted(key) or self._claims.get(key)
 
     def users_of(self, key: str) -> list[str]:
         """Return the pods that use a claim, by name."""
@@ -358,10 +278,10 @@ class DeviceClaims:
                 self.sent.put(key, sent)
                 self._hold(claim)
                 if depends_on_node(claim, sent.allocation):
-                    self.special.changed.update(self.users_of(key))
+                    self.generated.changed.update(self.users_of(key))
             if sent is not None:
                 sent.pods.add((pod.key, pod.uid))
-                draft = self.special.drafts.get(key)
+                draft = self.generated.drafts.get(key)
                 wanted.append(Wanted(key, uid, sent.allocation, is_new=True, draft=draft))
             else:
                 wanted.append(Wanted(key, uid, None if claim is None else claim.status.allocation))
@@ -382,17 +302,17 @@ class DeviceClaims:
         """
         before = [key for key, _ in self.sent.items()]
         doubtful = self.sent.settled(is_open, now_s)
-        over = self.special.settle(self.sent, doubtful)
+        over = self.generated.settle(self.sent, doubtful)
         for key in before:
             if key not in self.sent and (claim := self.claim(key)) is not None:
                 self._hold(claim)
-        self.special.drop(over)
+        self.generated.drop(over)
         return [Wanted(key, it.uid, None) for key, it in self.sent.items() if key in doubtful]
 
     def as_sent(self) -> Iterator[ResourceClaim]:
         """Yield the claims to which an allocation was sent that they do not show, with it."""
         for key, sent in self.sent.items():
-            claim = self.special.as_made(key) or self._claims.get(key)
+            claim = self.generated.as_made(key) or self._claims.get(key)
             if claim is not None and claim.status.allocation is None:
                 status = structs.replace(claim.status, allocation=sent.allocation)
                 yield structs.replace(claim, status=status)
@@ -435,7 +355,7 @@ class DeviceClaims:
             return pod, rivals
         self._uid_of_pod[pod.key] = pod.uid
         if pod.extended and self.reading != OFF:
-            pod = self.special.noted(pod, is_sent=draft_key(pod.key, pod.uid) in self.sent)
+            pod = self.generated.noted(pod, is_sent=draft_key(pod.key, pod.uid) in self.sent)
         self.shares.note(pod)
         if not pod.device_claims and pod.key not in self._keys_of_pod:
             return pod, rivals
@@ -468,7 +388,7 @@ class DeviceClaims:
         if known is None or uid not in {"", known}:
             return []
         del self._uid_of_pod[pod]
-        self.special.forget(pod, self.sent)
+        self.generated.forget(pod, self.sent)
         self.shares.forget(pod)
         return self._forget_uses(pod)
 
@@ -561,7 +481,7 @@ class DeviceClaims:
             if ref.is_needed:
                 raise Waiting(self.shares.why_unmade(pod, ref.label))
             return None
-        if ref.label == LABEL and not self.special.is_cleared(pod, self.sent):
+        if ref.label == LABEL and not self.generated.is_cleared(pod, self.sent):
             raise Waiting("an earlier claim for its extended resources is being given back")
         key = f"{pod.namespace}/{ref.name}"
         claim = self.claim(key)
@@ -608,7 +528,7 @@ class DeviceClaims:
         rows = {pod: row_of_task(pod) for pod in self._keys_of_pod}
         keys_of_pod, consumers = self._keys_of_pod.items(), self._claims.items()
         return ClaimTable(
-            offer=self.offered.offer,
+            offer=self.gpus.offer,
             specs=self.specs.all,
             selectors=self.specs.selectors,
             held=MappingProxyType(dict(self.held)),
@@ -643,7 +563,7 @@ class DeviceClaims:
                     if key not in self.held and (claim := self.claim(key)) is not None:
                         waiting[key] = claim
         held = MappingProxyType(dict(self.held))
-        return ClaimFigures(self.offered.offer, held, tuple(waiting.values()))
+        return ClaimFigures(self.gpus.offer, held, tuple(waiting.values()))
 
 
 def check_use(pod: PodRow, claim: ResourceClaim, *, is_own: bool) -> None:

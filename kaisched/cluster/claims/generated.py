@@ -5,12 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kaisched.cluster.claims.conversion import claim_of
-from kaisched.cluster.claims.gpus import NONE, bridging_of, classes_of
-from kaisched.cluster.claims.sent import Draft, Mapped, Special
-from kaisched.cluster.pods import DeviceClaimRef
+from kaisched.cluster.claims.gpus import (
+    NONE,
+    OfferedDevices,
+    SharedDevices,
+    bridging_of,
+    classes_of,
+)
+from kaisched.cluster.claims.sent import Draft, GeneratedSpec, Mapped, PodId, SentClaims
+from kaisched.cluster.columns import set_or_drop
+from kaisched.cluster.pods import DeviceClaimRef, PodRow
 from kaisched.core.claims.model import ClaimError
 from kaisched.objects.devices import (
     DeviceClaim,
@@ -19,18 +26,11 @@ from kaisched.objects.devices import (
     ExactRequest,
     ResourceClaim,
     ResourceClaimSpec,
+    ResourceClaimTemplate,
 )
-from kaisched.objects.gpus import CLAIM, MEMORY, PREFIX, claim_spec, template_for
+from kaisched.objects.gpus import CLAIM, MEMORY, PREFIX, ShareClaim, claim_spec, template_for
 from kaisched.objects.requests import IMPLICIT, ResourceAsk, is_extended
 from kaisched.objects.wire import ObjectMeta, OwnerReference
-
-if TYPE_CHECKING:
-    from kaisched.cluster.claims.gpus import GpuClasses, SharedDevices
-    from kaisched.cluster.claims.sent import PodId, SentClaims
-    from kaisched.cluster.pods import PodRow
-    from kaisched.objects.devices import ResourceClaimTemplate
-    from kaisched.objects.gpus import ShareClaim
-
 
 # -- drafts ----------------------------------------------------------------------------------------
 
@@ -44,7 +44,7 @@ class Waiting(Exception):  # noqa: N818 - a way out, and no error
     """A claim keeps its pod from every node."""
 
 
-def special_of(asks: Iterable[ResourceAsk], classes: Mapping[str, str]) -> Special:
+def generated_for(asks: Iterable[ResourceAsk], classes: Mapping[str, str]) -> GeneratedSpec:
     """Return the claim for what containers ask for.
 
     Containers that stay have devices of their own. An init container that ends has those of the
@@ -74,7 +74,7 @@ def special_of(asks: Iterable[ResourceAsk], classes: Mapping[str, str]) -> Speci
                 used = [*used, extra[0]]
             mappings += [Mapped(ask.container, resource, _name(it)) for it in used]
     devices = DeviceClaim(requests=[it for _, it in sorted(requests.items(), key=lambda it: it[0])])
-    return Special(ResourceClaimSpec(devices=devices), tuple(mappings))
+    return GeneratedSpec(ResourceClaimSpec(devices=devices), tuple(mappings))
 
 
 def _later(ask: ResourceAsk, staying: list[ResourceAsk]) -> tuple[list[ResourceAsk], int]:
@@ -105,9 +105,9 @@ def _name(ask: ResourceAsk) -> str:
     return f"container-{ask.at}-request-{ask.position}"
 
 
-def resources_of(special: Special) -> frozenset[str]:
+def resources_of(generated: GeneratedSpec) -> frozenset[str]:
     """Return the resources that a claim stands for."""
-    return frozenset(it.resource for it in special.mappings)
+    return frozenset(it.resource for it in generated.mappings)
 
 
 def resources_in(claim: ResourceClaim, asks: Iterable[ResourceAsk]) -> frozenset[str]:
@@ -116,12 +116,12 @@ def resources_in(claim: ResourceClaim, asks: Iterable[ResourceAsk]) -> frozenset
     return frozenset(it.resource for it in asks if _name(it) in names)
 
 
-def is_special(claim: ResourceClaim) -> bool:
+def is_generated(claim: ResourceClaim) -> bool:
     """Tell whether a scheduler has made a claim for extended resources."""
     return claim.metadata.annotations.get(NOTE) == "true"
 
 
-def special_name(pod: str, uid: str) -> str:
+def generated_name(pod: str, uid: str) -> str:
     """Return the name of the claim of a pod: one pod never has two."""
     mark = hashlib.sha256(uid.encode()).hexdigest()[:8]
     return f"{pod[:_LONGEST].rstrip('-.')}-{LABEL}-{mark}"
@@ -132,7 +132,7 @@ def made_claim(draft: ResourceClaim) -> ResourceClaim:
     meta = draft.metadata
     pod, _, _ = meta.name.partition("/")
     made = ObjectMeta(
-        name=special_name(pod, meta.uid),
+        name=generated_name(pod, meta.uid),
         namespace=meta.namespace,
         annotations={NOTE: "true"},
         owner_references=meta.owner_references,
@@ -162,7 +162,7 @@ def owner_of(pod: str, uid: str) -> OwnerReference:
 # known here only, under a key that no object can have.
 
 
-class SpecialClaims:
+class GeneratedClaims:
     """The claims of pods for extended resources, and the classes that back these."""
 
     def __init__(self, gpu_resources: Sequence[str] = ()) -> None:
@@ -195,20 +195,12 @@ class SpecialClaims:
 
     # -- objects ---------------------------------------------------------------------------------
 
-    def put_class(self, one: DeviceClass) -> None:
-        """Take in a class that came or changed."""
+    def update_class(self, one: DeviceClass, *, is_gone: bool) -> None:
+        """Take in a class that came or changed, or drop it."""
         self._backing.pop(one.name, None)
-        if is_extended(one.spec.extended_resource_name):
+        if is_extended(one.spec.extended_resource_name) and not is_gone:
             made = one.metadata.creation_timestamp
             self._backing[one.name] = (one.spec.extended_resource_name, made, one.name)
-        self._choose_classes()
-
-    def remove_class(self, name: str) -> None:
-        """Drop a class."""
-        self._backing.pop(name, None)
-        self._choose_classes()
-
-    def _choose_classes(self) -> None:
         # Of several classes the newest backs the resource, then the first by name.
         ranked = sorted(self._backing.values(), key=lambda it: (it[1], _reverse(it[2])))
         self._classes = {resource: name for resource, _, name in ranked}
@@ -217,7 +209,7 @@ class SpecialClaims:
     def put_claim(self, claim: ResourceClaim) -> list[str]:
         """Take in a claim of a server; return the pod whose it is."""
         found = []
-        for owner in claim.metadata.owner_references if is_special(claim) else ():
+        for owner in claim.metadata.owner_references if is_generated(claim) else ():
             pod = f"{claim.metadata.namespace}/{owner.name}"
             self._claims[owner.uid] = claim
             found.append(pod)
@@ -230,7 +222,7 @@ class SpecialClaims:
 
     def drafts_of(self, claim: ResourceClaim) -> list[tuple[str, str]]:
         """Return (key, UID) of what a claim of a server was before it was made."""
-        if not is_special(claim):
+        if not is_generated(claim):
             return []
         namespace, owners = claim.metadata.namespace, claim.metadata.owner_references
         return [(draft_key(f"{namespace}/{it.name}", it.uid), it.uid) for it in owners]
@@ -244,14 +236,14 @@ class SpecialClaims:
         """Drop a claim of a server; return the pod whose it was."""
         found = []
         self.suspects.pop(claim.key, None)
-        for owner in claim.metadata.owner_references if is_special(claim) else ():
+        for owner in claim.metadata.owner_references if is_generated(claim) else ():
             known = self._claims.get(owner.uid)
             if known is not None and known.name == claim.name:
                 del self._claims[owner.uid]
             found.append(f"{claim.metadata.namespace}/{owner.name}")
         return found
 
-    def count(self, gpus: GpuClasses) -> list[str]:
+    def count(self, gpus: OfferedDevices) -> list[str]:
         """Note which resources nodes offer without claims; return the pods that it matters to."""
         if not self._classes or self._counted == gpus.version:
             return []
@@ -265,7 +257,7 @@ class SpecialClaims:
         self._offered = offered
         return sorted(self.pods)
 
-    def look(self, gpus: GpuClasses, *, is_allocated: bool) -> bool:
+    def look(self, gpus: OfferedDevices, *, is_allocated: bool) -> bool:
         """Look for a resource that is offered in both ways; return whether anything may be new.
 
         Args:
@@ -308,7 +300,7 @@ class SpecialClaims:
         if draft is None and classes and (not pod.node or is_sent or is_kept):
             draft = self._draft(key, pod, classes)
         if draft is not None:
-            name, given = key.partition("/")[2], resources_of(draft.special)
+            name, given = key.partition("/")[2], resources_of(draft.generated)
         elif made is not None and pod.node:
             name, given = made.name, resources_in(made, pod.extended)
         else:
@@ -352,9 +344,9 @@ class SpecialClaims:
         return found
 
     def _draft(self, key: str, pod: PodRow, classes: Mapping[str, str]) -> Draft:
-        special = special_of(pod.extended, classes)
+        generated = generated_for(pod.extended, classes)
         known = self.drafts.get(key)
-        if known is not None and known.special == special:
+        if known is not None and known.generated == generated:
             return known
         namespace, _, name = key.partition("/")
         meta = ObjectMeta(
@@ -363,7 +355,9 @@ class SpecialClaims:
             uid=pod.uid,
             owner_references=[owner_of(pod.key, pod.uid)],
         )
-        made = self.drafts[key] = Draft(ResourceClaim(metadata=meta, spec=special.spec), special)
+        made = self.drafts[key] = Draft(
+            ResourceClaim(metadata=meta, spec=generated.spec), generated
+        )
         return made
 
     def forget(self, pod: str, sent: SentClaims) -> None:
@@ -444,16 +438,10 @@ class ShareClaims:
 
     # -- objects and pods ------------------------------------------------------------------------
 
-    def put(self, template: ResourceClaimTemplate) -> list[str]:
-        """Take in a template that came or changed; return the pods that it may matter to."""
-        if not template.name.startswith(PREFIX):
-            return []
-        self._templates[template.key] = template
-        return sorted(self._users.get(template.key, ()))
-
-    def remove(self, template: ResourceClaimTemplate) -> list[str]:
-        """Drop a template; return the pods that it may matter to."""
-        self._templates.pop(template.key, None)
+    def update(self, template: ResourceClaimTemplate, *, is_gone: bool = False) -> list[str]:
+        """Take in a template that came or changed, or drop it; return the pods concerned."""
+        if template.name.startswith(PREFIX):
+            set_or_drop(self._templates, template.key, None if is_gone else template)
         return sorted(self._users.get(template.key, ()))
 
     def note(self, pod: PodRow) -> None:

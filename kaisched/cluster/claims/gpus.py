@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from kaisched.cluster.claims.conversion import consumed_in
+from kaisched.cluster.claims.conversion import class_of, consumed_in, slice_of, tainted
+from kaisched.cluster.columns import set_or_drop
 from kaisched.cluster.nodes import NodeRow
 from kaisched.core.axis import GPU_UNIT
 from kaisched.core.claims.counting import Counted
@@ -20,6 +21,7 @@ from kaisched.core.claims.model import (
     ClaimError,
     Device,
     Identity,
+    Named,
     Site,
     Slice,
     Taken,
@@ -29,13 +31,16 @@ from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.search import consumed_by, fits
 from kaisched.core.claims.selectors import CelSelector, DeviceClass, is_in, names_of
 from kaisched.core.claims.table import NO_GPUS, WHOLE_GPU, Bridge, Gpus, Measure, measure_of
-from kaisched.objects.devices import ALL_DEVICES, ClaimAllocation, ResourceClaim
+from kaisched.objects import devices as objects
+from kaisched.objects.devices import (
+    ALL_DEVICES,
+    ClaimAllocation,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
 from kaisched.objects.requests import IMPLICIT, ResourceAsk
 from kaisched.units import CLAIMED_GPU
-
-if TYPE_CHECKING:
-    from kaisched.core.claims.model import Named
-
 
 # -- shared devices --------------------------------------------------------------------------------
 
@@ -178,16 +183,24 @@ class SharedDevices:
 _GPU = "gpu"
 
 
-class GpuClasses:
-    """The classes of devices, and which of them count as GPUs."""
+OfferedObject: TypeAlias = ResourceSlice | objects.DeviceClass | DeviceTaintRule
+
+
+class OfferedDevices:
+    """Slices, classes and taint rules, and which classes count as GPUs."""
 
     def __init__(self) -> None:
         """Know no class."""
         self.classes: dict[str, DeviceClass] = {}
         self.of_node: Counter[str] = Counter()
         """Thousandths of GPUs for claims, by node."""
+        self._slices: dict[str, Slice] = {}
+        self._rules: dict[str, DeviceTaintRule] = {}
+        self._offer: Offer | None = None
+        self._is_counted = True
+        """Whether GPUs are counted that were offered since."""
         self._uncounted: set[str] = set()
-        self._offer = Offer((), self.classes)
+        self._untainted = Offer((), self.classes)
         self._nodes: list[str] = []
         """Nodes with devices of their own."""
         self.shared = SharedDevices()
@@ -203,6 +216,29 @@ class GpuClasses:
         """The resource that other nodes offer by a device plugin: GPUs are pieces of it too."""
         self._devices: dict[str, list[Device]] = {}
         """By node, devices of its own."""
+
+    def update(self, obj: OfferedObject, *, is_gone: bool = False) -> None:
+        """Take in an object that came or changed, or drop it."""
+        match obj:
+            case objects.DeviceClass():
+                set_or_drop(self.classes, obj.name, None if is_gone else class_of(obj))
+            case ResourceSlice():
+                try:
+                    found = None if is_gone else slice_of(obj)
+                except ClaimError:
+                    found = None  # an API server accepts no such slice
+                set_or_drop(self._slices, obj.name, found)
+            case DeviceTaintRule():
+                set_or_drop(self._rules, obj.name, None if is_gone else obj)
+        self._offer, self._is_counted = None, False
+
+    @property
+    def offer(self) -> Offer:
+        """Slices and classes as claims find them."""
+        if self._offer is None:
+            slices = tainted(self._slices.values(), self._rules.values())
+            self._offer = Offer(slices, dict(self.classes))
+        return self._offer
 
     def with_gpus(self, node: NodeRow) -> NodeRow:
         """Return a node with its GPUs for claims, and keep it to count them again."""
@@ -243,13 +279,17 @@ class GpuClasses:
         self.bridged = resource
         return [self.with_gpus(it) for it in self.nodes.values() if self.of_node[it.name]]
 
-    def count(self, slices: Iterable[Slice], used: Callable[[], set[Identity]]) -> bool:
-        """Count the GPUs of all nodes anew; return whether claims count for other numbers now.
+    def count(self, used: Callable[[], set[Identity]]) -> tuple[Counter[str], bool] | None:
+        """Count the GPUs that nodes offer now; None if they are counted already.
 
+        Return how many there were by node, and whether claims count for other numbers than before.
         ``used`` returns the devices that claims have, or have parts of.
         """
-        listed = list(slices)
-        offer = self._offer = Offer(listed, self.classes)
+        if self._is_counted:
+            return None
+        self._is_counted, of_node = True, self.of_node
+        listed = list(self._slices.values())
+        offer = self._untainted = Offer(listed, self.classes)
         before, self._uncounted = self._uncounted, set()
         at: dict[str, list[Device]] = {}
         for node in {it.place.node for it in listed if it.place is not None and it.place.node}:
@@ -277,7 +317,8 @@ class GpuClasses:
                 self.of_node[node] = WHOLE_GPU.of_node * number
         self._nodes = sorted(at)
         is_other = self.shared.count(self.classes, at.values(), used)
-        return self._is_fewest_other() or self._uncounted != before or is_other
+        is_other |= self._uncounted != before
+        return of_node, self._is_fewest_other() or is_other
 
     @property
     def counting(self) -> frozenset[str]:
@@ -345,8 +386,8 @@ class GpuClasses:
         if of_class is None:
             return 1
         expressions = [*of_class.selectors, *map(selectors, one.selectors)]
-        counted = Counted(self._offer, one, expressions)
-        numbers = (_number_at(counted, self._offer, it) for it in self._nodes)
+        counted = Counted(self._untainted, one, expressions)
+        numbers = (_number_at(counted, self._untainted, it) for it in self._nodes)
         return min((it for it in numbers if 0 < it <= MOST_RESULTS), default=1)
 
     def counts(self, name: str) -> bool:
@@ -402,7 +443,7 @@ class Bridging(NamedTuple):
 NONE: Final = Bridging()
 
 
-def bridging_of(gpus: GpuClasses, backing: Mapping[str, str], names: Iterable[str]) -> Bridging:
+def bridging_of(gpus: OfferedDevices, backing: Mapping[str, str], names: Iterable[str]) -> Bridging:
     """Return the resource that is offered in both ways: GPUs before others.
 
     Args:
@@ -425,7 +466,7 @@ def bridging_of(gpus: GpuClasses, backing: Mapping[str, str], names: Iterable[st
     return NONE
 
 
-def bridge_over(gpus: GpuClasses, bridging: Bridging) -> Bridge | None:
+def bridge_over(gpus: OfferedDevices, bridging: Bridging) -> Bridge | None:
     """Return the nodes that offer a resource by claims only; None without such a resource."""
     if not bridging.resource:
         return None

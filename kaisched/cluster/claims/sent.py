@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from kaisched.cluster.pods import PodRow
 from kaisched.objects.devices import ClaimAllocation, ResourceClaim, ResourceClaimSpec
-
-if TYPE_CHECKING:
-    from kaisched.cluster.pods import PodRow
 
 
 class Mapped(NamedTuple):
@@ -24,7 +22,7 @@ class Mapped(NamedTuple):
     request: str
 
 
-class Special(NamedTuple):
+class GeneratedSpec(NamedTuple):
     """What a claim for extended resources asks for."""
 
     spec: ResourceClaimSpec
@@ -35,7 +33,7 @@ class Draft(NamedTuple):
     """A claim that no server has yet."""
 
     claim: ResourceClaim
-    special: Special
+    generated: GeneratedSpec
 
 
 PodId = tuple[str, str]

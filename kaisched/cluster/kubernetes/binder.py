@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.client import MERGE, Answer, Pauses
@@ -30,16 +30,13 @@ from kaisched.cluster.kubernetes.pods import (
     path_of,
     why_not_waiting,
 )
+from kaisched.cluster.kubernetes.write_queue import Work
+from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.framework.intents import Bind, Nominate
 from kaisched.objects.decode import decode_json
 from kaisched.objects.pod import SELECTED_NODE, PersistentVolumeClaim
 from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
-
-if TYPE_CHECKING:
-    from kaisched.cluster.kubernetes.write_queue import Work
-    from kaisched.cluster.store import StateStore
-
 
 # -- steps before a bind ---------------------------------------------------------------------------
 # A backend makes the steps of what it looks after. The binder settles them in order, then binds

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -26,13 +27,13 @@ from kaisched.cluster.kubernetes.binder import (
 from kaisched.cluster.kubernetes.client import Client, Counts
 from kaisched.cluster.kubernetes.evictor import EvictionPlan, Evictor, EvictWork, Plans, promises_to
 from kaisched.cluster.kubernetes.kueue import KueueTranslator
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.pods import (
     HOPES,
     STALE_GANGS,
-    MarkWork,
     News,
     Note,
+    PoolConditionWrite,
     StaleMarks,
     StatusPatch,
     Writers,
@@ -40,10 +41,10 @@ from kaisched.cluster.kubernetes.pods import (
     passing,
 )
 from kaisched.cluster.kubernetes.reflector import Change, ChangeFilter, Reads, is_older
-from kaisched.cluster.kubernetes.write_queue import Outbox
-from kaisched.cluster.pools.owners import Mark, MarkedOwners
+from kaisched.cluster.kubernetes.write_queue import WriteQueue
+from kaisched.cluster.pools.owners import OwnersByCondition, PoolCondition
 from kaisched.cluster.state import Kept, StoreState
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Evict, Nominate
@@ -69,8 +70,8 @@ class KubernetesCluster:
     def __init__(
         self,
         client: Client,
-        gate: Gate,
-        outbox: Outbox,
+        leadership: Leadership,
+        queue: WriteQueue,
         clock: Clock,
         store: StateStore,
         *,
@@ -86,8 +87,8 @@ class KubernetesCluster:
 
         Args:
             client: sends the requests.
-            gate: open while this process leads the shard.
-            outbox: queue of the writes.
+            leadership: held while this process leads the shard.
+            queue: queue of the writes.
             clock: gives the time of evictions.
             store: takes in the changes.
             why_stale: returns why nothing may be decided now; empty if it may.
@@ -103,16 +104,16 @@ class KubernetesCluster:
         self.on_overthrown: Callable[[str], None] = lambda _: None
         self.store, self.bad_news, self._has_loop = store, 0, False
         self.kept: Kept | None = None
-        self._outbox, self._clock, self._kueue = outbox, clock, kueue
+        self._queue, self._clock, self._kueue = queue, clock, kueue
         self._why_stale, self._is_observing = why_stale, is_observing
         self._log: Any = structlog.get_logger().bind(shard=shard)
-        self._writers = Writers(client, gate, self.post, self._log, is_deleting, note=note)
+        self._writers = Writers(client, leadership, self.post, self._log, is_deleting, note=note)
         self._news: deque[News] = deque()
         self._sent: deque[tuple[float, str]] = deque()  # (when to read it, pod), in order
         self._protected: dict[tuple[str, str], float] = {}
         self._plans, self._backends = Plans(), (VolumeBackend(), *backends)
         self._evictor = Evictor(self._writers, self._protect)
-        self._marks = StaleMarks(self._writers, lambda work: outbox.put(NOMINATE, work))
+        self._marks = StaleMarks(self._writers, lambda work: queue.put(NOMINATE, work))
         self._nominated: dict[str, str] = {}  # by the last cycle, and not by a plan
         self._observed: set[tuple[str, str, str]] = set()
         self._filter, self._reads, self._store_lock = ChangeFilter(), Reads(), threading.Lock()
@@ -222,10 +223,7 @@ class KubernetesCluster:
 
     def _put(self, change: Change) -> None:
         """Tell the store of a change, and keep the object if objects are kept."""
-        if change.is_gone:
-            remove(self.store, change.obj)
-        else:
-            upsert(self.store, change.obj)
+        update(self.store, change.obj, is_gone=change.is_gone)
         if self.kept is not None:
             (self.kept.drop if change.is_gone else self.kept.put)(change.obj)
 
@@ -235,7 +233,7 @@ class KubernetesCluster:
         Pods that were bound when first seen do not count: a deleted lease begins again at 0.
         """
         if pod.spec.node_name and self.store.pods.is_waiting(pod.key):
-            holder = later_leader(pod, self._writers.gate.term)
+            holder = later_leader(pod, self._writers.leadership.term)
             if holder:
                 self.on_overthrown(f"{holder} leads now: it has bound pod {pod.key}")
 
@@ -261,11 +259,11 @@ class KubernetesCluster:
         to_be_sent = self._plans.victims()
         while self._sent and self._sent[0][0] <= now_s:
             _, key = self._sent.popleft()
-            if not self.store.facts.is_assumed(key):
+            if key not in self.store.facts.sent:
                 continue
             uid = self.store.pods.version_of(key)[0]
             if (key, uid) not in self._writers.under_way and key not in to_be_sent:
-                self._outbox.put(
+                self._queue.put(
                     READ, _ReadWork(self._writers, key, uid, self.store.facts.sent.of(key))
                 )
             self._sent.append((now_s + CONFIRM_S, key))
@@ -286,7 +284,7 @@ class KubernetesCluster:
             self._nominated = {}
         for backend in self._backends:
             for work in backend.upkeep(nominations, self._writers, self.store):
-                self._outbox.put(NOMINATE, work)
+                self._queue.put(NOMINATE, work)
 
     def _send(
         self, binds: Sequence[Bind], evictions: Sequence[Evict], nominations: Sequence[Nominate]
@@ -294,47 +292,41 @@ class KubernetesCluster:
         passing("apply.before")
         self._evict(evictions, nominations)
         self._bind(binds)
-        for nominate in nominations:
-            if self._nominated.get(nominate.pod) != nominate.node and not (
-                self._plans.is_promised(nominate.pod)
-                or self.store.pods.is_told(nominate.pod, nominate.node)
-            ):
+        before, self._nominated = self._nominated, {}
+        for pod, uid, node in ((it.pod, it.uid, it.node) for it in nominations):
+            if self._plans.is_promised(pod):
+                continue
+            self._nominated[pod] = node
+            if before.get(pod) != node and not self.store.pods.is_nominated(pod, node):
                 # For autoscalers: no decision relies on it.
-                named = {"nominatedNodeName": nominate.node}
-                patch = StatusPatch(
-                    self._writers, nominate.pod, nominate.uid, named, what="nominate"
-                )
-                self._outbox.put(NOMINATE, patch)
-        self._nominated = {
-            nominate.pod: nominate.node
-            for nominate in nominations
-            if not self._plans.is_promised(nominate.pod)
-        }
+                named = {"nominatedNodeName": node}
+                patch = StatusPatch(self._writers, pod, uid, named, what="nominate")
+                self._queue.put(NOMINATE, patch)
         passing("apply.after")
 
     def _bind(self, binds: Sequence[Bind]) -> None:
         gangs: dict[str, GangBinds] = {}
         due_s = monotonic_s() + CONFIRM_S
         for bind in binds:
-            gang = gangs.get(bind.pod_group) or gangs.setdefault(
-                bind.pod_group, GangBinds(bind.pod_group)
-            )
+            gang = gangs.setdefault(bind.pod_group, GangBinds(bind.pod_group))
             made = (it.step(bind, self._writers, self.store) for it in self._backends)
             steps = Steps([step for step in made if step is not None])
             self.store.assume_bound(bind.pod, bind.node, bind.cards)
             self._writers.under_way.add((bind.pod, bind.uid))
             self._sent.append((due_s, bind.pod))
             version = self.store.pods.version_of(bind.pod)[1] if self._is_fenced(bind) else ""
-            self._outbox.put(BIND, BindWork(self._writers, bind, gang, steps, version))
+            self._queue.put(BIND, BindWork(self._writers, bind, gang, steps, version))
 
     def _is_fenced(self, bind: Bind) -> bool:
         """Tell whether a bind is void once another shard has marked its pod."""
         book = self.store.pools
-        return isinstance(book.owners, MarkedOwners) and book.job_of(bind.pod) != ""
+        return isinstance(book.owners, OwnersByCondition) and book.job_of(bind.pod) != ""
 
-    def put_mark(self, mark: Mark, settled: Callable[[Mark], None]) -> None:
+    def put_pool_condition(
+        self, mark: PoolCondition, settled: Callable[[PoolCondition], None]
+    ) -> None:
         """Write in which node pool a job is."""
-        self._outbox.put(NOMINATE, MarkWork(self._writers, mark, settled))
+        self._queue.put(NOMINATE, PoolConditionWrite(self._writers, mark, settled))
 
     def _evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate]) -> None:
         """Start a plan for each beneficiary; evictions without one are planned job by job."""
@@ -361,7 +353,7 @@ class KubernetesCluster:
             self._marks.after(self.store, stale, self._clock.now_s())
 
     def _put_eviction(self, work: EvictWork, is_prepared: bool) -> None:
-        self._outbox.put(EVICT if is_prepared else PREPARE, work)
+        self._queue.put(EVICT if is_prepared else PREPARE, work)
 
     def _protect(self, pod: str, uid: str, seconds: float) -> None:
         until_s = monotonic_s() + seconds
@@ -380,22 +372,25 @@ class KubernetesCluster:
         self._observed = now
 
 
+@dataclass(frozen=True, slots=True)
 class _ReadWork:
     """The read of a pod whose bind or eviction no event has confirmed."""
 
-    def __init__(self, writers: Writers, key: str, uid: str, sent: SentOf) -> None:
-        """Keep the pod; ``sent`` is the bind or eviction that the read confirms or refutes."""
-        self._writers, self._key, self._uid, self._sent = writers, key, uid, sent
+    writers: Writers
+    key: str
+    uid: str
+    sent: SentOf
+    """What the read confirms or refutes."""
 
     def send(self) -> float | None:
         """Read the pod; take back in the store what has not happened."""
         try:
-            pod = self._writers.read(self._key, self._uid)
+            pod = self.writers.read(self.key, self.uid)
         except ClusterUnavailable:
             return None  # it is read again later
         if pod is not None:
-            self._writers.post(lambda store: store.refute(self._key, self._sent))
-            self._writers.log.info("assumption_checked", pod=self._key, node=pod.spec.node_name)
+            self.writers.post(lambda store: store.refute(self.key, self.sent))
+            self.writers.log.info("assumption_checked", pod=self.key, node=pod.spec.node_name)
         return None
 
     def drop(self, why: str) -> None:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -24,18 +24,19 @@ from kaisched.cluster.kubernetes.pods import (
     lacks_right,
     passing,
 )
+from kaisched.cluster.kubernetes.write_queue import Work
 from kaisched.cluster.pods import PodRow
+from kaisched.cluster.store import StateStore
 from kaisched.core.axis import TaskState
 from kaisched.errors import ClusterUnavailable
-from kaisched.objects.devices import RESOURCE_API, RESOURCE_API_BEFORE, ClaimAllocation
+from kaisched.framework.intents import Bind, Nominate
+from kaisched.objects.devices import (
+    RESOURCE_API,
+    RESOURCE_API_BEFORE,
+    ClaimAllocation,
+    ResourceClaimTemplate,
+)
 from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
-
-if TYPE_CHECKING:
-    from kaisched.cluster.kubernetes.write_queue import Work
-    from kaisched.cluster.store import StateStore
-    from kaisched.framework.intents import Bind, Nominate
-    from kaisched.objects.devices import ResourceClaimTemplate
-
 
 # -- requests about a claim ------------------------------------------------------------------------
 # A claim is handled as the JSON that the server sent. Settings of drivers and what drivers report
@@ -315,7 +316,7 @@ def tell_claim(writers: Writers, pod: str, uid: str, draft: Draft) -> None:
     """
     mappings = [
         {"containerName": it.container, "resourceName": it.resource, "requestName": it.request}
-        for it in draft.special.mappings
+        for it in draft.generated.mappings
     ]
     status = {
         "resourceClaimName": made_claim(draft.claim).name,
@@ -375,7 +376,7 @@ def _spec(draft: Draft) -> Raw:
                 "count": it.exactly.count,
             },
         }
-        for it in draft.special.spec.devices.requests
+        for it in draft.generated.spec.devices.requests
         if it.exactly is not None
     ]
     return {"devices": {"requests": requests}}
@@ -425,13 +426,13 @@ class ClaimBackend:
         for it in left:
             store.rows.touch()
             store.look_again(claims.users_of(it.key))
-        changed, claims.special.changed = claims.special.changed, set()
+        changed, claims.generated.changed = claims.generated.changed, set()
         store.look_again(sorted(changed))
-        unused = claims.special.left_over(is_waiting)
-        claims.special.clearing |= {pod.key for _, pod in unused}
+        unused = claims.generated.left_over(is_waiting)
+        claims.generated.clearing |= {pod.key for _, pod in unused}
         store.look_again([pod.key for _, pod in unused])
         return [
-            *(_RemoveSpecial(writers, key, pod.key, pod.uid) for key, pod in unused),
+            *(_RemoveGenerated(writers, key, pod.key, pod.uid) for key, pod in unused),
             *(_ReadClaim(writers, it) for it in doubtful),
             *(_GiveBack(writers, it) for it in left),
         ]
@@ -615,7 +616,7 @@ def _tell_read(
 
 
 @dataclass(slots=True)
-class _RemoveSpecial:
+class _RemoveGenerated:
     """The deletion of a claim for extended resources that only a waiting pod has."""
 
     writers: Writers
@@ -645,7 +646,7 @@ class _RemoveSpecial:
         pod = self.pod
 
         def end(store: StateStore) -> None:
-            store.device_claims.special.clearing.discard(pod)
+            store.device_claims.generated.clearing.discard(pod)
             store.rows.touch()
             store.look_again([pod])
 

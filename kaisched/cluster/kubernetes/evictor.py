@@ -264,7 +264,7 @@ class EvictionPlan:
         self._evictor, self._put = evictor, put
         self._left = {evict.pod: evict for evict in evictions}
         """Victims without a final answer."""
-        self._epoch = evictor.writers.gate.term.epoch
+        self._epoch = evictor.writers.leadership.term.epoch
         self._why, self._is_unwanted = "", False
         self._in_hand: set[str] = set()
         """Victims whose eviction may be under way."""
@@ -310,7 +310,7 @@ class EvictionPlan:
         """Why nothing more at all may be sent; empty while something may."""
         if monotonic_s() > self._due_s:
             return "it could not be carried out in time"
-        is_ours = self._evictor.writers.gate.term.epoch == self._epoch
+        is_ours = self._evictor.writers.leadership.term.epoch == self._epoch
         return "" if is_ours else "it was made under an earlier leadership"
 
     def withdraw(self, why: str, *, is_unwanted: bool = False) -> None:
@@ -523,7 +523,7 @@ class Plans:
             store.assume_evicted(evict.pod, at_s)
         plan.whole = frozenset(it for it in evicted_s if not active_pods_of(store.rows, it))
         pods = [promise.pod for promise in plan.promises]
-        beneficiaries = {pod: store.pods.find(pod) for pod in pods}
+        beneficiaries = {pod: store.pods.get(pod) for pod in pods}
         live = _Live(
             plan, beneficiary, beneficiaries, claim_of(store.rows, beneficiary), at_s, evicted_s
         )
@@ -566,7 +566,7 @@ class Plans:
             if live.plan.is_settled and not live.is_settled:
                 live.is_settled = True
                 _uncount(live, store)
-            is_named = all(store.pods.is_told(it.pod, it.node) for it in live.plan.promises)
+            is_named = all(store.pods.is_nominated(it.pod, it.node) for it in live.plan.promises)
             if live.is_settled and (why or is_named):
                 self._forget(live)
             elif not why:
@@ -623,7 +623,7 @@ def _is_of_another(change: Change, promise: Nominate) -> bool:
 def _why_changed(live: _Live, store: StateStore) -> str:
     """Return what has changed about the beneficiaries of a plan; empty for nothing."""
     for pod, then in live.beneficiaries.items():
-        now = store.pods.find(pod)
+        now = store.pods.get(pod)
         if now is None:
             return f"{pod} is gone"
         if then is None or not is_same_task(then, now):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import msgspec
 
@@ -14,20 +16,23 @@ from kaisched.cluster.kubernetes.binder import (
     PassingError,
     StepFailedError,
 )
-from kaisched.cluster.kubernetes.client import Pauses
+from kaisched.cluster.kubernetes.client import Answer, Pauses
 from kaisched.cluster.kubernetes.pods import (
     CONFLICT,
     FORBIDDEN,
     GONE,
+    Writers,
     is_passing,
     lacks_right,
     later_writer,
     passing,
     path_of,
 )
-from kaisched.cluster.kubernetes.pods import path_of as path_of_pod
+from kaisched.cluster.kubernetes.write_queue import Work
 from kaisched.cluster.shared_gpus import CardState
+from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable, ObjectError
+from kaisched.framework.intents import Bind, Nominate
 from kaisched.objects import labels
 from kaisched.objects.decode import decode_json, decode_list
 from kaisched.objects.gpus import (
@@ -42,18 +47,8 @@ from kaisched.objects.gpus import (
     reservation_pod,
 )
 from kaisched.objects.pod import Pod
+from kaisched.objects.shard import GpuSharing
 from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from kaisched.cluster.kubernetes.client import Answer
-    from kaisched.cluster.kubernetes.pods import Writers
-    from kaisched.cluster.kubernetes.write_queue import Work
-    from kaisched.cluster.store import StateStore
-    from kaisched.framework.intents import Bind, Nominate
-    from kaisched.objects.shard import GpuSharing
-
 
 # -- ConfigMaps in which a pod looks up its GPU ----------------------------------------------------
 # They belong to the pod, and nothing reads them before it is bound. So a bind that fails leaves
@@ -143,7 +138,7 @@ class LookupMaps:
                     f"ConfigMap {key} belongs to {whose}, not to this pod: delete it, or make the"
                     " pod anew"
                 )
-        if holder := later_writer(_notes_of(raw), self._writers.gate.term):
+        if holder := later_writer(_notes_of(raw), self._writers.leadership.term):
             raise StepFailedError(f"ConfigMap {key} was written by {holder}, which leads now")
 
     def _decoded(self, answer: Answer, key: str, verb: str) -> dict[str, Any]:
@@ -174,13 +169,14 @@ _FIRST_S, _LONGEST_S = 0.2, 2.0
 """Pauses between two looks at a reservation pod."""
 
 
+@dataclass(frozen=True, slots=True)
 class Maker:
     """Makes reservation pods, as the shard says."""
 
-    def __init__(self, writers: Writers, sharing: GpuSharing, resource: str) -> None:
-        """Keep what they are made of; ``resource`` is a GPU of the device plugin."""
-        self.writers = writers
-        self._sharing, self._resource = sharing, resource
+    writers: Writers
+    sharing: GpuSharing
+    resource: str
+    """A GPU of the device plugin."""
 
     def make(self, card: Card, *, is_renewed: bool = False) -> Reservation | None:
         """Create the reservation pod of a card; None if there is one of its name already.
@@ -191,7 +187,7 @@ class Maker:
             ClusterUnavailable: no answer; it may have been made.
 
         """
-        body = reservation_pod(card, self._sharing, self._resource, is_renewed=is_renewed)
+        body = reservation_pod(card, self.sharing, self.resource, is_renewed=is_renewed)
         passing("reserve.before_post")
         answer = self.writers.client.call("POST", PODS, body=body)
         passing("reserve.after_post")
@@ -227,7 +223,7 @@ class Maker:
             ClusterUnavailable: no answer.
 
         """
-        answer = self.writers.client.call("GET", path_of_pod(key))
+        answer = self.writers.client.call("GET", path_of(key))
         if answer.code == GONE:
             return None
         if not answer.is_done:
@@ -489,19 +485,19 @@ def _portion(bind: Bind, store: StateStore) -> dict[str, str]:
     return found
 
 
+@dataclass(slots=True)
 class ReleaseWork:
     """The deletion of a reservation pod that holds no GPU in use."""
 
-    def __init__(
-        self, writers: Writers, it: Reservation, ended: Callable[[StateStore], None]
-    ) -> None:
-        """Keep it; ``ended`` is posted to the store at the end, however it ends."""
-        self._writers, self._it, self._ended = writers, it, ended
-        self._pauses = Pauses()
+    writers: Writers
+    it: Reservation
+    ended: Callable[[StateStore], None]
+    """Posted to the store at the end, however it ends."""
+    pauses: Pauses = field(default_factory=Pauses)
 
     def send(self) -> float | None:
         """Delete the pod if it is still as it was; return when to try again, None for no more."""
-        it, writers = self._it, self._writers
+        it, writers = self.it, self.writers
         same = {"uid": it.uid, "resourceVersion": it.version}
         body = {"gracePeriodSeconds": _GRACE_S, "preconditions": same}
         passing("release.before_delete")
@@ -509,18 +505,18 @@ class ReleaseWork:
             answer = writers.client.call("DELETE", path_of(it.key), body=body)
         except ClusterUnavailable:
             writers.counts.add("reservation", RETRIED)
-            return self._pauses.next_s()
+            return self.pauses.next_s()
         passing("release.after_delete")
         if answer.is_done:
             writers.counts.add("reservation", DONE)
             writers.log.info("gpu_released", pod=it.key, node=it.card.node, gpu=it.gpu)
-            writers.post(self._ended)
+            writers.post(self.ended)
             return None
         if answer.code == GONE:
             writers.post(lambda store: store.remove_pod(it.key, it.uid))
         elif is_passing(answer):
             writers.counts.add("reservation", RETRIED)
-            return self._pauses.next_s(answer.retry_after_s)
+            return self.pauses.next_s(answer.retry_after_s)
         elif answer.code != CONFLICT:
             _log_refusal(writers, answer, "delete")
             return REFUSED_S
@@ -534,35 +530,35 @@ class ReleaseWork:
         self._end(DROPPED)
 
     def _end(self, outcome: str) -> None:
-        self._writers.counts.add("reservation", outcome)
-        it, ended = self._it, self._ended
-        self._writers.post(lambda store: store.refute_eviction(it.key, it.uid))
-        self._writers.post(ended)
+        it, writers = self.it, self.writers
+        writers.counts.add("reservation", outcome)
+        writers.post(lambda store: store.refute_eviction(it.key, it.uid))
+        writers.post(self.ended)
 
 
+@dataclass(slots=True)
 class RenewWork:
     """The making of a reservation pod for pods that have lost theirs."""
 
-    def __init__(self, maker: Maker, card: Card) -> None:
-        """Keep the card."""
-        self._maker, self._card = maker, card
+    maker: Maker
+    card: Card
 
     def send(self) -> float | None:
         """Make the pod; what becomes of it is seen like any change, and tried again later."""
-        counts = self._maker.writers.counts
+        writers = self.maker.writers
         try:
-            self._maker.make(self._card, is_renewed=True)
+            self.maker.make(self.card, is_renewed=True)
         except (StepFailedError, PassingError, ClusterUnavailable) as error:
-            counts.add("reservation", FAILED)
-            self._maker.writers.log.warning("gpu_not_renewed", node=self._card.node, why=str(error))
-            return None
-        counts.add("reservation", DONE)
+            writers.counts.add("reservation", FAILED)
+            writers.log.warning("gpu_not_renewed", node=self.card.node, why=str(error))
+        else:
+            writers.counts.add("reservation", DONE)
         return None
 
     def drop(self, why: str) -> None:
         """Give it up; it is found missing again."""
         del why
-        self._maker.writers.counts.add("reservation", DROPPED)
+        self.maker.writers.counts.add("reservation", DROPPED)
 
 
 def _log_refusal(writers: Writers, answer: Answer, verb: str) -> None:

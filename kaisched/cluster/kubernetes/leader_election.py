@@ -1,7 +1,7 @@
-"""Leader election: one lease per shard, on monotonic time, and the gate of all writes.
+"""Leader election: one lease per shard, on monotonic time, which permits all writes.
 
-A lease keeps two leaders apart only if both respect it. So the gate is open no longer than the last
-renewal is valid, counted from when its request was *sent*.
+A lease keeps two leaders apart only if both respect it. So leadership is held no longer than the
+last renewal is valid, counted from when its request was *sent*.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Term:
     """Name of the lease: each shard has a lease, and numbers, of its own."""
 
 
-class Gate:
+class Leadership:
     """The term of one lease, set by the elector and checked before each write."""
 
     def __init__(self) -> None:
-        """Make a gate that is shut."""
+        """Start without leadership."""
         self._term = Term()
 
     @property
@@ -54,15 +54,15 @@ class Gate:
         """The present or last leadership."""
         return self._term
 
-    def open(self, until_s: float, holder: str = "", epoch: int = 0, lease: str = "") -> None:
+    def renew(self, until_s: float, holder: str = "", epoch: int = 0, lease: str = "") -> None:
         """Permit writes that end before a time on the monotonic clock."""
         self._term = Term(until_s, holder, epoch, lease)
 
-    def shut(self) -> None:
+    def end(self) -> None:
         """Permit no more writes."""
         self._term = replace(self._term, until_s=-math.inf)
 
-    def is_open(self, write_s: float = 0.0) -> bool:
+    def is_held(self, write_s: float = 0.0) -> bool:
         """Tell whether a write may be sent that takes up to ``write_s``."""
         return monotonic_s() + write_s < self.term.until_s
 
@@ -119,7 +119,7 @@ class Elector:
     def __init__(
         self,
         client: Client,
-        gate: Gate,
+        leadership: Leadership,
         clock: Clock,
         *,
         namespace: str,
@@ -136,7 +136,7 @@ class Elector:
 
         Args:
             client: sends the requests.
-            gate: opened while we lead.
+            leadership: renewed while we lead.
             clock: gives the times in the lease, which are only for people to read.
             namespace: namespace of the lease.
             name: name of the lease.
@@ -149,7 +149,7 @@ class Elector:
             on_renewed: called with the delay of a renewal in seconds.
 
         """
-        self._client, self._gate, self._clock = client, gate, clock
+        self._client, self._leadership, self._clock = client, leadership, clock
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._namespace, self._name, self._identity = namespace, name, identity
         self._times, self._pauses = times or LeaseTimes(), Pauses()
@@ -172,12 +172,12 @@ class Elector:
         self._thread.start()
 
     def stop(self) -> None:
-        """Shut the gate, and release the lease so that standbys need not wait."""
-        self._gate.shut()
+        """End the leadership, and release the lease so that standbys need not wait."""
+        self._leadership.end()
         self._end.set()
         if self._thread.is_alive():
             self._thread.join(self._times.renew_s)
-        self._gate.shut()  # a renewal that was under way has opened it again
+        self._leadership.end()  # a renewal that was under way has taken it again
         held, self._held = self._held, None
         if held is not None:
             held.spec.holder_identity = ""
@@ -210,7 +210,7 @@ class Elector:
             self._end.wait(pause_s)
         if self._end.is_set():
             return False
-        self._log.info("lease_won", holder=self._identity, epoch=self._gate.term.epoch)
+        self._log.info("lease_won", holder=self._identity, epoch=self._leadership.term.epoch)
         self._on_won()
         return True
 
@@ -235,14 +235,14 @@ class Elector:
                 next_s = monotonic_s() + self._pauses.spread(retry_s / 8, retry_s / 4)
 
     def _lose(self, why: str) -> None:
-        self._gate.shut()
+        self._leadership.end()
         if self._end.is_set():
             return
         self._log.error("lease_lost", why=why)
         self._on_lost(f"lease {self._namespace}/{self._name} was lost: {why}")
 
     def _left_s(self) -> float:
-        return self._gate.term.until_s - monotonic_s()
+        return self._leadership.term.until_s - monotonic_s()
 
     def _try(self) -> bool:
         """Take or renew the lease; return whether we lead. Any error is a failed renewal."""
@@ -329,7 +329,7 @@ class Elector:
         return _Spec(self._identity, max(int(self._times.lease_s), 1), now, now, epoch)
 
     def _put(self, lease: _Lease, sent_s: float | None = None) -> bool:
-        """Write a lease; open the gate if that takes or renews it (``sent_s``)."""
+        """Write a lease; renew the leadership if that takes or renews it (``sent_s``)."""
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -351,7 +351,7 @@ class Elector:
             epoch = self._held.spec.lease_transitions or 0
             if not self._end.is_set():
                 until_s = sent_s + self._times.renew_s
-                self._gate.open(until_s, self._identity, epoch, self._name)
+                self._leadership.renew(until_s, self._identity, epoch, self._name)
         return True
 
     def _conflict(self) -> None:

@@ -31,7 +31,7 @@ import urllib3
 from kaisched.clock import SystemClock, monotonic_s
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client, Counts
-from kaisched.cluster.kubernetes.leader_election import Elector, Gate, LeaseTimes
+from kaisched.cluster.kubernetes.leader_election import Elector, Leadership, LeaseTimes
 from kaisched.errors import ClusterUnavailable
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _BEAT_S: Final = 1.0
 _AGAIN_S: Final = 0.2
-"""Pause between starts of the process; a gate stays open for some seconds without it."""
+"""Pause between starts of the process; leadership is held for some seconds without it."""
 _LAST_S: Final = 2.0
 """How long the process may take to end."""
 _QUIET: Final = {signal.SIGINT, signal.SIGTERM}
@@ -155,7 +155,7 @@ class Candidate:
         on_renewed: Callable[[float], None],
     ) -> None:
         """Make a candidate that is not started."""
-        self._process, self.lease, self.gate = process, lease, Gate()
+        self._process, self.lease, self.leadership = process, lease, Leadership()
         self.on_won, self.on_lost, self.on_renewed = on_won, on_lost, on_renewed
         self.is_tried = self.is_won = self.is_lost = False
         self.is_gone = threading.Event()
@@ -166,32 +166,32 @@ class Candidate:
         self._process.try_for(self)
 
     def stop(self) -> None:
-        """Shut the gate, and release the lease so that standbys need not wait."""
+        """End the leadership, and release the lease so that standbys need not wait."""
         with self._lock:
             is_tried, self.is_tried = self.is_tried, False
-            self.gate.shut()
+            self.leadership.end()
         if is_tried:
             self._process.let_go(self)
 
     def order(self) -> Try:
         """Return the order to take the lease, or to continue its term."""
-        term = self.gate.term
+        term = self.leadership.term
         if not self.is_won:
             return Try(self.lease)
         return Try(self.lease, term.epoch, max(term.until_s, 0.0))  # JSON has no infinity
 
     def take_in(self, report: Held | Lost | Gone, identity: str) -> None:
-        """Take in a report about the lease; once stopped, the gate stays shut."""
+        """Take in a report about the lease; once stopped, there is no leadership."""
         if isinstance(report, Gone):
             self.is_gone.set()
         elif isinstance(report, Lost):
             self.is_lost = True
-            self.gate.shut()
+            self.leadership.end()
             self.on_lost(report.why)
         else:
             with self._lock:
                 if self.is_tried:
-                    self.gate.open(report.until_s, identity, report.epoch, self.lease)
+                    self.leadership.renew(report.until_s, identity, report.epoch, self.lease)
             if report.late_s is not None:
                 self.on_renewed(report.late_s)
             elif not self.is_won:
@@ -461,18 +461,18 @@ class _Renewer:
             threading.Thread(target=self._let_go, args=(order.lease,)).start()
 
     def _elector(self, order: Try) -> Elector:
-        begin, out, lease, gate = self._begin, self._out, order.lease, Gate()
+        begin, out, lease, leadership = self._begin, self._out, order.lease, Leadership()
         if order.epoch is not None:
-            gate.open(order.until_s, begin.identity, order.epoch, lease)
+            leadership.renew(order.until_s, begin.identity, order.epoch, lease)
 
         def tell(late_s: float | None = None) -> None:
-            term = gate.term
+            term = leadership.term
             if term.until_s > 0.0:  # else it was let go meanwhile, which is told by itself
                 out.put(Held(lease, term.until_s, term.epoch, late_s))
 
         return Elector(
             self._client,
-            gate,
+            leadership,
             SystemClock(),
             namespace=begin.namespace,
             name=lease,

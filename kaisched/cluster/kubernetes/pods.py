@@ -13,10 +13,10 @@ from typing import Any, Final, TypeAlias
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.client import STRATEGIC, Answer, Client, Counts, Pauses
-from kaisched.cluster.kubernetes.leader_election import Gate, Term
+from kaisched.cluster.kubernetes.leader_election import Leadership, Term
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import PODS
-from kaisched.cluster.pools.owners import Mark
+from kaisched.cluster.pools.owners import PoolCondition
 from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.framework.intents import Bind, Evict
@@ -106,10 +106,10 @@ def _ignored(_: Note) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Writers:
-    """The client, gate, counters and settings that all writers of a shard share."""
+    """The client, leadership, counters and settings that all writers of a shard share."""
 
     client: Client
-    gate: Gate
+    leadership: Leadership
     post: Callable[[News], None]
     """Passes a change to the thread that owns the store."""
     log: Any
@@ -126,7 +126,7 @@ class Writers:
 
     def annotations(self) -> dict[str, str]:
         """Return the annotations that mark a write as this leader's."""
-        term = self.gate.term
+        term = self.leadership.term
         if not term.holder:
             return {}
         return {LEASE: term.lease, LEADER: term.holder, EPOCH: str(term.epoch)}
@@ -330,12 +330,12 @@ _REASON: Final = "PassedOn"
 
 
 @dataclass(slots=True)
-class MarkWork:
+class PoolConditionWrite:
     """The write of one mark; it has no effect if the pod has changed since it was seen."""
 
     writers: Writers
-    mark: Mark
-    settled: Callable[[Mark], None]
+    mark: PoolCondition
+    settled: Callable[[PoolCondition], None]
     """Called in the thread of the store, after the pod was taken in as it is now."""
     pauses: Pauses = field(default_factory=Pauses)
 

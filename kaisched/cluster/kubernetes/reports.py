@@ -30,7 +30,7 @@ from kaisched.cluster.kubernetes.status_writer import (
     why_waiting,
 )
 from kaisched.cluster.kubernetes.statuses import GroupAmounts, QueueShares, QueueStatuses
-from kaisched.cluster.kubernetes.write_queue import ReportBox
+from kaisched.cluster.kubernetes.write_queue import ReportQueue
 from kaisched.cluster.store import StateStore
 from kaisched.core.axis import IntVec, RowVec
 from kaisched.core.snapshot import Snapshot
@@ -207,7 +207,7 @@ class LonePods:
 
 
 def _note_of_lone(store: StateStore, key: str) -> Note | None:
-    known = store.pods.find(key)
+    known = store.pods.get(key)
     if known is None or known[1] is None or not known[1].missing:
         return None
     pod, member = known[0], known[1]
@@ -290,7 +290,7 @@ class Reporter:
     def __init__(
         self,
         client: Client,
-        box: ReportBox,
+        box: ReportQueue,
         clock: Clock,
         store: StateStore,
         *,

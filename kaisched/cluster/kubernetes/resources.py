@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_origin
+from typing import Any, Final, NamedTuple, TypeAlias, get_origin
 
 import msgspec
 
+from kaisched.cluster.kubernetes.client import Client
 from kaisched.errors import ClusterUnavailable, ConfigError, ObjectError
 from kaisched.objects.decode import ListAnswer, WatchEvent, decode_event, decode_list
 from kaisched.objects.devices import (
@@ -45,14 +46,7 @@ from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.wire import BAD_JSON, KubernetesObject, ObjectMeta
-from kaisched.objects.workloads import PartialObject, PriorityClass, Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kaisched.cluster.kubernetes.client import Client
-    from kaisched.objects.workloads import Table
-
+from kaisched.objects.workloads import PartialObject, PriorityClass, Table, Workload
 
 # -- kinds -----------------------------------------------------------------------------------------
 
@@ -111,13 +105,13 @@ def _least(type_: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def whole(type_: type[KubernetesObject], plural: str, *, is_required: bool = False) -> Watched:
-    """Return a kind that is read whole, with the fields of its struct."""
+    """Return a kind that is read whole, with the fields of its struct; the newest version first."""
 
     def stub(namespace: str, name: str, uid: str) -> KubernetesObject:
         meta = {"namespace": namespace, "name": name, "uid": uid}
         return msgspec.convert({**_least(type_), "metadata": meta}, type_)
 
-    return Watched(
+    newest = Watched(
         type_.API_VERSION,
         plural,
         type_.KIND,
@@ -128,6 +122,8 @@ def whole(type_: type[KubernetesObject], plural: str, *, is_required: bool = Fal
         lambda line: decode_event(line, type_),
         stub,
     )
+    others = tuple(replace(newest, api_version=it) for it in type_.OTHER_VERSIONS)
+    return replace(newest, others=others)
 
 
 def owner(row: Workload) -> Watched:
@@ -225,34 +221,26 @@ SHARDS: Final = whole(SchedulingShard, "schedulingshards")
 OWNERS: Final = tuple(owner(row) for row in WORKLOADS)
 
 
-def _in_all_versions(type_: type[KubernetesObject], plural: str) -> Watched:
-    """Return a kind in all versions that are read, the newest first."""
-    newest = whole(type_, plural)
-    return replace(
-        newest, others=tuple(replace(newest, api_version=it) for it in type_.OTHER_VERSIONS)
-    )
-
-
 KUEUE: Final = (
-    _in_all_versions(WorkloadPriorityClass, "workloadpriorityclasses"),
-    _in_all_versions(ResourceFlavor, "resourceflavors"),
-    _in_all_versions(Cohort, "cohorts"),
-    _in_all_versions(ClusterQueue, "clusterqueues"),
-    _in_all_versions(LocalQueue, "localqueues"),
+    whole(WorkloadPriorityClass, "workloadpriorityclasses"),
+    whole(ResourceFlavor, "resourceflavors"),
+    whole(Cohort, "cohorts"),
+    whole(ClusterQueue, "clusterqueues"),
+    whole(LocalQueue, "localqueues"),
 )
 """Kueue's kinds, which are watched only if the settings say so."""
 
 DEVICES: Final = (
-    _in_all_versions(DeviceClass, "deviceclasses"),
-    _in_all_versions(ResourceSlice, "resourceslices"),
-    _in_all_versions(ResourceClaim, "resourceclaims"),
+    whole(DeviceClass, "deviceclasses"),
+    whole(ResourceSlice, "resourceslices"),
+    whole(ResourceClaim, "resourceclaims"),
 )
 """Pods wait for their claims on devices until all of these kinds can be read; they are watched only
 if a shard allocates claims."""
 CLAIMS: Final = DEVICES[-1]
-TAINT_RULES: Final = _in_all_versions(DeviceTaintRule, "devicetaintrules")
+TAINT_RULES: Final = whole(DeviceTaintRule, "devicetaintrules")
 """Watched with them; many servers do not serve it, and then there are no rules."""
-SHARE_TEMPLATES: Final = _in_all_versions(ResourceClaimTemplate, "resourceclaimtemplates")
+SHARE_TEMPLATES: Final = whole(ResourceClaimTemplate, "resourceclaimtemplates")
 """Watched only if shares of GPUs are claims in a shard, which makes those that are missing."""
 
 TOPOLOGIES: Final = whole(Topology, "topologies")

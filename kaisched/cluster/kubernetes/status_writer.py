@@ -21,7 +21,7 @@ from kaisched.cluster.kubernetes.client import (
 )
 from kaisched.cluster.kubernetes.pods import CONFLICT, GONE, SERVER_FAULT, is_passing, passing
 from kaisched.cluster.kubernetes.statuses import matches, stamped
-from kaisched.cluster.kubernetes.write_queue import Entry, ReportBox
+from kaisched.cluster.kubernetes.write_queue import Entry, ReportQueue
 from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.labels import pool_name
@@ -352,7 +352,7 @@ class DesiredReports:
     def __init__(
         self,
         client: Client,
-        box: ReportBox,
+        box: ReportQueue,
         seen: SeenObjects,
         *,
         stamp: Callable[[], str],

@@ -10,12 +10,12 @@ import numpy as np
 from kaisched.core.axis import ALLOCATED_STATES, GPU, Amounts, IntVec, TaskState
 from kaisched.core.devices import card_mib
 from kaisched.core.refusals import Refusal
-from kaisched.core.shares import OverSubscription, children_quota, over_subscribed
+from kaisched.core.shares import children_quota, over_subscribed
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.errors import ObjectError
-from kaisched.framework.report.records import LeftOut, QueueShare
+from kaisched.framework.report.records import QueueShare
 from kaisched.framework.report.result import CycleResult, ShareTable, without_session
 from kaisched.units import (
     IN_THOUSANDTHS,
@@ -37,6 +37,14 @@ OVER_LIMIT: Final = "OverLimit"
 OVER_SUBSCRIBED: Final = "OverSubscribed"
 UNSCHEDULABLE: Final = "Unschedulable"
 """Types of a queue's conditions; ``Orphan`` and ``OverQuota`` are KAI-Scheduler's."""
+_CLEAR: Final = {
+    ORPHAN: "ParentUsable",
+    OVER_QUOTA: "WithinQuota",
+    OVER_LIMIT: "WithinLimit",
+    OVER_SUBSCRIBED: "WithinQuota",
+    UNSCHEDULABLE: "AllCounts",
+}
+"""The reasons of all but ``Ready`` where they do not hold."""
 _NAMES: Final = {"gpu": "nvidia.com/gpu"}
 _NOT_DIVIDED: Final = "pods"
 _WRITTEN: Final = {"gpu": 0.001, "memory": MEMORY_UNIT / 1e6}
@@ -132,6 +140,7 @@ def queue_statuses(
         row = queues.row_of_name.get(share.name)
         if row is not None:
             held = {name: int(firm[at, row]) for at, name in enumerate(names)}
+            left = share.unschedulable
             yield (
                 share.name,
                 {
@@ -140,14 +149,15 @@ def queue_statuses(
                     "requested": quantities(share.requested),
                     "childQueues": _below(queues, share.name),
                     "childrenQuota": _written(names, sums[:, row].tolist()),
-                    "conditions": [
-                        _ready(share, int(misplaced[row])),
-                        _condition(ORPHAN, FALSE, "ParentUsable", ""),
-                        _over_quota(share),
-                        _over_limit(queues.limit[:, row], share, names),
-                        _over_subscribed(promised.get(row)),
-                        _unschedulable(share.unschedulable),
-                    ],
+                    "conditions": _conditions(
+                        _why_not_ready(share, int(misplaced[row])),
+                        {
+                            OVER_QUOTA: _over_quota(share),
+                            OVER_LIMIT: _over_limit(queues.limit[:, row], share, names),
+                            OVER_SUBSCRIBED: promised.get(row),
+                            UNSCHEDULABLE: left and (left.reason, left.message),
+                        },
+                    ),
                 },
             )
     if rows is None:
@@ -175,17 +185,12 @@ def _unused(fault: ObjectError, nothing: dict[str, str], below: list[str]) -> di
     """Return the status of a queue that is not used."""
     is_orphan = fault.path == _PARENT
     reason = "ParentUnusable" if is_orphan else "Invalid"
+    ready, _, *others = _conditions((reason, str(fault)), {})
+    orphan = _condition(ORPHAN, TRUE if is_orphan else FALSE, reason, "")
     return {
         **dict.fromkeys(("allocated", "allocatedNonPreemptible", "requested"), nothing),
         "childQueues": below,
-        "conditions": [
-            _condition(READY, FALSE, reason, str(fault)),
-            _condition(ORPHAN, TRUE if is_orphan else FALSE, reason, ""),
-            _condition(OVER_QUOTA, FALSE, "WithinQuota", ""),
-            _condition(OVER_LIMIT, FALSE, "WithinLimit", ""),
-            _over_subscribed(None),
-            _unschedulable(None),
-        ],
+        "conditions": [ready, orphan, *others],
     }
 
 
@@ -209,34 +214,47 @@ def _below(queues: QueueTable, name: str) -> list[str]:
     return sorted(queues.name[at] for at in below)
 
 
-def _ready(share: QueueShare, misplaced: int) -> dict[str, str]:
-    """Return the condition that says whether a queue is usable, and its worst problem if not."""
-    if misplaced:
-        text = f"{misplaced} jobs name this queue, which has queues below it; name one of those"
-        return _condition(READY, FALSE, "NotLeaf", text)
-    if share.problem is not None:
-        return _condition(READY, FALSE, *share.problem)
-    return _condition(READY, TRUE, "Usable", "")
+def _conditions(
+    not_ready: tuple[str, str] | None, found: Mapping[str, tuple[str, str] | None]
+) -> list[dict[str, str]]:
+    """Return all conditions of a queue.
+
+    Args:
+        not_ready: reason and message of the worst problem of one that cannot be used.
+        found: by type, reason and message of what else is to be said of it.
+
+    """
+    ready = (TRUE, "Usable", "") if not_ready is None else (FALSE, *not_ready)
+    said = [_condition(READY, *ready)]
+    for type_, clear in _CLEAR.items():
+        it = found.get(type_)
+        told = (FALSE, clear, "") if it is None else (TRUE, *it)
+        said.append(_condition(type_, *told))
+    return said
 
 
-def _over_quota(share: QueueShare) -> dict[str, str]:
+def _why_not_ready(share: QueueShare, misplaced: int) -> tuple[str, str] | None:
+    """Return the worst problem of a queue; None for one that is usable."""
+    if not misplaced:
+        return share.problem
+    text = f"{misplaced} jobs name this queue, which has queues below it; name one of those"
+    return "NotLeaf", text
+
+
+def _over_quota(share: QueueShare) -> tuple[str, str] | None:
     over = sorted(
         name
         for name, most in share.deserved.items()
         if 0 <= most < share.allocated.get(name, 0) and name != _NOT_DIVIDED
     )
     if not over:
-        return _condition(OVER_QUOTA, FALSE, "WithinQuota", "")
-    return _condition(
-        OVER_QUOTA,
-        TRUE,
-        "AboveQuota",
-        f"it holds more {' and '.join(over)} than its quota; the excess may be reclaimed",
-    )
+        return None
+    text = f"it holds more {' and '.join(over)} than its quota; the excess may be reclaimed"
+    return "AboveQuota", text
 
 
-def _over_limit(limit: IntVec, share: QueueShare, names: Sequence[str]) -> dict[str, str]:
-    """Return the condition that says what a queue holds beyond its limit, not by our binds."""
+def _over_limit(limit: IntVec, share: QueueShare, names: Sequence[str]) -> tuple[str, str] | None:
+    """Return what a queue holds beyond its limit, not by our binds."""
     over = [
         f"{name} {format_amount(name, share.allocated[name])} of a limit of"
         f" {format_amount(name, most)}"
@@ -244,25 +262,8 @@ def _over_limit(limit: IntVec, share: QueueShare, names: Sequence[str]) -> dict[
         if most < share.allocated.get(name, 0) and name != _NOT_DIVIDED
     ]
     if not over:
-        return _condition(OVER_LIMIT, FALSE, "WithinLimit", "")
-    return _condition(
-        OVER_LIMIT,
-        TRUE,
-        "AboveLimit",
-        f"it holds {' and '.join(over)}: nothing that asks for more of it starts",
-    )
-
-
-def _over_subscribed(found: OverSubscription | None) -> dict[str, str]:
-    if found is None:
-        return _condition(OVER_SUBSCRIBED, FALSE, "WithinQuota", "")
-    return _condition(OVER_SUBSCRIBED, TRUE, *found)
-
-
-def _unschedulable(found: LeftOut | None) -> dict[str, str]:
-    if found is None:
-        return _condition(UNSCHEDULABLE, FALSE, "AllCounts", "")
-    return _condition(UNSCHEDULABLE, TRUE, found.reason, found.message)
+        return None
+    return "AboveLimit", f"it holds {' and '.join(over)}: nothing that asks for more of it starts"
 
 
 def _condition(type_: str, status: str, reason: str, message: str) -> dict[str, str]:

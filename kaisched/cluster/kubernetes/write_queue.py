@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import structlog
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 
 # -- writes of decisions ---------------------------------------------------------------------------
 
@@ -31,23 +31,29 @@ class Work(Protocol):
         ...
 
 
-class Outbox:
+class WriteQueue:
     """Sends writes in order, the lower rank first, in threads of its own."""
 
     def __init__(
-        self, gate: Gate, *, writers: int, per_second: float, write_s: float, name: str = "writer"
+        self,
+        leadership: Leadership,
+        *,
+        writers: int,
+        per_second: float,
+        write_s: float,
+        name: str = "writer",
     ) -> None:
         """Start the writers.
 
         Args:
-            gate: checked before each write.
+            leadership: checked before each write.
             writers: number of threads, and so of writes under way at a time.
             per_second: most writes sent per second.
-            write_s: how long a write may take; it must end while the gate is open.
+            write_s: how long a write may take; it must end while the leadership is held.
             name: of the threads.
 
         """
-        self._gate, self._write_s = gate, write_s
+        self._leadership, self._write_s = leadership, write_s
         self._gap_s = 1.0 / per_second
         self._next_s = 0.0
         self._ready: list[tuple[int, int, Work]] = []
@@ -119,7 +125,7 @@ class Outbox:
             rank, number, work = taken
             again_s: float | None = None
             try:
-                if self._gate.is_open(self._write_s):
+                if self._leadership.is_held(self._write_s):
                     again_s = work.send()
                 else:
                     work.drop("we do not lead")
@@ -178,7 +184,7 @@ class Entry(NamedTuple):
     """Key of the object, unique among all kinds: only one thread at a time writes an object."""
 
 
-class ReportBox:
+class ReportQueue:
     """Entries by due time. For any number of threads.
 
     Parts with due entries share the writes in proportion to their weights, so that none waits
@@ -307,9 +313,9 @@ class ReportWriters:
 
     def __init__(
         self,
-        box: ReportBox,
+        box: ReportQueue,
         step: Callable[[], bool],
-        gate: Gate,
+        leadership: Leadership,
         *,
         per_second: float,
         write_s: float,
@@ -319,12 +325,12 @@ class ReportWriters:
         Args:
             box: tells when a report is due.
             step: writes the next report that is due; returns whether there was one.
-            gate: checked before each write.
+            leadership: checked before each write.
             per_second: most reports written per second.
-            write_s: how long a write may take; it must end while the gate is open.
+            write_s: how long a write may take; it must end while the leadership is held.
 
         """
-        self._box, self._step, self._gate, self._write_s = box, step, gate, write_s
+        self._box, self._step, self._leadership, self._write_s = box, step, leadership, write_s
         self._gap_s, self._next_s = 1.0 / per_second, 0.0
         self._rate, self._end = threading.Lock(), threading.Event()
         self._log: Any = structlog.get_logger()
@@ -344,11 +350,11 @@ class ReportWriters:
 
     def _run(self) -> None:
         while not self._end.is_set():
-            if not self._gate.is_open(self._write_s):
+            if not self._leadership.is_held(self._write_s):
                 self._end.wait(_GLANCE_S)
                 continue
             self._await_news()
-            if not self._has_turn() or not self._gate.is_open(self._write_s):
+            if not self._has_turn() or not self._leadership.is_held(self._write_s):
                 continue
             try:
                 self._step()

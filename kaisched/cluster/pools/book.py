@@ -40,7 +40,7 @@ class Listed:
     is_by_place: bool = False
     """It says nothing of pools, and pods of it are on nodes of one."""
 
-    def hear(self, pod: str, pools: tuple[str, ...], queue: str) -> bool:
+    def speak(self, pod: str, pools: tuple[str, ...], queue: str) -> bool:
         """Take the word of a pod if it is the speaker or before it; tell whether it is news."""
         if pod > self.speaker:
             return False
@@ -314,7 +314,8 @@ class PoolBook:
         """
         self._ours, self.owners = ours, owners
         self.pool = ours.node_pool
-        self._is_idle_first = False
+        self.is_idle_first = False
+        """Whether jobs may not evict here before they were refused in all their pools."""
         self.projects = Projects()
         self.overdrafts = Overdrafts(self.projects, self.pool)
         self._open: dict[tuple[tuple[str, ...], str], list[str]] = {}
@@ -322,8 +323,8 @@ class PoolBook:
         self._open_then: tuple[object, ...] = ()
         self.guests = Guests(self.projects, owners, self.pool)
         self.jobs: dict[str, Listed] = {}
-        self._impatient: set[str] = set()
-        """Jobs that may evict here all the same."""
+        self.impatient: set[str] = set()
+        """Jobs that may evict here all the same: they were refused in all their pools."""
         self._where = Whereabouts()
         self.changes = self._where.changes
         self._lists = Lists(self.projects)
@@ -332,7 +333,7 @@ class PoolBook:
         self._others: dict[str, dict[str, Known]] = {}
         """By job, pods of other pools without a list. They may get one: it may be read after them.
         """
-        self._dependents = Dependents()
+        self.dependents = Dependents()
         self._let_go: set[str] = set()
         self._unsettled: set[str] = set()
         self._new: set[str] = set()
@@ -429,7 +430,7 @@ class PoolBook:
     def _put_other(self, pod: PodRow, member: Membership) -> None:
         self._others.setdefault(member.job, {})[pod.key] = (pod, member)
         self._job_of_pod[pod.key] = member.job
-        self._dependents.watch(pod.key, None, member)
+        self.dependents.watch(pod.key, None, member)
 
     def _said_by_place(self, pod: PodRow, member: Membership) -> Said | None:
         """Return the pool of the node of a pod that says none, or where others of its job are."""
@@ -461,12 +462,12 @@ class PoolBook:
             self.owners.join(member.job)
             self.owners.follow(member.job, listed.pods)
             self._new.add(member.job)  # its group may have been taken in as that of an earlier job
-        if listed.hear(pod.key, pools, queue):
+        if listed.speak(pod.key, pools, queue):
             self._new.add(member.job)
         if before is None or sign_of(before[0]) != sign_of(pod):
             self._unsettled.add(member.job)
             self.owners.noted(member.job)
-        self._dependents.watch(pod.key, None if before is None else before[1], member)
+        self.dependents.watch(pod.key, None if before is None else before[1], member)
         listed.pods[pod.key] = (pod, member)
         self._job_of_pod[pod.key] = member.job
 
@@ -478,18 +479,18 @@ class PoolBook:
             return
         others, listed = self._others.get(job, {}), self.jobs.get(job)
         if key in others:
-            self._dependents.watch(key, others.pop(key)[1], None)
+            self.dependents.watch(key, others.pop(key)[1], None)
             if not others:
                 del self._others[job]
         elif listed is not None:
-            self._dependents.watch(key, listed.pods.pop(key)[1], None)
+            self.dependents.watch(key, listed.pods.pop(key)[1], None)
             if listed.pods:
                 self._unsettled.add(job)
                 self.owners.noted(job)
                 return
             del self.jobs[job]
             self._new.add(job)  # its group is ours or not by itself now
-            self._impatient.discard(job)
+            self.impatient.discard(job)
             self._unsettled.discard(job)
             self.owners.leave(job)
 
@@ -515,7 +516,7 @@ class PoolBook:
 
     # -- what jobs say ---------------------------------------------------------------------------
 
-    def _hear_next(self, job: str, listed: Listed) -> None:
+    def _let_next_speak(self, job: str, listed: Listed) -> None:
         """Let the next pod speak for a job whose speaker is gone.
 
         A shard that never saw that one has the word of the next, and shards must agree.
@@ -524,7 +525,7 @@ class PoolBook:
             listed.speaker = min(listed.pods)
             pod, member = listed.pods[listed.speaker]
             said = self._lists.of(member) or self._said_by_place(pod, member)
-            if said is not None and listed.hear(listed.speaker, *said):
+            if said is not None and listed.speak(listed.speaker, *said):
                 self._new.add(job)
 
     def adjusted(self, job: str, spec: JobRow) -> JobRow:
@@ -535,7 +536,7 @@ class PoolBook:
             return spec if queue == spec.queue else replace(spec, queue=queue)
         queue = self.guests.queue_for_listed(job, spec.queue)
         timing = spec.timing
-        if self._is_idle_first and job not in self._impatient:
+        if self.is_idle_first and job not in self.impatient:
             timing = replace(timing, preemption_delay_s=math.inf)
         fault = spec.fault or listed.fault(self.owners.served)
         if (queue, timing, fault) == (spec.queue, spec.timing, spec.fault):
@@ -588,7 +589,7 @@ class PoolBook:
         elsewhere, unsettled = [], set()
         for job in sorted(self._unsettled):
             listed = self.jobs[job]
-            self._hear_next(job, listed)
+            self._let_next_speak(job, listed)
             places = (self._place_of(pod) for pod, _ in listed.pods.values())
             if listed.is_by_place and not any(places):
                 self._forget_place(listed)
@@ -616,23 +617,6 @@ class PoolBook:
         """Return the jobs that have a list or none anew, or another owner, since the last time."""
         new, self._new = self._new, set()
         return sorted((self.owners.news() & self.jobs.keys()) | new)
-
-    def be_idle_first(self) -> None:
-        """Let no job evict here before it was refused in all its pools."""
-        self._is_idle_first = True
-
-    def may_evict(self, job: str) -> bool:
-        """Tell whether a job was refused in all its pools already."""
-        return job in self._impatient
-
-    def let_evict(self, job: str) -> None:
-        """Let a job evict here from now on, although idle pools come first."""
-        self._impatient.add(job)
-
-    @property
-    def is_idle_first(self) -> bool:
-        """Whether jobs may not evict here before they were refused in all their pools."""
-        return self._is_idle_first
 
     def let_go(self, job: str) -> None:
         """Have a job no more, before it is passed on."""
@@ -682,7 +666,3 @@ class PoolBook:
             and member.job not in self.jobs
             and self._lists.of(member) is not None
         ]
-
-    def dependents(self, uids: Iterable[str]) -> list[str]:
-        """Return the pods whose job depends on one of these owners, by name."""
-        return self._dependents.of(uids)

@@ -154,8 +154,7 @@ class PoolTurns:
 
         """
         self._store, self._patience_s = store, patience_s
-        if is_idle_first:
-            store.pools.be_idle_first()
+        store.pools.is_idle_first |= is_idle_first
         self._stays = Stays(store.pools.pool, dwell_s, store.pools.changes)
 
     def after(self, snapshot: Snapshot, result: CycleResult, now_s: float) -> list[tuple[str, str]]:
@@ -206,8 +205,8 @@ class PoolTurns:
         mine = {job for job in book.jobs if book.is_mine(job)}
         for job in mine - stays.here():
             stays.begin(job, now_s)
-            if book.is_idle_first and stays.count(job) > 1 and not book.may_evict(job):
-                book.let_evict(job)
+            if book.is_idle_first and stays.count(job) > 1 and job not in book.impatient:
+                book.impatient.add(job)
                 self._store.rows.touch()
                 self._store.members.refresh(job)
         for job in stays.here() - mine:

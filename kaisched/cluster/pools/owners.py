@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kaisched.cluster.pods import PodRow
 from kaisched.core.axis import TaskState
-from kaisched.objects.labels import pool_mark_text
+from kaisched.objects.labels import pool_condition_text
 
 
 class Owners:
@@ -190,7 +190,7 @@ Seen = tuple[str, str]
 """UID and resource version of a pod."""
 
 
-class Mark(NamedTuple):
+class PoolCondition(NamedTuple):
     """A mark that is to be written on a pod."""
 
     pod: str
@@ -203,10 +203,10 @@ class Mark(NamedTuple):
     @property
     def text(self) -> str:
         """The message of the condition."""
-        return pool_mark_text(self.pool, self.moves)
+        return pool_condition_text(self.pool, self.moves)
 
 
-class MarkedOwners(Owners):
+class OwnersByCondition(Owners):
     """What one shard reads from the marks on pods, and the marks that it wants to be written.
 
     In the thread of the store, except that ``served`` does not change.
@@ -216,7 +216,7 @@ class MarkedOwners(Owners):
         self,
         pool: str,
         served: Mapping[str, bool],
-        put: Callable[[Mark], None],
+        put: Callable[[PoolCondition], None],
     ) -> None:
         """Begin without jobs.
 
@@ -312,7 +312,7 @@ class MarkedOwners(Owners):
     # -- writing ---------------------------------------------------------------------------------
 
     def claim(self, job: str, pool: str) -> None:
-        """Mark the pods of a job that is ours, or nobody's and to be ours."""
+        """PoolCondition the pods of a job that is ours, or nobody's and to be ours."""
         record = self._record(job)
         if record is None and pool == self._pool:
             record = (pool, 1)
@@ -352,9 +352,9 @@ class MarkedOwners(Owners):
         if self._sent.get(pod.key) == seen and not is_move:
             return
         self._sent[pod.key] = seen
-        self._put(Mark(pod.key, *seen, pool, moves, job))
+        self._put(PoolCondition(pod.key, *seen, pool, moves, job))
 
-    def settled(self, mark: Mark) -> None:
+    def settled(self, mark: PoolCondition) -> None:
         """Note that a mark was written or refused, after its pod was taken in anew."""
         if self._sent.get(mark.pod) == (mark.uid, mark.version):
             del self._sent[mark.pod]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kaisched.cluster.claims.conversion import taken_by
-from kaisched.cluster.claims.device_claims import Offered
+from kaisched.cluster.claims.gpus import OfferedDevices
 from kaisched.cluster.kubernetes.resources import (
     DEVICES,
     NODES,
@@ -413,12 +413,12 @@ def claims(visit: Visit) -> Iterator[Finding]:
     for warning in listed.warnings:
         yield Finding(_CLAIMS, "warn", warning)
     offered, taken = (
-        Offered(),
+        OfferedDevices(),
         taken_by(it for it in listed.objects if isinstance(it, ResourceClaim)),
     )
     for obj in listed.objects:
         if isinstance(obj, ResourceSlice | ClassObject | DeviceTaintRule):
-            offered.put(obj)
+            offered.update(obj)
     sites = [Site(it.name, it.metadata.labels) for it in listed.objects if isinstance(it, Node)]
     at = {site.name: offered.offer.pools(site) for site in sorted(sites)}
     yield from _drivers(at, taken)
@@ -507,24 +507,24 @@ def share_claims(visit: Visit) -> Iterator[Finding]:
     is_served = visit.served is not None and all(map(visit.served.has, DEVICES))
     if not wanted or not is_served:
         return  # the check of claims says that nothing is served
-    offered = Offered()
+    offered = OfferedDevices()
     for obj in list_cluster(visit.client, DEVICES[:2]).objects:
         if isinstance(obj, ClassObject | ResourceSlice):
-            offered.put(obj)
+            offered.update(obj)
     offered.count(set)
     for name, shard in sorted(wanted.items()):
         yield _shared_class(offered, name, shard)
     yield from _policy(visit)
 
 
-def _shared_class(offered: Offered, name: str, shard: str) -> Finding:
+def _shared_class(offered: OfferedDevices, name: str, shard: str) -> Finding:
     """Say whether pods may share devices of a class."""
-    if name not in offered.gpus.classes:
+    if name not in offered.classes:
         text = f"device class {name} of shard {shard} does not exist: pods with a share wait"
         return Finding(
             _SHARE_CLAIMS, "warn", text, "install the driver, or name its class in the shard"
         )
-    sizes = sorted({size // _MIB for size in offered.gpus.shared.sizes(name, MEMORY)})
+    sizes = sorted({size // _MIB for size in offered.shared.sizes(name, MEMORY)})
     if not sizes:
         text = f"no device of class {name} can be shared by its {MEMORY}: pods with a share wait"
         return Finding(_SHARE_CLAIMS, "warn", text, _NO_DEVICES)

@@ -15,7 +15,6 @@ from kaisched.core.tree import PROJECTS, without_inner
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
-    from kaisched.core.tables import SubGroup
     from kaisched.core.tree import QueueTree
     from kaisched.framework.report.result import CycleResult
 
@@ -109,12 +108,6 @@ def is_job_met(snapshot: Snapshot, job: int, running: IntVec) -> bool:
     minimum = snapshot.podsets.minimum
     root = snapshot.jobs.structure.get(job)
     if root is not None:
-        return _is_met(root, running, minimum)
+        return root.is_met(running, minimum)
     podset = int(snapshot.jobs.first_podset[job])
     return bool(running[podset] >= minimum[podset])
-
-
-def _is_met(group: SubGroup, running: IntVec, minimum: IntVec) -> bool:
-    if group.podset >= 0:
-        return bool(running[group.podset] >= minimum[group.podset])
-    return sum(_is_met(child, running, minimum) for child in group.children) >= group.min_subgroup

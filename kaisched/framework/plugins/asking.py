@@ -14,7 +14,7 @@ import numpy as np
 import pluggy
 
 from kaisched.core.refusals import Refusal
-from kaisched.framework.plugins.combine import in_turn
+from kaisched.framework.plugins.combine import Silence, in_turn
 from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.plugins.questions import (
@@ -134,7 +134,9 @@ class Questions(Decisions, Words):
         """True when non-preemptible jobs stay within the quotas on their path."""
         self.has_rooms = bool(self.answers("node_room"))
         self.has_queue_gates = bool(self.answers("queue_gate"))
-        self.highest_score = sum(it.weight for it in self._settings("node_score"))
+        scoring = self._settings("node_score")
+        self.highest_score = sum(it.weight for it in scoring)
+        self.scores_rise = all(it.plugin.is_score_rising for it in scoring)
 
     def probed(self, probe: Probe) -> Questions:
         """Return the same questions, watched by ``probe``."""
@@ -163,13 +165,12 @@ class Questions(Decisions, Words):
         return found
 
     def _to_speakers(self, session: Session, question: str) -> Callable[..., Any] | None:
-        combine, hook, silent = QUESTIONS[question], self._hook(question), []
-        promise, answering = combine.promise, list(in_turn(hook))
-        assert promise is not None
+        combine, answering = QUESTIONS[question], list(in_turn(self._hook(question)))
+        silence = Silence(question, abandons=bool(combine.abandons))
+        silent = []
         for each in answering:
             setting = self._setting[each.plugin_name]
-            promised = promise.guarded(setting, getattr(setting.plugin, promise.method))
-            if promised(session, question) == promise.silent:
+            if silence.guarded(setting, setting.plugin.is_silent)(session, question):
                 silent.append(each.plugin)
         if len(silent) == len(answering):
             return None
@@ -321,18 +322,13 @@ class Questions(Decisions, Words):
         return None if asker is None else asker(session, action, job, ask, shapes)
 
     def _is_level_unserved(self, session: Session) -> bool:
-        """Tell whether any job requires a level of a topology, and no plugin honors that.
-
-        It is kept while no structure of a job changes.
-        """
-        structure = session.jobs.structure
+        """Tell whether any job requires a level of a topology, and no plugin honors that."""
+        structure, found = session.jobs.structure, session.found
         if not structure or any(it.plugin.honors_topology for it in self._settings("node_sets")):
             return False
-        known: tuple[Mapping[int, SubGroup], bool] | None = session.hints.get(_REQUIRES_LEVEL)
-        if known is None or known[0] is not structure:
-            found = any(_requires_level(root) for root in structure.values())
-            known = session.hints[_REQUIRES_LEVEL] = structure, found
-        return known[1]
+        if _REQUIRES_LEVEL not in found:
+            found[_REQUIRES_LEVEL] = any(map(_requires_level, structure.values()))
+        return bool(found[_REQUIRES_LEVEL])
 
     # -- words -----------------------------------------------------------------------------------
 
@@ -346,9 +342,9 @@ class Questions(Decisions, Words):
         return None if made is None else partial(_evicted_because, made, kinds)
 
 
-def _requires_level(group: SubGroup) -> bool:
-    own = group.topology is not None and group.topology.is_condition
-    return own or any(map(_requires_level, group.children))
+def _requires_level(root: SubGroup) -> bool:
+    wishes = (group.topology for group in root.groups())
+    return any(wish is not None and wish.is_condition for wish in wishes)
 
 
 def _evicted_because(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -84,16 +85,14 @@ class Combination:
         """The question that is asked like this."""
         self.parameters: tuple[str, ...] = ()
         """The question's arguments, the session first."""
-        self.promise: Promise | None = None
-        """The promise by which a plugin is not asked."""
+        self.may_be_silent = False
+        """Whether a plugin is not asked that promises it has no answer (``is_silent``)."""
 
-    def declare(self, question: Callable[..., object], promise: Promise | None) -> None:
-        """Take the question's arguments, and the promise by which plugins are left out."""
+    def declare(self, question: Callable[..., object], *, may_be_silent: bool) -> None:
+        """Take the question's arguments, and whether plugins may promise silence."""
         self.question = question.__name__
         self.parameters = tuple(inspect.signature(question).parameters)[1:]
-        self.promise = promise
-        if promise is not None:
-            promise.question = self.question
+        self.may_be_silent = may_be_silent
 
     @property
     def meaning(self) -> str:
@@ -156,9 +155,9 @@ class Combination:
 
     def ask(self, hook: pluggy.HookCaller, *asked: Any) -> Any:
         """Ask all plugins through pluggy, and combine their answers."""
-        return self.combined(hook(**dict(zip(self.parameters, asked, strict=True))), asked)
+        return self.combined(hook(**dict(zip(self.parameters, asked, strict=True))))
 
-    def combined(self, said: Any, asked: Asked) -> Any:
+    def combined(self, said: Any) -> Any:
         """Combine the answers that are not None, which are in the order of the shard."""
         raise NotImplementedError
 
@@ -181,20 +180,16 @@ class RowWise(Combination):
         self.at = 0
         """The place of the rows among the arguments."""
 
-    def declare(self, question: Callable[..., object], promise: Promise | None) -> None:
-        """Take the question's arguments, and the promise by which plugins are left out."""
-        super().declare(question, promise)
+    def declare(self, question: Callable[..., object], *, may_be_silent: bool) -> None:
+        """Take the question's arguments, and whether plugins may promise silence."""
+        super().declare(question, may_be_silent=may_be_silent)
         at, check = self.parameters.index(self.rows), type(self).check
         self.at = at
         self.fault = lambda said, asked: check(said, len(asked[at]))
 
-    def combined(self, said: list[Any], asked: Asked) -> Any:
+    def combined(self, said: list[Any]) -> Any:
         """Return all answers combined, or None without any."""
-        del asked
-        result = said[0] if said else None
-        for each in said[1:]:
-            result = self.add(result, each)
-        return result
+        return reduce(self.add, said) if said else None
 
     def add(self, before: Any, said: Any) -> Any:
         """Combine one more answer with those before it."""
@@ -254,9 +249,8 @@ class Keys(RowWise):
         super().__init__(rows)
         self.without = without
 
-    def combined(self, said: list[Columns], asked: Asked) -> Columns:
+    def combined(self, said: list[Columns]) -> Columns:
         """Return the key columns of all plugins."""
-        del asked
         return tuple(column for columns in said for column in columns)
 
 
@@ -313,13 +307,7 @@ class First(Combination):
 
     name = "first"
 
-    def __init__(
-        self,
-        fault: Check,
-        *,
-        without: str,
-        abandons: str = "",
-    ) -> None:
+    def __init__(self, fault: Check, *, without: str, abandons: str = "") -> None:
         """Declare the combination for a question.
 
         Args:
@@ -336,16 +324,15 @@ class First(Combination):
             _ABANDONED if abandons else f"The next plugin is asked; without any, {without}."
         )
 
-    def combined(self, said: Any, asked: Asked) -> Any:
+    def combined(self, said: Any) -> Any:
         """Return the first answer, after which pluggy asks nobody else."""
-        del asked
         return said
 
 
-class Fold(Combination):
+class Chain(Combination):
     """Each plugin gets the previous one's answer as its last argument."""
 
-    name = "fold"
+    name = "chain"
     fault = staticmethod(weights_fault)
     fails = _ABANDONED
 
@@ -356,14 +343,14 @@ class Fold(Combination):
 
     def ask(self, hook: pluggy.HookCaller, *asked: Any) -> FloatVec:
         """Return the answer of the last plugin."""
-        *given, folded = asked
+        *given, weights = asked
         for each in in_turn(hook):
-            shown = folded.view()
+            shown = weights.view()
             shown.flags.writeable = False  # who writes into it is named, not who reads it next
             said = each.function(*given, shown)
             if said is not None:
-                folded = said
-        return folded  # type: ignore[no-any-return]
+                weights = said
+        return weights  # type: ignore[no-any-return]
 
 
 class Union(Combination):
@@ -379,11 +366,8 @@ class Union(Combination):
         del asked
         return np.empty(0, np.int64), np.empty(0, np.int64)
 
-    def combined(
-        self, said: list[tuple[RowVec, RowVec]], asked: Asked
-    ) -> tuple[RowVec, RowVec] | None:
+    def combined(self, said: list[tuple[RowVec, RowVec]]) -> tuple[RowVec, RowVec] | None:
         """Return the shapes and the rows of all answers; every shape if one answer says so."""
-        del asked
         if not said:
             return None
         every = next((it for it in said if not len(it[0])), None)
@@ -413,9 +397,8 @@ class Intersections(Combination):
         del asked
         return NodeSets(sources=(_FAILED,))
 
-    def combined(self, said: list[NodeSets], asked: Asked) -> NodeSets | None:
+    def combined(self, said: list[NodeSets]) -> NodeSets | None:
         """Return the sets that all plugins allow, or None without an answer."""
-        del asked
         found: NodeSets | None = None
         for these in said:
             if not these.sources:  # a refusal
@@ -526,9 +509,8 @@ class FirstOfEach(Combination):
     fails = "It says nothing of any."
     without = "nothing is said"
 
-    def combined(self, said: list[dict[int, Any]], asked: Asked) -> dict[int, Any]:
+    def combined(self, said: list[dict[int, Any]]) -> dict[int, Any]:
         """Return the answers, by row."""
-        del asked
         found: dict[int, Any] = {}
         for row, each in (pair for some in said for pair in some.items()):
             found.setdefault(row, each)
@@ -552,9 +534,8 @@ class Lines(Combination):
         assert isinstance(error, Exception)
         raise error
 
-    def combined(self, said: list[list[str]], asked: Asked) -> list[str]:
+    def combined(self, said: list[list[str]]) -> list[str]:
         """Return the lines of all plugins."""
-        del asked
         return [line for lines in said for line in lines]
 
 
@@ -585,27 +566,14 @@ class Rows(Lines):
         ) from (error if isinstance(error, Exception) else None)
 
 
-class Promise(Combination):
-    """A method by which a plugin declares, before a question, that it would have no answer."""
+class Silence(Combination):
+    """Whether a plugin promises to have no answer to a question in this cycle."""
 
-    def __init__(self, method: str, *, silent: bool, abandons: str = "") -> None:
-        """Declare the promise for a question.
-
-        Args:
-            method: the name of the plugin's method.
-            silent: what the method returns where the plugin need not be asked.
-            abandons: what the cycle is abandoned for when the method fails; if empty, the plugin
-                is asked.
-
-        """
-        super().__init__(abandons=abandons)
-        self.method, self.silent = method, silent
+    def __init__(self, question: str, *, abandons: bool) -> None:
+        """Declare it; where a plugin fails to say so, it is asked, or the cycle is abandoned."""
+        super().__init__(abandons=question if abandons else "")
+        self.question = question
 
     def read(self, said: Any) -> bool:
-        """Return what the method says."""
+        """Return what the plugin says."""
         return bool(said)
-
-    def instead(self, asked: Asked) -> bool:
-        """Return that the plugin must be asked."""
-        del asked
-        return not self.silent

@@ -48,6 +48,13 @@ class Plugin(Decisions, Words):
     default_weight: ClassVar[float] = 1.0
     """Factor of its node scores unless the shard says otherwise."""
 
+    is_score_rising: bool = False
+    """Promise that ``node_score`` does not fall as ``extra`` grows while the pods fit.
+
+    Identical pods then fill one node before the next without new scores, also a node whose room is
+    still being released. The conformance kit checks it.
+    """
+
     takes_from_own_queue: bool = False
     """Declare that reclaim may also take from the claim's own queue; otherwise only preempt does.
 

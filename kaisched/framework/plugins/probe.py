@@ -5,7 +5,7 @@ The cycle itself never reads a clock; a caller that wants timings passes in a pr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,28 +13,16 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
 
-class Probe(Protocol):
-    """Wraps each plugin's answer to each question; must return what the answer returns.
+class Probe:
+    """Wraps each plugin's answer to each question, and each action as the question ``run``.
 
-    An action is wrapped likewise, under its own name and the question ``run``.
+    This one wraps nothing and costs nothing. It is hashable: what is made for a probe is kept.
     """
-
-    def __hash__(self) -> int:
-        """Return a hash: what is compiled for a probe is kept."""
-        ...
 
     def wrap(self, plugin: str, question: str, function: _F) -> _F:
         """Return a function that behaves as ``function`` and may note that it was called."""
-        ...
-
-
-class NullProbe:
-    """A probe that wraps no call and costs nothing."""
-
-    def wrap(self, plugin: str, question: str, function: _F) -> _F:
-        """Return the function itself."""
         del plugin, question
         return function
 
 
-NULL: Probe = NullProbe()
+NULL: Final = Probe()

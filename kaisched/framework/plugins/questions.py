@@ -26,18 +26,17 @@ import pluggy
 from kaisched.core.refusals import text_of
 from kaisched.framework.plugins.combine import (
     AnyOf,
+    Chain,
     First,
     FirstOfEach,
     FirstRefusal,
     FirstRefusalInTurn,
-    Fold,
     Intersections,
     Keys,
     Least,
     Lines,
     OfOwner,
     Own,
-    Promise,
     Rows,
     Sum,
     Union,
@@ -92,11 +91,11 @@ def is_answer(method: object) -> bool:
     return getattr(method, f"{PROJECT}_impl", None) is not None
 
 
-def question(combine: Combination, unless: Promise | None = None) -> Callable[[_F], _F]:
-    """Declare a question: how answers combine, and the promise by which a plugin is not asked."""
+def question(combine: Combination, *, may_be_silent: bool = False) -> Callable[[_F], _F]:
+    """Declare a question: how answers combine, and whether plugins may promise silence."""
 
     def declare(function: _F) -> _F:
-        combine.declare(function, unless)
+        combine.declare(function, may_be_silent=may_be_silent)
         _declared[function.__name__] = combine
         return _spec(firstresult=isinstance(combine, First))(function)
 
@@ -154,8 +153,8 @@ class Decisions:
         """
 
     @question(
-        Fold(without="the weights stand", abandons="weights"),
-        unless=Promise("is_silent", silent=True, abandons="over_quota_weights"),
+        Chain(without="the weights stand", abandons="weights"),
+        may_be_silent=True,
     )
     def over_quota_weights(
         self,
@@ -176,7 +175,7 @@ class Decisions:
 
     @question(
         First(head_start_fault, without="all head starts are zero", abandons="head start"),
-        unless=Promise("is_silent", silent=True, abandons="head_start"),
+        may_be_silent=True,
     )
     def head_start(
         self,
@@ -347,7 +346,7 @@ class Decisions:
 
     # -- nodes -------------------------------------------------------------------------------
 
-    @question(Intersections(), unless=Promise("is_silent", silent=True))
+    @question(Intersections(), may_be_silent=True)
     def node_sets(
         self,
         session: Session,
@@ -366,7 +365,7 @@ class Decisions:
         If there may be many sets, answer ``LazyNodeSets``: most are never looked at.
         """
 
-    @question(Intersections(), unless=Promise("is_silent", silent=True))
+    @question(Intersections(), may_be_silent=True)
     def subgroup_sets(
         self,
         session: Session,
@@ -410,7 +409,7 @@ class Decisions:
         ``session.free`` and ``session.room`` are as of now.
         """
 
-    @question(Union(), unless=Promise("is_silent", silent=True))
+    @question(Union(), may_be_silent=True)
     def on_moves(
         self, session: Session, task: RowVec, node: RowVec, sign: int
     ) -> tuple[RowVec, RowVec] | None:

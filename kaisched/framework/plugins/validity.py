@@ -37,16 +37,22 @@ _ROUNDING: Final = 1 + 1e-12
 """How far above 1 the rounding of a score may bring it."""
 
 
-def fits(answer: object, shape: tuple[int, ...], kinds: str) -> bool:
-    """Tell whether an answer is an array of this shape and of one of these kinds of numbers."""
-    return isinstance(answer, np.ndarray) and answer.shape == shape and answer.dtype.kind in kinds
+def array_fault(answer: object, shape: tuple[int, ...], kinds: str) -> str:
+    """Return what keeps an answer from being an array of this shape and these kinds of numbers.
+
+    An empty string if it is one.
+    """
+    if not isinstance(answer, np.ndarray):
+        return f"answered {type(answer).__name__}, not an array of shape {list(shape)}"
+    if answer.shape == shape and answer.dtype.kind in kinds:
+        return ""
+    return f"answered {answer.dtype}{list(answer.shape)}, not '{kinds}'{list(shape)}"
 
 
-def wrong(answer: object, shape: tuple[int, ...], kinds: str) -> str:
-    """Describe an answer that is not an array of this shape and kind."""
-    if isinstance(answer, np.ndarray):
-        return f"answered {answer.dtype}{list(answer.shape)}, not '{kinds}'{list(shape)}"
-    return f"answered {type(answer).__name__}, not an array of shape {list(shape)}"
+def vector_fault(answer: object, what: str) -> str:
+    """Return what keeps an answer from being a vector of rows, or an empty string."""
+    is_vector = isinstance(answer, np.ndarray) and answer.ndim == 1 and answer.dtype.kind == "i"
+    return "" if is_vector else what
 
 
 def code_fault(codes: Any, count: int) -> str:
@@ -54,8 +60,8 @@ def code_fault(codes: Any, count: int) -> str:
 
     A number that is no refusal code could become 0 when cut to 16 bits, or have no text.
     """
-    if not fits(codes, (count,), "i"):
-        return wrong(codes, (count,), "i")
+    if fault := array_fault(codes, (count,), "i"):
+        return fault
     if not count or not np.count_nonzero(codes):
         return ""
     least, most, highest = np.minimum.reduce(codes), np.maximum.reduce(codes), highest_code()
@@ -83,7 +89,7 @@ def keys_fault(keys: Any, count: int) -> str:
     for key in keys:
         kind = key.dtype.kind if isinstance(key, np.ndarray) and key.shape == shape else "?"
         if kind not in "iuf":
-            return wrong(key, shape, "iuf")
+            return array_fault(key, shape, "iuf")
         # Of a few flags, looking for one among their bytes takes a quarter of the time of any().
         if kind == "f" and _TRUE in np.isnan(key).tobytes():
             return "answered a key that is NaN"
@@ -92,15 +98,15 @@ def keys_fault(keys: Any, count: int) -> str:
 
 def room_fault(room: Any, count: int) -> str:
     """Return what is wrong with numbers of pods ``(K,)``, or an empty string."""
-    if not fits(room, (count,), "i"):
-        return wrong(room, (count,), "i")
+    if fault := array_fault(room, (count,), "i"):
+        return fault
     return "answered room for fewer than 0 pods" if count and room.min() < 0 else ""
 
 
 def score_fault(score: Any, count: int) -> str:
     """Return what is wrong with scores ``(K,)``, or an empty string."""
-    if not fits(score, (count,), "f"):
-        return wrong(score, (count,), "f")
+    if fault := array_fault(score, (count,), "f"):
+        return fault
     # NaN compares false with everything.
     if count and not (np.minimum.reduce(score) >= 0.0 and np.maximum.reduce(score) <= _ROUNDING):
         return "answered scores outside [0, 1]"
@@ -112,32 +118,27 @@ def stale_fault(stale: Any, asked: Asked) -> str:
     del asked
     if not (isinstance(stale, tuple) and len(stale) == 2):  # noqa: PLR2004 - a pair
         return f"answered {type(stale).__name__}, not (shapes, node rows)"
-    shapes = stale[0]
-    if not (isinstance(shapes, np.ndarray) and shapes.ndim == 1 and shapes.dtype.kind == "i"):
-        return "answered shapes that are not a vector of shape rows"
-    return ""
+    return vector_fault(stale[0], "answered shapes that are not a vector of shape rows")
 
 
 def share_fault(share: Any, asked: Asked) -> str:
     """Return what is wrong with fair shares ``(R, Q)``, or an empty string."""
     session = asked[0]
-    shape = (len(session.axis), len(session.queues))
-    return "" if fits(share, shape, "i") else wrong(share, shape, "i")
+    return array_fault(share, (len(session.axis), len(session.queues)), "i")
 
 
-def weights_fault(folded: Any, asked: Asked) -> str:
+def weights_fault(weights: Any, asked: Asked) -> str:
     """Return what is wrong with weights ``(K,)``, or an empty string."""
-    shape = asked[-1].shape
-    if not fits(folded, shape, "f"):
-        return wrong(folded, shape, "f")
-    return "" if np.isfinite(folded).all() else "answered a weight that is no finite number"
+    if fault := array_fault(weights, asked[-1].shape, "f"):
+        return fault
+    return "" if np.isfinite(weights).all() else "answered a weight that is no finite number"
 
 
 def head_start_fault(ahead: Any, asked: Asked) -> str:
     """Return what is wrong with head starts ``(K,)``, or an empty string."""
     _, _, _, group, _, _, wants, surplus = asked
-    if not fits(ahead, wants.shape, "i"):
-        return wrong(ahead, wants.shape, "i")
+    if fault := array_fault(ahead, wants.shape, "i"):
+        return fault
     if np.count_nonzero((ahead < 0) | (ahead > wants)):
         return "answered less than 0 or more than is wanted"
     together = np.bincount(group, ahead)
@@ -150,8 +151,8 @@ def order_fault(order: Any, asked: Asked) -> str:
     if not (isinstance(order, tuple) and len(order) == 2):  # noqa: PLR2004 - a pair
         return f"answered {type(order).__name__}, not (rows, code)"
     rows, code = order
-    if not (isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind == "i"):
-        return "answered rows that are not a vector of rows"
+    if fault := vector_fault(rows, "answered rows that are not a vector of rows"):
+        return fault
     if rows.size and (rows.min() < 0 or rows.max() >= count or len(np.unique(rows)) < len(rows)):
         return "answered rows that are not distinct units"
     return code_fault(np.array([code], np.int64), 1)
@@ -160,8 +161,8 @@ def order_fault(order: Any, asked: Asked) -> str:
 def size_fault(size: Any, asked: Asked) -> str:
     """Return what is wrong with batch sizes ``(K,)``, or an empty string."""
     session, job = asked
-    if not fits(size, job.shape, "i"):
-        return wrong(size, job.shape, "i")
+    if fault := array_fault(size, job.shape, "i"):
+        return fault
     if size.size and (
         np.count_nonzero(size < 0) or np.count_nonzero(size > session.pending_of(job))
     ):
@@ -171,8 +172,9 @@ def size_fault(size: Any, asked: Asked) -> str:
 
 def batch_fault(tasks: Any, asked: Asked) -> str:
     """Return what is wrong with the task rows of a batch, or an empty string."""
-    if not (isinstance(tasks, np.ndarray) and tasks.ndim == 1 and tasks.dtype.kind == "i"):
-        return f"answered {type(tasks).__name__}, not a vector of task rows"
+    no_rows = f"answered {type(tasks).__name__}, not a vector of task rows"
+    if fault := vector_fault(tasks, no_rows):
+        return fault
     session, job = asked
     rows = tasks.tolist()
     state = session.ledger.state if session.has_moved else session.tasks.state
@@ -184,7 +186,7 @@ def batch_fault(tasks: Any, asked: Asked) -> str:
 
 def flags_fault(flags: Any, count: int) -> str:
     """Return what is wrong with flags ``(K,)``, or an empty string."""
-    return "" if fits(flags, (count,), "b") else wrong(flags, (count,), "b")
+    return array_fault(flags, (count,), "b")
 
 
 def reason_fault(said: Any, against: Asked) -> str:
@@ -211,10 +213,7 @@ def figures_fault(said: Any, against: Asked) -> str:
     count = len(against[0].queues)
     if not isinstance(said, dict) or not all(isinstance(name, str) for name in said):
         return "answered no dictionary of figures by name"
-    wrong_ones = (
-        wrong(each, (count,), "f") for each in said.values() if not fits(each, (count,), "f")
-    )
-    return next(wrong_ones, "")
+    return next(filter(None, (array_fault(each, (count,), "f") for each in said.values())), "")
 
 
 def sets_fault(said: Any, asked: Asked) -> str:
@@ -226,7 +225,7 @@ def sets_fault(said: Any, asked: Asked) -> str:
     count = len(asked[0].nodes)
     columns = [(each.nodes, "b") for each in said]
     columns += [(each.order, "i") for each in said if each.order is not None]
-    return next((wrong(it, (count,), of) for it, of in columns if not fits(it, (count,), of)), "")
+    return next(filter(None, (array_fault(it, (count,), of) for it, of in columns)), "")
 
 
 def rows_fault(rows: list[object], asked: object) -> str:

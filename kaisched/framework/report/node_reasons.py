@@ -49,8 +49,7 @@ def node_refusals_of(
             if out == Refusal.DEVICES:
                 refused += _of_claims(session, shape, refuses & (plan.codes == out))
                 continue
-            text = text_of(out)
-            refused.append(NodeRefusal(text.name, count, text.sentence))
+            refused.append(NodeRefusal(text_of(out).name, count, text_of(out).sentence))
     short = allowed & (room == 0) if idle is None else allowed
     as_empty = never_fits(session, shape) is Refusal.EXCEEDS_ANY_NODE
     if as_empty or idle is None:
@@ -92,18 +91,22 @@ def _of_cards(
     by_cards = card_refusals(session, shape, short, as_empty=as_empty)
     for reason, refusals in ((Refusal.POD_SLOTS, by_slots), (Refusal.RESOURCES, by_cards)):
         for text, lacking in refusals:
-            yield NodeRefusal(TEXTS[reason].name, int(np.count_nonzero(lacking)), text)
+            yield _refusal(reason, lacking, text)
             short &= ~lacking
+
+
+def _refusal(reason: Refusal, lacking: BoolVec, detail: str) -> NodeRefusal:
+    return NodeRefusal(TEXTS[reason].name, int(np.count_nonzero(lacking)), detail)
 
 
 def _of_claims(session: Session, shape: int, short: BoolVec) -> Iterator[NodeRefusal]:
     """Count nodes by what their devices lack."""
-    text, left = TEXTS[Refusal.DEVICES], short.copy()
+    left = short.copy()
     for detail, lacking in claim_refusals(session, shape, short):
-        yield NodeRefusal(text.name, int(np.count_nonzero(lacking)), detail)
+        yield _refusal(Refusal.DEVICES, lacking, detail)
         left &= ~lacking
     if left.any():
-        yield NodeRefusal(text.name, int(np.count_nonzero(left)), text.sentence)
+        yield _refusal(Refusal.DEVICES, left, TEXTS[Refusal.DEVICES].sentence)
 
 
 def _shortages(session: Session, shape: int, idle: Amounts, short: BoolVec) -> list[NodeRefusal]:
@@ -115,14 +118,13 @@ def _shortages(session: Session, shape: int, idle: Amounts, short: BoolVec) -> l
     request, left = session.shapes.request[:, shape], short.copy()
     for resource in _by_scarcity(request):
         lacking = left & (idle[resource] < request[resource])
-        count = int(np.count_nonzero(lacking))
-        if not count:
+        if not lacking.any():
             continue
         name = session.axis.names[resource]
         gap = int((request[resource] - idle[resource][lacking]).min())
         reason = Refusal.POD_SLOTS if resource == PODS else Refusal.RESOURCES
         detail = f"{name} short by at least {format_amount(name, gap)}"
-        refused.append(NodeRefusal(TEXTS[reason].name, count, detail))
+        refused.append(_refusal(reason, lacking, detail))
         left &= ~lacking
     cards = session.capacity.cards
     of_cards = cards is not None and cards.counts_for(shape)
@@ -132,14 +134,10 @@ def _shortages(session: Session, shape: int, idle: Amounts, short: BoolVec) -> l
         few: BoolVec = left & opens & (idle[PODS] <= cards.table.cards)
         for detail, some in ((TOGETHER_OR_SLOTS, few), (TOGETHER, left & ~few)):
             if some.any():
-                count = int(np.count_nonzero(some))
-                refused.append(NodeRefusal(TEXTS[Refusal.RESOURCES].name, count, detail))
+                refused.append(_refusal(Refusal.RESOURCES, some, detail))
         return refused
     if left.any():
-        text = TEXTS[Refusal.HOST_PORT]
-        refused.append(
-            NodeRefusal(text.name, int(np.count_nonzero(left)), "host port or anti-affinity")
-        )
+        refused.append(_refusal(Refusal.HOST_PORT, left, "host port or anti-affinity"))
     return refused
 
 

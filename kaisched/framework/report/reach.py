@@ -72,7 +72,7 @@ def reaches(session: Session, waiting: RowVec) -> Iterator[Reach]:
 
 def _asked(session: Session, job: int, root: SubGroup) -> Iterator[_Need]:
     """Yield the required levels of a job and its subgroups, with the pods of its next batch."""
-    for group in _groups(root):
+    for group in root.groups():
         wish = group.topology
         if wish is None or not wish.required:
             continue
@@ -84,19 +84,12 @@ def _asked(session: Session, job: int, root: SubGroup) -> Iterator[_Need]:
             yield topology, level, shapes, levels
 
 
-def _groups(group: SubGroup) -> Iterator[SubGroup]:
-    yield group
-    for child in group.children:
-        yield from _groups(child)
-
-
 def _batch(session: Session, job: int, root: SubGroup, group: SubGroup) -> Shapes:
     """Return the pods of a subgroup in the next batch of its job."""
     if group is root:
         return tuple(sorted(batch_of(session, job)[0]))
     batch = pods_of_batch(session, job)
-    inside = [each.podset for each in _groups(group) if each.podset >= 0]
-    mine = batch[np.isin(session.tasks.podset_of_task[batch], inside)]
+    mine = batch[np.isin(session.tasks.podset_of_task[batch], group.podsets)]
     return tuple(sorted(Counter(session.tasks.shape_of_task[mine].tolist()).items()))
 
 

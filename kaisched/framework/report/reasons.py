@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -33,7 +34,6 @@ from kaisched.framework.session.batches import (
 )
 from kaisched.framework.session.capacity import room_of
 from kaisched.framework.session.node_sets import node_sets, shapes_of, subgroup_sets
-from kaisched.framework.session.units import leaves
 from kaisched.objects.faults import did_you_mean
 from kaisched.objects.labels import DEFAULT_QUEUE, QUEUE
 
@@ -321,11 +321,9 @@ def _shut_part(session: Session, job: int) -> int | None:
         return None
     batch = pods_of_batch(session, job)
     podset = session.tasks.podset_of_task[batch]
-    left, found = list(root.children[::-1]), None
-    while left:
-        group = left.pop()
-        left += group.children[::-1]
-        some = batch[np.isin(podset, leaves(group))]
+    found = None
+    for group in islice(root.groups(), 1, None):
+        some = batch[np.isin(podset, group.podsets)]
         if not some.size:
             continue
         sets = subgroup_sets(session, job, group, shapes_of(session, some))
@@ -358,24 +356,22 @@ def record_of(session: Session, job: int, code: int, abandoned: str = "") -> Dec
 
 def _waiting_record(session: Session, job: int, code: int, abandoned: str) -> DecisionRecord:
     """Return why a job was not placed, apart from evictions."""
-    queue = int(session.jobs.queue_of_job[job])
-    name = session.queues.name[queue] if queue >= 0 else session.jobs.queue_name[job]
     if abandoned:
-        return _record(session, job, name, Refusal.PLUGIN_FAILED, f"cycle abandoned: {abandoned}")
+        return _record(session, job, Refusal.PLUGIN_FAILED, f"cycle abandoned: {abandoned}")
     if code == Refusal.GANG_INCOMPLETE:
-        return _incomplete_record(session, job, name)
+        return _incomplete_record(session, job)
     if code == Refusal.NOT_TRIED:
-        return _record(session, job, name, code, _NO_ACTION)
+        return _record(session, job, code, _NO_ACTION)
     if code in _OF_ROOM or _keeps_out(session, job, code):
-        return _record(session, job, name, code, *_lack_of(session, job))
+        return _record(session, job, code, *_lack_of(session, job))
     reason = session.ask.refusal_reason(session, _ALLOCATE, job, code)
     if reason is not None:
-        return _record(session, job, name, code, reason.sentence, dict(reason.numbers))
+        return _record(session, job, code, reason.sentence, dict(reason.numbers))
     sentence = _held_sentence(session, job, code) or _queue_sentence(session, job, code)
     sentence = sentence or text_of(code).sentence
     if fault := session.jobs.faults.get(job):
         sentence = f"{sentence}: {fault}"
-    return _record(session, job, name, code, sentence)
+    return _record(session, job, code, sentence)
 
 
 def _keeps_out(session: Session, job: int, code: int) -> bool:
@@ -389,13 +385,13 @@ def _keeps_out(session: Session, job: int, code: int) -> bool:
 def _record(
     session: Session,
     job: int,
-    queue: str,
     code: int,
     message: str,
     numbers: Mapping[str, Any] | None = None,
     refused: tuple[NodeRefusal, ...] = (),
 ) -> DecisionRecord:
-    text = text_of(code)
+    text, queue = text_of(code), int(session.jobs.queue_of_job[job])
+    name = session.queues.name[queue] if queue >= 0 else session.jobs.queue_name[job]
     plugin = text.plugin
     if code == Refusal.PLUGIN or (
         code == Refusal.PLUGIN_FAILED and not message.startswith("cycle")
@@ -403,7 +399,7 @@ def _record(
         plugin = _owner(session, job)
         message = f"{text.sentence}: {plugin}" if plugin else message
     return DecisionRecord(
-        session.jobs.name[job], queue, text.name, message, numbers or {}, refused, plugin
+        session.jobs.name[job], name, text.name, message, numbers or {}, refused, plugin
     )
 
 
@@ -424,7 +420,7 @@ def _owner(session: Session, job: int) -> str:
     return failed[0] if failed else ""
 
 
-def _incomplete_record(session: Session, job: int, queue: str) -> DecisionRecord:
+def _incomplete_record(session: Session, job: int) -> DecisionRecord:
     first = int(session.jobs.first_podset[job])
     count = int(session.jobs.podset_count[job])
     podsets = session.podsets
@@ -437,9 +433,9 @@ def _incomplete_record(session: Session, job: int, queue: str) -> DecisionRecord
             message = f"{where}{alive} of the {need} pods it {needs} exist and are not gated"
             message += f"; {done} {'has' if done == 1 else 'have'} succeeded" if done else ""
             numbers = {"pods": alive, "minimum": need}
-            return _record(session, job, queue, Refusal.GANG_INCOMPLETE, message, numbers)
+            return _record(session, job, Refusal.GANG_INCOMPLETE, message, numbers)
     sentence = TEXTS[Refusal.GANG_INCOMPLETE].sentence
-    return _record(session, job, queue, Refusal.GANG_INCOMPLETE, sentence)
+    return _record(session, job, Refusal.GANG_INCOMPLETE, sentence)
 
 
 def _eviction_refusals(session: Session, job: int) -> dict[str, str]:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kaisched.core.axis import Amounts, IntVec, RowVec
-    from kaisched.core.tables import SubGroup
     from kaisched.framework.session.session import Session
 
 MOST_TRIES: Final = 64
@@ -123,7 +122,7 @@ def possible_batch(session: Session, job: int, tasks: RowVec) -> RowVec:
     Only of a job that needs some of its subgroups: of others no batch is worth the question.
     """
     root = session.jobs.structure.get(job)
-    if root is None or not _needs_some(root) or not tasks.size or _could_ever_fit(session, tasks):
+    if root is None or not root.needs_some or not tasks.size or _could_ever_fit(session, tasks):
         return tasks
 
     def fits(some: RowVec) -> bool:
@@ -138,13 +137,7 @@ def _has_choice(session: Session, job: int, tasks: RowVec) -> bool:
     if root is None or not tasks.size or session.jobs.podset_count[job] == 1:
         return False
     podsets = _podsets(session, tasks)
-    return bool((podsets == podsets[0]).all()) or _needs_some(root)
-
-
-def _needs_some(group: SubGroup) -> bool:
-    """Tell whether a group, or one below it, needs fewer subgroups than it has."""
-    children = group.children
-    return group.min_subgroup < len(children) or any(map(_needs_some, children))
+    return bool((podsets == podsets[0]).all()) or root.needs_some
 
 
 def _podsets(session: Session, tasks: RowVec) -> RowVec:
@@ -198,11 +191,7 @@ def pods_of_batch(session: Session, job: int) -> RowVec:
 
 def asked_of(session: Session, job: int) -> Amounts:
     """``(R,)`` what the job's next batch asks for."""
-    shapes, _ = batch_of(session, job)
-    ask = np.zeros(len(session.axis), np.int64)
-    for shape, count in shapes:
-        ask += session.shapes.charge[:, shape] * count
-    return ask
+    return _batch_asks(session, job, session.shapes.charge)
 
 
 def least_asked_of(session: Session, job: int) -> Amounts:
@@ -210,9 +199,10 @@ def least_asked_of(session: Session, job: int) -> Amounts:
 
     Limits and quotas are asked with this while no node is chosen.
     """
-    if session.shapes.by_card is None:
-        return asked_of(session, job)
-    charge = session.least_charge
+    return _batch_asks(session, job, session.least_charge)
+
+
+def _batch_asks(session: Session, job: int, charge: Amounts) -> Amounts:
     ask = np.zeros(len(session.axis), np.int64)
     for shape, count in batch_of(session, job)[0]:
         ask += charge[:, shape] * count

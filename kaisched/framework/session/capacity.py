@@ -502,11 +502,10 @@ class SharedCapacity(Capacity):
 
     def pods_now(self, shape: int, node: int) -> int:
         """Return how many pods of a shape fit on a node, and on its cards, now."""
-        free = self._unpromised_on(node)
-        fits = max(min([free[at] // each for at, each in self.asked(shape)], default=HUGE), 0)
+        fits = super().pods_now(shape, node)
         if not fits or not self.is_by_card(shape):
             return fits
-        by_card = self.cards.pods_now(shape, node, free)
+        by_card = self.cards.pods_now(shape, node, self._unpromised_on(node))
         if by_card is not None:
             return min(fits, by_card)
         return int(self.limited_now(shape, np.array([node]), np.array([fits]))[0])

@@ -191,13 +191,12 @@ def as_promises(
 class OpenCards:
     """Pods of one shape with a share that fit on open cards of each node, now or later."""
 
-    __slots__ = ("_cards", "_is_later", "_per_card", "_room", "_seen", "_shape")
+    __slots__ = ("_cards", "_is_later", "_room", "_seen", "_shape")
 
     def __init__(self, cards: Cards, shape: int, nodes: RowVec, *, is_later: bool) -> None:
         """Look at all nodes."""
         self._cards, self._shape, self._is_later = cards, shape, is_later
         self._room = cards.on_open_cards(shape, nodes, is_later=is_later)
-        self._per_card = np.maximum(cards.of_new_card(shape, nodes), 1)
         self._seen = len(cards.moved)
 
     def up_to_date(self) -> IntVec:
@@ -219,26 +218,11 @@ class OpenCards:
         and only until the next move. ``opens`` answers how many cards of a node can be opened, and
         how many pod slots it has free.
         """
-        if not self._cards.fills_open_cards(self._shape):
-            return self._bonus_by_pod(opens)
-        opened, per_card = self.up_to_date(), self._per_card
-
-        def bonus(rows: RowVec, extra: IntVec) -> FloatVec:
-            beyond = extra - opened[rows]
-            fits = (beyond < 0) | (beyond % per_card[rows] > 0)
-            return np.where(fits, ON_OPEN_CARD, 0.0)
-
-        return bonus
-
-    def _bonus_by_pod(self, opens: Callable[[int], tuple[int, int]]) -> Scores:
-        """Return the bonus where pods open cards beside open ones: each pod is looked at."""
         opened = self.up_to_date()
         answers: dict[int, list[bool]] = {}
         coming: dict[int, Iterator[bool]] = {}
 
         def fits(row: int, extra: int) -> bool:
-            if not extra:
-                return bool(opened[row] > 0)
             if row not in coming:
                 answers[row] = []
                 coming[row] = self._cards.next_fit(self._shape, row, *opens(row))
@@ -248,7 +232,9 @@ class OpenCards:
             return known[extra]
 
         def bonus(rows: RowVec, extra: IntVec) -> FloatVec:
-            has = [fits(*it) for it in zip(rows.tolist(), extra.tolist(), strict=True)]
+            has = opened[rows] > 0
+            for at in extra.nonzero()[0].tolist():
+                has[at] = fits(int(rows[at]), int(extra[at]))
             return np.where(has, ON_OPEN_CARD, 0.0)
 
         return bonus
@@ -770,14 +756,6 @@ class Cards:
         if left is None or demand is None or demand.cards > 1:
             return int(self.on_open_cards(shape, np.array([node]), is_later=is_later)[0])
         return pods_left(left, self.take_of(shape, node)[0]) if self.table.cards[node] else 0
-
-    def fills_open_cards(self, shape: int) -> bool:
-        """Tell whether pods of a shape fill one open card after the other before they open one.
-
-        Pods with shares of several cards may open one beside an open one.
-        """
-        demand = self.demand_of(shape)
-        return demand is not None and demand.cards == 1 and not self.spread.cards
 
     def next_fit(self, shape: int, node: int, whole: int, slots: int) -> Iterator[bool]:
         """Yield whether the next pod of a shape fits on open cards, then the one after it.

@@ -158,14 +158,17 @@ def fill_stepwise(
     return chosen
 
 
-def choose_by_score(masked: FloatVec, room: IntVec, count: int, score: Scores) -> RowVec:
+def choose_by_score(
+    masked: FloatVec, room: IntVec, count: int, score: Scores, *, scores_rise: bool
+) -> RowVec:
     """Return a node row for each of several equal pods, which have room.
 
     ``masked`` is the score of each node, below 0 where there is no room. Nodes are filled one after
-    the other; where a score falls as its node fills, pods are placed one by one.
+    the other; where a score falls as its node fills, pods are placed one by one. ``scores_rise``
+    is the plugins' promise that none falls.
     """
     rows, counts = fill_first(masked, room, count)
-    if _rises(rows, counts, masked, score):
+    if scores_rise or _rises(rows, counts, masked, score):
         return np.repeat(rows, counts)
     return fill_stepwise(masked, room, count, score)
 

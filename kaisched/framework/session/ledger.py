@@ -19,7 +19,6 @@ from kaisched.framework.session.capacity import Holding
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, IntVec, RowVec
-    from kaisched.core.devices import MemoryCharges
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.session.capacity import Capacity
 
@@ -36,7 +35,9 @@ class Ledger:
     """What queues hold, the counts of jobs, and the state and node of every task, as of now."""
 
     __slots__ = (
+        "_by_card",
         "_capacity",
+        "_card_mib",
         "_charge",
         "_is_preemptible",
         "_podset_of_task",
@@ -88,6 +89,8 @@ class Ledger:
         self._request = snapshot.shapes.request
         self._charge = snapshot.shapes.charge
         self._tree = snapshot.queues.tree
+        self._by_card = snapshot.shapes.by_card
+        self._card_mib = card_mib(snapshot.nodes, np.arange(len(snapshot.nodes)))
 
     def set_state(self, task: int, state: int, node: int) -> tuple[int, int]:
         """Move one task to a state on a node and return (old state, old node).
@@ -101,16 +104,29 @@ class Ledger:
         if node >= 0:
             self._capacity.take(task, node, shape, state)
         self._count(task, old_state, state, shape)
+        for which, where, sign in ((old_state, old_node, -1), (state, node, 1)):
+            if _ACTIVE[which] and where >= 0:
+                self._save([task], [where], sign)
         self.state[task] = state
         self.node_of_task[task] = node
         return old_state, old_node
 
-    def place_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
-        """Put pending tasks of one shape on idle room at once; same result as one by one."""
-        self._capacity.take_all(tasks, nodes, shape, _ALLOCATED)
-        self._count_all(tasks, shape, 1)
-        self.state[tasks] = _ALLOCATED
+    def place_pending(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
+        """Put pending tasks of one shape on idle room, or promise them room, as ``state`` says.
+
+        The result is that of one by one.
+        """
+        self._capacity.take_all(tasks, nodes, shape, state)
+        self._count_all(tasks, nodes, shape, 1)
+        self.state[tasks] = state
         self.node_of_task[tasks] = nodes
+
+    def take_back_pending(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
+        """Undo :meth:`place_pending`."""
+        self._capacity.give_back_all(tasks, nodes, shape, state)
+        self._count_all(tasks, nodes, shape, -1)
+        self.state[tasks] = _PENDING
+        self.node_of_task[tasks] = -1
 
     def place_one(self, task: int, node: int, shape: int) -> None:
         """Put a pending task on idle room, which :meth:`count_placed` counts later."""
@@ -124,7 +140,7 @@ class Ledger:
         self.state[task] = _PENDING
         self.node_of_task[task] = -1
 
-    def count_placed(self, tasks: RowVec, _nodes: RowVec, sign: int) -> None:
+    def count_placed(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
         """Count what :meth:`place_one` placed on nodes as placed (1), or as pending again (-1)."""
         shapes = self._shape_of_task[tasks]
         if len(tasks) <= _FEW:
@@ -132,27 +148,7 @@ class Ledger:
                 self._count_alike(task, self._charge[:, shape], sign)
         else:
             self._count_many(tasks, self._charge.take(shapes, axis=1) * sign, sign)
-
-    def take_back_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
-        """Undo :meth:`place_pending`."""
-        self._capacity.give_back_all(tasks, nodes, shape, _ALLOCATED)
-        self._count_all(tasks, shape, -1)
-        self.state[tasks] = _PENDING
-        self.node_of_task[tasks] = -1
-
-    def promise_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
-        """Promise pending tasks of one shape room that is being released."""
-        self._capacity.take_all(tasks, nodes, shape, _PIPELINED)
-        self._count_all(tasks, shape, 1)
-        self.state[tasks] = _PIPELINED
-        self.node_of_task[tasks] = nodes
-
-    def take_back_promised(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
-        """Undo :meth:`promise_pending`."""
-        self._capacity.give_back_all(tasks, nodes, shape, _PIPELINED)
-        self._count_all(tasks, shape, -1)
-        self.state[tasks] = _PENDING
-        self.node_of_task[tasks] = -1
+        self._save(tasks, nodes, sign)
 
     def release_all(self, tasks: RowVec, sign: int) -> None:
         """Count running tasks as being released (``sign`` 1), or as running again (-1).
@@ -164,6 +160,7 @@ class Ledger:
         np.subtract.at(self.job_active, jobs, sign)
         np.subtract.at(self.podset_active, podsets, sign)
         self._hold(jobs, self._charge.take(self._shape_of_task[tasks], axis=1) * -sign)
+        self._save(tasks, self.node_of_task[tasks], -sign)
 
     def holding(self, tasks: RowVec) -> Holding:
         """Return what tasks hold on their nodes."""
@@ -178,19 +175,21 @@ class Ledger:
         old, shape = int(self.node_of_task[task]), int(self._shape_of_task[task])
         self._capacity.take(task, node, shape, _PIPELINED)
         self._count(task, _RELEASING, _PIPELINED, shape)
+        self._save([task], [node], 1)
         self.state[task] = _PIPELINED
         self.node_of_task[task] = node
         return old
 
     def take_back_relocated(self, task: int, old_node: int) -> None:
         """Undo :meth:`relocate`."""
-        shape = int(self._shape_of_task[task])
-        self._capacity.give_back(task, int(self.node_of_task[task]), shape, _PIPELINED)
+        shape, node = int(self._shape_of_task[task]), int(self.node_of_task[task])
+        self._save([task], [node], -1)
+        self._capacity.give_back(task, node, shape, _PIPELINED)
         self._count(task, _PIPELINED, _RELEASING, shape)
         self.state[task] = _RELEASING
         self.node_of_task[task] = old_node
 
-    def _count_all(self, tasks: RowVec, shape: int, sign: int) -> None:
+    def _count_all(self, tasks: RowVec, nodes: RowVec, shape: int, sign: int) -> None:
         """Count pending tasks of one shape as placed (1), or as pending again (-1)."""
         charge, count = self._charge[:, shape], len(tasks)
         if count == 1 or (count and self._are_of_one_podset(tasks)):
@@ -201,6 +200,7 @@ class Ledger:
         else:
             every: Amounts = np.broadcast_to(charge[:, None] * sign, (len(charge), count))
             self._count_many(tasks, every, sign)
+        self._save(tasks, nodes, sign)
 
     def _are_of_one_podset(self, tasks: RowVec) -> bool:
         podsets = self._podset_of_task[tasks]
@@ -255,6 +255,21 @@ class Ledger:
             if not self._is_preemptible[job]:
                 self.held_non_preemptible[:, path] += more
 
+    def _save(self, tasks: RowVec | list[int], nodes: RowVec | list[int], sign: int) -> None:
+        """Take off what tasks on nodes count less than by the smallest card; with -1, add it."""
+        if self._by_card is None:
+            return
+        saved = self._by_card.saved(self._shape_of_task[tasks], self._card_mib[nodes]) * sign
+        for at in np.flatnonzero(saved).tolist():
+            job = int(self.job_of_task[tasks[at]])
+            queue = int(self._queue_of_job[job]) if job >= 0 else -1
+            if queue < 0:
+                continue
+            path = self._tree.path(queue)
+            self.held[GPU, path] -= saved[at]
+            if not self._is_preemptible[job]:
+                self.held_non_preemptible[GPU, path] -= saved[at]
+
 
 def add_along(held: Amounts, paths: RowVec, amounts: Amounts) -> None:
     """Add amounts ``(R, K)`` to the queues of paths ``(D, K)``, which end with -1."""
@@ -288,85 +303,3 @@ def held_in(snapshot: Snapshot, state: TaskState) -> tuple[Amounts, Amounts] | N
         rolled_up(snapshot, charges_of(snapshot, rows, queue)),
         rolled_up(snapshot, charges_of(snapshot, rows[firm], queue[firm])),
     )
-
-
-def ledger_of(
-    snapshot: Snapshot, held: Amounts, held_non_preemptible: Amounts, capacity: Capacity
-) -> Ledger:
-    """Return the ledger of a cycle; pods count by cards only where these make a difference."""
-    by_card = snapshot.shapes.by_card
-    if by_card is None:
-        return Ledger(snapshot, held, held_non_preemptible, capacity)
-    return _CardLedger(snapshot, held, held_non_preemptible, capacity, by_card)
-
-
-class _CardLedger(Ledger):
-    __slots__ = ("_by_card", "_card_mib")
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        held: Amounts,
-        held_non_preemptible: Amounts,
-        capacity: Capacity,
-        by_card: MemoryCharges,
-    ) -> None:
-        super().__init__(snapshot, held, held_non_preemptible, capacity)
-        self._by_card = by_card
-        self._card_mib = card_mib(snapshot.nodes, np.arange(len(snapshot.nodes)))
-
-    def set_state(self, task: int, state: int, node: int) -> tuple[int, int]:
-        old_state, old_node = super().set_state(task, state, node)
-        self._save_one(task, old_state, old_node, -1)
-        self._save_one(task, state, node, 1)
-        return old_state, old_node
-
-    def place_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
-        super().place_pending(tasks, nodes, shape)
-        self._save(tasks, nodes, 1)
-
-    def count_placed(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
-        super().count_placed(tasks, nodes, sign)
-        self._save(tasks, nodes, sign)
-
-    def take_back_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
-        super().take_back_pending(tasks, nodes, shape)
-        self._save(tasks, nodes, -1)
-
-    def promise_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
-        super().promise_pending(tasks, nodes, shape)
-        self._save(tasks, nodes, 1)
-
-    def take_back_promised(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
-        super().take_back_promised(tasks, nodes, shape)
-        self._save(tasks, nodes, -1)
-
-    def release_all(self, tasks: RowVec, sign: int) -> None:
-        super().release_all(tasks, sign)
-        self._save(tasks, self.node_of_task[tasks], -sign)
-
-    def relocate(self, task: int, node: int) -> int:
-        old = super().relocate(task, node)
-        self._save(np.array([task]), np.array([node]), 1)
-        return old
-
-    def take_back_relocated(self, task: int, old_node: int) -> None:
-        self._save(np.array([task]), self.node_of_task[[task]], -1)
-        super().take_back_relocated(task, old_node)
-
-    def _save_one(self, task: int, state: int, node: int, sign: int) -> None:
-        if ACTIVE_STATES[state] and node >= 0:
-            self._save(np.array([task]), np.array([node]), sign)
-
-    def _save(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
-        """Take off what tasks on nodes count less than by the smallest card; with -1, add it."""
-        saved = self._by_card.saved(self._shape_of_task[tasks], self._card_mib[nodes]) * sign
-        for at in np.flatnonzero(saved).tolist():
-            job = int(self.job_of_task[tasks[at]])
-            queue = int(self._queue_of_job[job]) if job >= 0 else -1
-            if queue < 0:
-                continue
-            path = self._tree.path(queue)
-            self.held[GPU, path] -= saved[at]
-            if not self._is_preemptible[job]:
-                self.held_non_preemptible[GPU, path] -= saved[at]

@@ -106,8 +106,9 @@ def is_spent(session: Session, action: str) -> bool:
     if may_evict(session, 1):
         return False
     jobs = session.jobs
-    waits = (jobs.pending > 0) & (jobs.refusal == 0)
-    session.outcome.note_all_claims(action, waits * (_FULL if is_full(session) else _CODE))
+    waits = ((jobs.pending > 0) & (jobs.refusal == 0)).nonzero()[0]
+    code = _FULL if is_full(session) else _CODE
+    session.outcome.note_claims(action, waits, np.full(len(waits), code))
     return True
 
 

@@ -105,14 +105,6 @@ class Outcome:
             known = self.claims[action] = np.zeros_like(self.refusal)
         known[job] = codes
 
-    def note_all_claims(self, action: str, codes: CodeVec) -> None:
-        """Note refusals of claims for all jobs: ``codes`` is ``(J,)``, 0 changes nothing."""
-        known = self.claims.get(action)
-        if known is None:
-            self.claims[action] = codes
-        else:
-            np.copyto(known, codes, where=codes != 0)
-
     def nominate(self, task: int, node: int) -> None:
         """Record a promise."""
         self.nominations.append((task, node))

@@ -206,12 +206,6 @@ class Rooms:
         if not self.slot_of_shape:
             return
         free = capacity.unpromised(rows)
-        if len(rows) == 1 and self._cards is None:  # columns as views: a third of the time
-            node = int(rows[0])
-            fits = pods_in(free, self._divisor, self._bonus)
-            self.total += fits - self.room[:, node]
-            self.room[:, node] = fits
-            return
         quotient = free[:, None, :] // self._divisor[:, :, None]
         quotient += self._bonus[:, :, None]
         fresh = np.minimum.reduce(quotient, axis=0)
@@ -422,7 +416,8 @@ class Placement:
         masked = self._masked(vacancy)
         if count == 1:
             return np.array([int(masked.argmax())])
-        return choose_by_score(masked, room, count, self.scorer(plan.shape))
+        scorer, scores_rise = self.scorer(plan.shape), self._ask.scores_rise
+        return choose_by_score(masked, room, count, scorer, scores_rise=scores_rise)
 
     def next_share(self, shape: int) -> int | None:
         """Return the node that :meth:`choose` would for one pod with a share, counting no room.

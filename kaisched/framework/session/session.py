@@ -15,7 +15,7 @@ from kaisched.core.sums import charges_of
 from kaisched.core.tree import PROJECTS, without_inner
 from kaisched.framework.session.capacity import Holding, capacity_of, room_of
 from kaisched.framework.session.devices import Devices
-from kaisched.framework.session.ledger import held_in, ledger_of, rolled_up
+from kaisched.framework.session.ledger import Ledger, held_in, rolled_up
 from kaisched.framework.session.limits import requeued
 from kaisched.framework.session.outcome import Outcome
 from kaisched.framework.session.placement import Placement
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from kaisched.framework.policy import Policy
     from kaisched.framework.report.records import PluginFailure
     from kaisched.framework.session.capacity import Capacity
-    from kaisched.framework.session.ledger import Ledger
     from kaisched.framework.session.node_sets import NodeSet
 
     Columns = list[IntVec | FloatVec]
@@ -451,7 +450,7 @@ class Session:
     @cached_property
     def ledger(self) -> Ledger:
         """What queues hold and where every task stands, as of now."""
-        return ledger_of(self.snapshot, self.held, self.held_non_preemptible, self.capacity)
+        return Ledger(self.snapshot, self.held, self.held_non_preemptible, self.capacity)
 
     @property
     def has_moved(self) -> bool:

@@ -31,26 +31,13 @@ _FEW = 8
 
 
 class Batch(NamedTuple):
-    """Pending tasks of one shape placed on idle room."""
+    """Pending tasks placed on idle room, or promised room that is being released."""
 
     tasks: RowVec
     nodes: RowVec
     shape: int
-
-
-class Series(NamedTuple):
-    """Pending tasks placed on idle room one by one."""
-
-    tasks: RowVec
-    nodes: RowVec
-
-
-class Promise(NamedTuple):
-    """Pending tasks of one shape promised room that is being released."""
-
-    tasks: RowVec
-    nodes: RowVec
-    shape: int
+    """That of all tasks; -1 for tasks that were placed one by one."""
+    state: int
 
 
 class Release(NamedTuple):
@@ -81,19 +68,7 @@ class Change(NamedTuple):
     """The cards that it had got in this cycle; None if none."""
 
 
-PLACES: Final = (Batch, Series, Promise)
-
-
-"""Entries that give pending tasks a place."""
-
-
-BINDS: Final = (Batch, Series)
-
-
-"""Those whose places are free now."""
-
-
-Entry: TypeAlias = Batch | Series | Promise | Release | Relocation | Change
+Entry: TypeAlias = Batch | Release | Relocation | Change
 
 
 def evicted_in(entry: Entry) -> list[tuple[int, int]]:
@@ -119,10 +94,7 @@ class Statement:
 
     def place(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         """Allocate pending ``tasks`` of one shape to ``nodes``, entry by entry, on idle room."""
-        self._ledger.place_pending(tasks, nodes, shape)
-        self._journal.append(Batch(tasks, nodes, shape))
-        if self._listens:
-            self._session.placement.note_moves(tasks, nodes, 1)
+        self._place(Batch(tasks, nodes, shape, _ALLOCATED))
 
     def place_each(self, pods: Iterable[tuple[int, int, int]]) -> None:
         """Allocate pending tasks on idle room, given as (task, node, shape), one by one.
@@ -138,13 +110,12 @@ class Statement:
                 place(task, node, shape)
                 tasks.append(task)
                 nodes.append(node)
-                if self._listens:
-                    self._session.placement.note_moves(np.array([task]), np.array([node]), 1)
+                self._note(task, node, 1)
         finally:
             if tasks:
-                series = Series(np.array(tasks), np.array(nodes))
-                self._ledger.count_placed(*series, 1)
-                self._journal.append(series)
+                batch = Batch(np.array(tasks), np.array(nodes), -1, _ALLOCATED)
+                self._ledger.count_placed(batch.tasks, batch.nodes, 1)
+                self._journal.append(batch)
 
     def allocate(self, task: int, node: int) -> None:
         """Place a task on idle room."""
@@ -156,10 +127,12 @@ class Statement:
 
     def promise(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         """Promise pending ``tasks`` of one shape, entry by entry, room that is being released."""
-        self._ledger.promise_pending(tasks, nodes, shape)
-        self._journal.append(Promise(tasks, nodes, shape))
-        if self._listens:
-            self._session.placement.note_moves(tasks, nodes, 1)
+        self._place(Batch(tasks, nodes, shape, _PIPELINED))
+
+    def _place(self, batch: Batch) -> None:
+        self._ledger.place_pending(*batch)
+        self._journal.append(batch)
+        self._note(batch.tasks, batch.nodes, 1)
 
     def evict(self, task: int) -> None:
         """Evict a running task; its room is being released from now on."""
@@ -176,15 +149,13 @@ class Statement:
         ledger.release_all(tasks, 1)
         ledger.state[tasks] = _RELEASING
         self._journal.append(entry)
-        if self._listens:
-            self._session.placement.note_moves(tasks, entry.nodes, -1)
+        self._note(tasks, entry.nodes, -1)
 
     def relocate(self, task: int, node: int) -> None:
         """Promise an evicted task another node; it moves once it has left its old one."""
         old_node = self._ledger.relocate(task, node)
         self._journal.append(Relocation(task, node, old_node))
-        if self._listens:
-            self._session.placement.note_moves(np.array([task]), np.array([node]), 1)
+        self._note(task, node, 1)
 
     def may_spare(self, task: int) -> bool:
         """Tell whether an evicted task could stay: room, cards and devices are not promised."""
@@ -207,29 +178,24 @@ class Statement:
         ledger = self._ledger
         while len(self._journal) > mark:
             entry = self._journal.pop()
-            if isinstance(entry, PLACES):
-                if isinstance(entry, Batch):
-                    ledger.take_back_pending(entry.tasks, entry.nodes, entry.shape)
-                elif isinstance(entry, Series):
-                    self._take_back(entry)
+            if isinstance(entry, Batch):
+                if entry.shape >= 0:
+                    ledger.take_back_pending(*entry)
                 else:
-                    ledger.take_back_promised(entry.tasks, entry.nodes, entry.shape)
-                if self._listens:
-                    self._session.placement.note_moves(entry.tasks, entry.nodes, -1)
+                    self._take_back_each(entry)
+                self._note(entry.tasks, entry.nodes, -1)
             elif isinstance(entry, Release):
                 ledger.release_all(entry.tasks, -1)
                 ledger.state[entry.tasks] = entry.old_states
-                if self._listens:
-                    self._session.placement.note_moves(entry.tasks, entry.nodes, 1)
+                self._note(entry.tasks, entry.nodes, 1)
             elif isinstance(entry, Relocation):
                 ledger.take_back_relocated(entry.task, entry.old_node)
-                if self._listens:
-                    self._session.placement.note_moves(
-                        np.array([entry.task]), np.array([entry.node]), -1
-                    )
+                self._note(entry.task, entry.node, -1)
             else:
                 self._set_state(entry.task, entry.old_state, entry.old_node, entry.given)
-                self._tell(entry.task, entry.state, entry.node, entry.old_state, entry.old_node)
+                self._note_change(
+                    entry.task, entry.state, entry.node, entry.old_state, entry.old_node
+                )
 
     def pipeline_all(self, mark: int = 0) -> None:
         """Turn every allocation since ``mark`` into a promise: a gang starts whole or waits whole.
@@ -242,7 +208,7 @@ class Statement:
         moves: list[tuple[int, int, int]] = []
         for entry in self._journal[mark:]:
             assert not isinstance(entry, Relocation | Release)
-            if isinstance(entry, PLACES):
+            if isinstance(entry, Batch):
                 pairs = zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True)
                 moves.extend((task, _PIPELINED, node) for task, node in pairs)
             else:
@@ -259,15 +225,15 @@ class Statement:
     @property
     def has_pipelined(self) -> bool:
         """True when some move is only a promise."""
-        return any(
-            isinstance(entry, Promise) or (isinstance(entry, Change) and entry.state == _PIPELINED)
-            for entry in self._journal
-        )
+        return self._has_placed(_PIPELINED, 0)
 
     def has_allocated(self, mark: int = 0) -> bool:
         """Tell whether some move since ``mark`` takes idle room."""
+        return self._has_placed(_ALLOCATED, mark)
+
+    def _has_placed(self, state: int, mark: int) -> bool:
         return any(
-            isinstance(entry, BINDS) or (isinstance(entry, Change) and entry.state == _ALLOCATED)
+            isinstance(entry, Batch | Change) and entry.state == state
             for entry in self._journal[mark:]
         )
 
@@ -280,7 +246,7 @@ class Statement:
         outcome, state = self._session.outcome, self._ledger.state
         start = outcome.counts() if beneficiary >= 0 else None
         for entry in self._journal:
-            if isinstance(entry, BINDS):  # nearly all there is
+            if isinstance(entry, Batch) and entry.state == _ALLOCATED:  # nearly all there is
                 outcome.bind(entry.tasks, entry.nodes)
                 continue
             for task, node in evicted_in(entry):
@@ -295,14 +261,14 @@ class Statement:
     def _keep(self, entry: Entry) -> None:
         """Record in the outcome what an entry of the journal has placed."""
         outcome = self._session.outcome
-        if isinstance(entry, Promise):
+        if isinstance(entry, Batch):
             for task, node in zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True):
                 outcome.nominate(task, node)
-        elif isinstance(entry, Relocation):
-            outcome.nominate(entry.task, entry.node)
         elif isinstance(entry, Change) and entry.state == _ALLOCATED:
             outcome.bind(np.array([entry.task]), np.array([entry.node]))
-        elif isinstance(entry, Change) and entry.state == _PIPELINED:
+        elif isinstance(entry, Relocation) or (
+            isinstance(entry, Change) and entry.state == _PIPELINED
+        ):
             outcome.nominate(entry.task, entry.node)
 
     def _change(self, task: int, state: int, node: int, again: Given | None = None) -> None:
@@ -314,7 +280,7 @@ class Statement:
                 again = given
         old_state, old_node = self._set_state(task, state, node, again)
         self._journal.append(Change(task, state, node, old_state, old_node, given))
-        self._tell(task, old_state, old_node, state, node)
+        self._note_change(task, old_state, old_node, state, node)
 
     def _set_state(self, task: int, state: int, node: int, given: Given | None) -> tuple[int, int]:
         cards = self._session.capacity.cards
@@ -323,18 +289,21 @@ class Statement:
         with cards.giving(given):
             return self._ledger.set_state(task, state, node)
 
-    def _take_back(self, series: Series) -> None:
+    def _take_back_each(self, batch: Batch) -> None:
         """Undo :meth:`place_each`, the last pod first."""
-        columns = [column[::-1].tolist() for column in series]
-        for task, node in zip(*columns, strict=True):
+        pairs = zip(batch.tasks[::-1].tolist(), batch.nodes[::-1].tolist(), strict=True)
+        for task, node in pairs:
             self._ledger.take_back_one(task, node)
-        self._ledger.count_placed(*series, -1)
+        self._ledger.count_placed(batch.tasks, batch.nodes, -1)
 
-    def _tell(self, task: int, old_state: int, old_node: int, state: int, node: int) -> None:
-        if not self._listens:
-            return
-        note_moves = self._session.placement.note_moves
+    def _note_change(self, task: int, old_state: int, old_node: int, state: int, node: int) -> None:
         if old_node >= 0 and old_state != _RELEASING:
-            note_moves(np.array([task]), np.array([old_node]), -1)
+            self._note(task, old_node, -1)
         if node >= 0 and state != _RELEASING:
-            note_moves(np.array([task]), np.array([node]), 1)
+            self._note(task, node, 1)
+
+    def _note(self, tasks: RowVec | int, nodes: RowVec | int, sign: int) -> None:
+        """Report moves to devices and plugins, if any are to hear of them."""
+        if self._listens:
+            note_moves = self._session.placement.note_moves
+            note_moves(np.atleast_1d(tasks), np.atleast_1d(nodes), sign)

@@ -9,6 +9,7 @@ it. So what goes takes others along: :class:`Going` tells which.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +23,7 @@ from kaisched.framework.session.order import ordered_tasks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kaisched.core.axis import Amounts, BoolVec, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
     from kaisched.core.tables import SubGroup
     from kaisched.framework.session.node_sets import NodeSet
     from kaisched.framework.session.session import Session
@@ -172,8 +173,8 @@ def _split_tree(
     ran = {podset: [it for it in some if it not in placed] for podset, some in kept.items()}
     spare: list[Unit] = []
     part_of: dict[int, int] = {}
-    for group in _dispensable(root, kept, ran, minimum.tolist()):
-        podsets = leaves(group)
+    for group in _dispensable(root, _numbers(kept), _numbers(ran), minimum):
+        podsets = group.podsets
         tasks = tuple(task for podset in podsets for task in kept.pop(podset, ()))
         if tasks:
             spare.append(Unit(job, tasks, is_core=False))
@@ -186,11 +187,13 @@ def _split_tree(
     return elastic + spare, tuple(task for task in ranked if task in core)
 
 
+def _numbers(pods: Mapping[int, list[int]]) -> Counter[int]:
+    """Return how many pods there are, by pod set."""
+    return Counter({podset: len(some) for podset, some in pods.items()})
+
+
 def _dispensable(
-    group: SubGroup,
-    running: dict[int, list[int]],
-    ran: dict[int, list[int]],
-    minimum: list[int],
+    group: SubGroup, running: Counter[int], ran: Counter[int], minimum: IntVec
 ) -> list[SubGroup]:
     """Return the subgroups beyond what their parents need, the last by name first.
 
@@ -198,24 +201,10 @@ def _dispensable(
     """
     if group.podset >= 0:
         return []
-    met = [child for child in group.children if _is_met(child, running, minimum)]
-    met.sort(key=lambda child: (not _is_met(child, ran, minimum), child.name))
+    met = [child for child in group.children if child.is_met(running, minimum)]
+    met.sort(key=lambda child: (not child.is_met(ran, minimum), child.name))
     spare = met[group.min_subgroup :] if group.min_subgroup >= 0 else []
     found = list(reversed(spare))
     for child in met[: len(met) - len(spare)]:
         found.extend(_dispensable(child, running, ran, minimum))
     return found
-
-
-def _is_met(group: SubGroup, running: dict[int, list[int]], minimum: list[int]) -> bool:
-    if group.podset >= 0:
-        return len(running.get(group.podset, ())) >= minimum[group.podset]
-    met = sum(_is_met(child, running, minimum) for child in group.children)
-    return met >= group.min_subgroup
-
-
-def leaves(group: SubGroup) -> list[int]:
-    """Return the pod sets of a group."""
-    if group.podset >= 0:
-        return [group.podset]
-    return [podset for child in group.children for podset in leaves(child)]

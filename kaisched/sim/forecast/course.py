@@ -1,27 +1,231 @@
-"""One course of events: cycles in virtual time until a job starts, or the steps are used up.
+"""One course of events: cycles in virtual time on a copy of a snapshot.
 
 Runs last as long as was drawn for them. An evicted pod holds its room for a while; a new one then
-waits in its place and begins anew. New jobs come as the course was told.
+waits in its place and begins anew. New jobs come as the course was told: as rows appended to the
+snapshot, absent at first.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kaisched.core.axis import ALLOCATED_STATES, BoolVec, RowVec, TaskState
+from kaisched.cluster.rows import LOWEST_PRIORITY, RARE
+from kaisched.core.axis import (
+    ALLOCATED_STATES,
+    BoolVec,
+    FloatVec,
+    IntVec,
+    RowVec,
+    TaskState,
+)
 from kaisched.core.snapshot import Snapshot
+from kaisched.core.sums import summed
+from kaisched.core.tables import EVICTED, NO_METADATA, UNPROTECTED
 from kaisched.core.usage import Usage
 from kaisched.engine.planning import PERIOD_S
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
+from kaisched.framework.report.records import DecisionRecord, QueueShare
 from kaisched.framework.report.result import CycleResult
-from kaisched.sim.forecast.state import Pods
+from kaisched.framework.session.cards import table_of
+
+
+class NewJob(NamedTuple):
+    """A gang of equal pods that comes at an instant, in seconds since 1970."""
+
+    at_s: float
+    queue: int
+    shape: int
+    pods: int
+    minimum: int
+    priority: int
+    is_preemptible: bool
+
+
+def with_jobs(snapshot: Snapshot, new: Sequence[NewJob]) -> tuple[Snapshot, range]:
+    """Return a snapshot with rows for more jobs, whose pods are gone, and these rows."""
+    if not new:
+        return snapshot, range(0)
+    jobs, tasks, podsets = snapshot.jobs, snapshot.tasks, snapshot.podsets
+    first, count = len(jobs.name), len(new)
+    of = np.repeat(np.arange(count), [it.pods for it in new])
+    ends = len(tasks.name) + np.cumsum([it.pods for it in new])
+    begins = ends - [it.pods for it in new]
+    names = [f"forecast/{number}" for number in range(count)]
+    pods = [f"{names[job]}-{number}" for number, job in enumerate(of.tolist())]
+    budgets = snapshot.disruption_budgets
+    if len(budgets):
+        of_task = np.append(budgets.of_task, np.full(len(of), UNPROTECTED))
+        budgets = replace(budgets, of_task=of_task)
+    longer = replace(
+        snapshot,
+        disruption_budgets=budgets,
+        jobs=replace(
+            jobs,
+            name=[*jobs.name, *names],
+            tasks=[*jobs.tasks, *map(range, begins.tolist(), ends.tolist())],
+            queue_name=[*jobs.queue_name[:first], *(snapshot.queues.name[it.queue] for it in new)],
+            metadata=[*jobs.metadata, *[NO_METADATA] * count],
+            **_longer(jobs, _jobs(new, begins, len(podsets.name))),
+        ),
+        podsets=replace(
+            podsets,
+            name=[*podsets.name, *["default"] * count],
+            **_longer(podsets, _podsets(new, first)),
+        ),
+        tasks=replace(
+            tasks,
+            name=[*tasks.name, *pods],
+            uid=[*tasks.uid, *pods],
+            **_longer(tasks, _tasks(new, of, first, len(podsets.name))),
+        ),
+    )
+    return longer, range(first, first + count)
+
+
+def _jobs(new: Sequence[NewJob], first_task: IntVec, first_podset: int) -> dict[str, Any]:
+    count = len(new)
+    return {
+        "queue_of_job": [it.queue for it in new],
+        "priority": [it.priority for it in new],
+        "is_preemptible": [it.is_preemptible for it in new],
+        "created_s": [it.at_s for it in new],
+        "refusal": np.zeros(count),
+        "first_task": first_task,
+        "first_podset": first_podset + np.arange(count),
+        "podset_count": np.ones(count),
+        "shape_of_job": [it.shape for it in new],
+        "active": np.zeros(count),
+        "pending": np.zeros(count),
+        "last_start_s": np.full(count, np.nan),
+        "rare": np.tile(RARE, (count, 1)),
+        "metadata_version": np.zeros(count),
+    }
+
+
+def _podsets(new: Sequence[NewJob], first_job: int) -> dict[str, Any]:
+    count = len(new)
+    return {
+        "job_of_podset": first_job + np.arange(count),
+        "minimum": [it.minimum for it in new],
+        "active": np.zeros(count),
+        "pending": np.zeros(count),
+    }
+
+
+def _tasks(new: Sequence[NewJob], of: IntVec, first_job: int, first_podset: int) -> dict[str, Any]:
+    """Return the columns of the pods; ``of`` is the new job of each."""
+    shape, created_s = np.array([it.shape for it in new]), np.array([it.at_s for it in new])
+    return {
+        "job_of_task": first_job + of,
+        "podset_of_task": first_podset + of,
+        "shape_of_task": shape[of],
+        "state": np.full(len(of), int(TaskState.GONE)),
+        "node_of_task": np.full(len(of), -1),
+        "nominated_node": np.full(len(of), -1),
+        "order_priority": np.full(len(of), LOWEST_PRIORITY),
+        "created_s": created_s[of],
+        "label_set_of_task": np.full(len(of), -1),
+    }
+
+
+def _longer(table: Any, more: dict[str, Any]) -> dict[str, Any]:
+    """Return columns of a table with more rows, in their own types."""
+    columns = {name: getattr(table, name) for name in more}
+    return {
+        name: np.concatenate([column, np.asarray(more[name]).astype(column.dtype)])
+        for name, column in columns.items()
+    }
+
+
+_HOUR_S: Final = 3600.0
+_NOWHERE: Final = -1
+
+
+class Pods:
+    """The pods of a snapshot. Amounts are summed anew for each cycle, so that none can drift."""
+
+    def __init__(self, snapshot: Snapshot, upcoming: Sequence[int] = ()) -> None:
+        """Copy what will change; the pods of ``upcoming`` jobs come later."""
+        tasks, jobs = snapshot.tasks, snapshot.jobs
+        self._base = snapshot
+        self._last = snapshot
+        self.state: NDArray[np.int8] = tasks.state.copy()
+        self.node: RowVec = tasks.node_of_task.copy()
+        self.nominated: RowVec = tasks.nominated_node.copy()
+        self.job: RowVec = tasks.job_of_task
+        self.last_start_s: FloatVec = jobs.last_start_s.copy()
+        self.active: IntVec = jobs.active.copy()
+        self._rare: FloatVec = jobs.rare.copy()
+        self._evictions_s = snapshot.evictions_s
+        table = snapshot.nodes.cards
+        self._slots = dict(table.slots_of_task) if table is not None else {}
+        """The cards of each pod that has parts of GPUs."""
+        for job in upcoming:
+            self.state[list(jobs.tasks[job])] = TaskState.GONE
+
+    def arrive(self, job: int) -> None:
+        """Let the pods of an upcoming job wait."""
+        self.state[list(self._base.jobs.tasks[job])] = TaskState.PENDING
+
+    def start(
+        self, tasks: RowVec, nodes: RowVec, now_s: float, cards: Mapping[int, tuple[int, ...]]
+    ) -> None:
+        """Run pods on nodes, those with parts of GPUs on these cards."""
+        self._slots.update(cards)
+        self.state[tasks], self.node[tasks] = TaskState.RUNNING, nodes
+        jobs = np.unique(self.job[tasks])
+        self.last_start_s[jobs[self.active[jobs] == 0]] = now_s
+
+    def evict(self, tasks: RowVec, now_s: float) -> None:
+        """Begin to stop pods, which still hold their room."""
+        self.state[tasks] = TaskState.RELEASING
+        ours = self.job[tasks]
+        self._rare[ours[ours >= 0], EVICTED] = now_s
+        recent = (at_s for at_s in self._evictions_s if at_s > now_s - _HOUR_S)
+        self._evictions_s = (*recent, *[now_s] * len(tasks))
+
+    def release(self, tasks: RowVec, *, is_made_anew: bool) -> None:
+        """Free the room of pods that have ended; made anew, they wait again."""
+        self.state[tasks] = TaskState.PENDING if is_made_anew else TaskState.GONE
+        self.node[tasks] = self.nominated[tasks] = _NOWHERE
+        if self._slots:
+            for task in tasks.tolist():
+                self._slots.pop(task, None)
+
+    def promise(self, tasks: RowVec, nodes: RowVec) -> None:
+        """Promise nodes to pods that wait; earlier promises end."""
+        self.nominated[self.state == TaskState.PENDING] = _NOWHERE
+        self.nominated[tasks] = nodes
+
+    def snapshot(self) -> Snapshot:
+        """Return the present state."""
+        base, last = self._base, self._last
+        shared: dict[str, Any] = {
+            "state": self.state.copy(),
+            "node_of_task": self.node.copy(),
+            "nominated_node": self.nominated.copy(),
+        }
+        now = replace(
+            base,
+            tasks=replace(base.tasks, **shared),
+            jobs=replace(base.jobs, last_start_s=self.last_start_s.copy(), rare=self._rare.copy()),
+            revision=last.revision + 1,
+            evictions_s=self._evictions_s,
+        )
+        nodes = replace(base.nodes, cards=table_of(now, dict(self._slots)))
+        self._last = summed(replace(now, nodes=nodes), last)
+        self.active = self._last.jobs.active
+        return self._last
+
 
 GRACE_S: Final = 30.0
 """Time for which a pod that was told to go holds its room."""
@@ -210,3 +414,77 @@ class Course:
 def _is_quiet(result: CycleResult) -> bool:
     """Tell whether a cycle moved no pod; promises alone are made again until they are kept."""
     return not (len(result.bind_tasks) or len(result.evict_tasks))
+
+
+MOST_CYCLES: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """A job after the last cycle."""
+
+    queue: str
+    running: int
+    """Its pods that run."""
+    waiting: int
+    before: int
+    """Its pods that ran before the first cycle."""
+    record: DecisionRecord | None
+    """Why it waits; None if it does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A pod that one of the cycles evicted."""
+
+    pod: str
+    pod_group: str
+    action: str
+    beneficiary: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Settled:
+    """A state in which nothing moves any more."""
+
+    jobs: dict[str, JobState] = field(default_factory=dict)
+    evictions: list[Eviction] = field(default_factory=list)
+    shares: list[QueueShare] = field(default_factory=list)
+    cycles: int = 0
+    is_quiet: bool = True
+    """Whether the last cycle decided nothing."""
+    failures: list[CycleResult] = field(default_factory=list)
+
+
+def settled(world: World) -> Settled:
+    """Run cycles until one decides nothing, at most ``MOST_CYCLES``."""
+    found = Settled()
+    results: list[CycleResult] = []
+
+    def watch(_snapshot: object, result: CycleResult) -> None:
+        results.append(result)
+        found.evictions += [
+            Eviction(it.pod, it.pod_group, it.action, it.beneficiary, it.reason)
+            for it in result.evictions
+        ]
+
+    course = Course(world, None, watch=watch)
+    course.run(-1, MOST_CYCLES, math.inf)
+    last = results[-1]
+    found.cycles = len(results)
+    found.is_quiet = not (len(last.bind_tasks) or len(last.evict_tasks))
+    found.shares = list(last.shares)
+    found.failures = results
+    records = {record.pod_group: record for record in last.records}
+    pods, jobs = course.pods, world.snapshot.jobs
+    was = ALLOCATED_STATES[world.snapshot.tasks.state]
+    for job, name in enumerate(jobs.name):
+        tasks = np.array(jobs.tasks[job], np.int64)
+        running = int(ALLOCATED_STATES[pods.state[tasks]].sum()) if len(tasks) else 0
+        waiting = int((pods.state[tasks] == TaskState.PENDING).sum()) if len(tasks) else 0
+        before = int(was[tasks].sum()) if len(tasks) else 0
+        if running or waiting or before:
+            queue = jobs.queue_name[job]
+            found.jobs[name] = JobState(queue, running, waiting, before, records.get(name))
+    return found

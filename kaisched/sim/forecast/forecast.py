@@ -11,11 +11,9 @@ import numpy as np
 
 from kaisched.core.snapshot import Snapshot
 from kaisched.framework.report.result import CycleResult
-from kaisched.sim.chance import Chance
-from kaisched.sim.forecast.arrivals import with_jobs
-from kaisched.sim.forecast.course import GRACE_S, Course, Ended, World
-from kaisched.sim.forecast.history import DAY_S, MOST_NEW, Past, upcoming
-from kaisched.sim.forecast.runtimes import ENOUGH, RunTimes
+from kaisched.sim.arrivals import Chance
+from kaisched.sim.forecast.course import GRACE_S, Course, Ended, World, with_jobs
+from kaisched.sim.forecast.past import DAY_S, ENOUGH, MOST_NEW, Past, RunTimes, upcoming
 from kaisched.units import format_duration
 
 DRAWS: Final = 10

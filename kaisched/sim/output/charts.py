@@ -1,30 +1,63 @@
-"""Charts of one run, for the report and for picture files."""
+"""Charts of one run, for the report and for picture files. The busiest queues are named in them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from kaisched.core.axis import FloatVec
-from kaisched.sim.outcome import HOUR_S, Outcome
+from kaisched.core.axis import FloatVec, IntVec
+from kaisched.sim.outcome import HOUR_S, Outcome, Timeline
 from kaisched.sim.output.files import Result
-from kaisched.sim.output.shown import Shown
-from kaisched.sim.output.svg.bars import Bars, bars_by_name
-from kaisched.sim.output.svg.chart import Chart
-from kaisched.sim.output.svg.charts import (
+from kaisched.sim.output.page import NEUTRAL, Chart, Entry, fill, fitted, stroke
+from kaisched.sim.output.plots import (
     DASHED,
     DOTTED,
+    Bars,
     Line,
+    bars_by_name,
     bars_over_time,
+    heat_chart,
     lines_chart,
     stacked_chart,
 )
-from kaisched.sim.output.svg.heat import heat_chart
-from kaisched.sim.output.svg.legend import Entry
-from kaisched.sim.output.svg.marks import fill, fitted, stroke
-from kaisched.sim.output.svg.style import NEUTRAL
-from kaisched.sim.timeline import Timeline
+
+MOST: Final = 8
+"""Rows of a picture, one for each colour; the last one sums the others if there are more."""
+OTHERS: Final = "others"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Rows of a picture, and the row of each queue."""
+
+    names: list[str]
+    row_of_queue: IntVec
+    """``(V,)``."""
+
+    def sums(self, columns: FloatVec) -> FloatVec:
+        """Sum columns ``(V, T)`` of queues into ``(rows, T)``."""
+        sums = np.zeros((len(self.names), columns.shape[1]))
+        np.add.at(sums, self.row_of_queue, columns)
+        return sums
+
+
+def shown_of(result: Result) -> Shown:
+    """Choose the rows for a run: the busiest queues, in the order of the file."""
+    queues = result.outcome.queues
+    busy = [max(queue.gpu_hours, queue.entitled_gpu_hours) for queue in queues]
+    active = [at for at, hours in enumerate(busy) if hours > 0] or list(range(len(queues)))
+    by_work = sorted(active, key=lambda at: (-busy[at], at))
+    has_others = len(by_work) > MOST or len(active) < len(queues)
+    chosen = sorted(by_work[: MOST - 1] if len(by_work) > MOST else by_work)
+    names = [queues[at].name for at in chosen]
+    row = np.full(len(queues), len(chosen), np.int64)
+    row[chosen] = np.arange(len(chosen))
+    if has_others:
+        names.append(f"{len(queues) - len(chosen)} {OTHERS}")
+    return Shown(names, row)
+
 
 HALF: Final = 600
 """Width in pixels of a chart beside another."""

@@ -1,4 +1,4 @@
-"""Several runs side by side: a table, and charts in which each run is a line or a bar."""
+"""Several runs side by side: a table, what differs, and charts with a line or bar for each."""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kaisched.core.axis import FloatVec
-from kaisched.sim.crossings import LevelOutcome
-from kaisched.sim.outcome import HOUR_S, Outcome, QueueOutcome
+from kaisched.sim.outcome import HOUR_S, Outcome, QueueOutcome, Timeline
 from kaisched.sim.output.charts import HALF
 from kaisched.sim.output.files import Result
-from kaisched.sim.output.page import figure, heading, side_by_side, table
-from kaisched.sim.output.summary import worst_waits
-from kaisched.sim.output.svg.bars import Bars, bars_by_name
-from kaisched.sim.output.svg.chart import Chart
-from kaisched.sim.output.svg.charts import Line, lines_chart
-from kaisched.sim.output.svg.legend import Entry
-from kaisched.sim.output.svg.marks import fill
-from kaisched.sim.table import NONE, short_duration
-from kaisched.sim.timeline import Timeline
+from kaisched.sim.output.page import Chart, Entry, figure, fill, heading, side_by_side, table
+from kaisched.sim.output.plots import Bars, Line, bars_by_name, lines_chart
+from kaisched.sim.output.tables import NONE, short_duration, worst_waits
+from kaisched.sim.recorder import LevelOutcome
 
 _MOST_QUEUES = 12
 _HEADS = (
@@ -43,7 +37,7 @@ def comparison(results: Sequence[Result], names: Sequence[str]) -> list[str]:
         _got_chart(outcomes, names),
         _waits_chart(outcomes, names),
         wrong_chart(results, names),
-        evictions_chart(results, names),
+        evicted_chart(results, names),
         _lost_chart(results, names),
         *levels_charts(outcomes, names),
     ]
@@ -169,7 +163,7 @@ def wrong_chart(
     return lines_chart("In the wrong hands so far", "GPU-hours", lines, width=width)
 
 
-def evictions_chart(
+def evicted_chart(
     results: Sequence[Result], names: Sequence[str], *, width: int = HALF, is_named: bool = True
 ) -> Chart:
     """Draw the evictions up to each instant."""

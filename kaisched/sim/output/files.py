@@ -1,10 +1,14 @@
-"""Files of a run: CSV for spreadsheets, JSON for programs. Equal runs give equal bytes."""
+"""Result of a run, and its files: CSV for spreadsheets, JSON for programs.
+
+Equal runs give equal bytes.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,12 +16,12 @@ from tempfile import TemporaryFile
 from typing import Any, Final
 
 from kaisched.errors import ConfigError
-from kaisched.sim.devices import NOBODY, DeviceUse
-from kaisched.sim.outcome import HOUR_S, Outcome, outcome_of
+from kaisched.sim.cluster import NOBODY, DeviceUse
+from kaisched.sim.machines import heed
+from kaisched.sim.outcome import HOUR_S, Outcome, Timeline, outcome_of, timeline_of
 from kaisched.sim.recorder import NOT_YET, JobLog, Occupancy
-from kaisched.sim.running import Run
-from kaisched.sim.table import camel
-from kaisched.sim.timeline import Timeline, timeline_of
+from kaisched.sim.running import Run, policy_of, run_scenario
+from kaisched.sim.scenario.load import Scenario
 from kaisched.sim.workload import Workload, plain
 
 SCHEMA: Final = "kaisched.io/scenario/v1"
@@ -182,6 +186,20 @@ def json_of(result: Result) -> str:
     return json.dumps(answer, indent=1, allow_nan=False) + "\n"
 
 
+def camel(value: Any) -> Any:
+    """Convert the keys of plain values to camelCase."""
+    if isinstance(value, dict):
+        return {_camel_key(key): camel(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [camel(item) for item in value]
+    return value
+
+
+def _camel_key(key: str) -> str:
+    first, *others = key.split("_")
+    return first + "".join("Seconds" if word == "s" else word.capitalize() for word in others)
+
+
 def _line_of(line: Timeline, at: int) -> dict[str, Any]:
     return {
         "name": line.queues[at],
@@ -306,3 +324,24 @@ def _device_rows(result: Result) -> Iterable[Sequence[object]]:
 
 def _instant(tick: int, step_s: float) -> str:
     return "" if tick == NOT_YET else f"{tick * step_s:.0f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A run that another machine carries out."""
+
+    scenario: Scenario
+    actions: Sequence[str] | None
+    """The only actions to run; None for those of the scenario."""
+    is_checked: bool
+    """Whether each cycle is checked for broken invariants."""
+
+
+def carry_out(order: Order) -> tuple[Result, float]:
+    """Run a scenario on a worker; return its result, and the seconds that it took."""
+    began = time.perf_counter()
+    policy, _ = policy_of(order.scenario, order.actions)
+    run = run_scenario(
+        order.scenario, policy, heed, actions=order.actions, is_checked=order.is_checked
+    )
+    return result_of(run), time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Report of one run, or of several side by side, as one page that needs no network."""
+"""Report of one run, or of several side by side: a page that needs no network, and SVG files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from kaisched.sim.outcome import Outcome
 from kaisched.sim.output.charts import (
+    SHARES_LEGEND,
     evictions_chart,
     held_chart,
     hours_chart,
@@ -15,23 +16,37 @@ from kaisched.sim.output.charts import (
     lost_chart,
     nodes_chart,
     share_charts,
+    shown_of,
     use_chart,
     waits_chart,
 )
-from kaisched.sim.output.compared import differences_of, names_of
-from kaisched.sim.output.comparison import comparison
+from kaisched.sim.output.comparison import (
+    beyond_chart,
+    comparison,
+    evicted_chart,
+    levels_charts,
+    runs_legend,
+    wrong_chart,
+)
 from kaisched.sim.output.files import Result, write_text
 from kaisched.sim.output.page import (
+    GAP,
+    Chart,
     figure,
     heading,
     page,
     paragraph,
+    picture,
     side_by_side,
     table,
 )
-from kaisched.sim.output.shown import shown_of
-from kaisched.sim.output.summary import level_sentence
-from kaisched.sim.table import NONE, short_duration
+from kaisched.sim.output.tables import (
+    NONE,
+    differences_of,
+    level_sentence,
+    names_of,
+    short_duration,
+)
 from kaisched.units import format_duration
 
 _MOST_TABLE_ROWS: Final = 100
@@ -145,3 +160,51 @@ def _queues(outcome: Outcome) -> str:
             )
         )
     return table(_QUEUE_HEADS, rows)
+
+
+_WIDE: Final = 820
+_NARROW: Final = 398
+_ONE_COLUMN: Final = 4
+"""Most queues with their charts in one column; more take two columns."""
+
+
+def write_pictures(result: Result, folder: Path) -> list[Path]:
+    """Write the pictures of one run.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+
+    """
+    line, shown, name = result.timeline, shown_of(result), result.outcome.name
+    is_one = len(shown.names) <= _ONE_COLUMN
+    shares = share_charts(line, shown, width=_WIDE if is_one else _NARROW, is_named=False)
+    columns: list[list[Chart]] = [shares] if is_one else [shares[::2], shares[1::2]]
+    texts = {
+        "allocation": picture(name, [[held_chart(line, shown, width=_WIDE)]]),
+        "fair-share": picture(name, columns, SHARES_LEGEND),
+        "gpu-hours": picture(name, [[hours_chart(line, shown, width=_WIDE)]]),
+    }
+    return [write_text(folder / f"{stem}.svg", text) for stem, text in texts.items()]
+
+
+def write_compared(results: Sequence[Result], folder: Path) -> Path:
+    """Write the picture that compares several runs.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+
+    """
+    outcomes = [result.outcome for result in results]
+    names = names_of(results)
+    over_time = [
+        chart_of(results, names, width=_NARROW, is_named=False)
+        for chart_of in (wrong_chart, evicted_chart)
+    ]
+    height = sum(chart.height for chart in over_time) + GAP
+    beyond = beyond_chart(outcomes, names, width=_NARROW, height=height, is_named=False)
+    text = picture("Runs compared", [[beyond], over_time], runs_legend(names))
+    levels = levels_charts(outcomes, names, width=_NARROW, is_named=False)
+    if levels:
+        drawn = picture("Gangs and the topology", [[it] for it in levels], runs_legend(names))
+        write_text(folder / "topology.svg", drawn)
+    return write_text(folder / "comparison.svg", text)

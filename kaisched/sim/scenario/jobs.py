@@ -1,37 +1,49 @@
-"""Groups of jobs of a scenario: turns them into the parameters of jobs."""
+"""Jobs of a scenario: groups with arrivals by plan or by chance, and parts of traces."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import GPU_UNIT, FloatVec
-from kaisched.errors import join_path
+from kaisched.errors import ConfigError, join_path
 from kaisched.objects.faults import INT32_MAX
-from kaisched.sim.chance import Chance
-from kaisched.sim.grid import FOREVER, NEVER, tick_at
-from kaisched.sim.hours import DAY_S, OpenTime, always, weekly
-from kaisched.sim.making import (
+from kaisched.sim.arrivals import (
+    DAY_S,
     MOST_JOBS,
+    Backlog,
     Bodies,
+    Chance,
     Job,
     JobSize,
     Length,
     Makings,
+    OpenTime,
+    always,
     evenly,
     poisson,
+    weekly,
 )
-from kaisched.sim.scenario.claims import Offered, claim_of, pod_with
-from kaisched.sim.scenario.document import WEEK, JobGroup, RunTime, Size
+from kaisched.sim.scenario.document import WEEK, JobGroup, RunTime, Size, TraceLine
 from kaisched.sim.scenario.findings import Findings, Step
-from kaisched.sim.scenario.gpu_memory import mib_of
-from kaisched.sim.scenario.pools import Pools
-from kaisched.sim.scenario.topology import wish_of
-from kaisched.sim.source import Backlog
-from kaisched.sim.workload import JobKind, PodKind, pod_of, pod_of_memory
+from kaisched.sim.scenario.nodes import Offered, claim_of, mib_of, pod_with, wish_of
+from kaisched.sim.scenario.queues import Pools
+from kaisched.sim.ticks import FOREVER, NEVER, run_ticks, tick_at
+from kaisched.sim.traces import (
+    JobRow,
+    JobRows,
+    place_of,
+    read_openb,
+    read_swf,
+    read_table,
+    read_trace,
+)
+from kaisched.sim.workload import JobKind, PodKind, kind_of, pod_of, pod_of_memory, scaled
 from kaisched.units import UnitError, memory_units, milli_cpu
 
 ENDLESS = "endless"
@@ -342,3 +354,126 @@ def _backlog(group: JobGroup, makings: Makings, bodies: Bodies, frame: Frame, at
     is_open = group.arrivals.end is None and end_s == frame.end_s
     end_tick = NEVER if is_open else tick_at(end_s, frame.step_s)
     return Backlog(bodies, depth, makings.most, tick_at(begin_s, frame.step_s), end_tick)
+
+
+MOST_PROCESSORS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """One trace after reading."""
+
+    line: TraceLine
+    name: str
+    rows: JobRows
+
+
+def read_traces(lines: Sequence[TraceLine], found: Findings, folder: Path) -> list[Traced]:
+    """Read every trace; record a fault for each that fails."""
+    traced = []
+    for at, line in enumerate(lines):
+        found.number(
+            line.processors_per_gpu, "traces", at, "processorsPerGpu", least=1, most=MOST_PROCESSORS
+        )
+        try:
+            place = place_of(line.path, folder)
+            traced.append(Traced(line, place.name, _read(line, place)))
+        except ConfigError as error:
+            inside = bool(error.file)
+            found.add_error(error, "", *(() if inside else ("traces", at, "path")))
+    for trace in traced:
+        found.warnings += trace.rows.warnings
+    return traced
+
+
+def queues_of_traces(traced: Sequence[Traced], gpus: int) -> list[QueueRow]:
+    """Return the queues of the traces, for a scenario that names none."""
+    rows: dict[str, QueueRow] = {}
+    for trace in traced:
+        if trace.line.queue:
+            rows.setdefault(trace.line.queue, QueueRow(trace.line.queue, quota={"gpu": 0}))
+            continue
+        nodes = trace.rows.nodes_of_queue
+        quotas = scaled(list(nodes.values()), gpus) if trace.line.quota == "published" else []
+        quota_of = dict(zip(nodes, quotas, strict=False))
+        for name in trace.rows.queues:
+            row = QueueRow(
+                name,
+                created_s=float(len(rows)),
+                quota={"gpu": quota_of.get(name, 0) * GPU_UNIT},
+                weight={"gpu": nodes.get(name, 0.0) or 1.0},
+            )
+            rows.setdefault(name, row)
+    return list(rows.values())
+
+
+def jobs_of_traces(traced: Sequence[Traced], frame: Frame, most_gpus: int) -> list[Job]:
+    """Return the jobs of all traces, with pods for nodes of at most ``most_gpus``."""
+    jobs: list[Job] = []
+    kinds: dict[int, JobKind] = {}
+    for at, trace in enumerate(traced):
+        begin_s, end_s = _stretch(trace.line, frame.found, at)
+        unknown = {row.queue for row in trace.rows.rows} - frame.queues.keys()
+        if trace.line.queue:
+            unknown = {trace.line.queue} - frame.queues.keys()
+        for name in sorted(unknown)[:1]:
+            frame.found.known(name, list(frame.queues), "queue for jobs", "traces", at, "queue")
+        if unknown:
+            continue
+        rows = sorted(
+            (row for row in trace.rows.rows if begin_s <= row.submit_s < end_s),
+            key=lambda row: row.submit_s,
+        )
+        ticks = run_ticks(np.array([row.duration_s for row in rows]), frame.step_s).tolist()
+        for row, run in zip(rows, ticks, strict=True):
+            submitted_s = row.submit_s - begin_s
+            if submitted_s >= frame.end_s:
+                break
+            kind = row.kind
+            if kind is None:
+                gpus = int(row.gpus)  # a trace with parts of GPUs says what its pods are
+                if gpus not in kinds:
+                    kinds[gpus] = kind_of(gpus, most_gpus)
+                kind = kinds[gpus]
+            queue = frame.queues[trace.line.queue or row.queue]
+            jobs.append(Job(submitted_s, run, queue, row.gpus, kind, trace.name))
+    return jobs
+
+
+def _stretch(line: TraceLine, found: Findings, at: int) -> tuple[float, float]:
+    begin_s = found.seconds(line.begin, "traces", at, "begin")
+    end_s = math.inf
+    if line.end is not None:
+        end_s = found.seconds(line.end, "traces", at, "end")
+        if end_s <= begin_s:
+            fix = "write an instant after begin"
+            found.add("is not after begin", "traces", at, "end", value=line.end, fix=fix)
+    return begin_s, end_s
+
+
+def _read(line: TraceLine, place: Path) -> JobRows:
+    form = line.format or _form_of(place)
+    if form == "openb":
+        return read_openb(place)
+    if form == "swf":
+        return read_swf(place, line.queue_by, max(line.processors_per_gpu, 1))
+    if form == "csv":
+        return read_table(place)
+    trace = read_trace(place)
+    names = trace.queue_names
+    columns = zip(
+        trace.submit_s.tolist(),
+        trace.duration_s.tolist(),
+        trace.queue.tolist(),
+        trace.gpus.tolist(),
+        strict=True,
+    )
+    rows = [JobRow(submit, run, names[queue], gpus) for submit, run, queue, gpus in columns]
+    nodes = zip(names, trace.published_nodes, strict=True)
+    return JobRows(rows, {name: number or 0.0 for name, number in nodes})
+
+
+def _form_of(place: Path) -> str:
+    if place.is_dir():
+        return "openb" if (place / "nodes.csv").is_file() else "vc"
+    return "swf" if ".swf" in place.suffixes else "csv"

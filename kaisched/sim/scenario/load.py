@@ -1,9 +1,10 @@
-"""Loader of scenario files, ours or those of KAI-Scheduler's simulator."""
+"""Loader of scenario files: everything that a run needs except the policy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,32 +21,84 @@ from kaisched.objects.labels import node_pool_of
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.text import TextFault, read_yaml
-from kaisched.sim.chance import Chance
-from kaisched.sim.grid import FOREVER, tick_at
-from kaisched.sim.history import origin_of
-from kaisched.sim.making import Job
+from kaisched.sim.arrivals import Backlog, Chance, Job
 from kaisched.sim.pools import Lists
-from kaisched.sim.replay import SAMPLE_TICKS, Pace
-from kaisched.sim.scenario.claims import Offered
-from kaisched.sim.scenario.document import WEEK, ScenarioDocument, Time
+from kaisched.sim.replay import Outage
+from kaisched.sim.scenario.document import WEEK, ScenarioDocument, Time, Tune, from_kai, is_kai
 from kaisched.sim.scenario.findings import Findings
-from kaisched.sim.scenario.gpu_memory import card_sizes
-from kaisched.sim.scenario.jobs import Frame, checkpoint_ticks, jobs_of
-from kaisched.sim.scenario.kai import from_kai, is_kai
-from kaisched.sim.scenario.nodes import Span, nodes_of, outages_of
-from kaisched.sim.scenario.pools import Pools, check_pools, lists_of, shards_of
-from kaisched.sim.scenario.queues import leaves_of, queues_in, queues_of
-from kaisched.sim.scenario.setup import Scenario
-from kaisched.sim.scenario.topology import labelled, levels_of
-from kaisched.sim.scenario.traced import jobs_of_traces, queues_of_traces, read_traces
-from kaisched.sim.source import Backlog
+from kaisched.sim.scenario.jobs import (
+    Frame,
+    checkpoint_ticks,
+    jobs_of,
+    jobs_of_traces,
+    queues_of_traces,
+    read_traces,
+)
+from kaisched.sim.scenario.nodes import (
+    Offered,
+    Span,
+    card_sizes,
+    labelled,
+    levels_of,
+    nodes_of,
+    outages_of,
+)
+from kaisched.sim.scenario.queues import (
+    Pools,
+    check_pools,
+    leaves_of,
+    lists_of,
+    queues_in,
+    queues_of,
+    shards_of,
+)
+from kaisched.sim.ticks import FOREVER, SAMPLE_TICKS, Pace, tick_at
 from kaisched.units import CLAIMED_GPU
 from kaisched.usage.history import Window
 from kaisched.usage.settings import UsageSettings, in_memory
 
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A scenario to run. Its jobs are drawn already, except those of backlogs."""
+
+    name: str
+    file: str
+    seed: int
+    end_tick: int
+    is_drained: bool
+    pace: Pace
+    nodes: Sequence[NodeRow]
+    outages: Sequence[Outage]
+    levels: tuple[TopologyLevel, ...]
+    """Of its topology, the outermost first; none without one."""
+    offered: Offered
+    """Devices for claims."""
+    queues: Sequence[QueueRow]
+    """All queues of the tree."""
+    leaves: Sequence[str]
+    """Names of the queues that hold jobs, in the order of the file."""
+    planned: Sequence[Job]
+    backlogs: Sequence[Backlog]
+    shard: SchedulingShard
+    shard_file: str
+    others: Sequence[SchedulingShard]
+    """Shards of other node pools."""
+    lists: Lists
+    """The queues of projects in each node pool."""
+    usage: UsageSettings | None
+    """None if cycles see no history."""
+    tune: Tune | None
+    raw: dict[str, Any]
+    """The file as plain values, for variants of the scenario."""
+    warnings: Sequence[str]
+
+
 MOST_BYTES: Final = 16 << 20
 MOST_SEED: Final = (1 << 63) - 1
 _RECHECK_STEPS: Final = 10
+_YEARS: Final = (2018, 2019, 2025, 2026, 2021, 2022, 2023)
+"""Common years that begin on Monday, Tuesday, and so on."""
 _SAMPLES: Final = 2_000
 """Samples of the fair shares in a run: as many as a line of the report has points."""
 
@@ -293,3 +346,16 @@ def _usage(
     if config is None:
         return None
     return in_memory(config.usage_params)  # whatever store the shard uses
+
+
+def origin_of(window: Window, first_day: int) -> float:
+    """Return the start of virtual time in seconds since 1970.
+
+    A tumbling window begins with the run. Cron needs a calendar: a common year whose first of
+    January is the weekday ``first_day``, 0 for Monday.
+    """
+    if window.type == "tumbling":
+        return window.anchor_s
+    if window.type == "cron":
+        return datetime(_YEARS[first_day], 1, 1, tzinfo=UTC).timestamp()
+    return 0.0

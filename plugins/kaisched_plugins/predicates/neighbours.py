@@ -300,10 +300,12 @@ class Neighbours:
         refused = np.zeros(len(session.nodes), np.int16) if codes is None else codes.copy()
         watched: list[Crowd] = []
         if constraints.host_ports:
-            self._refuse_ports(session, shape, constraints, refused, watched)
-        self._refuse_anti(session, shape, constraints, refused, watched)
+            staying, _ = self._port_crowds(session, shape, constraints)
+            watched.append(staying)
+            _refuse(refused, staying.counts(session) > 0, Refusal.HOST_PORT)
+        watched += self._refuse_anti(session, shape, refused)
         if constraints.pod_affinity:
-            self._refuse_affinity(session, shape, constraints, refused, watched)
+            watched.append(self._refuse_affinity(session, shape, refused))
         if shape in self.terms.self_averse:
             self._leave_one_a_domain(session, shape, refused)
         if constraints.host_ports:
@@ -359,31 +361,13 @@ class Neighbours:
 
     # -- the rules ---------------------------------------------------------------------------
 
-    def _refuse_ports(
-        self,
-        session: Session,
-        shape: int,
-        constraints: Constraints,
-        refused: CodeVec,
-        watched: list[Crowd],
-    ) -> None:
-        staying, _ = self._port_crowds(session, shape, constraints)
-        watched.append(staying)
-        _refuse(refused, staying.counts(session) > 0, Refusal.HOST_PORT)
-
-    def _refuse_anti(
-        self,
-        session: Session,
-        shape: int,
-        constraints: Constraints,
-        refused: CodeVec,
-        watched: list[Crowd],
-    ) -> None:
+    def _refuse_anti(self, session: Session, shape: int, refused: CodeVec) -> list[Crowd]:
         """Refuse domains by anti-affinity in both directions: of the shape and of other pods.
 
-        All terms of one topology key are one question: no such pod may be in the domain.
+        All terms of one topology key are one question: no such pod may be in the domain. Return
+        the pods that the answer rests on.
         """
-        terms = self.terms
+        terms, constraints = self.terms, session.shapes.constraints[shape]
         own: dict[str, list[PodTerm]] = {}
         for term in constraints.pod_anti_affinity:
             own.setdefault(term.topology_key, []).append(term)
@@ -398,22 +382,15 @@ class Neighbours:
                 holders = _among(session, shapes)
                 pairs.append((key, self._crowd(session, "shapes", (label_set, key), holders)))
         for key, crowd in pairs:
-            watched.append(crowd)
             if crowd.tasks.size:
                 column, domains = _domain_counts(session, key, crowd.counts(session))
                 _refuse(refused, (column >= 0) & (domains[column] > 0), Refusal.POD_ANTI_AFFINITY)
+        return [crowd for _, crowd in pairs]
 
-    def _refuse_affinity(
-        self,
-        session: Session,
-        shape: int,
-        constraints: Constraints,
-        refused: CodeVec,
-        watched: list[Crowd],
-    ) -> None:
-        wanted = constraints.pod_affinity
+    def _refuse_affinity(self, session: Session, shape: int, refused: CodeVec) -> Crowd:
+        """Refuse domains by affinity; return the pods that the answer rests on."""
+        wanted = session.shapes.constraints[shape].pod_affinity
         crowd = self._crowd(session, "all", wanted, self.terms.matches_all(session, wanted))
-        watched.append(crowd)
         counts = crowd.counts(session)
         met = np.ones(len(refused), np.bool_)
         labelled = np.ones(len(refused), np.bool_)
@@ -424,11 +401,11 @@ class Neighbours:
             met &= domains[column] > 0
             exists = exists or bool(domains[:-1].any())
         met &= labelled
-        if not exists and shape in self.terms.self_seeking:
-            met = labelled
-        _refuse(refused, ~met, Refusal.POD_AFFINITY)
-        if not exists and shape in self.terms.self_seeking:
+        is_first = not exists and shape in self.terms.self_seeking
+        _refuse(refused, ~(labelled if is_first else met), Refusal.POD_AFFINITY)
+        if is_first:
             self._leave_one_domain(session, shape, refused)
+        return crowd
 
     # -- choices made here, because a batch is placed on one answer ------------------------------
 

@@ -42,7 +42,6 @@ class StaticMasks:
         """Start without codes."""
         self.statics = statics
         self._number_of_value: dict[str, dict[str, int]] = {}
-        self._integers: dict[str, list[tuple[int, int]]] = {}
         self._none: BoolVec = np.zeros(len(statics.name), np.bool_)
         self._none.setflags(write=False)
         self._standing: dict[tuple[object, ...], CodeVec | None] = {}
@@ -153,29 +152,21 @@ class StaticMasks:
         return self._none if both is None else both
 
     def _matches(self, requirement: Requirement) -> BoolVec:
-        """``(N,)`` where a requirement on labels holds: looked up, not evaluated for each value.
+        """``(N,)`` where a requirement on labels holds.
 
-        A label such as the host name has as many values as there are nodes.
+        Values are looked up: a label such as the host name has as many as there are nodes.
         """
-        operator = requirement.operator
-        if operator not in _OPERATORS:
-            return self._none
         column, values = self.statics.label_column(requirement.key)
-        if operator in ("Exists", "DoesNotExist"):
-            present: BoolVec = column >= 0
-            return present if operator == "Exists" else ~present
-        if operator in ("In", "NotIn"):
-            numbers = self._numbers(requirement.key, values)
-            found = [numbers[value] for value in requirement.values if value in numbers]
-        else:
-            found = self._beyond(requirement, values)
-        if not found:
-            return ~self._none if operator == "NotIn" else self._none
         # The last cell stands for "no such label": the column says -1 there.
-        answers = np.zeros(len(values) + 1, np.bool_)
-        answers[found] = True
-        if operator == "NotIn":
-            answers = ~answers
+        if requirement.operator not in ("In", "NotIn"):
+            return np.array([is_met(requirement, value) for value in (*values, None)])[column]
+        is_inside = requirement.operator == "In"
+        numbers = self._numbers(requirement.key, values)
+        found = [numbers[value] for value in requirement.values if value in numbers]
+        if not found:
+            return self._none if is_inside else ~self._none
+        answers = np.full(len(values) + 1, not is_inside)
+        answers[found] = is_inside
         return answers[column]
 
     def _numbers(self, key: str, values: Sequence[str]) -> dict[str, int]:
@@ -185,22 +176,6 @@ class StaticMasks:
             numbers = {value: number for number, value in enumerate(values)}
             self._number_of_value[key] = numbers
         return numbers
-
-    def _beyond(self, requirement: Requirement, values: Sequence[str]) -> list[int]:
-        """Return the numbers of the values that are above (Gt) or below (Lt) the given value."""
-        integers = self._integers.get(requirement.key)
-        if integers is None:
-            integers = [
-                (number, integer)
-                for number, value in enumerate(values)
-                if (integer := _integer(value)) is not None
-            ]
-            self._integers[requirement.key] = integers
-        bound = _integer(requirement.values[0]) if requirement.values else None
-        if bound is None:
-            return []
-        sign = 1 if requirement.operator == "Gt" else -1
-        return [number for number, integer in integers if integer * sign > bound * sign]
 
     def _field_matches(self, requirement: Requirement) -> BoolVec:
         """``(N,)`` where a requirement on ``metadata.name``, the only field, holds (In, NotIn)."""

@@ -47,10 +47,9 @@ from kaisched_plugins.proportion.standing import (
     ENTITLED_NAMES,
     RATIO_NAMES,
     Standing,
+    codes_beyond,
     firm_quotas,
     growth_codes,
-    limit_codes,
-    quota_codes,
 )
 
 
@@ -154,13 +153,14 @@ class Proportion(Plugin):
             cycle.has_non_preemptible = not session.jobs.is_preemptible.all()
         codes: CodeVec | None = None
         if cycle.has_limits:
-            codes = limit_codes(session.queues.limit.take(queue, axis=1), held, ask)
+            limit = session.queues.limit.take(queue, axis=1)
+            codes = codes_beyond(limit, held, ask, refusals.OVER_LIMIT)
         if cycle.has_non_preemptible:
             is_preemptible = session.jobs.is_preemptible.take(job)
             if not is_preemptible.all():
                 deserved = self._firm(session).take(queue, axis=1)
-                over = quota_codes(deserved, held_non_preemptible, ask, is_preemptible)
-                codes = _first(codes, over)
+                over = codes_beyond(deserved, held_non_preemptible, ask, refusals.OVER_QUOTA)
+                codes = _first(codes, None if over is None else over * ~is_preemptible)
         if action == _PREEMPT:
             codes = _first(codes, growth_codes(session, queue, held, ask))
         return codes

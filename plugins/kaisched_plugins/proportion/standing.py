@@ -14,7 +14,6 @@ from kaisched import (
     PODS,
     UNLIMITED,
     Amounts,
-    BoolVec,
     CodeVec,
     FloatVec,
     IntVec,
@@ -23,9 +22,6 @@ from kaisched import (
     shares,
 )
 from kaisched_plugins.proportion import refusals
-
-_OVER_LIMIT = np.int16(refusals.OVER_LIMIT)
-_OVER_QUOTA = np.int16(refusals.OVER_QUOTA)
 
 # x / 0.001 is x * 1000 exactly for whole x below 2**43 (the quotient's error is under half a unit
 # in the last place): one division serves allowed and forbidden resources alike.
@@ -115,26 +111,12 @@ def _divisors(allocatable: Amounts, total: Amounts) -> FloatVec:
     return divisors
 
 
-def limit_codes(bound: Amounts, held: Amounts, ask: Amounts) -> CodeVec | None:
-    """Return OVER_LIMIT ``(K,)`` where a resource asked for passes its bound, or None."""
-    over = is_beyond(bound, held, ask)
-    return None if over is None else over * _OVER_LIMIT
-
-
-def quota_codes(
-    bound: Amounts, held: Amounts, ask: Amounts, is_preemptible: BoolVec
-) -> CodeVec | None:
-    """Return NON_PREEMPTIBLE_OVER_QUOTA ``(K,)`` where such a job passes the quota, or None."""
-    over = is_beyond(bound, held, ask)
-    return None if over is None else (over & ~is_preemptible) * _OVER_QUOTA
-
-
-def is_beyond(bound: Amounts, held: Amounts, ask: Amounts) -> BoolVec | None:
-    """Tell, ``(K,)``, where held and asked together pass a bound; None for nowhere."""
+def codes_beyond(bound: Amounts, held: Amounts, ask: Amounts, code: int) -> CodeVec | None:
+    """Return a code ``(K,)`` where a resource asked for passes its bound, or None for nowhere."""
     # A difference, so that nothing overflows next to UNLIMITED; at least 0, so that a resource not
     # asked for never counts, even where the queue is over its bound already.
     over = np.logical_or.reduce(ask > np.maximum(bound - held, 0), axis=0)
-    return over if over.any() else None
+    return over * np.int16(code) if over.any() else None
 
 
 # Quotas for non-preemptible work: within the pool, and within the project over all pools.
@@ -157,9 +139,6 @@ POOL = "pool"
 # Limits what a preemption may add to its queue beyond what its victims free: rule R17.
 
 
-_OVER_FAIR_SHARE = np.int16(refusals.OVER_FAIR_SHARE)
-
-
 def growth_codes(session: Session, queue: RowVec, held: Amounts, ask: Amounts) -> CodeVec | None:
     """Return OVER_FAIR_SHARE ``(K,)`` where queues would use other queues' shares, or None.
 
@@ -173,5 +152,4 @@ def growth_codes(session: Session, queue: RowVec, held: Amounts, ask: Amounts) -
     bound[PODS] = UNLIMITED
     if session.fair_tree is not session.queues.tree:
         bound[:, ~session.queues.tree.is_leaf.take(queue)] = UNLIMITED  # nothing is due to them
-    over = is_beyond(bound, held, ask)
-    return None if over is None else over * _OVER_FAIR_SHARE
+    return codes_beyond(bound, held, ask, int(refusals.OVER_FAIR_SHARE))

@@ -43,6 +43,7 @@ from kaisched_plugins.topology.demands import (
 )
 from kaisched_plugins.topology.podsets import (
     Batch,
+    Roles,
     Style,
     everywhere,
     roles_of,
@@ -242,6 +243,35 @@ _FOR_ROOM = (refusals.NO_DOMAIN, refusals.OUT_OF_REACH)
 Sets = Sequence[NodeSet] | int | None
 
 
+class _Asked(NamedTuple):
+    """What sets of nodes are asked for: a batch of a job or of one of its subgroups."""
+
+    session: Session
+    action: str
+    job: int
+    group: SubGroup
+    shapes: Shapes
+    tasks: RowVec
+    """All pods of the group."""
+    pins: Pins
+
+    @property
+    def is_for_room(self) -> bool:
+        """Whether the batch needs room that is there, and not room that could be made."""
+        return self.action in (_ALLOCATE, _WITHIN)
+
+    @property
+    def is_of_job(self) -> bool:
+        """Whether the batch is that of a whole job."""
+        return self.group is self.session.jobs.structure.get(self.job)
+
+    def key(self, demand: Demand, *others: object) -> tuple[object, ...]:
+        """Return what the answer depends on besides moves."""
+        around = self.session.node_set
+        held, promised = (nodes.tobytes() for nodes in self.pins)
+        return demand.constraint, None if around is None else around.key, held, promised, *others
+
+
 class Answers:
     """Answers of one cycle."""
 
@@ -269,126 +299,79 @@ class Answers:
         if not isinstance(demand, Demand):
             return demand
         tasks = pods_of(session, job, group)
-        pins = pins_of(session, tasks)
-        strict = None
-        if group.topology.patience_s:
-            strict = self._patient(session, job, group, shapes, demand.required, pins)
+        asked = _Asked(session, action, job, group, shapes, tasks, pins_of(session, tasks))
+        strict = self._patient(asked, demand.required) if group.topology.patience_s else None
         if strict is not None:
-            return self._patient_sets(session, action, job, group, strict, shapes, tasks, pins)
-        is_bounded = action != _WITHIN and not pins.held.size
+            return self._patient_sets(asked, strict)
+        is_bounded = action != _WITHIN and not asked.pins.held.size
         if is_bounded and self.limits.is_known(demand, shapes):
             return refusals.TOO_LARGE  # before anything is counted or searched for it
-        found = self._counted(session, action, job, group, demand, shapes, tasks, pins)
+        found = self._counted(asked, demand)
         is_full = isinstance(found, int) and found in _FOR_ROOM
         if is_full and is_bounded and self.limits.is_too_large(session, demand, shapes):
             return refusals.TOO_LARGE
         return found
 
-    def _patient(
-        self,
-        session: Session,
-        job: int,
-        group: SubGroup,
-        shapes: Shapes,
-        required: int,
-        pins: Pins,
-    ) -> Demand | None:
+    def _patient(self, asked: _Asked, required: int) -> Demand | None:
         """Return what a job demands while it is patient; None if it is not.
 
         It is not if the level that it prefers is not inside of that which it requires, so that it
         wishes for nothing more, nor if no domain of the level could ever hold it: it would wait in
         vain. Nor if it is promised room outside of one domain, as after a move: it would lose it.
         """
-        wish = strict_of(session, job, group)
-        demand = None if wish is None else demand_of(session, wish)
+        wish = strict_of(asked.session, asked.job, asked.group)
+        demand = None if wish is None else demand_of(asked.session, wish)
         if not isinstance(demand, Demand) or demand.required <= required:
             return None
-        promised = np.unique(demand.tree.domain_of_node[demand.required][pins.promised])
+        promised = np.unique(demand.tree.domain_of_node[demand.required][asked.pins.promised])
         if promised.size > 1 or -1 in promised:
             return None
-        return None if self.limits.is_too_large(session, demand, shapes) else demand
+        is_vain = self.limits.is_too_large(asked.session, demand, asked.shapes)
+        return None if is_vain else demand
 
-    def _patient_sets(
-        self,
-        session: Session,
-        action: str,
-        job: int,
-        group: SubGroup,
-        demand: Demand,
-        shapes: Shapes,
-        tasks: RowVec,
-        pins: Pins,
-    ) -> Sets:
+    def _patient_sets(self, asked: _Asked, demand: Demand) -> Sets:
         """Return the sets for a patient job; nothing is evicted for it."""
-        if action not in (_ALLOCATE, _WITHIN):
+        if not asked.is_for_room:
             return refusals.PATIENT
-        found = self._counted(session, action, job, group, demand, shapes, tasks, pins)
+        found = self._counted(asked, demand)
         if isinstance(found, int) or found is None or demand.constraint.is_pod_set:
             return refusals.PATIENT if found in _FOR_ROOM else found
-        assert group.topology is not None
-        return Awaited(found, end_s(session, job, group.topology))
+        assert asked.group.topology is not None
+        return Awaited(found, end_s(asked.session, asked.job, asked.group.topology))
 
-    def _counted(
-        self,
-        session: Session,
-        action: str,
-        job: int,
-        group: SubGroup,
-        demand: Demand,
-        shapes: Shapes,
-        tasks: RowVec,
-        pins: Pins,
-    ) -> Sets:
+    def _counted(self, asked: _Asked, demand: Demand) -> Sets:
         """Return the sets of nodes with room for a batch as of now, or that could be given room."""
         if demand.constraint.is_pod_set:
-            roles = roles_of(session, tasks, group, shapes)
-            if roles is not None and action in (_ALLOCATE, _WITHIN):
-                held = workers_held(session, tasks, group)
-                return self._of_pod_set(session, action, demand, Batch(roles, pins, held))
+            roles = roles_of(asked.session, asked.tasks, asked.group, asked.shapes)
+            if roles is not None and asked.is_for_room:
+                return self._of_pod_set(asked, demand, roles)
             if roles is None and demand.layers:
                 return refusals.WRONG_SLICES
-            if action == _WITHIN and group is session.jobs.structure.get(job):
+            if asked.action == _WITHIN and asked.is_of_job:
                 return None  # its pods are of many kinds: its level has been chosen
-        around = session.node_set
-        is_uneven = action == _ALLOCATE and (len(shapes) > 1 or is_divided(group))
-        key = (
-            demand.constraint,
-            action in (_ALLOCATE, _WITHIN),
-            is_uneven,
-            tuple(shapes),
-            None if around is None else around.key,
-            pins.held.tobytes(),
-            pins.promised.tobytes(),
-        )
+        is_uneven = asked.action == _ALLOCATE and (len(asked.shapes) > 1 or is_divided(asked.group))
+        key = asked.key(demand, asked.is_for_room, is_uneven, tuple(asked.shapes))
         if key not in self._known:
-            self._known[key] = _found(session, action, demand, shapes, pins, is_uneven=is_uneven)
+            self._known[key] = _found(asked, demand, is_uneven=is_uneven)
         return self._known[key]
 
-    def _of_pod_set(self, session: Session, action: str, demand: Demand, batch: Batch) -> Sets:
+    def _of_pod_set(self, asked: _Asked, demand: Demand, roles: Roles) -> Sets:
         """Return the plans for a batch of a pod set; for a job as such, whether there is one."""
-        around = session.node_set
-        key = (
-            demand.constraint,
-            action,
-            batch.roles,
-            None if around is None else around.key,
-            batch.pins.held.tobytes(),
-            batch.pins.promised.tobytes(),
-            batch.held.tobytes(),
-        )
+        session, held = asked.session, workers_held(asked.session, asked.tasks, asked.group)
+        key = asked.key(demand, asked.action, roles, held.tobytes())
         if key not in self._known:
+            batch = Batch(roles, asked.pins, held)
             found: Sets = sets_within(session, demand, batch, self._style)
-            if action == _ALLOCATE and not isinstance(found, int):
+            if asked.action == _ALLOCATE and not isinstance(found, int):
                 found = (everywhere(session),)
             self._known[key] = found
         return self._known[key]
 
 
-def _found(
-    session: Session, action: str, demand: Demand, shapes: Shapes, pins: Pins, *, is_uneven: bool
-) -> Sets:
+def _found(asked: _Asked, demand: Demand, *, is_uneven: bool) -> Sets:
+    session, shapes, pins = asked.session, asked.shapes, asked.pins
     nodes = len(session.nodes)
-    if action in (_ALLOCATE, _WITHIN):
+    if asked.is_for_room:
         stages = _for_room(demand, *_choosers(session, demand, shapes, pins))
         if is_uneven and not pins.held.size:
             stages = [_with_few(session, demand, shapes, stage) for stage in stages]

@@ -5,7 +5,7 @@ Rules D1 and D2 of docs/explanation/topology.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -201,7 +201,7 @@ def asking(session: Session) -> Asking:
 
 def is_divided(group: SubGroup) -> bool:
     """Tell whether a subgroup below a group has a constraint of its own."""
-    return any(child.topology is not None or is_divided(child) for child in group.children)
+    return any(each.topology is not None for each in group.groups() if each is not group)
 
 
 def demand_of(session: Session, constraint: TopologyConstraint) -> Demand | int | None:
@@ -235,7 +235,7 @@ def pods_of(session: Session, job: int, group: SubGroup) -> RowVec:
     if group is session.jobs.structure.get(job):
         return tasks
     podset = session.tasks.podset_of_task[tasks]
-    return tasks[np.isin(podset, list(podsets_of(group)))]
+    return tasks[np.isin(podset, group.podsets)]
 
 
 def leader_of(podset_of_task: RowVec, rows: RowVec, group: SubGroup) -> int | None:
@@ -243,7 +243,7 @@ def leader_of(podset_of_task: RowVec, rows: RowVec, group: SubGroup) -> int | No
     if len(group.children) != _PAIR or group.topology is None or not group.topology.is_pod_set:
         return None
     podset = podset_of_task[rows]
-    parts = [rows[np.isin(podset, list(podsets_of(it)))] for it in group.children]
+    parts = [rows[np.isin(podset, it.podsets)] for it in group.children]
     single = min(parts, key=len)
     return int(single[0]) if len(single) == 1 else None
 
@@ -252,14 +252,6 @@ def without_leader(podset_of_task: RowVec, rows: RowVec, group: SubGroup) -> Row
     """Return the pods of a group without the one that leads."""
     leader = leader_of(podset_of_task, rows, group)
     return rows if leader is None else rows[rows != leader]
-
-
-def podsets_of(group: SubGroup) -> Iterator[int]:
-    """Yield the pod sets of a group."""
-    if group.podset >= 0:
-        yield group.podset
-    for child in group.children:
-        yield from podsets_of(child)
 
 
 def pins_of(session: Session, tasks: RowVec) -> Pins:

@@ -17,7 +17,7 @@ from kaisched import (
     levels_of,
     topology_of,
 )
-from kaisched_plugins.topology.demands import Tree, podsets_of, without_leader
+from kaisched_plugins.topology.demands import Tree, without_leader
 
 Trees: TypeAlias = dict[tuple[TopologyLevel, ...], Tree]
 
@@ -25,20 +25,18 @@ Trees: TypeAlias = dict[tuple[TopologyLevel, ...], Tree]
 def broken(moves: Moves) -> Iterator[str]:
     """Yield a line for each group that a cycle has placed in a domain where it has no pods."""
     structure = moves.snapshot.jobs.structure
-    bound = [(job, group) for job, root in structure.items() for group in _required(root)]
+    bound = [
+        (job, group)
+        for job, root in structure.items()
+        for group in root.groups()
+        if group.topology is not None and group.topology.is_condition
+    ]
     if not bound:
         return
     before, after = _nodes(moves)
     trees: Trees = {}
     for job, group in bound:
         yield from _broken(moves, trees, job, group, before, after)
-
-
-def _required(group: SubGroup) -> Iterator[SubGroup]:
-    if group.topology is not None and group.topology.is_condition:
-        yield group
-    for child in group.children:
-        yield from _required(child)
 
 
 def _nodes(moves: Moves) -> tuple[RowVec, RowVec]:
@@ -62,7 +60,7 @@ def _broken(
 ) -> Iterator[str]:
     snapshot, wish = moves.snapshot, group.topology
     tasks = np.array(snapshot.jobs.tasks[job], np.int64)
-    tasks = tasks[np.isin(snapshot.tasks.podset_of_task[tasks], list(podsets_of(group)))]
+    tasks = tasks[np.isin(snapshot.tasks.podset_of_task[tasks], group.podsets)]
     fresh: BoolVec = (after[tasks] >= 0) & (after[tasks] != before[tasks])
     if wish is None or not fresh.any():
         return

@@ -96,6 +96,7 @@ class Topology(Plugin):
     Arguments = TopologyArguments
     refusals = refusals.ALL
     honors_topology = True
+    is_score_rising = True  # it is the same for every pod on a node
 
     def __init__(self, arguments: TopologyArguments) -> None:
         """Answer no scores unless asked to: they would cost every placement something."""

@@ -30,7 +30,6 @@ from kaisched_plugins.topology.demands import (
     name_of,
     pins_of,
     pods_of,
-    podsets_of,
 )
 from kaisched_plugins.topology.podsets import (
     Plan,
@@ -224,7 +223,7 @@ def _next_of(session: Session, group: SubGroup, tasks: RowVec) -> Shapes:
     shapes = np.unique(session.tasks.shape_of_task[waits]).tolist()
     if group.min_subgroup < len(group.children) or len(shapes) != 1:
         return ()
-    rows = list(podsets_of(group))
+    rows = group.podsets
     runs = np.bincount(podset[ACTIVE_STATES[state]], minlength=max(rows) + 1)[rows]
     lacks = int(np.maximum(session.podsets.minimum[rows] - runs, 0).sum())
     return ((shapes[0], min(max(lacks, 1), len(waits))),)

@@ -50,10 +50,10 @@ def test_a_job_that_comes_later_is_seen():
     made.add_job("default/b", "q", priority=1, is_preemptible=True, created_s=0.0, tasks=())
     assert codes(opened(made, 0.0, memory)) is None
     row = made.add_job("default/c", "q", priority=1, is_preemptible=True, created_s=0.0, tasks=())
-    made.jobs.set_rare(row, 0, 5.0)
+    made.jobs.rare.set((row, 0), 5.0)
     assert codes(opened(made, 0.0, memory)) == [0, 0, DELAYED]
     made.revision += 1
-    made.jobs.set_rare(row, 0, 0.0)
+    made.jobs.rare.set((row, 0), 0.0)
     assert codes(opened(made, 0.0, memory)) is None
 
 

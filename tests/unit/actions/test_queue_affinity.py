@@ -3,9 +3,9 @@
 import pytest
 
 from kaisched.clock import ManualClock
+from kaisched.engine.cycle import next_cycle
 from kaisched.engine.planning import open_cluster
 from kaisched.engine.policy import build_policy
-from kaisched.engine.turn import take_turn
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text
@@ -89,14 +89,14 @@ class World:
         asks = f', kaisched.io/node-type: "{types}"' if types else ""
         self.load(*(POD % (f"{name}-{at}", name, asks, selector) for at in range(pods)))
 
-    def turn(self):
-        turn = take_turn(
+    def cycle(self):
+        cycle = next_cycle(
             self.cluster, self.cluster, self.policy, None, self.cluster.clock, self.memory
         )
-        self.memory = turn.memory
-        assert not violations(turn.snapshot, turn.result, self.policy)
+        self.memory = cycle.memory
+        assert not violations(cycle.snapshot, cycle.result, self.policy)
         self.cluster.advance_to(self.cluster.clock.now_s() + 60.0)
-        return turn.result
+        return cycle.result
 
     def nodes(self, name):
         """The nodes of a job's pods."""
@@ -106,7 +106,7 @@ class World:
         return [names[node] for pod, node in at if pod.startswith(f"team/{name}-") and node >= 0]
 
     def why(self):
-        return {it.pod_group.removeprefix("team/"): it for it in self.turn().records}
+        return {it.pod_group.removeprefix("team/"): it for it in self.cycle().records}
 
 
 def test_interactive_jobs_of_a_project_go_where_it_lets_them():
@@ -115,7 +115,7 @@ def test_interactive_jobs_of_a_project_go_where_it_lets_them():
     world.job("desk", 5, cls="build-preemptible")
     world.job("desks", 2, cls="build-preemptible")
     world.job("batch", 2)
-    world.turn()
+    world.cycle()
     assert world.nodes("desk") == []
     assert set(world.nodes("desks")) <= {"n-v100", "n-a100"}
     assert len(world.nodes("desks")) == 2
@@ -126,7 +126,7 @@ def test_what_is_said_of_no_type_holds_for_all():
     world = World(only("h100"))
     for name, cls in (("train", "train"), ("serve", "inference")):
         world.job(name, cls=cls)
-    world.turn()
+    world.cycle()
     assert [world.nodes("train"), world.nodes("serve")] == [["n-h100"], ["n-h100"]]
 
 
@@ -147,7 +147,7 @@ def test_the_type_is_that_of_the_class_then_of_the_label_then_of_preemptibility(
     rules = {"training": "v100", "interactive": "a100", "inference": "h100"}
     world = World(", ".join(only(kind, workloads=word) for word, kind in rules.items()))
     world.job("job", **how)
-    world.turn()
+    world.cycle()
     assert world.nodes("job") == [node]
 
 
@@ -158,7 +158,7 @@ def test_entries_and_queues_above_narrow_each_other():
     )
     world.job("train", 2)
     world.job("more", 2)
-    world.turn()
+    world.cycle()
     assert world.nodes("train") == ["n-a100", "n-a100"]
     assert world.nodes("more") == []
 
@@ -169,7 +169,7 @@ def test_a_parent_rules_all_below_it_and_nobody_beside_it():
     world.job("mine", 2)
     world.job("theirs", 3, queue="team-b")
     world.job("free", 4, queue="other")
-    world.turn()
+    world.cycle()
     assert world.nodes("mine") == ["n-a100", "n-a100"]
     assert world.nodes("theirs") == []
     assert len(world.nodes("free")) == 4
@@ -181,7 +181,7 @@ def test_a_job_names_types_within_what_its_project_allows(types):
     world = World(only("v100", "a100"))
     world.job("job", 2, types=types)
     world.job("other", 1, types="h100")
-    world.turn()
+    world.cycle()
     assert world.nodes("job") == ["n-v100", "n-v100"]
     assert world.nodes("other") == []
 
@@ -189,7 +189,7 @@ def test_a_job_names_types_within_what_its_project_allows(types):
 def test_a_type_counts_without_a_rule_of_the_project_too():
     world = World()
     world.job("job", 2, types="h100")
-    world.turn()
+    world.cycle()
     assert world.nodes("job") == ["n-h100", "n-h100"]
 
 
@@ -197,10 +197,10 @@ def test_no_node_for_both_sides_is_told_at_once_and_nothing_goes_for_it():
     """A4: the sentence names what the job asks for and which queue rules it out."""
     world = World(only("a100", workloads="training"))
     world.job("busy", 6, queue="team-b")
-    world.turn()
+    world.cycle()
     assert len(world.nodes("busy")) == 6
     world.job("job", types="v100")
-    result = world.turn()
+    result = world.cycle()
     assert result.evictions == ()
     told = next(it for it in result.records if it.pod_group == "team/job")
     assert told.reason == "NoNodeAllowed"
@@ -222,7 +222,7 @@ def test_a_selector_of_the_pod_is_a_side_as_well():
 def test_a_project_whose_nodes_are_full_says_which_these_are():
     world = World(only("a100"))
     world.job("first", 2)
-    world.turn()
+    world.cycle()
     world.job("second")
     told = world.why()["second"]
     assert told.reason == "NoRoom"
@@ -234,12 +234,12 @@ def test_a_changed_queue_moves_who_waits_and_leaves_what_runs():
     """A5, A6: required when it is placed, ignored while it runs."""
     world = World(only("a100"))
     world.job("runs", 2)
-    world.turn()
+    world.cycle()
     world.job("waits", 2)
-    world.turn()
+    world.cycle()
     assert world.nodes("waits") == []
     world.queue("team-a", "science", only("h100"), quota=4)
-    result = world.turn()
+    result = world.cycle()
     assert result.evictions == ()
     assert world.nodes("runs") == ["n-a100", "n-a100"]
     assert world.nodes("waits") == ["n-h100", "n-h100"]
@@ -248,10 +248,10 @@ def test_a_changed_queue_moves_who_waits_and_leaves_what_runs():
 def test_a_queue_without_rules_again_lets_its_jobs_go_anywhere():
     world = World(only("nowhere"))
     world.job("job", 2)
-    world.turn()
+    world.cycle()
     assert world.nodes("job") == []
     world.queue("team-a", "science", "")
-    world.turn()
+    world.cycle()
     assert len(world.nodes("job")) == 2
     shapes = world.cluster.snapshot()
     used = set(shapes.tasks.shape_of_task.tolist())
@@ -263,10 +263,10 @@ def test_a_job_that_becomes_interactive_gets_other_nodes():
         f"{only('nowhere', workloads='training')}, {only('h100', workloads='interactive')}"
     )
     world.job("job", 2)
-    world.turn()
+    world.cycle()
     assert world.nodes("job") == []
     world.load(GROUP % ("job", 1, "", "team-a", 2, "preemptible", "build-preemptible"))
-    world.turn()
+    world.cycle()
     assert world.nodes("job") == ["n-h100", "n-h100"]
 
 
@@ -274,16 +274,16 @@ def test_a_job_that_goes_to_another_queue_gets_its_nodes():
     world = World(only("nowhere"))
     world.queue("team-b", "science", only("v100"))
     world.job("job", 2)
-    world.turn()
+    world.cycle()
     world.load(GROUP % ("job", 1, "", "team-b", 2, "preemptible", ""))
-    world.turn()
+    world.cycle()
     assert world.nodes("job") == ["n-v100", "n-v100"]
 
 
 def test_a_gang_is_placed_whole_within_the_rule_or_not_at_all():
     world = World(only("a100"))
     world.job("gang", 3)
-    world.turn()
+    world.cycle()
     assert world.nodes("gang") == []
 
 
@@ -292,11 +292,11 @@ def test_reclaim_makes_room_on_the_nodes_of_the_rule():
     world = World(only("v100"))
     for at in range(6):
         world.job(f"own{at}", queue="team-b")
-    world.turn()
+    world.cycle()
     world.job("claim", 2)
-    evicted = {it.node for it in world.turn().evictions}
+    evicted = {it.node for it in world.cycle().evictions}
     assert evicted == {"n-v100"}
-    world.turn()
+    world.cycle()
     assert world.nodes("claim") == ["n-v100", "n-v100"]
 
 
@@ -306,19 +306,19 @@ def test_inside_the_quota_interactive_and_inference_go_before_training(cls):
     """A7: up to the project's quota they evict training of the project, and stay themselves."""
     world = World(only("a100"))
     world.job("train", 2, preemptible=True, cls="train")
-    world.turn()
+    world.cycle()
     world.job("desk", 2, preemptible=False, cls=cls)
-    assert {it.pod for it in world.turn().evictions} == {"team/train-0", "team/train-1"}
-    world.turn()
+    assert {it.pod for it in world.cycle().evictions} == {"team/train-0", "team/train-1"}
+    world.cycle()
     assert world.nodes("desk") == ["n-a100", "n-a100"]
     world.job("again", 2, cls="train")
-    assert world.turn().evictions == ()
+    assert world.cycle().evictions == ()
 
 
 def test_nothing_is_computed_where_no_queue_says_anything():
     world = World()
     world.job("job", 2)
-    world.turn()
+    world.cycle()
     snapshot = world.cluster.snapshot()
     assert snapshot.queues.node_affinity is None
     assert all(not it.queue_terms for it in snapshot.shapes.constraints)

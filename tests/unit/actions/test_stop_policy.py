@@ -3,9 +3,9 @@
 import pytest
 
 from kaisched.clock import ManualClock
+from kaisched.engine.cycle import next_cycle
 from kaisched.engine.planning import open_cluster
 from kaisched.engine.policy import build_policy, without_evictions
-from kaisched.engine.turn import take_turn
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text
@@ -71,16 +71,16 @@ class World:
         self.load(GROUP % (name, queue, minimum or pods, preemptibility))
         self.load(*(POD % (f"{name}-{at}", queue, name) for at in range(pods)))
 
-    def turn(self, seconds=2.0):
-        """Take a turn and let what was decided happen."""
-        turn = take_turn(
+    def cycle(self, seconds=2.0):
+        """Run a cycle and let what was decided happen."""
+        cycle = next_cycle(
             self.cluster, self.cluster, self.policy, None, self.cluster.clock, self.memory
         )
-        self.memory = turn.memory
-        assert not violations(turn.snapshot, turn.result, self.policy)
-        turn.result.encode()
+        self.memory = cycle.memory
+        assert not violations(cycle.snapshot, cycle.result, self.policy)
+        cycle.result.encode()
         self.cluster.advance_to(self.cluster.clock.now_s() + seconds)
-        return turn.result
+        return cycle.result
 
     def running(self):
         return sorted(
@@ -102,7 +102,7 @@ def test_a_queue_on_hold_starts_nothing_and_says_so():
     world.stop(a="Hold")
     world.job("x", "a")
     world.job("y", "b")
-    result = world.turn()
+    result = world.cycle()
     assert world.running() == ["y-0"]
     assert reasons(result) == {"x": ("QueueOnHold", "queue a is on hold: stopPolicy")}
 
@@ -110,10 +110,10 @@ def test_a_queue_on_hold_starts_nothing_and_says_so():
 def test_what_runs_there_goes_on():
     world = World()
     world.job("x", "a", 2)
-    world.turn()
+    world.cycle()
     world.stop(a="Hold")
     for _ in range(3):
-        result = world.turn()
+        result = world.cycle()
         assert len(result.evictions) == 0
         assert reasons(result) == {}, "what runs is not told as waiting"
     assert world.running() == ["x-0", "x-1"]
@@ -123,16 +123,16 @@ def test_a_queue_above_holds_all_below_and_is_named():
     world = World()
     world.stop(root="Hold")
     world.job("x", "a")
-    assert reasons(world.turn())["x"] == ("QueueOnHold", "queue root is on hold: stopPolicy")
+    assert reasons(world.cycle())["x"] == ("QueueOnHold", "queue root is on hold: stopPolicy")
 
 
 def test_a_hold_ends_when_the_policy_does():
     world = World()
     world.stop(a="Hold")
     world.job("x", "a")
-    world.turn()
+    world.cycle()
     world.stop()
-    world.turn()
+    world.cycle()
     assert world.running() == ["x-0"]
 
 
@@ -141,7 +141,7 @@ def test_what_waits_on_hold_takes_no_share_from_others():
     world.stop(a="Hold", quota=0)
     world.job("x", "a", 8)
     world.job("y", "b", 8)
-    shares = {it.name: it for it in world.turn().shares}
+    shares = {it.name: it for it in world.cycle().shares}
     assert shares["a"].fair_share["gpu"] == 0
     assert shares["a"].requested["gpu"] == 0
     assert shares["b"].fair_share["gpu"] == 8000
@@ -150,22 +150,22 @@ def test_what_waits_on_hold_takes_no_share_from_others():
 def test_a_running_gang_that_lost_a_pod_may_have_another():
     world = World()
     world.job("x", "a", 2)
-    world.turn()
+    world.cycle()
     world.stop(a="Hold")
     world.cluster.delete(world.cluster.pod("team/x-1"))
     world.cluster.advance_to(world.cluster.clock.now_s() + 10)
     world.load(POD % ("x-2", "a", "x"))
-    world.turn()
+    world.cycle()
     assert world.running() == ["x-0", "x-2"]
 
 
 def test_an_elastic_job_does_not_grow_on_hold():
     world = World()
     world.job("x", "a", 1, minimum=1)
-    world.turn()
+    world.cycle()
     world.stop(a="Hold")
     world.load(POD % ("x-9", "a", "x"))
-    assert reasons(world.turn())["x"][0] == "QueueOnHold"
+    assert reasons(world.cycle())["x"][0] == "QueueOnHold"
     assert world.running() == ["x-0"]
 
 
@@ -173,10 +173,10 @@ def test_a_hold_is_no_ground_to_take_from_others():
     """The job that waits has a right to room, but may not use it."""
     world = World()
     world.job("y", "b", 8, minimum=1)
-    world.turn()
+    world.cycle()
     world.stop(a="Hold")
     world.job("x", "a", 4)
-    assert len(world.turn().evictions) == 0
+    assert len(world.cycle().evictions) == 0
 
 
 # -- drain ---------------------------------------------------------------------------------------
@@ -187,22 +187,22 @@ def test_a_drained_queue_is_emptied_whatever_runs_there():
     world.job("x", "a", 2)
     world.job("z", "a", 1, preemptibility="non-preemptible")
     world.job("y", "b", 1)
-    world.turn()
+    world.cycle()
     world.stop(a="HoldAndDrain")
-    result = world.turn()
+    result = world.cycle()
     assert sorted(it.pod for it in result.evictions) == ["team/x-0", "team/x-1", "team/z-0"]
     assert {(it.action, it.reason) for it in result.evictions} == {
         ("drain", "queue a is drained: stopPolicy HoldAndDrain")
     }
     assert world.running() == ["y-0"]
-    assert len(world.turn(10.0).evictions) == 0
+    assert len(world.cycle(10.0).evictions) == 0
 
 
 def test_what_waits_in_a_drained_queue_says_so():
     world = World()
     world.stop(a="HoldAndDrain")
     world.job("x", "a")
-    assert reasons(world.turn())["x"] == (
+    assert reasons(world.cycle())["x"] == (
         "QueueOnHold",
         "queue a is on hold and drained: stopPolicy",
     )
@@ -211,17 +211,17 @@ def test_what_waits_in_a_drained_queue_says_so():
 def test_the_strictest_policy_on_the_path_counts():
     world = World()
     world.job("x", "a")
-    world.turn()
+    world.cycle()
     world.stop(root="HoldAndDrain", a="Hold")
-    assert [it.action for it in world.turn().evictions] == ["drain"]
+    assert [it.action for it in world.cycle().evictions] == ["drain"]
 
 
 def test_a_shard_may_leave_draining_out():
     world = World(actions={"drain": ActionEntry(enabled=False)})
     world.job("x", "a")
-    world.turn()
+    world.cycle()
     world.stop(a="HoldAndDrain")
-    assert len(world.turn().evictions) == 0
+    assert len(world.cycle().evictions) == 0
 
 
 # -- the eviction budget and the kill switch -----------------------------------------------------
@@ -231,7 +231,7 @@ def full(world):
     """Queue b holds all eight GPUs in jobs of one pod; then a wants its four."""
     for number in range(8):
         world.job(f"y{number}", "b")
-    world.turn()
+    world.cycle()
     assert len(world.running()) == 8
 
 
@@ -240,49 +240,49 @@ def test_no_more_than_the_budget_is_evicted_in_an_hour():
     full(world)
     for number in range(4):
         world.job(f"x{number}", "a")
-    first = world.turn(10.0)
+    first = world.cycle(10.0)
     assert len(first.evictions) == 3
-    second = world.turn(10.0)
+    second = world.cycle(10.0)
     assert len(second.evictions) == 0
     (waiting,) = [it for it in second.records if it.pod_group.startswith("team/x")]
     assert "the shard may not evict so many pods within the hour" in waiting.message
     world.cluster.advance_to(1000.0 + 3600.0 + 5.0)
-    assert len(world.turn(10.0).evictions) == 1
+    assert len(world.cycle(10.0).evictions) == 1
 
 
 def test_a_gang_is_not_made_room_for_by_halves():
     world = World(evictions_per_hour=3)
     full(world)
     world.job("x", "a", 4)
-    assert len(world.turn().evictions) == 0
+    assert len(world.cycle().evictions) == 0
     world.job("small", "a", 2)
-    assert len(world.turn().evictions) == 2
+    assert len(world.cycle().evictions) == 2
 
 
 @pytest.mark.parametrize("switch", [{"evictions_per_hour": 0}, {"evicts": False}])
 def test_the_kill_switch_evicts_nothing_and_goes_on_allocating(switch):
     world = World(**switch)
     world.job("y", "b", 7, minimum=1)
-    world.turn()
+    world.cycle()
     world.job("x", "a", 4)
     world.job("small", "a")
-    result = world.turn()
+    result = world.cycle()
     assert len(result.evictions) == 0
     assert "small-0" in world.running()
     refused = "reclaim, preempt, consolidate: the shard may not evict so many pods"
     assert refused in reasons(result)["x"][1]
     world.stop(b="HoldAndDrain")
-    assert len(world.turn().evictions) == 0
+    assert len(world.cycle().evictions) == 0
 
 
 def test_drains_count_and_are_bounded():
     world = World(evictions_per_hour=2)
     for number in range(3):
         world.job(f"x{number}", "a")
-    world.turn()
+    world.cycle()
     world.stop(a="HoldAndDrain")
-    assert len(world.turn().evictions) == 2
-    assert len(world.turn().evictions) == 0
+    assert len(world.cycle().evictions) == 2
+    assert len(world.cycle().evictions) == 0
     assert len(world.running()) == 1
 
 
@@ -294,15 +294,15 @@ def test_a_cycle_evicts_no_more_than_it_may_and_the_next_one_goes_on():
     full(world)
     for number in range(4):
         world.job(f"x{number}", "a")
-    first = world.turn(10.0)
+    first = world.cycle(10.0)
     assert len(first.evictions) == 2
     assert first.is_cut_short
     waiting = reasons(first)["x3"][1]
     assert "reclaim, preempt, consolidate: the cycle has evicted as many pods as one may" in waiting
-    second = world.turn(10.0)
+    second = world.cycle(10.0)
     assert len(second.evictions) == 2
-    world.turn(10.0)
-    assert not world.turn(10.0).is_cut_short
+    world.cycle(10.0)
+    assert not world.cycle(10.0).is_cut_short
     assert {f"x{number}-0" for number in range(4)} <= set(world.running())
 
 
@@ -310,7 +310,7 @@ def test_who_comes_before_the_limit_is_served_whole():
     world = World(max_evictions_per_cycle=1)
     full(world)
     world.job("x", "a", 4)
-    result = world.turn(10.0)
+    result = world.cycle(10.0)
     assert len(result.evictions) == 4
     assert result.is_cut_short
 
@@ -319,6 +319,6 @@ def test_drains_end_at_the_limit_and_go_on_in_the_next_cycle():
     world = World(max_evictions_per_cycle=2)
     for number in range(3):
         world.job(f"x{number}", "a")
-    world.turn()
+    world.cycle()
     world.stop(a="HoldAndDrain")
-    assert [len(world.turn().evictions) for _ in range(3)] == [2, 1, 0]
+    assert [len(world.cycle().evictions) for _ in range(3)] == [2, 1, 0]

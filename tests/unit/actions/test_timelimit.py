@@ -9,9 +9,9 @@ from kaisched.actions.whole_jobs import TimeLimit
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.reports import EndingJobs
 from kaisched.core.tables import WORKLOADS
+from kaisched.engine.cycle import next_cycle
 from kaisched.engine.planning import open_cluster
 from kaisched.engine.policy import build_policy
-from kaisched.engine.turn import take_turn
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.turns import Turns
@@ -73,17 +73,17 @@ class World:
         self.load(GROUP % (name, self.jobs, labels, pods, preemptibility, cls))
         self.load(*(POD % (f"{name}-{at}", name) for at in range(pods)))
 
-    def turn(self, seconds=1.0):
-        turn = take_turn(
+    def cycle(self, seconds=1.0):
+        cycle = next_cycle(
             self.cluster, self.cluster, self.policy, None, self.cluster.clock, self.memory
         )
-        self.memory = turn.memory
-        assert not violations(turn.snapshot, turn.result, self.policy)
+        self.memory = cycle.memory
+        assert not violations(cycle.snapshot, cycle.result, self.policy)
         self.cluster.advance_to(self.cluster.clock.now_s() + seconds)
-        return turn
+        return cycle
 
     def evicted(self, seconds=1.0):
-        return [(it.pod, it.action) for it in self.turn(seconds).result.evictions]
+        return [(it.pod, it.action) for it in self.cycle(seconds).result.evictions]
 
     def running(self):
         jobs = self.cluster.snapshot().jobs
@@ -95,9 +95,9 @@ class World:
 def test_a_job_is_evicted_whole_when_its_time_is_over_and_says_why():
     world = World(HOUR)
     world.job("g", pods=2)
-    world.turn(3599.0)
+    world.cycle(3599.0)
     assert world.evicted() == []
-    result = world.turn().result
+    result = world.cycle().result
     assert [(it.pod, it.action) for it in result.evictions] == [
         ("team/g-0", "timelimit"),
         ("team/g-1", "timelimit"),
@@ -111,14 +111,14 @@ def test_it_then_waits_behind_its_equals():
     world = World(HOUR)
     world.job("old", pods=2)
     world.job("young", pods=2)
-    world.turn(3600.0)
+    world.cycle(3600.0)
     assert world.running() == {"team/old"}
-    world.turn(60.0)
-    world.turn(60.0)
+    world.cycle(60.0)
+    world.cycle(60.0)
     assert world.running() == {"team/young"}
-    world.turn(3600.0)
-    world.turn(60.0)
-    world.turn(60.0)
+    world.cycle(3600.0)
+    world.cycle(60.0)
+    world.cycle(60.0)
     assert world.running() == {"team/old"}
 
 
@@ -126,12 +126,12 @@ def test_its_record_says_that_it_was_requeued():
     world = World(HOUR)
     for name in ("old", "young", "third"):
         world.job(name, pods=2)
-    world.turn(3600.0)
-    world.turn(60.0)
-    turn = world.turn(60.0)
-    (old,) = [row for row, name in enumerate(turn.snapshot.jobs.name) if name == "team/old"]
-    ahead = Turns(turn.result).turn(old).ahead
-    assert turn.snapshot.jobs.name[ahead.job] == "team/third"
+    world.cycle(3600.0)
+    world.cycle(60.0)
+    cycle = world.cycle(60.0)
+    (old,) = [row for row, name in enumerate(cycle.snapshot.jobs.name) if name == "team/old"]
+    ahead = Turns(cycle.result).turn(old).ahead
+    assert cycle.snapshot.jobs.name[ahead.job] == "team/third"
     assert ahead.because.text("team/old") == (
         "team/old was created later, or requeued later, when its time was over"
     )
@@ -150,7 +150,7 @@ def test_non_preemptible_work_is_exempt_unless_the_queue_includes_it(
 ):
     world = World(limit)
     world.job("g", preemptibility=preemptibility)
-    world.turn(3600.0)
+    world.cycle(3600.0)
     assert bool(world.evicted()) == is_evicted
 
 
@@ -172,7 +172,7 @@ def test_the_type_of_a_workload_is_that_of_its_class_or_label_or_of_its_preempti
 ):
     world = World(f"{{workloads: [{kind}], time: 1h, nonPreemptible: true}}")
     world.job("g", preemptibility=preemptibility, cls=cls, labels=labels)
-    world.turn(3600.0)
+    world.cycle(3600.0)
     assert world.evicted() == [("team/g-0", "timelimit")]
     jobs = world.cluster.snapshot().jobs
     assert WORKLOADS[jobs.workload_of(np.array([0]))[0]] == kind
@@ -181,15 +181,15 @@ def test_the_type_of_a_workload_is_that_of_its_class_or_label_or_of_its_preempti
 def test_a_type_without_a_limit_runs_on():
     world = World(HOUR)
     world.job("g", cls="inference")
-    world.turn(360000.0)
+    world.cycle(360000.0)
     assert world.evicted() == []
 
 
 def test_the_shortest_time_on_the_path_counts_and_is_named():
     world = World("{time: 2h}", root="{time: 1h}, {time: 3h}")
     world.job("g")
-    world.turn(3600.0)
-    (eviction,) = world.turn().result.evictions
+    world.cycle(3600.0)
+    (eviction,) = world.cycle().result.evictions
     assert "queue root lets training run for 1h" in eviction.reason
 
 
@@ -197,7 +197,7 @@ def test_the_eviction_budget_of_the_shard_counts():
     world = World(HOUR, evictions_per_hour=1)
     world.job("a")
     world.job("b")
-    world.turn(3600.0)
+    world.cycle(3600.0)
     assert world.evicted(60.0) == [("team/a-0", "timelimit")]
     assert world.evicted(3600.0) == []
 
@@ -205,7 +205,7 @@ def test_the_eviction_budget_of_the_shard_counts():
 def test_a_cluster_without_limits_is_not_looked_at():
     world = World()
     world.job("g")
-    world.turn(3600.0)
+    world.cycle(3600.0)
     assert world.cluster.snapshot().queues.max_run_time_s is None
     assert "timelimit" not in world.memory.facts
 
@@ -217,7 +217,7 @@ def test_a_warning_comes_once_ten_minutes_before():
     def warned(at_s):
         return ending.after(world.cluster.store, world.cluster.snapshot(), START + at_s)
 
-    world.turn(1.0)
+    world.cycle(1.0)
     assert warned(2999.0) == []
     (note,) = warned(3000.0)
     assert (note.pod, note.reason, note.is_warning) == ("team/g-0", "RunTimeEnding", True)
@@ -232,7 +232,7 @@ def test_a_warning_comes_once_ten_minutes_before():
 def test_what_it_remembers_is_forgotten_with_the_job():
     world = World(HOUR)
     world.memory = Memory({"timelimit": {"team/gone": 5.0}})
-    world.turn()
+    world.cycle()
     assert "timelimit" not in world.memory.facts
     assert TimeLimit().name == "timelimit"
 
@@ -260,7 +260,7 @@ def test_a_limit_that_makes_no_sense_is_named(entry, said):
 def test_a_label_that_makes_no_sense_is_a_fault_of_the_job():
     world = World(HOUR)
     world.job("g", labels="kaisched.io/workload-type: training-job")
-    world.turn()
+    world.cycle()
     fault = world.cluster.store.members.fault_of("team/g")
     assert "kaisched.io/workload-type" in fault
     assert 'did you mean "training"?' in fault

@@ -119,7 +119,7 @@ def test_what_is_watched_is_printed_at_every_change(capsys, monkeypatch):
     documents = iter([{"at": 1}, {"at": 2}, {"at": 3}])
     printer = printing.Printer(lambda it: print(it["at"]), lambda _: ())
     with pytest.raises(ClusterUnavailable):
-        printing.show(Live(), lambda: next(documents), printer, "text", is_watched=True)
+        printing.watch(Live(), lambda: next(documents), printer, "text")
     assert capsys.readouterr().out == "1\n\n2\n\n3\n"
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from kaisched import hookimpl
-from kaisched.engine import turn
+from kaisched.engine import cycle
 from kaisched.framework.session.ledger import Ledger
 from kaisched_plugins.binpack import Binpack
 from tests.unit.cli.conftest import NODE, POD, QUEUE
@@ -259,7 +259,7 @@ def test_what_fails_is_told(run, manifests, monkeypatch):
     def fails(*_, **__):
         raise KeyError("x")
 
-    monkeypatch.setattr(turn, "run_cycle", turn.run_cycle.__wrapped__)
+    monkeypatch.setattr(cycle, "run_cycle", cycle.run_cycle.__wrapped__)
     monkeypatch.setattr(Ledger, "place_pending", fails)
     monkeypatch.setattr(Binpack, "node_score", hookimpl(fails))
     code, out, err = run("plan", "-f", manifests, "--rounds", 3)

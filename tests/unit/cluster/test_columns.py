@@ -53,8 +53,8 @@ def test_rows_that_are_added_cost_no_copy():
 
 def test_an_old_snapshot_of_a_few_rows_stays_as_it_was():
     column = MapColumn()
-    column.own()[3] = "a"
+    column.set(3, "a")
     old = column.frozen()
     assert column.frozen() is old
-    column.own()[3] = "b"
+    column.set(3, "b")
     assert (old, column.frozen()) == ({3: "a"}, {3: "b"})

@@ -5,11 +5,11 @@ from msgspec.structs import replace
 
 from kaisched.cluster.disruptions import selects
 from kaisched.cluster.state import Kept, restored
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.core.tables import NO_DISRUPTION_BUDGETS, SEVERAL, UNPROTECTED
+from kaisched.engine.cycle import next_cycle
 from kaisched.engine.planning import PlanInput, planned_cluster
 from kaisched.engine.policy import default_policy
-from kaisched.engine.turn import take_turn
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text
 from kaisched.objects.pod import LabelSelector, PodDisruptionBudget, SelectorRequirement
@@ -79,13 +79,13 @@ def objects(*texts):
 def store_of(*texts):
     store = StateStore()
     for obj in objects(WORLD, *texts):
-        upsert(store, obj)
+        update(store, obj)
     return store
 
 
 def told(store, *texts):
     for obj in objects(*texts):
-        upsert(store, obj)
+        update(store, obj)
 
 
 def charged(store):
@@ -162,7 +162,7 @@ def test_a_negative_number_and_too_many_disrupted_pods_allow_nothing():
     (obj,) = objects(budget(allowed=5))
     crowd = {f"gone-{at}": "2026-07-01T12:00:00Z" for at in range(2001)}
     store = store_of()
-    upsert(store, replace(obj, status=replace(obj.status, disrupted_pods=crowd)))
+    update(store, replace(obj, status=replace(obj.status, disrupted_pods=crowd)))
     assert allowed(store) == {"team/b": 0}
 
 
@@ -211,7 +211,7 @@ def test_a_budget_that_changes_or_goes_takes_effect_at_once():
     told(store, budget(allowed=3))
     assert (charged(store), allowed(store)) == ({"p0": "team/b"}, {"team/b": 3})
     (obj,) = objects(budget())
-    remove(store, obj)
+    update(store, obj, is_gone=True)
     assert store.snapshot().disruption_budgets is NO_DISRUPTION_BUDGETS
 
 
@@ -274,7 +274,7 @@ def test_news_of_a_budget_that_does_not_name_the_pod_yet_changes_nothing():
 def test_what_is_written_down_makes_the_same_store():
     store, kept = StateStore(), Kept()
     for obj in objects(WORLD, pods("p0", "p1", "p2"), budget(allowed=2)):
-        upsert(store, obj)
+        update(store, obj)
         kept.put(obj)
     store.assume_evicted("team/p0")
     leaving = pods("p1").replace(
@@ -282,7 +282,7 @@ def test_what_is_written_down_makes_the_same_store():
     )
     store.assume_evicted("team/p1")
     for obj in objects(leaving):
-        upsert(store, obj)
+        update(store, obj)
         kept.put(obj)
     state = kept.state_of(store)
     assert state.disrupted == ("team/p0", "team/p1")
@@ -340,10 +340,10 @@ spec: {{resources: {{gpu: {{quota: {quota}}}}}}}
     assert problems == []
     evicted, told, memory = [], [], Memory()
     for pause_s in (1.0, 9.0, 0.0):
-        turn = take_turn(cluster, cluster, default_policy(), None, cluster.clock, memory)
-        memory = turn.memory
-        evicted.append(len(turn.result.evictions))
-        (record,) = [it for it in turn.result.records if "w1" in it.pod_group]
+        cycle = next_cycle(cluster, cluster, default_policy(), None, cluster.clock, memory)
+        memory = cycle.memory
+        evicted.append(len(cycle.result.evictions))
+        (record,) = [it for it in cycle.result.records if "w1" in it.pod_group]
         told.append("disruption budget" in record.message)
         cluster.advance_to(cluster.clock.now_s() + pause_s)
     assert (evicted, told) == ([1, 0, 1], [True, True, False])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kaisched.cluster.store import StateStore, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.objects.labels import LAST_EVICTION, LAST_START, format_time
 from kaisched.objects.podgroup import PodGroup
 from tests.contract.clusters import group, make, node, pod, queue
@@ -26,7 +26,7 @@ def noted(notes, **labels):
 def store_of(*objects):
     store = StateStore()
     for obj in (node("n0"), queue("a"), *objects):
-        upsert(store, obj)
+        update(store, obj)
     return store
 
 
@@ -45,16 +45,16 @@ def test_a_start_in_the_future_counts_as_when_it_was_first_seen():
 def test_news_of_the_pod_do_not_make_it_young_again():
     store = store_of(group("g", "a"), running(FAR_S))
     assert seen_at(store, NOW_S) == NOW_S
-    upsert(store, noted({}, x="y"))
-    upsert(store, running(FAR_S))
+    update(store, noted({}, x="y"))
+    update(store, running(FAR_S))
     assert seen_at(store, NOW_S + 600) == NOW_S
 
 
 def test_another_start_in_the_future_is_another_start():
     store = store_of(group("g", "a"), running(FAR_S))
     assert seen_at(store, NOW_S) == NOW_S
-    upsert(store, pod("p", "a", 1, phase="Failed", where="n0", annotations=IN_G))
-    upsert(store, running(FAR_S + 60, "q"))
+    update(store, pod("p", "a", 1, phase="Failed", where="n0", annotations=IN_G))
+    update(store, running(FAR_S + 60, "q"))
     assert seen_at(store, NOW_S + 600) == NOW_S + 600
 
 
@@ -76,5 +76,5 @@ def test_what_a_pod_group_says_of_the_future_counts_as_now_too(note, name):
     notes = {note: format_time(FAR_S)}
     store = store_of(noted(notes))
     assert seen_at(store, NOW_S, name) == NOW_S
-    upsert(store, noted(notes, x="y"))
+    update(store, noted(notes, x="y"))
     assert seen_at(store, NOW_S + 600, name) == NOW_S

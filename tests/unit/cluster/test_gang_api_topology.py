@@ -3,7 +3,7 @@
 import pytest
 
 from kaisched import TopologyConstraint
-from kaisched.cluster.store import remove, upsert
+from kaisched.cluster.store import update
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
@@ -84,7 +84,7 @@ def test_the_first_topology_by_name_that_has_the_label_counts_and_no_alias_does(
     other = topology(("kubernetes.io/hostname", RACK), name="a")
     store = store_of(*nodes, other, topology((RACK, ""), name="b"), group(), *members())
     assert cycle(store)[0] == {"p0": "a", "p1": "b"}
-    upsert(store, topology((ZONE, ""), (RACK, ""), name="aa"))
+    update(store, topology((ZONE, ""), (RACK, ""), name="aa"))
     assert cycle(store)[0] == {}
 
 
@@ -93,10 +93,10 @@ def test_a_topology_that_comes_later_counts_from_then_on():
     store = store_of(*nodes, topology((ZONE, ""), (RACK, "")), group(), *members())
     binds, _, memory = cycle(store)
     assert binds == {}
-    remove(store, topology((ZONE, ""), (RACK, "")))
+    update(store, topology((ZONE, ""), (RACK, "")), is_gone=True)
     binds, _, memory = cycle(store, memory)
     assert binds == {"p0": "a", "p1": "b"}
-    upsert(store, topology((ZONE, ""), (RACK, "")))
+    update(store, topology((ZONE, ""), (RACK, "")))
     assert cycle(store, memory)[0] == {}
 
 
@@ -107,10 +107,10 @@ def test_a_label_that_changes_counts_from_then_on():
     assert binds == {}
     least = f"no {RACK} could hold its 2 pods together even if nothing else ran"
     assert told == [f"{least}: best is {word}, short by 1 pod"]
-    upsert(store, labelled("b", 1, rack="r1"))
+    update(store, labelled("b", 1, rack="r1"))
     binds, _, memory = cycle(store, memory)
     assert binds == {"p0": "a", "p1": "b"}
-    upsert(store, labelled("b", 1, rack="r2"))
+    update(store, labelled("b", 1, rack="r2"))
     assert cycle(store, memory)[0] == {}
 
 

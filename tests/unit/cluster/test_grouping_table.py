@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kaisched.cluster.store import remove, upsert
+from kaisched.cluster.store import update
 from kaisched.core.refusals import Refusal
 from kaisched.objects.gangs import WORKLOADS, gang_api_row, gang_of
 from kaisched.objects.wire import ObjectMeta, OwnerReference
@@ -335,9 +335,9 @@ def test_owners_that_go_and_come_again_leave_the_same(row):
     before = content(store.snapshot())
     owners = [obj for obj in row.objects if isinstance(obj, PartialObject)]
     for obj in owners:
-        remove(store, obj)
+        update(store, obj, is_gone=True)
     for obj in reversed(owners):
-        upsert(store, obj)
+        update(store, obj)
     assert content(store.snapshot()) == before
 
 
@@ -351,7 +351,7 @@ def test_the_leader_of_a_set_that_waits_for_it_starts_alone():
     store = store_of(*first)
     assert job(store)["podsets"] == [("default", 1, 1)]
     for obj in workers:
-        upsert(store, obj)
+        update(store, obj)
     assert job(store, "ns/pg-serve-uid-serve-0")["podsets"] == [("default", 3, 3)]
     for name in ("serve-0-1", "serve-0-2"):
         store.remove_pod(f"ns/{name}")
@@ -367,7 +367,7 @@ def test_a_group_keeps_its_own_size_when_the_set_says_another():
     """Groups are changed one after the other; each has the size it was made with."""
     objects = leader_worker_set(size=3, groups=1)
     store = store_of(*objects)
-    upsert(store, owner("LeaderWorkerSet", "serve", spec={"leaderWorkerTemplate": {"size": 5}}))
+    update(store, owner("LeaderWorkerSet", "serve", spec={"leaderWorkerTemplate": {"size": 5}}))
     assert job(store, "ns/pg-serve-uid-serve-0")["minimum"] == 3
 
 
@@ -463,7 +463,7 @@ def test_a_job_set_may_grow():
             {"name": "workers", "replicas": 3, "template": {"spec": {"parallelism": 2}}},
         ]
     }
-    upsert(store, owner("JobSet", "s", spec=spec))
+    update(store, owner("JobSet", "s", spec=spec))
     assert job(store)["podsets"] == [
         ("driver/0", 1, 1),
         ("workers/0", 2, 2),
@@ -510,10 +510,10 @@ def test_a_pod_waits_for_the_group_it_names():
         "spec.schedulingGroup.podGroupName: PodGroup ns/g of scheduling.k8s.io does not exist"
         in (store.problems()[0].text)
     )
-    upsert(store, owner("PodGroup", "g", spec=GANG))
+    update(store, owner("PodGroup", "g", spec=GANG))
     assert jobs(store) == {"ns/pg-g-uid-g": ["p", "q"]}
     assert store.problems() == []
-    remove(store, owner("PodGroup", "g", spec=GANG))
+    update(store, owner("PodGroup", "g", spec=GANG), is_gone=True)
     assert [it.kind for it in store.problems()] == ["PodGroup"]
 
 
@@ -526,15 +526,15 @@ def test_a_group_of_another_namespace_is_another():
 def test_a_group_that_is_made_anew_counts_from_then():
     store = store_of(owner("PodGroup", "g", spec=GANG), named("p"))
     new = {"schedulingPolicy": {"gang": {"minCount": 5}}}
-    upsert(store, owner("PodGroup", "g", spec=new, uid="uid-new"))
-    remove(store, owner("PodGroup", "g", spec=GANG))
+    update(store, owner("PodGroup", "g", spec=new, uid="uid-new"))
+    update(store, owner("PodGroup", "g", spec=GANG), is_gone=True)
     assert jobs(store) == {"ns/pg-g-uid-new": ["p"]}
     assert job(store, "ns/pg-g-uid-new")["minimum"] == 5
 
 
 def test_the_minimum_of_a_group_may_change():
     store = store_of(owner("PodGroup", "g", spec=GANG), named("p"))
-    upsert(store, owner("PodGroup", "g", spec={"schedulingPolicy": {"gang": {"minCount": 7}}}))
+    update(store, owner("PodGroup", "g", spec={"schedulingPolicy": {"gang": {"minCount": 7}}}))
     assert job(store)["minimum"] == 7
 
 

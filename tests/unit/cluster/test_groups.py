@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
 from kaisched.objects.wire import WORKLOAD_TYPES, ObjectMeta, OwnerReference, TopologyConstraint
@@ -23,7 +23,7 @@ from tests.contract.clusters import group, make, node, pod, queue
 def store_of(*objects, **options):
     store = StateStore(**options)
     for obj in (node("n0"), queue("a"), queue("b"), *objects):
-        upsert(store, obj)
+        update(store, obj)
     return store
 
 
@@ -216,10 +216,10 @@ def test_a_priority_class_may_come_late_and_change():
         group("g0", priorityClassName="own"), pod("p", annotations={"pod-group-name": "g0"})
     )
     assert job(store)["priority"] == 50
-    upsert(store, make(PriorityClass, "own", value=300))
+    update(store, make(PriorityClass, "own", value=300))
     assert (job(store)["priority"], job(store)["preemptible"]) == (300, False)
-    remove(store, make(PriorityClass, "own", value=300))
-    upsert(store, make(PriorityClass, "usual", value=60, globalDefault=True))
+    update(store, make(PriorityClass, "own", value=300), is_gone=True)
+    update(store, make(PriorityClass, "usual", value=60, globalDefault=True))
     assert job(store)["priority"] == 60
 
 
@@ -252,7 +252,7 @@ def test_pods_wait_for_their_pod_group():
     store = store_of(pod("p", annotations={"pod-group-name": "g0"}))
     assert job(store)["refusal"] == Refusal.INVALID_GROUP
     assert "ns/g0 does not exist" in store.problems()[0].text
-    upsert(store, group("g0"))
+    update(store, group("g0"))
     assert job(store)["refusal"] == Refusal.NONE
     assert store.problems() == []
     store.remove_pod_group("ns/g0")
@@ -288,13 +288,13 @@ def test_subgroups_become_pod_sets_and_a_tree():
 def test_a_job_may_be_divided_anew():
     store = store_of(group("g0", minMember=2), member("p"))
     assert job(store)["podsets"] == [("default", 2, 1)]
-    upsert(store, group("g0", **PARTS))
+    update(store, group("g0", **PARTS))
     assert job(store)["refusal"] == Refusal.INVALID_GROUP
-    upsert(store, member("p", "y"))
+    update(store, member("p", "y"))
     assert job(store)["refusal"] == Refusal.NONE
     assert job(store)["podsets"] == [("x", 1, 0), ("y", 2, 1), ("z", 0, 0)]
-    upsert(store, group("g0", minMember=4))
-    upsert(store, member("p"))
+    update(store, group("g0", minMember=4))
+    update(store, member("p"))
     assert (job(store)["podsets"], job(store)["tree"]) == ([("default", 4, 1)], None)
 
 
@@ -374,7 +374,7 @@ def test_problems_name_queues_and_nodes():
         ("Queue", "d"),
     ]
     assert store.snapshot().nodes.name == ("n0",)
-    upsert(store, node("n1"))
+    update(store, node("n1"))
     store.remove_queue("c")
     store.remove_queue("d")
     assert store.problems() == []
@@ -383,16 +383,16 @@ def test_problems_name_queues_and_nodes():
 def test_what_was_sent_holds_until_it_is_seen_or_refuted():
     store = store_of(pod("p"))
     store.assume_bound("ns/p", "n0")
-    upsert(store, pod("p"))  # an event from before the bind
+    update(store, pod("p"))  # an event from before the bind
     assert store.snapshot().tasks.state.tolist() == [TaskState.BINDING]
-    upsert(store, pod("p", where="n0", phase="Running"))
+    update(store, pod("p", where="n0", phase="Running"))
     assert store.snapshot().tasks.state.tolist() == [TaskState.RUNNING]
     store.assume_evicted("ns/p")
-    upsert(store, pod("p", where="n0", phase="Running"))
+    update(store, pod("p", where="n0", phase="Running"))
     assert store.snapshot().tasks.state.tolist() == [TaskState.RELEASING]
     store.refute("ns/p")
     assert store.snapshot().tasks.state.tolist() == [TaskState.RUNNING]
-    upsert(store, pod("p"))
+    update(store, pod("p"))
     assert store.snapshot().tasks.state.tolist() == [TaskState.PENDING]
 
 
@@ -439,9 +439,9 @@ def test_a_group_has_the_topology_constraint_that_it_names():
     assert job(store)["refusal"] == Refusal.NONE
     assert wish_of(store)[:3] == ("racks", "rack", "")
     preferred = TopologyConstraint(topology="racks", preferred_topology_level="rack")
-    upsert(store, replace(wanted, spec=replace(wanted.spec, topology_constraint=preferred)))
+    update(store, replace(wanted, spec=replace(wanted.spec, topology_constraint=preferred)))
     assert wish_of(store)[:3] == ("racks", "", "rack")
-    upsert(store, wanted)
+    update(store, wanted)
     assert not store.snapshot().jobs.structure
     assert not store.problems()
 
@@ -449,7 +449,7 @@ def test_a_group_has_the_topology_constraint_that_it_names():
 def test_the_constraint_of_the_only_subgroup_holds_inside_that_of_the_job():
     part = {"name": "x", "minMember": 1, "topologyConstraint": level("rack")}
     store = store_of(group("g", subGroups=[part], topologyConstraint=level("zone")))
-    upsert(store, member("p", "x"))
+    update(store, member("p", "x"))
     (root,) = store.snapshot().jobs.structure.values()
     (inner,) = root.children
     assert (root.topology[:2], inner.topology[:2]) == (("t", "zone"), ("t", "rack"))
@@ -470,7 +470,7 @@ def test_the_patience_of_a_job_is_that_of_its_group():
     patient.metadata.annotations[PATIENCE] = "5m"
     store = store_of(patient, pod("p", annotations={"pod-group-name": "g", PATIENCE: "9m"}))
     assert wish_of(store).patience_s == 300.0
-    upsert(store, group("g", topologyConstraint=wish))
+    update(store, group("g", topologyConstraint=wish))
     assert wish_of(store).patience_s == 0.0
 
 
@@ -534,7 +534,7 @@ def test_a_subgroup_has_the_topology_constraint_that_it_names():
     (root,) = store.snapshot().jobs.structure.values()
     first, second = (part.topology for part in root.children)
     assert (first, second[:3]) == (None, ("t", "rack", ""))
-    upsert(store, group("g0", subGroups=parts[1:]))
+    update(store, group("g0", subGroups=parts[1:]))
     assert wish_of(store)[:3] == ("t", "rack", "")  # the only subgroup is the job
 
 
@@ -546,7 +546,7 @@ def test_the_annotations_of_a_workload_are_the_constraint_of_its_job():
     inner = {"kai.scheduler/topology": "t", REQUIRED: "host"}
     store = store_of(owner, owned("p", "Job", "train", annotations=inner))
     assert wish_of(store)[:3] == ("t", "rack", "")
-    upsert(store, make(Job, "train", uid="uid-train"))
+    update(store, make(Job, "train", uid="uid-train"))
     assert wish_of(store)[:3] == ("t", "host", "")
 
 
@@ -562,7 +562,7 @@ def test_an_annotation_that_requires_a_level_for_segments_refuses_the_job():
     assert [(it.name, it.text) for it in store.problems()] == [
         ("ns/pg-train-uid-train", f"{where}: {NOT_OFFERED}")
     ]
-    upsert(store, make(Job, "train", uid="uid-train"))
+    update(store, make(Job, "train", uid="uid-train"))
     assert job(store)["refusal"] == Refusal.NONE
     assert store.problems() == []
 
@@ -638,9 +638,9 @@ def test_a_snapshot_has_what_is_wrong_with_a_job_and_later_changes_do_not_reach_
     before = store.snapshot()
     (text,) = faults(store).values()
     assert "does not go with nvidia.com/gpu" in text
-    upsert(store, shared("r", "2.5"))
+    update(store, shared("r", "2.5"))
     assert sorted(faults(store).values()) == [text, text.replace("1.5", "2.5")]
-    remove(store, shared("p", "1.5"))
+    update(store, shared("p", "1.5"), is_gone=True)
     assert list(faults(store).values()) == [text.replace("1.5", "2.5")]
     assert list(before.jobs.faults.values()) == [text]
 
@@ -649,9 +649,9 @@ def test_what_is_wrong_stays_with_its_job_when_rows_are_renumbered():
     store = store_of(*(pod(f"p{number}") for number in range(200)), shared("odd", "1.5"))
     (name,) = faults(store)
     for number in range(200):
-        remove(store, pod(f"p{number}"))
+        update(store, pod(f"p{number}"), is_gone=True)
     before = store.snapshot().generation
-    upsert(store, pod("more"))
+    update(store, pod("more"))
     assert list(faults(store)) == [name]
     assert store.snapshot().generation >= before
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kaisched.cluster.facts import LEAST_S, MOST_S, HeldBack
-from kaisched.cluster.store import remove, upsert
+from kaisched.cluster.store import update
 from kaisched.core.axis import TaskState
 from tests.contract.clusters import pod
 from tests.faults.deciding import decide, placed, store_of
@@ -46,7 +46,7 @@ def test_a_pod_that_could_not_be_bound_is_not_decided_meanwhile():
     store.hold_back("ns/p", 100.0)
     assert state_of(store) == TaskState.GATED
     assert placed(decide(store)) == {"q": "n0"}
-    upsert(store, pod("p", uid="1", annotations={"some": "news"}))
+    update(store, pod("p", uid="1", annotations={"some": "news"}))
     store.let_go(100.9)
     assert state_of(store) == TaskState.GATED
     store.let_go(101.0)
@@ -57,12 +57,12 @@ def test_a_pod_that_is_bound_or_gone_is_held_back_no_more():
     store = store_of(pod("p", uid="1"))
     store.assume_bound("ns/p", "n0")
     store.hold_back("ns/p", 100.0)
-    upsert(store, pod("p", uid="1", where="n0"))
+    update(store, pod("p", uid="1", where="n0"))
     assert state_of(store) == TaskState.BOUND
     store.assume_bound("ns/p", "n0")
     store.hold_back("ns/p", 100.0)
-    remove(store, pod("p", uid="1"))
-    upsert(store, pod("p", uid="2"))
+    update(store, pod("p", uid="1"), is_gone=True)
+    update(store, pod("p", uid="2"))
     assert state_of(store) == TaskState.PENDING
     store.hold_back("ns/nobody", 100.0)
     store.let_go(1e9)
@@ -71,7 +71,7 @@ def test_a_pod_that_is_bound_or_gone_is_held_back_no_more():
 def test_one_that_changes_as_it_ends_is_forgotten():
     store = store_of(pod("p", uid="1"))
     store.hold_back("ns/p", 0.0)
-    upsert(store, pod("p", uid="1", labels={"other": "x"}, phase="Succeeded"))
-    remove(store, pod("p", uid="1"))
+    update(store, pod("p", uid="1", labels={"other": "x"}, phase="Succeeded"))
+    update(store, pod("p", uid="1"), is_gone=True)
     assert "ns/p" not in store.facts.held_back
     assert not store.facts.held_back._pause_s

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from kaisched.cluster.state import Assumed, Kept, restored
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.core.axis import GPU, TaskState
 from tests.contract.clusters import group, node, pod, queue
 from tests.oracles.accounts import assert_adds_up
@@ -17,7 +17,7 @@ def store():
     """A store with a bind under way: all eight GPUs of n0 for pod p."""
     store = StateStore()
     for obj in (node("n0"), node("n1"), queue("a"), waiting()):
-        upsert(store, obj)
+        update(store, obj)
     store.assume_bound("ns/p", "n0")
     return store
 
@@ -41,14 +41,14 @@ def stands(store):
 
 @pytest.mark.fault("I121")
 def test_an_old_state_of_a_victim_that_is_being_bound_frees_nothing(store):
-    upsert(store, waiting(status={"nominatedNodeName": "n0"}))
+    update(store, waiting(status={"nominatedNodeName": "n0"}))
     assert stands(store) == ("BINDING", "n0", 0)
     store.assume_evicted("ns/p", 1.0)
-    upsert(store, waiting(status={"nominatedNodeName": "n0"}))
+    update(store, waiting(status={"nominatedNodeName": "n0"}))
     assert stands(store) == ("RELEASING", "n0", 0)
-    upsert(store, waiting(where="n0"))
+    update(store, waiting(where="n0"))
     assert stands(store) == ("RELEASING", "n0", 0)
-    remove(store, waiting())
+    update(store, waiting(), is_gone=True)
     assert stands(store) == (None, "", 8000)
 
 
@@ -76,9 +76,9 @@ def test_what_was_said_of_a_former_pod_is_not_meant(store):
 
 
 def test_a_pod_of_the_same_name_has_not_been_bound(store):
-    upsert(store, replace_uid(waiting(), "2"))
+    update(store, replace_uid(waiting(), "2"))
     assert stands(store) == ("PENDING", "", 8000)
-    assert not store.facts.is_assumed("ns/p")
+    assert "ns/p" not in store.facts.sent
 
 
 def replace_uid(obj, uid):
@@ -102,18 +102,18 @@ def test_a_read_takes_back_only_what_was_sent_before_it(store):
     ],
 )
 def test_a_pod_that_changes_while_it_is_bound_keeps_its_room(store, changed):
-    upsert(store, group("g"))
-    upsert(store, waiting(**changed))
+    update(store, group("g"))
+    update(store, waiting(**changed))
     assert stands(store) == ("BINDING", "n0", 0)
     store.assume_evicted("ns/p", 1.0)
-    upsert(store, waiting(**changed))
+    update(store, waiting(**changed))
     assert stands(store) == ("RELEASING", "n0", 0)
 
 
 def test_a_pod_that_left_the_pool_is_nobody_s_once_it_could_not_be_bound(store):
     store.hold_back("ns/p", 1.0)
     store.assume_bound("ns/p", "n0")
-    upsert(store, waiting(labels=OTHER_POOL))
+    update(store, waiting(labels=OTHER_POOL))
     store.hold_back("ns/p", 2.0)
     store.let_go(1000.0)
     assert stands(store) == (None, "", 8000)
@@ -121,16 +121,16 @@ def test_a_pod_that_left_the_pool_is_nobody_s_once_it_could_not_be_bound(store):
 
 @pytest.mark.parametrize("labels", [{}, OTHER_POOL])
 def test_room_is_held_on_a_node_that_goes_and_comes_back(store, labels):
-    upsert(store, waiting(labels=labels))
+    update(store, waiting(labels=labels))
     store.remove_node("n0")
     assert stands(store)[1:] == ("", None)
-    upsert(store, node("n0"))
+    update(store, node("n0"))
     assert stands(store) == ("BINDING", "n0", 0)
 
 
 def test_a_pod_that_is_deleted_without_a_node_can_never_be_bound(store):
     leaving = waiting(metadata={"deletionTimestamp": "2026-03-01T00:00:00Z"})
-    upsert(store, leaving)
+    update(store, leaving)
     assert stands(store) == (None, "", 8000)
 
 

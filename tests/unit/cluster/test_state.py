@@ -4,7 +4,7 @@ import pytest
 
 from kaisched.cluster.rowstore import JobPast
 from kaisched.cluster.state import Assumed, Kept, restored
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.core.axis import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
@@ -48,7 +48,7 @@ def told():
     for number, phase in enumerate(("Running", "Running", "Pending", "Pending")):
         text += POD % (f"p{number}", f"u{number}", "n0" if phase == "Running" else "", phase)
     for obj in load_text(text).objects:
-        upsert(store, obj)
+        update(store, obj)
         kept.put(obj)
     return store, kept
 
@@ -128,11 +128,11 @@ def test_owners_of_which_only_metadata_are_known_are_kept(told):
     meta = ObjectMeta(name="j", namespace="team", uid="job", labels={"kai.scheduler/queue": "a"})
     job = PartialObject(metadata=meta, api_version="batch/v1", kind="Job", gang=Gang(minimum=2))
     kept.put(job)
-    upsert(store, job)
+    update(store, job)
     _, state = again(store, kept)
     assert [(it.kind, it.api_group, it.gang.minimum) for it in state.owners] == [
         ("Job", "batch", 2)
     ]
     kept.drop(job)
-    remove(store, job)
+    update(store, job, is_gone=True)
     assert kept.bare_state().owners == ()

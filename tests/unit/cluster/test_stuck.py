@@ -8,7 +8,7 @@ import pytest
 from kaisched.cluster.facts import Stuck
 from kaisched.cluster.pods import Leaving
 from kaisched.cluster.state import Kept, restored
-from kaisched.cluster.store import remove, upsert
+from kaisched.cluster.store import update
 from kaisched.core.axis import GPU, TaskState
 from kaisched.objects.shard import GPU_RESOURCES
 from tests.contract.clusters import node, pod, queue
@@ -42,7 +42,7 @@ def stuck_at(stuck, age_s, *, was_alive, skew_s=0.0, grace_s=30.0):
     asked_s = NOW_S - age_s - skew_s
     stuck.note("p", Leaving(asked_s, grace_s), was_alive=was_alive)
     for later_s in range(5000):
-        if stuck.turn(now_s + later_s, NOW_S + later_s):
+        if stuck.cycle(now_s + later_s, NOW_S + later_s):
             return later_s
     return math.inf
 
@@ -74,9 +74,9 @@ def test_a_negative_threshold_is_for_ever():
 def test_who_deletes_again_may_give_less_time():
     stuck = Stuck(120.0)
     stuck.note("p", Leaving(NOW_S, 600.0), was_alive=True)
-    assert stuck.turn(0.0, NOW_S) == []
+    assert stuck.cycle(0.0, NOW_S) == []
     stuck.note("p", Leaving(NOW_S, 0.0), was_alive=True)
-    assert (stuck.turn(119.0, NOW_S), stuck.turn(120.0, NOW_S)) == ([], ["p"])
+    assert (stuck.cycle(119.0, NOW_S), stuck.cycle(120.0, NOW_S)) == ([], ["p"])
     stuck.note("p", None, was_alive=True)
     assert "p" not in stuck
 
@@ -103,9 +103,9 @@ def test_a_stuck_pod_holds_its_room_which_is_promised_to_nobody():
     assert_adds_up(store.snapshot())
     result = decide(store)
     assert (placed(result), result.nominations, result.evictions) == ({}, [], [])
-    upsert(store, leaving(uid="another"))  # a pod of its name that was never seen alive
+    update(store, leaving(uid="another"))  # a pod of its name that was never seen alive
     assert state(store) == TaskState.RELEASING
-    remove(store, leaving(uid="another"))
+    update(store, leaving(uid="another"), is_gone=True)
     assert placed(decide(store)) == {"waits": "n0"}
 
 
@@ -132,7 +132,7 @@ def test_a_pod_of_others_that_does_not_end_is_counted_on_no_more_either():
 def test_a_stuck_pod_whose_node_comes_later_is_still_one():
     store = store_of(leaving(where="n1"))
     store.find_stuck(0.0, NOW_S)
-    upsert(store, node("n1"))
+    update(store, node("n1"))
     s = store.snapshot()
     assert np.flatnonzero(s.tasks.state == TaskState.STUCK).size == 1
     assert_adds_up(s)
@@ -148,5 +148,5 @@ def test_who_is_stuck_is_in_a_state_that_is_written_down():
     assert state_of.stuck == ("ns/p",)
     again = restored(objects, state_of, ("kaisched",), "", GPU_RESOURCES)
     assert again.rows.state_of("ns/p") == TaskState.STUCK
-    remove(again, leaving())
+    update(again, leaving(), is_gone=True)
     assert list(again.facts.stuck) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.objects.podgroup import SubGroupSpec
 from kaisched.objects.wire import ObjectMeta
 from kaisched.objects.workloads import Gang, PartialObject
@@ -40,9 +40,9 @@ def test_an_evicted_pod_of_a_gang_whose_others_succeeded_runs_again():
     """Its controller has made it anew; a process that starts now does the same."""
     store = store_of(group("g", minMember=8), *(running(at) for at in range(8)))
     for at in range(7):
-        upsert(store, done(at))
-    remove(store, running(7))
-    upsert(store, member(7, uid="anew"))
+        update(store, done(at))
+    update(store, running(7), is_gone=True)
+    update(store, member(7, uid="anew"))
     objects = [group("g", minMember=8), *(done(at) for at in range(7)), member(7, uid="anew")]
     for known in (store, store_of(*objects), store_of(*objects[::-1])):
         assert minimums(known) == {"default": 1}
@@ -59,7 +59,7 @@ def test_what_is_left_of_a_gang_still_goes_together():
     assert record.message.startswith(
         "2 of the 3 pods it still needs exist and are not gated; 1 has"
     )
-    upsert(store, member(3))
+    update(store, member(3))
     assert set(placed(decide(store))) == {"p1", "p2", "p3"}
 
 
@@ -75,9 +75,9 @@ def test_a_gang_that_lost_what_it_had_left_to_do_ends_though_one_of_it_succeeded
 def test_pods_that_failed_or_are_gone_have_to_run_again():
     store = store_of(group("g", minMember=3), done(0), done(1), member(2))
     assert minimums(store) == {"default": 1}
-    upsert(store, member(0, where="n0", phase="Failed", uid="another"))
+    update(store, member(0, where="n0", phase="Failed", uid="another"))
     assert minimums(store) == {"default": 2}
-    remove(store, done(1))
+    update(store, done(1), is_gone=True)
     assert minimums(store) == {"default": 3}
     assert list(reasons(decide(store))) == ["g"]
 
@@ -126,7 +126,7 @@ def test_a_group_that_is_declared_late_or_again_knows_what_is_done():
     assert minimums(store) == {"default": 1}
     before = content(store.snapshot())
     store.remove_pod_group("ns/g")
-    upsert(store, objects[2])
+    update(store, objects[2])
     assert content(store.snapshot()) == before
     assert minimums(store) == {"default": 1}
 
@@ -147,13 +147,13 @@ def test_what_was_done_before_its_group_was_declared_counts_once_it_is():
         assert minimums(store) == {"default": 1}
         before = content(store.snapshot())
         store.remove_owner("uid-g")
-        upsert(store, declared)
+        update(store, declared)
         assert content(store.snapshot()) == before
-        remove(store, ended[0])
+        update(store, ended[0], is_gone=True)
         assert minimums(store) == {"default": 2}
-        upsert(store, pod("p1", uid="another", **in_g))
+        update(store, pod("p1", uid="another", **in_g))
         store.remove_owner("uid-g")
-        upsert(store, declared)
+        update(store, declared)
         assert minimums(store) == {"default": 3}
 
 

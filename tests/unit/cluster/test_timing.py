@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kaisched.cluster.embedded import EmbeddedCluster
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
 from kaisched.framework.intents import Evict
@@ -24,7 +24,7 @@ NAN = float("nan")
 def store_of(*objects):
     store = StateStore()
     for obj in (node("n0"), queue("a"), *objects):
-        upsert(store, obj)
+        update(store, obj)
     return store
 
 
@@ -54,9 +54,9 @@ def test_a_pod_group_s_spec_and_annotations():
     assert same(timing(store), 60, NAN, -1, NAN, 0)
     noted = group("g", **spec)
     noted.metadata.annotations.update(notes)
-    upsert(store, noted)
+    update(store, noted)
     assert same(timing(store), 60, 100, -1, 200, 0)
-    upsert(store, group("g"))
+    update(store, group("g"))
     assert same(timing(store), 0, 100, NAN, NAN, 0), "an eviction is not undone by saying nothing"
 
 
@@ -128,15 +128,15 @@ def test_pods_that_succeeded_are_counted_while_they_are_there(is_first):
     parts = [group("g"), ended("p"), ended("q", "Failed"), ended("r")]
     store = store_of(*(parts if is_first else parts[::-1]))
     assert timing(store)[-1] == 2
-    remove(store, ended("p"))
-    upsert(store, pod("r", annotations=IN_G, uid="another"))
+    update(store, ended("p"), is_gone=True)
+    update(store, pod("r", annotations=IN_G, uid="another"))
     assert timing(store)[-1] == 0
 
 
 def test_a_running_pod_that_succeeds_leaves_its_mark():
     store = store_of(group("g"), pod("p", where="n0", phase="Running", annotations=IN_G))
-    upsert(store, ended("p"))
-    upsert(store, ended("p"))
+    update(store, ended("p"))
+    update(store, ended("p"))
     assert timing(store)[-1] == 1
     store.remove_pod("ns/p", "of-another")
     assert timing(store)[-1] == 1

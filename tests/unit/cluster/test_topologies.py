@@ -3,7 +3,7 @@
 import pytest
 
 from kaisched.cluster.state import Kept, restored
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.objects.node import Topology, TopologyLevel, TopologySpec
 from kaisched.objects.wire import ObjectMeta
 
@@ -22,17 +22,17 @@ def levels_of(store: StateStore):
 
 def test_a_topology_is_there_until_it_is_dropped():
     store = StateStore()
-    upsert(store, RACKS)
+    update(store, RACKS)
     assert levels_of(store) == {"dc": (("example.com/zone", ""), ("example.com/rack", "rack"))}
-    remove(store, RACKS)
+    update(store, RACKS, is_gone=True)
     assert levels_of(store) == {}
 
 
 def test_nothing_is_new_if_a_topology_comes_again():
     store = StateStore()
-    upsert(store, RACKS)
+    update(store, RACKS)
     before = store.snapshot()
-    upsert(store, RACKS)
+    update(store, RACKS)
     assert store.snapshot() is before
 
 
@@ -46,19 +46,19 @@ def test_nothing_is_new_if_a_topology_comes_again():
 )
 def test_a_topology_with_a_fault_is_left_out_and_told(wrong, text):
     store = StateStore()
-    upsert(store, RACKS)
-    upsert(store, wrong)
+    update(store, RACKS)
+    update(store, wrong)
     assert levels_of(store) == {}
     (problem,) = store.problems()
     assert (problem.kind, problem.name) == ("Topology", "dc")
     assert problem.text.startswith(text)
-    upsert(store, RACKS)
+    update(store, RACKS)
     assert store.problems() == []
 
 
 def test_a_recorded_state_has_its_topologies():
     store, kept = StateStore(), Kept()
-    upsert(store, RACKS)
+    update(store, RACKS)
     kept.put(RACKS)
     state = kept.state_of(store)
     assert len(state.objects) == 1

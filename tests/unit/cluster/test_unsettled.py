@@ -4,7 +4,7 @@ import pytest
 
 from kaisched.cluster.members import OWNER_WAIT_S, Unsettled
 from kaisched.cluster.state import Kept, restored
-from kaisched.cluster.store import remove, upsert
+from kaisched.cluster.store import update
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
 from kaisched.engine.policy import build_policy
@@ -36,18 +36,18 @@ def test_who_waits_and_for_how_long():
     waits = Unsettled(5.0)
     waits.note("p", is_unsettled=True)
     assert "p" not in waits  # nobody asked for the time yet
-    assert waits.turn(10.0) == ["p"]
+    assert waits.cycle(10.0) == ["p"]
     waits.note("q", is_unsettled=True)
-    assert waits.turn(12.0) == ["q"]
+    assert waits.cycle(12.0) == ["q"]
     assert ("p" in waits, "q" in waits) == (True, True)
     waits.note("p", is_unsettled=True)
-    assert waits.turn(15.0) == ["p"]
+    assert waits.cycle(15.0) == ["p"]
     assert ("p" in waits, "q" in waits) == (False, True)
     waits.note("p", is_unsettled=True)
-    assert waits.turn(100.0) == ["q"]  # p has waited
+    assert waits.cycle(100.0) == ["q"]  # p has waited
     waits.note("p", is_unsettled=False)
     waits.note("p", is_unsettled=True)
-    assert waits.turn(100.0) == ["p"]
+    assert waits.cycle(100.0) == ["p"]
 
 
 @pytest.mark.fault("A14")
@@ -61,7 +61,7 @@ def test_a_pod_waits_for_its_owner_and_starts_with_its_gang():
         "its owner PyTorchJob t is not read yet; ownerWait of the shard bounds this"
         in record.message
     )
-    upsert(store, owner("PyTorchJob", "t", spec=SPEC))
+    update(store, owner("PyTorchJob", "t", spec=SPEC))
     assert [key for key, _ in store.pending_pods("ns/pg-t-uid-t")] == ["ns/p", "ns/q"]
     assert states(store) == dict.fromkeys("pq", TaskState.PENDING)
     assert job(store)["minimum"] == 2
@@ -71,12 +71,12 @@ def test_a_pod_waits_for_its_owner_and_starts_with_its_gang():
 def test_a_pod_whose_owner_never_comes_goes_on_without_it():
     store = store_of(*PODS)
     store.let_go(100.0)
-    upsert(store, owned("p", ("PyTorchJob", "t"), annotations={"some": "news"}))
+    update(store, owned("p", ("PyTorchJob", "t"), annotations={"some": "news"}))
     store.let_go(100.0 + OWNER_WAIT_S / 2)
     assert set(states(store).values()) == {WAITS}
     store.let_go(100.0 + OWNER_WAIT_S)
     assert set(states(store).values()) == {TaskState.PENDING}
-    upsert(store, owned("p", ("PyTorchJob", "t"), annotations={"more": "news"}))
+    update(store, owned("p", ("PyTorchJob", "t"), annotations={"more": "news"}))
     store.let_go(200.0)
     assert set(states(store).values()) == {TaskState.PENDING}
 
@@ -87,7 +87,7 @@ def test_any_owner_of_the_chain_is_waited_for(missing):
     store = store_of(*(obj for obj in objects if obj.metadata.name != missing))
     store.let_go(100.0)
     assert states(store)["s-workers-0-0"] == WAITS
-    upsert(store, next(obj for obj in objects if obj.metadata.name == missing))
+    update(store, next(obj for obj in objects if obj.metadata.name == missing))
     assert set(states(store).values()) == {TaskState.PENDING}
 
 
@@ -95,7 +95,7 @@ def test_an_executor_waits_for_its_driver():
     store = store_of(spark("exec-1", "executor", "Pod", "driver"))
     store.let_go(100.0)
     assert states(store) == {"exec-1": WAITS}
-    upsert(store, spark("driver", "driver"))
+    update(store, spark("driver", "driver"))
     assert set(states(store).values()) == {TaskState.PENDING}
 
 
@@ -121,7 +121,7 @@ def test_where_no_owners_are_watched_nobody_waits():
 def test_a_pod_that_is_gone_is_forgotten():
     store = store_of(*PODS)
     store.let_go(100.0)
-    remove(store, PODS[0])
+    update(store, PODS[0], is_gone=True)
     store.let_go(100.0 + OWNER_WAIT_S)
     assert states(store) == {"q": TaskState.PENDING}
 
@@ -143,12 +143,12 @@ def test_a_pod_with_a_claim_waits_for_its_owner_too():
     """Each of the two is told in turn."""
     claimed = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
     store = store_of(owned("p", ("PyTorchJob", "t"), spec=claimed))
-    store.heed_volumes(is_read=True)
+    store.set_volumes_read(is_read=True)
     store.let_go(100.0)
     assert [it.reason for it in decide(store).records] == ["VolumeClaim"]
-    store.heed_volumes(is_read=False)
+    store.set_volumes_read(is_read=False)
     assert [it.reason for it in decide(store).records] == ["OwnerNotRead"]
-    upsert(store, owner("PyTorchJob", "t"))
+    update(store, owner("PyTorchJob", "t"))
     assert set(placed(decide(store))) == {"p"}
 
 

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from kaisched import TopologyConstraint
-from kaisched.cluster.store import remove, upsert
+from kaisched.cluster.store import update
 from kaisched.core.refusals import Refusal
 from kaisched.objects.gangs import KNOWN
 from kaisched.objects.load import load_text, workloads_among
@@ -122,7 +122,7 @@ def test_workers_of_a_pytorch_job_are_in_segments_by_their_index():
 
 def test_segments_go_into_racks_of_their_own():
     store = store_of(*racks(a=4, b=5, c=2), *pytorch())
-    remove(store, node("n0"))
+    update(store, node("n0"), is_gone=True)
     binds, _, _ = cycle(store)
     assert len(binds) == 11
     for first, last in ((0, 4), (4, 8), (8, 10)):
@@ -135,9 +135,9 @@ def test_racks_hold_whole_segments_only():
     text = text.replace("    Master: {replicas: 1}\n", "")
     pods = [replica("worker", at) for at in range(16)]
     store = store_of(*racks(a=7, b=6, c=5), read(text), *pods)
-    remove(store, node("n0"))
+    update(store, node("n0"), is_gone=True)
     assert cycle(store)[0] == {}
-    upsert(store, racks(d=4)[1])
+    update(store, racks(d=4)[1])
     binds = cycle(store)[0]
     assert by_node(binds) == {"a": 4, "b": 4, "c": 4, "d": 4}
 
@@ -184,10 +184,10 @@ def test_a_wrong_size_refuses_the_job_with_the_annotation_and_the_fix():
 def test_segments_follow_their_workload():
     store = store_of(*pytorch())
     text = PYTORCH.replace("ELASTIC", "")
-    upsert(store, read(text.replace('"4"', '"5"')))
+    update(store, read(text.replace('"4"', '"5"')))
     assert [it[1:] for it in job(store)["podsets"]] == [(1, 1), (5, 5), (5, 5)]
     plain = text.replace("segment-topology-required-placement: rack", "x: y")
-    upsert(store, read(plain))
+    update(store, read(plain))
     assert job(store)["podsets"] == [("default", 11, 11)]
 
 
@@ -259,8 +259,8 @@ def test_a_leader_that_starts_alone_draws_its_segment_into_its_rack():
         phase="Running",
     )
     for obj in (running, *objects[3:]):
-        upsert(store, obj)
-    remove(store, node("n0"))
+        update(store, obj)
+    update(store, node("n0"), is_gone=True)
     assert job(store)["podsets"] == [("workers/0", 3, 2)]
     assert by_node(cycle(store)[0]) == {"b": 2}
 
@@ -301,7 +301,7 @@ def job_set(own=""):
 def test_each_job_of_a_replicated_job_is_in_a_rack_and_not_the_whole_set():
     store = store_of(*racks(a=3, b=3, c=1), *job_set())
     assert constraints(store) == dict.fromkeys(["work/0", "work/1"], IN_A_RACK)
-    remove(store, node("n0"))
+    update(store, node("n0"), is_gone=True)
     binds, _, _ = cycle(store)
     assert by_node(binds, "s-work-0") in ({"a": 3}, {"b": 3})
     assert len(binds) == 7
@@ -371,7 +371,7 @@ def test_a_group_of_a_ray_cluster_is_in_one_rack():
         ("paused", 0, 0),
     ]
     assert constraints(store) == {"large": IN_A_RACK}
-    remove(store, node("n0"))
+    update(store, node("n0"), is_gone=True)
     binds, _, _ = cycle(store)
     assert by_node(binds, "large") == {"b": 4}
     assert len(binds) == 6
@@ -468,7 +468,7 @@ def test_the_pods_of_a_pod_gang_are_one_job_with_levels_at_three_heights():
         "serve-0-model": IN_A_RACK,
         "serve-0-prefill": TopologyConstraint("dc", "host"),
     }
-    remove(store, node("n0"))
+    update(store, node("n0"), is_gone=True)
     binds, _, _ = cycle(store)
     assert len(binds) == 5
     assert by_node(binds, "prefill") == by_node(binds, "decode") == {"b": 2}
@@ -482,10 +482,10 @@ def test_pods_of_a_gang_wait_until_it_is_there():
         "metadata.labels['grove.io/podgang']: PodGang ns/serve-0 of scheduler.grove.io does not"
         " exist, or is not read; make it, or see kaisched doctor"
     )
-    upsert(store, read(PODGANG))
+    update(store, read(PODGANG))
     assert len(job(store, "ns/pg-serve-0-uid-serve-0")["podsets"]) == 3
     assert store.problems() == []
-    remove(store, read(PODGANG))
+    update(store, read(PODGANG), is_gone=True)
     assert len(store.problems()) == 1
 
 
@@ -518,7 +518,7 @@ def test_whatever_is_seen_first_the_job_is_the_same(made):
     assert content(backwards.snapshot()) == before
     owners = [obj for obj in made() if isinstance(obj, PartialObject)]
     for obj in owners:
-        remove(store, obj)
+        update(store, obj, is_gone=True)
     for obj in owners:
-        upsert(store, obj)
+        update(store, obj)
     assert content(store.snapshot()) == before

@@ -4,9 +4,9 @@ import pytest
 
 from kaisched.clock import ManualClock
 from kaisched.daemon.comparison import Comparison
+from kaisched.engine.cycle import next_cycle
 from kaisched.engine.planning import open_cluster
 from kaisched.engine.policy import default_policy, default_shard
-from kaisched.engine.turn import take_turn
 from kaisched.framework.intents import Bind
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text
@@ -68,14 +68,14 @@ class Watched:
         self.load(GROUP % (name, "a", pods))
         self.load(*(POD % (f"{name}-{at}", "a", name, gpus) for at in range(pods)))
 
-    def turn(self, seconds=1.0):
-        """Advance time and take a turn; return what the other scheduler has started meanwhile."""
+    def cycle(self, seconds=1.0):
+        """Advance time and run a cycle; return what the other scheduler has started meanwhile."""
         self.cluster.advance_to(self.cluster.clock.now_s() + seconds)
-        turn = take_turn(
+        cycle = next_cycle(
             self.cluster, Nothing(), default_policy(), None, self.cluster.clock, self.memory
         )
-        self.memory = turn.memory
-        return self.comparison.after(turn)
+        self.memory = cycle.memory
+        return self.comparison.after(cycle)
 
     def theirs(self, pod, node):
         """Bind as the other scheduler would."""
@@ -90,28 +90,28 @@ def watched():
 
 def test_the_same_start_is_full_agreement(watched):
     watched.job("j", pods=2)
-    watched.turn()
+    watched.cycle()
     for at in range(2):
         watched.theirs(f"j-{at}", "n0")
-    (started,) = watched.turn()
+    (started,) = watched.cycle()
     assert started == ("team/j", "a", "same_time", 1.0, 2, 2, 0, True)
     assert watched.comparison.document()["agreement"] == {"time": 1.0, "node": 1.0, "order": 1.0}
 
 
 def test_pods_that_are_alike_may_change_places(watched):
     watched.job("j", pods=2, gpus=3)
-    watched.turn()
+    watched.cycle()
     watched.theirs("j-0", "n1")
     watched.theirs("j-1", "n0")
-    (started,) = watched.turn()
+    (started,) = watched.cycle()
     assert (started.same_node, started.other_node) == (2, 0)
 
 
 def test_other_nodes_are_told(watched):
     watched.job("j")
-    watched.turn()
+    watched.cycle()
     watched.theirs("j-0", "n1")
-    (started,) = watched.turn()
+    (started,) = watched.cycle()
     assert (started.pods, started.same_node, started.other_node) == (1, 0, 1)
     assert watched.comparison.total.pods == {"same_node": 0, "other_node": 1, "not_placed": 0}
 
@@ -119,18 +119,18 @@ def test_other_nodes_are_told(watched):
 def test_a_job_that_we_would_have_started_earlier_has_its_lead(watched):
     watched.job("j")
     for _ in range(20):
-        assert watched.turn() == []
+        assert watched.cycle() == []
     watched.theirs("j-0", "n0")
-    (started,) = watched.turn()
+    (started,) = watched.cycle()
     assert (started.time, started.lead_s) == ("earlier", 20.0)
 
 
 def test_a_job_that_we_would_not_start_is_told(watched):
     watched = Watched(limit=0)
     watched.job("j")
-    watched.turn()
+    watched.cycle()
     watched.theirs("j-0", "n0")
-    (started,) = watched.turn()
+    (started,) = watched.cycle()
     assert (started.time, started.lead_s, started.same_node, started.other_node) == (
         "not_yet",
         0.0,
@@ -142,44 +142,44 @@ def test_a_job_that_we_would_not_start_is_told(watched):
 
 def test_a_job_that_overtakes_one_we_would_have_started_first_is_out_of_order(watched):
     watched.job("first", gpus=4)
-    watched.turn()
-    watched.turn()
+    watched.cycle()
+    watched.cycle()
     watched.job("second", gpus=4)
-    watched.turn()
+    watched.cycle()
     watched.theirs("second-0", "n1")
-    (second,) = watched.turn()
+    (second,) = watched.cycle()
     assert second.is_in_order is False
     watched.theirs("first-0", "n0")
-    (first,) = watched.turn()
+    (first,) = watched.cycle()
     assert first.is_in_order is True
     assert watched.comparison.document()["order"] == {"same_order": 1, "other_order": 1}
 
 
 def test_what_was_deleted_was_not_started(watched):
     watched.job("j")
-    watched.turn()
+    watched.cycle()
     watched.cluster.delete(watched.cluster.pod("team/j-0"))
-    assert watched.turn() == []
+    assert watched.cycle() == []
     assert watched.comparison._first_s == {}
 
 
 def test_another_pod_of_the_same_name_waits_anew(watched):
     watched.job("j")
-    watched.turn()
+    watched.cycle()
     watched.cluster.delete(watched.cluster.pod("team/j-0"))
-    watched.turn()
+    watched.cycle()
     watched.job("j")
-    watched.turn()
+    watched.cycle()
     watched.theirs("j-0", "n0")
-    (started,) = watched.turn()
+    (started,) = watched.cycle()
     assert started.lead_s == 1.0
 
 
 def test_the_document_has_every_queue_and_no_job(watched):
     watched.job("j")
-    watched.turn()
+    watched.cycle()
     watched.theirs("j-0", "n0")
-    watched.turn()
+    watched.cycle()
     document = watched.comparison.document()
     assert document["schemaVersion"] == "kaisched.io/observed/v1"
     assert document["queues"]["a"]["jobs"] == {"same_time": 1, "earlier": 0, "not_yet": 0}

@@ -1,4 +1,4 @@
-"""The loop takes a turn after each event and at least once a period, and survives bad cycles."""
+"""The loop runs a cycle after each event and at least once a period, and survives bad cycles."""
 
 import json
 import threading
@@ -17,7 +17,7 @@ from kaisched.core.axis import TaskState
 from kaisched.core.tables import TopologyLevel
 from kaisched.core.usage import Usage, UsageState
 from kaisched.daemon.loop import MOST_PUT_OFF, Loop
-from kaisched.engine import turn
+from kaisched.engine import cycle as engine_cycle
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.cycle import run_cycle
@@ -76,7 +76,7 @@ def test_a_turn_binds_and_is_published():
     cluster.store.nodes.put_topology("t", (TopologyLevel("rack"),))
     loop = loop_on(cluster)
     with capture_logs() as logs:
-        loop.turn()
+        loop.cycle()
     assert cluster.applied == ["team/j0-0", "team/j1-0"]
     published = loop._collector.published
     assert (published.binds, dict(published.pending)) == (2, {"NoRoom": 1})
@@ -90,8 +90,8 @@ def test_a_failed_cycle_is_told_and_the_next_one_runs():
     cluster.faults = [ClusterUnavailable("the server is away")]
     loop = loop_on(cluster)
     with capture_logs() as logs:
-        assert loop.turn() is None
-        assert loop.turn() is not None
+        assert loop.cycle() is None
+        assert loop.cycle() is not None
     assert [line["event"] for line in logs] == ["cycle_failed", "cycle_completed"]
     assert (logs[0]["err"], logs[0]["exc_info"]) == ("the server is away", None)
     assert loop._collector.published.cycles["failed"] == 1
@@ -103,10 +103,10 @@ def test_three_failures_in_a_row_are_not_ready_but_alive():
     cluster = StoreCluster()
     loop = loop_on(cluster)
     with capture_logs():
-        loop.turn()
+        loop.cycle()
         cluster.faults = [RuntimeError("a bug")] * 3
         for _ in range(3):
-            loop.turn()
+            loop.cycle()
     checks = {check.name: check for check in loop.health.ready(0.0)}
     assert not checks["cycles"].is_ok
     assert checks["cycles"].text == "3 failed in a row: RuntimeError: a bug"
@@ -137,7 +137,7 @@ def test_a_cycle_that_was_cut_short_is_followed_by_the_next_at_once(monkeypatch)
         result, memory = run_cycle(*given)
         return replace(result, is_cut_short=bool(cut_short) and cut_short.pop(0)), memory
 
-    monkeypatch.setattr(turn, "run_cycle", cycle)
+    monkeypatch.setattr(engine_cycle, "run_cycle", cycle)
     loop = loop_on(StoreCluster(), SystemClock(), period_s=PATIENCE_S)
     thread = threading.Thread(target=loop.run)
     thread.start()
@@ -158,14 +158,14 @@ def test_without_events_it_turns_once_a_period():
 
 
 def rested(loop, called_for):
-    """Return whether deferred work ran after each turn; some turns are followed at once."""
+    """Return whether deferred work ran after each cycle; some cycles are followed at once."""
     found, turns = [], []
     loop._between = turns.append
     with capture_logs():
         for is_called_for in called_for:
             (loop._news.set if is_called_for else loop._news.clear)()
             count = len(turns)
-            loop._run_deferred(loop.turn())
+            loop._run_deferred(loop.cycle())
             found.append(len(turns) > count)
     return found
 
@@ -197,7 +197,7 @@ def test_what_is_done_at_rest_cannot_end_the_loop():
         loop.stop()
         thread.join(5.0)
     assert "rest_failed" in {line["event"] for line in logs}
-    assert loop.turn() is not None
+    assert loop.cycle() is not None
 
 
 @pytest.mark.fault("G107")
@@ -211,7 +211,7 @@ def test_a_loop_that_stands_still_is_not_alive():
 
 def test_log_lines_of_a_turn_are_json():
     with capture_logs() as logs:
-        loop_on(StoreCluster()).turn()
+        loop_on(StoreCluster()).cycle()
     assert json.loads(json.dumps(logs))[0]["shard"] == "default"
 
 
@@ -251,7 +251,7 @@ def test_a_change_of_the_usage_history_is_told_once():
     told = []
     for _ in range(5):
         with capture_logs() as logs:
-            loop.turn()
+            loop.cycle()
         told += [
             (line["log_level"], line["state"], line["reasons"])
             for line in logs
@@ -277,9 +277,9 @@ def actions_by_turn(loop, turns):
         return run_cycle(snapshot, usage, policy, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kaisched.engine.turn.run_cycle", noted)
+        patch.setattr("kaisched.engine.cycle.run_cycle", noted)
         for _ in range(turns):
-            assert loop.turn() is not None
+            assert loop.cycle() is not None
     return asked
 
 
@@ -299,7 +299,7 @@ def test_cycles_begin_at_once_and_nothing_is_reclaimed_before_usage_has_come():
 
 def test_probes_are_told_at_once_what_is_waited_for():
     loop = remembering_loop(Remembering(("absent", "refused"), ready_after=9), usage_wait_s=30.0)
-    loop.turn()
+    loop.cycle()
     checks = {check.name: check for check in loop.health.ready(loop._clock.now_s())}
     assert checks["usage"].text.startswith("absent; refused; waiting for a first answer")
     assert all(check.is_ok for check in checks.values())

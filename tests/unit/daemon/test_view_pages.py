@@ -14,10 +14,10 @@ from kaisched.cluster.kubernetes.client import Answer
 from kaisched.config.settings import ViewListener
 from kaisched.daemon.access import (
     MOST_REVIEWS,
-    LocalAccess,
-    ReviewedAccess,
     Reviews,
     TooManyQueuesError,
+    local_access,
+    reviewed_access,
 )
 from kaisched.daemon.http_server import Server
 from kaisched.daemon.http_wire import Page, Request
@@ -211,7 +211,7 @@ def test_a_view_that_fails_costs_no_cycle(monkeypatch):
     loop = Loop(
         cluster, cluster, default_policy(), ManualClock(), CycleCollector(), period_s=1.0, view=view
     )
-    assert loop.turn() is not None
+    assert loop.cycle() is not None
     assert cluster.applied == ["team/j0-0"]
 
 
@@ -220,14 +220,14 @@ def test_an_inquiry_that_fails_costs_no_cycle(monkeypatch):
     loop = Loop(
         cluster, cluster, default_policy(), ManualClock(), CycleCollector(), period_s=1.0, view=view
     )
-    turn = loop.turn()
+    cycle = loop.cycle()
     monkeypatch.setattr(view.inquiries, "_tell", lambda *_: 1 / 0)
-    monkeypatch.setattr(view.inquiries, "ring", lambda: loop._rest(turn, float("inf")))
+    monkeypatch.setattr(view.inquiries, "ring", lambda: loop._rest(cycle, float("inf")))
     said = []
     monkeypatch.setattr(loop._log, "error", lambda event, **_: said.append(event))
     assert view.inquiries.ask(["team/j0"], 0.0) == {}
     assert said == ["inquiry_failed"]
-    assert loop.turn() is not None
+    assert loop.cycle() is not None
 
 
 def test_an_earlier_cycle_of_a_simulation_is_looked_at():
@@ -248,13 +248,13 @@ def test_an_earlier_cycle_of_a_simulation_is_looked_at():
 
 
 def test_a_process_without_a_shard_has_no_view():
-    pages = ViewPages(list, LocalAccess())
+    pages = ViewPages(list, local_access)
     page = pages.pages["/api/v1/"].make(Request({}, "", "localhost", "/api/v1/queues"))
     assert (page.status, b"leads no shard" in page.body) == (503, True)
 
 
 def test_before_the_first_cycle_there_is_no_view():
-    pages = ViewPages(lambda: [Publisher("default")], LocalAccess())
+    pages = ViewPages(lambda: [Publisher("default")], local_access)
     page = pages.pages["/api/v1/"].make(Request({}, "", "localhost", "/api/v1/queues"))
     assert page.status == 503
     assert b"no cycle has ended yet" in page.body
@@ -301,11 +301,11 @@ def api():
 
 
 def sight(access, token):
-    return access.sight(Request({}, "", authorization=f"Bearer {token}" if token else ""))
+    return access(Request({}, "", authorization=f"Bearer {token}" if token else ""))
 
 
 def test_a_user_sees_the_jobs_of_queues_that_it_may_get(api):
-    access = ReviewedAccess(Reviews(api))
+    access = reviewed_access(Reviews(api))
     assert sight(access, "all").sees_all
     anna = sight(access, "anna")
     assert (anna.sees_all, anna.sees("a"), anna.sees("b"), anna.sees("")) == (
@@ -318,18 +318,18 @@ def test_a_user_sees_the_jobs_of_queues_that_it_may_get(api):
 
 @pytest.mark.parametrize(("token", "status"), [("", 401), ("stranger", 401)])
 def test_a_stranger_sees_nothing(api, token, status):
-    assert sight(ReviewedAccess(Reviews(api)), token).status == status
+    assert sight(reviewed_access(Reviews(api)), token).status == status
 
 
 def test_without_an_answer_of_the_api_server_nothing_is_shown(api):
     api.is_away = True
-    page = sight(ReviewedAccess(Reviews(api)), "all")
+    page = sight(reviewed_access(Reviews(api)), "all")
     assert (page.status, b"access cannot be checked" in page.body) == (503, True)
 
 
 def test_an_answer_counts_for_some_seconds_only(api):
     now_s = [0.0]
-    access = ReviewedAccess(Reviews(api, lambda: now_s[0]))
+    access = reviewed_access(Reviews(api, lambda: now_s[0]))
     for _ in range(3):
         sight(access, "anna").sees("a")
     assert len(api.asked) == 3  # the token, all queues, queue a
@@ -344,7 +344,7 @@ def request_of(path, query=None, token="anna"):
 
 
 def test_pages_show_a_user_what_it_may_see(api, turning):
-    pages = ViewPages(lambda: [turning[1]], ReviewedAccess(Reviews(api)), Pacer())
+    pages = ViewPages(lambda: [turning[1]], reviewed_access(Reviews(api)), Pacer())
 
     def found(path, token):
         page = pages.pages["/api/v1/"].make(request_of(path, token=token))
@@ -360,7 +360,7 @@ def test_pages_show_a_user_what_it_may_see(api, turning):
 
 
 def test_a_request_asks_about_so_many_queues_at_most(api):
-    anna = sight(ReviewedAccess(Reviews(api)), "anna")
+    anna = sight(reviewed_access(Reviews(api)), "anna")
     for at in range(MOST_REVIEWS - 1):  # one was about all queues
         assert not anna.sees(f"q{at}")
     with pytest.raises(TooManyQueuesError):
@@ -380,7 +380,7 @@ def test_a_cluster_in_memory_shows_nothing_to_strangers():
 
 
 def test_all_is_seen_on_loopback_only_by_name_of_this_machine():
-    assert LocalAccess().sight(Request({}, "", "localhost:8083")) is ALL
-    assert isinstance(LocalAccess().sight(Request({}, "", "10.0.0.1:8083")), Page)
+    assert local_access(Request({}, "", "localhost:8083")) is ALL
+    assert isinstance(local_access(Request({}, "", "10.0.0.1:8083")), Page)
     assert not isinstance(ALL, Page)
     assert isinstance(ALL, Sight)

@@ -122,11 +122,11 @@ def test_a_daemon_hears_of_annotations_that_change():
             done.append([bind.pod for bind in binds])
 
     loop = Loop(cluster, Sink(), POLICY, ManualClock(1.0), CycleCollector(), period_s=1.0)
-    loop.turn()
-    loop.turn()
+    loop.cycle()
+    loop.cycle()
     pod = load_text(ranked(POD, "p30", -1, queue="a"), "test").objects
     cluster.load(pod)
-    loop.turn()
+    loop.cycle()
     assert done == [["team/p01"], ["team/p01"], ["team/p30"]]
     assert (
         cluster.snapshot().jobs.annotations[cluster.store.rows.row_of_job("team/p30")][RANK] == "-1"

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from kaisched.cluster.state import Kept
-from kaisched.cluster.store import StateStore, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.core.refusals import Refusal
 from kaisched.engine.policy import default_policy, default_shard
 from kaisched.engine.recording import encoded, record, replay, sealed
@@ -157,7 +157,7 @@ def recorded(objects):
     store, kept = StateStore(), Kept()
     loaded = load_text(MANIFESTS)
     for obj in (*loaded.objects, *objects):
-        upsert(store, obj)
+        update(store, obj)
         kept.put(obj)
     store.snapshot()
     policy = default_policy()

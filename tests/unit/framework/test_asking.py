@@ -39,7 +39,7 @@ def test_a_question_cannot_declare_rows_that_it_is_not_asked_about():
         """Has no such argument."""
 
     with pytest.raises(ValueError, match="tuple"):
-        FirstRefusal("rows").declare(question, None)
+        FirstRefusal("rows").declare(question, may_be_silent=False)
 
 
 def test_answers_stand_in_the_order_of_the_shard_and_are_what_pluggy_found():

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from kaisched.core.tables import TopologyLevel
-from kaisched.sim.crossings import Crossings
 from kaisched.sim.output.files import json_of, result_of
-from kaisched.sim.output.pictures import write_compared
-from kaisched.sim.output.summary import summary_of
+from kaisched.sim.output.report import write_compared
+from kaisched.sim.output.tables import summary_of
+from kaisched.sim.recorder import Crossings
 from kaisched.sim.running import policy_of, run_scenario
 from kaisched.sim.scenario.findings import ScenarioError
 from kaisched.sim.scenario.load import read_scenario

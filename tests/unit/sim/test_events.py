@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from kaisched.sim.events import EventHeap
-from kaisched.sim.grid import NEVER, run_ticks, tick_at, ticks_at
+from kaisched.sim.ticks import NEVER, EventHeap, run_ticks, tick_at, ticks_at
 
 
 def test_events_come_tick_by_tick_and_in_the_order_they_went_in():

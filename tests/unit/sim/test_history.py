@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kaisched.core.tree import build_tree
 from kaisched.core.usage import PARTS, UsageState
 from kaisched.objects.usage import parse_cron
-from kaisched.sim.history import VirtualHistory, origin_of
+from kaisched.sim.recorder import VirtualHistory
+from kaisched.sim.scenario.load import origin_of
 from kaisched.usage.feed import UsageFeed
 from kaisched.usage.history import MemoryStore, Window
 from kaisched.usage.settings import UsageSettings

@@ -14,11 +14,10 @@ import pytest
 from kaisched.cli.app import run_line
 from kaisched.errors import ClusterUnavailable, ConfigError
 from kaisched.sim import machines as module
-from kaisched.sim.comparing import Order, carry_out
 from kaisched.sim.machines import Machines, UnwantedError, environment, heed
+from kaisched.sim.output.files import Order, carry_out, result_of
 from kaisched.sim.output.files import json_of as json_of_run
-from kaisched.sim.output.files import result_of
-from kaisched.sim.output.trade import json_of
+from kaisched.sim.output.tuning import json_of
 from kaisched.sim.running import policy_of, run_scenario
 from kaisched.sim.scenario.load import read_scenario
 from kaisched.sim.tuning import sweep

@@ -4,10 +4,20 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from kaisched.sim.chance import Chance
-from kaisched.sim.grid import FOREVER
-from kaisched.sim.hours import DAY_S, OpenTime, always, weekly
-from kaisched.sim.making import Bodies, JobSize, Length, Makings, evenly, poisson
+from kaisched.sim.arrivals import (
+    DAY_S,
+    Bodies,
+    Chance,
+    JobSize,
+    Length,
+    Makings,
+    OpenTime,
+    always,
+    evenly,
+    poisson,
+    weekly,
+)
+from kaisched.sim.ticks import FOREVER
 from kaisched.sim.workload import kind_of
 
 HOUR_S = 3600.0

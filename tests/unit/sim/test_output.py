@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from kaisched.errors import ConfigError
-from kaisched.sim.output.compared import differences_of, names_of
+from kaisched.sim.output.charts import shown_of
 from kaisched.sim.output.files import (
     CLUSTER_COLUMNS,
     JOB_COLUMNS,
@@ -22,9 +22,7 @@ from kaisched.sim.output.files import (
     write_text,
 )
 from kaisched.sim.output.report import report_html
-from kaisched.sim.output.shown import shown_of
-from kaisched.sim.output.summary import comparison_of, summary_of
-from kaisched.sim.table import aligned
+from kaisched.sim.output.tables import aligned, comparison_of, differences_of, names_of, summary_of
 
 JOBS = [
     {"queue": "a", "arrivals": {"poissonPerHour": 6}, "gpus": 2, "duration": {"exponential": "1h"}},

@@ -8,24 +8,33 @@ import numpy as np
 import pytest
 
 from kaisched.cli.runs import write
-from kaisched.sim.output.charts import held_chart, hours_chart, share_charts
-from kaisched.sim.output.comparison import evictions_chart, wrong_chart
+from kaisched.sim.output.charts import held_chart, hours_chart, share_charts, shown_of
+from kaisched.sim.output.comparison import evicted_chart, wrong_chart
 from kaisched.sim.output.files import result_of
-from kaisched.sim.output.pictures import write_compared, write_pictures
-from kaisched.sim.output.report import report_html
-from kaisched.sim.output.shown import shown_of
-from kaisched.sim.output.svg.bars import Bars, bars_by_name
-from kaisched.sim.output.svg.charts import Line, bars_over_time, lines_chart
-from kaisched.sim.output.svg.marks import fitted, width_of
-from kaisched.sim.output.svg.scale import (
+from kaisched.sim.output.page import (
+    BOLD_SIZES,
+    DARK,
+    LIGHT,
+    TEXT_SIZE,
+    chart_style,
+    fitted,
     label,
     nice_step,
     short_label,
     ticks_over,
     time_ticks,
+    width_of,
 )
-from kaisched.sim.output.svg.scatter import Dot, scatter_chart
-from kaisched.sim.output.svg.style import BOLD_SIZES, DARK, LIGHT, TEXT_SIZE, chart_style
+from kaisched.sim.output.plots import (
+    Bars,
+    Dot,
+    Line,
+    bars_by_name,
+    bars_over_time,
+    lines_chart,
+    scatter_chart,
+)
+from kaisched.sim.output.report import report_html, write_compared, write_pictures
 
 LONG = "a queue whose name is longer than anybody should ever make it, but somebody did"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -313,7 +322,7 @@ def test_a_picture_is_a_chart_of_the_report(pair, tmp_path):
     for chart in share_charts(line, shown, width=820, is_named=False):
         assert chart.inside in shares.read_text(encoding="utf-8")
     compared = write_compared(pair, tmp_path).read_text(encoding="utf-8")
-    for chart_of in (wrong_chart, evictions_chart):
+    for chart_of in (wrong_chart, evicted_chart):
         chart = chart_of(pair, ["short", "long"], width=398, is_named=False)
         assert chart.inside in compared
 

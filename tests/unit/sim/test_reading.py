@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from kaisched.errors import ConfigError
-from kaisched.sim.reading import bundled_names, find_trace, place_of, read_trace
+from kaisched.sim.traces import bundled_names, find_trace, place_of, read_trace
 
 GOOD = "0,60,1,a\n"
 

@@ -6,10 +6,10 @@ import pytest
 from kaisched.errors import InvariantBroken, PluginError
 from kaisched.framework.report.records import RUN, PluginFailure
 from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
-from kaisched.sim.grid import NEVER
-from kaisched.sim.reading import read_trace
-from kaisched.sim.replay import Pace, Replay, _next_sample
+from kaisched.sim.replay import Replay, _next_sample
 from kaisched.sim.report import Failure
+from kaisched.sim.ticks import NEVER, Pace
+from kaisched.sim.traces import read_trace
 from kaisched.sim.workload import ClusterSize, QuotaMode, workload_of
 
 

@@ -4,11 +4,11 @@ import re
 import pytest
 
 from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
-from kaisched.sim.grid import NEVER
-from kaisched.sim.reading import read_trace
+from kaisched.sim.output.tables import json_of, short_duration, table_of
 from kaisched.sim.replay import Replay
 from kaisched.sim.report import Setting, nearest_rank, report_of
-from kaisched.sim.table import json_of, short_duration, table_of
+from kaisched.sim.ticks import NEVER
+from kaisched.sim.traces import read_trace
 from kaisched.sim.workload import ClusterSize, QuotaMode, workload_of
 
 SIZE = ClusterSize(1, 8)

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from kaisched.sim.outcome import outcome_of
+from kaisched.sim.outcome import outcome_of, timeline_of
 from kaisched.sim.output.files import result_of
 from kaisched.sim.running import policy_of, run_scenario
-from kaisched.sim.timeline import timeline_of
 
 NODE = [{"count": 1, "gpus": 8}]
 TUESDAY_S = 1_546_300_800.0
@@ -138,16 +137,16 @@ def test_a_drained_run_ends_though_a_job_never_fits(ran):
 
 def test_the_cycle_is_told_of_the_past(ran, scenario, monkeypatch):
     """Each run_cycle gets the usage that the history answers at that time."""
-    from kaisched.sim import simulation
+    from kaisched.sim import running
 
     seen = []
-    real = simulation.run_cycle
+    real = running.run_cycle
 
     def run_cycle(snapshot, usage, policy, now_s, memory, *others):
         seen.append((now_s, None if usage is None else usage.parts[2].tolist()))
         return real(snapshot, usage, policy, now_s, memory, *others)
 
-    monkeypatch.setattr(simulation, "run_cycle", run_cycle)
+    monkeypatch.setattr(running, "run_cycle", run_cycle)
     ran(
         nodes=NODE,
         usage={"window": "1w"},
@@ -161,16 +160,16 @@ def test_the_cycle_is_told_of_the_past(ran, scenario, monkeypatch):
 
 def test_a_cron_window_begins_when_the_calendar_says(ran, monkeypatch):
     """The clock begins on a Tuesday at midnight, the window on Wednesday at six."""
-    from kaisched.sim import simulation
+    from kaisched.sim import running
 
     seen = {}
-    real = simulation.run_cycle
+    real = running.run_cycle
 
     def run_cycle(snapshot, usage, policy, now_s, memory, *others):
         seen[now_s - TUESDAY_S] = usage.parts[2].tolist()
         return real(snapshot, usage, policy, now_s, memory, *others)
 
-    monkeypatch.setattr(simulation, "run_cycle", run_cycle)
+    monkeypatch.setattr(running, "run_cycle", run_cycle)
     ran(
         nodes=NODE,
         shard={
@@ -219,16 +218,16 @@ def test_a_budget_begins_with_the_clock(ran, monkeypatch):
 
 
 def test_without_a_history_the_cycle_is_told_nothing(ran, monkeypatch):
-    from kaisched.sim import simulation
+    from kaisched.sim import running
 
     seen = []
-    real = simulation.run_cycle
+    real = running.run_cycle
 
     def run_cycle(snapshot, usage, *others):
         seen.append(usage)
         return real(snapshot, usage, *others)
 
-    monkeypatch.setattr(simulation, "run_cycle", run_cycle)
+    monkeypatch.setattr(running, "run_cycle", run_cycle)
     ran()
     assert len(seen) > 10
     assert set(seen) == {None}

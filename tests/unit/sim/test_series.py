@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.sim.series import Steps, edges_between
+from kaisched.sim.recorder import Steps, edges_between
 
 
 def steps_of(*changes):

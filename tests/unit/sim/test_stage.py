@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from kaisched.cli.app import run_line
-from kaisched.sim.stage import Stage
+from kaisched.sim.progress import Stage
 from kaisched.telemetry.stopwatch import Stopwatch
 from kaisched.testing.builder import ClusterBuilder
 

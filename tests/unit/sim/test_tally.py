@@ -1,4 +1,4 @@
-from kaisched.sim.tally import Tally
+from kaisched.sim.recorder import Tally
 
 
 def test_gpus_are_integrated_over_time():

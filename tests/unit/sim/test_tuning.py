@@ -8,7 +8,7 @@ import pytest
 
 from kaisched.errors import ConfigError
 from kaisched.sim import tuning
-from kaisched.sim.output.trade import html_of, json_of, summary_of
+from kaisched.sim.output.tuning import html_of, json_of, summary_of
 from kaisched.sim.tuning import Sweep, Trial, changed, recommend, settings_of, sweep, told
 
 JOBS = [

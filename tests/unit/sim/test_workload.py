@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.sim.reading import read_trace
+from kaisched.sim.traces import read_trace
 from kaisched.sim.workload import ClusterSize, QuotaMode, pods_of, scaled, workload_of
 
 

@@ -125,6 +125,12 @@ def test_a_score_that_breaks_a_promise_is_named(answer, told):
         check_plugin(broken("node_score", answer))
 
 
+def test_a_false_promise_of_rising_scores_is_named():
+    check_plugin(broken("node_score", falling))
+    with pytest.raises(AssertionError, match="promises rising scores"):
+        check_plugin(broken("node_score", falling, is_score_rising=True))
+
+
 @pytest.mark.parametrize(
     ("question", "answer", "told"),
     [

@@ -290,11 +290,11 @@ def test_the_history_has_binds_and_each_new_reason_once(ran):
 
 
 def test_the_history_is_bounded(ran):
-    keeper = history.Keeper(most=2)
+    log = history.DecisionLog(most=2)
     waiting = published(ran).view.waiting
     for cycle in range(5):
         times = history.CycleTimes(cycle, float(cycle), 0.1, {}, {}, 0, 0, 0, 0)
-        kept = keeper.add(
+        kept = log.add(
             ran.snapshot, waiting._replace(codes=waiting.codes + cycle), ran.result, times
         )
     assert sum(it.number for it in kept.decisions) <= 2 + 2
@@ -338,15 +338,15 @@ def test_too_many_inquiries_are_answered_with_nothing_at_once(ran):
 
 def test_a_job_that_waits_on_is_no_news_when_rows_have_moved(ran):
     """A node that comes or goes, or a compaction, starts a generation with other rows."""
-    keeper, waiting = history.Keeper(), published(ran).view.waiting
+    log, waiting = history.DecisionLog(), published(ran).view.waiting
     times = history.CycleTimes(1, 1.0, 0.1, {}, {}, 0, 0, 0, 0)
-    keeper.add(ran.snapshot, waiting, ran.result, times)
-    keeper._generation -= 1
-    kept = keeper.add(ran.snapshot, waiting, ran.result, times)
+    log.add(ran.snapshot, waiting, ran.result, times)
+    log._generation -= 1
+    kept = log.add(ran.snapshot, waiting, ran.result, times)
     assert [dict(it.waits) for it in kept.decisions[1:]] == [{} for _ in kept.decisions[1:]]
-    keeper._generation -= 1
+    log._generation -= 1
     other = waiting._replace(codes=waiting.codes + 1)
-    kept = keeper.add(ran.snapshot, other, ran.result, times)
+    kept = log.add(ran.snapshot, other, ran.result, times)
     assert len(kept.decisions[-1].waits) == len(waiting.rows)
 
 

@@ -18,6 +18,7 @@ class QuietNodes(Plugin):
 
     name = "quiet-nodes"
     default_weight = 20.0
+    is_score_rising = True
     Arguments = QuietNodesArguments
 
     @hookimpl

@@ -124,12 +124,12 @@ def _expected(step: Mapping[str, Any]) -> Given:
 
 def _drafted(world: World, pod: str) -> list[dict[str, str]]:
     """Return which request of the claim that is to be made each container is told."""
-    drafts = world.cluster.store.device_claims.special.drafts.items()
+    drafts = world.cluster.store.device_claims.generated.drafts.items()
     return [
         {"containerName": it.container, "resourceName": it.resource, "requestName": it.request}
         for key, draft in drafts
         if key.startswith(f"team/{pod}/")
-        for it in draft.special.mappings
+        for it in draft.generated.mappings
     ]
 
 

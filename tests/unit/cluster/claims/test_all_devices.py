@@ -130,7 +130,7 @@ def test_what_it_got_counts_from_the_decision_on():
     assert counted(world, "a") == 2
     claims = store.device_claims
     claims.assume(store.pods.pod(bind.pod), dict(bind.claims), lambda: "share")
-    store.look_again(sorted(claims.special.changed))
+    store.look_again(sorted(claims.generated.changed))
     assert counted(world, "a") == 5  # the claim does not show its devices yet
 
 

@@ -371,11 +371,11 @@ def test_while_claims_cannot_be_read_pods_go_to_the_plugin():
     store = world.cluster.store
     asking_pod(world, "a")
     world.cluster.snapshot()
-    store.look_again(store.device_claims.heed("deviceclasses: not readable"))
+    store.look_again(store.device_claims.set_reading("deviceclasses: not readable"))
     asking_pod(world, "b")
     world.cycle()
     assert sorted(world.nodes.values()) == ["", "n1"]
-    store.look_again(store.device_claims.heed("on"))
+    store.look_again(store.device_claims.set_reading("on"))
     world.cycle()
     assert sorted(world.nodes.values()) == ["n1", "n2"]
 

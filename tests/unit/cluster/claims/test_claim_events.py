@@ -5,7 +5,7 @@ import pytest
 from msgspec import structs
 
 from kaisched.cluster.claims.generated import NOTE
-from kaisched.cluster.store import StateStore, remove, upsert
+from kaisched.cluster.store import StateStore, update
 from kaisched.objects.decode import decode_object, decode_stored, type_of
 from kaisched.objects.devices import ResourceClaim
 from kaisched.objects.requests import IMPLICIT
@@ -32,22 +32,22 @@ def pod(uid, claim="", template=""):
 def store_of(*objects):
     store = StateStore()
     for it in (obj("DeviceClass", DRIVER, ""), *objects):
-        upsert(store, it)
+        update(store, it)
     return store
 
 
 def test_the_end_of_a_pod_is_not_that_of_another_of_its_name():
     old, new = pod("1", claim="c"), pod("2", claim="c")
     store = store_of(obj("ResourceClaim", "c", uid="c", spec=asking(1)), old, new)
-    remove(store, old)
+    update(store, old, is_gone=True)
     assert store.device_claims.users_of("team/c") == ["team/p"]
-    remove(store, new)
+    update(store, new, is_gone=True)
     assert store.device_claims.users_of("team/c") == []
 
 
 def test_a_pod_in_the_place_of_another_has_none_of_its_claims():
     store = store_of(obj("ResourceClaim", "c", uid="c", spec=asking(1)), pod("1", claim="c"))
-    upsert(store, pod("2"))
+    update(store, pod("2"))
     assert store.device_claims.users_of("team/c") == []
     assert store.snapshot().claims is None
 
@@ -58,7 +58,7 @@ def test_a_template_says_that_claims_are_read_whenever_it_comes(is_first):
     events = [template, pod("1", template="t")]
     store = StateStore()
     for it in events if is_first else reversed(events):
-        upsert(store, it)
+        update(store, it)
     found = store.pods.pod("team/p")
     assert found.fault == ""
     assert found.constraints.wait[1] == "claim t is not made from its template yet"
@@ -132,13 +132,13 @@ def test_a_running_pod_counts_its_devices_whatever_becomes_of_the_owner_of_its_c
     world, store = running()
     claim = next(world.claims())
     bare = structs.replace(claim, metadata=structs.replace(claim.metadata, owner_references=[]))
-    upsert(store, bare)
+    update(store, bare)
     assert counts(world, "a") == (2000, 2000)
 
 
 def test_a_running_pod_counts_its_other_devices_when_a_claim_of_it_is_gone():
     world, store = running()
-    remove(store, next(world.claims()))
+    update(store, next(world.claims()), is_gone=True)
     assert counts(world, "a") == (1000, 1000)
 
 
@@ -156,9 +156,9 @@ def running():
 @pytest.mark.parametrize(("uid", "is_left_over"), [("1", True), ("0", False)])
 def test_a_claim_is_given_back_for_the_pod_that_owns_it_alone(uid, is_left_over):
     store = store_of(made_for(uid))
-    assert store.device_claims.special.left_over(lambda pod: not pod.node) == []
-    upsert(store, asking_for(f"{IMPLICIT}{DRIVER}"))
-    found = store.device_claims.special.left_over(lambda pod: not pod.node)
+    assert store.device_claims.generated.left_over(lambda pod: not pod.node) == []
+    update(store, asking_for(f"{IMPLICIT}{DRIVER}"))
+    found = store.device_claims.generated.left_over(lambda pod: not pod.node)
     assert [(key, pod.uid) for key, pod in found] == [("team/p-made", "1")] * is_left_over
 
 
@@ -187,9 +187,9 @@ def test_what_claims_asked_for_is_forgotten_with_the_pods_that_asked():
         named = {"resourceClaims": [{"name": "c", "resourceClaimName": f"c{at}"}]}
         user = obj("Pod", f"p{at}", uid=f"p{at}", spec={"schedulerName": "kaisched", **named})
         for it in (claim, user):
-            upsert(store, it)
+            update(store, it)
         for it in (user, claim):
-            remove(store, it)
+            update(store, it, is_gone=True)
     table = store.snapshot().claims
     assert sum(bool(it.requests) for it in table.specs) == 1
     [use] = store.pods.pod("team/p").constraints.claims
@@ -245,20 +245,20 @@ def test_a_pod_waits_no_more_for_a_claim_of_which_the_watch_tells_the_end_by_its
     backed = {"extendedResourceName": "nvidia.com/gpu", "selectors": []}
     world.put("DeviceClass", DRIVER, spec=backed)
     store, claim = world.cluster.store, made_for("1")
-    upsert(store, asking_for("nvidia.com/gpu"))
-    upsert(store, claim)
+    update(store, asking_for("nvidia.com/gpu"))
+    update(store, claim)
     store.snapshot()
     assert "is being given back" in store.pods.pod("team/p").constraints.wait[1]
-    remove(store, obj("ResourceClaim", claim.name, uid="made"))
+    update(store, obj("ResourceClaim", claim.name, uid="made"), is_gone=True)
     assert store.pods.pod("team/p").constraints.wait is None
-    assert store.device_claims.special.left_over(lambda pod: not pod.node) == []
+    assert store.device_claims.generated.left_over(lambda pod: not pod.node) == []
 
 
 def test_the_end_of_a_claim_is_not_that_of_another_of_its_name():
     new = obj("ResourceClaim", "c", uid="new", spec=asking(1))
     store = store_of(new, pod("1", claim="c"))
-    remove(store, obj("ResourceClaim", "c", uid="old"))
+    update(store, obj("ResourceClaim", "c", uid="old"), is_gone=True)
     assert store.device_claims.claim("team/c") == new
     assert store.pods.pod("team/p").constraints.wait is None
-    remove(store, new)
+    update(store, new, is_gone=True)
     assert store.pods.pod("team/p").constraints.wait[1] == "claim c does not exist"

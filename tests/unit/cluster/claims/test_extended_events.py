@@ -4,8 +4,8 @@ import dataclasses
 
 from msgspec.structs import replace
 
-from kaisched.cluster.claims.generated import NOTE, SpecialClaims, draft_key, owner_of
-from kaisched.cluster.store import upsert
+from kaisched.cluster.claims.generated import NOTE, GeneratedClaims, draft_key, owner_of
+from kaisched.cluster.store import update
 from kaisched.objects.devices import (
     DeviceClaim,
     DeviceRequest,
@@ -20,12 +20,12 @@ from tests.unit.cluster.claims.worlds import DRIVER
 OTHER = "example.com/tpu"
 
 
-def claim(name, pod="team/p", uid="1", *, is_special=True):
+def claim(name, pod="team/p", uid="1", *, is_generated=True):
     meta = ObjectMeta(
         name=name,
         namespace="team",
         uid=name,
-        annotations={NOTE: "true"} if is_special else {},
+        annotations={NOTE: "true"} if is_generated else {},
         owner_references=[owner_of(pod, uid)],
     )
     return ResourceClaim(metadata=meta)
@@ -39,7 +39,7 @@ def test_a_class_that_backs_nothing_any_more_makes_no_claims():
     asking_pod(world, "a")
     world.cycle()
     assert world.nodes == {"a": ""}
-    assert not world.cluster.store.device_claims.special.drafts
+    assert not world.cluster.store.device_claims.generated.drafts
 
 
 def test_a_class_that_comes_later_backs_nothing_that_nodes_offer_by_a_plugin():
@@ -55,9 +55,9 @@ def test_a_class_that_comes_later_backs_nothing_that_nodes_offer_by_a_plugin():
 
 
 def test_a_claim_from_a_template_was_no_draft_of_its_pod():
-    special = SpecialClaims()
+    special = GeneratedClaims()
     assert special.drafts_of(claim("c")) == [(draft_key("team/p", "1"), "1")]
-    assert special.drafts_of(claim("c", is_special=False)) == []
+    assert special.drafts_of(claim("c", is_generated=False)) == []
 
 
 def test_of_two_claims_for_extended_resources_the_end_of_one_is_not_that_of_the_other():
@@ -69,9 +69,9 @@ def test_of_two_claims_for_extended_resources_the_end_of_one_is_not_that_of_the_
     [mine] = world.claims()
     pod = store.pods.pod("team/a")
     earlier = replace(mine, metadata=replace(mine.metadata, name="earlier", uid="earlier"))
-    upsert(store, earlier)
-    upsert(store, mine)
-    store.look_again(store.device_claims.remove(earlier))
+    update(store, earlier)
+    update(store, mine)
+    store.look_again(store.device_claims.update(earlier, is_gone=True))
     assert store.pods.pod("team/a").device_claims == pod.device_claims
     assert pod.device_claims
 
@@ -105,7 +105,7 @@ def test_a_claim_of_an_earlier_try_neither_keeps_its_pod_waiting_nor_serves_it()
     store = world.cluster.store
     store.snapshot()
     drafted = store.pods.pod("team/a")
-    upsert(store, claim("earlier", "team/a", drafted.uid))
+    update(store, claim("earlier", "team/a", drafted.uid))
     store.snapshot()
     again = store.pods.pod("team/a")
     assert again.constraints.wait is None
@@ -129,7 +129,7 @@ def test_gpus_of_a_vendor_without_a_class_stay_counted_where_the_pod_runs():
     [position] = [it.position for it in row.extended if it.resource == NVIDIA]
     request = DeviceRequest(name=f"container-0-request-{position}")
     made = claim("made", row.key, row.uid)
-    upsert(store, replace(made, spec=ResourceClaimSpec(devices=DeviceClaim(requests=[request]))))
+    update(store, replace(made, spec=ResourceClaimSpec(devices=DeviceClaim(requests=[request]))))
     assert [it.name for it in store.pods.pod("team/a").device_claims] == ["made"]
     assert store.pods.pod("team/a").request["gpu"] == 2000
 
@@ -138,10 +138,10 @@ def test_a_claim_of_another_pod_of_the_name_is_not_given_back_for_this_one():
     world = backed(team=4)
     asking_pod(world, "a")
     pod, store = world.cluster.pod("team/a"), world.cluster.store
-    upsert(store, claim("c", "team/a", pod.metadata.uid))
-    special = store.device_claims.special
+    update(store, claim("c", "team/a", pod.metadata.uid))
+    special = store.device_claims.generated
     assert special.suspects == {"team/c": ("team/a", pod.metadata.uid)}
-    upsert(store, replace(pod, metadata=replace(pod.metadata, uid="another")))
+    update(store, replace(pod, metadata=replace(pod.metadata, uid="another")))
     assert special.pods["team/a"].uid == "another"
     assert special.left_over(lambda _: True) == []
     assert not special.suspects
@@ -155,7 +155,7 @@ def sent(*, is_bound=True):
     store, result = world.cluster.store, world.decide(world.cluster.snapshot())
     [bind] = result.binds
     store.device_claims.assume(store.pods.pod("team/a"), dict(bind.claims), lambda: "share")
-    special = store.device_claims.special
+    special = store.device_claims.generated
     if is_bound:
         special.pods["team/a"] = dataclasses.replace(special.pods["team/a"], node="n1")
     special.changed.clear()
@@ -168,24 +168,24 @@ def test_a_draft_stays_while_its_bind_is_under_way_or_nobody_knows_of_it():
     assert claims.settle_sent(lambda _: True, 1.0) == []
     assert claims.settle_sent(lambda _: False, 1.0) == []
     assert key in claims.sent
-    assert key in claims.special.drafts
-    assert not claims.special.changed
+    assert key in claims.generated.drafts
+    assert not claims.generated.changed
 
 
 def test_a_pod_whose_bind_came_to_nothing_is_looked_at_again():
     claims, key = sent(is_bound=False)
     assert claims.settle_sent(lambda _: False, 1.0) == []
     assert key not in claims.sent
-    assert claims.special.changed == {"team/a"}
+    assert claims.generated.changed == {"team/a"}
     assert claims.held == {}
 
 
 def test_a_pod_whose_claim_is_there_is_looked_at_again_without_the_draft():
     claims, key = sent()
-    claims.sent.get(key, claims.special.pods["team/a"].uid).is_seen = True
+    claims.sent.get(key, claims.generated.pods["team/a"].uid).is_seen = True
     claims.settle_sent(lambda _: False, 1.0)
-    assert key not in claims.special.drafts
-    assert claims.special.changed == {"team/a"}
+    assert key not in claims.generated.drafts
+    assert claims.generated.changed == {"team/a"}
 
 
 def test_a_draft_that_a_pod_keeps_on_a_node_with_the_plugin_stays():
@@ -195,18 +195,18 @@ def test_a_draft_that_a_pod_keeps_on_a_node_with_the_plugin_stays():
     spec = {"schedulerName": "kaisched", "nodeName": "n1", "containers": [container]}
     world.put("Pod", "a", "team", metadata={"labels": {"kai.scheduler/queue": "team"}}, spec=spec)
     claims = world.cluster.store.device_claims
-    drafts = dict(claims.special.drafts)
+    drafts = dict(claims.generated.drafts)
     assert drafts
     claims.settle_sent(lambda _: False, 1.0)
-    assert dict(claims.special.drafts) == drafts
-    assert not claims.special.changed
+    assert dict(claims.generated.drafts) == drafts
+    assert not claims.generated.changed
 
 
 def test_a_draft_of_a_pod_that_is_gone_is_forgotten_although_another_of_its_name_runs():
     claims, key = sent()
-    pod = claims.special.pods["team/a"]
+    pod = claims.generated.pods["team/a"]
     claims.forget("team/a")
-    claims.special.pods["team/a"] = dataclasses.replace(pod, uid="another")
+    claims.generated.pods["team/a"] = dataclasses.replace(pod, uid="another")
     claims.settle_sent(lambda _: False, 1.0)
     assert key not in claims.sent
-    assert key not in claims.special.drafts
+    assert key not in claims.generated.drafts

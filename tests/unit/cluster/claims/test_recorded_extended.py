@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from kaisched.cluster.claims.conversion import claim_of, class_of, slice_of, taken_by, written
-from kaisched.cluster.claims.generated import special_of
+from kaisched.cluster.claims.generated import generated_for
 from kaisched.core.claims.model import Site
 from kaisched.core.claims.offer import Offer
 from kaisched.core.claims.search import allocate
@@ -38,7 +38,7 @@ def recorded() -> dict[str, Any]:
 def of_case(case: dict[str, Any]) -> dict[str, Any]:
     spec = {name: case[name] for name in ("containers", "initContainers")}
     pod = msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)
-    special = special_of(resource_asks(pod, ()), CLASSES)
+    special = generated_for(resource_asks(pod, ()), CLASSES)
     classes = [class_of(msgspec.convert(it, DeviceClass)) for it in recorded()["classes"]]
     offer = Offer(
         [slice_of(msgspec.convert(recorded()["slice"], ResourceSlice))],

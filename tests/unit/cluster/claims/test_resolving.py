@@ -48,7 +48,7 @@ def test_a_pod_that_runs_waits_for_no_claim():
 
 def test_claims_that_cannot_be_read_keep_waiting_pods_alone():
     claims, row = waiting_for(None, "c")
-    claims.heed("the API server does not answer")
+    claims.set_reading("the API server does not answer")
     wait = (int(Refusal.DEVICE_CLAIM), "the API server does not answer")
     assert claims.resolved(row).constraints.wait == wait
     assert claims.resolved(replace(row, node="n1")).constraints.wait is None
@@ -91,11 +91,11 @@ def test_a_claim_of_its_own_is_known_by_its_key_only_while_it_has_devices_and_no
 
 def test_a_pod_hears_that_claims_are_not_read_until_they_are():
     claims, row = waiting_for(None, "c")
-    claims.heed(OFF)
+    claims.set_reading(OFF)
     off = claims.resolved(row)
     assert "does not set resourceClaims" in off.fault
     assert claims.resolved(replace(row, fault="another")).fault == "another"
-    claims.heed(ON)
+    claims.set_reading(ON)
     assert claims.resolved(off).fault == ""
     assert claims.resolved(replace(row, fault=NOTHING_KNOWN)).fault == ""
     assert claims.resolved(replace(row, fault="another")).fault == "another"

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kaisched.cluster.claims.generated import Waiting
-from kaisched.cluster.store import remove, upsert
+from kaisched.cluster.store import update
 from kaisched.objects.decode import decode_object
 from kaisched.objects.devices import ClaimAllocation
 from kaisched.objects.devices import ResourceClaimTemplate as Template
@@ -30,13 +30,13 @@ def test_a_template_that_comes_or_goes_changes_why_its_pods_wait():
     of_claim = f"template {name} of its claim gpu-share"
     store.snapshot()
     assert why() == f"{of_claim} does not exist yet"
-    upsert(store, template_of(name, "1Gi"))
+    update(store, template_of(name, "1Gi"))
     foreign = f'{of_claim} does not ask for what gpu-fraction: "0.5" says'
     assert why() == f"{foreign}: delete it, and it is made anew"
-    upsert(store, template_of(name))
+    update(store, template_of(name))
     assert why() == "claim gpu-share is not made from its template yet"
     assert list(store.device_claims.shares.wanted(lambda _: True)) == []
-    remove(store, template_of(name))
+    update(store, template_of(name), is_gone=True)
     assert why() == f"{of_claim} does not exist yet"
 
 
@@ -55,7 +55,7 @@ def test_a_pod_that_asks_for_another_share_needs_the_template_of_the_first_no_mo
     world.cluster.delete(world.cluster.pod("team/a"))
     assert wanted() == ["kaisched-gpu-fraction-0.25"]
     without = world.cluster.pod("team/b")
-    upsert(store, replace(without, metadata=replace(without.metadata, annotations={})))
+    update(store, replace(without, metadata=replace(without.metadata, annotations={})))
     assert wanted() == []
 
 

@@ -6,7 +6,7 @@ from msgspec import json
 
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.pods import Writers
 from kaisched_apiserver import ApiServer
 
@@ -30,9 +30,9 @@ def news():
 
 @pytest.fixture
 def writers(client, news):
-    gate = Gate()
-    gate.open(1e9, "us", 3, "kaisched-a")
-    return Writers(client, gate, news.append, structlog.get_logger())
+    leadership = Leadership()
+    leadership.renew(1e9, "us", 3, "kaisched-a")
+    return Writers(client, leadership, news.append, structlog.get_logger())
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from kaisched.clock import ManualClock, monotonic_s
 from kaisched.cluster.claims.device_claims import ON
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.device_claims import ClaimBackend
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import DEVICES, NODES, PODS
 from kaisched.cluster.store import StateStore
@@ -40,12 +40,12 @@ class Shard:
     """The state of one process: a restart makes another."""
 
     def __init__(self, client, holder="us", epoch=1):
-        gate = Gate()
-        gate.open(1e9, holder, epoch, "kaisched-default")
+        leadership = Leadership()
+        leadership.renew(1e9, holder, epoch, "kaisched-default")
         self.client, self.box, self.store = client, Box(), StateStore()
-        self.store.device_claims.heed(ON)
+        self.store.device_claims.set_reading(ON)
         self.cluster = KubernetesCluster(
-            client, gate, self.box, ManualClock(1e9), self.store, backends=[ClaimBackend()]
+            client, leadership, self.box, ManualClock(1e9), self.store, backends=[ClaimBackend()]
         )
         shard, _ = decode_object({"metadata": {"name": "s"}, "spec": {}}, SchedulingShard)
         self._policy, _ = build_policy(shard, installed_plugins())
@@ -87,7 +87,7 @@ class Shard:
             else:
                 self.box.works.append(work)
 
-    def turn(self):
+    def cycle(self):
         """Hear, decide and send."""
         self.hear()
         bound = self.decide()

@@ -24,7 +24,7 @@ def condition(cluster, name="g-0"):
 
 def test_pods_and_their_group_are_told_what_would_help_once_it_was_tried(cluster):
     assert condition(cluster) == REASON
-    cluster.advice.find(cluster.turn.result)
+    cluster.advice.find(cluster.cycle.result)
     cluster.pass_time(2.0)
     assert condition(cluster) == f"{REASON}; {HELPS}"
     (told,) = cluster.server.must("GET", f"{GROUPS}/g")["status"]["schedulingConditions"]
@@ -32,14 +32,14 @@ def test_pods_and_their_group_are_told_what_would_help_once_it_was_tried(cluster
 
 
 def test_another_process_leaves_what_was_found_and_writes_nothing(cluster):
-    cluster.advice.find(cluster.turn.result)
+    cluster.advice.find(cluster.cycle.result)
     cluster.pass_time(2.0)
     cluster.begin()
     cluster.pass_time(2.0)
     assert cluster.counts() == 0
     cluster.clock.advance_to(cluster.clock.now_s() + 3600)
-    cluster.take_turn()
-    cluster.advice.find(cluster.turn.result)  # it finds out the same again
+    cluster.next_cycle()
+    cluster.advice.find(cluster.cycle.result)  # it finds out the same again
     cluster.pass_time(2.0)
     assert cluster.counts() == 0
     assert condition(cluster) == f"{REASON}; {HELPS}"
@@ -47,6 +47,6 @@ def test_another_process_leaves_what_was_found_and_writes_nothing(cluster):
 
 def test_advice_that_does_not_fit_is_left_out_whole(cluster, monkeypatch):
     monkeypatch.setattr("kaisched.cluster.kubernetes.reports.MOST_MESSAGE", len(REASON) + 40)
-    cluster.advice.find(cluster.turn.result)
+    cluster.advice.find(cluster.cycle.result)
     cluster.pass_time(2.0)
     assert condition(cluster) == REASON

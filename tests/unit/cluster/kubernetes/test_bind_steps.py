@@ -14,7 +14,7 @@ from kaisched.cluster.kubernetes.binder import (
     Steps,
 )
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind
@@ -182,7 +182,7 @@ class _Backend:
         self.log = log
 
     def step(self, bind, writers, store):
-        self.log.append(f"step for {bind.pod}: {store.facts.is_assumed(bind.pod)}")
+        self.log.append(f"step for {bind.pod}: {bind.pod in store.facts.sent}")
         return Scripted("a", self.log)
 
     def upkeep(self, nominations, writers, store):
@@ -193,7 +193,7 @@ class _Backend:
 def test_backends_are_asked_for_a_step_of_each_bind_and_for_upkeep_after_each_cycle(log):
     box = _Box()
     cluster = KubernetesCluster(
-        None, Gate(), box, ManualClock(1e9), StateStore(), backends=[_Backend(log)]
+        None, Leadership(), box, ManualClock(1e9), StateStore(), backends=[_Backend(log)]
     )
     cluster.apply([Bind("default/p", "u", "n0", "default/g", 0, 0)], [], [])
     assert log == ["step for default/p: False", "upkeep of 0"]

@@ -70,22 +70,22 @@ def told(world, pod):
 def test_only_the_pod_on_the_node_without_the_plugin_gets_a_claim(world, shard):
     for name in "abc":
         asking_pod(world, name)
-    bound = shard.turn()
+    bound = shard.cycle()
     assert sorted(bound.values()) == ["n1", "p1"]
     by_node = {node: pod for pod, node in bound.items()}
     [claim] = claims(world)
     assert world.users(claim["metadata"]["name"]) == [by_node["n1"]]
     assert told(world, by_node["n1"])["resourceClaimName"] == claim["metadata"]["name"]
     assert told(world, by_node["p1"]) is None
-    assert shard.turn() == {}
-    assert shard.turn() == {}
+    assert shard.cycle() == {}
+    assert shard.cycle() == {}
     assert len(claims(world)) == 1
 
 
 def test_a_turn_after_both_are_bound_changes_nothing(world, shard):
     asking_pod(world, "a")
     asking_pod(world, "b")
-    assert len(shard.turn()) == 2
+    assert len(shard.cycle()) == 2
     for _ in range(3):
         shard.hear()
         before = shard.store.snapshot()
@@ -93,16 +93,16 @@ def test_a_turn_after_both_are_bound_changes_nothing(world, shard):
         shard.send()
     shard.hear()
     assert shard.store.snapshot().allocated.tolist() == before.allocated.tolist()
-    assert shard.store.device_claims.special.changed == set()
+    assert shard.store.device_claims.generated.changed == set()
 
 
 def test_the_room_of_the_plugin_is_given_again_once_its_pod_is_gone(world, shard):
     for name in "abc":
         asking_pod(world, name)
-    bound = shard.turn()
+    bound = shard.cycle()
     [waiting] = {"a", "b", "c"} - bound.keys()
     world.delete_pod(next(pod for pod, node in bound.items() if node == "p1"))
-    assert shard.turn() == {waiting: "p1"}
+    assert shard.cycle() == {waiting: "p1"}
     assert told(world, waiting) is None
 
 
@@ -112,7 +112,7 @@ def test_a_lost_answer_of_a_write_makes_one_claim(world, shard, server, write, e
     asking_pod(world, "a")
     asking_pod(world, "b")
     server.faults.add(Fault(effect, **write))
-    shard.turn()
+    shard.cycle()
     shard.send()
     assert sorted([world.node_of("a"), world.node_of("b")]) == ["n1", "p1"]
     assert len(claims(world)) == 1
@@ -123,13 +123,13 @@ def test_a_pod_whose_claim_failed_goes_to_the_plugin_without_one(world, shard, s
     cordon(world, "p1")
     asking_pod(world, "a")
     server.faults.add(Fault("status", **write, code=422))
-    shard.turn()
+    shard.cycle()
     shard.send()
     assert world.node_of("a") == ""
     cordon(world, "p1", is_cordoned=False)
     cordon(world, "n1")
     for _ in range(3):
-        shard.turn()
+        shard.cycle()
     assert world.node_of("a") == "p1"
     assert claims(world) == []
 
@@ -155,6 +155,6 @@ def test_a_claim_that_a_former_leader_left_is_gone_before_its_pod_has_a_node(
     assert "an earlier claim for its extended resources is being given back" in then.reason("a")
     then.send()
     for _ in range(3):
-        then.turn()
+        then.cycle()
     assert world.node_of("a") == "p1"
     assert claims(world) == []

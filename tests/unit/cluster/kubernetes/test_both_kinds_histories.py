@@ -113,7 +113,7 @@ class History:
             cordon(self.world, name, is_cordoned=False)
         for _ in range(8):
             self.let_go()
-            self.shard.turn()
+            self.shard.cycle()
 
 
 @pytest.mark.parametrize("seed", range(12))

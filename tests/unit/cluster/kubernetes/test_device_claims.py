@@ -48,7 +48,7 @@ def writes_in(server):
 def test_finalizer_then_allocation_and_reservation_then_the_bind(world, shard, server):
     pod = world.pod("p", "c")
     server.log.clear()
-    assert shard.turn() == {"p": "n1"}
+    assert shard.cycle() == {"p": "n1"}
     assert writes_in(server) == [
         ("patch", PLURAL, ""),
         ("update", PLURAL, "status"),
@@ -71,10 +71,10 @@ def test_finalizer_then_allocation_and_reservation_then_the_bind(world, shard, s
 def test_a_pod_waits_until_its_claim_is_made_from_the_template(world, shard):
     world.template("one")
     world.pod("p", template="one")
-    assert shard.turn() == {}
+    assert shard.cycle() == {}
     assert "claim own is not made from its template yet" in shard.reason("p")
     world.parts.look()
-    assert shard.turn() == {"p": "n1"}
+    assert shard.cycle() == {"p": "n1"}
 
 
 @pytest.mark.parametrize("effect", ["drop_before", "drop_after"])
@@ -82,7 +82,7 @@ def test_a_pod_waits_until_its_claim_is_made_from_the_template(world, shard):
 def test_a_lost_answer_of_any_write_allocates_once_and_binds(world, shard, server, write, effect):
     world.pod("p", "c")
     server.faults.add(Fault(effect, **write))
-    shard.turn()
+    shard.cycle()
     assert (world.node_of("p"), world.devices("c"), world.users("c")) == ("n1", ["n1/gpu-0"], ["p"])
 
 
@@ -101,7 +101,7 @@ def test_whoever_leads_after_a_crash_at_any_write_goes_on(
     after = Shard(client, "them", 2)
     world.pod("q", "d")  # wants both devices, and waits
     for _ in range(3):
-        after.turn()
+        after.cycle()
     assert (world.node_of("p"), world.devices("c"), world.users("c")) == ("n1", ["n1/gpu-0"], ["p"])
     assert (world.node_of("q"), world.devices("d")) == ("", [])
 
@@ -118,7 +118,7 @@ def test_devices_are_taken_from_the_decision_on(world, shard):
     shard.send()
     shard.hear(PODS)  # the watch of the claims lags behind
     assert shard.decide() == {}
-    shard.turn()
+    shard.cycle()
     given = Counter(it for name in ("c", "d", "e") for it in world.devices(name))
     assert given == {"n1/gpu-0": 1, "n1/gpu-1": 1}
     assert world.node_of("p-e") == ""
@@ -156,8 +156,8 @@ def test_a_claim_that_another_has_allocated_meanwhile_is_left_to_it(world, shard
     world.allocate("c", "n2", "gpu-0")
     shard.send()
     assert (world.node_of("p"), world.devices("c")) == ("", ["n2/gpu-0"])
-    assert shard.turn() == {}  # held back
-    assert shard.turn() == {"p": "n2"}
+    assert shard.cycle() == {}  # held back
+    assert shard.cycle() == {"p": "n2"}
     assert (world.node_of("p"), world.users("c")) == ("n2", ["p"])
 
 
@@ -165,14 +165,14 @@ def test_devices_of_other_schedulers_are_taken(world, shard):
     world.claim("theirs")
     world.allocate("theirs", "n1", "gpu-0")
     world.pod("p", "c")
-    shard.turn()
+    shard.cycle()
     assert world.devices("c") == ["n1/gpu-1"]
 
 
 def test_a_claim_that_changes_between_the_writes_is_read_again(world, shard, server):
     world.pod("p", "c")
     server.faults.add(Fault("status", verb="update", plural=PLURAL, code=409))
-    shard.turn()
+    shard.cycle()
     assert (world.node_of("p"), world.devices("c")) == ("n1", ["n1/gpu-0"])
 
 
@@ -189,7 +189,7 @@ def test_a_pod_that_is_gone_gives_its_devices_back(world, shard, client):
     assert (world.devices("c"), world.users("c")) == ([], [])
     assert not claim["metadata"].get("finalizers")
     world.pod("q", "c")
-    assert shard.turn() == {"q": "n1"}
+    assert shard.cycle() == {"q": "n1"}
 
 
 @pytest.mark.parametrize("effect", ["drop_before", "drop_after"])
@@ -209,7 +209,7 @@ def test_giving_back_survives_a_lost_answer(world, shard, server, verb, effect):
 def test_pods_that_share_a_claim_are_bound_with_one_allocation(world, shard):
     for name in ("p", "q", "r"):
         world.pod(name, "c")
-    while shard.turn():
+    while shard.cycle():
         pass
     assert world.devices("c") == ["n1/gpu-0"]
     assert sorted(world.users("c")) == ["p", "q", "r"]
@@ -221,7 +221,7 @@ def test_pods_that_share_a_claim_are_bound_with_one_allocation(world, shard):
 
 def test_who_shares_a_claim_keeps_it_when_another_bind_fails(world, shard):
     world.pod("p", "c")
-    shard.turn()
+    shard.cycle()
     world.pod("q", "c")
     shard.hear()
     assert shard.decide() == {"q": "n1"}
@@ -241,7 +241,7 @@ def test_settings_and_reports_of_drivers_stay_as_they_are(client):
     world.claim("c", config=[{"requests": ["gpu"], "opaque": opaque}])
     shard = Shard(client)
     world.pod("p", "c")
-    shard.turn()
+    shard.cycle()
     raw = world.get_claim("c")
     (config,) = raw["status"]["allocation"]["devices"]["config"]
     assert config == {"source": "FromClaim", "requests": ["gpu"], "opaque": opaque}
@@ -249,7 +249,7 @@ def test_settings_and_reports_of_drivers_stay_as_they_are(client):
     raw["status"]["devices"] = [reported]
     world.must("PUT", f"{CLAIMS}/c/status", raw)
     world.pod("q", "c")
-    assert shard.turn() == {"q": "n1"}
+    assert shard.cycle() == {"q": "n1"}
     raw = world.get_claim("c")
     assert raw["status"]["devices"] == [reported]
     assert raw["status"]["allocation"]["devices"]["config"] == [config]
@@ -267,9 +267,9 @@ def test_devices_that_only_a_waiting_pod_has_are_given_back(world, client):
         "application/merge-patch+json",
     )
     shard = Shard(client)
-    assert shard.turn() == {}
+    assert shard.cycle() == {}
     assert world.devices("c") == []
-    assert shard.turn() == {"p": "n2"}
+    assert shard.cycle() == {"p": "n2"}
     assert (world.devices("c"), world.users("c")) == (["n2/gpu-0"], ["p"])
 
 
@@ -296,7 +296,7 @@ def test_while_devices_are_given_back_their_pods_wait(world, client):
     assert shard.decide() == {}
     assert "claim c is on devices that are being given back" in shard.reason("p")
     shard.send()
-    assert shard.turn() == {"p": "n1"}
+    assert shard.cycle() == {"p": "n1"}
 
 
 def test_what_became_of_an_allocation_that_nobody_answers_for_is_read(world, shard, server):
@@ -313,7 +313,7 @@ def test_what_became_of_an_allocation_that_nobody_answers_for_is_read(world, sha
     shard.hear()
     assert shard.decide() == {}  # both devices are wanted, and one is in doubt
     shard.send()
-    assert shard.turn() == {"q": "n1"}
+    assert shard.cycle() == {"q": "n1"}
     assert sorted(world.devices("d")) == ["n1/gpu-0", "n1/gpu-1"]
 
 

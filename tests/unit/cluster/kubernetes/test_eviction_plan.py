@@ -13,7 +13,7 @@ from kaisched.cluster.kubernetes.evictor import (
     Evictor,
     Verdict,
 )
-from kaisched.cluster.kubernetes.write_queue import Outbox
+from kaisched.cluster.kubernetes.write_queue import WriteQueue
 from kaisched.framework.intents import Evict, Nominate
 from kaisched_apiserver import Fault
 from tests.unit.cluster.kubernetes.test_binder import refuted
@@ -108,7 +108,7 @@ def test_one_victim_needs_no_dry_run_and_nobody_s_plan_no_promise(plan, works, f
 
 @pytest.fixture
 def outbox(writers):
-    made = Outbox(writers.gate, writers=8, per_second=10_000, write_s=1.0)
+    made = WriteQueue(writers.leadership, writers=8, per_second=10_000, write_s=1.0)
     yield made
     made.close(5.0)
 
@@ -218,7 +218,7 @@ def test_a_retry_is_not_put_off_beyond_the_plan_s_time(plan, works, fake):
 
 def test_a_plan_of_an_earlier_leadership_is_not_sent(fake, works, plan, news):
     plan(2)
-    fake.writers.gate.open(1e9, "us", 4, "kaisched-a")
+    fake.writers.leadership.renew(1e9, "us", 4, "kaisched-a")
     run(works)
     assert fake.asked == []
     assert sorted(refuted(news)) == ["v0", "v1"]

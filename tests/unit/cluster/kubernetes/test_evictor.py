@@ -128,7 +128,7 @@ def test_a_budget_that_selects_every_pod_protects_every_pod(
 def test_deleting_does_not_ask_budgets(plan, budget, writers, client, make_pod, get_pod, protected):
     safe = ready(client, make_pod, "safe", labels={"app": "safe"})
     writers = type(writers)(
-        writers.client, writers.gate, writers.post, writers.log, is_deleting=True
+        writers.client, writers.leadership, writers.post, writers.log, is_deleting=True
     )
     assert plan(safe, writers=writers).send() is None
     pod = get_pod("safe")
@@ -205,7 +205,7 @@ def test_what_is_dropped_lives_on(plan, make_pod, get_pod, news):
 def test_the_reason_is_noted_for_people(writers, make_pod, plan):
     notes = []
     writers = type(writers)(
-        writers.client, writers.gate, writers.post, writers.log, note=notes.append
+        writers.client, writers.leadership, writers.post, writers.log, note=notes.append
     )
     assert plan(make_pod("p", nodeName="n0"), writers=writers).send() is None
     assert [(note.reason, note.text) for note in notes] == [("Evicted", "more than its share")]

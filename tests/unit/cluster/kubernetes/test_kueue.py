@@ -5,7 +5,7 @@ import pytest
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.kueue import KueueTranslator
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import KUEUE, watched_kinds
 from kaisched.cluster.state import Kept
@@ -72,7 +72,7 @@ class Live:
     def __init__(self):
         self.cluster = KubernetesCluster(
             None,
-            Gate(),
+            Leadership(),
             None,
             ManualClock(),
             StateStore(),

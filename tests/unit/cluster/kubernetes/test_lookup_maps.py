@@ -90,7 +90,7 @@ def test_what_a_later_leader_has_written_stays(maps, ask, writers):
         assert ask("PUT", name, raw)[0] == 200
     with pytest.raises(StepFailedError, match="was written by another, which leads now"):
         maps().write(["GPU-2"])
-    writers.gate.open(1e9, "us", 5, "kaisched-a")
+    writers.leadership.renew(1e9, "us", 5, "kaisched-a")
     maps().write(["GPU-2"])
     assert visible(ask) == ["GPU-2", "GPU-2"]
 

@@ -2,7 +2,7 @@
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.cluster import NOMINATE, KubernetesCluster
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.store import StateStore
 from kaisched.framework.intents import Nominate
@@ -23,7 +23,9 @@ class Written:
 
 def started():
     written = Written()
-    return KubernetesCluster(None, Gate(), written, ManualClock(1e9), StateStore()), written.works
+    return KubernetesCluster(
+        None, Leadership(), written, ManualClock(1e9), StateStore()
+    ), written.works
 
 
 def nominated(pod, node):

@@ -1,4 +1,4 @@
-"""Lines, pauses, gate, outbox, access, quantities: the small parts by themselves."""
+"""Lines, pauses, leadership, outbox, access, quantities: the small parts by themselves."""
 
 import datetime as dt
 import threading
@@ -15,11 +15,11 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes import access
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Absence, Answer, Pace, Pauses
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.reflector import lines_of
 from kaisched.cluster.kubernetes.resources import ALL, PODS, bare_event
 from kaisched.cluster.kubernetes.statuses import quantities
-from kaisched.cluster.kubernetes.write_queue import Outbox
+from kaisched.cluster.kubernetes.write_queue import WriteQueue
 from kaisched.errors import ClusterUnavailable, ConfigError, ObjectError
 from kaisched.units import MEBIBYTE, MEGABYTE
 from tests.waiting import PATIENCE_S, until
@@ -65,13 +65,13 @@ def test_pauses_grow_up_to_a_limit_and_obey_the_server():
 
 
 def test_the_gate_shuts_by_itself_before_a_write_could_end_too_late():
-    gate = Gate()
-    assert not gate.is_open()
-    gate.open(monotonic_s() + 1000.0)
-    assert gate.is_open(900.0)
-    assert not gate.is_open(1100.0)
-    gate.shut()
-    assert not gate.is_open()
+    leadership = Leadership()
+    assert not leadership.is_held()
+    leadership.renew(monotonic_s() + 1000.0)
+    assert leadership.is_held(900.0)
+    assert not leadership.is_held(1100.0)
+    leadership.end()
+    assert not leadership.is_held()
 
 
 class Work:
@@ -94,19 +94,19 @@ class Work:
 
 
 @pytest.fixture
-def gate():
-    gate = Gate()
-    gate.open(monotonic_s() + 3600.0)
-    return gate
+def leadership():
+    leadership = Leadership()
+    leadership.renew(monotonic_s() + 3600.0)
+    return leadership
 
 
 def emptied(outbox):
     until(lambda: outbox.waiting == 0)
 
 
-def test_work_goes_by_rank_and_is_tried_again(gate):
+def test_work_goes_by_rank_and_is_tried_again(leadership):
     log, hold = [], threading.Event()
-    outbox = Outbox(gate, writers=1, per_second=1000, write_s=1.0)
+    outbox = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
     first = Work("first", log, wait=hold)
     outbox.put(0, first)
     until(lambda: first.is_begun)
@@ -121,9 +121,9 @@ def test_work_goes_by_rank_and_is_tried_again(gate):
     assert (log[:2], sorted(log[2:])) == (["first", "twice"], ["last", "later: stopping", "twice"])
 
 
-def test_work_that_has_to_wait_is_done_in_its_time(gate):
+def test_work_that_has_to_wait_is_done_in_its_time(leadership):
     log = []
-    outbox = Outbox(gate, writers=1, per_second=1000, write_s=1.0)
+    outbox = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
     start_s = time.monotonic()
     outbox.put(0, Work("later", log), delay_s=0.1)
     emptied(outbox)
@@ -132,10 +132,10 @@ def test_work_that_has_to_wait_is_done_in_its_time(gate):
     assert log == ["later"]
 
 
-def test_nothing_is_sent_through_a_shut_gate(gate):
+def test_nothing_is_sent_through_a_shut_gate(leadership):
     log = []
-    outbox = Outbox(gate, writers=2, per_second=1000, write_s=1.0)
-    gate.shut()
+    outbox = WriteQueue(leadership, writers=2, per_second=1000, write_s=1.0)
+    leadership.end()
     outbox.put(0, Work("work", log))
     emptied(outbox)
     outbox.close(PATIENCE_S)
@@ -143,9 +143,9 @@ def test_nothing_is_sent_through_a_shut_gate(gate):
 
 
 @pytest.mark.fault("A7")
-def test_no_more_is_sent_a_second_than_allowed(gate):
+def test_no_more_is_sent_a_second_than_allowed(leadership):
     log = []
-    outbox = Outbox(gate, writers=4, per_second=50, write_s=1.0)
+    outbox = WriteQueue(leadership, writers=4, per_second=50, write_s=1.0)
     start_s = time.monotonic()
     for number in range(25):
         outbox.put(0, Work(str(number), log))
@@ -156,9 +156,9 @@ def test_no_more_is_sent_a_second_than_allowed(gate):
     assert took_s >= 19 / 50  # a tenth of a second may be caught up on
 
 
-def test_closing_finishes_what_is_under_way_and_drops_the_rest(gate):
+def test_closing_finishes_what_is_under_way_and_drops_the_rest(leadership):
     log, hold = [], threading.Event()
-    outbox = Outbox(gate, writers=1, per_second=1000, write_s=1.0)
+    outbox = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
     under_way = Work("under way", log, tries=2, wait=hold)
     outbox.put(0, under_way)
     until(lambda: under_way.is_begun)
@@ -172,14 +172,14 @@ def test_closing_finishes_what_is_under_way_and_drops_the_rest(gate):
     assert not outbox.put(0, Work("late", log))
 
 
-def test_a_piece_of_work_with_a_bug_does_not_end_the_writer(gate):
+def test_a_piece_of_work_with_a_bug_does_not_end_the_writer(leadership):
     log = []
 
     class Bug(Work):
         def send(self):
             raise ZeroDivisionError
 
-    outbox = Outbox(gate, writers=1, per_second=1000, write_s=1.0)
+    outbox = WriteQueue(leadership, writers=1, per_second=1000, write_s=1.0)
     outbox.put(0, Bug("bug", log))
     outbox.put(0, Work("next", log))
     emptied(outbox)

@@ -8,7 +8,7 @@ import pytest
 from kaisched.cluster.kubernetes.evictor import Plans, promises_to
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import PODS
-from kaisched.cluster.store import remove, upsert
+from kaisched.cluster.store import update
 from kaisched.core.axis import TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate
 from tests.contract.clusters import group, node, pod
@@ -100,8 +100,8 @@ def gone(name, uid):
 
 
 def test_what_has_not_changed_is_wanted(store, plans, plan):
-    upsert(store, waiting(annotations={"some": "news"}))
-    upsert(store, running("v0"))  # older than its eviction
+    update(store, waiting(annotations={"some": "news"}))
+    update(store, running("v0"))  # older than its eviction
     plans.review(store)
     plans.compare([], [promise("w0"), promise("w1")])
     assert plan.withdrawn == []
@@ -131,11 +131,11 @@ def test_the_room_is_promised_before_the_pod_says_so(store, plans):
         return snapshot.nodes.name[row] if row >= 0 else ""
 
     assert promised("w0") == promised("w1") == "n0"
-    upsert(store, waiting(status={"conditions": [{"type": "PodScheduled", "status": "False"}]}))
+    update(store, waiting(status={"conditions": [{"type": "PodScheduled", "status": "False"}]}))
     assert promised("w0") == ""
     plans.review(store)
     assert promised("w0") == "n0"
-    upsert(store, node("a-node"))
+    update(store, node("a-node"))
     assert promised("w0") == "n0"
 
 
@@ -176,7 +176,7 @@ def test_the_watch_tells_of_other_things(plans, plan, change):
     ],
 )
 def test_the_store_knows_what_has_changed(store, plans, plan, obj, why):
-    upsert(store, obj)
+    update(store, obj)
     plans.review(store)
     assert plan.withdrawn == [why]
     assert plans.victims() == set()
@@ -189,7 +189,7 @@ def test_a_pod_that_is_gone_or_bound_by_us_waits_no_more(store, plans, plan):
 
 
 def test_a_pod_that_is_gone_wants_nothing(store, plans, plan):
-    remove(store, waiting())
+    update(store, waiting(), is_gone=True)
     plans.review(store)
     assert plan.withdrawn == ["ns/w0 is gone"]
 
@@ -208,15 +208,15 @@ def test_a_plan_lives_by_its_promise(plans, plan, binds, nominations, why):
 
 
 def test_a_victim_that_leaves_by_itself_is_left_out(store, plans, plan):
-    remove(store, running("v0"))
-    upsert(store, running("v1", metadata=LEAVING))
+    update(store, running("v0"), is_gone=True)
+    update(store, running("v1", metadata=LEAVING))
     plans.review(store)
     assert plan.withdrawn == []
     assert plan.left == []
 
 
 def test_a_victim_that_is_another_now_ends_the_plan(store, plans, plan):
-    upsert(store, running("v0", labels={"team": "another"}))
+    update(store, running("v0", labels={"team": "another"}))
     assert store.rows.state_of("ns/v0") == TaskState.RUNNING
     plans.review(store)
     assert plan.withdrawn == ["ns/v0 has changed"]
@@ -227,7 +227,7 @@ def test_a_plan_that_was_sent_is_forgotten_when_its_promise_is_told(store, plans
     plans.review(store)
     assert plans.is_promised("ns/w0")
     for name in ("w0", "w1"):
-        upsert(store, waiting(name, status={"nominatedNodeName": "n0"}))
+        update(store, waiting(name, status={"nominatedNodeName": "n0"}))
     plans.review(store)
     assert not plans.is_promised("ns/w0")
 

@@ -8,10 +8,10 @@ from structlog.testing import capture_logs
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.client import Answer
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.pods import Note
 from kaisched.cluster.kubernetes.status_writer import POD, QUEUE, WEIGHTS
-from kaisched.cluster.kubernetes.write_queue import Entry, ReportBox, ReportWriters
+from kaisched.cluster.kubernetes.write_queue import Entry, ReportQueue, ReportWriters
 from tests.laws.reported import NEVER, QUEUES, STRATEGIC, TEAM, Cluster
 from tests.waiting import until
 
@@ -37,7 +37,7 @@ def waiting():
     cluster.pod("p", "a", 1)
     cluster.deliver()
     cluster.now_s += 1.0
-    cluster.take_turn()
+    cluster.next_cycle()
     return cluster
 
 
@@ -76,7 +76,7 @@ def test_a_pod_on_a_node_that_is_said_to_wait_is_mended_in_the_next_cycle():
     cluster = waiting()
     cluster.overwrite(f"{TEAM}/pods/block", {"conditions": [FALSE]})
     cluster.deliver()
-    cluster.take_turn()
+    cluster.next_cycle()
     cluster.write()
     said = condition(cluster, "block")
     assert said["status"] == "True"
@@ -187,7 +187,7 @@ def test_queues_and_groups_do_not_stand_behind_thousands_of_pods():
 
 @pytest.fixture
 def box():
-    box = ReportBox(WEIGHTS, now=lambda: box.time)
+    box = ReportQueue(WEIGHTS, now=lambda: box.time)
     box.time = 0.0
     return box
 
@@ -271,8 +271,8 @@ def test_an_event_that_cannot_be_written_is_left_out_in_the_end():
 @pytest.fixture
 def written():
     """Start writers on a real box; return what they wrote, with when."""
-    log, gate = [], Gate()
-    box = ReportBox(WEIGHTS)
+    log, leadership = [], Leadership()
+    box = ReportQueue(WEIGHTS)
 
     def step():
         entry = box.take()
@@ -284,8 +284,8 @@ def written():
             raise ZeroDivisionError
         return True
 
-    writers = ReportWriters(box, step, gate, per_second=50, write_s=1.0)
-    yield box, gate, log
+    writers = ReportWriters(box, step, leadership, per_second=50, write_s=1.0)
+    yield box, leadership, log
     writers.close()
 
 
@@ -295,8 +295,8 @@ def put(box, *keys):
 
 
 def test_no_more_reports_are_written_a_second_than_allowed_and_a_bug_ends_no_writer(written):
-    box, gate, log = written
-    gate.open(monotonic_s() + 3600.0)
+    box, leadership, log = written
+    leadership.renew(monotonic_s() + 3600.0)
     start_s = monotonic_s()
     put(box, "bug", *(str(number) for number in range(30)))
     until(lambda: len(log) == 31)
@@ -304,9 +304,9 @@ def test_no_more_reports_are_written_a_second_than_allowed_and_a_bug_ends_no_wri
 
 
 def test_no_report_is_written_while_we_do_not_lead_and_none_is_lost(written):
-    box, gate, log = written
+    box, leadership, log = written
     put(box, "a")
     time.sleep(0.3)
     assert log == []
-    gate.open(monotonic_s() + 3600.0)
+    leadership.renew(monotonic_s() + 3600.0)
     until(lambda: [key for _, key in log] == ["a"])

@@ -54,7 +54,7 @@ def claims(world):
 def test_the_claim_is_made_allocated_and_told_before_the_bind(world, shard, server):
     pod = asking_pod(world, "p")
     server.log.clear()
-    assert shard.turn() == {"p": "n1"}
+    assert shard.cycle() == {"p": "n1"}
     wanted = [(it["verb"], it["plural"], it.get("subresource", "")) for it in WRITES]
     sent = [(it.verb, it.plural, it.subresource) for it in server.log]
     assert [it for it in sent if it in wanted] == wanted
@@ -84,9 +84,9 @@ def test_the_claim_is_made_allocated_and_told_before_the_bind(world, shard, serv
 
 def test_devices_stay_taken_and_are_free_once_the_pod_is_gone(world, shard):
     asking_pod(world, "p")
-    shard.turn()
+    shard.cycle()
     asking_pod(world, "q")
-    assert shard.turn() == {}
+    assert shard.cycle() == {}
     shard.hear()
     assert shard.decide() == {}
     world.delete_pod("p")
@@ -96,7 +96,7 @@ def test_devices_stay_taken_and_are_free_once_the_pod_is_gone(world, shard):
         freed = world.must("PUT", f"{path}/status", {**claim, "status": {}})
         freed["metadata"]["finalizers"] = []
         world.must("PUT", path, freed)
-    assert shard.turn() == {"q": "n1"}
+    assert shard.cycle() == {"q": "n1"}
     assert len(claims(world)) == 1
 
 
@@ -105,7 +105,7 @@ def test_devices_stay_taken_and_are_free_once_the_pod_is_gone(world, shard):
 def test_a_lost_answer_of_any_write_makes_one_claim_and_binds(world, shard, server, write, effect):
     asking_pod(world, "p")
     server.faults.add(Fault(effect, **write))
-    shard.turn()
+    shard.cycle()
     shard.send()
     assert world.node_of("p") == "n1"
     [claim] = claims(world)
@@ -116,12 +116,12 @@ def test_a_lost_answer_of_any_write_makes_one_claim_and_binds(world, shard, serv
 def test_a_refused_write_leaves_no_claim_and_the_device_free(world, shard, server, write):
     asking_pod(world, "p")
     server.faults.add(Fault("status", **write, code=422))
-    shard.turn()
+    shard.cycle()
     shard.send()
     assert world.node_of("p") == ""
     assert claims(world) == []
-    shard.turn()
-    shard.turn()
+    shard.cycle()
+    shard.cycle()
     assert world.node_of("p") == "n1"
     assert len(claims(world)) == 1
 
@@ -166,7 +166,7 @@ def test_another_leader_goes_on_from_any_point(world, client, server, write):
     server.faults.clear()
     then = Shard(client, "then", 2)
     for _ in range(4):
-        then.turn()
+        then.cycle()
     assert world.node_of("p") == "n1"
     [claim] = claims(world)
     assert world.users(claim["metadata"]["name"]) == ["p"]

@@ -6,7 +6,7 @@ import pytest
 
 from kaisched.cluster.kubernetes import pods
 from kaisched.cluster.kubernetes.pods import AGAIN_S, StaleMarks
-from kaisched.cluster.store import remove, upsert
+from kaisched.cluster.store import update
 from kaisched.objects.labels import GANG_STALE
 from tests.contract.clusters import group, pod
 from tests.faults.deciding import store_of
@@ -63,7 +63,7 @@ def stale_since(store):
 def test_one_pod_says_it(store, marks, reports):
     marks.after(store, {"ns/g": NOON_S}, NOON_S + 9)
     assert said(reports) == [("p0", "True", NOON)]
-    upsert(store, member("p0", NOON))
+    update(store, member("p0", NOON))
     marks.after(store, {"ns/g": NOON_S + 0.9}, NOON_S + 9)
     assert said(reports) == []
 
@@ -78,19 +78,19 @@ def test_what_does_not_show_is_written_again_but_not_at_once(store, marks, repor
 
 
 def test_another_says_it_when_that_pod_is_gone(store, marks, reports):
-    upsert(store, member("p0", NOON))
+    update(store, member("p0", NOON))
     assert stale_since(store) == NOON_S
-    remove(store, member("p0"))
+    update(store, member("p0"), is_gone=True)
     assert math.isnan(stale_since(store))
     marks.after(store, {"ns/g": NOON_S}, NOON_S)
     assert said(reports) == [("p1", "True", NOON)]
 
 
 def test_a_gang_that_is_whole_takes_it_back(store, marks, reports):
-    upsert(store, member("p1", NOON))
+    update(store, member("p1", NOON))
     marks.after(store, {}, NOON_S)
     assert said(reports) == [("p1", "False", NOON)]
-    upsert(store, member("p1", NOON, status="False"))
+    update(store, member("p1", NOON, status="False"))
     assert math.isnan(stale_since(store))
     marks.after(store, {}, NOON_S)
     assert said(reports) == []
@@ -98,14 +98,14 @@ def test_a_gang_that_is_whole_takes_it_back(store, marks, reports):
 
 @pytest.mark.parametrize("nonsense", ["yesterday", "2026-13-01T00:00:00Z"])
 def test_a_time_that_makes_no_sense_says_nothing(store, nonsense):
-    upsert(store, member("p0", nonsense))
+    update(store, member("p0", nonsense))
     assert math.isnan(stale_since(store))
 
 
 def test_the_latest_counts_and_a_change_of_the_group_does_not_hide_it(store):
-    upsert(store, member("p0", "2026-07-01T11:00:00Z"))
-    upsert(store, member("p1", NOON))
+    update(store, member("p0", "2026-07-01T11:00:00Z"))
+    update(store, member("p1", NOON))
     assert stale_since(store) == NOON_S
-    upsert(store, group("g", minMember=4))
-    upsert(store, member("p"))
+    update(store, group("g", minMember=4))
+    update(store, member("p"))
     assert stale_since(store) == NOON_S

@@ -207,7 +207,7 @@ def test_pods_of_a_pod_group_are_a_gang_again_once_it_says_so_no_more():
     for annotations, jobs in (({}, 1), (ALONE, 4), ({}, 1)):
         spec = {"queue": "a", "minMember": 4}
         world.load(make(PodGroup, "g", annotations=annotations, metadata=label, spec=spec))
-        assert len({member.job for _, member in store.pods.members()}) == jobs
+        assert len({member.job for _, member in store.pods.values()}) == jobs
 
 
 def test_times_double_with_each_lap_and_a_change_makes_a_pool_due():

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from kaisched.cluster.pools.owners import Mark, MarkedOwners
-from kaisched.cluster.store import StateStore, upsert
-from kaisched.objects.labels import IN_POOL, pool_mark_of, pool_mark_text
+from kaisched.cluster.pools.owners import OwnersByCondition, PoolCondition
+from kaisched.cluster.store import StateStore, update
+from kaisched.objects.labels import IN_POOL, pool_condition_of, pool_condition_text
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.wire import Condition
 from tests.contract.clusters import make, pod
@@ -18,7 +18,7 @@ class One:
 
     def __init__(self, pool, *objects):
         self.marks = []
-        self.owners = MarkedOwners(pool, {"one": True, "two": True}, self.marks.append)
+        self.owners = OwnersByCondition(pool, {"one": True, "two": True}, self.marks.append)
         self.store = StateStore(node_pool=pool, owners=self.owners)
         for at in ("one", "two"):
             self.see(node_in(at, f"n-{at}"), queue_in(at, f"a-{at}", project="a"))
@@ -26,7 +26,7 @@ class One:
 
     def see(self, *objects):
         for obj in objects:
-            upsert(self.store, obj)
+            update(self.store, obj)
 
     def has(self, name="ns/x"):
         self.store.snapshot()
@@ -41,7 +41,7 @@ class One:
 
 
 def marked(pod, pool, moves, version):
-    text = pool_mark_text(pool, moves)
+    text = pool_condition_text(pool, moves)
     status = replace(pod.status, conditions=[Condition(type=IN_POOL, status="True", message=text)])
     meta = replace(pod.metadata, resource_version=version)
     return replace(pod, metadata=meta, status=status)
@@ -55,7 +55,7 @@ def pod_x(pools="one, two"):
 def test_the_first_of_the_list_marks_a_job_and_then_has_it():
     one, two = One("one", pod_x()), One("two", pod_x())
     assert (one.has(), two.has()) == (False, False)
-    assert one.marks == [Mark("ns/x", "x", "1", "one", 1, JOB)]
+    assert one.marks == [PoolCondition("ns/x", "x", "1", "one", 1, JOB)]
     assert two.marks == []
     for process in (one, two):
         process.answered(marked(pod_x(), "one", 1, "2"))
@@ -72,7 +72,7 @@ def test_a_job_that_is_passed_on_belongs_to_nobody_until_the_mark_is_seen():
     assert one.has()
     one.store.hand_over(JOB, "two")
     assert (one.has(), two.has()) == (False, False)
-    assert one.marks == [Mark("ns/x", "x", "2", "two", 2, JOB)]
+    assert one.marks == [PoolCondition("ns/x", "x", "2", "two", 2, JOB)]
     one.answered(marked(pod_x(), "two", 2, "3"))
     two.answered(marked(pod_x(), "two", 2, "3"))
     assert (one.has(), two.has()) == (False, True)
@@ -93,7 +93,7 @@ def test_a_new_leader_marks_anew_what_an_earlier_one_had():
     """Binds of the earlier one that are under way name a version that is no more."""
     one = One("one", marked(pod_x(), "one", 4, "7"))
     assert not one.has()
-    assert one.marks == [Mark("ns/x", "x", "7", "one", 5, JOB)]
+    assert one.marks == [PoolCondition("ns/x", "x", "7", "one", 5, JOB)]
     one.answered(marked(pod_x(), "one", 5, "8"))
     assert one.has()
 
@@ -135,7 +135,7 @@ def test_the_jobs_of_a_pool_that_nobody_serves_are_taken():
     two.owners.lose(frozenset({"one"}))
     two.store.pools.look_at_all()
     assert not two.has()
-    assert two.marks == [Mark("ns/x", "x", "2", "two", 2, JOB)]
+    assert two.marks == [PoolCondition("ns/x", "x", "2", "two", 2, JOB)]
 
 
 def test_the_jobs_of_a_lost_pool_that_run_there_stay():
@@ -149,15 +149,15 @@ def test_the_jobs_of_a_lost_pool_that_run_there_stay():
 
 
 def test_what_is_no_mark_is_none():
-    assert pool_mark_of("one 3") == ("one", 3)
-    assert pool_mark_of("default 3") == ("", 3)
+    assert pool_condition_of("one 3") == ("one", 3)
+    assert pool_condition_of("default 3") == ("", 3)
     others = ("", "one", "one x", " 3", "one 3x", "one 3 3", f"one {'9' * 5000}")
-    assert {pool_mark_of(text) for text in others} == {None}
+    assert {pool_condition_of(text) for text in others} == {None}
 
 
 def test_a_mark_is_read_as_it_was_written():
     for mark in (("one", 0), ("", 12)):
-        assert pool_mark_of(pool_mark_text(*mark)) == mark
+        assert pool_condition_of(pool_condition_text(*mark)) == mark
 
 
 def gang(*pools_and_moves, pools="one, two"):
@@ -204,7 +204,7 @@ def test_a_mark_is_sent_once_and_again_if_it_was_refused():
     one.owners.settled(one.marks.pop())
     one.store.pools.look_at_all()
     one.has()
-    assert one.marks == [Mark("ns/x", "x", "1", "one", 1, JOB)]
+    assert one.marks == [PoolCondition("ns/x", "x", "1", "one", 1, JOB)]
 
 
 def test_a_job_with_a_pod_that_was_never_marked_is_not_had_yet():
@@ -255,7 +255,7 @@ def test_nothing_is_kept_of_a_job_that_is_gone():
 
 
 def test_one_pool_alone_needs_no_marks():
-    assert not MarkedOwners("one", {"one": True}, [].append).is_on
+    assert not OwnersByCondition("one", {"one": True}, [].append).is_on
 
 
 def test_the_first_pod_that_is_left_speaks_for_a_job_whose_speaker_is_gone():

@@ -7,8 +7,8 @@ from kaisched.cluster.embedded import EmbeddedCluster, EmbeddedPool
 from kaisched.cluster.pools.handover import PoolTurns
 from kaisched.cluster.pools.owners import SharedOwners
 from kaisched.cluster.store import StateStore
+from kaisched.engine.cycle import next_cycle
 from kaisched.engine.policy import build_policy, default_shard
-from kaisched.engine.turn import take_turn
 from kaisched.framework.memory import Memory
 from kaisched.objects.queue import Queue
 from tests.contract.clusters import make, node, pod, queue
@@ -74,13 +74,13 @@ class World:
     def _turns(self, pools):
         for name in pools:
             port = self.ports[name]
-            turn = take_turn(port, port, self.policy, None, self.clock, self.memory[name])
-            self.memory[name] = turn.memory
-            for record in turn.result.records if self.is_reading else ():
+            cycle = next_cycle(port, port, self.policy, None, self.clock, self.memory[name])
+            self.memory[name] = cycle.memory
+            for record in cycle.result.records if self.is_reading else ():
                 self.reasons[record.pod_group, name] = record.reason
                 self.messages[record.pod_group, name] = record.message
             now_s = self.clock.now_s()
-            moved = self.turns[name].after(turn.snapshot, turn.result, now_s)
+            moved = self.turns[name].after(cycle.snapshot, cycle.result, now_s)
             self.moves += [(now_s, job, to or "default") for job, to in moved]
 
     def run_to(self, until_s, step_s=1.0):

@@ -13,16 +13,14 @@ from kaisched.core.tables import (
     UNPROTECTED,
     DisruptionBudgets,
 )
+from kaisched.engine.cycle import next_cycle
 from kaisched.engine.policy import default_policy
-from kaisched.engine.turn import take_turn
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text
-from kaisched.sim.forecast.arrivals import NewJob, with_jobs
-from kaisched.sim.forecast.course import World
+from kaisched.sim.forecast.course import NewJob, World, with_jobs
 from kaisched.sim.forecast.forecast import Forecast, forecast, world_of
-from kaisched.sim.forecast.history import Past, past_of, upcoming
-from kaisched.sim.forecast.runtimes import Lengths, RunTimes
+from kaisched.sim.forecast.past import Lengths, Past, RunTimes, past_of, upcoming
 from kaisched.testing import ClusterBuilder
 from tests.benchmarks.forecasts import holds
 from tests.unit.cli.conftest import NODE, POD, QUEUE
@@ -58,9 +56,9 @@ def starts_of(cluster, until_s):
     """Run the daemon's turns in virtual time; return when each pod is bound first."""
     memory, starts = Memory(), {}
     while cluster.clock.now_s() < until_s:
-        turn = take_turn(cluster, cluster, POLICY, None, cluster.clock, memory)
-        memory = turn.memory
-        for bind in turn.result.binds:
+        cycle = next_cycle(cluster, cluster, POLICY, None, cluster.clock, memory)
+        memory = cycle.memory
+        for bind in cycle.result.binds:
             starts.setdefault(bind.pod, cluster.clock.now_s() - NOW_S)
         cluster.advance_to(cluster.next_event_s() or until_s)
     return starts

@@ -8,8 +8,8 @@ import pytest
 from kaisched.core.axis import GPU_UNIT
 from kaisched.core.devices import DeviceDemand
 from kaisched.errors import ConfigError
-from kaisched.sim.grid import FOREVER
 from kaisched.sim.scenario.load import read_scenario
+from kaisched.sim.ticks import FOREVER
 from kaisched.sim.workload import PodKind
 from kaisched.units import MEBIBYTE, UNLIMITED
 

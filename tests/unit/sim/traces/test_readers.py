@@ -8,9 +8,7 @@ import pytest
 from kaisched.core.axis import GPU_UNIT
 from kaisched.core.devices import DeviceDemand
 from kaisched.errors import ConfigError
-from kaisched.sim.traces.openb import read_nodes, read_openb
-from kaisched.sim.traces.swf import read_swf
-from kaisched.sim.traces.table import read_table
+from kaisched.sim.traces import read_nodes, read_openb, read_swf, read_table
 from kaisched.sim.workload import PodKind
 from kaisched.units import MEBIBYTE
 

@@ -1,10 +1,10 @@
-"""Intents that a turn passes on."""
+"""Intents that a cycle passes on."""
 
 import pytest
 
 from kaisched.clock import ManualClock
+from kaisched.engine.cycle import next_cycle
 from kaisched.engine.policy import default_policy
-from kaisched.engine.turn import take_turn
 from kaisched.framework import cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.combine import CycleAbandonedError
@@ -20,19 +20,19 @@ class Sink:
         self.applied.append([len(it) for it in intents])
 
 
-def turn_of(store):
+def cycle_of(store):
     sink = Sink()
-    turn = take_turn(store, sink, default_policy(), None, ManualClock(1e9), Memory())
-    return turn, sink.applied
+    cycle = next_cycle(store, sink, default_policy(), None, ManualClock(1e9), Memory())
+    return cycle, sink.applied
 
 
 @pytest.mark.fault("I124")
 def test_a_cycle_that_decides_nothing_is_handed_over_too():
     """The keeper of promises learns from the empty result that there are none."""
-    turn, applied = turn_of(store_of())
-    assert not turn.has_intents
+    done, applied = cycle_of(store_of())
+    assert not done.has_intents
     assert applied == [[0, 0, 0]]
-    assert turn_of(store_of(pod("p")))[1] == [[1, 0, 0]]
+    assert cycle_of(store_of(pod("p")))[1] == [[1, 0, 0]]
 
 
 def test_a_cycle_that_was_abandoned_is_not(monkeypatch):
@@ -40,6 +40,6 @@ def test_a_cycle_that_was_abandoned_is_not(monkeypatch):
         raise CycleAbandonedError("a test")
 
     monkeypatch.setattr(cycle, "run_contained", abandoned)
-    turn, applied = turn_of(store_of(pod("p")))
-    assert turn.result.stats.abandoned
+    done, applied = cycle_of(store_of(pod("p")))
+    assert done.result.stats.abandoned
     assert applied == []

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from kaisched.sim.output.files import write_text
 from kaisched.sim.output.page import figure, heading, page, paragraph, table
-from kaisched.sim.output.svg.scatter import Dot, scatter_chart
-from kaisched.sim.table import NONE, aligned, short_duration
+from kaisched.sim.output.plots import Dot, scatter_chart
+from kaisched.sim.output.tables import NONE, aligned, short_duration
 from kaisched.sim.tuning import Sweep, Trial, told
 
 _LONGEST: Final = 40

@@ -1,4 +1,4 @@
-"""Turn: takes a snapshot, decides, and carries decisions out, in the daemon and in ``plan``."""
+"""Cycle: takes a snapshot, decides, and carries decisions out, in the daemon and in ``plan``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class UsageSource(Protocol):
     def usage(self, snapshot: Snapshot, now_s: float) -> Usage | None:
         """Return usage for the snapshot's queues and resources; None without a history.
 
-        Called once a turn; it neither waits nor raises.
+        Called once a cycle; it neither waits nor raises.
         """
         ...
 
@@ -35,8 +35,8 @@ class UsageSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """Snapshot, decisions and memory of a turn."""
+class Cycle:
+    """Snapshot, decisions and memory of a cycle."""
 
     snapshot: Snapshot
     result: CycleResult
@@ -44,7 +44,7 @@ class Turn:
     start_s: float
     end_s: float
     usage: Usage | None = None
-    """Usage history in this turn; None if no history is kept."""
+    """Usage history in this cycle; None if no history is kept."""
 
     @property
     def duration_s(self) -> float:
@@ -57,7 +57,7 @@ class Turn:
         return bool(self.result.binds or self.result.evictions or self.result.nominations)
 
 
-def take_turn(
+def next_cycle(
     source: SnapshotSource,
     sink: IntentSink,
     policy: Policy,
@@ -65,7 +65,7 @@ def take_turn(
     clock: Clock,
     memory: Memory,
     probe: Probe = NULL,
-) -> Turn:
+) -> Cycle:
     """Run one cycle on the present state of ``source`` and pass its intents to ``sink``.
 
     An abandoned cycle has no intents; nothing is passed on then, and the old facts remain. A cycle
@@ -75,7 +75,7 @@ def take_turn(
     snapshot = source.snapshot()
     usage = usage_source.usage(snapshot, start_s) if usage_source is not None else None
     result, memory = run_cycle(snapshot, usage, policy, start_s, memory, probe)
-    turn = Turn(snapshot, result, memory, start_s, clock.now_s(), usage)
+    cycle = Cycle(snapshot, result, memory, start_s, clock.now_s(), usage)
     if not result.stats.abandoned:
         sink.apply(result.binds, result.evictions, result.nominations)
-    return turn
+    return cycle

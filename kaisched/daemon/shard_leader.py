@@ -1,4 +1,4 @@
-"""Tenure of one shard on a real cluster: leader election, and the work of the leader."""
+"""One shard on a real cluster: leader election, and the work of the leader."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.device_claims import ClaimBackend, ShareTemplates
 from kaisched.cluster.kubernetes.gpu_reservations import ReservationBackend
 from kaisched.cluster.kubernetes.kueue import KueueTranslator
-from kaisched.cluster.kubernetes.leader_election import Gate
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.status_writer import WEIGHTS
-from kaisched.cluster.kubernetes.write_queue import Outbox, ReportBox, ReportWriters
+from kaisched.cluster.kubernetes.write_queue import ReportQueue, ReportWriters, WriteQueue
 from kaisched.cluster.pods import sharing_of
 from kaisched.cluster.pools.handover import pool_turns
-from kaisched.cluster.pools.owners import MarkedOwners
+from kaisched.cluster.pools.owners import OwnersByCondition
 from kaisched.cluster.state import Kept
 from kaisched.cluster.store import StateStore
 from kaisched.daemon.comparison import Comparison
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.lease_process import Candidate, LeaseProcess
     from kaisched.cluster.kubernetes.pods import Note
     from kaisched.cluster.kubernetes.reflector import Change
-    from kaisched.cluster.pools.owners import Mark, Owners
+    from kaisched.cluster.pools.owners import Owners, PoolCondition
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.pool_owners import PoolOwners
     from kaisched.daemon.stored_shards import ShardReports
+    from kaisched.engine.cycle import Cycle
     from kaisched.engine.shards import FoundShard
-    from kaisched.engine.turn import Turn
     from kaisched.framework.policy import Policy
     from kaisched.objects.shard import SchedulingShard, ShardSpec
     from kaisched.telemetry.metrics import Requests, Watch
@@ -57,7 +57,7 @@ PATIENCE_S: Final = 2.0
 """How long writes under way may take when the process ends."""
 
 
-class Tenure:
+class ShardLeader:
     """Waits to lead one shard, then runs its loop until stopped or until the lease is lost."""
 
     shard_reports: ShardReports | None = None
@@ -98,13 +98,13 @@ class Tenure:
         self.has_claims = found.shard.spec.resource_claims
         self.collector, self.renewals = CycleCollector(), Durations()
         self._candidate = self._candidate_with(leases, on_lost)
-        self.gate = Gate() if self._candidate is None else self._candidate.gate
+        self.leadership = Leadership() if self._candidate is None else self._candidate.leadership
         self._log: Any = _log_of(self.name, (*found.warnings, *said))
         self._is_observing, self._barrier = settings.kubernetes.observe, barrier
         self.comparison, self._advice = Comparison(), StandingAdvice()
         self._renew_s, self._end = settings.leader_election.renew_deadline, threading.Event()
         self.view = publisher_of(settings, found.shard, self._advice)
-        self._outbox, self._reports = _outbox(settings, self.gate), ReportBox(WEIGHTS)
+        self._outbox, self._reports = _outbox(settings, self.leadership), ReportQueue(WEIGHTS)
         self.cluster = self._cluster(settings, client, found, clock, why_stale, owners)
         self._pool_turns = pool_turns(self.cluster.store, found.shard)
         self._reporter = self._reporter_of(settings, client, found, clock)
@@ -121,10 +121,10 @@ class Tenure:
             wake=lambda: self.cluster.wake(),  # noqa: PLW0108 - the cluster is made later
         )
 
-    def _put_mark(self, mark: Mark) -> None:
+    def _put_mark(self, mark: PoolCondition) -> None:
         marked = self.cluster.store.pools.owners
-        assert isinstance(marked, MarkedOwners)
-        self.cluster.put_mark(mark, marked.settled)
+        assert isinstance(marked, OwnersByCondition)
+        self.cluster.put_pool_condition(mark, marked.settled)
 
     @property
     def has_share_claims(self) -> bool:
@@ -197,7 +197,7 @@ class Tenure:
         return ReportWriters(
             self._reports,
             self._reporter.step,
-            self.gate,
+            self.leadership,
             per_second=per_second,
             write_s=_write_s(settings),
         )
@@ -215,7 +215,7 @@ class Tenure:
         gpus = shard.spec.gpu_resources
         cluster = KubernetesCluster(
             client.hurried(_write_s(settings)),
-            self.gate,
+            self.leadership,
             self._outbox,
             clock,
             StateStore(
@@ -237,7 +237,7 @@ class Tenure:
             kueue=KueueTranslator(gpus) if how.kueue else None,
             backends=_backends(shard),
         )
-        cluster.store.device_claims.heed(ON if self.has_claims else OFF)
+        cluster.store.device_claims.set_reading(ON if self.has_claims else OFF)
         if settings.snapshots.enabled:
             cluster.kept = Kept()
         return cluster
@@ -253,8 +253,8 @@ class Tenure:
         if self._candidate is not None:
             self._candidate.start()
             return
-        if not self._is_observing:  # when observing, the gate stays shut, so nothing is written
-            self.gate.open(math.inf)
+        if not self._is_observing:  # when observing, there is no leadership, so nothing is written
+            self.leadership.renew(math.inf)
         self.won()
 
     def won(self) -> None:
@@ -277,7 +277,7 @@ class Tenure:
     @property
     def is_overdue(self) -> bool:
         """Whether we lead although the lease has run out: the elector may be stuck."""
-        return self.is_leading and not self._is_observing and not self.gate.is_open()
+        return self.is_leading and not self._is_observing and not self.leadership.is_held()
 
     def state(self, watches: tuple[Watch, ...], requests: Requests) -> AdapterState:
         """Return the metrics of the shard's connection to the cluster.
@@ -287,10 +287,10 @@ class Tenure:
             requests: counts of requests.
 
         """
-        sent_s = self.gate.term.until_s - self._renew_s
-        boxes: tuple[Outbox | ReportBox, ...] = (self._outbox, self._reports)
+        sent_s = self.leadership.term.until_s - self._renew_s
+        boxes: tuple[WriteQueue | ReportQueue, ...] = (self._outbox, self._reports)
         return AdapterState(
-            is_leading=self.is_leading and (self._is_observing or self.gate.is_open()),
+            is_leading=self.is_leading and (self._is_observing or self.leadership.is_held()),
             lease_age_s=max(monotonic_s() - sent_s, 0.0),
             renewals=self.renewals.read(),
             watches=watches,
@@ -316,24 +316,24 @@ class Tenure:
         self._outbox.close(PATIENCE_S)
         if self._candidate is not None:
             self._candidate.stop()
-        self.gate.shut()
+        self.leadership.end()
 
     def _note(self, note: Note) -> None:
         self._reporter.note(note)
 
-    def _advise(self, turn: Turn) -> None:
+    def _advise(self, cycle: Cycle) -> None:
         if not self._is_observing:
-            self._advice.find(turn.result)
+            self._advice.find(cycle.result)
 
-    def _report(self, turn: Turn) -> None:
+    def _report(self, cycle: Cycle) -> None:
         if not self._is_observing:
-            self.cluster.remember(turn.memory.facts)
-            self._reporter.after(turn.snapshot, turn.result)
-            for job, pool in self._pool_turns.after(turn.snapshot, turn.result, turn.end_s):
+            self.cluster.remember(cycle.memory.facts)
+            self._reporter.after(cycle.snapshot, cycle.result)
+            for job, pool in self._pool_turns.after(cycle.snapshot, cycle.result, cycle.end_s):
                 self._reporter.passed_on(job)
                 self._log.info("job_passed_on", job=job, pool=pool_name(pool))
             return
-        for started in self.comparison.after(turn):
+        for started in self.comparison.after(cycle):
             self._log.info("job_compared", **started._asdict())
         told = self.comparison.total.document()
         self.collector.publish(
@@ -372,11 +372,11 @@ def _write_s(settings: SchedulerConfiguration) -> float:
     return min(settings.kubernetes.request_timeout, settings.leader_election.renew_deadline / 3)
 
 
-def _outbox(settings: SchedulerConfiguration, gate: Gate) -> Outbox:
+def _outbox(settings: SchedulerConfiguration, leadership: Leadership) -> WriteQueue:
     """Make the outbox of decisions; reports have their own, so they cannot delay decisions."""
     how = settings.kubernetes
-    return Outbox(
-        gate,
+    return WriteQueue(
+        leadership,
         writers=how.writers,
         per_second=how.writes_per_second,
         write_s=_write_s(settings),

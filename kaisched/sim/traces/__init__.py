@@ -1,1 +1,0 @@
-"""Readers of traces: each returns jobs as rows, whatever the format of the file."""
