@@ -175,8 +175,8 @@ def test_two_queues_of_whole_node_jobs_take_turns(cluster, log):
     cluster.queue("a")
     cluster.queue("b")
     wait_fresh(log)
-    jobs = Jobs(cluster, {"a": (2, 2.0, 2), "b": (2, 2.0, 2)})
-    until(lambda: jobs.step() or len(jobs.ended) >= 6, what="six jobs")
+    jobs = Jobs(cluster, {"a": (2, 3.0, 2), "b": (2, 3.0, 2)})
+    until(lambda: jobs.step() or len(jobs.ended) >= 8, what="eight jobs")
     had = {"a": 0.0, "b": 0.0}
     for name in jobs.ended:
         had[name[0]] += 2 * jobs.ran_s[name]
