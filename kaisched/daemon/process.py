@@ -147,9 +147,7 @@ def _embedded_loop(
     manifests = read_manifests(settings.manifests)
     found = shard_for(manifests, settings.shards)
     policy, more_warnings = policy_of(settings, found)
-    cluster = open_cluster(
-        found.shard, clock, settings.scheduler_names, policy.workloads, policy.stuck_after_s
-    )
+    cluster = open_cluster(found.shard, policy, clock, settings.scheduler_names)
     left_out = complete(manifests, found.shard, policy, settings.scheduler_names[0])
     problems = fill(cluster, manifests)
     for text in left_out:

@@ -20,9 +20,8 @@ from kaisched.core.axis import CPU, GPU, MEMORY, TaskState
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.engine.lint_names import claim_doubts, unknown_names
 from kaisched.engine.planning import (
-    OUR_NAMES,
-    Desks,
     PlanInput,
+    PlannedShards,
     complete,
     fill,
     planned_cluster,
@@ -221,12 +220,12 @@ def _in_pools(loaded: Loaded) -> list[tuple[StateStore, Snapshot]]:
             return []  # reported
     if len(pairs) < 2 or next(shared_pools([(shard, "") for shard, _ in pairs]), None):  # noqa: PLR2004
         return []
-    desks = Desks(pairs, ManualClock(), OUR_NAMES)
-    fill(desks.cluster, loaded)
-    stores = desks.cluster.stores
+    planned = PlannedShards(pairs, ManualClock())
+    fill(planned.cluster, loaded)
+    stores = planned.cluster.stores
     for store in stores:
-        desks.cluster.snapshot_of(store)  # by then each job has an owner
-    return [(store, desks.cluster.snapshot_of(store)) for store in stores]
+        planned.cluster.snapshot_of(store)  # by then each job has an owner
+    return [(store, planned.cluster.snapshot_of(store)) for store in stores]
 
 
 def _policy_for(loaded: Loaded, given: SchedulingShard | None) -> tuple[SchedulingShard, Policy]:

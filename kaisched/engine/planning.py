@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.embedded import EmbeddedCluster, EmbeddedPool
-from kaisched.cluster.facts import STUCK_AFTER_S
 from kaisched.cluster.pods import Sharing, leaving_of
 from kaisched.cluster.pools.handover import PoolTurns, pool_turns
 from kaisched.cluster.pools.owners import SharedOwners
@@ -25,7 +24,6 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.report.records import who_failed
 from kaisched.framework.report.result import ShardCycle
 from kaisched.objects.faults import Source
-from kaisched.objects.gangs import KNOWN
 from kaisched.objects.kueue import ClusterQueue
 from kaisched.objects.labels import pool_name, time_of
 from kaisched.objects.load import (
@@ -173,22 +171,21 @@ def complete(
 
 
 def open_cluster(
-    shard: SchedulingShard,
-    clock: Clock,
-    schedulers: Iterable[str] = OUR_NAMES,
-    workloads: Table = KNOWN,
-    stuck_after_s: float = STUCK_AFTER_S,
+    shard: SchedulingShard, policy: Policy, clock: Clock, schedulers: Iterable[str] = OUR_NAMES
 ) -> EmbeddedCluster:
     """Return an empty cluster in memory for the nodes of a shard."""
-    return EmbeddedCluster(
-        clock,
-        schedulers=schedulers,
-        node_pool=shard.spec.partition_label_value,
-        gpu_resources=shard.spec.gpu_resources,
-        workloads=workloads,
-        stuck_after_s=stuck_after_s,
-        sharing=Sharing(share_class=shard.share_class),
-    )
+    return EmbeddedCluster(clock, schedulers=schedulers, **_options(shard, policy))
+
+
+def _options(shard: SchedulingShard, policy: Policy) -> dict[str, Any]:
+    """Return what a shard and its policy say of its state store."""
+    return {
+        "node_pool": shard.spec.partition_label_value,
+        "gpu_resources": shard.spec.gpu_resources,
+        "workloads": policy.workloads,
+        "stuck_after_s": policy.stuck_after_s,
+        "sharing": Sharing(share_class=shard.share_class),
+    }
 
 
 def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
@@ -231,12 +228,8 @@ def _leave_out_queues(cluster: EmbeddedCluster, problems: Iterable[ObjectError])
 
 def planned_cluster(what: PlanInput) -> tuple[EmbeddedCluster, list[ObjectError]]:
     """Return a cluster with the objects, at the time of the newest one, and its problems."""
-    cluster = open_cluster(
-        what.shard,
-        ManualClock(_newest_s(what.loaded.objects)),
-        workloads=what.policy.workloads,
-        stuck_after_s=what.policy.stuck_after_s,
-    )
+    clock = ManualClock(_newest_s(what.loaded.objects))
+    cluster = open_cluster(what.shard, what.policy, clock)
     return cluster, fill(cluster, what.loaded)
 
 
@@ -249,12 +242,12 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
     if jobs are passed on to it.
     """
     clock = ManualClock(_newest_s(what.loaded.objects))
-    desks, planned = _opened(what, clock)
-    cluster = desks.cluster
+    shards, planned = _opened(what, clock)
+    cluster = shards.cluster
     for _ in range(rounds):
-        steps, is_settled = desks.round()
+        steps, is_settled = shards.round()
         planned.steps.extend(steps)
-        due = [at_s for at_s in (cluster.next_event_s(), desks.next_end_s()) if at_s is not None]
+        due = [at_s for at_s in (cluster.next_event_s(), shards.next_end_s()) if at_s is not None]
         if not due and is_settled:
             break
         cluster.advance_to(max(min(due, default=0.0), clock.now_s() + PERIOD_S))
@@ -269,18 +262,18 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
 
 def cycles_in_pools(what: PlanInput) -> Plan:
     """Let each shard have its next cycle, and pass no job on: each is in one pool."""
-    desks, planned = _opened(what, ManualClock(_newest_s(what.loaded.objects)))
-    planned.steps.extend(desks.cycles())
+    shards, planned = _opened(what, ManualClock(_newest_s(what.loaded.objects)))
+    planned.steps.extend(shards.cycles())
     planned.warnings.extend(failures_of(planned.cycles))
     return planned
 
 
-def _opened(what: PlanInput, clock: ManualClock) -> tuple[Desks, Plan]:
+def _opened(what: PlanInput, clock: ManualClock) -> tuple[PlannedShards, Plan]:
     """Return the shards with the objects, and the plan that begins."""
-    desks = Desks([(what.shard, what.policy), *what.others], clock, OUR_NAMES)
-    problems = fill(desks.cluster, what.loaded)
-    warnings = [*what.warnings, *_nothing_to_do(desks.cluster)]
-    return desks, Plan(problems=problems, warnings=warnings)
+    shards = PlannedShards([(what.shard, what.policy), *what.others], clock)
+    problems = fill(shards.cluster, what.loaded)
+    warnings = [*what.warnings, *_nothing_to_do(shards.cluster)]
+    return shards, Plan(problems=problems, warnings=warnings)
 
 
 def failures_of(cycles: Iterable[CycleResult]) -> list[str]:
@@ -323,7 +316,7 @@ def step_of(
 
 
 @dataclass(slots=True)
-class _Desk:
+class _PlannedShard:
     shard: SchedulingShard
     policy: Policy
     port: EmbeddedPool
@@ -331,14 +324,13 @@ class _Desk:
     memory: Memory
 
 
-class Desks:
+class PlannedShards:
     """The shards of a cluster in memory, which pass jobs with lists of pools on to each other."""
 
     def __init__(
         self,
         shards: Sequence[tuple[SchedulingShard, Policy]],
         clock: Clock,
-        schedulers: Iterable[str],
     ) -> None:
         """Make an empty cluster, and a store of it for each shard."""
         owners = SharedOwners()
@@ -346,28 +338,23 @@ class Desks:
         """Shards that were given a job, by their place in the order."""
         self._moves: Counter[str] = Counter()
         """By job, how often it was passed on since anything else happened."""
-        self._desks: list[_Desk] = []
+        self._shards: list[_PlannedShard] = []
         for at, (shard, policy) in enumerate(shards):
             spec = shard.spec
-            options: dict[str, Any] = {
-                "node_pool": spec.partition_label_value,
-                "gpu_resources": spec.gpu_resources,
-                "workloads": policy.workloads,
-                "stuck_after_s": policy.stuck_after_s,
-                "sharing": Sharing(share_class=shard.share_class),
-                "owners": owners.seat(
-                    spec.partition_label_value,
-                    admits_all=spec.admits_all_projects,
-                    wake=partial(self._woken.add, at),
-                ),
-            }
+            owners_here = owners.seat(
+                spec.partition_label_value,
+                admits_all=spec.admits_all_projects,
+                wake=partial(self._woken.add, at),
+            )
+            options = {**_options(shard, policy), "owners": owners_here}
             if at == 0:
-                self.cluster = EmbeddedCluster(clock, schedulers=schedulers, **options)
+                self.cluster = EmbeddedCluster(clock, schedulers=OUR_NAMES, **options)
                 store = self.cluster.store
             else:
-                store = StateStore(schedulers, offers_shares=True, **options)
+                store = StateStore(OUR_NAMES, offers_shares=True, **options)
             port = EmbeddedPool(self.cluster, store)
-            self._desks.append(_Desk(shard, policy, port, pool_turns(store, shard), Memory()))
+            turns = pool_turns(store, shard)
+            self._shards.append(_PlannedShard(shard, policy, port, turns, Memory()))
 
     def round(self) -> tuple[list[ShardCycle], bool]:
         """Let each shard have a cycle, and again those that are given jobs.
@@ -377,10 +364,10 @@ class Desks:
 
         """
         steps, is_settled = [], True
-        waiting = list(range(len(self._desks)))
+        waiting = list(range(len(self._shards)))
         while waiting:
             for at in waiting:
-                step, is_idle = self._cycle(self._desks[at])
+                step, is_idle = self._cycle(self._shards[at])
                 self._woken.discard(at)  # what it was given before its cycle it has seen
                 steps.append(step)
                 is_settled &= is_idle
@@ -393,32 +380,30 @@ class Desks:
 
     def cycles(self) -> list[ShardCycle]:
         """Let each shard have a cycle after which no job is passed on."""
-        return [self._cycle(desk, is_passing=False)[0] for desk in self._desks]
+        return [self._cycle(one, is_passing=False)[0] for one in self._shards]
 
     def next_end_s(self) -> float | None:
         """Return when the next job may go on to another pool that did not refuse it as all is."""
         now_s = self.cluster.clock.now_s()
-        ends = [
-            desk.turns.next_end_s(now_s, partial(self._is_new_to, desk)) for desk in self._desks
-        ]
+        ends = [one.turns.next_end_s(now_s, partial(self._is_new_to, one)) for one in self._shards]
         return min((end_s for end_s in ends if end_s is not None), default=None)
 
-    def _is_new_to(self, desk: _Desk, job: str) -> bool:
+    def _is_new_to(self, one: _PlannedShard, job: str) -> bool:
         """Tell whether a job was not passed on through its whole list since anything happened."""
-        book = desk.port.store.pools
+        book = one.port.store.pools
         laps = 2 if book.is_idle_first else 1
         return self._moves[job] < laps * len(book.jobs[job].pools)
 
-    def _cycle(self, desk: _Desk, *, is_passing: bool = True) -> tuple[ShardCycle, bool]:
-        port, clock = desk.port, self.cluster.clock
-        cycle = next_cycle(port, port, desk.policy, None, clock, desk.memory)
-        is_idle = not cycle.has_intents and _noted(cycle.memory) == _noted(desk.memory)
-        desk.memory = cycle.memory
+    def _cycle(self, one: _PlannedShard, *, is_passing: bool = True) -> tuple[ShardCycle, bool]:
+        port, clock = one.port, self.cluster.clock
+        cycle = next_cycle(port, port, one.policy, None, clock, one.memory)
+        is_idle = not cycle.has_intents and _noted(cycle.memory) == _noted(one.memory)
+        one.memory = cycle.memory
         # Read at once: results are computed from the state that their cycle left.
         len(cycle.result.records), len(cycle.result.shares)
         now_s = clock.now_s()
-        moved = desk.turns.after(cycle.snapshot, cycle.result, now_s) if is_passing else []
-        return step_of(desk.shard, cycle.result, moved), is_idle
+        moved = one.turns.after(cycle.snapshot, cycle.result, now_s) if is_passing else []
+        return step_of(one.shard, cycle.result, moved), is_idle
 
 
 def _noted(memory: Memory) -> dict[str, object]:

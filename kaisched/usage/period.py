@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kaisched.usage.history import Stretch
 
 HOUR_S: Final = 3600.0
-_BASE: Final = {"gpu": 1000.0, "cpu": 1000.0, "memory": 1.0 / MEMORY_UNIT}
+BASE_UNITS: Final = {"gpu": 1000.0, "cpu": 1000.0, "memory": 1.0 / MEMORY_UNIT}
 """Base units of a GPU, a core and a byte."""
 _PARTS: Final = ("", "-wal")
 """Ends of the names of the files that hold a history."""
@@ -98,7 +98,7 @@ def summed(stretches: Iterable[Stretch], resource: str, start_s: float, end_s: f
         if within_s <= 0 or resource not in it.resources:
             continue
         row = it.resources.index(resource)
-        hours = within_s / it.span_s / (HOUR_S * _BASE[resource])
+        hours = within_s / it.span_s / (HOUR_S * BASE_UNITS[resource])
         covered_s += within_s
         capacity += float(it.capacity[row]) * hours
         for name, amount in zip(it.queues, it.used[row].tolist(), strict=True):

@@ -68,7 +68,7 @@ class Recorded:
     def __init__(self, texts, shard=None, history=None):
         shard = shard or default_shard()
         policy, _ = build_policy(shard)
-        self.cluster = open_cluster(shard, ManualClock(1_800_000_000.125))
+        self.cluster = open_cluster(shard, policy, ManualClock(1_800_000_000.125))
         self.load(*texts)
         self.recordings = Recordings(self.cluster, shard, ("kaisched",))
         self.turns = []

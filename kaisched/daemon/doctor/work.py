@@ -225,7 +225,7 @@ def _next_cycle(visit: Visit, one: FoundShard, listed: Loaded) -> Records | None
     except KaischedError:
         return None
     names = visit.settings.scheduler_names
-    cluster = open_cluster(one.shard, visit.clock, names, policy.workloads, policy.stuck_after_s)
+    cluster = open_cluster(one.shard, policy, visit.clock, names)
     fill(cluster, listed)
     result, _ = run_cycle(cluster.snapshot(), None, policy, visit.clock.now_s(), Memory())
     return result.records

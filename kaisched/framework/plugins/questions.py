@@ -111,10 +111,9 @@ class Decisions:
     def workloads(self) -> Sequence[Workload]:
         """Return how pods of more workload kinds are grouped into gangs, one row for each kind.
 
-        Asked once, when the shard's policy is made, before anything is watched. Every kind of every
-        row is then listed and watched, which the daemon's roles must allow. Pods of kinds without a
-        row are jobs of their own. All shards of a process must read a kind alike: a row's ``read``
-        is compared with ``==``.
+        Asked once, when the shard's policy is made. Every kind of every row is then listed and
+        watched, which the daemon's roles must allow. All shards of a process must read a kind
+        alike: a row's ``read`` is compared with ``==``.
         """
 
     # -- once a cycle ------------------------------------------------------------------
@@ -264,10 +263,10 @@ class Decisions:
         """Return int16 codes ``(K,)``: may ``queue[i]`` take ``ask[:, i]`` more for ``job[i]``?
 
         Asked at every level from the leaf to the root, also on assumed positions (``held`` ``(R,
-        K)`` is what the queue would hold by then). Pods that ask for memory of a GPU are asked
-        about with the least that they could count, and again with what they count on nodes. At the
-        end of a cycle it is asked once more, as the action ``bind``, about what would be bound at
-        once: then ``held`` has all that still leaves. What is refused waits on its node for that.
+        K)`` is what the queue would hold by then); about pods that ask for memory of a GPU again
+        with what they count on nodes. At the end of a cycle the action ``bind`` asks about what
+        would be bound at once: then ``held`` has all that still leaves, and what is refused waits
+        on its node for that.
         """
 
     @question(FirstRefusal("job"))
@@ -306,10 +305,10 @@ class Decisions:
     ) -> tuple[RowVec, int] | None:
         """Return (units in the order in which they would go, code of the units left out).
 
-        The order has rows of ``units``. ``units`` is in reversed job order inside each queue, and
-        in no order across queues. The first units that make room for the claim are taken. Then
-        units that the claim does not need are put back, the last first; no other set is tried. If
-        the code is *retried*, the next pass asks again. It is 0 if no unit is left out.
+        The order has rows of ``units``, which is in reversed job order inside each queue. The first
+        units that make room for the claim are taken; then those that it does not need are put back,
+        the last first; no other set is tried. If the code is *retried*, the next pass asks again.
+        It is 0 if no unit is left out.
         """
 
     @question(FirstRefusal("units"))
@@ -357,10 +356,10 @@ class Decisions:
     ) -> Sequence[NodeSet] | int | None:
         """Return the sets of nodes on one of which the job's next batch is placed, the best first.
 
-        Asked when an action tries the job, when its promises are kept, and before pods of the job
-        are moved. The sets are tried in order until the batch fits in one of them. ``ask`` ``(R,)``
-        is what it asks for; ``shapes`` has the shapes of its pods with their numbers. The answer
-        may depend on what is held now. Within a cycle a job must either always have sets or never.
+        Asked when an action tries the job, when its nominations are kept, and before its pods are
+        moved. The sets are tried in order until the batch fits in one of them. ``ask`` ``(R,)``
+        is what it asks for; ``shapes`` has the shapes of its pods with their numbers. Within a
+        cycle a job must either always have sets or never.
         Without any set the job is not placed: the answer is empty, or the refusal that says why.
         If there may be many sets, answer ``LazyNodeSets``: most are never looked at.
         """
@@ -375,10 +374,9 @@ class Decisions:
     ) -> Sequence[NodeSet] | int | None:
         """Return the sets of nodes on one of which a subgroup is placed, the best first.
 
-        Asked for each subgroup with pods in the batch of a structured job, when the groups that
-        hold it have their sets: ``session.node_set`` is the set within which it is placed, and
-        ``shapes`` has its own pods. The sets are tried in order until its pods fit in one of them;
-        where they fit in none, the next set of the group around it is tried. The rest is as for
+        Asked for each subgroup with pods in the batch of a structured job: ``session.node_set`` is
+        the set of the group around it, and ``shapes`` has its own pods. Where they fit in none of
+        the sets, the next set of the group around it is tried. The rest is as for
         :meth:`node_sets`.
         """
 

@@ -37,8 +37,8 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from kaisched.objects.labels import format_time
 from kaisched.telemetry.logs import hide
-from kaisched.units import MEMORY_UNIT
 from kaisched.usage.history import quantise
+from kaisched.usage.period import BASE_UNITS
 from kaisched.usage.settings import QUEUE_LABEL
 
 if TYPE_CHECKING:
@@ -414,8 +414,6 @@ class Questions:
 # -- one fetch -------------------------------------------------------------------------------------
 
 MOST_SKEW_S: Final = 5.0
-_BASE_UNITS: Final = {"gpu": 1000.0, "cpu": 1000.0, "memory": 1 / MEMORY_UNIT}
-"""Factors from GPUs, cores and bytes to base units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -566,7 +564,7 @@ def _resource(
     due = (span.at_s - times[0]) // span.step_s + 1
     found = Resource(
         dict(zip(queues, parts[0].tolist(), strict=True)),
-        total * span.step_s * _BASE_UNITS[name],
+        total * span.step_s * BASE_UNITS[name],
         float(min(len(times) / due, 1.0)),
         float(times[0]),
         float(times[-1]),

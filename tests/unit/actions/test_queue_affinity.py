@@ -53,8 +53,8 @@ class World:
 
     def __init__(self, project="", department="", **spec):
         shard = SchedulingShard(metadata=ObjectMeta(name="s"), spec=ShardSpec(**spec))
-        self.cluster = open_cluster(shard, ManualClock(1_800_000_000.0))
         self.policy, _ = build_policy(shard)
+        self.cluster = open_cluster(shard, self.policy, ManualClock(1_800_000_000.0))
         self.memory = Memory()
         self.jobs = 0
         for name, kind in TYPES.items():

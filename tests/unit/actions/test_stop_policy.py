@@ -49,9 +49,9 @@ class World:
 
     def __init__(self, evicts=True, **spec):
         shard = SchedulingShard(metadata=ObjectMeta(name="s"), spec=ShardSpec(**spec))
-        self.cluster = open_cluster(shard, ManualClock(1000.0))
-        self.cluster._is_recreating = False
         self.policy, _ = build_policy(shard)
+        self.cluster = open_cluster(shard, self.policy, ManualClock(1000.0))
+        self.cluster._is_recreating = False
         if not evicts:
             self.policy = without_evictions(self.policy)
         self.memory = Memory()

@@ -57,8 +57,8 @@ class World:
 
     def __init__(self, leaf="", root="", **spec):
         shard = SchedulingShard(metadata=ObjectMeta(name="s"), spec=ShardSpec(**spec))
-        self.cluster = open_cluster(shard, ManualClock(START))
         self.policy, _ = build_policy(shard)
+        self.cluster = open_cluster(shard, self.policy, ManualClock(START))
         self.memory = Memory()
         self.jobs = 0
         self.load(NODE, QUEUE % ("root", "", root), QUEUE % ("a", "root", leaf))

@@ -7,6 +7,7 @@ from kaisched.cluster.kubernetes.statuses import queue_statuses
 from kaisched.core.shares import over_subscribed
 from kaisched.core.tree import roll_up
 from kaisched.engine.planning import open_cluster
+from kaisched.engine.policy import default_policy
 from kaisched.framework.report.records import QueueShare
 from kaisched.objects.load import load_text
 from kaisched.objects.shard import SchedulingShard, ShardSpec
@@ -38,7 +39,7 @@ spec:
 def snapshot_of(*queues, more="", pool=""):
     spec = ShardSpec(partition_label_value=pool)
     shard = SchedulingShard(metadata=ObjectMeta(name="s"), spec=spec)
-    cluster = open_cluster(shard, ManualClock(1000.0))
+    cluster = open_cluster(shard, default_policy(), ManualClock(1000.0))
     loaded = load_text("".join(QUEUE % each for each in queues) + more)
     assert loaded.problems == []
     cluster.load(loaded.objects)

@@ -54,7 +54,7 @@ class Watched:
     """A cluster where another scheduler acts, and a comparison that gets our turns."""
 
     def __init__(self, limit=-1):
-        self.cluster = open_cluster(default_shard(), ManualClock(1000.0))
+        self.cluster = open_cluster(default_shard(), default_policy(), ManualClock(1000.0))
         self.load(NODE % "n0", NODE % "n1", QUEUE % ("a", limit))
         self.comparison = Comparison()
         self.memory = Memory()

@@ -179,10 +179,10 @@ def recorded(change=lambda text: text):
         SchedulingShard,
     )
     loaded = load_text(MANIFESTS + change("".join(pods)))
-    cluster = open_cluster(shard, ManualClock(NOW_S))
+    policy, _ = build_policy(shard)
+    cluster = open_cluster(shard, policy, ManualClock(NOW_S))
     assert [*loaded.problems, *fill(cluster, loaded)] == []
     cluster.snapshot()
-    policy, _ = build_policy(shard)
     made = record(
         "manifests",
         cluster.state(),

@@ -9,7 +9,7 @@ from kaisched.clock import ManualClock
 from kaisched.daemon.access import local_access
 from kaisched.daemon.http_wire import Request
 from kaisched.daemon.view_pages import Pacer, ViewPages
-from kaisched.engine.planning import Desks
+from kaisched.engine.planning import PlannedShards
 from kaisched.engine.policy import build_policy
 from kaisched.objects.shard import SchedulingShard, ShardSpec
 from kaisched.objects.wire import ObjectMeta
@@ -36,7 +36,7 @@ class Process:
             for name in pools
         ]
         policies = [(it, build_policy(it)[0]) for it in shards]
-        self._desks = Desks(policies, ManualClock(1e9), ("kaisched",))
+        self._planned = PlannedShards(policies, ManualClock(1e9))
         self._cycle = 0
         self.publishers = [
             Publisher(it.metadata.name, pool=it.spec.partition_label_value) for it in shards
@@ -47,8 +47,8 @@ class Process:
         self.load(*objects)
 
     def load(self, *objects):
-        self._desks.cluster.load(objects)
-        steps, _ = self._desks.round()
+        self._planned.cluster.load(objects)
+        steps, _ = self._planned.round()
         self._cycle += 1
         for step in steps:
             (publisher,) = (it for it in self.publishers if it.shard == step.shard)

@@ -33,7 +33,7 @@ class Rule:
     namespaces: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
 
-    def allows(self, wanted: Wanted) -> bool:
+    def allows(self, wanted: Request) -> bool:
         """Tell whether the rule covers what is wanted."""
         resource = f"{wanted.plural}/{wanted.subresource}" if wanted.subresource else wanted.plural
         return (
@@ -43,18 +43,6 @@ class Rule:
             and (not self.names or wanted.name in self.names)
             and (not self.namespaces or wanted.namespace in self.namespaces)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """An action that somebody wants to take."""
-
-    verb: str
-    group: str
-    plural: str
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
 
 
 @dataclass(slots=True)
@@ -82,7 +70,7 @@ class Access:
             raise unauthorized()
         return user
 
-    def may(self, user: str, wanted: Wanted) -> bool:
+    def may(self, user: str, wanted: Request) -> bool:
         """Tell whether a user may do something."""
         rules = self.rules.get(user)
         return rules is None or any(rule.allows(wanted) for rule in rules if not self.is_reading)
@@ -116,16 +104,8 @@ class Access:
         user = self.user_of(request.token)
         if not self.rules:
             return user
-        wanted = Wanted(
-            request.verb,
-            request.group,
-            request.plural,
-            request.subresource,
-            request.namespace,
-            request.name,
-        )
-        if not self.may(user, wanted):
-            raise forbidden(resource, request.name, _refusal(user, wanted))
+        if not self.may(user, request):
+            raise forbidden(resource, request.name, _refusal(user, request))
         return user
 
     def review(self, user: str, attributes: dict[str, Any]) -> bool:
@@ -136,10 +116,10 @@ class Access:
             for key, value in attributes.items()
             if key in {"verb", "group", "resource", "subresource", "namespace", "name"}
         }
-        return self.may(user, Wanted(**{"verb": "", "group": "", "plural": "", **given}))
+        return self.may(user, Request(**given))
 
 
-def _refusal(user: str, wanted: Wanted) -> str:
+def _refusal(user: str, wanted: Request) -> str:
     resource = f"{wanted.plural}/{wanted.subresource}" if wanted.subresource else wanted.plural
     where = f'in the namespace "{wanted.namespace}"' if wanted.namespace else "at the cluster scope"
     return (
@@ -233,7 +213,7 @@ def review(access: Access, request: Request) -> Answer | None:
     user = access.user_of(request.token)
     # Everybody may ask about themselves; about others only who has the right to.
     is_of_self = request.plural.startswith("self")
-    if not is_of_self and not access.may(user, Wanted("create", request.group, request.plural)):
+    if not is_of_self and not access.may(user, request):
         message = f'{request.plural} is forbidden: User "{user}" cannot create it'
         raise ApiError(403, "Forbidden", message)
     asked = request.object()

@@ -78,20 +78,7 @@ class Api:
         meta = obj.get("metadata")
         namespace = meta.get("namespace", "") if isinstance(meta, dict) else ""
         request = Request(
-            "POST",
-            "",
-            "create",
-            group,
-            "v1",
-            plural,
-            namespace,
-            "",
-            "",
-            {},
-            encode(obj),
-            "",
-            "",
-            "",
+            verb="create", group=group, plural=plural, namespace=namespace, body=encode(obj)
         )
         return self.writer.create(resource, request)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
@@ -442,20 +442,20 @@ _TRUE: Final = ("1", "true", "True", "t", "T", "TRUE")
 class Request:
     """A request on a resource; ``verb`` is empty where the method means nothing there."""
 
-    method: str
-    path: str
-    verb: str
-    group: str
-    version: str
-    plural: str
-    namespace: str
-    name: str
-    subresource: str
-    query: Mapping[str, str]
-    body: bytes
-    content_type: str
-    accept: str
-    token: str
+    method: str = ""
+    path: str = ""
+    verb: str = ""
+    group: str = ""
+    version: str = ""
+    plural: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    content_type: str = ""
+    accept: str = ""
+    token: str = ""
 
     @property
     def is_dry_run(self) -> bool:
