@@ -18,10 +18,10 @@ from kaisched.cluster.kubernetes.status_writer import WEIGHTS, why_waiting
 from kaisched.cluster.kubernetes.statuses import GroupAmounts, matches, queue_statuses
 from kaisched.cluster.kubernetes.write_queue import ReportQueue
 from kaisched.cluster.store import StateStore, update
-from kaisched.engine.cycle import next_cycle
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.advice.standing import StandingAdvice
+from kaisched.framework.cycle import next_cycle
 from kaisched.framework.memory import Memory
 from kaisched.objects.decode import decode_json
 from kaisched.objects.node import Node
