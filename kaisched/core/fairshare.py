@@ -153,14 +153,14 @@ Answers are finite; only ratios inside a group matter, and below 0 counts as 0.
 class Contest(NamedTuple):
     """The rows of all contests, sorted by contest, then rank; `M` rows.
 
-    `purse` and `need` are lowered in place as the rounds go.
+    `remaining` and `need` are lowered in place as the rounds go.
     """
 
-    contest: Index  # (M,) the purse that the row draws from
+    contest: Index  # (M,) what the row draws from
     weight: Float64  # (M,) above 0
     unit: Float64  # (M,) granularity of the amounts, or (1,) if it is the same for all
     need: Float64  # (M,) what the queue may still take
-    purse: Float64  # one per contest
+    remaining: Float64  # one per contest
     asked: Asked | None
 
 
@@ -173,44 +173,44 @@ class Asked(NamedTuple):
     has_one_resource: bool
 
 
-def contend(game: Contest) -> None:
-    """Share each purse among its rows until the purse or their need is empty."""
-    contest, need, purse = game.contest, game.need, game.purse
+def water_fill(filling: Contest) -> None:
+    """Fill what remains of each contest into its rows, until it or their need is 0."""
+    contest, need, remaining = filling.contest, filling.need, filling.remaining
     rows = np.arange(len(contest))
     while len(rows):
-        own, wants = _contest_of(game, rows), _of(need, rows)
-        wanted = _sums(own, wants, len(purse))
-        enough = wanted <= purse
+        own, wants = _contest_of(filling, rows), _of(need, rows)
+        wanted = _sums(own, wants, len(remaining))
+        enough = wanted <= remaining
         # If there is enough for all queues, rounds would give the same result (R9).
         sated = enough.take(own)
         if np.count_nonzero(sated):
-            purse -= np.where(enough, wanted, 0.0)
+            remaining -= np.where(enough, wanted, 0.0)
             need[rows.take(sated.nonzero()[0])] = 0.0
             rows = rows.take((~sated).nonzero()[0])
             if not len(rows):
                 return
-        rows, missed = _rounds(game, rows)
+        rows, missed = _rounds(filling, rows)
         if len(rows):
-            _close(game, rows, missed)
+            _close(filling, rows, missed)
         # Something is left only if the winner of the last unit needed less than one (R8).
-        rows = ((need > 0) & (purse > 0).take(contest)).nonzero()[0]
+        rows = ((need > 0) & (remaining > 0).take(contest)).nonzero()[0]
 
 
-def _rounds(game: Contest, rows: Index) -> tuple[Index, Float64]:
+def _rounds(filling: Contest, rows: Index) -> tuple[Index, Float64]:
     """Run rounds, each in every contest that is still open (R6).
 
     Return the rows that still want something after rounding down, and the fraction of a unit
     that each has missed.
     """
-    purse, count = game.purse, len(game.purse)
+    remaining, count = filling.remaining, len(filling.remaining)
     closing: list[Index] = []
     missed: list[Float64] = []
     while len(rows):
-        contest, need, unit = _contest_of(game, rows), _of(game.need, rows), game.unit
+        contest, need, unit = _contest_of(filling, rows), _of(filling.need, rows), filling.unit
         if len(unit) > 1:
             unit = unit.take(rows)
-        share, total = _shares(game, rows, contest)
-        ideal = share * _spread(purse, contest)
+        share, total = _shares(filling, rows, contest)
+        ideal = share * _spread(remaining, contest)
         ideal /= _spread(total, contest)
         is_full = need <= ideal
         if len(unit) == 1 and unit[0] == 1:  # no division and multiplication by one
@@ -222,16 +222,16 @@ def _rounds(game: Contest, rows: Index) -> tuple[Index, Float64]:
             give = whole * unit
             np.putmask(give, is_full, need)
         is_short = need < ideal
-        if need is game.need:
+        if need is filling.need:
             need -= give
         else:
-            game.need[rows] = need - give
-        purse -= _sums(contest, give, count)
+            filling.need[rows] = need - give
+        remaining -= _sums(contest, give, count)
         # A queue that needed less than its part makes another round worth while.
         again = np.zeros(count, dtype=np.bool_)
         again[contest.take(is_short.nonzero()[0])] = True
         plays = _spread(again, contest)
-        is_open = _spread(purse > 0, contest) > is_full
+        is_open = _spread(remaining > 0, contest) > is_full
         last = ((is_open > plays) & (share > 0)).nonzero()[0]
         if len(last):
             closing.append(rows.take(last))
@@ -247,9 +247,11 @@ def _of(column: npt.NDArray[Any], rows: Index) -> npt.NDArray[Any]:
     return column if len(rows) == len(column) else column.take(rows)
 
 
-def _contest_of(game: Contest, rows: Index) -> Index:
+def _contest_of(filling: Contest, rows: Index) -> Index:
     """Return the contest of these rows; for a single contest the first rows serve as well."""
-    return game.contest[: len(rows)] if len(game.purse) == 1 else _of(game.contest, rows)
+    return (
+        filling.contest[: len(rows)] if len(filling.remaining) == 1 else _of(filling.contest, rows)
+    )
 
 
 def _spread(values: npt.NDArray[Any], contest: Index) -> npt.NDArray[Any]:
@@ -262,13 +264,13 @@ def _sums(contest: Index, values: Float64, count: int) -> Float64:
     return np.asarray(np.bincount(contest, values, count), dtype=np.float64)
 
 
-def _shares(game: Contest, rows: Index, contest: Index) -> tuple[Float64, Float64]:
+def _shares(filling: Contest, rows: Index, contest: Index) -> tuple[Float64, Float64]:
     """Return each row's share weight (R5) and their sum per contest, in row order."""
-    weight, count = _of(game.weight, rows), len(game.purse)
+    weight, count = _of(filling.weight, rows), len(filling.remaining)
     total = _sums(contest, weight, count)
-    if game.asked is None:
+    if filling.asked is None:
         return weight, total
-    fold, resource, queue, has_one_resource = game.asked
+    fold, resource, queue, has_one_resource = filling.asked
     resource = resource[: len(rows)] if has_one_resource else _of(resource, rows)
     whole = _spread(total, contest)
     normal = weight / whole
@@ -292,19 +294,19 @@ def _shares(game: Contest, rows: Index, contest: Index) -> tuple[Float64, Float6
     return share, sums
 
 
-def _close(game: Contest, rows: Index, missed: Float64) -> None:
+def _close(filling: Contest, rows: Index, missed: Float64) -> None:
     """Hand out the rest of rounding down, one unit each by largest remainder (R8)."""
-    count = len(game.purse)
-    rows = rows.take(_largest_first(game.contest.take(rows), missed, count))
-    contest, need, unit = game.contest.take(rows), game.need.take(rows), game.unit
+    count = len(filling.remaining)
+    rows = rows.take(_largest_first(filling.contest.take(rows), missed, count))
+    contest, need, unit = filling.contest.take(rows), filling.need.take(rows), filling.unit
     most = np.minimum(need, unit if len(unit) == 1 else unit.take(rows))
     before = most.cumsum() - most
     if count > 1:
         total = _sums(contest, most, count)
         before -= (total.cumsum() - total).take(contest)
-    give = np.minimum(most, np.maximum(_spread(game.purse, contest) - before, 0.0))
-    game.need[rows] = need - give
-    np.subtract(game.purse, _sums(contest, give, count), out=game.purse)
+    give = np.minimum(most, np.maximum(_spread(filling.remaining, contest) - before, 0.0))
+    filling.need[rows] = need - give
+    np.subtract(filling.remaining, _sums(contest, give, count), out=filling.remaining)
 
 
 def _largest_first(contest: Index, missed: Float64, contests: int) -> Index:
@@ -410,11 +412,11 @@ def divide_surplus(
     level = plan_level(queue, group, entitlements.priority, entitlements.rank, resources=len(unit))
     have = level.pick(share)
     need = np.minimum(level.pick(entitlements.request), level.pick(entitlements.limit)) - have
-    purse = surplus.astype(np.float64)
-    got = share_surplus(level, purse, need, level.pick(entitlements.weights), unit, fold=fold)
+    remaining = surplus.astype(np.float64)
+    got = share_surplus(level, remaining, need, level.pick(entitlements.weights), unit, fold=fold)
     if got is not None:
         level.put(result, have + got)
-    return result, purse.astype(np.int64)
+    return result, remaining.astype(np.int64)
 
 
 def deserved_share(amount: Int64, deserved: Int64, request: Int64, limit: Int64) -> Int64:
@@ -453,7 +455,7 @@ def share_surplus(
         `(r, k)` in the level's order, what each queue gets; None if no queue gets anything.
 
     """
-    purse = left.reshape(-1)
+    remaining = left.reshape(-1)
     wants = (need > 0) & (weights > 0)
     has_left = left > 0
     if np.count_nonzero(has_left) < has_left.size:
@@ -467,11 +469,11 @@ def share_surplus(
         if result is None:
             result = np.zeros(need.size, dtype=np.int64)
         if start is not None and has is not None:
-            rows = _put_ahead(start, level, rows, (weights, has, need), purse, ahead)
+            rows = _put_ahead(start, level, rows, (weights, has, need), remaining, ahead)
         wanted = np.minimum(need.take(rows), MOST).astype(np.float64)
-        game = _contest(level, rows, purse, wanted.copy(), weights, unit, fold)
-        contend(game)
-        wanted -= game.need
+        filling = _contest(level, rows, remaining, wanted.copy(), weights, unit, fold)
+        water_fill(filling)
+        wanted -= filling.need
         result[rows] = wanted.astype(np.int64)
     got = None if result is None else result.reshape(need.shape)
     return got if got is None or start is None else got + ahead
@@ -480,7 +482,7 @@ def share_surplus(
 def _contest(
     level: Level,
     rows: Index,
-    purse: Float64,
+    remaining: Float64,
     need: Float64,
     weights: Float64,
     unit: Int64,
@@ -501,7 +503,7 @@ def _contest(
         weight=weights.take(rows),
         unit=units,
         need=need,
-        purse=purse,
+        remaining=remaining,
         asked=asked,
     )
 
@@ -511,13 +513,13 @@ def _put_ahead(
     level: Level,
     rows: Index,
     columns: tuple[Float64, Int64, Int64],
-    purse: Float64,
+    remaining: Float64,
     ahead: Int64,
 ) -> Index:
     """Apply the head starts of one priority; return the rows that still want something."""
     weights, has, need = columns
     contest, weight, wants = level.contest_of_row.take(rows), weights.take(rows), need.take(rows)
-    together = np.bincount(contest, weight, len(purse))
+    together = np.bincount(contest, weight, len(remaining))
     given = start(
         level.resource_of_row.take(rows),
         level.queue_of_row.take(rows),
@@ -525,14 +527,14 @@ def _put_ahead(
         weight / together.take(contest),
         has.take(rows),
         wants,
-        purse.astype(np.int64).take(contest),
+        remaining.astype(np.int64).take(contest),
     )
     if given is None:
         return rows
     ahead.put(rows, given)
     need.put(rows, wants - given)
-    purse -= np.bincount(contest, given, len(purse))
-    return rows[(wants > given) & (purse > 0).take(contest)]
+    remaining -= np.bincount(contest, given, len(remaining))
+    return rows[(wants > given) & (remaining > 0).take(contest)]
 
 
 # -- the whole tree --------------------------------------------------------------------------------
@@ -655,8 +657,8 @@ def _divide(
         weights = _quota_weights(level, deserved, weights)
     need = requestable
     need -= have
-    purse = np.minimum(left, MOST).astype(np.float64)
-    got = share_surplus(level, purse, need, weights, unit, fold=fold, start=start, has=have)
+    remaining = np.minimum(left, MOST).astype(np.float64)
+    got = share_surplus(level, remaining, need, weights, unit, fold=fold, start=start, has=have)
     if got is not None:
         have += got
     return have

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Final, TypeAlias
+from typing import Final
 from zlib import crc32
 
 import numpy as np
@@ -123,17 +123,6 @@ class Length:
 
 
 @dataclass(frozen=True, slots=True)
-class Makings:
-    """Parameters of the jobs of one group."""
-
-    name: str
-    queue: int
-    sizes: Sequence[JobSize]
-    length: Length
-    most: int = MOST_JOBS
-
-
-@dataclass(frozen=True, slots=True)
 class Job:
     """A job before its arrival."""
 
@@ -148,39 +137,42 @@ class Job:
 class Bodies:
     """Sequence of the sizes and run times of a group's jobs."""
 
-    def __init__(self, makings: Makings, chance: Chance, step_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        queue: int,
+        sizes: Sequence[JobSize],
+        length: Length,
+        chance: Chance,
+        step_s: float,
+    ) -> None:
         """Start the random streams of this group."""
-        self._makings = makings
+        self.name, self.queue, self.sizes = name, queue, sizes
+        self._length = length
         self._step_s = step_s
-        self._size_stream = chance.stream("sizes", makings.name)
-        self._length_stream = chance.stream("lengths", makings.name)
-        shares = np.array([size.share for size in makings.sizes])
+        self._size_stream = chance.stream("sizes", name)
+        self._length_stream = chance.stream("lengths", name)
+        shares = np.array([size.share for size in sizes])
         self._upto = np.cumsum(shares) / shares.sum()
         self._drawn: list[tuple[JobSize, int]] = []
         """Jobs that were drawn and not made yet, the next one last."""
-
-    @property
-    def queue(self) -> int:
-        """The queue of the jobs."""
-        return self._makings.queue
 
     def make(self, submitted_s: float) -> Job:
         """Return the next job."""
         if not self._drawn:
             self._drawn = self._draw()
         size, ticks = self._drawn.pop()
-        makings = self._makings
-        return Job(submitted_s, ticks, makings.queue, size.gpus, size.kind, makings.name)
+        return Job(submitted_s, ticks, self.queue, size.gpus, size.kind, self.name)
 
     def _draw(self) -> list[tuple[JobSize, int]]:
-        sizes = self._makings.sizes
+        sizes = self.sizes
         if len(sizes) > 1:
             rolls = self._size_stream.random(_CHUNK)
             which = np.searchsorted(self._upto, rolls, side="right")
             chosen = np.minimum(which, len(sizes) - 1).tolist()
         else:
             chosen = [0] * _CHUNK
-        lengths = self._makings.length.draw(self._length_stream, _CHUNK)
+        lengths = self._length.draw(self._length_stream, _CHUNK)
         endless = np.isinf(lengths)
         ticks = run_ticks(np.where(endless, 0.0, lengths), self._step_s)
         ticks[endless] = FOREVER
@@ -207,36 +199,26 @@ def evenly(every_s: float, when: OpenTime, most: int) -> FloatVec:
     return when.lay_out(offsets)
 
 
-_NO_MORE: Final = (NEVER, 0, 0)
-
-
 class Listed:
-    """Source that lists the jobs of a workload known as a whole."""
+    """Jobs of a workload that is known as a whole."""
 
-    def __init__(self, arrival: list[int]) -> None:
+    def __init__(self, arrival: Sequence[int]) -> None:
         """Take the arrival tick of each job, in order."""
-        self._batches = iter(_batches(arrival))
-        self.next_tick, self._first, self._last = next(self._batches, _NO_MORE)
+        self._arrival = arrival
+        self._at = 0
 
-    def take(self, tick: int) -> range:  # noqa: ARG002 - always the next
-        """Return the jobs that arrive next."""
-        jobs = range(self._first, self._last)
-        self.next_tick, self._first, self._last = next(self._batches, _NO_MORE)
-        return jobs
+    @property
+    def next_tick(self) -> int:
+        """The earliest tick at which jobs arrive, :data:`NEVER` without any."""
+        return self._arrival[self._at] if self._at < len(self._arrival) else NEVER
+
+    def take(self, tick: int) -> range:
+        """Return the jobs that arrive at this tick, which is the next one with jobs."""
+        first, self._at = self._at, bisect_right(self._arrival, tick, self._at)
+        return range(first, self._at)
 
     def note_start(self, job: int, tick: int) -> None:
         """Do nothing: no arrival depends on a start."""
-
-
-def _batches(arrival: list[int]) -> list[tuple[int, int, int]]:
-    """Return (tick, first job, end of the range) of the jobs that arrive together."""
-    batches = []
-    first = 0
-    for tick, same in groupby(arrival):
-        last = first + sum(1 for _ in same)
-        batches.append((tick, first, last))
-        first = last
-    return batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +305,3 @@ class Drawn:
         work.queue.append(job.queue)
         work.kind.append(job.kind)
         self.groups.append(job.group)
-
-
-Source: TypeAlias = Listed | Drawn
-"""Source of jobs, tick by tick: it may add jobs to the workload, and is told of each start."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from kaisched.core.axis import GPU, GPU_UNIT, FloatVec, IntVec
 from kaisched.sim.entitlement import entitled, wanted
-from kaisched.sim.recorder import NOT_YET, LevelOutcome, Steps, edges_between
+from kaisched.sim.recorder import LevelOutcome, Steps, edges_between
 from kaisched.sim.report import Failure, Waits, waits_of
 from kaisched.sim.running import Run
 from kaisched.sim.workload import plain
@@ -162,29 +162,21 @@ def _queues(run: Run, due: FloatVec) -> tuple[QueueOutcome, ...]:
     tally, work, last = run.replay.tally, run.workload, run.replay.last
     step_s = run.scenario.pace.step_s
     hours = step_s / HOUR_S
-    waits: list[list[int]] = [[] for _ in work.queue_names]
-    for job, log in enumerate(run.record.jobs):
-        started = last if log.started == NOT_YET else log.started
-        waits[work.queue[job]].append(started - work.arrival[job])
+    waits = tally.waits(last)
     rows = []
     for queue, name in enumerate(work.queue_names):
         table, row = run.place_of(name)
         quota = int(table.deserved[GPU, row])
         used = plain(tally.used[queue])
-        came, finished, pending = (
-            tally.arrived[queue],
-            tally.finished[queue],
-            tally.pending[queue],
-        )
         rows.append(
             QueueOutcome(
                 name=name,
                 weight=float(table.weight[GPU, row]),
                 quota_gpus=-1.0 if quota >= UNLIMITED else quota / GPU_UNIT,
-                jobs=came,
-                finished=finished,
-                running=came - finished - pending,
-                pending=pending,
+                jobs=tally.arrived[queue],
+                finished=tally.finished[queue],
+                running=tally.running(queue),
+                pending=tally.pending[queue],
                 evictions=tally.evicted[queue],
                 failures=tally.failed[queue],
                 gpu_hours=used * hours,
@@ -252,11 +244,11 @@ def timeline_of(run: Run, points: int = MOST_POINTS) -> Timeline:
     hours = step_s / HOUR_S
     edges = edges_between(0, last, points)
     instants: FloatVec = edges.astype(np.float64) * step_s
-    used = np.array([steps.integral(edges[1:]) for steps in record.held]) * hours
+    used = np.array([steps.integral(edges[1:]) for steps in record.allocated]) * hours
     some = edges_between(0, last, _MOST_DIVISIONS)
     known = entitled_until(run, some) * hours
     due = np.array([np.interp(edges[1:], some, line) for line in known])
-    evictions = np.zeros((len(record.held), len(edges) - 1))
+    evictions = np.zeros((len(record.allocated), len(edges) - 1))
     lost = np.zeros_like(evictions)
     for tick, queue, redone, is_failure in record.stops:
         span = min(int(np.searchsorted(edges, tick, side="right")) - 1, len(edges) - 2)
@@ -266,7 +258,7 @@ def timeline_of(run: Run, points: int = MOST_POINTS) -> Timeline:
         begin_s=instants[:-1],
         end_s=instants[1:],
         queues=run.workload.queue_names,
-        allocated=np.array([steps.means(edges) for steps in record.held]),
+        allocated=np.array([steps.means(edges) for steps in record.allocated]),
         waiting=np.array([steps.means(edges) for steps in record.waiting]),
         fair_share=np.array([steps.means(edges) for steps in record.fair_share]),
         gpu_hours=used,

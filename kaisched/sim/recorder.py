@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Final
 
 import numpy as np
 
@@ -22,14 +22,11 @@ from kaisched.core.tree import roll_up
 from kaisched.core.usage import Usage
 from kaisched.framework.report.result import CycleResult
 from kaisched.sim.cluster import Cluster, DeviceLog
-from kaisched.sim.ticks import Pace
+from kaisched.sim.ticks import STOP_TICKS, Pace
 from kaisched.sim.workload import Gpus, Workload, plain
 from kaisched.usage.feed import UsageFeed
 from kaisched.usage.history import MemoryStore, Sample
 from kaisched.usage.settings import UsageSettings
-
-if TYPE_CHECKING:
-    from kaisched.sim.workload import Gpus
 
 
 class Steps:
@@ -90,112 +87,109 @@ def edges_between(first: int, last: int, most: int) -> IntVec:
     return np.unique(edges)
 
 
+NOT_YET: Final = -1
+
+
+@dataclass(slots=True)
+class JobLog:
+    """Times of one job, in ticks."""
+
+    started: int = NOT_YET
+    """First."""
+    ended: int = NOT_YET
+    runs: int = 0
+    """How often the job started."""
+    evictions: int = 0
+    failures: int = 0
+    redone: int = 0
+    """Ticks of work done twice."""
+    lost: Gpus = 0
+    """The same in ticks of a GPU."""
+
+
 class Tally:
-    """Running sums per queue. Times are ticks."""
+    """Observer of a replay that keeps sums by queue, and a log of each job. Times are ticks.
 
-    __slots__ = (
-        "_distance",
-        "_fair_share",
-        "_fair_share_since",
-        "_held_since",
-        "arrived",
-        "distance",
-        "entitled",
-        "evicted",
-        "failed",
-        "finished",
-        "held",
-        "pending",
-        "redone",
-        "stopping",
-        "used",
-        "waits",
-    )
+    Nothing changes between two cycles: the state after one holds until the next.
+    """
 
-    arrived: list[int]
-    """Jobs that have arrived."""
-    pending: list[int]
-    """Jobs that wait now."""
-    finished: list[int]
-    """Jobs that have ended."""
-    evicted: list[int]
-    """Stops of jobs in favour of another job."""
-    failed: list[int]
-    """Stops of jobs because a node failed."""
-    held: list[Gpus]
-    """GPUs of running jobs now."""
-    used: list[Gpus]
-    """GPU ticks held so far."""
-    redone: list[Gpus]
-    """Used GPU ticks whose work was lost when a job was stopped."""
-    stopping: list[Gpus]
-    """GPU ticks of room held by evicted jobs while they stopped; not among the used ones."""
-    entitled: list[int]
-    """Thousandths of GPU ticks of fair share so far."""
-    waits: list[list[int]]
-    """Ticks from arrival to first start, of each job that has started."""
-    distance: Gpus
-    """Thousandths of GPU ticks: over time, the sum over queues of |held - fair share|."""
-
-    def __init__(self, queues: int, tick: int) -> None:
+    def __init__(self, workload: Workload, tick: int) -> None:
         """Start at a tick with nothing held."""
+        queues = len(workload.queue_names)
+        self._work = workload
+        self.jobs: list[JobLog] = []
         self.arrived = [0] * queues
+        """Jobs that have arrived."""
         self.pending = [0] * queues
+        """Jobs that wait now."""
         self.finished = [0] * queues
+        """Jobs that have ended."""
         self.evicted = [0] * queues
+        """Stops of jobs in favour of another job."""
         self.failed = [0] * queues
-        self.held = [0] * queues
-        self.used = [0] * queues
-        self.redone = [0] * queues
-        self.stopping = [0] * queues
+        """Stops of jobs because a node failed."""
+        self.held: list[Gpus] = [0] * queues
+        """GPUs of running jobs now."""
+        self.used: list[Gpus] = [0] * queues
+        """GPU ticks held so far."""
+        self.redone: list[Gpus] = [0] * queues
+        """Used GPU ticks whose work was lost when a job was stopped."""
+        self.stopping: list[Gpus] = [0] * queues
+        """GPU ticks of room held by evicted jobs while they stopped; not among the used ones."""
         self.entitled = [0] * queues
-        self.distance = 0
-        self.waits = [[] for _ in range(queues)]
+        """Thousandths of GPU ticks of fair share so far."""
+        self.distance: Gpus = 0
+        """Thousandths of GPU ticks: over time, the sum over queues of |held - fair share|."""
         self._held_since = [tick] * queues
         self._fair_share = [0] * queues
         self._fair_share_since = tick
         self._distance: Gpus = 0
 
-    def arrive(self, queue: int) -> None:
+    def arrive(self, job: int, tick: int) -> None:  # noqa: ARG002 - for observers over time
         """Count a new, waiting job."""
-        self.arrived[queue] += 1
-        self.pending[queue] += 1
+        self.jobs.append(JobLog())
+        self._count(self._work.queue[job], 1)
 
-    def move(self, before: int, after: int) -> None:
-        """Count a waiting job for another queue."""
-        for queue, change in ((before, -1), (after, 1)):
-            self.arrived[queue] += change
-            self.pending[queue] += change
+    def move(self, job: int, before: int) -> None:
+        """Count a waiting job that has left a queue for that of its project in another pool."""
+        self._count(before, -1)
+        self._count(self._work.queue[job], 1)
 
-    def start(self, queue: int, gpus: Gpus, tick: int) -> None:
-        """Count a waiting job that starts."""
-        self.pending[queue] -= 1
-        self._hold(queue, gpus, tick)
+    def start(self, job: int, tick: int) -> None:
+        """Count a waiting job that starts, perhaps not for the first time."""
+        log = self.jobs[job]
+        if log.started == NOT_YET:
+            log.started = tick
+        log.runs += 1
+        self.pending[self._work.queue[job]] -= 1
+        self._hold(job, 1, tick)
 
-    def finish(self, queue: int, gpus: Gpus, tick: int) -> None:
-        """Count a running job that ends."""
-        self.finished[queue] += 1
-        self._hold(queue, -gpus, tick)
+    def finish(self, job: int, tick: int) -> None:
+        """Count a running job that ends by itself."""
+        self.jobs[job].ended = tick
+        self.finished[self._work.queue[job]] += 1
+        self._hold(job, -1, tick)
 
-    def evict(self, queue: int, gpus: Gpus, tick: int, *, redone: int, stopping: int) -> None:
-        """Count a running job that is stopped and waits again.
+    def stop(self, job: int, tick: int, redone: int, *, is_failure: bool) -> None:
+        """Count a running job that waits again, as it is evicted or its node fails.
 
-        It repeats its last ``redone`` ticks of work, and keeps its room for ``stopping`` ticks.
+        It repeats its last ``redone`` ticks of work. If evicted, it keeps its room while it stops.
         """
-        self.evicted[queue] += 1
+        queue, gpus, log = self._work.queue[job], self._work.held(job), self.jobs[job]
+        if is_failure:
+            self.failed[queue] += 1
+            log.failures += 1
+        else:
+            self.evicted[queue] += 1
+            log.evictions += 1
+            self.stopping[queue] += gpus * STOP_TICKS
+        log.redone += redone
+        log.lost += gpus * redone
         self.pending[queue] += 1
         self.redone[queue] += gpus * redone
-        self.stopping[queue] += gpus * stopping
-        self._hold(queue, -gpus, tick)
+        self._hold(job, -1, tick)
 
-    def fail(self, queue: int, gpus: Gpus, tick: int, *, redone: int) -> None:
-        """Count a running job whose node failed: it waits again, and holds nothing."""
-        self.failed[queue] += 1
-        self.pending[queue] += 1
-        self.redone[queue] += gpus * redone
-        self._hold(queue, -gpus, tick)
-
-    def sample_fair_share(self, tick: int, fair_share: list[int]) -> None:
+    def sample(self, tick: int, fair_share: list[int]) -> None:
         """Use these shares, in thousandths of a GPU by queue, from now on.
 
         The distance from the GPUs held now is used from now on too.
@@ -207,17 +201,40 @@ class Tally:
             away = 1000 * held - share
             self._distance += away if away > 0 else -away
 
+    def after(self, result: CycleResult, tick: int) -> None:
+        """Note the decisions of a cycle, after they have taken effect: no sum needs them."""
+
     def close(self, tick: int) -> None:
         """Complete every integral at the end."""
         for queue in range(len(self.held)):
-            self._hold(queue, 0, tick)
+            self._integrate(queue, tick)
         self._integrate_fair_share(tick)
 
-    def _hold(self, queue: int, change: Gpus, tick: int) -> None:
-        held = self.held[queue]
-        self.used[queue] += held * (tick - self._held_since[queue])
+    def running(self, queue: int) -> int:
+        """Return the jobs of a queue that run now."""
+        return self.arrived[queue] - self.finished[queue] - self.pending[queue]
+
+    def waits(self, until: int) -> list[list[int]]:
+        """Return the ticks from arrival to first start by queue; who still waits counts so far."""
+        work = self._work
+        waits: list[list[int]] = [[] for _ in work.queue_names]
+        for job, log in enumerate(self.jobs):
+            started = until if log.started == NOT_YET else log.started
+            waits[work.queue[job]].append(started - work.arrival[job])
+        return waits
+
+    def _count(self, queue: int, change: int) -> None:
+        self.arrived[queue] += change
+        self.pending[queue] += change
+
+    def _hold(self, job: int, sign: int, tick: int) -> None:
+        queue = self._work.queue[job]
+        self._integrate(queue, tick)
+        self.held[queue] += sign * self._work.held(job)
+
+    def _integrate(self, queue: int, tick: int) -> None:
+        self.used[queue] += self.held[queue] * (tick - self._held_since[queue])
         self._held_since[queue] = tick
-        self.held[queue] = held + change
 
     def _integrate_fair_share(self, tick: int) -> None:
         ticks = tick - self._fair_share_since
@@ -302,55 +319,6 @@ class Crossings:
         )
 
 
-class Watch:
-    """Observer that is told of jobs as they start and stop, and of the cluster after each cycle.
-
-    Nothing changes between two cycles: the state after one holds until the next. This one ignores
-    everything; who derives from it notes what it needs.
-    """
-
-    def arrive(self, job: int, tick: int) -> None:
-        """Note that a job arrives."""
-
-    def move(self, job: int, before: int, tick: int) -> None:
-        """Note that a waiting job has left a queue for that of its project in another pool."""
-
-    def start(self, job: int, tick: int) -> None:
-        """Note that a job starts, perhaps not for the first time."""
-
-    def finish(self, job: int, tick: int) -> None:
-        """Note that a job ends by itself."""
-
-    def stop(self, job: int, tick: int, redone: int, *, is_failure: bool) -> None:
-        """Note that a job is evicted or its node fails, and that it will repeat work."""
-
-    def sample(self, tick: int, fair_share: list[int]) -> None:
-        """Note the fair shares, in thousandths of a GPU by queue, at a tick."""
-
-    def after(self, result: CycleResult, tick: int) -> None:
-        """Note the decisions of a cycle, after they have taken effect."""
-
-
-NOT_YET = -1
-
-
-@dataclass(slots=True)
-class JobLog:
-    """Times of one job, in ticks."""
-
-    started: int = NOT_YET
-    """First."""
-    ended: int = NOT_YET
-    runs: int = 0
-    """How often the job started."""
-    evictions: int = 0
-    failures: int = 0
-    redone: int = 0
-    """Ticks of work done twice."""
-    lost: Gpus = 0
-    """The same in ticks of a GPU."""
-
-
 class VirtualHistory:
     """Usage source fed with the queues' holdings after each cycle; answers as the daemon's does.
 
@@ -385,8 +353,8 @@ class VirtualHistory:
         return self._feed.is_ready()
 
 
-class Recorder(Watch):
-    """Records a replay. Amounts are GPUs."""
+class Recorder(Tally):
+    """Records a replay over time beside its sums. Amounts are GPUs."""
 
     def __init__(
         self,
@@ -397,68 +365,58 @@ class Recorder(Watch):
         crossings: Crossings,
     ) -> None:
         """Start at tick 0, with nothing held; ``usage`` is fed by the first cluster."""
+        super().__init__(workload, 0)
         queues = range(len(workload.queue_names))
-        self._work = workload
         self._clusters = clusters
         self._usage = usage
         self._pace = pace
         self.crossings = crossings
-        self.held = [Steps() for _ in queues]
+        self.allocated = [Steps() for _ in queues]
         self.waiting = [Steps() for _ in queues]
         """GPUs of pending jobs."""
         self.fair_share = [Steps() for _ in queues]
         self.capacity = Steps()
         self.capacity_of = [Steps() for _ in clusters]
         """The same by node pool."""
-        self.jobs: list[JobLog] = []
         self.stops: list[tuple[int, int, float, bool]] = []
         """(tick, queue, GPU ticks done twice, whether a node failed) of each job that stopped."""
         self.nodes = Occupancy(sum(len(cluster.node_names()) for cluster in clusters))
         self.devices = DeviceLog(cluster.devices for cluster in clusters)
-        self._held: list[Gpus] = [0] * len(queues)
         self._waiting: list[Gpus] = [0] * len(queues)
         self._changed: set[int] = set()
-        self.look(0)
+        self._look(0)
 
-    def arrive(self, job: int, tick: int) -> None:  # noqa: ARG002 - noted after the cycle
+    def arrive(self, job: int, tick: int) -> None:
         """Count a job as waiting."""
-        self.jobs.append(JobLog())
-        self._shift(job, waiting=1, held=0)
+        super().arrive(job, tick)
+        self._wait(job, self._work.queue[job], 1)
 
-    def move(self, job: int, before: int, tick: int) -> None:  # noqa: ARG002 - as arrive
+    def move(self, job: int, before: int) -> None:
         """Count a waiting job for another queue than before."""
-        self._waiting[before] -= self._work.gpus[job]
-        self._changed.add(before)
-        self._shift(job, waiting=1, held=0)
+        super().move(job, before)
+        self._wait(job, before, -1)
+        self._wait(job, self._work.queue[job], 1)
 
     def start(self, job: int, tick: int) -> None:
         """Count what a job holds."""
-        log = self.jobs[job]
-        if log.started == NOT_YET:
-            log.started = tick
-        log.runs += 1
-        self._shift(job, waiting=-1, held=1)
+        super().start(job, tick)
+        self._wait(job, self._work.queue[job], -1)
 
     def finish(self, job: int, tick: int) -> None:
         """Count what a job frees."""
-        self.jobs[job].ended = tick
-        self._shift(job, waiting=0, held=-1)
+        super().finish(job, tick)
+        self._changed.add(self._work.queue[job])
 
     def stop(self, job: int, tick: int, redone: int, *, is_failure: bool) -> None:
         """Count what a stopped job loses."""
-        log = self.jobs[job]
-        log.redone += redone
-        if is_failure:
-            log.failures += 1
-        else:
-            log.evictions += 1
-        lost = redone * self._work.held(job)
-        log.lost += lost
-        self.stops.append((tick, self._work.queue[job], plain(lost), is_failure))
-        self._shift(job, waiting=1, held=-1)
+        super().stop(job, tick, redone, is_failure=is_failure)
+        queue = self._work.queue[job]
+        self.stops.append((tick, queue, plain(redone * self._work.held(job)), is_failure))
+        self._wait(job, queue, 1)
 
     def sample(self, tick: int, fair_share: list[int]) -> None:
         """Record the fair shares."""
+        super().sample(tick, fair_share)
         for steps, share in zip(self.fair_share, fair_share, strict=True):
             steps.set(tick, share / GPU_UNIT)
 
@@ -466,12 +424,17 @@ class Recorder(Watch):
         """Record what changed, and update the usage history."""
         if len(result.bind_tasks):
             self.crossings.start(self._clusters[0].jobs_of(result.bind_tasks), result.bind_nodes)
-        self.look(tick)
+        self._look(tick)
 
-    def look(self, tick: int) -> None:
+    def close(self, tick: int) -> None:
+        """Record the state at the end."""
+        super().close(tick)
+        self._look(tick)
+
+    def _look(self, tick: int) -> None:
         """Record the state from a tick on."""
         for queue in self._changed:
-            self.held[queue].set(tick, plain(self._held[queue]))
+            self.allocated[queue].set(tick, plain(self.held[queue]))
             self.waiting[queue].set(tick, plain(self._waiting[queue]))
         self._changed.clear()
         totals = [cluster.total() for cluster in self._clusters]
@@ -484,11 +447,8 @@ class Recorder(Watch):
         if self._usage is not None:
             self._usage.hold(self._clusters[0].held(), totals[0], self._pace.now_s(tick))
 
-    def _shift(self, job: int, *, waiting: int, held: int) -> None:
-        work = self._work
-        queue = work.queue[job]
-        self._waiting[queue] += waiting * work.gpus[job]
-        self._held[queue] += held * work.held(job)
+    def _wait(self, job: int, queue: int, sign: int) -> None:
+        self._waiting[queue] += sign * self._work.gpus[job]
         self._changed.add(queue)
 
 

@@ -22,15 +22,13 @@ import numpy as np
 from kaisched.core.axis import RowVec
 from kaisched.errors import InvariantBroken, PluginError
 from kaisched.framework.report.result import CycleResult
-from kaisched.sim.arrivals import Listed, Source
-from kaisched.sim.cluster import Cluster, Decide
+from kaisched.sim.arrivals import Drawn, Listed
+from kaisched.sim.cluster import Cluster
 from kaisched.sim.pools import Lists, Site, Ways
-from kaisched.sim.recorder import Tally, Watch
-from kaisched.sim.ticks import FOREVER, NEVER, SAMPLE_TICKS, EventHeap, Pace
+from kaisched.sim.recorder import NOT_YET, Tally
+from kaisched.sim.ticks import FOREVER, NEVER, SAMPLE_TICKS, STOP_TICKS, EventHeap, Pace
 from kaisched.sim.workload import Workload
 
-STOP_TICKS: Final = 1
-"""Time for which an evicted job holds its room."""
 _IDLE: Final = -1
 """End of a job that is not running."""
 
@@ -48,6 +46,7 @@ class Outage:
 
 
 _BY_THE_MINUTE: Final = Pace()
+_NO_LISTS: Final = Lists()
 
 
 class Replay:
@@ -56,37 +55,36 @@ class Replay:
     def __init__(
         self,
         workload: Workload,
-        cluster: Cluster,
-        decide: Decide,
+        sites: Sequence[Site],
         first: int,
         pace: Pace = _BY_THE_MINUTE,
         *,
-        source: Source | None = None,
+        source: Listed | Drawn | None = None,
         outages: Sequence[Outage] = (),
-        watch: Watch | None = None,
-        ways: Ways | None = None,
+        tally: Tally | None = None,
+        lists: Lists = _NO_LISTS,
     ) -> None:
-        """Start at tick ``first`` with an empty cluster. Outages are in the order of time.
+        """Start at tick ``first`` with empty clusters. Outages are in the order of time.
 
-        With ``ways`` there are several node pools, the first of which are cluster and decide.
+        ``sites`` are the node pools, ``lists`` how jobs go on from one to another. ``source`` adds
+        jobs to the workload; else it has them all. ``tally`` observes the replay: a
+        :class:`Recorder` where more than sums are wanted.
         """
         self._work = workload
         self.pace = pace
-        self._ways = Ways(workload, [Site(cluster, decide)], Lists()) if ways is None else ways
+        self._ways = Ways(workload, sites, lists)
         self._stopping: set[int] = set()
         """Jobs that were evicted and still hold their room."""
         self._stay_ends_at = NEVER
         self._source = Listed(workload.arrival) if source is None else source
         self._outages = list(reversed(outages))
-        self._watch = Watch() if watch is None else watch
         self._events = EventHeap()
         self._recheck_at = NEVER
         self._is_bounded = False
         self._end: list[int] = []
         self._left: list[int] = []
-        self._has_started: list[bool] = []
         self._sample_at = first
-        self.tally = Tally(len(workload.queue_names), first)
+        self.tally = Tally(workload, first) if tally is None else tally
         self.first = first
         self.last = first
         self.last_end = first
@@ -109,7 +107,7 @@ class Replay:
                 results = self._cycles(tick)
                 upcoming = min(self._next_tick(), until + 1)
                 self._sample(results, tick, upcoming if upcoming < NEVER else tick + 1)
-                self._watch.after(results[0], tick)
+                self.tally.after(results[0], tick)
                 if tell is not None:
                     tell(tick)
         self._close(until)
@@ -121,14 +119,9 @@ class Replay:
             tick = min(tick, self._outages[-1].tick)
         return tick if tick < FOREVER else NEVER
 
-    def waiting(self) -> list[int]:
-        """Return the jobs that have arrived and not started."""
-        came = sum(self.tally.arrived)
-        return [job for job in range(came) if not self._has_started[job]]
-
     def _settle(self, due: list[int], tick: int) -> bool:
         """Process due events; return whether anything changed."""
-        work, tally, end = self._work, self.tally, self._end
+        end = self._end
         is_changed = False
         for event in due:
             if event < 0:
@@ -141,8 +134,7 @@ class Replay:
                 self._ways.note_change(event)
                 self._ways.site_of(event).cluster.remove(event)
                 self._ways.forget(event)
-                tally.finish(work.queue[event], work.held(event), tick)
-                self._watch.finish(event, tick)
+                self.tally.finish(event, tick)
                 self.last_end = tick
             else:
                 continue  # it was evicted in the meantime and ends later
@@ -154,11 +146,9 @@ class Replay:
         for job in self._source.take(tick):
             self._end.append(_IDLE)
             self._left.append(work.ticks[job])
-            self._has_started.append(False)
             self._ways.arrive(job, self.pace.now_s(tick))
             self._ways.site_of(job).cluster.add(job, self._ways.eviction_delay_s(job))
-            self.tally.arrive(work.queue[job])
-            self._watch.arrive(job, tick)
+            self.tally.arrive(job, tick)
 
     def _break_and_mend(self, tick: int) -> bool:
         """Fail and restore the nodes that are due; return whether there were any."""
@@ -237,8 +227,7 @@ class Replay:
         queue = self._work.queue[job]
         site = self._ways.pass_on(job, self.pace.now_s(tick))
         site.cluster.add(job, self._ways.eviction_delay_s(job))
-        self.tally.move(queue, self._work.queue[job])
-        self._watch.move(job, queue, tick)
+        self.tally.move(job, queue)
         return self._ways.sites.index(site)
 
     def _next_recheck(self, tick: int) -> int:
@@ -265,25 +254,19 @@ class Replay:
             of_each = zip(self._ways.sites, results, strict=True)
             parts = [site.cluster.fair_shares(result) for site, result in of_each]
             shares = [sum(part) for part in zip(*parts, strict=True)]
-            self.tally.sample_fair_share(at, shares)
-            self._watch.sample(at, shares)
+            self.tally.sample(at, shares)
             at = _next_sample(at, upcoming, every)
         self._sample_at = at
 
     def _start(self, cluster: Cluster, result: CycleResult, tick: int, now_s: float) -> None:
-        work, tally = self._work, self.tally
-        work.on_nodes.update(cluster.gpus_on(result.bind_tasks, result.bind_nodes))
+        self._work.on_nodes.update(cluster.gpus_on(result.bind_tasks, result.bind_nodes))
         for job in self._whole_jobs(cluster, result.bind_tasks, "bound"):
-            queue = work.queue[job]
-            tally.start(queue, work.held(job), tick)
-            if not self._has_started[job]:
-                self._has_started[job] = True
-                tally.waits[queue].append(tick - work.arrival[job])
+            if self.tally.jobs[job].started == NOT_YET:
                 self._source.note_start(job, tick)
+            self.tally.start(job, tick)
             end = tick + self._left[job]
             self._end[job] = end
             self._events.add(end, job)
-            self._watch.start(job, tick)
         claims = () if cluster.devices is None else result.binds
         cluster.place(result.bind_tasks, result.bind_nodes, now_s, result.bind_cards, claims)
 
@@ -311,12 +294,7 @@ class Replay:
         redone = (work.ticks[job] - left) % every
         self._left[job] = left + redone
         self._end[job] = _IDLE
-        queue, gpus = work.queue[job], work.held(job)
-        if is_failure:
-            self.tally.fail(queue, gpus, tick, redone=redone)
-        else:
-            self.tally.evict(queue, gpus, tick, redone=redone, stopping=STOP_TICKS)
-        self._watch.stop(job, tick, redone, is_failure=is_failure)
+        self.tally.stop(job, tick, redone, is_failure=is_failure)
 
     @staticmethod
     def _nominate(cluster: Cluster, result: CycleResult) -> None:
@@ -350,10 +328,10 @@ class Replay:
             running[self._work.queue[job]] += end != _IDLE
         tally = self.tally
         for queue, name in enumerate(self._work.queue_names):
-            known = running[queue] + tally.pending[queue] + tally.finished[queue]
-            if known != tally.arrived[queue]:
+            if running[queue] != tally.running(queue):
+                arrived, known = tally.arrived[queue], running[queue] - tally.running(queue)
                 raise InvariantBroken(
-                    f"queue {name} lost jobs: {tally.arrived[queue]} arrived, {known} are known"
+                    f"queue {name} lost jobs: {arrived} arrived, {arrived + known} are known"
                 )
 
 

@@ -136,26 +136,19 @@ def report_of(replay: Replay, workload: Workload, setting: Setting) -> Report:
 
 def _queues(replay: Replay, workload: Workload) -> tuple[QueueReport, ...]:
     tally = replay.tally
-    waits = [waits.copy() for waits in tally.waits]
-    for job in replay.waiting():
-        waits[workload.queue[job]].append(replay.last - workload.arrival[job])
+    waits = tally.waits(replay.last)
     rows = []
     for queue, name in enumerate(workload.queue_names):
         used, entitled = plain(tally.used[queue]), tally.entitled[queue] / 1000
-        came, finished, pending = (
-            tally.arrived[queue],
-            tally.finished[queue],
-            tally.pending[queue],
-        )
         rows.append(
             QueueReport(
                 name=name,
                 weight=workload.weights[queue],
                 quota_gpus=workload.quotas[queue],
-                jobs=came,
-                finished=finished,
-                running=came - finished - pending,
-                pending=pending,
+                jobs=tally.arrived[queue],
+                finished=tally.finished[queue],
+                running=tally.running(queue),
+                pending=tally.pending[queue],
                 evictions=tally.evicted[queue],
                 gpu_hours=_hours(used),
                 lost_gpu_hours=_hours(plain(tally.redone[queue] + tally.stopping[queue])),

@@ -23,7 +23,7 @@ from kaisched.framework.report.result import CycleResult
 from kaisched.objects.shard import SchedulingShard
 from kaisched.sim.arrivals import Drawn
 from kaisched.sim.cluster import Cluster, Decide, equal_nodes, equal_queues
-from kaisched.sim.pools import Site, Ways
+from kaisched.sim.pools import Site
 from kaisched.sim.recorder import Crossings, Recorder, VirtualHistory
 from kaisched.sim.replay import Replay
 from kaisched.sim.report import Report, Setting, report_of
@@ -144,7 +144,7 @@ def simulate(
     workload = workload_of(part, size, quota)
     cluster = Cluster(workload, equal_nodes(size), equal_queues(workload))
     pace = Pace(checkpoint=tick_at(checkpoint_every_s))
-    replay = Replay(workload, cluster, decide, tick_at(from_s), pace)
+    replay = Replay(workload, [Site(cluster, decide)], tick_at(from_s), pace)
     last = NEVER if stretch.is_drained else tick_at(until_s)
     tell = None if progress is None else (lambda tick: progress(float(tick * GRID_S)))
     replay.run(last, tell)
@@ -192,7 +192,7 @@ def policy_of(scenario: Scenario, actions: Sequence[str] | None = None) -> tuple
 
 def cluster_of(scenario: Scenario) -> Cluster:
     """Return the first cluster of a scenario as it is before any job has come."""
-    workload = Workload(tuple(scenario.leaves), (), (), [], [], [], [], [], [])
+    workload = Workload(tuple(scenario.leaves))
     return _clusters(scenario, workload)[0]
 
 
@@ -216,24 +216,34 @@ def run_scenario(
 
     """
     pace = scenario.pace
-    workload = Workload(tuple(scenario.leaves), (), (), [], [], [], [], [], [])
+    workload = Workload(tuple(scenario.leaves))
     clusters = _clusters(scenario, workload)
-    history = _history(scenario, clusters[0])
+    history = None
+    if scenario.usage is not None:
+        history = VirtualHistory(scenario.usage, clusters[0].resources, clusters[0].queues)
 
     def decide(policy: Policy) -> Decide:
         cycle = shown(PolicyCycle(policy, history))
         return CheckedCycle(cycle) if is_checked else cycle
 
-    policies = [policy, *(_built(scenario, it, actions) for it in scenario.others)]
-    each = zip(clusters, policies, (scenario.shard, *scenario.others), strict=True)
+    others = [build_policy(it, scenario.shard_file, actions=actions)[0] for it in scenario.others]
+    each = zip(clusters, [policy, *others], (scenario.shard, *scenario.others), strict=True)
     sites = [_site(cluster, decide(policy), shard) for cluster, policy, shard in each]
     source = Drawn(workload, scenario.planned, scenario.backlogs, pace.step_s)
     crossings = Crossings(scenario.levels, clusters[0].node_labels())
     record = Recorder(workload, clusters, history, pace, crossings)
-    replay = _replay(scenario, workload, sites, source, record)
+    replay = Replay(
+        workload,
+        sites,
+        0,
+        pace,
+        source=source,
+        outages=scenario.outages,
+        tally=record,
+        lists=scenario.lists,
+    )
     tell = None if progress is None else (lambda tick: progress(tick * pace.step_s))
     replay.run(NEVER if scenario.is_drained else scenario.end_tick, tell)
-    record.look(replay.last)
     return Run(
         scenario=scenario,
         workload=workload,
@@ -246,51 +256,24 @@ def run_scenario(
     )
 
 
-def _history(scenario: Scenario, cluster: Cluster) -> VirtualHistory | None:
-    if scenario.usage is None:
-        return None
-    return VirtualHistory(scenario.usage, cluster.resources, cluster.queues)
-
-
-def _built(scenario: Scenario, shard: SchedulingShard, actions: Sequence[str] | None) -> Policy:
-    return build_policy(shard, scenario.shard_file, actions=actions)[0]
-
-
 def _clusters(scenario: Scenario, workload: Workload) -> list[Cluster]:
     """Return the cluster of each node pool; one where there are no pools."""
-    origin_s = scenario.pace.origin_s
-    if not scenario.others:
-        devices = scenario.offered.of(scenario.nodes)
-        levels = scenario.levels
-        return [Cluster(workload, scenario.nodes, scenario.queues, origin_s, levels, devices)]
-    pools = [it.spec.partition_label_value for it in (scenario.shard, *scenario.others)]
-    rows = scenario.lists.rows
-    clusters = []
-    for pool in pools:
-        nodes = in_pool(scenario.nodes, pool)
-        devices = scenario.offered.of(nodes)
-        clusters.append(Cluster(workload, nodes, rows[pool], origin_s, devices=devices))
-    return clusters
-
-
-def _replay(
-    scenario: Scenario,
-    workload: Workload,
-    sites: Sequence[Site],
-    source: Drawn,
-    record: Recorder,
-) -> Replay:
-    return Replay(
-        workload,
-        sites[0].cluster,
-        sites[0].decide,
-        0,
-        scenario.pace,
-        source=source,
-        outages=scenario.outages,
-        watch=record,
-        ways=Ways(workload, sites, scenario.lists),
-    )
+    parts = [(scenario.nodes, scenario.queues)]
+    if scenario.others:
+        parts = [
+            (in_pool(scenario.nodes, pool), rows) for pool, rows in scenario.lists.rows.items()
+        ]
+    return [
+        Cluster(
+            workload,
+            nodes,
+            queues,
+            scenario.pace.origin_s,
+            scenario.levels,
+            scenario.offered.of(nodes),
+        )
+        for nodes, queues in parts
+    ]
 
 
 def _site(cluster: Cluster, decide: Decide, shard: SchedulingShard) -> Site:

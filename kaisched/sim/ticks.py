@@ -26,6 +26,8 @@ SAMPLE_TICKS: Final = 30
 """Time between two samples of fair shares."""
 CHECKPOINT_TICKS: Final = 60
 """Default work of a job between two checkpoints."""
+STOP_TICKS: Final = 1
+"""Time for which an evicted job holds its room."""
 
 
 def tick_at(time_s: float, step_s: float = GRID_S) -> int:
@@ -72,10 +74,6 @@ class EventHeap:
         """Start empty."""
         self._due: dict[int, list[int]] = {}
         self._ticks: list[int] = []
-
-    def __len__(self) -> int:
-        """Return the number of pending events."""
-        return sum(map(len, self._due.values()))
 
     def add(self, tick: int, event: int) -> None:
         """Make an event due at a tick."""

@@ -290,7 +290,7 @@ def read_swf(path: Path, queue_by: str, processors_per_gpu: int) -> JobRows:
     rows: list[JobRow] = []
     left_out = 0
     try:
-        with _opened_swf(path) as text:
+        with _opened(path) as text:
             for line, words in enumerate(text, 1):
                 content = words.partition(";")[0].split()
                 if not content:
@@ -311,12 +311,6 @@ def read_swf(path: Path, queue_by: str, processors_per_gpu: int) -> JobRows:
         ) from error
     warning = f"{left_out} jobs of {path.name} have no run time or processors and are left out"
     return JobRows(rows, warnings=(warning,) if left_out else ())
-
-
-def _opened_swf(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")
-    return path.open(encoding="utf-8")
 
 
 def _numbers(words: list[str], path: Path, line: int) -> list[float]:

@@ -153,18 +153,18 @@ class Workload:
     """Jobs ``[J]`` in order of arrival and queues ``[V]``, as plain lists."""
 
     queue_names: tuple[str, ...]
-    weights: tuple[float, ...]
-    quotas: tuple[int, ...]
+    weights: tuple[float, ...] = ()
+    quotas: tuple[int, ...] = ()
     """Whole GPUs."""
-    submitted_s: list[float]
+    submitted_s: list[float] = field(default_factory=list)
     """Creation ticks, never after the arrival; they order jobs that arrive together."""
-    arrival: list[int]
+    arrival: list[int] = field(default_factory=list)
     """Tick."""
-    ticks: list[int]
+    ticks: list[int] = field(default_factory=list)
     """Run time."""
-    gpus: list[Gpus]
-    queue: list[int]
-    kind: list[JobKind]
+    gpus: list[Gpus] = field(default_factory=list)
+    queue: list[int] = field(default_factory=list)
+    kind: list[JobKind] = field(default_factory=list)
     on_nodes: dict[int, Gpus] = field(default_factory=dict)
     """What jobs that ask for memory are of the GPUs of their nodes, or of the last ones that they
     had, if it is not what ``gpus`` says."""

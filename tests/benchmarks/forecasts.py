@@ -23,7 +23,8 @@ from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.forecast.course import NewJob, World
 from kaisched.sim.forecast.forecast import Forecast, forecast
 from kaisched.sim.forecast.past import DAY_S, WINDOW_S, Past, RunTimes
-from kaisched.sim.recorder import Watch
+from kaisched.sim.pools import Site
+from kaisched.sim.recorder import Tally
 from kaisched.sim.replay import Replay
 from kaisched.sim.running import PolicyCycle
 from kaisched.sim.ticks import GRID_S, Pace, tick_at
@@ -35,12 +36,12 @@ _WARM_UP, _REST = 2, 2
 """Days without forecasts: the cluster fills, and what is forecast at the end may still start."""
 
 
-class Runs(Watch):
+class Runs(Tally):
     """What has become of the jobs of a simulation."""
 
     def __init__(self, work: Workload) -> None:
         """Start before the first job."""
-        self._work = work
+        super().__init__(work, tick_at(FIRST_DAY * DAY_S))
         self._since: dict[int, int] = {}
         self.starts: dict[int, list[int]] = {}
         self.ended: list[tuple[int, float]] = []
@@ -48,11 +49,13 @@ class Runs(Watch):
 
     def start(self, job: int, tick: int) -> None:
         """Note a start."""
+        super().start(job, tick)
         self._since[job] = tick
         self.starts.setdefault(job, []).append(tick)
 
     def finish(self, job: int, tick: int) -> None:
         """Note the end of a run."""
+        super().finish(job, tick)
         length_s = float((tick - self._since[job]) * GRID_S)
         self.ended.append((self._work.queue[job], length_s))
 
@@ -117,11 +120,10 @@ class Month:
         self.end_s = LAST_DAY * DAY_S
         replay = Replay(
             self.work,
-            self.cluster,
-            observer,
+            [Site(self.cluster, observer)],
             tick_at(FIRST_DAY * DAY_S),
             Pace(),
-            watch=self.runs,
+            tally=self.runs,
         )
         replay.run(tick_at(self.end_s))
         found = observer.moments

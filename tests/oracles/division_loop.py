@@ -91,11 +91,11 @@ def _share_among(queues, result, claims, unit, fold) -> None:
         total = 0.0
         for i in active:
             total += weight[i]
-        purse = float(result.left)
+        remaining = float(result.left)
         fraction = {}
         is_worth_another_round = False
         for i in active:
-            ideal = purse * weight[i] / total
+            ideal = remaining * weight[i] / total
             if need(i) <= ideal:
                 is_worth_another_round |= need(i) < ideal
                 hand(i, need(i))

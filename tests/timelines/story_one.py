@@ -100,8 +100,8 @@ class Case:
         scenario = scenario_of(self.scenario(), Path("story-one.yaml"))
         run = run_scenario(scenario, policy_of(scenario)[0])
         hours = np.arange(self.weeks * WEEK_HOURS + 1) * 60
-        first = len(run.record.held) - len(self.weights) - (self.shape != "flat")
-        held = run.record.held[first : first + len(self.weights)]
+        first = len(run.record.allocated) - len(self.weights) - (self.shape != "flat")
+        held = run.record.allocated[first : first + len(self.weights)]
         got = np.array([steps.integral(hours) for steps in held]) / (60 * self.gpus)
         return Told(got, outcome_of(run).evictions)
 

@@ -24,7 +24,8 @@ def held(name, at):
     told = []
     for tick in at:
         now = [
-            sum(steps.values[: bisect_right(steps.ticks, tick)][-1:]) for steps in run.record.held
+            sum(steps.values[: bisect_right(steps.ticks, tick)][-1:])
+            for steps in run.record.allocated
         ]
         told.append({name: gpus for name, gpus in zip(names, now, strict=True) if gpus})
     return told

@@ -41,7 +41,7 @@ def handovers(run):
     """The ticks at which another queue than before began to hold the cluster."""
     takes = sorted(
         (tick, queue)
-        for queue, steps in enumerate(run.record.held)
+        for queue, steps in enumerate(run.record.allocated)
         for tick, gpus in zip(steps.ticks, steps.values, strict=True)
         if gpus
     )
@@ -51,7 +51,7 @@ def handovers(run):
 
 def worst(run, marks, spans):
     """The largest relative error of an equal part over any so many hand-overs."""
-    sums = np.array([steps.integral(marks) for steps in run.record.held])
+    sums = np.array([steps.integral(marks) for steps in run.record.allocated])
     got = sums[:, spans:] - sums[:, :-spans]
     return float(np.abs(got / got.sum(axis=0) * len(got) - 1).max())
 

@@ -55,7 +55,7 @@ def held(members, work, days=7, gpus=3):
     scenario = scenario_of(raw, PATH)
     run = run_scenario(scenario, policy_of(scenario)[0])
     names = [each["metadata"]["name"] for each in members]
-    steps_of = dict(zip(names, run.record.held, strict=True))
+    steps_of = dict(zip(names, run.record.allocated, strict=True))
 
     def mean(queue, begin, end):
         steps = steps_of[queue]

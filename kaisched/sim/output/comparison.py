@@ -12,7 +12,7 @@ from kaisched.sim.output.charts import HALF
 from kaisched.sim.output.files import Result
 from kaisched.sim.output.page import Chart, Entry, figure, fill, heading, side_by_side, table
 from kaisched.sim.output.plots import Bars, Line, bars_by_name, lines_chart
-from kaisched.sim.output.tables import NONE, short_duration, worst_waits
+from kaisched.sim.output.tables import told_wait, worst_waits
 from kaisched.sim.recorder import LevelOutcome
 
 _MOST_QUEUES = 12
@@ -54,7 +54,7 @@ def _row(name: str, outcome: Outcome) -> tuple[str, ...]:
         f"{outcome.utilisation:.1%}",
         f"{outcome.fairness_error:.1%}",
         f"{outcome.jain:.3f}",
-        *(NONE if it is None else short_duration(it) for it in worst_waits(outcome)),
+        *map(told_wait, worst_waits(outcome)),
         f"{outcome.finished:,}",
         f"{outcome.evictions:,}",
         f"{outcome.lost_gpu_hours:,.1f}",

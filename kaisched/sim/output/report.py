@@ -45,7 +45,7 @@ from kaisched.sim.output.tables import (
     differences_of,
     level_sentence,
     names_of,
-    short_duration,
+    told_wait,
 )
 from kaisched.units import format_duration
 
@@ -152,8 +152,8 @@ def _queues(outcome: Outcome) -> str:
                 f"{queue.gpu_hours:,.1f}",
                 f"{queue.entitled_gpu_hours:,.1f}",
                 NONE if queue.got is None else f"{queue.got:.0%}",
-                NONE if wait is None else short_duration(wait.p50_s),
-                NONE if wait is None else short_duration(wait.p95_s),
+                told_wait(wait.p50_s if wait else None),
+                told_wait(wait.p95_s if wait else None),
                 f"{queue.pending:,}",
                 f"{queue.evictions:,}",
                 f"{queue.lost_gpu_hours:,.1f}",

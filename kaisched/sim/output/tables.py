@@ -19,10 +19,6 @@ from kaisched.sim.recorder import LevelOutcome
 from kaisched.sim.report import QueueReport, Report
 from kaisched.units import format_duration
 
-_HEAD: Final = (
-    ("", "", "GPU-", "fair", "", "wait", "wait", "", "", "hours"),
-    ("queue", "jobs", "hours", "share", "got", "p50", "p95", "pending", "evicted", "lost"),
-)
 WIDEST: Final = 80
 _LONGEST_NAME: Final = 16
 _SHORTEST_NAME: Final = 8
@@ -37,7 +33,7 @@ NONE: Final = "-"
 def table_of(report: Report) -> str:
     """Format the whole report: the setting, a line for each queue, and the sums."""
     shown = [queue for queue in report.queues if queue.jobs]
-    rows = [*_HEAD, *_rows(report, shown)]
+    rows = _rows(("fair", "share"), report, shown)
     lines = [_title(report), "", *aligned(rows), "", *_summary(report)]
     silent = len(report.queues) - len(shown)
     if silent:
@@ -63,30 +59,48 @@ def short_duration(seconds: float) -> str:
     return f"{int(seconds) // _MINUTE_S}m"
 
 
+def told_wait(seconds: float | None) -> str:
+    """Format a duration that may not be known."""
+    return NONE if seconds is None else short_duration(seconds)
+
+
 def _title(report: Report) -> str:
     days = f"day {report.from_s / _DAY_S:.6g} to {report.until_s / _DAY_S:.6g}"
     size = f"{report.nodes} nodes with {report.gpus // report.nodes} GPUs"
     return f"{report.trace}, {days}, {size}, quota {report.quota}"
 
 
-def _rows(report: Report, shown: Sequence[QueueReport]) -> list[tuple[str, ...]]:
-    """Return the cells of a line for each queue, and of the sums below them."""
-    entitled = sum(queue.entitled_gpu_hours for queue in report.queues)
+def _rows(
+    share: tuple[str, str],
+    sums: Report | Outcome,
+    shown: Sequence[QueueReport] | Sequence[QueueOutcome],
+) -> list[tuple[str, ...]]:
+    """Return the heads of the columns, a line for each queue, and the sums below them.
+
+    ``share`` are the two words over the GPU-hours that queues were entitled to.
+    """
+    entitled = sum(queue.entitled_gpu_hours for queue in sums.queues)
     waits = [queue.wait for queue in shown]
     columns = (
-        [*(queue.name for queue in shown), "all"],
-        [*(f"{queue.jobs}" for queue in shown), f"{report.jobs}"],
-        hours_of([*(queue.gpu_hours for queue in shown), report.gpu_hours]),
-        hours_of([*(queue.entitled_gpu_hours for queue in shown), entitled]),
+        ["", "queue", *(queue.name for queue in shown), "all"],
+        ["", "jobs", *(f"{queue.jobs}" for queue in shown), f"{sums.jobs}"],
+        ["GPU-", "hours", *hours_of([*(queue.gpu_hours for queue in shown), sums.gpu_hours])],
+        [*share, *hours_of([*(queue.entitled_gpu_hours for queue in shown), entitled])],
         [
+            "",
+            "got",
             *(NONE if queue.got is None else f"{queue.got:.0%}" for queue in shown),
-            f"{report.gpu_hours / entitled:.0%}" if entitled else NONE,
+            f"{sums.gpu_hours / entitled:.0%}" if entitled else NONE,
         ],
-        [*(NONE if wait is None else short_duration(wait.p50_s) for wait in waits), ""],
-        [*(NONE if wait is None else short_duration(wait.p95_s) for wait in waits), ""],
-        [*(f"{queue.pending}" for queue in shown), f"{report.pending}"],
-        [*(f"{queue.evictions}" for queue in shown), f"{report.evictions}"],
-        hours_of([*(queue.lost_gpu_hours for queue in shown), report.lost_gpu_hours]),
+        ["wait", "p50", *(told_wait(wait.p50_s if wait else None) for wait in waits), ""],
+        ["wait", "p95", *(told_wait(wait.p95_s if wait else None) for wait in waits), ""],
+        ["", "pending", *(f"{queue.pending}" for queue in shown), f"{sums.pending}"],
+        ["", "evicted", *(f"{queue.evictions}" for queue in shown), f"{sums.evictions}"],
+        [
+            "hours",
+            "lost",
+            *hours_of([*(queue.lost_gpu_hours for queue in shown), sums.lost_gpu_hours]),
+        ],
     )
     return list(zip(*columns, strict=True))
 
@@ -133,10 +147,6 @@ def aligned(rows: Sequence[Sequence[str]], longest: int = _LONGEST_NAME) -> list
     return lines
 
 
-_OUTCOME_HEAD: Final = (
-    ("", "", "GPU-", "entitled", "", "wait", "wait", "", "", "hours"),
-    ("queue", "jobs", "hours", "to", "got", "p50", "p95", "pending", "evicted", "lost"),
-)
 _MOST_ROWS: Final = 60
 _LONGEST: Final = 40
 _COMPARED: Final = (
@@ -157,7 +167,7 @@ def summary_of(outcome: Outcome) -> str:
     lines = [
         _outcome_title(outcome),
         "",
-        *aligned([*_OUTCOME_HEAD, *_outcome_rows(outcome, shown)]),
+        *aligned(_rows(("entitled", "to"), outcome, shown)),
         "",
         *_sums(outcome),
     ]
@@ -178,7 +188,7 @@ def comparison_of(results: Sequence[Result]) -> str:
                 f"{outcome.utilisation:.1%}",
                 f"{outcome.fairness_error:.1%}",
                 f"{outcome.jain:.3f}",
-                *(NONE if wait is None else short_duration(wait) for wait in waits),
+                *map(told_wait, waits),
                 f"{outcome.evictions}",
                 f"{outcome.lost_gpu_hours:.1f}",
             )
@@ -202,27 +212,6 @@ def _outcome_title(outcome: Outcome) -> str:
     return (
         f"{outcome.name}: {long}, {outcome.nodes} nodes, {outcome.gpus:g} GPUs, seed {outcome.seed}"
     )
-
-
-def _outcome_rows(outcome: Outcome, shown: Sequence[QueueOutcome]) -> list[tuple[str, ...]]:
-    entitled = sum(queue.entitled_gpu_hours for queue in outcome.queues)
-    waits = [queue.wait for queue in shown]
-    columns = (
-        [*(queue.name for queue in shown), "all"],
-        [*(f"{queue.jobs}" for queue in shown), f"{outcome.jobs}"],
-        hours_of([*(queue.gpu_hours for queue in shown), outcome.gpu_hours]),
-        hours_of([*(queue.entitled_gpu_hours for queue in shown), entitled]),
-        [
-            *(NONE if queue.got is None else f"{queue.got:.0%}" for queue in shown),
-            f"{outcome.gpu_hours / entitled:.0%}" if entitled else NONE,
-        ],
-        [*(NONE if wait is None else short_duration(wait.p50_s) for wait in waits), ""],
-        [*(NONE if wait is None else short_duration(wait.p95_s) for wait in waits), ""],
-        [*(f"{queue.pending}" for queue in shown), f"{outcome.pending}"],
-        [*(f"{queue.evictions}" for queue in shown), f"{outcome.evictions}"],
-        hours_of([*(queue.lost_gpu_hours for queue in shown), outcome.lost_gpu_hours]),
-    )
-    return list(zip(*columns, strict=True))
 
 
 def _sums(outcome: Outcome) -> list[str]:

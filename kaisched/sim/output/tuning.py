@@ -11,7 +11,7 @@ from typing import Any, Final
 from kaisched.sim.output.files import write_text
 from kaisched.sim.output.page import figure, heading, page, paragraph, table
 from kaisched.sim.output.plots import Dot, scatter_chart
-from kaisched.sim.output.tables import NONE, aligned, short_duration
+from kaisched.sim.output.tables import aligned, told_wait
 from kaisched.sim.tuning import Sweep, Trial, told
 
 _LONGEST: Final = 40
@@ -131,7 +131,7 @@ def _cells(trial: Trial) -> tuple[str, ...]:
         f"{trial.cost:.1%}",
         f"{trial.evictions:,}",
         f"{trial.utilisation:.1%}",
-        NONE if wait_s is None else short_duration(wait_s),
+        told_wait(wait_s),
     )
 
 

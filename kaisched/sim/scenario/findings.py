@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from kaisched.errors import ABSENT, ConfigError, ObjectError, join_path
-from kaisched.objects.decode import without_nulls
+from kaisched.objects.decode import BadObject, decode_object, without_nulls
 from kaisched.objects.faults import Fault, did_you_mean, explain
+from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.wire import Amount
 from kaisched.units import UnitError, parse_duration
 
 MOST_TOLD = 20
@@ -30,16 +33,27 @@ class Findings:
         self.file = file
         self.errors: list[ScenarioError] = []
         self.warnings: list[str] = []
+        self.path: tuple[Step, ...] = ()
+
+    def inside(self, *path: Step) -> Findings:
+        """Return the same findings for a part of the file: paths begin there."""
+        part = copy.copy(self)
+        part.path = (*self.path, *path)
+        return part
 
     def add(self, message: str, *path: Step, value: object = ABSENT, fix: str = "") -> None:
         """Record a fault at a path."""
-        where = join_path(*path)
+        where = join_path(*self.path, *path)
         self.errors.append(ScenarioError(message, file=self.file, path=where, value=value, fix=fix))
+
+    def warn(self, message: str, *path: Step) -> None:
+        """Record an oddity at a path."""
+        self.warnings.append(f"{self.file}: {join_path(*self.path, *path)}: {message}")
 
     def add_error(self, error: ConfigError | ObjectError, inside: str, *path: Step) -> None:
         """Record an error of an embedded object at a path; its own path begins with ``inside``."""
         steps = error.path.removeprefix(inside).removeprefix(".")
-        where = ".".join(filter(None, (join_path(*path), steps)))
+        where = ".".join(filter(None, (join_path(*self.path, *path), steps)))
         self.errors.append(
             ScenarioError(
                 error.message,
@@ -61,6 +75,19 @@ class Findings:
             first, *others = self.errors
             first.others = tuple(others[: MOST_TOLD - 1])
             raise first
+
+    def shard(self, name: str, spec: dict[str, Any]) -> SchedulingShard | None:
+        """Read the spec of a shard; None, with its faults, if that fails."""
+        try:
+            shard, warnings = decode_object(
+                {"metadata": {"name": name}, "spec": spec}, SchedulingShard
+            )
+        except BadObject as bad:
+            for wrong in bad.errors:
+                self.add_error(wrong, "spec")
+            return None
+        self.warnings += [f"{self.file}: {it.path}: {it.message}" for it in warnings]
+        return shard
 
     def convert(self, raw: object, type_: type[Any], *path: Step) -> Any:
         """Convert plain values to a struct; None, with a fault for each mismatch, if that fails."""
@@ -88,6 +115,16 @@ class Findings:
             self.add("is too short", *path, value=text, fix=f"write {least:g}s or more")
             return least
         return seconds
+
+    def units(
+        self, read: Callable[[Amount, bool], int], amount: Amount, key: Step, *, is_request: bool
+    ) -> int | None:
+        """Return the base units of an amount, or None and a fault if invalid."""
+        try:
+            return read(amount, is_request)
+        except UnitError as error:
+            self.add(str(error), key, fix=error.fix)
+            return None
 
     def number(self, value: float, *path: Step, least: float = 0.0, most: float = 1e9) -> float:
         """Return a number in a range, or ``least`` and a fault if it is outside."""

@@ -16,7 +16,6 @@ from kaisched.core.tables import TopologyLevel
 from kaisched.engine.policy import default_shard
 from kaisched.engine.shards import read_shard
 from kaisched.errors import ConfigError, ObjectError
-from kaisched.objects.decode import BadObject, decode_object
 from kaisched.objects.labels import node_pool_of
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
@@ -158,7 +157,7 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
     first = next(((it, found.file) for it in work.pools.shards), None)
     shard, shard_file = first or _shard(document, found, path.parent)
     usage = _usage(document, shard, found)
-    checkpoint = checkpoint_ticks(document.checkpoint_every, found, step_s, "checkpointEvery")
+    checkpoint = checkpoint_ticks(document.checkpoint_every, found, step_s)
     if document.time.drain and (work.backlogs or any(job.ticks == FOREVER for job in work.planned)):
         fix = "leave drain out: a backlog and jobs without an end never end"
         found.add("would never end", "time", "drain", value=True, fix=fix)
@@ -264,7 +263,7 @@ def _work(
     if pools.shards and not found.errors:
         check_pools(pools, [row for row, _ in nodes], queues, found)
         groups = enumerate(document.jobs)
-        wanted = [(at, it.queue, pools.of_group(it, found, at)) for at, it in groups]
+        wanted = [(at, it.queue, pools.of_group(it, found.inside("jobs", at))) for at, it in groups]
         lists = lists_of(pools, queues, leaves, wanted, found)
     return _Work(nodes, levels, offered, queues, leaves, planned, backlogs, pools, lists)
 
@@ -313,15 +312,8 @@ def _shard(
         return read.shard, str(place)
     if document.shard is None:
         return default_shard(), ""
-    plain = {"metadata": {"name": "scenario"}, "spec": document.shard}
-    try:
-        shard, warnings = decode_object(plain, SchedulingShard)
-    except BadObject as bad:
-        for wrong in bad.errors:
-            found.add_error(wrong, "spec", "shard")
-        return default_shard(), ""
-    found.warnings += [f"{found.file}: {warning.path}: {warning.message}" for warning in warnings]
-    return shard, found.file
+    shard = found.inside("shard").shard("scenario", document.shard)
+    return (default_shard(), "") if shard is None else (shard, found.file)
 
 
 def _protects(shard: SchedulingShard, queues: Sequence[QueueRow]) -> bool:

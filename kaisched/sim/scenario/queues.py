@@ -10,7 +10,6 @@ from typing import Any
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.pools.projects import Projects
 from kaisched.cluster.queues import QueueRow, queue_row
-from kaisched.errors import join_path
 from kaisched.objects import labels
 from kaisched.objects.decode import BadObject, decode_object, faults_of
 from kaisched.objects.kueue import ClusterQueue, Cohort, LocalQueue
@@ -56,20 +55,20 @@ def queues_of(
     at_of_name: dict[str, int] = {}
     for at, line in enumerate(lines):
         is_whole = not _OBJECT_KEYS.isdisjoint(line)
-        queue = _whole(line, found, at) if is_whole else _short(line, found, at)
+        part = found.inside("queues", at)
+        queue = _whole(line, part) if is_whole else _short(line, part)
         if queue is None:
             continue
         if queue.name in at_of_name:
             first = at_of_name[queue.name]
             fix = f"queues[{first}] has it; give this one another name"
-            found.add("appears twice", "queues", at, "name", value=queue.name, fix=fix)
+            part.add("appears twice", "name", value=queue.name, fix=fix)
             continue
         at_of_name[queue.name] = at
         queues.append(queue)
         for fault in faults_of(queue):
             if fault.is_warning:
-                path = join_path("queues", at, *fault.path)
-                found.warnings.append(f"{found.file}: {path}: {fault.message}")
+                part.warn(fault.message, *fault.path)
     good, problems = check_queues(queues)
     for problem in problems:
         at = at_of_name[problem.name]
@@ -86,27 +85,27 @@ def leaves_of(rows: Sequence[QueueRow]) -> list[str]:
     return [row.name for row in rows if row.name not in parents]
 
 
-def _whole(line: dict[str, Any], found: Findings, at: int) -> Queue | None:
+def _whole(line: dict[str, Any], found: Findings) -> Queue | None:
     for key, word in (("apiVersion", Queue.API_VERSION), ("kind", Queue.KIND)):
         if line.get(key, word) != word:
-            found.add("no Queue", "queues", at, key, value=line[key], fix=f'write "{word}"')
+            found.add("no Queue", key, value=line[key], fix=f'write "{word}"')
             return None
     plain = {key: value for key, value in line.items() if key not in ("apiVersion", "kind")}
     try:
         queue, _ = decode_object(plain, Queue)
     except BadObject as bad:
         for error in bad.errors:
-            found.add_error(error, "", "queues", at)
+            found.add_error(error, "")
         return None
     return queue
 
 
-def _short(line: dict[str, Any], found: Findings, at: int) -> Queue | None:
-    short: QueueLine | None = found.convert(line, QueueLine, "queues", at)
+def _short(line: dict[str, Any], found: Findings) -> Queue | None:
+    short: QueueLine | None = found.convert(line, QueueLine)
     if short is None:
         return None
     if not short.name:
-        found.add("is empty", "queues", at, "name", fix="give the queue a name")
+        found.add("is empty", "name", fix="give the queue a name")
         return None
     resource = QueueResource(
         quota=short.quota, limit=short.limit, over_quota_weight=short.over_quota_weight
@@ -143,18 +142,18 @@ class Pools:
     projects: Projects
     pool_of_queue: Mapping[str, str]
 
-    def of_group(self, group: JobGroup, found: Findings, at: int) -> tuple[str, ...]:
+    def of_group(self, group: JobGroup, found: Findings) -> tuple[str, ...]:
         """Return the pools of a group of jobs, as label values, in order."""
         if not self.shards:
             if group.pools:
                 fix = "write shards, one for each node pool"
-                found.add("needs several shards", "jobs", at, "pools", fix=fix)
+                found.add("needs several shards", "pools", fix=fix)
             return ()
         there = [labels.pool_name(it.spec.partition_label_value) for it in self.shards]
         for number, name in enumerate(group.pools):
-            found.known(name, there, "node pool", "jobs", at, "pools", number)
+            found.known(name, there, "node pool", "pools", number)
         if len(set(group.pools)) < len(group.pools):
-            found.add("lists a node pool twice", "jobs", at, "pools", fix="list each once")
+            found.add("lists a node pool twice", "pools", fix="list each once")
         if group.pools:
             return tuple(map(labels.pool_named, group.pools))
         own = (self.pool_of_queue.get(group.queue, ""),)
@@ -177,21 +176,16 @@ def shards_of(document: ScenarioDocument, found: Findings) -> list[SchedulingSha
             found.add("conflicts with shards", key, fix=f"leave out {key}, or shards")
     for at, spec in enumerate(document.shards):
         pool = spec.get("partitionLabelValue") or labels.DEFAULT_POOL
-        plain: dict[str, Any] = {"metadata": {"name": str(pool)}, "spec": spec}
-        try:
-            shard, warnings = decode_object(plain, SchedulingShard)
-        except BadObject as bad:
-            for wrong in bad.errors:
-                found.add_error(wrong, "spec", "shards", at)
+        part = found.inside("shards", at)
+        shard = part.shard(str(pool), spec)
+        if shard is None:
             continue
         if any(it.name == shard.name for it in shards):
-            path = ("shards", at, "partitionLabelValue")
-            found.add("two shards for this node pool", *path, value=pool, fix="keep one of them")
+            fix = "keep one of them"
+            part.add("two shards for this node pool", "partitionLabelValue", value=pool, fix=fix)
         if shard.spec.usage_db_config is not None:
-            path = ("shards", at, "usageDBConfig")
-            found.add("is for scenarios of one shard", *path, fix="leave it out")
+            part.add("is for scenarios of one shard", "usageDBConfig", fix="leave it out")
         shards.append(shard)
-        found.warnings += [f"{found.file}: {it.path}: {it.message}" for it in warnings]
     return shards
 
 

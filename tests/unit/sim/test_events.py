@@ -8,13 +8,11 @@ def test_events_come_tick_by_tick_and_in_the_order_they_went_in():
     events = EventHeap()
     for tick, event in ((7, 1), (3, 2), (7, -5), (3, 0), (9, 4)):
         events.add(tick, event)
-    assert len(events) == 5
     out = []
     while events.next_tick != NEVER:
         tick = events.next_tick
         out.append((tick, events.take(tick)))
     assert out == [(3, [2, 0]), (7, [1, -5]), (9, [4])]
-    assert len(events) == 0
 
 
 def test_nothing_is_due_at_a_tick_without_events():

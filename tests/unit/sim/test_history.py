@@ -51,14 +51,6 @@ def used(history, now_s, queue=A):
     return history.usage(snapshot(0, 0), now_s).parts[0, queue] / PARTS
 
 
-def test_24_of_100_gpu_hours_are_a_usage_of_024():
-    for gpus, hours in ((8, 3), (12, 2)):
-        history = virtual()
-        hold(history, gpus, 0, 0.0)
-        hold(history, 0, 0, hours * HOUR_S)
-        assert used(history, 10 * HOUR_S) == pytest.approx(0.24, abs=1e-9)
-
-
 def test_before_any_time_has_passed_nothing_was_used():
     history = virtual()
     hold(history, 8, 0, 0.0)
@@ -80,49 +72,6 @@ def test_a_parent_has_used_what_its_children_have():
     usage = history.usage(snapshot(3, 4), HOUR_S)
     assert usage.parts[0].tolist() == [700_000_000, 300_000_000, 400_000_000]
     assert (usage.state, usage.coverage) == (UsageState.FRESH, 1.0)
-
-
-def test_after_a_half_life_half_of_it_counts():
-    """All of it in the first hour, then nothing: numerator and capacity both decay."""
-    history = virtual(half_life_s=HOUR_S)
-    hold(history, 10, 0, 0.0)
-    hold(history, 0, 0, HOUR_S)
-    # The integral over the first hour, seen from the second's end, against both hours.
-    assert used(history, 2 * HOUR_S) == pytest.approx(0.25 / 0.75)
-
-
-def test_a_sliding_window_forgets_what_is_older():
-    history = virtual(size_s=2 * HOUR_S)
-    hold(history, 10, 0, 0.0)
-    hold(history, 0, 10, HOUR_S)
-    assert used(history, 2 * HOUR_S) == pytest.approx(0.5)
-    assert used(history, 2.5 * HOUR_S) == pytest.approx(0.25)
-    assert used(history, 4 * HOUR_S) == pytest.approx(0.0, abs=1e-9)
-    assert used(history, 4 * HOUR_S, B) == pytest.approx(1.0)
-
-
-def test_a_tumbling_window_begins_anew():
-    history = virtual(type="tumbling", size_s=2 * HOUR_S)
-    hold(history, 10, 0, 0.0)
-    hold(history, 0, 10, 1.5 * HOUR_S)
-    assert used(history, 2 * HOUR_S - 1) == pytest.approx(0.75, abs=1e-3)
-    assert used(history, 2 * HOUR_S) == 0
-    assert used(history, 3 * HOUR_S) == pytest.approx(0.0, abs=1e-9)
-    assert used(history, 3 * HOUR_S, B) == pytest.approx(1.0)
-
-
-def test_capacity_is_that_of_its_time():
-    """Half of the cluster is away for half of the time."""
-    history = virtual()
-    hold(history, 5, 0, 0.0, total=10)
-    hold(history, 5, 0, HOUR_S, total=5)
-    assert used(history, 2 * HOUR_S) == pytest.approx(10 / 15)
-
-
-def test_without_capacity_nothing_was_used():
-    history = virtual()
-    hold(history, 0, 0, 0.0, total=0)
-    assert used(history, HOUR_S) == 0
 
 
 def test_an_answer_stands_until_it_is_time_for_another():

@@ -10,7 +10,6 @@ from kaisched.sim.arrivals import (
     Chance,
     JobSize,
     Length,
-    Makings,
     OpenTime,
     always,
     evenly,
@@ -106,7 +105,7 @@ def test_run_times_keep_their_bounds():
 
 
 def bodies(sizes, length, name="g", seed=1):
-    return Bodies(Makings(name, 0, sizes, length), Chance(seed), 60)
+    return Bodies(name, 0, sizes, length, Chance(seed), 60)
 
 
 def test_sizes_occur_by_their_shares():

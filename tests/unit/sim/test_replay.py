@@ -6,6 +6,7 @@ import pytest
 from kaisched.errors import InvariantBroken, PluginError
 from kaisched.framework.report.records import RUN, PluginFailure
 from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
+from kaisched.sim.pools import Site
 from kaisched.sim.replay import Replay, _next_sample
 from kaisched.sim.report import Failure
 from kaisched.sim.ticks import NEVER, Pace
@@ -17,7 +18,7 @@ def replayed(folder, decide, until=NEVER, nodes=1, gpus=8, checkpoint=1):
     size = ClusterSize(nodes, gpus)
     workload = workload_of(read_trace(folder), size, QuotaMode.NONE)
     cluster = Cluster(workload, equal_nodes(size), equal_queues(workload))
-    replay = Replay(workload, cluster, decide, 0, Pace(checkpoint=checkpoint))
+    replay = Replay(workload, [Site(cluster, decide)], 0, Pace(checkpoint=checkpoint))
     replay.run(until)
     return replay
 
@@ -29,7 +30,7 @@ def test_two_queues_on_one_node_by_hand(write_trace, first_fit):
     tally = replay.tally
     assert tally.arrived == tally.finished == [1, 2]
     assert tally.pending == [0, 0]
-    assert tally.waits == [[0], [2, 3]]
+    assert tally.waits(replay.last) == [[0], [2, 3]]
     assert tally.used == [8 * 3, 5 * 1 + 5 * 2]
     assert replay.last_end == 7
     assert replay.last == 7
@@ -42,13 +43,12 @@ def test_the_clock_stops_where_it_is_told(write_trace, first_fit):
     assert replay.last == 3
     assert replay.tally.used == [8 * 2, 0]
     assert replay.tally.pending == [0, 1]
-    assert replay.waiting() == [1]
 
 
 def test_what_happens_at_the_last_tick_still_counts(write_trace, first_fit):
     replay = replayed(write_trace("60,180,8,a\n240,60,8,b\n"), first_fit, until=4)
     assert replay.tally.finished == [1, 0]
-    assert replay.tally.waits == [[0], [0]]
+    assert replay.tally.waits(replay.last) == [[0], [0]]
     assert replay.tally.held == [0, 8]
 
 
@@ -61,7 +61,7 @@ def test_a_job_that_never_fits_waits_for_ever(write_trace, first_fit):
 
 def test_a_gang_starts_as_a_whole(write_trace, first_fit):
     replay = replayed(write_trace("0,60,4,a\n0,60,16,b\n"), first_fit, nodes=2)
-    assert replay.tally.waits == [[0], [1]]
+    assert replay.tally.waits(replay.last) == [[0], [1]]
     assert replay.tally.used == [4, 16]
 
 
@@ -80,7 +80,9 @@ def test_an_evicted_job_goes_a_tick_later_and_keeps_what_it_computed(write_trace
     tally = replay.tally
     assert tally.evicted == [1, 0]
     assert tally.finished == [1, 1]
-    assert tally.waits == [[0], [6 - 1]], "the older job keeps its place before the newer one"
+    assert tally.waits(replay.last) == [[0], [6 - 1]], (
+        "the older job keeps its place before the newer one"
+    )
     assert tally.used == [8 * 5, 1]
     assert replay.last_end == 7
 
@@ -100,7 +102,7 @@ def test_an_evicted_job_computes_again_what_came_after_its_last_checkpoint(write
     tally = replay.tally
     assert (tally.redone, tally.stopping) == ([8, 0], [8, 0])
     assert tally.used == [8 * (10 + 1), 1]
-    assert tally.waits[1] == [12 - 5]
+    assert tally.waits(replay.last)[1] == [12 - 5]
     assert replay.last_end == 13
 
 

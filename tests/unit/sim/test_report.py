@@ -5,6 +5,7 @@ import pytest
 
 from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.output.tables import json_of, short_duration, table_of
+from kaisched.sim.pools import Site
 from kaisched.sim.replay import Replay
 from kaisched.sim.report import Setting, nearest_rank, report_of
 from kaisched.sim.ticks import NEVER
@@ -18,7 +19,7 @@ HAND = "60,180,8,a\n120,60,5,b\n120,61,5,b\n"
 def reported(folder, decide, until=NEVER):
     workload = workload_of(read_trace(folder), SIZE, QuotaMode.NONE)
     cluster = Cluster(workload, equal_nodes(SIZE), equal_queues(workload))
-    replay = Replay(workload, cluster, decide, 0)
+    replay = Replay(workload, [Site(cluster, decide)], 0)
     replay.run(until)
     return report_of(replay, workload, Setting("hand", SIZE, QuotaMode.NONE))
 

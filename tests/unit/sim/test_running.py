@@ -33,7 +33,7 @@ def job(queue, gpus, hours, at="0s", **more):
 
 def ticks(run, queue):
     """Return the (tick, GPUs) of each change of what a queue holds."""
-    steps = run.record.held[queue]
+    steps = run.record.allocated[queue]
     return list(zip(steps.ticks, steps.values, strict=True))
 
 

@@ -63,8 +63,8 @@ def group(sides, *indivisible_jobs, passed=(), by_budget=False, surplus=SURPLUS,
 
 
 def given(sides, *indivisible_jobs, **options):
-    game = group(sides, *indivisible_jobs, **options)
-    share_out(game)
+    siblings = group(sides, *indivisible_jobs, **options)
+    share_out(siblings)
     return {queue: each.ahead for queue, each in sides.items() if each.ahead}
 
 
@@ -114,10 +114,10 @@ def test_between_equals_the_older_queue_goes_first():
 
 
 def test_small_work_that_waits_goes_first_too():
-    game = group({0: side(0.2), 1: side(0.1)}, (0, 16))
-    share_out(game)
-    assert not game.granted
-    assert has_way_free(game) == 1
+    siblings = group({0: side(0.2), 1: side(0.1)}, (0, 16))
+    share_out(siblings)
+    assert not siblings.granted
+    assert has_way_free(siblings) == 1
 
 
 def test_who_had_the_way_free_and_took_nothing_is_passed_over():
@@ -125,21 +125,21 @@ def test_who_had_the_way_free_and_took_nothing_is_passed_over():
 
 
 def test_what_is_not_due_yet_is_awaited_below():
-    game = group({0: side(1.0), 1: side(1.0, held=16)}, (0, 16))
-    share_out(game)
-    assert game.postponed == {0}
-    assert not game.granted
+    siblings = group({0: side(1.0), 1: side(1.0, held=16)}, (0, 16))
+    share_out(siblings)
+    assert siblings.postponed == {0}
+    assert not siblings.granted
 
 
 def test_a_job_larger_than_the_surplus_here_saves_while_it_is_awaited_above():
     """Half of the cluster is the department's: its small work leaves that to others for a while."""
     sides = {0: side(0.0), 1: side(1.0, held=8)}
     assert given(dict(sides), (0, 16), surplus=8) == {}
-    game = group(sides, (0, 16), surplus=8, awaited=frozenset({0}))
-    share_out(game)
+    siblings = group(sides, (0, 16), surplus=8, awaited=frozenset({0}))
+    share_out(siblings)
     assert (sides[0].ahead, sides[1].ahead) == (8, 0)
-    assert [(queue, need) for queue, _, need in game.saving] == [(0, {GPU: 8})]
-    assert not game.granted
+    assert [(queue, need) for queue, _, need in siblings.saving] == [(0, {GPU: 8})]
+    assert not siblings.granted
 
 
 def test_nothing_is_saved_for_a_job_that_used_as_much_as_its_siblings():
@@ -150,9 +150,9 @@ def test_nothing_is_saved_for_a_job_that_used_as_much_as_its_siblings():
 def test_other_queues_below_a_department_make_way_for_its_job():
     """They hold 8 of what the department is given: it is 16 in all, not 24."""
     sides = {0: side(0.0, held=8), 1: side(1.0, held=8)}
-    game = group(sides, (0, 16))
-    game.held = lambda queue, resource: 0
-    share_out(game)
+    siblings = group(sides, (0, 16))
+    siblings.held = lambda queue, resource: 0
+    share_out(siblings)
     assert sides[0].ahead == 16
 
 

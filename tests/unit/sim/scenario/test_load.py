@@ -86,7 +86,7 @@ def test_jobs_may_ask_for_memory_of_gpus(tmp_path):
     assert [pod.devices for pod in kind.pods] == [DeviceDemand(0, 20480)]
     assert (kind.gpus, kind.pods[0].cpu) == (Fraction(1, 2), 2000), "half of the smallest GPU"
     (backlog,) = scenario.backlogs
-    first, second = backlog.bodies._makings.sizes
+    first, second = backlog.bodies.sizes
     assert [pod.devices for pod in first.kind.pods] == [DeviceDemand(0, 10000, 2)] * 3
     assert (first.gpus, second.gpus) == (Fraction(3 * 2 * 244, 1000), 2)
     assert backlog.depth == 4 * 1000 // (3 * 2 * 122) + 1, "as many as fit on the largest GPUs"
