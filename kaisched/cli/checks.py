@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kaisched.cli import options, source
+from kaisched.cli import options
 from kaisched.cli.printing import columns, counted, print_json, print_table
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def doctor(
     from kaisched.daemon.doctor.examine import examine  # noqa: PLC0415 - not for the help
 
     settings = given.load().settings
-    visit = Visit(source.client_of(settings), settings, SystemClock(), as_user)
+    visit = Visit(options.client_of(settings), settings, SystemClock(), as_user)
     findings = list(examine(visit))
     _print_findings(findings, output)
     if any(finding.level == "fail" for finding in findings):

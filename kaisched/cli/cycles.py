@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kaisched.cli.options import Given, Place
+from kaisched.cli.options import Given, Place, client_of
 from kaisched.cli.printing import warn
-from kaisched.cli.source import client_of
 from kaisched.cli.when import forecast_of, when_document
 from kaisched.clock import SystemClock
 from kaisched.daemon import recordings

@@ -167,7 +167,7 @@ def _stop(
 
     from kaisched.cluster.kubernetes.client import MERGE  # noqa: PLC0415 - not for the help
 
-    client = source.client_of(options.Given(None, {}).load().settings, kubeconfig, context)
+    client = options.client_of(options.Given(None, {}).load().settings, kubeconfig, context)
     answer = client.call(
         "PATCH",
         f"{_QUEUES}/{quote(name, safe='')}",

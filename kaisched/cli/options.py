@@ -24,7 +24,9 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from kaisched.cluster.kubernetes.client import Client
     from kaisched.config.loading import LoadedSettings
+    from kaisched.config.settings import SchedulerConfiguration
 
 PROMETHEUS: Final = "KAISCHED_PROMETHEUS"
 """The variable that names a Prometheus server."""
@@ -273,3 +275,21 @@ def given_of(parameters: Mapping[str, Any]) -> Given:
         several = isinstance(value, list)
         flags[_FLAGS[name].key] = (flag, (value,) if is_one else tuple(value) if several else value)
     return Given(parameters.get("config"), flags)
+
+
+def client_of(
+    settings: SchedulerConfiguration, kubeconfig: str | None = None, context: str | None = None
+) -> Client:
+    """Return a client of the cluster that flags name, or else the settings.
+
+    Raises:
+        KaischedError: there is none.
+
+    """
+    from kaisched.cluster.kubernetes.access import find_access  # noqa: PLC0415 - not for the help
+    from kaisched.cluster.kubernetes.client import Client  # noqa: PLC0415 - not for the help
+
+    how = settings.kubernetes
+    where = kubeconfig or how.kubeconfig
+    access = find_access(Path(where) if where else None, context or how.context)
+    return Client(access, timeout_s=how.request_timeout)

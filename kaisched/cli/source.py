@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from kaisched.cli.cycles import CycleView
     from kaisched.cli.live import Server
-    from kaisched.cluster.kubernetes.client import Client
-    from kaisched.config.settings import SchedulerConfiguration
     from kaisched.usage.period import Period
 
 # -- a running scheduler -------------------------------------------------------------------------
@@ -134,24 +132,6 @@ def print_of(
 
 
 # -- recordings ----------------------------------------------------------------------------------
-
-
-def client_of(
-    settings: SchedulerConfiguration, kubeconfig: str | None = None, context: str | None = None
-) -> Client:
-    """Return a client of the cluster that flags name, or else the settings.
-
-    Raises:
-        KaischedError: there is none.
-
-    """
-    from kaisched.cluster.kubernetes.access import find_access  # noqa: PLC0415 - not for the help
-    from kaisched.cluster.kubernetes.client import Client  # noqa: PLC0415 - not for the help
-
-    how = settings.kubernetes
-    where = kubeconfig or how.kubeconfig
-    access = find_access(Path(where) if where else None, context or how.context)
-    return Client(access, timeout_s=how.request_timeout)
 
 
 # -- what was ------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class Column:
         self._view = None
         return self.data
 
-    def set(self, cell: int | tuple[int, int], value: float) -> None:
+    def set(self, cell: int | tuple[int, ...], value: float) -> None:
         """Set one cell, a row or (row, number), unless it has the value already; NaN is NaN."""
         old = self.data[cell]
         if old != value and not (math.isnan(old) and math.isnan(value)):

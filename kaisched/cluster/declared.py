@@ -42,11 +42,11 @@ class Declared:
         self._node_faults: dict[str, str] = {}
         self._topology_faults: dict[str, str] = {}
 
-    def note_node(self, name: str, fault: str = "") -> None:
+    def record_node(self, name: str, fault: str = "") -> None:
         """Note the fault of a node; empty if the node is valid or gone."""
         set_or_drop(self._node_faults, name, fault or None)
 
-    def note_topology(self, name: str, fault: str = "") -> None:
+    def record_topology(self, name: str, fault: str = "") -> None:
         """Note the fault of a topology; empty if the topology is valid or gone."""
         set_or_drop(self._topology_faults, name, fault or None)
 

@@ -69,7 +69,7 @@ class Disruptions:
         self._changes += 1
         return True
 
-    def note_pod(self, key: str, *, is_unready: bool) -> None:
+    def record_pod(self, key: str, *, is_unready: bool) -> None:
         """Note whether a pod runs without being ready."""
         if is_unready:
             self._unready.add(key)
@@ -79,9 +79,9 @@ class Disruptions:
     def drop_pod(self, key: str) -> None:
         """Forget a pod that is gone."""
         self.forget(key)
-        self.note_pod(key, is_unready=False)
+        self.record_pod(key, is_unready=False)
 
-    def note_eviction(self, key: str) -> None:
+    def record_eviction(self, key: str) -> None:
         """Count a pod that runs, and is evicted, until its budget shows it."""
         if self._budgets and key not in self._unready:
             self.unseen.add(key)

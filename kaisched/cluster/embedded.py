@@ -129,7 +129,8 @@ class EmbeddedClaims:
         """Return a pod with the claims that are made for it from templates."""
         made = {it.name: it for it in pod.status.resource_claim_statuses}
         for ref in pod.spec.resource_claims:
-            template = self._find(ResourceClaimTemplate, pod, ref.resource_claim_template_name)
+            key = f"{pod.metadata.namespace}/{ref.resource_claim_template_name}"
+            template = self._objects.get((ResourceClaimTemplate.KIND, key))
             if ref.name in made or not isinstance(template, ResourceClaimTemplate):
                 continue
             meta = pod.metadata
@@ -197,9 +198,6 @@ class EmbeddedClaims:
             claim = self._stores[0].device_claims.claim(f"{pod.metadata.namespace}/{name}")
             if claim is not None:
                 yield claim
-
-    def _find(self, type_: type[ResourceClaimTemplate], pod: Pod, name: str) -> Manifest | None:
-        return self._objects.get((type_.KIND, f"{pod.metadata.namespace}/{name}"))
 
     def _put(self, claim: ResourceClaim) -> None:
         self._objects[identity_of(claim)] = claim
@@ -458,7 +456,7 @@ class EmbeddedCluster:
             return
         self._record("evicted", pod, detail=evict.reason)
         for store in self.stores:  # the pod's change tells the rest
-            store.note_eviction(pod.key, self.clock.now_s())
+            store.record_eviction(pod.key, self.clock.now_s())
         if self._is_recreating:
             self._to_recreate.add(pod.metadata.uid)
         self._let_go(pod)

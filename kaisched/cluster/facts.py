@@ -91,12 +91,12 @@ class Sent:
     def bind(self, pod: PodRow, node: str, cards: tuple[str, ...] = ()) -> None:
         """Note that a bind was sent, unless its pod shows that it has happened, or never can."""
         self.binds[pod.key] = SentBind(pod.uid, node, cards)
-        self.hear(pod)
+        self.handle(pod)
 
     def evict(self, pod: PodRow) -> None:
         """Note that an eviction was sent, unless its pod is leaving already."""
         self.evictions[pod.key] = pod.uid
-        self.hear(pod)
+        self.handle(pod)
 
     def take_back_bind(self, key: str, uid: str = "") -> bool:
         """Forget a bind, with a UID only that pod's; tell whether there was one."""
@@ -118,7 +118,7 @@ class Sent:
         """Return what was sent about a pod and is not seen yet."""
         return SentOf(self.binds.get(key), self.evictions.get(key))
 
-    def hear(self, pod: PodRow) -> None:
+    def handle(self, pod: PodRow) -> None:
         """Drop what an object shows to have happened, or to be impossible.
 
         A pod that is being deleted, or has ended, without a node can never be bound any more.
@@ -287,11 +287,11 @@ class Facts:
 
     # -- of one pod ------------------------------------------------------------------------------
 
-    def hear(self, pod: PodRow) -> None:
+    def handle(self, pod: PodRow) -> None:
         """Take in what an object shows to have happened, and the shared GPU that it holds."""
-        self.sent.hear(pod)
+        self.sent.handle(pod)
         if pod.reservation is not None:
-            self.sharing.hear(pod.reservation)
+            self.sharing.handle(pod.reservation)
 
     def forget(self, key: str, uid: str = "") -> None:
         """Drop what was sent about a pod that is gone; with a UID, only about that one."""
@@ -301,7 +301,7 @@ class Facts:
     def note(self, pod: PodRow, *, was_known: bool) -> None:
         """Note whether a pod is leaving, and whether it is ready."""
         self.stuck.note(pod.key, pod.leaving, was_alive=was_known)
-        self.disruptions.note_pod(pod.key, is_unready=pod.is_unready)
+        self.disruptions.record_pod(pod.key, is_unready=pod.is_unready)
 
     def drop(self, key: str, *, is_over: bool) -> None:
         """Forget a pod whose task has ended; everything about it if the pod itself ``is_over``."""

@@ -145,7 +145,7 @@ class Grouper:
             return member
         return replace(member, missing=f"{last.reference.kind} {last.reference.name}")
 
-    def note_group(self, key: str, group: PodGroup | None) -> tuple[str, ...]:
+    def record_group(self, key: str, group: PodGroup | None) -> tuple[str, ...]:
         """Note whether there is a pod group of independent pods; return its key if that is news."""
         meta = None
         if group is not None and labels.has_independent_pods(group.metadata):

@@ -387,7 +387,7 @@ class Members:
         """Return since when jobs are stale, by job and by the pod that says so."""
         return self._stale
 
-    def note_done(self, pod: PodRow, member: Membership | None) -> None:
+    def record_done(self, pod: PodRow, member: Membership | None) -> None:
         """Have a pod that has succeeded counted anew when its owner changes."""
         if pod.has_succeeded:
             self.dependents.watch(pod.key, None, member)

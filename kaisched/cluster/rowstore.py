@@ -10,10 +10,11 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from kaisched.cluster.columns import Column
 from kaisched.cluster.nodes import NodeRow, NodeRows
 from kaisched.cluster.queues import QueueRow, QueueRows
 from kaisched.cluster.rows import (
@@ -31,7 +32,6 @@ from kaisched.core.axis import (
     HOLDING_STATES,
     Amounts,
     BoolVec,
-    FloatVec,
     IntVec,
     ResourceAxis,
     RowVec,
@@ -61,8 +61,6 @@ DEFAULT_PODSET: Final = "default"
 HOUR_S: Final = 3600.0
 _SLACK: Final = 1024
 """So many dead rows are not worth the work of a compaction."""
-_START, _EVICTION = range(2)
-"""Kinds of times of jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +352,7 @@ class RowStore:
     def evict(self, task: int, at_s: float = math.nan) -> None:
         """Let a task release its room because we said so; its job was evicted then."""
         self.set_state(task, TaskState.RELEASING)
-        self.note_eviction(task, at_s)
+        self.record_eviction(task, at_s)
 
     def set_gone(self, task: int) -> None:
         """End one task."""
@@ -455,7 +453,7 @@ class RowStore:
         row = self.row_of_job(job)
         return float(self.jobs.rare.data[row, EVICTED]) if row >= 0 else math.nan
 
-    def note_eviction(self, task: int, at_s: float) -> None:
+    def record_eviction(self, task: int, at_s: float) -> None:
         """Remember when the job of a task was last evicted; NaN says nothing."""
         job = self.tasks.job_of_task.data[task]
         if job >= 0 and not math.isnan(at_s):
@@ -504,29 +502,25 @@ class RowStore:
         protected for longer than by a start at that moment. What was in the future only by our own
         clock counts as it is once that is right again.
         """
+        jobs = self.jobs
+        # A column, and which cell of its rows: of starts and of evictions.
+        times: list[tuple[Column, tuple[Any, ...]]]
+        times = [(jobs.last_start_s, ()), (jobs.rare, (EVICTED,))]
         for (kind, name, given_s), seen_s in list(self._seen_s.items()):
             row = self.row_of_job(name)
             if row < 0 or given_s <= now_s:
                 del self._seen_s[kind, name, given_s]
-                if row >= 0 and self._times(kind)[row] == seen_s:
-                    self._set_time(kind, row, given_s)
-        for kind in (_START, _EVICTION):
-            times = self._times(kind)
-            for row in np.flatnonzero(times > now_s).tolist():
-                key = kind, self.jobs.name.data[row], float(times[row])
-                self._set_time(kind, row, self._seen_s.setdefault(key, now_s))
-
-    def _times(self, kind: int) -> FloatVec:
-        jobs = self.jobs
-        times: FloatVec = jobs.last_start_s.data if kind == _START else jobs.rare.data[:, EVICTED]
-        return times[: jobs.size]
-
-    def _set_time(self, kind: int, row: int, at_s: float) -> None:
-        self.revision += 1
-        if kind == _START:
-            self.jobs.last_start_s.set(row, at_s)
-        else:
-            self.jobs.rare.set((row, EVICTED), at_s)
+                column, cell = times[kind]
+                if row >= 0 and column.data[(row, *cell)] == seen_s:
+                    self.revision += 1
+                    column.set((row, *cell), given_s)
+        for kind, (column, cell) in enumerate(times):
+            index: Any = (slice(jobs.size), *cell)
+            at_s = column.data[index]
+            for row in np.flatnonzero(at_s > now_s).tolist():
+                key = kind, jobs.name.data[row], float(at_s[row])
+                self.revision += 1
+                column.set((row, *cell), self._seen_s.setdefault(key, now_s))
 
     # -- laying out and freezing -----------------------------------------------------------------
 

@@ -53,7 +53,7 @@ class SharedCards:
 
     # -- what is told ----------------------------------------------------------------------------
 
-    def note_use(self, key: str, use: Use | None) -> None:
+    def record_use(self, key: str, use: Use | None) -> None:
         """Note how a pod uses cards; None: not, or no more."""
         old = self._use_of.get(key)
         if old == use:
@@ -69,7 +69,7 @@ class SharedCards:
             self._users[Card(use.node, group)].add(key)
             self.look_again(Card(use.node, group))
 
-    def hear(self, found: Reservation) -> None:
+    def handle(self, found: Reservation) -> None:
         """Take in a reservation pod that came or changed."""
         old = self._reservation_of.get(found.key)
         if old is not None and (old.uid, old.card) != (found.uid, found.card):

@@ -1,10 +1,10 @@
-"""The ports of a cluster, and what its state store rests on, as values that can be written down."""
+"""What a cluster's state store rests on, as values that can be written down."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -16,35 +16,11 @@ from kaisched.cluster.pools.owners import FixedOwners
 from kaisched.cluster.rowstore import JobPast
 from kaisched.cluster.store import StateStore, owner_of, update
 from kaisched.core.axis import FIXED
-from kaisched.core.snapshot import Snapshot
-from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.objects.gangs import KNOWN
 from kaisched.objects.pod import Pod
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.wire import KubernetesObject
 from kaisched.objects.workloads import PartialObject, Table
-
-
-class SnapshotSource(Protocol):
-    """Gives the frozen state of a shard."""
-
-    def snapshot(self) -> Snapshot:
-        """Return the present state; cheap when little has changed."""
-        ...
-
-
-class IntentSink(Protocol):
-    """Carries out what a cycle decided.
-
-    A failure is not raised: it comes back as an event and is a fact of the next snapshot.
-    """
-
-    def apply(
-        self, binds: Sequence[Bind], evictions: Sequence[Evict], nominations: Sequence[Nominate]
-    ) -> None:
-        """Bind, evict, nominate."""
-        ...
-
 
 _NOT_KEPT: Final = SchedulingShard  # not the store's, see ``events``
 

@@ -99,7 +99,7 @@ class StateStore:
 
     def upsert_node(self, node: Node) -> None:
         """Take in a node that came or changed."""
-        self.pools.note_node(node)
+        self.pools.record_node(node)
         if not self.ours.has(node.metadata):
             self._remove_node(node.name)
             return
@@ -107,9 +107,9 @@ class StateStore:
             row = node_row(node, self.ours.gpu_resources)
         except ObjectError as error:
             self._remove_node(node.name)
-            self.declared.note_node(node.name, str(error))
+            self.declared.record_node(node.name, str(error))
             return
-        self.declared.note_node(node.name)
+        self.declared.record_node(node.name)
         is_new = not self.rows.nodes.is_known(row.name)
         self.rows.put_node(self.device_claims.gpus.with_gpus(row))
         if is_new:
@@ -123,7 +123,7 @@ class StateStore:
         self._remove_node(name)
 
     def _remove_node(self, name: str) -> None:
-        self.declared.note_node(name)
+        self.declared.record_node(name)
         if not self.rows.nodes.is_known(name):
             return
         self.rows.remove_node(name)
@@ -135,7 +135,7 @@ class StateStore:
 
     def upsert_queue(self, queue: Queue) -> None:
         """Take in a queue that came or changed; one with a fault is as good as absent."""
-        if self.pools.note_queue(queue):
+        if self.pools.record_queue(queue):
             self._refresh_listed()
         if self.declared.has_queue(queue):
             return
@@ -194,13 +194,13 @@ class StateStore:
     def upsert_pod_group(self, group: PodGroup) -> None:
         """Take in a pod group that came or changed; one with a fault refuses its pods."""
         self._regroup(
-            self.members.grouper.note_group(group.key, None if fault_of(group) else group)
+            self.members.grouper.record_group(group.key, None if fault_of(group) else group)
         )
         self._note_group(group)
 
     def remove_pod_group(self, key: str) -> None:
         """Drop a pod group."""
-        self._regroup(self.members.grouper.note_group(key, None))
+        self._regroup(self.members.grouper.record_group(key, None))
         if self.pools.forget_group(key):
             self._look_at_job(key)
         self._withdraw(key)
@@ -209,7 +209,7 @@ class StateStore:
         """Take in a pod that came or changed."""
         self.rows.touch()
         row = pod_row(pod, self.ours)
-        self.pools.note_place(row)
+        self.pools.record_place(row)
         self._take_in(row)
 
     def remove_pod(self, key: str, uid: str = "") -> None:
@@ -226,7 +226,7 @@ class StateStore:
 
     def _take_in(self, pod: PodRow) -> None:
         facts, members = self.facts, self.members
-        facts.hear(pod)
+        facts.handle(pod)
         if pod.claims or pod.key in self.volumes:
             pod = self._with_volumes(pod)
         if pod.device_claims or pod.extended or pod.key in self.device_claims:
@@ -245,7 +245,7 @@ class StateStore:
         if pod.state == TaskState.GONE or (member is None and not self.rows.nodes.is_known(node)):
             if found is not None:
                 self._drop(pod.key)
-            members.note_done(pod, member)
+            members.record_done(pod, member)
             if pod.state != TaskState.GONE and node:
                 self.pods.strangers[pod.key] = pod
             return
@@ -316,7 +316,7 @@ class StateStore:
         elif rows.cards.sharing is not None:
             # Also pods whose request is invalid here: what they use is not for others.
             use = Use(facts.sent.node_of(pod), cards, pod.gpus, not pod.node) if cards else None
-            facts.sharing.note_use(pod.key, use)
+            facts.sharing.record_use(pod.key, use)
 
     def _with_volumes(self, pod: PodRow) -> PodRow:
         """Return a pod with what its claims demand; others that want the same are looked at too."""
@@ -329,7 +329,7 @@ class StateStore:
     def _drop(self, key: str, *, is_over: bool = True) -> None:
         pod, member = self.pods.pop(key)
         self.facts.drop(key, is_over=is_over)
-        self.facts.sharing.note_use(key, None)
+        self.facts.sharing.record_use(key, None)
         self.rows.retire_task(self.rows.row_of_task(key))
         self.members.leave(key, member, is_over=is_over)
         if pod.uid in self.members.dependents:
@@ -352,12 +352,12 @@ class StateStore:
             self.facts.sent.evict(pod)
             self.rows.touch()
             self._update_task(pod)
-            self.note_eviction(key, at_s)
+            self.record_eviction(key, at_s)
 
-    def note_eviction(self, key: str, at_s: float) -> None:
+    def record_eviction(self, key: str, at_s: float) -> None:
         """Note that a pod was evicted, at that time, at the cost of its job and its budget."""
-        self.facts.disruptions.note_eviction(key)
-        self.rows.note_eviction(self.rows.row_of_task(key), at_s)
+        self.facts.disruptions.record_eviction(key)
+        self.rows.record_eviction(self.rows.row_of_task(key), at_s)
 
     def refute_bind(self, key: str, uid: str = "") -> None:
         """Take back a bind: it has not happened and never will; with a UID, only that pod's."""
@@ -464,7 +464,7 @@ class StateStore:
 
     def _note_group(self, group: PodGroup) -> None:
         """Take in a pod group of any pool; look at its pods again if its list is another."""
-        is_listed_anew = self.pools.note_group(group)
+        is_listed_anew = self.pools.record_group(group)
         self._declare(group)
         if is_listed_anew:
             self._look_at_job(group.key)
@@ -611,7 +611,7 @@ def _update_setting(
             return store.facts.disruptions.put(obj, store.facts.sent.evictions)
         case Topology():
             fault = "" if is_gone else fault_of(obj)
-            store.declared.note_topology(obj.name, fault)
+            store.declared.record_topology(obj.name, fault)
             levels = () if is_gone or fault else obj.spec.levels
             named = tuple(TopologyLevel(it.node_label, it.alias) for it in levels)
             return store.rows.nodes.put_topology(obj.name, named)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from kaisched.core.snapshot import Snapshot
-    from kaisched.engine.cycle import Cycle
+    from kaisched.framework.cycle import Cycle
 
 SAME_TIME_S: Final = 5.0
 """Starts up to this far apart count as simultaneous, since both schedulers run in cycles."""

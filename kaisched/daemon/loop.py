@@ -15,9 +15,9 @@ from kaisched.clock import monotonic_s
 from kaisched.core.axis import TaskState
 from kaisched.core.usage import UsageState
 from kaisched.daemon import garbage
-from kaisched.engine.cycle import next_cycle
 from kaisched.engine.policy import build_policy, without_evictions
 from kaisched.errors import KaischedError
+from kaisched.framework.cycle import next_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.limits import left_of
 from kaisched.telemetry.cycle_log import log_cycle
@@ -30,14 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.clock import Clock
-    from kaisched.cluster.state import IntentSink, SnapshotSource
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
     from kaisched.daemon.recordings import Recordings
-    from kaisched.engine.cycle import Cycle, UsageSource
     from kaisched.engine.shards import FoundShard
     from kaisched.framework.advice.standing import StandingAdvice
+    from kaisched.framework.cycle import Cycle, IntentSink, SnapshotSource, UsageSource
     from kaisched.framework.policy import Policy
     from kaisched.objects.shard import SchedulingShard
     from kaisched.telemetry.metrics import ClaimFigures, CycleCollector

@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from kaisched.cluster.state import StoreState
     from kaisched.core.snapshot import Snapshot
     from kaisched.daemon.http_wire import Request
-    from kaisched.engine.cycle import Cycle
     from kaisched.engine.recording import RecordedUsage, Recording
     from kaisched.engine.shards import FoundShard
+    from kaisched.framework.cycle import Cycle
     from kaisched.framework.policy import Policy
 
 WAIT_S: Final = 30.0

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.pool_owners import PoolOwners
     from kaisched.daemon.stored_shards import ShardReports
-    from kaisched.engine.cycle import Cycle
     from kaisched.engine.shards import FoundShard
+    from kaisched.framework.cycle import Cycle
     from kaisched.framework.policy import Policy
     from kaisched.objects.shard import SchedulingShard, ShardSpec
     from kaisched.telemetry.metrics import Requests, Watch

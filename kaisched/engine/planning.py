@@ -15,11 +15,11 @@ from kaisched.cluster.pods import Sharing, leaving_of
 from kaisched.cluster.pools.handover import PoolTurns, pool_turns
 from kaisched.cluster.pools.owners import SharedOwners
 from kaisched.cluster.store import StateStore
-from kaisched.engine.cycle import next_cycle
 from kaisched.engine.migration.kueue import translate
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard, shard_among, shards_among
 from kaisched.errors import ConfigError, ObjectError
+from kaisched.framework.cycle import next_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.records import who_failed
 from kaisched.framework.report.result import ShardCycle

@@ -1,12 +1,14 @@
-"""One cycle: a pure function from a snapshot to intents and records.
+"""One cycle: a pure function from a snapshot to intents and records, and its round with a cluster.
 
-Same input, same bytes out. The daemon, ``plan``, the simulator, replay and the tests all call this.
+Same input, same bytes out of :func:`run_cycle`: the daemon, ``plan``, the simulator, replay and the
+tests all call it. :func:`next_cycle` takes the snapshot from a cluster and passes it the intents.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -20,18 +22,26 @@ from kaisched.framework.report.result import (
     Lazy,
     Records,
     Shares,
+)
+from kaisched.framework.session.limits import is_full
+from kaisched.framework.session.outcome import (
+    PUT_OFF,
+    Outcome,
+    await_leaving,
     binds,
     evictions,
     nominations,
 )
-from kaisched.framework.session.limits import is_full
-from kaisched.framework.session.outcome import PUT_OFF, Outcome, await_leaving
 from kaisched.framework.session.session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kaisched.clock import Clock
     from kaisched.core.axis import RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
+    from kaisched.framework.intents import Bind, Evict, Nominate
     from kaisched.framework.plugins.probe import Probe
     from kaisched.framework.policy import Policy
 
@@ -143,3 +153,89 @@ def _put_off(session: Session) -> dict[str, int]:
 
 def _jobs_of(session: Session, tasks: RowVec) -> int:
     return len(set(session.tasks.job_of_task[tasks].tolist())) if len(tasks) else 0
+
+
+# -- with a cluster ------------------------------------------------------------------------------
+
+
+class SnapshotSource(Protocol):
+    """Gives the frozen state of a shard."""
+
+    def snapshot(self) -> Snapshot:
+        """Return the present state; cheap when little has changed."""
+        ...
+
+
+class IntentSink(Protocol):
+    """Carries out what a cycle decided.
+
+    A failure is not raised: it comes back as an event and is a fact of the next snapshot.
+    """
+
+    def apply(
+        self, binds: Sequence[Bind], evictions: Sequence[Evict], nominations: Sequence[Nominate]
+    ) -> None:
+        """Bind, evict, nominate."""
+        ...
+
+
+class UsageSource(Protocol):
+    """Source of the queues' usage history."""
+
+    def usage(self, snapshot: Snapshot, now_s: float) -> Usage | None:
+        """Return usage for the snapshot's queues and resources; None without a history.
+
+        Called once a cycle; it neither waits nor raises.
+        """
+        ...
+
+    def is_ready(self) -> bool:
+        """Tell whether an answer is there, or none is to be expected."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """Snapshot, decisions and memory of a cycle."""
+
+    snapshot: Snapshot
+    result: CycleResult
+    memory: Memory
+    start_s: float
+    end_s: float
+    usage: Usage | None = None
+    """Usage history in this cycle; None if no history is kept."""
+
+    @property
+    def duration_s(self) -> float:
+        """Duration in seconds; never negative, even if the clock was set back meanwhile."""
+        return max(self.end_s - self.start_s, 0.0)
+
+    @property
+    def has_intents(self) -> bool:
+        """Tell whether there are any intents."""
+        return bool(self.result.binds or self.result.evictions or self.result.nominations)
+
+
+def next_cycle(
+    source: SnapshotSource,
+    sink: IntentSink,
+    policy: Policy,
+    usage_source: UsageSource | None,
+    clock: Clock,
+    memory: Memory,
+    probe: Probe = NULL,
+) -> Cycle:
+    """Run one cycle on the present state of ``source`` and pass its intents to ``sink``.
+
+    An abandoned cycle has no intents; nothing is passed on then, and the old facts remain. A cycle
+    that decides nothing is passed on: it withdraws earlier promises.
+    """
+    start_s = clock.now_s()
+    snapshot = source.snapshot()
+    usage = usage_source.usage(snapshot, start_s) if usage_source is not None else None
+    result, memory = run_cycle(snapshot, usage, policy, start_s, memory, probe)
+    cycle = Cycle(snapshot, result, memory, start_s, clock.now_s(), usage)
+    if not result.stats.abandoned:
+        sink.apply(result.binds, result.evictions, result.nominations)
+    return cycle

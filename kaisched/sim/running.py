@@ -11,10 +11,9 @@ import numpy as np
 from kaisched.cluster.pools.handover import DWELL_S
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.tables import QueueTable
-from kaisched.engine.cycle import UsageSource
 from kaisched.engine.policy import build_policy
 from kaisched.errors import ConfigError, InvariantBroken
-from kaisched.framework.cycle import run_cycle
+from kaisched.framework.cycle import UsageSource, run_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.probe import NULL, Probe

@@ -236,7 +236,7 @@ class Bench:
     def cycle(self, watch: Watch) -> None:
         """End and add some pods, then time the turn and what is written until the next one."""
         self.churn()
-        turn = watch.time(self.loop.turn)
+        turn = watch.time(self.loop.cycle)
         garbage.tend()  # as the loop's own thread does after each turn
         expect(turn is not None and not turn.result.failures, "the turn failed")
         pending = self.collector.published.pending

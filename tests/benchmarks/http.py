@@ -1,8 +1,6 @@
 """HTTP: a daemon at work while connections drip at its ports. Do probes and cycles suffer?"""
 
-import json
 import math
-import os
 import statistics
 import subprocess
 import sys
@@ -19,6 +17,7 @@ import yaml
 from kaisched.daemon.http_server import Server, listen, probe_page
 from kaisched.daemon.loop import Check
 from tests.benchmarks.harness import Measured, Watch, expect
+from tests.processes import ANY_PORTS, Daemon
 
 _DRIPPING = Path(__file__).with_name("dripping.py")
 _PROBE_S = 0.05
@@ -62,54 +61,27 @@ def _objects(nodes: int, pods: int) -> str:
     )
 
 
-class _Daemon:
-    """A process, what it logs, and what the system says of it."""
+class _Daemon(Daemon):
+    """A daemon on a file of objects, with a live view."""
 
     def __init__(self, folder: Path, nodes: int, pods: int) -> None:
-        (folder / "objects.yaml").write_text(_objects(nodes, pods), encoding="utf-8")
-        self._log = folder / "log"
-        words = ["run", "--filename", str(folder / "objects.yaml"), "--schedule-period", "100ms"]
-        words += ["--log-format", "json"]
-        ports = ["--metrics-port", "0", "--health-port", "0", "--view", "--view-port", "0"]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("KAISCHED_")}
-        with self._log.open("w") as stderr:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "kaisched", *words, *ports], env=environment, stderr=stderr
-            )
-        self.ports: dict[str, int] = {}
-
-    def events(self) -> list[dict[str, Any]]:
-        lines = self._log.read_text(encoding="utf-8").splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        file = folder / "objects.yaml"
+        file.write_text(_objects(nodes, pods), encoding="utf-8")
+        words = ("--filename", file, "--schedule-period", "100ms", "--view", "--view-port", "0")
+        super().__init__(folder / "log", *words, *ANY_PORTS)
 
     def wait(self) -> None:
         """Wait for its ports and for three cycles."""
         end_s = time.monotonic() + _START_S
         while time.monotonic() < end_s and self.process.poll() is None:
-            self.ports = {
-                page: it["port"]
-                for it in self.events()
-                if it["event"] == "listening"
-                for page in it["pages"]
-            }
-            if len(self.cycles()) > 3 and {"/livez", "/api/v1"} <= self.ports.keys():
+            if len(self.cycles()) > 3 and {"/livez", "/api/v1"} <= self.ports().keys():
                 return
             time.sleep(0.05)
-        expect(False, f"the daemon did not start: {self._log.read_text(encoding='utf-8')[-500:]}")
+        expect(False, f"the daemon did not start: {self.log.read_text(encoding='utf-8')[-500:]}")
 
-    def cycles(self) -> list[float]:
-        """Return how long each cycle took, in milliseconds."""
-        return [it["dur_ms"] for it in self.events() if it["event"] == "cycle_completed"]
-
-    def threads(self) -> int:
-        return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
-
-    def descriptors(self) -> int:
-        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
-
-    def cpu_s(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    def count(self, what: str) -> int:
+        """Return how many threads (``task``) or files (``fd``) it has."""
+        return len(list((self.proc / what).iterdir()))
 
 
 def _probe(port: int) -> float:
@@ -157,22 +129,21 @@ def _running(nodes: int, pods: int) -> Iterator[_Daemon]:
             daemon.wait()
             yield daemon
         finally:
-            daemon.process.terminate()
-            daemon.process.wait()
+            daemon.end()
 
 
 def _phase(daemon: _Daemon, control: int, seconds: float) -> dict[str, Any]:
     """Probe for a while, in turns with the control; return what the daemon did meanwhile."""
-    done, cpu_s, end_s = len(daemon.cycles()), daemon.cpu_s(), time.monotonic() + seconds
-    probes, controls, threads, descriptors = [], [], 0, 0
+    done, cpu_s, end_s = len(daemon.cycles()), daemon.cpu_s, time.monotonic() + seconds
+    probes, controls, threads, descriptors, livez = [], [], 0, 0, daemon.ports()["/livez"]
     # A part is too short for a cycle where the machine is slow: one of them has to end in it.
     while time.monotonic() < end_s or (
         len(daemon.cycles()) == done and time.monotonic() < end_s + _START_S
     ):
-        probes.append(_probe(daemon.ports["/livez"]))
+        probes.append(_probe(livez))
         controls.append(_probe(control))
-        threads = max(threads, daemon.threads())
-        descriptors = max(descriptors, daemon.descriptors())
+        threads = max(threads, daemon.count("task"))
+        descriptors = max(descriptors, daemon.count("fd"))
         time.sleep(_PROBE_S)
     cycles = daemon.cycles()[done:]
     expect(cycles, "no cycle has ended")
@@ -185,7 +156,7 @@ def _phase(daemon: _Daemon, control: int, seconds: float) -> dict[str, Any]:
         "cycles": len(cycles),
         "cycle_ms": statistics.median(cycles),
         "cycle_worst_ms": max(cycles),
-        "cpu_ms_a_cycle": 1000 * (daemon.cpu_s() - cpu_s) / len(cycles),
+        "cpu_ms_a_cycle": 1000 * (daemon.cpu_s - cpu_s) / len(cycles),
     }
 
 
@@ -197,7 +168,7 @@ def dripping(
     watch = Watch()
     with _running(nodes, pods) as daemon, _control() as control:
         before = _phase(daemon, control, calm)
-        ports = [str(daemon.ports[page]) for page in ("/livez", "/metrics", "/api/v1")]
+        ports = [str(daemon.ports()[page]) for page in ("/livez", "/metrics", "/api/v1")]
         command = [sys.executable, str(_DRIPPING), str(seconds), str(connections), *ports]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as dripping:
             during = watch.time(lambda: _phase(daemon, control, seconds))

@@ -16,10 +16,14 @@ def tiny(row: Row) -> Row:
     return dataclasses.replace(row, size=row.tiny)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+UNLIKE = {(row.module, row.function, str(row.tiny)): row for row in ROWS}.values()
+"""One row of those that are the same at a tiny size."""
+
+
+@pytest.mark.parametrize("row", UNLIKE, ids=[row.name for row in UNLIKE])
 def test_the_result_is_right(row):
     assert set(row.tiny) == set(row.size)
-    report = worker.report(tiny(row), 2)
+    report = worker.report(tiny(row), 1 if row.benchmark == "B16" else 2)
     assert report["checked"], report["detail"]
     assert report["median_s"] <= report["p99_s"]
     targets = report["detail"]["targets"]

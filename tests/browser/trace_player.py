@@ -12,7 +12,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import kaisched
-from kaisched.objects.labels import POD_GROUP, QUEUE, RUN_SECONDS
+from kaisched.objects.labels import RUN_SECONDS
+from tests.objects import QUEUES, group, pod, queue
 
 TRACE = Path(kaisched.__file__).parent / "data/traces/philly-2017"
 BEGIN_S = 28 * 86_400.0
@@ -44,29 +45,22 @@ def queues(gpus):
         nodes = {it["vc"]: int(it["published_nodes"] or 0) for it in csv.DictReader(file)}
     part = gpus / sum(nodes.values())
     quotas = {name: int(part * count) for name, count in nodes.items()}
-    kind = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue"}
-    for name, quota in {SPACE: gpus, **quotas}.items():
-        gpu = {"quota": quota, "limit": -1, "overQuotaWeight": max(nodes.get(name, 1), 1)}
-        above = {} if name == SPACE else {"parentQueue": SPACE}
-        yield {**kind, "metadata": {"name": name}, "spec": {**above, "resources": {"gpu": gpu}}}
+    yield queue(SPACE, gpus)
+    for name, quota in quotas.items():
+        yield queue(name, quota, SPACE, weight=max(nodes[name], 1))
 
 
 def objects(number, job, speed):
     """Return the requests that submit a job: a pod, or a group of pods of eight GPUs each."""
-    _, run_s, gpus, queue = job
+    _, run_s, gpus, team = job
     name, pods = f"job-{number:05d}", math.ceil(gpus / _GPUS)
     notes = {RUN_SECONDS: f"{run_s / speed:.3f}"}
-    if pods > 1:
-        notes[POD_GROUP] = name
-        spec = {"queue": queue, "minMember": pods}
-        kind = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup"}
-        yield _GROUPS, {**kind, "metadata": {"name": name}, "spec": spec}
+    together = name if pods > 1 else ""
+    if together:
+        yield _GROUPS, group(name, team, pods)
     for at in range(pods):
-        limits = {"nvidia.com/gpu": str(min(gpus, _GPUS))}
-        box = {"name": "main", "image": "example.com/train:1", "resources": {"limits": limits}}
-        meta = {"name": f"{name}-{at}", "labels": {QUEUE: queue}, "annotations": notes}
-        spec = {"schedulerName": "kaisched", "containers": [box]}
-        yield _PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+        each = min(gpus, _GPUS)
+        yield _PODS, pod(f"{name}-{at}", team, each, group=together, annotations=notes)
 
 
 class Player:
@@ -97,8 +91,8 @@ class Player:
     def start(self, gpus):
         """Begin the trace now, on a cluster of so many GPUs."""
         line = self._line()
-        for queue in queues(gpus):
-            self._ask(line, "POST", "/apis/scheduling.run.ai/v2/queues", queue)
+        for each in queues(gpus):
+            self._ask(line, "POST", QUEUES, each)
         self._began_s = time.monotonic()
         targets = [self._send] * _SENDERS + [self._tidy]
         self._threads = [threading.Thread(target=it, daemon=True) for it in targets]

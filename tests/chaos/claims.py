@@ -17,6 +17,7 @@ from pathlib import Path
 from kaisched.cluster.kubernetes.client import MERGE, Client
 from kaisched.cluster.kubernetes.pods import CLAIM_POINTS
 from kaisched.errors import ClusterUnavailable
+from tests import objects
 from tests.chaos.checker import Outages
 from tests.chaos.claim_checker import ClaimChecker, claim_of
 from tests.chaos.claim_parts import (
@@ -111,19 +112,15 @@ class ClaimChurn:
             for user in sorted(users):
                 self._pod(user, {"resourceClaimName": name})
         elif sort == "gang":
-            spec = {"queue": self._chance.choice(QUEUES), "minMember": 3}
-            group = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup"}
-            self._post(GROUPS, {**group, "metadata": {"name": name}, "spec": spec})
+            self._post(GROUPS, objects.group(name, self._chance.choice(QUEUES), 3))
             for at in range(3):
                 self._pod(f"{name}-{at}", {"resourceClaimTemplateName": "one"}, group=name)
         else:
             self._pod(name, {"resourceClaimTemplateName": sort})
 
     def _pod(self, name, ref, group=""):
-        notes = {RUN_SECONDS: f"{self._chance.uniform(1.0, 8.0):.1f}"}
-        if group:
-            notes["pod-group-name"] = group
-        self._post(PODS, pod_of(name, ref, notes, self._chance.choice(QUEUES)))
+        run_s = f"{self._chance.uniform(1.0, 8.0):.1f}"
+        self._post(PODS, pod_of(name, ref, self._chance.choice(QUEUES), run_s, group=group))
 
     def _post(self, path, obj):
         answer = self._asking.client.call("POST", path, body=obj)
@@ -143,27 +140,18 @@ class ClaimChurn:
         return len(pods) + len(claims)
 
 
-def queue_of(name, quota):
-    return {
-        "apiVersion": "scheduling.run.ai/v2",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": {"resources": {"gpu": {"quota": quota, "limit": -1}}},
-    }
-
-
-def pod_of(name, ref, notes, queue):
-    return {
-        "metadata": {"name": name, "labels": {"kai.scheduler/queue": queue}, "annotations": notes},
-        "spec": {
-            "schedulerName": "kaisched",
-            "terminationGracePeriodSeconds": 1,
-            "containers": [
-                {"name": "main", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}
-            ],
-            "resourceClaims": [{"name": "gpu", **ref}],
-        },
-    }
+def pod_of(name, ref, queue, run_s, **more):
+    """A pod of the device of one claim."""
+    return objects.pod(
+        name,
+        queue,
+        main={"resources": {"claims": [{"name": "gpu"}]}},
+        gpus=0,
+        annotations={RUN_SECONDS: run_s},
+        terminationGracePeriodSeconds=1,
+        resourceClaims=[{"name": "gpu", **ref}],
+        **more,
+    )
 
 
 class ClaimRun:
@@ -187,8 +175,7 @@ class ClaimRun:
         body = {"spec": {"resourceClaims": True}}
         insist(lambda: self.asking.must("PATCH", SHARD, body, MERGE))
         for name in QUEUES:
-            queue = queue_of(name, 2 * len(self.nodes))
-            insist(lambda it=queue: self.asking.apply(it))
+            insist(lambda it=name: self.asking.apply(objects.queue(it, 2 * len(self.nodes))))
         self._make(f"{RESOURCE}/deviceclasses", device_class())
         for name in self.nodes:
             make_node(self.asking, name)
@@ -302,9 +289,8 @@ class ClaimRun:
             self.check()
             self.failures += self.checker.leaks() or ["pods are left"]
         number = DEVICES * len(self.nodes)
-        notes = {RUN_SECONDS: "600"}
         for at in range(number):
-            body = pod_of(f"last-{at}", {"resourceClaimTemplateName": "one"}, notes, QUEUES[0])
+            body = pod_of(f"last-{at}", {"resourceClaimTemplateName": "one"}, QUEUES[0], "600")
             insist(lambda it=body: self._make(PODS, it))
         if not self._comes(lambda: self._running() == number, DRAIN_S):
             text = f"only {self._running()} of {number} devices can be had at the end"

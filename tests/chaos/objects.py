@@ -4,11 +4,10 @@ import time
 from dataclasses import dataclass
 
 import msgspec
-import yaml
 
-from kaisched.cluster.kubernetes.client import MERGE, STRATEGIC
 from kaisched.errors import ClusterUnavailable
-from tests.chaos.facts import GPU, GROUP_NOTE, OURS, QUEUE_LABEL, RUN_SECONDS
+from tests import objects
+from tests.chaos.facts import GPU, RUN_SECONDS
 from tests.deploy.manifests import DEPLOY, KUSTOMIZE, documents
 
 NAMESPACE = "chaos"
@@ -110,17 +109,8 @@ def shipped():
 def queue(name, gpus):
     """Return a queue of the tree for a cluster of so many GPUs."""
     parent, quota, limit = TREE[name]
-    much = {
-        "quota": round(quota * gpus),
-        "limit": -1 if limit is None else round(limit * gpus),
-        "overQuotaWeight": 1,
-    }
-    return {
-        "apiVersion": "scheduling.run.ai/v2",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": {"parentQueue": parent, "resources": {"gpu": much}},
-    }
+    at_most = -1 if limit is None else round(limit * gpus)
+    return objects.queue(name, round(quota * gpus), parent, limit=at_most)
 
 
 def make_node(asking, name):
@@ -128,11 +118,7 @@ def make_node(asking, name):
     answer = asking.client.call("POST", NODES, body={"metadata": {"name": name}})
     if not answer.is_done and "AlreadyExists" not in answer.text():
         raise Refused(answer.text())
-    room = {"cpu": "64", "memory": "512Gi", GPU: str(GPUS), "pods": "110"}
-    conditions = [{"type": "Ready", "status": "True"}]
-    status = {"capacity": room, "allocatable": room, "conditions": conditions}
-    asking.must("PATCH", f"{NODES}/{name}/status", {"status": status}, STRATEGIC)
-    asking.must("PATCH", f"{NODES}/{name}", {"spec": {"taints": None}}, MERGE)
+    objects.make_ready(asking.must, name, GPUS)
 
 
 @dataclass(slots=True)
@@ -165,41 +151,17 @@ class Job:
 
 
 def group_of(job):
-    spec = {"queue": job.queue, "minMember": job.minimum, "priorityClassName": job.priority}
-    if job.grace:
-        spec["stalenessGracePeriod"] = job.grace
-    return {
-        "apiVersion": "scheduling.run.ai/v2alpha2",
-        "kind": "PodGroup",
-        "metadata": {"name": job.name},
-        "spec": spec,
-    }
+    grace = {"stalenessGracePeriod": job.grace} if job.grace else {}
+    return objects.group(job.name, job.queue, job.minimum, priorityClassName=job.priority, **grace)
 
 
 def pod_of(job, place, name):
-    notes = {RUN_SECONDS: f"{job.run_s[place]:.1f}"}
-    if job.minimum:
-        notes[GROUP_NOTE] = job.name
-    limits = {GPU: str(job.gpus), "cpu": "500m", "memory": "1Gi"}
-    return {
-        "metadata": {"name": name, "labels": {QUEUE_LABEL: job.queue}, "annotations": notes},
-        "spec": {
-            "schedulerName": OURS,
-            "priorityClassName": job.priority,
-            "terminationGracePeriodSeconds": job.grace_s,
-            "containers": [{"name": "main", "image": "none", "resources": {"limits": limits}}],
-        },
-    }
-
-
-def kubeconfig(server, token):
-    return yaml.safe_dump(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "here",
-            "clusters": [{"name": "here", "cluster": {"server": server}}],
-            "users": [{"name": "kaisched", "user": {"token": token}}],
-            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "kaisched"}}],
-        }
+    return objects.pod(
+        name,
+        job.queue,
+        group=job.name if job.minimum else "",
+        limits={GPU: str(job.gpus), "cpu": "500m", "memory": "1Gi"},
+        annotations={RUN_SECONDS: f"{job.run_s[place]:.1f}"},
+        priorityClassName=job.priority,
+        terminationGracePeriodSeconds=job.grace_s,
     )

@@ -10,10 +10,8 @@ The server is ours, unless KAISCHED_TEST_KUBECONFIG names a real one.
 """
 
 import argparse
-import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,14 +21,15 @@ from pathlib import Path
 import msgspec
 
 from kaisched.cluster.kubernetes.client import STRATEGIC
+from kaisched_apiserver.playground import kubeconfig_of
 from tests.on_kubernetes.rig import KUBECONFIG, Rig
+from tests.processes import ANY_PORTS, Daemon
 
 POOL, LIST = "kai.scheduler/node-pool", "kaisched.io/node-pools"
 POOLS = ("one", "two")
 NODES, GPUS = 4, 8
 LEASE = {"LEASE_DURATION": "4s", "RENEW_DEADLINE": "3s", "RETRY_PERIOD": "500ms"}
 SHARDS = "/apis/kai.scheduler/v1/schedulingshards"
-GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces"
 
 
 class Wrong(list):
@@ -45,48 +44,36 @@ class Replica:
     """One of the two processes, started again whenever it ends."""
 
     def __init__(self, number, kubeconfig, folder, **variables):
-        self.number, self.lives, self.killed = number, 0, 0
-        self._log = (folder / f"replica-{number}.log").open("ab")
-        self._environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith("KAISCHED_")},
+        self.number, self.lives, self._folder = number, 0, folder
+        self._variables = {
             "KAISCHED_CLUSTER": "kubernetes",
             "KAISCHED_KUBERNETES__KUBECONFIG": str(kubeconfig),
             "KAISCHED_KUBERNETES__NAMESPACE": "default",
             "KAISCHED_SCHEDULE_PERIOD": "200ms",
-            "KAISCHED_METRICS__PORT": "0",
-            "KAISCHED_HEALTH__PORT": "0",
-            "KAISCHED_LOG__FORMAT": "json",
             **variables,
             **{f"KAISCHED_LEADER_ELECTION__{key}": value for key, value in LEASE.items()},
         }
-        self.process = None
+        self._daemon = None
         self.tend()
 
     @property
     def identity(self):
         return f"replica-{self.number}-{self.lives}"
 
+    @property
+    def process(self):
+        return self._daemon.process
+
     def tend(self):
         """Start the process if it does not run."""
-        if self.process is None or self.process.poll() is not None:
+        if self._daemon is None or self.process.poll() is not None:
             self.lives += 1
             identity = {"KAISCHED_LEADER_ELECTION__IDENTITY": self.identity}
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "kaisched", "run"],
-                env={**self._environment, **identity},
-                stdout=self._log,
-                stderr=subprocess.STDOUT,
-            )
+            log = self._folder / f"{self.identity}.log"
+            self._daemon = Daemon(log, *ANY_PORTS, **self._variables, **identity)
 
     def end(self):
-        self.process.send_signal(signal.SIGCONT)
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self._log.close()
+        self._daemon.end()
 
 
 class Run:
@@ -126,13 +113,7 @@ class Run:
         if KUBECONFIG:
             return Path(KUBECONFIG).absolute()
         file = self.folder / "kubeconfig"
-        file.write_text(
-            "apiVersion: v1\nkind: Config\ncurrent-context: here\n"
-            f"clusters: [{{name: here, cluster: {{server: {self.rig.access.host}}}}}]\n"
-            "users: [{name: me, user: {}}]\n"
-            "contexts: [{name: here, context: {cluster: here, user: me}}]\n",
-            encoding="utf-8",
-        )
+        file.write_text(kubeconfig_of(self.rig.access.host), encoding="utf-8")
         return file
 
     def new_job(self):
@@ -146,13 +127,7 @@ class Run:
         if size == 1:
             self.rig.pod(f"{name}-0", "team-one", gpus, annotations=notes)
             return
-        body = {
-            "apiVersion": "scheduling.run.ai/v2alpha2",
-            "kind": "PodGroup",
-            "metadata": {"name": name, "annotations": notes},
-            "spec": {"queue": "team-two", "minMember": dice.choice((size, size, size // 2))},
-        }
-        self.rig.must("POST", f"{GROUPS}/{self.rig.namespace}/podgroups", body)
+        self.rig.group(name, "team-two", dice.choice((size, size, size // 2)), annotations=notes)
         for number in range(size):
             self.rig.pod(f"{name}-{number}", "team-two", gpus, group=name)
 

@@ -16,6 +16,7 @@ import yaml
 
 from tests.chaos.facts import job_of
 from tests.deploy.manifests import KUSTOMIZE
+from tests.processes import environment
 
 SHIPPED = KUSTOMIZE / "base" / "kaisched.yaml"
 AGAIN_S = 2.0
@@ -113,16 +114,15 @@ class Replicas:
         state = self._folder / f"state-{replica}"
         state.mkdir(exist_ok=True)
         log = self._folder / f"replica-{replica}-{number}.log"
-        environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith("KAISCHED_")},
-            "KAISCHED_LEADER_ELECTION__IDENTITY": f"replica-{replica}-{number}",
-            "XDG_STATE_HOME": str(state),
+        told = environment(
+            KAISCHED_LEADER_ELECTION__IDENTITY=f"replica-{replica}-{number}",
+            XDG_STATE_HOME=str(state),
             **self.more(),
-        }
+        )
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [sys.executable, "-m", "kaisched", "run", "--config", str(self._settings)],
-                env=environment,
+                env=told,
                 stdout=out,
                 stderr=out,
                 start_new_session=True,

@@ -13,9 +13,10 @@ from kaisched.cluster.kubernetes.access import Access, find_access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched_apiserver import ApiServer
 from kaisched_apiserver.access import ADMIN, Rule
+from kaisched_apiserver.playground import kubeconfig_of
 from tests.chaos.away import Away, Received, attend
 from tests.chaos.front import serve as serve_front
-from tests.chaos.objects import Asking, kubeconfig
+from tests.chaos.objects import Asking
 
 TOKEN = "the-scheduler"
 """What the replicas come with: faults that answer wrongly meet them only."""
@@ -66,7 +67,7 @@ class Ours:
 
     def log_in(self, file):
         """Write the kubeconfig of the replicas."""
-        file.write_text(kubeconfig(self.url, TOKEN), encoding="utf-8")
+        file.write_text(kubeconfig_of(self.url, TOKEN), encoding="utf-8")
 
     def fault(self, **words):
         """Put a fault in force for the replicas."""
@@ -121,7 +122,7 @@ class Real:
         if not answer.is_done:
             raise RuntimeError(answer.text())
         token = msgspec.json.decode(answer.data)["status"]["token"]
-        file.write_text(kubeconfig(self._front.url, token), encoding="utf-8")
+        file.write_text(kubeconfig_of(self._front.url, token), encoding="utf-8")
 
     def fault(self, **words):
         """Put a fault in force for the replicas."""

@@ -1,9 +1,6 @@
 """A daemon on an API server, and a Prometheus that scrapes it; all end with the tests."""
 
 import json
-import os
-import subprocess
-import sys
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
@@ -17,6 +14,7 @@ from kaisched_apiserver.kubelets import Kubelets
 from kaisched_apiserver.playground import add_kai_kinds, add_namespace, add_nodes, kubeconfig_of
 from tests.contract.prometheus import Prometheus
 from tests.deploy.manifests import DEPLOY, ROOT, documents
+from tests.processes import ANY_PORTS, Daemon
 from tests.waiting import PATIENCE_S, until
 
 SHARD = """
@@ -41,15 +39,6 @@ spec:
 """Its queue does not exist: one of the reasons that an alert asks for."""
 
 
-def ended(process):
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 def fill(server):
     """Two nodes and the example of two teams."""
     add_kai_kinds(server)
@@ -68,46 +57,23 @@ def fill(server):
             assert answer.is_done, answer.text()
 
 
-class Daemon:
+class Scraped(Daemon):
+    """A daemon that has completed a cycle, and its metrics."""
+
     def __init__(self, folder, server):
-        self.log = folder / "daemon.log"
         (folder / "kubeconfig").write_text(kubeconfig_of(server.url), encoding="utf-8")
         (folder / "shard.yaml").write_text(SHARD, encoding="utf-8")
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("KAISCHED_")}
-        with self.log.open("w") as stderr:
-            self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "kaisched", "run"),
-                    *("--cluster", "kubernetes"),
-                    *("--shard", str(folder / "shard.yaml")),
-                    *("--metrics-port", "0", "--health-port", "0", "--log-format", "json"),
-                ],
-                env={
-                    **environment,
-                    "KUBECONFIG": str(folder / "kubeconfig"),
-                    "KAISCHED_LEADER_ELECTION__LEASE_DURATION": "90s",
-                    "KAISCHED_LEADER_ELECTION__RENEW_DEADLINE": "60s",
-                },
-                stderr=stderr,
-            )
-        try:
-            self.port = self._port()
-        except BaseException:
-            ended(self.process)
-            raise
+        super().__init__(
+            folder / "daemon.log",
+            *("--cluster", "kubernetes", "--shard", folder / "shard.yaml", *ANY_PORTS),
+            KUBECONFIG=str(folder / "kubeconfig"),
+            KAISCHED_LEADER_ELECTION__LEASE_DURATION="90s",
+            KAISCHED_LEADER_ELECTION__RENEW_DEADLINE="60s",
+        )
 
-    def _port(self):
-        """The port it took, once it has completed a cycle too."""
-
-        def port():
-            assert self.process.poll() is None, self.log.read_text(encoding="utf-8")
-            lines = self.log.read_text(encoding="utf-8").splitlines(keepends=True)
-            events = [json.loads(line) for line in lines if line.endswith("\n")]
-            ports = [it["port"] for it in events if "/metrics" in it.get("pages", ())]
-            has_turned = any(it["event"] == "cycle_completed" for it in events)
-            return has_turned and ports and ports[0]
-
-        return until(port, what=f"a cycle, see {self.log},")
+    def start(self):
+        until(lambda: self.said("cycle_completed"), what=f"a cycle, see {self.log},")
+        self.port = self.ports()["/metrics"]
 
     def wait_for(self, text):
         """Scrape until it is there."""
@@ -153,9 +119,12 @@ class RuledPrometheus(Prometheus):
 def daemon(tmp_path_factory):
     with ApiServer() as server:
         fill(server)
-        daemon = Daemon(tmp_path_factory.mktemp("daemon"), server)
-        yield daemon
-        ended(daemon.process)
+        daemon = Scraped(tmp_path_factory.mktemp("daemon"), server)
+        try:
+            daemon.start()
+            yield daemon
+        finally:
+            daemon.end()
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from tests.on_kubernetes.rig import KUBECONFIG, MERGE
+from kaisched.cluster.kubernetes.client import MERGE
+from tests.on_kubernetes.rig import KUBECONFIG
 from tests.waiting import until
 
 if not KUBECONFIG:

@@ -25,6 +25,7 @@ from kaisched.daemon.loop import Loop
 from kaisched.engine.policy import default_policy
 from kaisched.objects.pod import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kaisched.telemetry.metrics import CycleCollector
+from tests import objects
 from tests.laws.reported import GROUPS, MERGE, QUEUES, STRATEGIC, TEAM, Server
 
 TIMED = (binder, cluster, evictor, pods)
@@ -188,24 +189,15 @@ class World:
         self.server.must("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, MERGE)
 
     def queue(self, name, quota):
-        gpu = {"quota": quota, "limit": -1, "overQuotaWeight": 1}
-        body = {"metadata": {"name": name}, "spec": {"resources": {"gpu": gpu}}}
-        self.server.must("POST", QUEUES, body)
+        self.server.must("POST", QUEUES, objects.queue(name, quota))
 
     def group(self, name, queue, minimum):
-        body = {"metadata": {"name": name}, "spec": {"queue": queue, "minMember": minimum}}
-        self.server.must("POST", GROUPS, body)
+        self.server.must("POST", GROUPS, objects.group(name, queue, minimum))
 
     def pod(self, name, queue, gpus, group="", **labels):
-        limits = {"limits": {"nvidia.com/gpu": str(gpus)}}
-        meta = {
-            "name": name,
-            "labels": {"kai.scheduler/queue": queue, "made-for": name, **labels},
-            "annotations": {"pod-group-name": group} if group else {},
-        }
-        containers = [{"name": "main", "image": "none", "resources": limits}]
-        spec = {"schedulerName": "kaisched", "containers": containers}
-        self.server.must("POST", f"{TEAM}/pods", {"metadata": meta, "spec": spec})
+        labels["made-for"] = name
+        pod = objects.pod(name, queue, gpus, group=group, labels=labels)
+        self.server.must("POST", f"{TEAM}/pods", pod)
 
     def storage(self, tag, *, is_gone=False):
         claim = {

@@ -18,10 +18,10 @@ from kaisched.cluster.kubernetes.status_writer import WEIGHTS, why_waiting
 from kaisched.cluster.kubernetes.statuses import GroupAmounts, matches, queue_statuses
 from kaisched.cluster.kubernetes.write_queue import ReportQueue
 from kaisched.cluster.store import StateStore, update
-from kaisched.engine.cycle import next_cycle
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.advice.standing import StandingAdvice
+from kaisched.framework.cycle import next_cycle
 from kaisched.framework.memory import Memory
 from kaisched.objects.decode import decode_json
 from kaisched.objects.node import Node
@@ -31,6 +31,7 @@ from kaisched.objects.queue import Queue
 from kaisched_apiserver.api import Api
 from kaisched_apiserver.playground import kai_definitions
 from kaisched_apiserver.requests import request_of
+from tests import objects
 
 TYPES = {"pods": Pod, "podgroups": PodGroup, "queues": Queue, "nodes": Node}
 GROUP = "scheduling.run.ai"
@@ -121,22 +122,10 @@ class Cluster:
     # -- what happens ----------------------------------------------------------------------------
 
     def pod(self, name, queue, gpus, group=""):
-        container = {
-            "name": "main",
-            "image": "none",
-            "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
-        }
-        meta = {
-            "name": name,
-            "labels": {"kai.scheduler/queue": queue},
-            "annotations": {"pod-group-name": group} if group else {},
-        }
-        spec = {"schedulerName": "kaisched", "containers": [container]}
-        self.server.must("POST", f"{TEAM}/pods", {"metadata": meta, "spec": spec})
+        self.server.must("POST", f"{TEAM}/pods", objects.pod(name, queue, gpus, group=group))
 
     def group(self, name, queue, minimum):
-        body = {"metadata": {"name": name}, "spec": {"queue": queue, "minMember": minimum}}
-        self.server.must("POST", GROUPS, body)
+        self.server.must("POST", GROUPS, objects.group(name, queue, minimum))
 
     def delete(self, name):
         self.server.ask("DELETE", f"{TEAM}/pods/{name}", {"gracePeriodSeconds": 0})

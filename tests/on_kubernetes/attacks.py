@@ -3,36 +3,22 @@
 Each is an iterator of (path, object); the queue of all of them deserves nothing.
 """
 
+from tests import objects
+
 QUEUE = "hostile"
 _HOST = "kubernetes.io/hostname"
 _NOWHERE = {"rack": "nowhere"}
-_RUN = "scheduling.run.ai"
 NAMESPACE = "hostile"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-_GROUPS = f"/apis/{_RUN}/v2alpha2/namespaces/{NAMESPACE}/podgroups"
+_GROUPS = objects.groups_path(NAMESPACE)
 
 
-def _pod(name, limits, group="", labels=None, annotations=None, **spec):
-    container = {"name": "main", "image": "none", "resources": {"limits": limits}}
-    notes = {"pod-group-name": group} if group else {}
-    return (
-        _PODS,
-        {
-            "metadata": {
-                "name": name,
-                "labels": {"kai.scheduler/queue": QUEUE, **(labels or {})},
-                "annotations": {**notes, **(annotations or {})},
-            },
-            "spec": {"schedulerName": "kaisched", "containers": [container], **spec},
-        },
-    )
+def _pod(name, limits, group="", **spec):
+    return _PODS, objects.pod(name, QUEUE, group=group, limits=limits, **spec)
 
 
 def _group(name, minimum, **spec):
-    metadata = {"name": name}
-    spec = {"queue": QUEUE, **({"minMember": minimum} if minimum else {}), **spec}
-    kind = {"apiVersion": f"{_RUN}/v2alpha2", "kind": "PodGroup"}
-    return _GROUPS, {**kind, "metadata": metadata, "spec": spec}
+    return _GROUPS, objects.group(name, QUEUE, minimum, **spec)
 
 
 def terms():
@@ -93,11 +79,11 @@ def structures():
         leaves = [
             {"name": f"s{at}", "minMember": 1, "parent": f"g{at - at % width}"} for at in range(5)
         ]
-        yield _group(f"tree-{number}", 0, subGroups=[*inner, *leaves])
+        yield _group(f"tree-{number}", None, subGroups=[*inner, *leaves])
         for at in range(5):
             labels = {"kai.scheduler/subgroup-name": f"s{at}"}
             limits = {"nvidia.com/gpu": "9", "cpu": f"{100 + number + at}m"}
-            yield _pod(f"tree-{number}-{at}", limits, f"tree-{number}", labels)
+            yield _pod(f"tree-{number}-{at}", limits, f"tree-{number}", labels=labels)
 
 
 def bombs():
@@ -105,7 +91,8 @@ def bombs():
     for pod in range(200):
         labels = {f"l{pod}-{at}": f"{pod}-{at}".ljust(63, "x") for at in range(9_000)}
         notes = {f"a{pod}": "x" * 250_000}
-        yield _pod(f"bomb-{pod}", {"cpu": "100m"}, "", labels, notes, nodeSelector=_NOWHERE)
+        more = {"labels": labels, "annotations": notes, "nodeSelector": _NOWHERE}
+        yield _pod(f"bomb-{pod}", {"cpu": "100m"}, **more)
 
 
 def odd_job():

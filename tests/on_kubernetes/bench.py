@@ -22,7 +22,8 @@ from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.pods import Writers
 from kaisched.cluster.kubernetes.write_queue import WriteQueue
 from kaisched.framework.intents import Bind
-from tests.on_kubernetes.bench_cluster import NAMESPACE, PODS, cluster_of, daemon_on, pod_of
+from tests import objects
+from tests.on_kubernetes.bench_cluster import NAMESPACE, PODS, cluster_of, daemon_on
 from tests.waiting import until
 
 CREATORS = 4
@@ -35,7 +36,7 @@ def create(cluster, names, queue, group=""):
 
     def work(part):
         for name in part:
-            cluster.must("POST", PODS, pod_of(name, queue, group))
+            cluster.must("POST", PODS, objects.pod(name, queue, group=group))
 
     threads = [threading.Thread(target=work, args=(names[at::CREATORS],)) for at in range(CREATORS)]
     for thread in threads:
@@ -98,7 +99,7 @@ def pod(nodes):
         for name in named("s", 20):
             time.sleep(0.3)
             start_s = time.monotonic()
-            cluster.must("POST", PODS, pod_of(name, "b"))
+            cluster.must("POST", PODS, objects.pod(name, "b"))
             wait_bound(cluster, name, 1, glance_s=0.002)
             taken.append(time.monotonic() - start_s)
             cluster.must("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})

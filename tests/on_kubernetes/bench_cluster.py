@@ -1,14 +1,10 @@
 """What the benchmark runs on: an API server with kubelets, and the daemon, each in a process."""
 
 import multiprocessing
-import os
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from http import HTTPStatus
 from itertools import islice
-from pathlib import Path
 
 import msgspec
 
@@ -20,9 +16,10 @@ from kaisched_apiserver.kubelets import Kubelets
 from kaisched_apiserver.playground import add_kai_kinds, add_namespace, add_nodes, kubeconfig_of
 from kaisched_apiserver.requests import request_of
 from kaisched_apiserver.storage import encode
+from tests import objects
 from tests.on_kubernetes.attacks import ATTACKS
 from tests.on_kubernetes.attacks import NAMESPACE as HOSTILE
-from tests.on_kubernetes.rig import RUN
+from tests.processes import ANY_PORTS, Daemon
 
 NAMESPACE = "bench"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -31,21 +28,6 @@ _GAP_S, _LIFE_S = 0.1, 3
 _PATIENCE_S = 15.0
 _GLANCE_S = 0.005
 _AT_ONCE = 20
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def pod_of(name, queue, group=""):
-    """A pod of one GPU."""
-    container = {"name": "main", "image": "none"}
-    container["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
-    return {
-        "metadata": {
-            "name": name,
-            "labels": {"kai.scheduler/queue": queue},
-            "annotations": {"pod-group-name": group} if group else {},
-        },
-        "spec": {"schedulerName": "kaisched", "containers": [container]},
-    }
 
 
 def _course(server, pods, prefix, queues, count):
@@ -64,7 +46,7 @@ def _course(server, pods, prefix, queues, count):
         waits.extend(now_s - born.pop(name) for name in done)
 
     def create(name, queue):
-        pod = pod_of(name, queue)
+        pod = objects.pod(name, queue)
         pod["metadata"]["namespace"] = NAMESPACE
         pod["metadata"]["annotations"][RUN_SECONDS] = str(_LIFE_S)
         born[name] = time.monotonic()
@@ -104,7 +86,7 @@ def _serve(pipe, nodes):
 
         def make(names, queues):
             for number, name in enumerate(names):
-                pod = pod_of(name, queues[number % len(queues)])
+                pod = objects.pod(name, queues[number % len(queues)])
                 pod["metadata"]["namespace"] = NAMESPACE
                 server.api.create("", "pods", pod)
 
@@ -172,29 +154,10 @@ class Cluster:
         assert answer.is_done, answer.text()
 
     def queue(self, name, quota, parent=""):
-        resources = {"gpu": {"quota": quota, "limit": -1, "overQuotaWeight": 1}}
-        self.must(
-            "POST",
-            f"/apis/{RUN}/v2/queues",
-            {
-                "apiVersion": f"{RUN}/v2",
-                "kind": "Queue",
-                "metadata": {"name": name},
-                "spec": {"parentQueue": parent, "resources": resources},
-            },
-        )
+        self.must("POST", objects.QUEUES, objects.queue(name, quota, parent))
 
     def group(self, name, queue, minimum):
-        self.must(
-            "POST",
-            f"/apis/{RUN}/v2alpha2/namespaces/{NAMESPACE}/podgroups",
-            {
-                "apiVersion": f"{RUN}/v2alpha2",
-                "kind": "PodGroup",
-                "metadata": {"name": name},
-                "spec": {"queue": queue, "minMember": minimum},
-            },
-        )
+        self.must("POST", objects.groups_path(NAMESPACE), objects.group(name, queue, minimum))
 
 
 @contextmanager
@@ -210,50 +173,14 @@ def cluster_of(nodes):
         process.join()
 
 
-class Process:
-    """The daemon as it is deployed: ``kaisched run`` with default settings."""
-
-    def __init__(self, process, log):
-        self._process, self.log = process, log
-
-    def said(self, event):
-        assert self._process.poll() is None, self.log.read_text(encoding="utf-8")[-2000:]
-        return f'"event": "{event}"' in self.log.read_text(encoding="utf-8")
-
-    @property
-    def cpu_s(self):
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8")
-        user, system = fields.rpartition(")")[2].split()[11:13]
-        return (int(user) + int(system)) / TICKS
-
-    @property
-    def peak_mb(self):
-        return self._status("VmHWM")
-
-    @property
-    def rss_mb(self):
-        return self._status("VmRSS")
-
-    def _status(self, name):
-        status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8")
-        return int(status.partition(f"{name}:")[2].split()[0]) / 1024
-
-
 @contextmanager
 def daemon_on(cluster, folder):
-    """``kaisched run`` on a cluster."""
-    kubeconfig, log = folder / "kubeconfig", folder / "log"
+    """``kaisched run`` on a cluster, with default settings as it is deployed."""
+    kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(kubeconfig_of(cluster.url), encoding="utf-8")
-    line = ["run", "--cluster", "kubernetes", "--metrics-port", "0", "--health-port", "0"]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("KAISCHED_")}
-    with log.open("w") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "kaisched", *line, "--log-format", "json"],
-            env={**environment, "KUBECONFIG": str(kubeconfig)},
-            stderr=stderr,
-        )
+    words = ("--cluster", "kubernetes", *ANY_PORTS)
+    daemon = Daemon(folder / "log", *words, KUBECONFIG=str(kubeconfig))
     try:
-        yield Process(process, log)
+        yield daemon
     finally:
-        process.terminate()
-        process.wait(30)
+        daemon.end()

@@ -6,7 +6,6 @@ measured before the attacker's objects come and once they stand there.
 """
 
 import argparse
-import json
 import math
 import tempfile
 import time
@@ -44,18 +43,11 @@ def running(nodes):
             yield cluster, daemon
 
 
-def cycles_of(daemon):
-    """Milliseconds of every cycle that was told so far."""
-    lines = daemon.log.read_text(encoding="utf-8").splitlines(keepends=True)
-    told = [json.loads(line) for line in lines if line.endswith("\n")]
-    return [it["dur_ms"] for it in told if it["event"] == "cycle_completed"]
-
-
 def course(cluster, daemon, prefix, pods):
     """Let the others work for a while, and return how they fared."""
-    before, cpu_s, begin_s = len(cycles_of(daemon)), daemon.cpu_s, time.monotonic()
+    before, cpu_s, begin_s = len(daemon.cycles()), daemon.cpu_s, time.monotonic()
     waits, unbound = cluster.course(prefix, OTHERS, pods)
-    cycles = cycles_of(daemon)[before:]
+    cycles = daemon.cycles()[before:]
     return {
         "p50": quantile(waits, 0.5),
         "p99": quantile(waits, 0.99),
@@ -87,13 +79,13 @@ def attacked(attack, nodes, pods):
     with running(nodes) as (cluster, daemon):
         course(cluster, daemon, "warm", 30)
         alone = course(cluster, daemon, "alone", pods)
-        begin_s, before = time.monotonic(), len(cycles_of(daemon))
+        begin_s, before = time.monotonic(), len(daemon.cycles())
         count = cluster.attack(attack)
         cluster.make(["last"], OTHERS)
         wait_bound(cluster, "last", 1)
         came_s = time.monotonic() - begin_s
         settle(daemon)
-        arrival = {"count": count, "s": came_s, "worst": max(cycles_of(daemon)[before:])}
+        arrival = {"count": count, "s": came_s, "worst": max(daemon.cycles()[before:])}
         during = course(cluster, daemon, "under", pods)
         return alone, arrival, during, daemon.peak_mb
 

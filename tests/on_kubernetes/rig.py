@@ -14,11 +14,12 @@ import msgspec
 
 from kaisched.clock import SystemClock
 from kaisched.cluster.kubernetes.access import Access, find_access
-from kaisched.cluster.kubernetes.client import MERGE, STRATEGIC, Client
+from kaisched.cluster.kubernetes.client import STRATEGIC, Client
 from kaisched.config.loading import load_settings
 from kaisched.daemon.on_kubernetes import KubernetesDaemon
 from kaisched.errors import ClusterUnavailable
 from kaisched_apiserver import ApiServer
+from tests import objects
 from tests.waiting import PATIENCE_S, until
 
 KUBECONFIG = os.environ.get("KAISCHED_TEST_KUBECONFIG", "")
@@ -143,61 +144,21 @@ class Rig:
     def node(self, name, gpus=8, labels=None):
         self.nodes.append(name)
         self.must("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels or {}}})
-        amounts = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": str(gpus), "pods": "110"}
-        status = {
-            "capacity": amounts,
-            "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        }
-        self.must("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, STRATEGIC)
-        self.must("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, MERGE)
+        objects.make_ready(self.must, name, gpus)
 
-    def queue(self, name, quota=0, parent="", limit=-1, labels=None, **spec):
+    def queue(self, name, quota=0, parent="", **spec):
         self.queues.append(name)
-        resources = {"gpu": {"quota": quota, "limit": limit, "overQuotaWeight": 1}}
-        self.must(
-            "POST",
-            f"/apis/{RUN}/v2/queues",
-            {
-                "apiVersion": f"{RUN}/v2",
-                "kind": "Queue",
-                "metadata": {"name": name, "labels": labels or {}},
-                "spec": {"parentQueue": parent, "resources": resources, **spec},
-            },
-        )
+        self.must("POST", objects.QUEUES, objects.queue(name, quota, parent, **spec))
 
-    def group(self, name, queue, minimum, labels=None, **spec):
-        self.must(
-            "POST",
-            f"/apis/{RUN}/v2alpha2/namespaces/{self.namespace}/podgroups",
-            {
-                "apiVersion": f"{RUN}/v2alpha2",
-                "kind": "PodGroup",
-                "metadata": {"name": name, "labels": labels or {}},
-                "spec": {"queue": queue, "minMember": minimum, **spec},
-            },
-        )
+    def group(self, name, queue, minimum, **spec):
+        path = objects.groups_path(self.namespace)
+        self.must("POST", path, objects.group(name, queue, minimum, **spec))
 
-    def pod(self, name, queue, gpus=1, *, group="", labels=None, annotations=None, **spec):
-        container = {"name": "main", "image": "none"}
-        if gpus:
-            container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
-        notes = {"pod-group-name": group} if group else {}
-        self.must(
-            "POST",
-            self.pods_path,
-            {
-                "metadata": {
-                    "name": name,
-                    "labels": {"kai.scheduler/queue": queue, **(labels or {})},
-                    "annotations": {**notes, **(annotations or {})},
-                },
-                "spec": {"schedulerName": "kaisched", "containers": [container], **spec},
-            },
-        )
+    def pod(self, name, queue, gpus=1, **spec):
+        self.must("POST", self.pods_path, objects.pod(name, queue, gpus, **spec))
 
     def gang(self, name, queue, pods, *, minimum=None, gpus=1, labels=None, **spec):
-        self.group(name, queue, pods if minimum is None else minimum, labels, **spec)
+        self.group(name, queue, pods if minimum is None else minimum, labels=labels, **spec)
         for number in range(pods):
             self.pod(f"{name}-{number}", queue, gpus, group=name, labels=labels)
 

@@ -38,14 +38,6 @@ def test_gang_starts_whole_or_not_at_all(cluster):
     until(lambda: "; would help (tried 20" in cluster.condition("big-0").get("message", ""))
 
 
-def test_binpack_fills_one_node_before_the_next(cluster):
-    cluster.start().wait_leading()
-    for number in range(8):
-        cluster.pod(f"p{number}", "a")
-        cluster.wait_placed(f"p{number}")
-    assert len(set(cluster.placed().values())) == 1
-
-
 @pytest.mark.fault("D78")
 def test_pods_of_other_schedulers_are_left_alone_and_counted(cluster):
     cluster.pod("theirs", "a", 8, nodeName="n0", schedulerName="default-scheduler")
@@ -119,36 +111,6 @@ def test_consolidation_moves_pods_together(cluster):
     assert sum(node == placed["whole"] for node in placed.values()) == 1
     assert evicting(cluster, 4) == {"consolidate"}
     assert daemon.error is None
-
-
-def test_stale_gang_is_evicted_after_its_grace(cluster):
-    cluster.start().wait_leading()
-    cluster.gang("g", "a", 4, stalenessGracePeriod="1s")
-    cluster.wait_placed("g-0", "g-1", "g-2", "g-3")
-    until(lambda: all(pod["status"]["phase"] == "Running" for pod in cluster.pods().values()))
-    cluster.delete_pod("g-0")
-    until(lambda: not cluster.placed())
-    assert evicting(cluster, 3) == {"stalegang"}
-
-
-def test_elastic_jobs_start_at_their_minimum_and_grow(cluster):
-    cluster.start().wait_leading()
-    cluster.pod("other", "b", 8)
-    cluster.wait_placed("other")
-    cluster.gang("e", "a", 10, minimum=2)
-    until(lambda: sum(name.startswith("e-") for name in cluster.placed()) == 8)
-    time.sleep(0.5)
-    assert sum(name.startswith("e-") for name in cluster.placed()) == 8
-
-
-def test_limits_hold(cluster):
-    cluster.queue("c", 2, "root", limit=3)
-    cluster.start().wait_leading()
-    for number in range(5):
-        cluster.pod(f"c{number}", "c")
-    until(lambda: len(cluster.placed()) == 3)
-    time.sleep(0.5)
-    assert len(cluster.placed()) == 3
 
 
 def test_two_shards_keep_to_their_nodes(cluster, tmp_path):

@@ -1,9 +1,5 @@
 """Metrics behind the API server: whose token it is, and whether that user may get them."""
 
-import json
-import os
-import subprocess
-import sys
 from urllib.error import HTTPError
 from urllib.request import Request as Ask
 from urllib.request import urlopen
@@ -18,6 +14,8 @@ from kaisched.daemon.http_server import Server, listen
 from kaisched.daemon.http_wire import Page, Request, Source
 from kaisched_apiserver import ApiServer, Rule
 from kaisched_apiserver.playground import kubeconfig_of
+from tests.processes import ANY_PORTS, Daemon
+from tests.waiting import until
 
 REVIEW = [
     Rule(("create",), ("authentication.k8s.io",), ("tokenreviews",)),
@@ -138,28 +136,23 @@ def test_a_page_that_is_guarded_is_so_over_http(access):
 def test_a_daemon_asks_the_server_about_scrapes_and_nobody_about_probes(server, tmp_path):
     server.api.access.rules["us"] = [*REVIEW, Rule(("*",), ("*",), ("*",))]
     (tmp_path / "kubeconfig").write_text(kubeconfig_of(server.url, "ours"), encoding="utf-8")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("KAISCHED_")}
-    environment |= {
-        "KUBECONFIG": str(tmp_path / "kubeconfig"),
-        "KAISCHED_METRICS__AUTHENTICATION": "kubernetes",
-        "KAISCHED_KUBERNETES__OBSERVE": "true",
-    }
-    words = ["run", "--cluster", "kubernetes", "--log-format", "json"]
-    ports = ["--metrics-port", "0", "--health-port", "0"]
-    command = [sys.executable, "-m", "kaisched", *words, *ports]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as daemon:
-        try:
-            port = {}
-            while len(port) < 4:
-                line = json.loads(daemon.stderr.readline())
-                port |= dict.fromkeys(line.get("pages", ()), line.get("port"))
-            told = {
-                (page, token): status_of(port[page], page, token)
-                for page in ("/metrics", "/observed", "/livez")
-                for token in ("", "of-prom", "of-team")
-            }
-        finally:
-            daemon.terminate()
+    daemon = Daemon(
+        tmp_path / "log",
+        *("--cluster", "kubernetes", *ANY_PORTS),
+        KUBECONFIG=str(tmp_path / "kubeconfig"),
+        KAISCHED_METRICS__AUTHENTICATION="kubernetes",
+        KAISCHED_KUBERNETES__OBSERVE="true",
+    )
+    pages = ("/metrics", "/observed", "/livez")
+    try:
+        port = until(lambda: (it := daemon.ports()).keys() >= set(pages) and it)
+        told = {
+            (page, token): status_of(port[page], page, token)
+            for page in pages
+            for token in ("", "of-prom", "of-team")
+        }
+    finally:
+        daemon.end()
     assert told == {
         ("/metrics", ""): 401,
         ("/metrics", "of-prom"): 200,

@@ -37,14 +37,7 @@ def groups_path(cluster):
 
 def gang(cluster, name, size, pools):
     """A pod group with a list, and its pods."""
-    path = groups_path(cluster)
-    body = {
-        "apiVersion": "scheduling.run.ai/v2alpha2",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "annotations": {LIST: pools}},
-        "spec": {"queue": "team", "minMember": size},
-    }
-    cluster.must("POST", path, body)
+    cluster.group(name, "team", size, annotations={LIST: pools})
     for number in range(size):
         cluster.pod(f"{name}-{number}", "team", group=name)
 
@@ -150,10 +143,10 @@ def test_two_pools_do_not_write_against_each_other(full_pools, tmp_path):
     body = {"status": {"schedulingConditions": [*entries(cluster, "g"), theirs]}}
     cluster.must("PATCH", f"{groups_path(cluster)}/g/status", body, "application/merge-patch+json")
     until(lambda: numbers(entries(cluster, "g")) == [7, 8])
-    time.sleep(4.0)  # what would help is looked for later, and added in one more write
+    time.sleep(3.0)  # what would help is looked for later, and added in one more write
     before = cluster.must("GET", f"{groups_path(cluster)}/g")
     assert max(numbers(before["status"]["schedulingConditions"])) <= 9
-    time.sleep(3.0)
+    time.sleep(2.0)
     assert cluster.must("GET", f"{groups_path(cluster)}/g") == before
 
 

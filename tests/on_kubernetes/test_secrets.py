@@ -2,9 +2,6 @@
 
 import base64
 import json
-import os
-import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,8 +11,9 @@ import yaml
 
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.errors import KaischedError
-from tests import waiting
 from tests.contract.prometheus import free_port
+from tests.processes import ANY_PORTS, Daemon
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 TOKEN = "eyJhbGciOiJub25lIn0.sesame-open-4711"
@@ -67,34 +65,21 @@ def kubeconfig(host, user):
     )
 
 
-def written(folder, text, until="waiting_for_cluster", **variables):
-    """All that `kaisched run` writes until it ends, or until an event has come."""
-    (folder / "kubeconfig").write_text(text, encoding="utf-8")
-    log = folder / "log"
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("KAISCHED_")}
-    line = ["run", "--cluster", "kubernetes", "--metrics-port", "0", "--health-port", "0"]
-    with log.open("w") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "kaisched", *line, "--log-format", "json"],
-            env={
-                **environment,
-                "KUBECONFIG": str(folder / "kubeconfig"),
-                "KAISCHED_LOG__LEVEL": "debug",
-                **variables,
-            },
-            stdout=stream,
-            stderr=stream,
-        )
+def written(folder, text):
+    """All that `kaisched run` writes until it waits for the cluster, or ends."""
+    file = folder / "kubeconfig"
+    file.write_text(text, encoding="utf-8")
+    variables = {"KUBECONFIG": str(file), "KAISCHED_LOG__LEVEL": "debug"}
+    daemon = Daemon(folder / "log", "--cluster", "kubernetes", *ANY_PORTS, **variables)
+
+    def log():
+        return daemon.log.read_text(encoding="utf-8")
+
     try:
-        waiting.until(
-            lambda: until in log.read_text(encoding="utf-8") or process.poll() is not None
-        )
-        process.terminate()
-        process.wait(waiting.PATIENCE_S)
+        until(lambda: "waiting_for_cluster" in log() or daemon.process.poll() is not None)
     finally:
-        process.kill()
-        process.wait()
-    return log.read_text(encoding="utf-8")
+        daemon.end()
+    return log()
 
 
 @pytest.mark.parametrize("code", [401, 500])

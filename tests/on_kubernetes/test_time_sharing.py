@@ -3,10 +3,6 @@
 Days of the feature's stories are seconds here: the window is two minutes.
 """
 
-import json
-import os
-import subprocess
-import sys
 import time
 
 import pytest
@@ -15,10 +11,11 @@ from kaisched.cluster.kubernetes.client import STRATEGIC
 from kaisched_apiserver.playground import kubeconfig_of
 from tests.contract.prometheus import Prometheus, free_port, needs_prometheus
 from tests.on_kubernetes.rig import KUBECONFIG
+from tests.processes import Daemon
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.real, needs_prometheus]
-QUIET_S = 20.0
+QUIET_S = 12.0
 SHARD = """
 apiVersion: kai.scheduler/v1
 kind: SchedulingShard
@@ -63,33 +60,20 @@ def log(cluster, prometheus, tmp_path):
     kubeconfig, shard = tmp_path / "kubeconfig", tmp_path / "shard.yaml"
     kubeconfig.write_text(kubeconfig_of(cluster.access.host), encoding="utf-8")
     shard.write_text(SHARD.format(url=prometheus.url), encoding="utf-8")
-    variables = {
-        "KUBECONFIG": KUBECONFIG or str(kubeconfig),
-        "KAISCHED_CLUSTER": "kubernetes",
-        "KAISCHED_KUBERNETES__NAMESPACE": "default",
-        "KAISCHED_SCHEDULE_PERIOD": "200ms",
-        "KAISCHED_LEADER_ELECTION__ENABLED": "false",
-        "KAISCHED_METRICS__PORT": prometheus.target.rpartition(":")[2],
-        "KAISCHED_HEALTH__PORT": "0",
-        "KAISCHED_LOG__FORMAT": "json",
-        "KAISCHED_SHARDS": str(shard),
-    }
-    # The daemon takes what begins with KAISCHED_ for a setting.
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("KAISCHED_")}
-    path = tmp_path / "log"
-    with path.open("w") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "kaisched", "run"],
-            env={**inherited, **variables},
-            stderr=stream,
-        )
-    yield lambda: [
-        json.loads(line)
-        for line in path.read_text(encoding="utf-8").splitlines(keepends=True)
-        if line.endswith("\n")
-    ]
-    process.terminate()
-    process.wait(60)
+    daemon = Daemon(
+        tmp_path / "log",
+        KUBECONFIG=KUBECONFIG or str(kubeconfig),
+        KAISCHED_CLUSTER="kubernetes",
+        KAISCHED_KUBERNETES__NAMESPACE="default",
+        KAISCHED_SCHEDULE_PERIOD="200ms",
+        KAISCHED_LEADER_ELECTION__ENABLED="false",
+        KAISCHED_METRICS__PORT=prometheus.target.rpartition(":")[2],
+        KAISCHED_HEALTH__PORT="0",
+        KAISCHED_LOG__FORMAT="json",
+        KAISCHED_SHARDS=str(shard),
+    )
+    yield daemon.events
+    daemon.end(60.0)
 
 
 def placed(cluster, queue):
@@ -201,17 +185,16 @@ def test_two_queues_of_whole_node_jobs_take_turns(cluster, log):
 
 
 def test_a_burst_of_a_quiet_queue_ends(cluster, log):
-    """A tenth of 10 GPUs is due to a queue, and twice that after it had nothing for 20 seconds.
+    """A tenth of 10 GPUs is due to a queue, and twice that after it had nothing for 12 seconds.
 
-    Its job of 2 GPUs evicts two others, and after some 7 seconds its share is one GPU again. What
-    it is owed lasts for 20, so the job ends.
+    Its job of 2 GPUs evicts two others, and after some 4 seconds its share is one GPU again. What
+    it is owed lasts for 12, so the job ends.
     """
     cluster.node("n0", 10)
     for name, weight in (("t", 9), ("q", 1)):
-        gpu = {"quota": 0, "limit": -1, "overQuotaWeight": weight}
-        cluster.queue(name, resources={"gpu": gpu})
+        cluster.queue(name, weight=weight)
     wait_fresh(log)
-    jobs = Jobs(cluster, {"t": (1, 7.0, 10)})
+    jobs = Jobs(cluster, {"t": (1, 4.5, 10)})
     until(lambda: jobs.step() or jobs.running() == 10, what="a busy queue")
     quiet_until_s = time.monotonic() + QUIET_S
     until(lambda: jobs.step() or time.monotonic() >= quiet_until_s, what="a time of quiet")
@@ -222,7 +205,7 @@ def test_a_burst_of_a_quiet_queue_ends(cluster, log):
     cluster.wait_placed("q-0")  # meanwhile nothing ends: only evictions make room
     evicted = jobs.evicted()
     assert len(evicted) == 2
-    jobs.names["q"], jobs.backlog["q"] = ["q-0"], (2, 13.0, 0)
+    jobs.names["q"], jobs.backlog["q"] = ["q-0"], (2, 8.0, 0)
     until(lambda: jobs.step() or "q-0" in jobs.ended or jobs.evicted() != evicted)
     # On a machine that stood still for so long it may have had all that it was owed.
     assert jobs.evicted() == evicted or time.monotonic() - asked_s > QUIET_S

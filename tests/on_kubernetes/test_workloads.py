@@ -11,6 +11,7 @@ from kaisched.cluster.kubernetes.reflector import Phase
 from kaisched.daemon.recordings import from_cluster
 from kaisched.engine.recording import replay
 from kaisched_apiserver.connection import Fault
+from tests import objects
 from tests.on_kubernetes.looking import events
 from tests.on_kubernetes.rig import KUBECONFIG, definition
 from tests.waiting import until
@@ -96,27 +97,8 @@ def template(restart="Always", **labels):
 
 def pod(cluster, name, by=None, gpus=1, labels=None, annotations=None, **spec):
     """Make a pod and return it."""
-    body = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "labels": {"kai.scheduler/queue": "a", **(labels or {})},
-            "annotations": annotations or {},
-            "ownerReferences": [reference(by)] if by else [],
-        },
-        "spec": {
-            "schedulerName": "kaisched",
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "none",
-                    "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
-                }
-            ],
-            **spec,
-        },
-    }
+    body = objects.pod(name, "a", gpus, labels=labels, annotations=annotations, **spec)
+    body["metadata"]["ownerReferences"] = [reference(by)] if by else []
     return {**body, **cluster.must("POST", cluster.pods_path, body)}
 
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import msgspec
 
-from kaisched.cluster.kubernetes.client import MERGE, STRATEGIC
 from kaisched.errors import ClusterUnavailable
+from tests import objects
 from tests.chaos.objects import Refused, insist, shipped
 from tests.chaos.replicas import Replicas
 from tests.chaos.stage import BY_COMMAND, asking_of
@@ -56,14 +56,14 @@ class Run:
     # -- beginning and end -----------------------------------------------------------------------
 
     def start(self):
-        objects = shipped()
+        deployed = shipped()
         folders = (KUSTOMIZE / "components" / it for it in ("gpu-sharing", "gpu-config-maps"))
         for file in sorted(file for folder in folders for file in folder.glob("*.yaml")):
             found = documents(file.read_text(encoding="utf-8"))
-            objects += [it for it in found if "kustomize" not in it["apiVersion"]]
-        objects += [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}]
-        objects += [_queue()]
-        for obj in objects:
+            deployed += [it for it in found if "kustomize" not in it["apiVersion"]]
+        deployed += [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}]
+        deployed += [objects.queue("shared", 16)]
+        for obj in deployed:
             if obj["kind"] == "SchedulingShard":
                 sharing = {"image": "example.com/agent:1", "configMaps": True}
                 obj["spec"] = {"gpuSharing": sharing}
@@ -85,12 +85,7 @@ class Run:
         labels = {"nvidia.com/gpu.memory": str(CARD_MIB), "nvidia.com/gpu.count": str(self._gpus)}
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
         self.asking.apply(node)
-        room = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": str(self._gpus), "pods": "110"}
-        ready = [{"type": "Ready", "status": "True"}]
-        status = {"capacity": room, "allocatable": room, "conditions": ready}
-        path = f"/api/v1/nodes/{name}"
-        self.asking.must("PATCH", f"{path}/status", {"status": status}, STRATEGIC)
-        self.asking.must("PATCH", path, {"spec": {"taints": None}}, MERGE)
+        objects.make_ready(self.asking.must, name, self._gpus)
 
     # -- agents ----------------------------------------------------------------------------------
 
@@ -156,14 +151,14 @@ class Run:
             container, asked = container | changed, asked | {CONFIG_MAP: prefix}
             self.done["pods as KAI-Scheduler's webhook leaves them"] += 1
         place = {"nodeName": node, "schedulerName": "other"} if node else {}
-        pod = {
-            "metadata": {
-                "name": f"pod-{self._made}",
-                "labels": {"kai.scheduler/queue": "shared"},
-                "annotations": {} if whole else asked,
-            },
-            "spec": {"schedulerName": "kaisched", "containers": [container], **place},
-        }
+        pod = objects.pod(
+            f"pod-{self._made}",
+            "shared",
+            0,
+            main=container,
+            annotations={} if whole else asked,
+            **place,
+        )
         self.asking.must("POST", OF_USERS, pod)
 
     # -- faults ----------------------------------------------------------------------------------
@@ -216,13 +211,3 @@ class Run:
                 left += [] if self.ledger.is_empty else ["parts in use"]
             time.sleep(0.5)
         return left
-
-
-def _queue():
-    gpu = {"quota": 16, "limit": -1, "overQuotaWeight": 1}
-    return {
-        "apiVersion": "scheduling.run.ai/v2",
-        "kind": "Queue",
-        "metadata": {"name": "shared"},
-        "spec": {"resources": {"gpu": gpu}},
-    }

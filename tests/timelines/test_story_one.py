@@ -23,8 +23,8 @@ def told(**raw):
 @pytest.mark.parametrize(
     "case",
     [
-        *(Case(gpus, 1, (1, 1), weeks=3) for gpus in (2, 16)),
-        *(Case(gpus, 0.5, (1, 1), weeks=3) for gpus in (1, 2, 8)),
+        Case(16, 1, (1, 1), weeks=3),
+        Case(1, 0.5, (1, 1), weeks=3),
         Case(2, 0.25, (1, 5), weeks=3),
         Case(3, 4, (1, 2, 3), hours=5.0),
         Case(100, 2, (1, 1, 2, 2, 3), "department", hours=5.0),
@@ -40,10 +40,10 @@ def test_jobs_of_all_gpus_share_weeks_by_weight_without_an_eviction(case):
 
 
 def test_a_department_limited_to_two_gpus_shares_them():
-    """Of four weeks of 2 GPUs each queue has 672 GPU-hours; nobody else loses anything."""
+    """Of two weeks of 2 GPUs each queue has 336 GPU-hours; nobody else loses anything."""
     job = {"arrivals": {"backlog": 3}, "gpus": 2, "duration": "1h"}
     outcome = told(
-        time={"duration": "4w"},
+        time={"duration": "2w"},
         nodes=[{"count": 2, "gpus": 8}],
         queues=[
             {"name": "d", "quota": 2, "limit": 2},
@@ -57,9 +57,9 @@ def test_a_department_limited_to_two_gpus_shares_them():
         shard={"usageDBConfig": {"clientType": "memory"}},
     )
     got = {queue.name: queue.gpu_hours for queue in outcome.queues}
-    assert got["a"] == pytest.approx(672, abs=2)
-    assert got["b"] == pytest.approx(672, abs=2)
-    assert got["e"] >= 0.95 * 14 * 672
+    assert got["a"] == pytest.approx(336, abs=2)
+    assert got["b"] == pytest.approx(336, abs=2)
+    assert got["e"] >= 0.95 * 14 * 336
 
 
 @pytest.mark.parametrize("quota", [2, 4])
@@ -67,7 +67,7 @@ def test_jobs_larger_than_quotas_or_covered_by_too_many_of_them_take_turns(quota
     """Of 4 GPUs each of two queues deserves 2, or all of them; each job needs all of them."""
     job = {"arrivals": {"backlog": 3}, "gpus": 4, "duration": "1h"}
     outcome = told(
-        time={"duration": "2w"},
+        time={"duration": "1w"},
         nodes=[{"count": 1, "gpus": 4}],
         queues=[{"name": name, "quota": quota} for name in "ab"],
         jobs=[{"queue": name, **job} for name in "ab"],
@@ -75,7 +75,7 @@ def test_jobs_larger_than_quotas_or_covered_by_too_many_of_them_take_turns(quota
     )
     assert not outcome.evictions
     for queue in outcome.queues:
-        assert queue.gpu_hours == pytest.approx(4 * 168, abs=4)
+        assert queue.gpu_hours == pytest.approx(4 * 84, abs=4)
 
 
 @pytest.mark.parametrize("others", [{"t": 9}, {"t": 3, "u": 3, "v": 3}], ids=str)

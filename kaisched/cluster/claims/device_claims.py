@@ -155,7 +155,7 @@ class DeviceClaims:
             case ResourceClaim() if is_gone:
                 return self._remove_claim(obj.key, obj.metadata.uid)
             case ResourceClaim():
-                owners = self.generated.put_claim(obj)
+                owners = self.generated.update_claim(obj)
                 self._note_sent(obj)
                 self._claims[obj.key] = obj
                 self._hold(obj)
@@ -178,7 +178,7 @@ class DeviceClaims:
         del self._claims[key]
         self.held.pop(key, None)
         self.sent.drop(key)
-        return self.users_of(key) + self.generated.remove_claim(known)
+        return self.users_of(key) + self.generated.update_claim(known, is_gone=True)
 
     @property
     def _pods(self) -> list[str]:

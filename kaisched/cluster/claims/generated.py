@@ -206,13 +206,18 @@ class GeneratedClaims:
         self._classes = {resource: name for resource, _, name in ranked}
         self._counted = -1
 
-    def put_claim(self, claim: ResourceClaim) -> list[str]:
-        """Take in a claim of a server; return the pod whose it is."""
+    def update_claim(self, claim: ResourceClaim, *, is_gone: bool = False) -> list[str]:
+        """Take in a claim of a server, or drop it; return the pod whose it is."""
         found = []
+        if is_gone:
+            self.suspects.pop(claim.key, None)
         for owner in claim.metadata.owner_references if is_generated(claim) else ():
-            pod = f"{claim.metadata.namespace}/{owner.name}"
-            self._claims[owner.uid] = claim
-            found.append(pod)
+            known = self._claims.get(owner.uid)
+            if not is_gone:
+                self._claims[owner.uid] = claim
+            elif known is not None and known.name == claim.name:
+                del self._claims[owner.uid]
+            found.append(f"{claim.metadata.namespace}/{owner.name}")
         return found
 
     def drafted(self, key: str) -> ResourceClaim | None:
@@ -231,17 +236,6 @@ class GeneratedClaims:
         """Return a claim that was to be made, as a server would have it."""
         draft = self.drafts.get(key)
         return None if draft is None else made_claim(draft.claim)
-
-    def remove_claim(self, claim: ResourceClaim) -> list[str]:
-        """Drop a claim of a server; return the pod whose it was."""
-        found = []
-        self.suspects.pop(claim.key, None)
-        for owner in claim.metadata.owner_references if is_generated(claim) else ():
-            known = self._claims.get(owner.uid)
-            if known is not None and known.name == claim.name:
-                del self._claims[owner.uid]
-            found.append(f"{claim.metadata.namespace}/{owner.name}")
-        return found
 
     def count(self, gpus: OfferedDevices) -> list[str]:
         """Note which resources nodes offer without claims; return the pods that it matters to."""
@@ -295,7 +289,7 @@ class GeneratedClaims:
         if made is not None and not pod.node:
             self.suspects[made.key] = pod.key, pod.uid
         is_kept = bool(bridged and pod.node and pod.is_ours and not is_sent and made is None)
-        self._keep(key, is_kept=is_kept)
+        (self._kept.add if is_kept else self._kept.discard)(key)
         draft = self.drafts.get(key) if is_sent else None  # as it was sent, whatever the class is
         if draft is None and classes and (not pod.node or is_sent or is_kept):
             draft = self._draft(key, pod, classes)
@@ -323,13 +317,6 @@ class GeneratedClaims:
         is_open = bool(pod.node) or draft_key(pod.key, pod.uid) in sent
         is_bridged = any(it.unless_plugin for it in pod.device_claims)
         return is_open or not is_bridged or pod.uid not in self._claims
-
-    def _keep(self, key: str, *, is_kept: bool) -> None:
-        """Keep the draft of a pod that has a node, or drop one that was kept."""
-        if is_kept:
-            self._kept.add(key)
-        else:
-            self._kept.discard(key)
 
     def _classes_of(self, pod: PodRow) -> dict[str, str]:
         """Return the classes that back what a pod asks for."""

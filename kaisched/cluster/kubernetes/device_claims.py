@@ -14,7 +14,7 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.claims.generated import NOTE, made_claim, owner_of, shown
 from kaisched.cluster.claims.sent import Draft, Leftover, PodId, Wanted
 from kaisched.cluster.kubernetes.binder import BindStep, PassingError, StepFailedError
-from kaisched.cluster.kubernetes.client import STRATEGIC, Answer, Pauses
+from kaisched.cluster.kubernetes.client import JSON, STRATEGIC, Answer, Client, Pauses
 from kaisched.cluster.kubernetes.pods import (
     CONFLICT,
     FORBIDDEN,
@@ -176,22 +176,24 @@ class ClaimApi:
         return found
 
     def _call(self, method: str, part: str, body: Raw | None) -> Answer:
-        """Send a request in the version that is served, the newest first."""
         namespace, _, name = self.key.partition("/")
-        kind = STRATEGIC if method == "PATCH" else "application/json"
         path = f"namespaces/{namespace}/resourceclaims"
         if method != "POST":
             path += f"/{name}{part}"
-        answer = Answer(GONE, b"")
-        for version in (RESOURCE_API, RESOURCE_API_BEFORE):
-            is_whole = body is not None and method in {"POST", "PUT"}
-            said = {**(body or {}), "apiVersion": version} if is_whole else body
-            answer = self.writers.client.call(
-                method, f"/apis/{version}/{path}", body=said, content_type=kind
-            )
-            if answer.code != GONE or answer.status().message.startswith(_NO_PATH):
-                break
-        return answer
+        return _send(self.writers.client, method, path, body)
+
+
+def _send(client: Client, method: str, path: str, body: Raw | None) -> Answer:
+    """Send a request in the version that is served, the newest first."""
+    answer = Answer(GONE, b"")
+    for version in (RESOURCE_API, RESOURCE_API_BEFORE):
+        is_whole = body is not None and method in {"POST", "PUT"}
+        said = {**(body or {}), "apiVersion": version} if is_whole else body
+        form = STRATEGIC if method == "PATCH" else JSON
+        answer = client.call(method, f"/apis/{version}/{path}", body=said, content_type=form)
+        if answer.code != GONE or answer.status().message.startswith(_NO_PATH):
+            break
+    return answer
 
 
 def has_user(raw: Raw, uids: frozenset[str]) -> bool:
@@ -739,7 +741,10 @@ class _MakeTemplate:
         """Make the template; return when to try again, None when done."""
         writers, key = self.writers, self.template.key
         try:
-            answer = self._post()
+            space = self.template.metadata.namespace
+            path = f"namespaces/{space}/resourceclaimtemplates"
+            body: Raw = {"kind": self.template.KIND, **msgspec.to_builtins(self.template)}
+            answer = _send(writers.client, "POST", path, body)
         except ClusterUnavailable:
             writers.counts.add("claim", RETRIED)
             return self.pauses.next_s()
@@ -755,21 +760,6 @@ class _MakeTemplate:
         writers.log.error("template_not_made", template=key, answer=answer.text(), **more)
         writers.counts.add("claim", FAILED)
         return None
-
-    def _post(self) -> Answer:
-        """Send the request in the version that is served, the newest first."""
-        body: dict[str, Any] = msgspec.to_builtins(self.template)
-        answer = Answer(GONE, b"")
-        for version in (RESOURCE_API, RESOURCE_API_BEFORE):
-            space = self.template.metadata.namespace
-            answer = self.writers.client.call(
-                "POST",
-                f"/apis/{version}/namespaces/{space}/resourceclaimtemplates",
-                body={"apiVersion": version, "kind": "ResourceClaimTemplate", **body},
-            )
-            if answer.code != GONE:
-                break
-        return answer
 
     def drop(self, why: str) -> None:
         """Leave it: the next leader, or a later cycle, finds it missing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, KeysView
+from collections.abc import Callable, Iterable, Iterator, KeysView
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -150,25 +150,20 @@ STUCK: Final = "StuckTerminating"
 VOID: Final = "PromiseVoid"
 
 
-class StuckPods:
-    """Remembers which pods have got the event; a new process sends it once more."""
+class FreshPods:
+    """Tells which pods have joined a set since the last cycle; a new process tells all of them."""
 
     def __init__(self) -> None:
-        """Begin without events."""
-        self._reported: frozenset[str] = frozenset()
+        """Begin without pods."""
+        self._before: frozenset[str] = frozenset()
 
-    def after(self, store: StateStore, result: CycleResult) -> list[Note]:
-        """Return the events to be sent after a cycle."""
-        now = frozenset(store.facts.stuck)
-        fresh, self._reported = sorted(now - self._reported), now
-        if not fresh:
-            return []
-        kept = {(bind.pod, bind.node) for bind in result.binds}
-        kept |= {(promise.pod, promise.node) for promise in result.nominations}
-        return [note for key in fresh for note in _notes_of_stuck(store, key, kept)]
+    def of(self, pods: Iterable[str]) -> list[str]:
+        """Return those of some pods that were not among those of the last call, by name."""
+        before, self._before = self._before, frozenset(pods)
+        return sorted(self._before - before)
 
 
-def _notes_of_stuck(store: StateStore, key: str, kept: set[tuple[str, str]]) -> Iterator[Note]:
+def _notes_of_stuck(store: StateStore, key: str, result: CycleResult) -> Iterator[Note]:
     node, age = store.node_of(key), format_duration(round(store.facts.stuck.after_s(key)))
     text = (
         f"its deletion was requested {age} ago and it has not ended: it holds its room on node"
@@ -176,6 +171,8 @@ def _notes_of_stuck(store: StateStore, key: str, kept: set[tuple[str, str]]) -> 
         " cannot be killed, or a node whose kubelet is down"
     )
     yield Note(key, store.pods.version_of(key)[0], STUCK, "Terminating", text, is_warning=True)
+    kept = {(it.pod, it.node) for it in result.binds}
+    kept |= {(it.pod, it.node) for it in result.nominations}
     for pod in sorted(store.facts.promised_to(node)):
         if (pod, node) not in kept:
             text = (
@@ -192,31 +189,17 @@ def _notes_of_stuck(store: StateStore, key: str, kept: set[tuple[str, str]]) -> 
 ALONE: Final = "OwnerNotRead"
 
 
-class LonePods:
-    """Remembers which pods have got the event; a new process sends it once more."""
-
-    def __init__(self) -> None:
-        """Begin without events."""
-        self._reported: frozenset[str] = frozenset()
-
-    def after(self, store: StateStore) -> list[Note]:
-        """Return the events to be sent after a cycle."""
-        now = frozenset(store.members.unsettled.waited)
-        fresh, self._reported = sorted(now - self._reported), now
-        return [note for key in fresh if (note := _note_of_lone(store, key)) is not None]
-
-
-def _note_of_lone(store: StateStore, key: str) -> Note | None:
+def _notes_of_lone(store: StateStore, key: str) -> Iterator[Note]:
     known = store.pods.get(key)
     if known is None or known[1] is None or not known[1].missing:
-        return None
+        return
     pod, member = known[0], known[1]
     text = (
         f"its owner {member.missing} was not read within"
         f" {format_duration(store.members.unsettled.most_s)}: the gang settings of the owner do not"
         " count; check with kaisched doctor whether its kind is served and may be read"
     )
-    return Note(key, pod.uid, ALONE, "Scheduling", text, is_warning=True)
+    yield Note(key, pod.uid, ALONE, "Scheduling", text, is_warning=True)
 
 
 # -- events: jobs whose run time is soon over ------------------------------------------------------
@@ -328,7 +311,7 @@ class Reporter:
         self._jobs = WaitingJobs(store.members.is_declared)
         self._pods: dict[str, list[str]] = {}
         """The pods of each job that have a desired status."""
-        self._stuck, self._alone, self._ending = StuckPods(), LonePods(), EndingJobs()
+        self._stuck, self._alone, self._ending = FreshPods(), FreshPods(), EndingJobs()
         self._amounts, self._statuses, self._shares = GroupAmounts(), QueueStatuses(), QueueShares()
         self._ripening: list[str] = []
         """New pod groups: their amounts are reported in the next round, with their pods."""
@@ -351,14 +334,15 @@ class Reporter:
         for bind in result.binds:
             self._desired.withdraw(POD, f"pods/{bind.pod}")
         if not result.stats.abandoned:
-            now_s = self._clock.now_s()
-            for notes in (
-                self._stuck.after(self._store, result),
-                self._alone.after(self._store),
-                self._ending.after(self._store, snapshot, now_s),
-            ):
-                for note in notes:
+            store = self._store
+            for key in self._stuck.of(store.facts.stuck):
+                for note in _notes_of_stuck(store, key, result):
                     self.note(note)
+            for key in self._alone.of(store.members.unsettled.waited):
+                for note in _notes_of_lone(store, key):
+                    self.note(note)
+            for note in self._ending.after(store, snapshot, self._clock.now_s()):
+                self.note(note)
         self._desired.correct_placed()
         now_s = self._box.now()
         if now_s - self._last_s < ROUND_S or result.stats.abandoned:

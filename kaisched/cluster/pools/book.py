@@ -154,7 +154,7 @@ class Whereabouts:
         """What each node has last said that could matter to a pod."""
         self._node_of_pod: dict[str, str] = {}
 
-    def note_node(self, node: Node) -> bool:
+    def record_node(self, node: Node) -> bool:
         """Note a node that came or changed; tell whether its pool is another than before.
 
         Nodes report again and again that nothing has changed: that makes no room.
@@ -183,7 +183,7 @@ class Whereabouts:
             return ""
         return self.pool_of_node.get(pod.node, "")
 
-    def note_pod(self, pod: PodRow) -> None:
+    def record_pod(self, pod: PodRow) -> None:
         """Note where a pod is; one that has ended makes room."""
         if pod.node and pod.state != TaskState.GONE:
             self._node_of_pod[pod.key] = pod.node
@@ -349,9 +349,9 @@ class PoolBook:
 
     # -- nodes and queues ------------------------------------------------------------------------
 
-    def note_node(self, node: Node) -> None:
+    def record_node(self, node: Node) -> None:
         """Note a node that came or changed: there may be room on it."""
-        if self.is_on and self._where.note_node(node):
+        if self.is_on and self._where.record_node(node):
             self.look_at_all()
             self.moved.update(self._where.pods_on(node.name))
 
@@ -360,7 +360,7 @@ class PoolBook:
         self._where.forget_node(name)
         self.look_at_all()
 
-    def note_queue(self, queue: Queue) -> bool:
+    def record_queue(self, queue: Queue) -> bool:
         """Note a queue that came or changed; tell whether jobs must be looked at again."""
         if not self.projects.put(queue) or not self.is_on:
             return False
@@ -383,7 +383,7 @@ class PoolBook:
 
     # -- pods and groups -------------------------------------------------------------------------
 
-    def note_group(self, group: PodGroup) -> bool:
+    def record_group(self, group: PodGroup) -> bool:
         """Note a pod group; tell whether its pods must be looked at again: its list is another."""
         if not self.is_on:
             return False
@@ -494,10 +494,10 @@ class PoolBook:
             self._unsettled.discard(job)
             self.owners.leave(job)
 
-    def note_place(self, pod: PodRow) -> None:
+    def record_place(self, pod: PodRow) -> None:
         """Note where any pod is; one that has ended makes room."""
         if self.is_on:
-            self._where.note_pod(pod)
+            self._where.record_pod(pod)
 
     def forget_pod(self, key: str, uid: str = "") -> None:
         """Forget a pod that is gone; with a UID, only if it is still that one."""

@@ -5,11 +5,10 @@ A simulator runs thousands of cycles and reads none of these parts.
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
@@ -20,12 +19,12 @@ from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.framework.report.node_reasons import never_fits
 from kaisched.framework.report.reasons import codes_of, counted, record_of
-from kaisched.framework.report.records import DecisionRecord, EvictionReason, LeftOut, QueueShare
+from kaisched.framework.report.records import DecisionRecord, LeftOut, QueueShare
 from kaisched.framework.session.unschedulable import BEYOND_BOUNDS
 from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kaisched.core.axis import Amounts, CodeVec, FloatVec, RowVec
     from kaisched.core.claims.model import Identity
@@ -33,11 +32,9 @@ if TYPE_CHECKING:
     from kaisched.core.tables import QueueTable
     from kaisched.framework.report.records import CycleStats, PluginFailure, Problem, Step
     from kaisched.framework.session.devices import Devices
-    from kaisched.framework.session.outcome import Eviction
     from kaisched.framework.session.session import Session
 
 _T = TypeVar("_T")
-_P = TypeVar("_P", Bind, Nominate)
 _GONE = int(TaskState.GONE)
 _PENDING = int(TaskState.PENDING)
 _WAITING = frozenset({_PENDING, int(TaskState.GATED)})
@@ -75,83 +72,6 @@ class Lazy(Sequence[_T], Generic[_T]):
 
     def __repr__(self) -> str:
         return repr(self._list)
-
-
-# -- intents -------------------------------------------------------------------------------------
-
-
-def _placed(session: Session, kind: type[_P], tasks: RowVec, nodes: RowVec) -> Iterator[_P]:
-    """Yield intents that pair a pod with a node, in the order they were decided."""
-    for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
-        job = int(session.tasks.job_of_task[task])
-        group = session.jobs.name[job] if job >= 0 else ""
-        pod, uid = session.tasks.name[task], session.tasks.uid[task]
-        yield kind(pod, uid, session.nodes.name[node], group, task, node)
-
-
-def binds(session: Session, tasks: RowVec, nodes: RowVec) -> Iterator[Bind]:
-    """Yield bind intents, with the cards of shares and the devices of claims."""
-    cards, devices = session.capacity.cards, session.devices
-    groups = {} if cards is None else dict(cards.table.group_of_slot)
-    names = set(groups.values())
-    for bind in _placed(session, Bind, tasks, nodes):
-        made = bind
-        if cards is not None:
-            slots = [(bind.node_row, slot) for slot in cards.slots_of(bind.task)]
-            for slot in slots:
-                if slot not in groups:
-                    groups[slot] = _new_name(bind.uid, names)
-            made = replace(made, cards=tuple(groups[slot] for slot in slots))
-        if devices is not None:
-            made = replace(made, claims=tuple(devices.granted.get(bind.task, ())))
-        yield made
-
-
-def _new_name(uid: str, names: set[str]) -> str:
-    """Return a name for a card that is opened for a pod: an earlier try may have left others."""
-    name = next(it for number in itertools.count() if (it := f"{uid}-{number}") not in names)
-    names.add(name)
-    return name
-
-
-def nominations(session: Session, tasks: RowVec, nodes: RowVec) -> Iterator[Nominate]:
-    """Yield nominations, with the open cards that shares are promised."""
-    cards = session.capacity.cards
-    for each in _placed(session, Nominate, tasks, nodes):
-        told = cards.promised.get(each.task) if cards is not None else None
-        if cards is None or told is None:
-            yield each
-            continue
-        groups = [cards.table.group_of_slot.get((each.node_row, it)) for it in told.opened]
-        yield replace(each, cards=tuple(filter(None, groups)))
-
-
-def evictions(session: Session, moves: Iterable[Eviction]) -> Iterator[Evict]:
-    """Yield evictions, in the order they were decided."""
-    tasks, jobs, names = session.tasks, session.jobs, session.queues.name
-    made: tuple[object, EvictionReason] = None, EvictionReason("")
-    for move in moves:
-        if move.reason is not made[0]:  # all evictions of one claim have one reason
-            told = move.reason
-            made = told, EvictionReason(told) if isinstance(told, str) else told(session)
-        job = int(tasks.job_of_task[move.task])
-        queue = int(jobs.queue_of_job[job])
-        whose = move.beneficiary
-        claimant = int(jobs.queue_of_job[whose]) if whose >= 0 else -1
-        yield Evict(
-            tasks.name[move.task],
-            tasks.uid[move.task],
-            session.nodes.name[move.node],
-            jobs.name[job],
-            move.action,
-            jobs.name[whose] if whose >= 0 else "",
-            made[1].sentence,
-            move.task,
-            move.node,
-            names[queue] if queue >= 0 else jobs.queue_name[job],
-            names[claimant] if claimant >= 0 else "",
-            made[1].kinds.get(queue, move.action),
-        )
 
 
 # -- records and shares --------------------------------------------------------------------------

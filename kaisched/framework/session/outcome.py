@@ -1,4 +1,6 @@
-"""The decisions of a cycle so far: committed moves, refusals of jobs, and binds that have to wait.
+"""The decisions of a cycle so far: committed moves, refusals of jobs, binds that have to wait.
+
+The intents are made from it once all is decided.
 
 While a cycle decides, what leaves counts as gone, so that shares look ahead. A bind does not: until
 a pod is gone from the API, its queues hold what it holds. So at the end of the cycle the gates are
@@ -8,26 +10,29 @@ refuse then stays on its node as a promise, and is bound in the cycle in which t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from kaisched.core.axis import TaskState
 from kaisched.core.devices import charges
 from kaisched.core.refusals import Refusal
-from kaisched.framework.report.records import Step
+from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.framework.report.records import EvictionReason, Step
 from kaisched.framework.session.ledger import add_along, held_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, RowVec
-    from kaisched.framework.report.records import EvictionReason
     from kaisched.framework.session.session import Session
 
     Reason: TypeAlias = str | Callable[..., EvictionReason]
     """A sentence, or a function that makes the reason from the session once it is read."""
 
+_P = TypeVar("_P", Bind, Nominate)
 PUT_OFF = int(Refusal.PUT_OFF)
 _NONE = np.empty(0, np.int64)
 BIND: Final = "bind"
@@ -287,3 +292,80 @@ def _before(row: RowVec, amounts: Amounts) -> Amounts:
     before = np.empty_like(sums)
     before[:, order] = sums
     return before
+
+
+# -- intents -------------------------------------------------------------------------------------
+
+
+def _placed(session: Session, kind: type[_P], tasks: RowVec, nodes: RowVec) -> Iterator[_P]:
+    """Yield intents that pair a pod with a node, in the order they were decided."""
+    for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
+        job = int(session.tasks.job_of_task[task])
+        group = session.jobs.name[job] if job >= 0 else ""
+        pod, uid = session.tasks.name[task], session.tasks.uid[task]
+        yield kind(pod, uid, session.nodes.name[node], group, task, node)
+
+
+def binds(session: Session, tasks: RowVec, nodes: RowVec) -> Iterator[Bind]:
+    """Yield bind intents, with the cards of shares and the devices of claims."""
+    cards, devices = session.capacity.cards, session.devices
+    groups = {} if cards is None else dict(cards.table.group_of_slot)
+    names = set(groups.values())
+    for bind in _placed(session, Bind, tasks, nodes):
+        made = bind
+        if cards is not None:
+            slots = [(bind.node_row, slot) for slot in cards.slots_of(bind.task)]
+            for slot in slots:
+                if slot not in groups:
+                    groups[slot] = _new_name(bind.uid, names)
+            made = replace(made, cards=tuple(groups[slot] for slot in slots))
+        if devices is not None:
+            made = replace(made, claims=tuple(devices.granted.get(bind.task, ())))
+        yield made
+
+
+def _new_name(uid: str, names: set[str]) -> str:
+    """Return a name for a card that is opened for a pod: an earlier try may have left others."""
+    name = next(it for number in itertools.count() if (it := f"{uid}-{number}") not in names)
+    names.add(name)
+    return name
+
+
+def nominations(session: Session, tasks: RowVec, nodes: RowVec) -> Iterator[Nominate]:
+    """Yield nominations, with the open cards that shares are promised."""
+    cards = session.capacity.cards
+    for each in _placed(session, Nominate, tasks, nodes):
+        told = cards.promised.get(each.task) if cards is not None else None
+        if cards is None or told is None:
+            yield each
+            continue
+        groups = [cards.table.group_of_slot.get((each.node_row, it)) for it in told.opened]
+        yield replace(each, cards=tuple(filter(None, groups)))
+
+
+def evictions(session: Session, moves: Iterable[Eviction]) -> Iterator[Evict]:
+    """Yield evictions, in the order they were decided."""
+    tasks, jobs, names = session.tasks, session.jobs, session.queues.name
+    made: tuple[object, EvictionReason] = None, EvictionReason("")
+    for move in moves:
+        if move.reason is not made[0]:  # all evictions of one claim have one reason
+            told = move.reason
+            made = told, EvictionReason(told) if isinstance(told, str) else told(session)
+        job = int(tasks.job_of_task[move.task])
+        queue = int(jobs.queue_of_job[job])
+        whose = move.beneficiary
+        claimant = int(jobs.queue_of_job[whose]) if whose >= 0 else -1
+        yield Evict(
+            tasks.name[move.task],
+            tasks.uid[move.task],
+            session.nodes.name[move.node],
+            jobs.name[job],
+            move.action,
+            jobs.name[whose] if whose >= 0 else "",
+            made[1].sentence,
+            move.task,
+            move.node,
+            names[queue] if queue >= 0 else jobs.queue_name[job],
+            names[claimant] if claimant >= 0 else "",
+            made[1].kinds.get(queue, move.action),
+        )

@@ -3,9 +3,9 @@
 import pytest
 
 from kaisched.clock import ManualClock
-from kaisched.engine.cycle import next_cycle
 from kaisched.engine.planning import open_cluster
 from kaisched.engine.policy import build_policy, without_evictions
+from kaisched.framework.cycle import next_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text

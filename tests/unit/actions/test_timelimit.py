@@ -9,9 +9,9 @@ from kaisched.actions.whole_jobs import TimeLimit
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.reports import EndingJobs
 from kaisched.core.tables import WORKLOADS
-from kaisched.engine.cycle import next_cycle
 from kaisched.engine.planning import open_cluster
 from kaisched.engine.policy import build_policy
+from kaisched.framework.cycle import next_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.turns import Turns

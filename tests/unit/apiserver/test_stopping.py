@@ -18,7 +18,7 @@ def knock(server, end, found):
 def test_connections_that_come_while_it_stops_are_closed(monkeypatch):
     left = []
     monkeypatch.setattr("sys.unraisablehook", lambda found: left.append(str(found.exc_value)))
-    for _ in range(20):
+    for _ in range(5):
         server, end, found = ApiServer().start(), threading.Event(), []
         thread = threading.Thread(target=knock, args=(server, end, found))
         thread.start()

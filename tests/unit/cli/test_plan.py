@@ -6,7 +6,7 @@ import json
 import pytest
 
 from kaisched import hookimpl
-from kaisched.engine import cycle
+from kaisched.framework import cycle
 from kaisched.framework.session.ledger import Ledger
 from kaisched_plugins.binpack import Binpack
 from tests.unit.cli.conftest import NODE, POD, QUEUE

@@ -7,9 +7,9 @@ from kaisched.cluster.disruptions import selects
 from kaisched.cluster.state import Kept, restored
 from kaisched.cluster.store import StateStore, update
 from kaisched.core.tables import NO_DISRUPTION_BUDGETS, SEVERAL, UNPROTECTED
-from kaisched.engine.cycle import next_cycle
 from kaisched.engine.planning import PlanInput, planned_cluster
 from kaisched.engine.policy import default_policy
+from kaisched.framework.cycle import next_cycle
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text
 from kaisched.objects.pod import LabelSelector, PodDisruptionBudget, SelectorRequirement

@@ -10,12 +10,10 @@ from kaisched.core.refusals import Refusal
 from kaisched.objects.wire import WORKLOAD_TYPES, ObjectMeta, OwnerReference, TopologyConstraint
 from kaisched.objects.workloads import (
     Deployment,
-    Gang,
     Job,
     PartialObject,
     PriorityClass,
     ReplicaSet,
-    StatefulSet,
 )
 from tests.contract.clusters import group, make, node, pod, queue
 
@@ -62,39 +60,6 @@ def owned(name, kind, owner, uid="", api="batch/v1", **rest):
     return pod(name, metadata={"ownerReferences": [reference | {"controller": True}]}, **rest)
 
 
-def test_a_bare_pod_is_its_own_job():
-    store = store_of(pod("p", uid="1"), pod("q", uid="2"))
-    assert jobs(store) == {"ns/pg-p-1": ["p"], "ns/pg-q-2": ["q"]}
-
-
-def test_the_pods_of_a_job_are_one_job():
-    store = store_of(
-        make(Job, "train", uid="uid-train", annotations={"kai.scheduler/batch-min-member": "2"}),
-        owned("p", "Job", "train"),
-        owned("q", "Job", "train"),
-    )
-    assert jobs(store) == {"ns/pg-train-uid-train": ["p", "q"]}
-    assert job(store)["minimum"] == 2
-
-
-def test_the_order_of_owner_and_pods_does_not_matter():
-    parts = [
-        make(Job, "train", uid="uid-train", labels={"kai.scheduler/queue": "b"}),
-        owned("p", "Job", "train"),
-    ]
-    assert job(store_of(*parts)) == job(store_of(*reversed(parts)))
-    assert job(store_of(*parts))["queue"] == "b"
-
-
-def test_a_stateful_set_is_one_job():
-    store = store_of(
-        make(StatefulSet, "s", uid="uid-s"),
-        *(owned(f"p{i}", "StatefulSet", "s", api="apps/v1") for i in "01"),
-    )
-    assert jobs(store) == {"ns/pg-s-uid-s": ["p0", "p1"]}
-    assert job(store)["minimum"] == 1
-
-
 def test_the_pods_of_a_deployment_are_a_job_each_for_inference():
     owner = OwnerReference(
         api_version="apps/v1", kind="Deployment", name="d", uid="uid-d", controller=True
@@ -125,11 +90,6 @@ def test_a_run_of_a_cron_job_is_a_job_in_the_queue_of_the_cron_job():
     store = store_of(run, cron, owned("p", "Job", "run"))
     assert jobs(store) == {"ns/pg-run-uid-run": ["p"]}
     assert job(store)["queue"] == "b"
-
-
-def test_pods_of_unknown_owners_stand_alone():
-    store = store_of(*(owned(name, "Widget", "w", api="x.io/v1") for name in "pq"))
-    assert sorted(jobs(store).values()) == [["p"], ["q"]]
 
 
 @pytest.mark.fault("D67")
@@ -569,56 +529,6 @@ def test_an_annotation_that_requires_a_level_for_segments_refuses_the_job():
 
 def test_an_empty_topology_annotation_asks_for_nothing():
     assert job(store_of(pod("p", annotations={REQUIRED: ""})))["refusal"] == Refusal.NONE
-
-
-def workload(name, kind, api, minimum=1, owner=None):
-    references = [] if owner is None else [owner]
-    meta = ObjectMeta(name=name, namespace="ns", uid=f"uid-{name}", owner_references=references)
-    return PartialObject(metadata=meta, api_version=api, kind=kind, gang=Gang(minimum=minimum))
-
-
-def reference_to(obj):
-    return OwnerReference(
-        api_version=obj.api_version,
-        kind=obj.kind,
-        name=obj.metadata.name,
-        uid=obj.metadata.uid,
-        controller=True,
-    )
-
-
-def test_a_training_job_needs_as_many_pods_as_its_spec_says():
-    store = store_of(
-        workload("train", "PyTorchJob", "kubeflow.org/v1", 4),
-        *(owned(name, "PyTorchJob", "train", api="kubeflow.org/v1") for name in "pq"),
-    )
-    assert jobs(store) == {"ns/pg-train-uid-train": ["p", "q"]}
-    assert job(store)["minimum"] == 4
-
-
-def test_the_jobs_of_a_job_set_are_one_job_whoever_made_the_set():
-    train = workload("t", "TrainJob", "trainer.kubeflow.org/v1alpha1")
-    job_set = workload("s", "JobSet", "jobset.x-k8s.io/v1alpha2", 2, reference_to(train))
-    inner = [workload(name, "Job", "batch/v1", owner=reference_to(job_set)) for name in ("x", "y")]
-    parts = [train, job_set, *inner, owned("p", "Job", "x"), owned("q", "Job", "y")]
-    for order in (parts, parts[::-1]):
-        store = store_of(*order)
-        assert jobs(store) == {"ns/pg-s-uid-s": ["p", "q"]}
-        assert job(store, "ns/pg-s-uid-s")["minimum"] == 2
-
-
-def test_the_pods_of_a_workflow_stand_alone_and_share_its_queue():
-    flow = workload("flow", "Workflow", "argoproj.io/v1alpha1")
-    flow = replace(flow, metadata=replace(flow.metadata, labels={"kai.scheduler/queue": "b"}))
-    store = store_of(
-        flow,
-        *(
-            owned(name, "Workflow", "flow", api="argoproj.io/v1alpha1", uid="uid-flow")
-            for name in "pq"
-        ),
-    )
-    assert sorted(jobs(store).values()) == [["p"], ["q"]]
-    assert {job(store, name)["queue"] for name in jobs(store)} == {"b"}
 
 
 # -- what is wrong, as a snapshot has it ----------------------------------------------------------

@@ -4,9 +4,9 @@ import pytest
 
 from kaisched.clock import ManualClock
 from kaisched.daemon.comparison import Comparison
-from kaisched.engine.cycle import next_cycle
 from kaisched.engine.planning import open_cluster
 from kaisched.engine.policy import default_policy, default_shard
+from kaisched.framework.cycle import next_cycle
 from kaisched.framework.intents import Bind
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text

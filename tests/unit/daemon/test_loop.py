@@ -17,9 +17,9 @@ from kaisched.core.axis import TaskState
 from kaisched.core.tables import TopologyLevel
 from kaisched.core.usage import Usage, UsageState
 from kaisched.daemon.loop import MOST_PUT_OFF, Loop
-from kaisched.engine import cycle as engine_cycle
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable
+from kaisched.framework import cycle as framework_cycle
 from kaisched.framework.cycle import run_cycle
 from kaisched.telemetry.metrics import CycleCollector
 from kaisched.telemetry.published import Spread
@@ -137,7 +137,7 @@ def test_a_cycle_that_was_cut_short_is_followed_by_the_next_at_once(monkeypatch)
         result, memory = run_cycle(*given)
         return replace(result, is_cut_short=bool(cut_short) and cut_short.pop(0)), memory
 
-    monkeypatch.setattr(engine_cycle, "run_cycle", cycle)
+    monkeypatch.setattr(framework_cycle, "run_cycle", cycle)
     loop = loop_on(StoreCluster(), SystemClock(), period_s=PATIENCE_S)
     thread = threading.Thread(target=loop.run)
     thread.start()
@@ -277,7 +277,7 @@ def actions_by_turn(loop, turns):
         return run_cycle(snapshot, usage, policy, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kaisched.engine.cycle.run_cycle", noted)
+        patch.setattr("kaisched.framework.cycle.run_cycle", noted)
         for _ in range(turns):
             assert loop.cycle() is not None
     return asked

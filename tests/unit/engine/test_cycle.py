@@ -3,9 +3,9 @@
 import pytest
 
 from kaisched.clock import ManualClock
-from kaisched.engine.cycle import next_cycle
 from kaisched.engine.policy import default_policy
 from kaisched.framework import cycle
+from kaisched.framework.cycle import next_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.combine import CycleAbandonedError
 from tests.contract.clusters import pod

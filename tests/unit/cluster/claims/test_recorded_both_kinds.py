@@ -10,7 +10,6 @@ import pytest
 from tests.unit.cluster.claims.recorded_worlds import (
     is_same,
     is_same_at_once,
-    pods_of,
     recorded,
     without_deletions,
 )
@@ -33,12 +32,3 @@ def test_in_one_cycle_they_get_the_same() -> None:
     cases = without_deletions(CASES)
     assert len(cases) >= 100
     assert {it["id"] for it in cases if not is_same_at_once(it)} <= COUNTED_ONCE
-
-
-def test_pods_run_on_both_kinds_of_nodes_and_some_have_no_room() -> None:
-    pods = pods_of(CASES)
-    asked = [it for it in pods if it["node"] and any("mappings" in one for one in it["claims"])]
-    assert len(asked) >= 150
-    assert sum(bool(it["node"]) and not it["claims"] for it in pods) >= 100
-    assert sum(not it["node"] for it in pods) >= 100
-    assert sum("initContainers" in it["pod"]["spec"] for it in asked) >= 50

@@ -8,7 +8,6 @@ from typing import Any
 from tests.unit.cluster.claims.recorded_worlds import (
     is_same,
     is_same_at_once,
-    pods_of,
     recorded,
     without_deletions,
 )
@@ -31,12 +30,3 @@ def test_in_one_cycle_they_are_the_same() -> None:
     cases = without_deletions(CASES)
     assert len(cases) >= 110
     assert [it["id"] for it in cases if not is_same_at_once(it, class_of(it))] == []
-
-
-def test_shares_are_of_many_sizes_and_some_have_no_room() -> None:
-    pods = pods_of(CASES)
-    given = [it["claims"][0]["allocation"]["devices"]["results"] for it in pods if it["node"]]
-    assert len(given) >= 400
-    assert sum(len(it) > 1 for it in given) >= 60
-    assert len({str(one["consumedCapacity"]) for it in given for one in it}) >= 100
-    assert sum(not it["node"] for it in pods) >= 100

@@ -22,7 +22,7 @@ class Client:
     def __init__(self, *answers):
         self.answers, self.sent = deque(answers), []
 
-    def call(self, method, path, body=None):
+    def call(self, method, path, body=None, content_type=""):
         self.sent.append((method, path, body))
         answer = self.answers.popleft()
         if answer is None:

@@ -81,14 +81,14 @@ def test_a_group_is_news_if_its_list_or_its_queue_is_another(lists):
 
 def test_a_node_that_comes_again_as_it_was_makes_room_again():
     found = Whereabouts()
-    assert found.note_node(node_in("a", "n"))
-    assert not found.note_node(node_in("a", "n"))
-    assert not found.note_node(node_in("a", "n", 9))
+    assert found.record_node(node_in("a", "n"))
+    assert not found.record_node(node_in("a", "n"))
+    assert not found.record_node(node_in("a", "n", 9))
     assert found.changes == {"a": 2}
-    assert found.note_node(node_in("b", "n", 9))
+    assert found.record_node(node_in("b", "n", 9))
     found.forget_node("n")
     assert found.pool_of_node == {}
-    assert found.note_node(node_in("b", "n", 9))
+    assert found.record_node(node_in("b", "n", 9))
     assert found.changes == {"a": 2, "b": 2}
 
 
@@ -98,13 +98,13 @@ def test_a_pod_makes_room_once_where_it_was(state):
         return SimpleNamespace(key="ns/x", node=node, state=state)
 
     found = Whereabouts()
-    found.note_pod(pod())
+    found.record_pod(pod())
     found.forget_pod("ns/x")
     assert found.changes == {}, "nobody knows the node"
-    found.note_node(node_in("a", "n"))
-    found.note_pod(pod())
-    found.note_pod(pod(state=state))
+    found.record_node(node_in("a", "n"))
+    found.record_pod(pod())
+    found.record_pod(pod(state=state))
     assert found.changes["a"] == 1 + (state == TaskState.GONE)
-    found.note_pod(pod(node=""))
+    found.record_pod(pod(node=""))
     found.forget_pod("ns/x")
     assert found.changes["a"] == 2

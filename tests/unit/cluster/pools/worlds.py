@@ -7,8 +7,8 @@ from kaisched.cluster.embedded import EmbeddedCluster, EmbeddedPool
 from kaisched.cluster.pools.handover import PoolTurns
 from kaisched.cluster.pools.owners import SharedOwners
 from kaisched.cluster.store import StateStore
-from kaisched.engine.cycle import next_cycle
 from kaisched.engine.policy import build_policy, default_shard
+from kaisched.framework.cycle import next_cycle
 from kaisched.framework.memory import Memory
 from kaisched.objects.queue import Queue
 from tests.contract.clusters import make, node, pod, queue

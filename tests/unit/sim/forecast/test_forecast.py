@@ -13,9 +13,8 @@ from kaisched.core.tables import (
     UNPROTECTED,
     DisruptionBudgets,
 )
-from kaisched.engine.cycle import next_cycle
 from kaisched.engine.policy import default_policy
-from kaisched.framework.cycle import run_cycle
+from kaisched.framework.cycle import next_cycle, run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text
 from kaisched.sim.forecast.course import NewJob, World, with_jobs
