@@ -324,7 +324,8 @@ KNOWN = {
     PodStatus: "phase nominatedNodeName conditions startTime reason resourceClaimStatuses",
     PodSpec: """schedulerName nodeName nodeSelector affinity tolerations priority priorityClassName
         preemptionPolicy containers initContainers resources overhead hostNetwork schedulingGates
-        terminationGracePeriodSeconds resourceClaims schedulingGroup volumes""",
+        terminationGracePeriodSeconds resourceClaims schedulingGroup volumes
+        topologySpreadConstraints""",
     PodVolume: "name persistentVolumeClaim ephemeral",
     ClaimSpec: "volumeName storageClassName accessModes",
     ClaimStatus: "phase",
