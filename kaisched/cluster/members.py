@@ -1,4 +1,4 @@
-"""Membership: the jobs that pods and PodGroups make together, kept in line as these change."""
+"""Puts pods into jobs, and keeps the rows of jobs up to date as pods and PodGroups change."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from kaisched.objects.workloads import PriorityClass, Table, required_of_workloa
 OWNER_WAIT_S: Final = 120.0
 """How long a pod waits for its owner to be seen, unless the shard says otherwise.
 
-A kind that is not served is looked for every minute at least. Who started alone before it was found
-would be part of a gang of which the rest has no room, and be evicted for it.
+A kind that is not served is looked for every minute at least. A pod that started alone before its
+owner was found might belong to a gang that does not fit any more, and would be evicted for it.
 """
 _CODE: Final = int(Refusal.OWNER_NOT_READ)
 
 
 class Unsettled:
-    """Who waits, and since when. It waits who is noted, from the next turn on."""
+    """Pods waiting for their owner object, from the next snapshot on."""
 
     def __init__(self, most_s: float = OWNER_WAIT_S) -> None:
-        """Nobody does; and nobody will for longer than ``most_s``."""
+        """Start without pods; none waits for longer than ``most_s``."""
         self.most_s = most_s
         self._noted: dict[str, None] = {}
         self._until: dict[str, float] = {}  # in the order of time
@@ -65,7 +65,7 @@ class Unsettled:
 
     @property
     def waited(self) -> AbstractSet[str]:
-        """Pods that have waited in vain."""
+        """Pods whose owner was not found in time."""
         return self._waited
 
     def restore(self, keys: Iterable[str]) -> None:
@@ -77,7 +77,7 @@ class Unsettled:
         return iter(self._until)
 
     def marked(self, pod: PodRow, member: Membership | None) -> PodRow:
-        """Return a pod that is kept from every node while it waits, and not any longer."""
+        """Return the pod with a constraint that keeps it pending while it waits, or without it."""
         wait = pod.constraints.wait
         new = None if wait is not None and wait[0] == _CODE else wait
         is_waiting = pod.key in self._until and pod.state == TaskState.PENDING
@@ -89,7 +89,7 @@ class Unsettled:
         return replace(pod, constraints=replace(pod.constraints, wait=new))
 
     def cycle(self, now_s: float) -> list[str]:
-        """Return who waits from now on and who does no more, by the monotonic clock."""
+        """Return the pods that begin or stop to wait now, by the monotonic clock."""
         changed = list(self._noted)
         self._until.update((key, now_s + self.most_s) for key in changed)
         self._noted.clear()
@@ -108,7 +108,7 @@ def _with_node_types(pod: PodRow, member: Membership | None) -> PodRow:
             try:
                 wanted = labels.node_types_of(meta) or ()
             except ObjectError:
-                wanted = ()  # its job is refused, and hears why
+                wanted = ()  # its job is refused, with the reason
             break
     if wanted == pod.constraints.node_types:
         return pod
@@ -176,9 +176,9 @@ def podset_names(store: RowStore, job: int) -> list[str]:
 
 
 def claim_of(store: RowStore, name: str) -> tuple[object, ...]:
-    """Return what a job's right to room rests on: queue, priority and how many pods it needs.
+    """Return what entitles a job to capacity: queue, priority and how many pods it needs.
 
-    Empty for none. Two are equal while nothing of it has changed.
+    Empty for no job. Two are equal while nothing of this has changed.
     """
     row = store.row_of_job(name)
     if row < 0:
@@ -310,7 +310,7 @@ class Members:
         return self.grouper.membership(pod)
 
     def handle(self, pod: PodRow, member: Membership | None) -> PodRow:
-        """Note whether a pod has succeeded; return it as its membership bids.
+        """Note whether a pod has succeeded; return it with what its job and owners add.
 
         It is marked while it waits for its owner, has a fault while it requires a topology level
         for segments that its job has not, and asks for the node types that its owners name.
@@ -404,10 +404,7 @@ class Members:
             self._count_success(key, None)
 
     def _count_success(self, key: str, now: tuple[PodRow, Membership] | None) -> None:
-        """Count a pod in its job if it has succeeded: what is done need not be done again.
-
-        So many pods less does its pod set need to run.
-        """
+        """Count a pod in its job if it has succeeded: its pod set needs one pod less to run."""
         before = self._done.pop(key, None)
         if before is not None:
             self.dependents.watch(key, before[1], None)

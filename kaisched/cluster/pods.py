@@ -1,4 +1,4 @@
-"""What is kept of a pod, and what it demands of its node: here Pod objects become rows."""
+"""Reads a Pod object: its state, requests and constraints, as a row."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ LEAST_GAP_S: Final = 0.05
 MOST_PUT_OFF: Final = 20
 """Most cycles in a row that deferred work waits for."""
 _BY_FAIR_SHARE: Final = "reclaim"
-"""The action that takes room by fair shares, which depend on usage history."""
+"""The action that evicts by fair shares, which depend on usage history."""
 
 
 class Loop:
@@ -153,7 +153,7 @@ class Loop:
         inquiries.forget()
 
     def _run_deferred(self, cycle: Cycle | None) -> None:
-        """Do deferred work, unless the next cycle is already requested."""
+        """Do deferred work; after the next cycle if one is requested, but not for ever."""
         is_pressed = self._news.is_set() and self._deferred < MOST_PUT_OFF
         if cycle is None or is_pressed:
             self._deferred += 1

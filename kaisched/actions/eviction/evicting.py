@@ -1,5 +1,7 @@
 """The common part of reclaim and preempt: claims in fair order, searches, plans and refusals.
 
+A claim is the next batch of a pending job for which pods of other jobs may be evicted.
+
 A job whose search fails does not block other jobs. Only jobs of the same queue that ask for at
 least as many of the same pods are refused along with it, since nothing has moved in between.
 """
