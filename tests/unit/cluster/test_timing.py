@@ -5,14 +5,14 @@ import pytest
 from msgspec import structs
 
 from kaisched.cluster.embedded import EmbeddedCluster
-from kaisched.cluster.store import StateStore, update
+from kaisched.cluster.store import update
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
 from kaisched.framework.intents import Evict
 from kaisched.objects.labels import LAST_EVICTION, STALE_SINCE
 from kaisched.objects.wire import ObjectMeta
 from kaisched.objects.workloads import Job, PriorityClass
-from tests.contract.clusters import group, make, node, pod, queue
+from tests.contract.clusters import group, make, node, pod, queue, store_of
 from tests.unit.framework.fakes import job as job_of
 from tests.unit.framework.fakes import store as rows
 
@@ -21,13 +21,6 @@ DELAY = "kai.scheduler/preemption-delay"
 GRACE = "kai.scheduler/staleness-grace-period"
 NAMES = ("preemption_delay_s", "last_evicted_s", "staleness_grace_s", "stale_since_s", "succeeded")
 NAN = float("nan")
-
-
-def store_of(*objects):
-    store = StateStore()
-    for obj in (node("n0"), queue("a"), *objects):
-        update(store, obj)
-    return store
 
 
 def timing(store):
