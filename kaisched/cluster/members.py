@@ -25,7 +25,7 @@ from kaisched.cluster.pools.book import PoolBook
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import ACTIVE_STATES, TaskState
 from kaisched.core.refusals import Refusal
-from kaisched.core.tables import DELAY, EVICTED, GRACE, STALE, SUCCEEDED, WORKLOAD
+from kaisched.core.tables import DELAY, EVICTED, GRACE, NEVER, STALE, SUCCEEDED, WORKLOAD
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.podgroup import PodGroup
@@ -225,7 +225,7 @@ _Wanted: TypeAlias = tuple[bool, str | None]
 class Group:
     """One job: the object that declares it, if any, and the pods in it."""
 
-    __slots__ = ("declared", "declared_fault", "leader", "member", "name")
+    __slots__ = ("declared", "declared_fault", "leader", "member", "name", "never_preempting")
 
     def __init__(self, name: str) -> None:
         """Start empty."""
@@ -235,6 +235,8 @@ class Group:
         self.member: dict[str, tuple[PodRow, Membership]] = {}
         self.leader = ""
         """The first member by name, which speaks for a group without an object."""
+        self.never_preempting: set[str] = set()
+        """Members for which nothing may be evicted, as they or their own class say."""
 
 
 class Members:
@@ -279,6 +281,10 @@ class Members:
         """Take in a priority class, or drop it; tell whether anything is different."""
         is_changed = self._classes.remove(cls.name) if is_gone else self._classes.put(cls)
         for group in list(self._group.values()) if is_changed else ():
+            pods = [pod for pod, _ in group.member.values()]
+            group.never_preempting = {
+                pod.key for pod in pods if self._classes.forbid_preempting(pod)
+            }
             self._bring_in_line(group)
         return is_changed
 
@@ -337,7 +343,11 @@ class Members:
         if not group.leader or pod.key < group.leader:
             group.leader = pod.key
         is_second = member.gang.is_leader_first and len(group.member) == 2  # noqa: PLR2004
-        if group.leader == pod.key or len(group.member) == 1 or is_second:
+        is_first_never = False
+        if self._classes.forbid_preempting(pod):
+            is_first_never = not group.never_preempting
+            group.never_preempting.add(pod.key)
+        if group.leader == pod.key or len(group.member) == 1 or is_second or is_first_never:
             self._bring_in_line(group)
         else:
             self._judge(group, pod.key)
@@ -361,7 +371,9 @@ class Members:
         group = self._group[name]
         _, member = group.member.pop(key)
         is_leader_left = member.gang.is_leader_first and len(group.member) == 1
-        if group.leader == key or is_leader_left:
+        is_last_never = group.never_preempting == {key}
+        group.never_preempting.discard(key)
+        if group.leader == key or is_leader_left or is_last_never:
             group.leader = min(group.member, default="")
             self._bring_in_line(group)
         elif key in self._fault.get(name, ()):
@@ -489,6 +501,8 @@ class Members:
             amend_job(store, job, spec)
             if divide(store, job, spec):
                 self._assign_podsets(group, job)
+        is_never = spec.is_never_preempting or bool(group.never_preempting)
+        store.jobs.rare.set((job, NEVER), is_never)
         if group.name in self._stale:
             store.jobs.rare.set((job, STALE), max(self._stale[group.name].values()))
         self._set_succeeded(group.name, job)

@@ -89,7 +89,8 @@ class Loop:
         self._after, self._between, self._usage_server = after, between, usage_server
         self._recordings, self._view, self._claims = recordings, view, claims
         self._usage_source, self._usage_wait_s = usage_source, usage_wait_s
-        self._policy_without_usage = _without_reclaim(policy)
+        without = tuple(it for it in policy.actions if it.name != _BY_FAIR_SHARE)
+        self._policy_without_usage = replace(policy, actions=without)
         self._usage_until_s: float | None = -1.0
         """Deadline for the first usage answer; negative before the wait begins, None after it."""
         self._usage_logged: tuple[str, ...] = ()
@@ -309,10 +310,6 @@ class Loop:
             )
             self._usage_logged = parts
         return "; ".join(parts)
-
-
-def _without_reclaim(policy: Policy) -> Policy:
-    return replace(policy, actions=tuple(it for it in policy.actions if it.name != _BY_FAIR_SHARE))
 
 
 LEAST_STALL_S: Final = 60.0

@@ -175,6 +175,10 @@ class PodVolume(Wire, frozen=True, kw_only=True):
     ephemeral: EphemeralSource | None = None
 
 
+NEVER: Final = "Never"
+"""The preemption policy of pods for which nothing is evicted."""
+
+
 class SchedulingGroup(Wire, frozen=True, kw_only=True):
     """The group of Kubernetes' own gang API that the pod is in."""
 
