@@ -4,6 +4,7 @@ The skew of a domain is its pods, with the new one if that counts itself, less t
 domain; on a node it must not be above maxSkew.
 """
 
+import random
 from collections import Counter
 
 import pytest
@@ -183,3 +184,84 @@ def test_an_eviction_makes_a_domain_open():
     assert set(ran.evicted) == {"low-0"}
     assert sorted(ran.promised) == ["new-0", "new-1"]
     assert sorted(ran.promised.values()) == ["n0", "n1"]
+
+
+class Rules:
+    """Kube-scheduler's rule said once more, node by node, on a cluster drawn from a seed."""
+
+    def __init__(self, seed):
+        draw = random.Random(seed)
+        self.at, self.free, self.labels, self.tainted = Counter(), {}, {}, set()
+        builder = ClusterBuilder().queue("q")
+        for name in (f"n{number}" for number in range(draw.randint(2, 6))):
+            zone = {ZONE: draw.choice("abc")} if draw.random() < 0.85 else {}
+            self.labels[name], self.free[name] = {HOST: name, **zone}, draw.randint(1, 4)
+            bad = [KEEP_OFF] if draw.random() < 0.25 else []
+            self.tainted |= {name} if bad else set()
+            builder.node(name, gpu=self.free[name], labels=self.labels[name], taints=bad)
+            self.at[name] = draw.randint(0, min(2, self.free[name]))
+        runs = {name: count for name, count in self.at.items() if count}
+        if runs:
+            web(builder, name="old", tasks=sum(runs.values()), running=runs, constraints=None)
+        self.free = {name: room - self.at[name] for name, room in self.free.items()}
+        self.selector = ((ZONE, draw.choice("abc")),) if draw.random() < 0.3 else ()
+        self.rules = [
+            rule(
+                key=key,
+                skew=draw.randint(1, 2),
+                min_domains=draw.choice([1, 1, 2, 4]),
+                honors_affinity=draw.random() < 0.5,
+                honors_taints=draw.random() < 0.5,
+            )
+            for key in draw.sample([ZONE, HOST], draw.randint(1, 2))
+        ]
+        self.count, self.is_gang = draw.randint(1, 7), draw.random() < 0.5
+        asked = spread(*self.rules, node_selector=self.selector)
+        jobs = [self.count] if self.is_gang else [1] * self.count
+        for number, tasks in enumerate(jobs):
+            web(builder, tasks, name=f"new{number}", constraints=asked)
+        self.builder = builder
+
+    def is_selected(self, name):
+        return all(self.labels[name].get(key) == value for key, value in self.selector)
+
+    def allows(self, name):
+        keys = {it.pods.topology_key for it in self.rules}
+        if name in self.tainted or self.free[name] <= 0 or not self.is_selected(name):
+            return False
+        return keys <= self.labels[name].keys() and all(
+            self._is_even(it, name, keys) for it in self.rules
+        )
+
+    def _is_even(self, one, name, keys):
+        counts = Counter()
+        for node, labels in self.labels.items():
+            is_out = one.honors_affinity and not self.is_selected(node)
+            is_out |= one.honors_taints and node in self.tainted
+            if keys <= labels.keys() and not is_out:
+                counts[labels[one.pods.topology_key]] += self.at[node]
+        least = 0 if len(counts) < one.min_domains else min(counts.values())
+        return counts[self.labels[name][one.pods.topology_key]] + 1 - least <= one.max_skew
+
+    def fill(self, wanted):
+        """Place pods where they may go, as many as there are; return how many were left."""
+        while found := [name for name in self.labels if wanted[name] > 0 and self.allows(name)]:
+            wanted[found[0]] -= 1
+            self.at[found[0]] += 1
+            self.free[found[0]] -= 1
+        return sum(wanted.values())
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_pods_go_where_the_rule_said_plainly_lets_them(seed):
+    world = Rules(seed)
+    placed = [
+        node for pod, node in world.builder.run("allocate").placed.items() if pod[:3] == "new"
+    ]
+    assert not world.fill(Counter(placed))  # in some order
+    left = world.count - len(placed)
+    if world.is_gang and left:
+        room = sum(world.free.values())
+        assert room - world.fill(Counter(world.free)) < left == world.count
+    elif left:
+        assert not any(map(world.allows, world.labels))
