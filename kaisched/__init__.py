@@ -37,6 +37,7 @@ _HOME = {
     "Requirement": "kaisched.core.constraints",
     "Taint": "kaisched.core.constraints",
     "Toleration": "kaisched.core.constraints",
+    "UnboundClaim": "kaisched.core.constraints",
     "Gang": "kaisched.objects.workloads",
     "Segments": "kaisched.objects.workloads",
     "SubGroupSpec": "kaisched.objects.podgroup",
@@ -124,6 +125,7 @@ if TYPE_CHECKING:
     from kaisched.core.constraints import Requirement as Requirement
     from kaisched.core.constraints import Taint as Taint
     from kaisched.core.constraints import Toleration as Toleration
+    from kaisched.core.constraints import UnboundClaim as UnboundClaim
     from kaisched.core.constraints import domain_paths as domain_paths
     from kaisched.core.constraints import level_of as level_of
     from kaisched.core.constraints import levels_of as levels_of

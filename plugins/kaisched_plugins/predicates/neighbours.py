@@ -26,6 +26,7 @@ from kaisched import (
     TaskState,
 )
 from kaisched_plugins.predicates.statics import is_met
+from kaisched_plugins.predicates.volumes import FreeVolumes
 
 # When two pods cannot share a node because of their host ports.
 
@@ -293,6 +294,7 @@ class Neighbours:
         self.watched: dict[int, tuple[Crowd, ...]] = {}
         """Shapes whose last answer rests on where some tasks stand."""
         self._labels: dict[int, RowVec] = {}
+        self.volumes = FreeVolumes()
 
     def codes(self, session: Session, shape: int, codes: CodeVec | None) -> CodeVec | None:
         """Return the codes ``(N,)`` of all nodes, on top of those of labels and taints."""

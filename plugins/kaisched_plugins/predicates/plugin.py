@@ -1,5 +1,4 @@
 """Predicates: which nodes may take a pod at all, and how many equal pods."""
-# ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
 
 from __future__ import annotations
 
@@ -25,15 +24,15 @@ class Predicates(Plugin):
     @hookimpl
     def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
         """Refuse nodes on which pods of the shape may not run."""
-        masks: StaticMasks | None = session.hints.get(_MASKS)
-        if masks is None or masks.statics is not session.nodes.statics:
-            masks = session.hints[_MASKS] = StaticMasks(session.nodes.statics)
+        masks = _masks_of(session)
         constraints = session.shapes.constraints[shape]
         codes = masks.codes(constraints)
         neighbours: Neighbours = session.state[self.name]
         asks = constraints.host_ports or constraints.pod_affinity or constraints.pod_anti_affinity
         if asks or neighbours.terms.holders:
             codes = neighbours.codes(session, shape, codes)
+        if constraints.unbound:
+            codes = neighbours.volumes.codes(masks, shape, constraints.unbound, codes)
         if neighbours.terms.mig_by_annotation:
             codes = neighbours.beside_mig(session, shape, codes)
         return None if codes is None else codes.take(rows)
@@ -60,4 +59,12 @@ class Predicates(Plugin):
         """Return the shapes whose answers depended on the nodes of these tasks."""
         neighbours: Neighbours = session.state[self.name]
         shapes = neighbours.stale(session, task)
+        shapes += neighbours.volumes.stale(session, _masks_of(session), (task, node), sign)
         return (np.array(shapes, np.int64), node) if shapes else None
+
+
+def _masks_of(session: Session) -> StaticMasks:
+    masks: StaticMasks | None = session.hints.get(_MASKS)
+    if masks is None or masks.statics is not session.nodes.statics:
+        masks = session.hints[_MASKS] = StaticMasks(session.nodes.statics)
+    return masks
