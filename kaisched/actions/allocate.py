@@ -1,4 +1,4 @@
-"""Allocate: give free room to pending jobs, in fair order.
+"""Allocate: give idle capacity to pending jobs, in fair order.
 
 A job that does not fit does not block other jobs. Runs of jobs with equal pods are placed as one
 batch; the result is the same as placing them one after the other. Fair share is not a gate here: it
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     Place = Callable[[Statement, RowVec], bool]
 
 
-# Claims that are owed room: quotas cover them, they find none, and reclaim is yet to try them.
+# Owed claims: pending batches within quota that do not fit, and that reclaim has yet to try.
 #
-# Where such claims wait, allocate gives nothing that quotas do not cover before reclaim has tried
-# them. Otherwise what comes free would go to work beyond its quota in each cycle, and as no cycle
-# evicts what it has started, a claim that needs a whole node might never get one.
+# Where there are some, allocate places nothing beyond quota before reclaim has tried them.
+# Otherwise what becomes free would go to jobs beyond their quota in each cycle. No cycle evicts
+# what it has started, so a batch that needs a whole node might never get one.
 
 _OWED: Final = "owed"
 
@@ -76,13 +76,13 @@ class OwedClaims:
         """Whether any such claim waits."""
 
     def begin(self, candidates: Candidates) -> None:
-        """Look for claims among the jobs that are no candidates: they have no room."""
+        """Look for claims among the jobs that are no candidates: those fit nowhere."""
         if self._is_on and len(candidates) < len(pending_jobs(self._session)):
             self.spare(candidates, np.ones(len(candidates), np.bool_))
             self.wait = TakingBack(self._session, self._spared).has_claims()
 
     def note(self, candidates: Candidates, at: RowVec) -> None:
-        """Note candidates that found no room."""
+        """Note candidates that did not fit."""
         if self._is_on and not self.wait:
             is_new = ~self._tried[candidates.job[at]]
             self.wait = bool((is_new & are_covered(self._session, candidates, at)).any())
@@ -92,7 +92,7 @@ class OwedClaims:
         return self.wait and not are_covered(self._session, candidates, np.array([at]))[0]
 
     def spare(self, candidates: Candidates, waits: BoolVec) -> None:
-        """Leave out the candidates that may still find room."""
+        """Leave out the candidates that may still fit."""
         self._spared = self._tried.copy()
         self._spared[candidates.job[waits]] = True
 
@@ -156,7 +156,7 @@ class Allocate:
 
 
 def _without(candidates: Candidates, held: Sequence[int]) -> Candidates:
-    """Leave out the jobs whose promised room is held for them."""
+    """Leave out the jobs for which nominated capacity is reserved."""
     return candidates.keep(~np.isin(candidates.job, held)) if held else candidates
 
 
@@ -184,11 +184,11 @@ class _Allocation:
         self._has_sets = ask.has_node_sets(session)
         """Whether any plugin may bind jobs to sets of nodes in this cycle."""
         self._promised = self._with_a_promise()
-        """Candidates with a promise: their other pods must not start before the gang."""
+        """Candidates with a nomination: their other pods must not start before the gang."""
         self._has_shares = session.capacity.cards is not None and not session.is_careful
 
     def _with_a_promise(self) -> set[int]:
-        """Return the candidates with promises that were made or kept earlier in the cycle."""
+        """Return the candidates with nominations, made or kept earlier in the cycle."""
         promised = self._session.outcome.nominations
         if not promised:
             return set()
@@ -202,7 +202,7 @@ class _Allocation:
         return 1 if self._session.is_careful or self._owed.wait else _LONGEST_RUN
 
     def run(self) -> bool:
-        """Place what fits; stop, with False, where claims that are owed room come first."""
+        """Place what fits; stop, with False, where owed claims come first."""
         fair_order = self._fair_order
         while (item := fair_order.peek()) is not None:
             if not item.code and self._owed.go_before(self._candidates, item.at):
@@ -223,7 +223,7 @@ class _Allocation:
         return True
 
     def _is_tight(self, item: Pick) -> bool:
-        """Tell whether a queue on the job's path would take its pods on some cards only."""
+        """Tell whether a queue on the job's path accepts its pods only on GPUs of some sizes."""
         session = self._session
         return session.shapes.by_card is not None and is_tight(
             session, self._candidates.tasks(session, [item.at])
@@ -237,7 +237,7 @@ class _Allocation:
         return self._has_sets and self._sets_of(item) is not None
 
     def _take_within(self, item: Pick, sets: NodeSets) -> None:
-        """Place the next batch of a job on the first set of nodes that has room for it."""
+        """Place the next batch of a job on the first set of nodes on which it fits."""
         session, at = self._session, item.at
         has_promises = at in self._promised
 
@@ -344,7 +344,7 @@ class _Allocation:
             item = following
 
     def _take_mixed(self, item: Pick) -> None:
-        """Place the next batch of a job whose pods differ, or may go to some cards only."""
+        """Place the next batch of a job whose pods differ, or may go to some GPUs only."""
         batch = self._candidates.batch(self._session, item.at)
         if not self._take_batch(item, batch, partial(place_mixed, self._session)):
             self._refuse(item)
@@ -375,7 +375,7 @@ class _Allocation:
         return False
 
     def _commit(self, item: Pick, tasks: RowVec, place: Place) -> bool:
-        """Place pods of a candidate, if they find room; nothing is placed if they do not."""
+        """Place pods of a candidate if all of them fit, else none."""
         statement = self._session.statement()
         if not place(statement, tasks):
             statement.rollback()
@@ -385,7 +385,7 @@ class _Allocation:
         return True
 
     def _wait_or_refuse(self, item: Pick, shape: int) -> None:
-        """Promise releasing room to a job, or refuse it and all that ask for no less."""
+        """Nominate a job for releasing capacity, or refuse it and all that ask for no less."""
         session = self._session
         if session.capacity.has_releasing:
             statement = session.statement()

@@ -116,14 +116,9 @@ class Column(NamedTuple):
     """Dropped, the rightmost first, when the table is too wide."""
 
 
-def print_table(
-    title: str,
-    columns: Sequence[Column],
-    rows: Iterable[Sequence[str]],
-    stream: TextIO | None = None,
-) -> None:
+def print_table(title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
     """Print a titled table and an empty line; nothing where there are no rows."""
-    stream = sys.stdout if stream is None else stream
+    stream = sys.stdout
     lines = list(table_lines(columns, list(rows), width_of(stream)))
     if not lines:
         return

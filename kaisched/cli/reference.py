@@ -158,7 +158,7 @@ def _tree(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _command_lines(path: str, command: Any, shared: Container[tuple[str, str]]) -> Iterator[str]:
-    yield from ("", f"## {path}", "", *_paragraphs(command.help or ""))
+    yield from ("", f"## {path}", "", *map(str.strip, (command.help or "").strip().splitlines()))
     rows = _options_of(command)
     if own := [row for row in rows if row not in shared]:
         yield from ("", *table(_OPTION_HEADS, own))
@@ -170,12 +170,6 @@ def _command_lines(path: str, command: Any, shared: Container[tuple[str, str]]) 
 
 def _options_of(command: Any) -> list[tuple[str, str]]:
     return [_option(param) for param in command.params if param.name != "help"]
-
-
-def _paragraphs(text: str) -> Iterator[str]:
-    """Yield the lines of a docstring without its indentation."""
-    for line in text.strip().splitlines():
-        yield line.strip()
 
 
 def _option(param: Any) -> tuple[str, str]:

@@ -95,7 +95,7 @@ def waits(
     """
     seconds = source.span_s(last, "--last")
     found = waits_of(source.running_scheduler(server, shard_name), seconds)
-    print_waits(found, output)
+    Printer(_print_waits, _wait_rows, queue_names).print(found, output)
 
 
 # -- what reports are made of --------------------------------------------------------------------
@@ -210,12 +210,7 @@ def print_period(period: Mapping[str, Any]) -> None:
             for it in period["queues"]
         ],
     )
-    print(covered_line(period))  # noqa: T201
-
-
-def covered_line(period: Mapping[str, Any]) -> str:
-    """Say which part of a period is known."""
-    return f"{period['covered']:.0%} of this time is covered by samples"
+    print(f"{period['covered']:.0%} of this time is covered by samples")  # noqa: T201
 
 
 def _ratio(amount: float, of: float | None) -> str:
@@ -276,11 +271,6 @@ def print_evictions(document: Mapping[str, Any], by: str, output: str) -> None:
 def _since(document: Mapping[str, Any]) -> str:
     oldest = document["since"]
     return f", the first of them at {oldest}" if oldest else ""
-
-
-def print_waits(document: Mapping[str, Any], output: str) -> None:
-    """Print how long jobs wait, and how long those waited that run."""
-    Printer(_print_waits, _wait_rows, queue_names).print(document, output)
 
 
 def _print_waits(document: Mapping[str, Any]) -> None:

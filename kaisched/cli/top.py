@@ -46,14 +46,11 @@ def command(
     """
     found = source.running_scheduler(server, shard_name)
     if once or not (sys.stdout.isatty() and sys.stdin.isatty()):
-        _print_frame(found)
+        shown = frame(found, Screen(), width_of(sys.stdout), 1000)
+        print("\n".join(shown[:-1]))  # noqa: T201
     else:
         with _terminal() as key:
             run(found, every, key)
-
-
-def _print_frame(server: Server) -> None:
-    print("\n".join(frame(server, Screen(), width_of(sys.stdout), 1000)[:-1]))  # noqa: T201
 
 
 def run(server: Server, every_s: float, key: Callable[[float], str]) -> None:

@@ -1,4 +1,4 @@
-"""Which job a pod belongs to: what it says itself, or else the workload that made it.
+"""Finds the job of a pod: the group that it names, or else the workload that owns it.
 
 An owner counts only if the reference's UID is that of an object that is there under that name: a
 pod cannot join a gang by naming it. Owners that are not known yet are looked at when they come.
@@ -85,12 +85,12 @@ class _Link(NamedTuple):
 
 
 class Grouper:
-    """The workloads that are known, by UID."""
+    """The known workloads, by UID, and the jobs of the pods that they own."""
 
     def __init__(
         self, table: Table = KNOWN, pod_of: Callable[[str], PodRow | None] = lambda _: None
     ) -> None:
-        """Know none.
+        """Start without workloads.
 
         Args:
             table: how the pods of each kind are grouped.

@@ -22,6 +22,7 @@ from kaisched.core.tables import (
 from kaisched.errors import ObjectError, join_path
 from kaisched.objects import labels, wire
 from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
+from kaisched.objects.pod import NEVER
 from kaisched.objects.podgroup import PodGroup, PodGroupSpec, SubGroupSpec
 from kaisched.objects.wire import ObjectMeta
 from kaisched.objects.workloads import (
@@ -58,7 +59,7 @@ class PriorityClasses:
         """Add or replace a class; return whether a number may have changed."""
         old = self._class.get(cls.name)
         self._class[cls.name] = cls
-        return old is None or (old.value, old.global_default) != (cls.value, cls.global_default)
+        return old is None or _says(old) != _says(cls)
 
     def remove(self, name: str) -> bool:
         """Drop a class; return whether there was one."""
@@ -74,6 +75,19 @@ class PriorityClasses:
         value = self.find(name)
         return self.default if value is None else value
 
+    def is_never_preempting(self, name: str) -> bool:
+        """Tell whether nothing is evicted for a class, or for the default if it is unknown."""
+        if self.find(name) is not None:
+            return name in self._class and self._class[name].preemption_policy == NEVER
+        defaults = [it for it in self._class.values() if it.global_default]
+        return bool(defaults) and min(defaults, key=_says).preemption_policy == NEVER
+
+    def forbid_preempting(self, pod: PodRow) -> bool:
+        """Tell whether nothing is evicted for a pod, as it says, or its class as API servers do."""
+        if pod.preemption_policy or not pod.priority_class:
+            return pod.preemption_policy == NEVER
+        return self.is_never_preempting(pod.priority_class)
+
     def is_default(self, name: str) -> bool:
         """Tell whether an API server writes a class into every pod that names none."""
         return name in self._class and self._class[name].global_default
@@ -86,6 +100,10 @@ class PriorityClasses:
             (cls.value for cls in self._class.values() if cls.global_default),
             default=DEFAULT_PRIORITY,
         )
+
+
+def _says(cls: PriorityClass) -> tuple[int, bool, str]:
+    return cls.value, cls.global_default, cls.preemption_policy
 
 
 def class_of(workload: int, declared: str | None, of_kind: str = "") -> str:
@@ -250,6 +268,8 @@ class JobRow:
     last_start_s: float = math.nan
     """As written on the object; NaN where it does not say."""
     timing: Timing = NO_TIMING
+    is_never_preempting: bool = False
+    """Nothing may be evicted for it, as its priority class says."""
     metadata: Metadata = NO_METADATA
     """Whose labels and annotations are the job's."""
     workload: int = -1
@@ -274,9 +294,10 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
         workload = workload_of(spec.priority_class_name, [meta])
     except ObjectError as error:
         fault = fault or str(error)
-    priority = classes.find(spec.priority_class_name)
-    if priority is None:
-        priority = classes.value(class_of(workload, declared))
+    name = spec.priority_class_name
+    if classes.find(name) is None:
+        name = class_of(workload, declared)
+    priority = classes.value(name)
     minimum = 1 if fault or spec.min_member is None else spec.min_member
     podsets: tuple[tuple[str, int], ...] = ((DEFAULT_PODSET, minimum),)
     tree = None
@@ -297,6 +318,7 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
         tree=tree,
         last_start_s=math.nan if last_start_s is None else last_start_s,
         timing=timing,
+        is_never_preempting=classes.is_never_preempting(name),
         metadata=meta,
         workload=workload,
         fault=fault,
@@ -440,7 +462,11 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
             wish = pod_set_in(member.metas)
     except ObjectError as error:
         fault = fault or str(error)
-    priority = _implied(pod, member, classes, workload, declared) if priority is None else priority
+    is_named = bool(name) or priority is None
+    if priority is None:
+        of_kind = "" if classes.is_default(pod.priority_class) else member.rule.priority_class
+        name = class_of(workload, declared, of_kind)
+        priority = classes.value(name)
     tree = around(bound(tree, podsets[0][0], wish), podsets[0][0], member.gang.node_label)
     try:
         tree = with_patience(tree, member.metas)
@@ -456,6 +482,7 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
         podsets=podsets,
         tree=tree,
         timing=timing,
+        is_never_preempting=is_named and classes.is_never_preempting(name),
         metadata=owner,
         workload=workload,
         fault=fault,
@@ -545,11 +572,3 @@ def _named_class(
             return str(name), value
     is_chosen = pod.priority is not None and own == pod.priority_class
     return "", pod.priority if is_chosen and (own or pod.priority) else None
-
-
-def _implied(
-    pod: PodRow, member: Membership, classes: PriorityClasses, workload: int, declared: str | None
-) -> int:
-    """Return the priority of a job that names no class."""
-    of_kind = "" if classes.is_default(pod.priority_class) else member.rule.priority_class
-    return classes.value(class_of(workload, declared, of_kind))

@@ -1,4 +1,4 @@
-"""Membership: the jobs that pods and PodGroups make together, kept in line as these change."""
+"""Puts pods into jobs, and keeps the rows of jobs up to date as pods and PodGroups change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kaisched.cluster.pools.book import PoolBook
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import ACTIVE_STATES, TaskState
 from kaisched.core.refusals import Refusal
-from kaisched.core.tables import DELAY, EVICTED, GRACE, STALE, SUCCEEDED, WORKLOAD
+from kaisched.core.tables import DELAY, EVICTED, GRACE, NEVER, STALE, SUCCEEDED, WORKLOAD
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.podgroup import PodGroup
@@ -34,17 +34,17 @@ from kaisched.objects.workloads import PriorityClass, Table, required_of_workloa
 OWNER_WAIT_S: Final = 120.0
 """How long a pod waits for its owner to be seen, unless the shard says otherwise.
 
-A kind that is not served is looked for every minute at least. Who started alone before it was found
-would be part of a gang of which the rest has no room, and be evicted for it.
+A kind that is not served is looked for every minute at least. A pod that started alone before its
+owner was found might belong to a gang that does not fit any more, and would be evicted for it.
 """
 _CODE: Final = int(Refusal.OWNER_NOT_READ)
 
 
 class Unsettled:
-    """Who waits, and since when. It waits who is noted, from the next turn on."""
+    """Pods waiting for their owner object, from the next snapshot on."""
 
     def __init__(self, most_s: float = OWNER_WAIT_S) -> None:
-        """Nobody does; and nobody will for longer than ``most_s``."""
+        """Start without pods; none waits for longer than ``most_s``."""
         self.most_s = most_s
         self._noted: dict[str, None] = {}
         self._until: dict[str, float] = {}  # in the order of time
@@ -65,7 +65,7 @@ class Unsettled:
 
     @property
     def waited(self) -> AbstractSet[str]:
-        """Pods that have waited in vain."""
+        """Pods whose owner was not found in time."""
         return self._waited
 
     def restore(self, keys: Iterable[str]) -> None:
@@ -77,7 +77,7 @@ class Unsettled:
         return iter(self._until)
 
     def marked(self, pod: PodRow, member: Membership | None) -> PodRow:
-        """Return a pod that is kept from every node while it waits, and not any longer."""
+        """Return the pod with a constraint that keeps it pending while it waits, or without it."""
         wait = pod.constraints.wait
         new = None if wait is not None and wait[0] == _CODE else wait
         is_waiting = pod.key in self._until and pod.state == TaskState.PENDING
@@ -89,7 +89,7 @@ class Unsettled:
         return replace(pod, constraints=replace(pod.constraints, wait=new))
 
     def cycle(self, now_s: float) -> list[str]:
-        """Return who waits from now on and who does no more, by the monotonic clock."""
+        """Return the pods that begin or stop to wait now, by the monotonic clock."""
         changed = list(self._noted)
         self._until.update((key, now_s + self.most_s) for key in changed)
         self._noted.clear()
@@ -108,7 +108,7 @@ def _with_node_types(pod: PodRow, member: Membership | None) -> PodRow:
             try:
                 wanted = labels.node_types_of(meta) or ()
             except ObjectError:
-                wanted = ()  # its job is refused, and hears why
+                wanted = ()  # its job is refused, with the reason
             break
     if wanted == pod.constraints.node_types:
         return pod
@@ -176,9 +176,9 @@ def podset_names(store: RowStore, job: int) -> list[str]:
 
 
 def claim_of(store: RowStore, name: str) -> tuple[object, ...]:
-    """Return what a job's right to room rests on: queue, priority and how many pods it needs.
+    """Return what entitles a job to capacity: queue, priority and how many pods it needs.
 
-    Empty for none. Two are equal while nothing of it has changed.
+    Empty for no job. Two are equal while nothing of this has changed.
     """
     row = store.row_of_job(name)
     if row < 0:
@@ -225,7 +225,7 @@ _Wanted: TypeAlias = tuple[bool, str | None]
 class Group:
     """One job: the object that declares it, if any, and the pods in it."""
 
-    __slots__ = ("declared", "declared_fault", "leader", "member", "name")
+    __slots__ = ("declared", "declared_fault", "leader", "member", "name", "never_preempting")
 
     def __init__(self, name: str) -> None:
         """Start empty."""
@@ -235,6 +235,8 @@ class Group:
         self.member: dict[str, tuple[PodRow, Membership]] = {}
         self.leader = ""
         """The first member by name, which speaks for a group without an object."""
+        self.never_preempting: set[str] = set()
+        """Members for which nothing may be evicted, as they or their own class say."""
 
 
 class Members:
@@ -279,6 +281,10 @@ class Members:
         """Take in a priority class, or drop it; tell whether anything is different."""
         is_changed = self._classes.remove(cls.name) if is_gone else self._classes.put(cls)
         for group in list(self._group.values()) if is_changed else ():
+            pods = [pod for pod, _ in group.member.values()]
+            group.never_preempting = {
+                pod.key for pod in pods if self._classes.forbid_preempting(pod)
+            }
             self._bring_in_line(group)
         return is_changed
 
@@ -310,7 +316,7 @@ class Members:
         return self.grouper.membership(pod)
 
     def handle(self, pod: PodRow, member: Membership | None) -> PodRow:
-        """Note whether a pod has succeeded; return it as its membership bids.
+        """Note whether a pod has succeeded; return it with what its job and owners add.
 
         It is marked while it waits for its owner, has a fault while it requires a topology level
         for segments that its job has not, and asks for the node types that its owners name.
@@ -337,7 +343,11 @@ class Members:
         if not group.leader or pod.key < group.leader:
             group.leader = pod.key
         is_second = member.gang.is_leader_first and len(group.member) == 2  # noqa: PLR2004
-        if group.leader == pod.key or len(group.member) == 1 or is_second:
+        is_first_never = False
+        if self._classes.forbid_preempting(pod):
+            is_first_never = not group.never_preempting
+            group.never_preempting.add(pod.key)
+        if group.leader == pod.key or len(group.member) == 1 or is_second or is_first_never:
             self._bring_in_line(group)
         else:
             self._judge(group, pod.key)
@@ -361,7 +371,9 @@ class Members:
         group = self._group[name]
         _, member = group.member.pop(key)
         is_leader_left = member.gang.is_leader_first and len(group.member) == 1
-        if group.leader == key or is_leader_left:
+        is_last_never = group.never_preempting == {key}
+        group.never_preempting.discard(key)
+        if group.leader == key or is_leader_left or is_last_never:
             group.leader = min(group.member, default="")
             self._bring_in_line(group)
         elif key in self._fault.get(name, ()):
@@ -404,10 +416,7 @@ class Members:
             self._count_success(key, None)
 
     def _count_success(self, key: str, now: tuple[PodRow, Membership] | None) -> None:
-        """Count a pod in its job if it has succeeded: what is done need not be done again.
-
-        So many pods less does its pod set need to run.
-        """
+        """Count a pod in its job if it has succeeded: its pod set needs one pod less to run."""
         before = self._done.pop(key, None)
         if before is not None:
             self.dependents.watch(key, before[1], None)
@@ -492,6 +501,8 @@ class Members:
             amend_job(store, job, spec)
             if divide(store, job, spec):
                 self._assign_podsets(group, job)
+        is_never = spec.is_never_preempting or bool(group.never_preempting)
+        store.jobs.rare.set((job, NEVER), is_never)
         if group.name in self._stale:
             store.jobs.rare.set((job, STALE), max(self._stale[group.name].values()))
         self._set_succeeded(group.name, job)

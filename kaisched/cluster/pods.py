@@ -1,4 +1,4 @@
-"""What is kept of a pod, and what it demands of its node: here Pod objects become rows."""
+"""Reads a Pod object: its state, requests and constraints, as a row."""
 
 from __future__ import annotations
 
@@ -365,6 +365,8 @@ class PodRow:
     """In which node pool its job is, and after how many moves, as a condition says."""
     leaving: Leaving | None = None
     """Since when it is being deleted; None for one that is not."""
+    preemption_policy: str = ""
+    """Whether pods may be evicted for it; empty where no API server has written that down."""
 
     @property
     def namespace(self) -> str:
@@ -402,6 +404,7 @@ def pod_row(pod: Pod, ours: Ours) -> PodRow:
         has_pod_terms=has_pod_terms(pod),
         priority=spec.priority,
         priority_class=spec.priority_class_name,
+        preemption_policy=spec.preemption_policy,
         order_priority=LOWEST_PRIORITY if order_priority is None else order_priority,
         created_s=created_s(meta),
         started_s=_started_s(pod),

@@ -29,7 +29,7 @@ from kaisched.core.tables import (
 LOWEST_PRIORITY: Final = -(2**63 - 1)
 """Order priority of a task that names none; its negative still is an int64."""
 GONE: Final = int(TaskState.GONE)
-RARE: Final = (0.0, math.nan, math.nan, math.nan, 0.0, -1.0)
+RARE: Final = (0.0, math.nan, math.nan, math.nan, 0.0, -1.0, 0.0)
 """The rare columns of a job that says nothing of the sort."""
 
 

@@ -126,7 +126,7 @@ class RowStore:
         self._snapshot: Snapshot | None = None
 
     def touch(self) -> None:
-        """Take note that something has changed, so that the next snapshot is another one."""
+        """Record that something has changed, so that the next snapshot is a new one."""
         self.revision += 1
 
     # -- nodes and queues ------------------------------------------------------------------------
@@ -350,7 +350,7 @@ class RowStore:
             tasks.forget(task)
 
     def evict(self, task: int, at_s: float = math.nan) -> None:
-        """Let a task release its room because we said so; its job was evicted then."""
+        """Evict a task: it is releasing from now on, and its job was evicted at that time."""
         self.set_state(task, TaskState.RELEASING)
         self.record_eviction(task, at_s)
 
@@ -364,7 +364,7 @@ class RowStore:
         return TaskState.GONE if row < 0 else TaskState(self.tasks.state.data[row])
 
     def nominate(self, task: int, node: int) -> None:
-        """Remember (or with -1 forget) the node promised to a pending task."""
+        """Set the nominated node of a pending task; -1 for none."""
         if self.tasks.nominated_node.data[task] != node:
             self.revision += 1
             self.tasks.nominated_node.set(task, node)
@@ -496,11 +496,11 @@ class RowStore:
         self.evictions_s.extend(evictions_s)
 
     def bring_back_to_now(self, now_s: float) -> None:
-        """Let no start or eviction of a job lie in the future; asked before every snapshot.
+        """Correct starts and evictions of jobs in the future; called before every snapshot.
 
-        Some clock is wrong: such a time counts as when it was first seen, so that nobody is
-        protected for longer than by a start at that moment. What was in the future only by our own
-        clock counts as it is once that is right again.
+        Some clock is wrong. Such a time counts as the time at which it was first seen, so that it
+        protects a job no longer than a start at that moment. Once our own clock has passed it, it
+        counts as given.
         """
         jobs = self.jobs
         # A column, and which cell of its rows: of starts and of evictions.
@@ -612,7 +612,7 @@ class RowStore:
         return bool(stale[0] < seen)
 
     def tidy(self) -> None:
-        """Drop the rows of what is gone once they are many; who takes no snapshots has to ask."""
+        """Drop dead rows once they are many; each snapshot does, others have to call it."""
         jobs, podsets, tasks = self.jobs, self.podsets, self.tasks
         if not (
             2 * tasks.gone > tasks.size + _SLACK
@@ -686,9 +686,9 @@ class RowStore:
 
 
 def _with_the_broken(now: Snapshot) -> Snapshot:
-    """Let jobs of held queues be tried that run with fewer pods than they need.
+    """Try jobs of queues on hold that run with fewer pods than they need.
 
-    To hold a queue is not to end what runs in it.
+    `stopPolicy: Hold` does not end the jobs that run in a queue.
     """
     jobs, podsets, stops = now.jobs, now.podsets, now.queues.stop_of_queue
     if not stops.any():

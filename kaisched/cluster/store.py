@@ -1,4 +1,4 @@
-"""The state store: events of API objects become changes of rows, and a snapshot copies columns."""
+"""The state store: events of API objects become changes of rows, which snapshots share."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from kaisched.objects.workloads import PartialObject, PriorityClass, Table
 
 
 class StateStore:
-    """The present state of one shard, fed by events, frozen on demand.
+    """The present state of one shard: takes in events, gives snapshots.
 
     Events may come in any order and more than once; what refers to something unknown waits for it.
     No event raises for what an object says: see :meth:`problems`. The parts answer questions.
@@ -94,7 +94,7 @@ class StateStore:
         self._layouts = self._compactions = 0
         """The layouts of nodes and the compactions of rows that were last acted upon."""
         self._frozen: tuple[Snapshot, Snapshot] | None = None
-        """The rows' last snapshot, and the same with what only some clusters have."""
+        """The rows' last snapshot, and the same with its optional parts."""
 
     # -- nodes, queues, classes, owners ----------------------------------------------------------
 
@@ -159,7 +159,7 @@ class StateStore:
         self.rows.remove_queue(name)
 
     def set_volumes_read(self, *, is_read: bool) -> None:
-        """Let pods wait for their claims from now on, or no more where claims cannot be read."""
+        """Let pods wait for their volume claims, or no longer if these cannot be read."""
         self.look_again(self.volumes.set_read(is_read=is_read))
 
     def give_volumes(self, key: str, node: str) -> list[Given]:
@@ -172,7 +172,7 @@ class StateStore:
         return self.volumes.give(pod, Site(node, labels))
 
     def look_again(self, pods: Iterable[str]) -> None:
-        """Take in pods again of which something is new that they do not say themselves."""
+        """Take in pods again: something about them changed that their objects do not say."""
         for key in pods:
             pod = self.pods.pod(key) or self.pools.pod(key)
             if pod is not None:
@@ -345,10 +345,10 @@ class StateStore:
         if pod.uid in self.members.dependents:
             self._regroup((pod.uid,))
 
-    # -- what was decided but not yet seen -------------------------------------------------------
+    # -- decided, but not yet confirmed -----------------------------------------------------------
 
     def assume_bound(self, key: str, node: str, cards: tuple[str, ...] = ()) -> None:
-        """Let a pod hold its room, for a bind was sent: until it is seen, or taken back."""
+        """Count a pod as bound, since a bind was sent: until it is confirmed, or taken back."""
         pod = self.pods.pod(key)
         if pod is not None:
             self.facts.sent.bind(pod, node, cards)
@@ -356,7 +356,7 @@ class StateStore:
             self._update_task(pod)
 
     def assume_evicted(self, key: str, at_s: float = math.nan) -> None:
-        """Let a pod release its room, for an eviction was sent at that time."""
+        """Count a pod as releasing, since an eviction was sent at that time."""
         pod = self.pods.pod(key)
         if pod is not None:
             self.facts.sent.evict(pod)
@@ -397,7 +397,7 @@ class StateStore:
         self.refute_bind(key, uid)
 
     def promise(self, key: str, node: str) -> None:
-        """Let a node be promised to a pod that waits, before its status says so."""
+        """Nominate a node for a pending pod, before its status says so."""
         if self.rows.state_of(key) == TaskState.PENDING and self.facts.promise(key, node):
             self.rows.nominate(self.rows.row_of_task(key), self.rows.row_of_node(node))
 
@@ -408,17 +408,17 @@ class StateStore:
             self._take_in(pod)
 
     def let_go(self, now_s: float) -> None:
-        """Let the pods be decided again that were held back for long enough.
+        """Release pods that were held back for long enough; called before every snapshot.
 
-        Where this is asked, before every snapshot, pods also wait for owners that are not seen yet.
+        It also updates which pods wait for their owner object.
         """
         due = self.facts.held_back.pop_due(now_s)
         self.look_again((*due, *self.members.unsettled.cycle(now_s)))
 
     def find_stuck(self, now_s: float, wall_s: float) -> None:
-        """Count no more on room of pods that do not end, nor on starts in the future.
+        """Find pods whose deletion does not end, and correct times that lie in the future.
 
-        ``wall_s`` is the time as objects are stamped.
+        ``wall_s`` is the time by the clock that stamps objects.
         """
         self.rows.bring_back_to_now(wall_s)
         for key in self.facts.stuck.cycle(now_s, wall_s):
@@ -561,7 +561,7 @@ class StateStore:
 def is_same_task(
     old: tuple[PodRow, Membership | None], new: tuple[PodRow, Membership | None]
 ) -> bool:
-    """Tell whether a row may stay: what it is made of is written once."""
+    """Tell whether a pod may keep its row: these parts of a row are never rewritten."""
     (pod, member), (pod_now, member_now) = old, new
     return (
         pod.uid == pod_now.uid

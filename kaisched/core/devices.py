@@ -16,8 +16,8 @@ from kaisched.core.axis import GPU, record
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
-    from kaisched.core.tables import NodeTable, ShapeTable, TaskTable
+    from kaisched.core.axis import Amounts, BoolVec, IntVec, ResourceAxis, RowVec
+    from kaisched.core.tables import JobTable, NodeTable, ShapeTable, TaskTable
 
 
 CARD: Final = 1_000_000
@@ -329,8 +329,18 @@ def _milli(memory_mib: IntVec, card_mib: IntVec | int) -> IntVec:
     return nearest
 
 
-class Placed(Protocol):
-    """What says where tasks are: a snapshot or a session."""
+class World(Protocol):
+    """Where tasks are, and whose they are: a snapshot or a session."""
+
+    @property
+    def axis(self) -> ResourceAxis:
+        """The resources by row."""
+        ...
+
+    @property
+    def jobs(self) -> JobTable:
+        """Jobs by row."""
+        ...
 
     @property
     def nodes(self) -> NodeTable:
@@ -348,7 +358,7 @@ class Placed(Protocol):
         ...
 
 
-def charges(world: Placed, tasks: RowVec | list[int], nodes: RowVec | None = None) -> Amounts:
+def charges(world: World, tasks: RowVec | list[int], nodes: RowVec | None = None) -> Amounts:
     """``(R, K)`` what tasks count in their queues, where they are or on other ``nodes``."""
     tasks = np.asarray(tasks, np.int64)
     shape = world.tasks.shape_of_task.take(tasks)
@@ -360,7 +370,7 @@ def charges(world: Placed, tasks: RowVec | list[int], nodes: RowVec | None = Non
     return each
 
 
-def gpus_of(world: Placed, tasks: list[int]) -> int:
+def gpus_of(world: World, tasks: list[int]) -> int:
     """Return the thousandths of GPUs that tasks count where they are."""
     if world.shapes.by_card is not None:
         return int(charges(world, tasks)[GPU].sum())

@@ -41,6 +41,7 @@ class Refusal(IntEnum):
     # what others hold
     NO_VICTIMS = 40
     CYCLE_EVICTIONS = 41
+    NEVER_PREEMPTING = 42
     EVICTION_DELAY = 44
     SEARCH_BUDGET = 45
     DEVICES_OVER_SHARE = 46
@@ -217,6 +218,12 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "NoVictims",
         "no work that may be evicted would make room",
         "Wait, ask for less, or let other work be preemptible.",
+        is_freeable=True,
+    ),
+    Refusal.NEVER_PREEMPTING: RefusalText(
+        "NeverPreempting",
+        "nothing is evicted for it: a pod of it or its priority class has preemptionPolicy: Never",
+        "Wait, or name a priority class whose `preemptionPolicy` is `PreemptLowerPriority`.",
         is_freeable=True,
     ),
     Refusal.EVICTION_DELAY: RefusalText(

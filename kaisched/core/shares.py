@@ -21,19 +21,11 @@ from kaisched.core.tree import NO_QUEUE, QueueTree
 from kaisched.units import UNLIMITED, format_amount
 
 Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.intp]
 
-NO_RESOURCE = -1
-
 # A queue that holds a resource of which it may hold nothing comes last (R14).
 FORBIDDEN_FACTOR = 1000
-
-
-def requestable_share(request: Int64, limit: Int64) -> Int64:
-    """Return what a queue may ask for: its request, capped by its limit (R2)."""
-    return np.minimum(request, limit)
 
 
 def allocatable_share(deserved: Int64, limit: Int64, fair_share: Int64) -> Int64:
@@ -43,25 +35,6 @@ def allocatable_share(deserved: Int64, limit: Int64, fair_share: Int64) -> Int64
     is UNLIMITED.
     """
     return np.minimum(np.maximum(deserved, fair_share), limit)
-
-
-def dominant_share(allocated: Int64, allocatable: Int64, total: Int64) -> Float64:
-    """Return the largest ratio of held to allocatable over the resources (R14).
-
-    Args:
-        allocated: `(R, K)`.
-        allocatable: `(R, K)`; UNLIMITED stands for the whole `total`.
-        total: `(R,)` what the cluster has.
-
-    Returns:
-        `(K,)` float64. Where nothing is allocatable the ratio is `allocated` times 1000.
-        Division is correctly rounded, so equal ratios are equal floats.
-
-    """
-    whole = total[:, None]
-    bound = np.where(allocatable == UNLIMITED, whole, allocatable)
-    ratio = np.where(bound > 0, allocated / np.maximum(bound, 1), allocated * FORBIDDEN_FACTOR)
-    return np.asarray(ratio.max(axis=0), dtype=np.float64)
 
 
 def is_ratio_at_least(a: Int64, b: Int64, c: Int64, d: Int64, per_mille: int = 1000) -> Bool:
@@ -118,31 +91,6 @@ def exceeds_any(held: Int64, bound: Int64) -> Bool:
 def is_within(held: Int64, bound: Int64) -> Bool:
     """Tell, `(K,)`, where `held` is at most `bound` in every resource."""
     return np.asarray((held <= bound).all(axis=0))
-
-
-def is_over(held: Int64, ask: Int64, bound: Int64) -> Bool:
-    """Tell, elementwise, where `held + ask` passes `bound` in a resource asked for (R17)."""
-    # Written as a difference: no sum that could overflow next to UNLIMITED.
-    return np.asarray((ask > 0) & (bound < UNLIMITED) & (ask > bound - held))
-
-
-def first_over(held: Int64, ask: Int64, bound: Int64, order: Sequence[int]) -> Index:
-    """Find the first resource that would pass its bound (R17), for many queues at once.
-
-    Args:
-        held: `(R, K)` all that is held, or what is held non-preemptibly.
-        ask: `(R, K)` what would be added.
-        bound: `(R, K)` the limit, or with the non-preemptible part the quota.
-        order: resource indices in the order in which to name them: CPU, memory, GPU, ...
-
-    Returns:
-        `(K,)` resource index, -1 where nothing is passed.
-
-    """
-    over = is_over(held, ask, bound)[list(order)]
-    first = np.argmax(over, axis=0)
-    named = np.asarray(order, dtype=np.intp)[first]
-    return np.where(over.any(axis=0), named, np.intp(NO_RESOURCE))
 
 
 # -- what quotas are worth under a parent that has less (R34) --------------------------------------

@@ -7,7 +7,7 @@ queues and nodes hold is summed up once, when the snapshot is made, so a cycle n
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from kaisched.core.axis import (
 )
 from kaisched.core.claims.table import ClaimTable
 from kaisched.core.constraints import CORDON, KEEPS_AWAY, NodeStatics, Taint, Toleration, tolerates
-from kaisched.core.devices import Placed
+from kaisched.core.devices import World
 from kaisched.core.tables import (
     NO_DISRUPTION_BUDGETS,
     DisruptionBudgets,
@@ -37,20 +37,6 @@ from kaisched.core.tables import (
 )
 
 _GONE: Final = int(TaskState.GONE)
-
-
-class World(Placed, Protocol):
-    """What is needed of a snapshot."""
-
-    @property
-    def axis(self) -> ResourceAxis:
-        """The resources by row."""
-        ...
-
-    @property
-    def jobs(self) -> JobTable:
-        """Jobs by row."""
-        ...
 
 
 # -- what is divided -------------------------------------------------------------------------------

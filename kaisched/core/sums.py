@@ -16,7 +16,7 @@ from kaisched.core.axis import (
     RowVec,
     TaskState,
 )
-from kaisched.core.devices import Placed, charges
+from kaisched.core.devices import World, charges
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.tables import OPEN
 
@@ -106,7 +106,7 @@ def _held(now: Snapshot, tasks: RowVec) -> tuple[Amounts, Amounts]:
     return allocated, fixed
 
 
-def sum_of(world: Placed, tasks: RowVec, where: RowVec, count: int) -> Amounts:
+def sum_of(world: World, tasks: RowVec, where: RowVec, count: int) -> Amounts:
     """``(R, count)`` sums of what tasks take of nodes, by the row in ``where``."""
     total = np.zeros((len(world.shapes.request), count), np.int64)
     if len(tasks):  # most cycles move nothing

@@ -315,7 +315,7 @@ WORKLOADS: Final = ("training", "interactive", "inference")
 """Their names."""
 NO_LIMIT_S: Final = float("inf")
 
-DELAY, EVICTED, GRACE, STALE, SUCCEEDED, WORKLOAD = range(6)
+DELAY, EVICTED, GRACE, STALE, SUCCEEDED, WORKLOAD, NEVER = range(7)
 """Columns of :attr:`JobTable.rare`."""
 
 
@@ -343,7 +343,7 @@ class JobTable:
     last_start_s: FloatVec
     """NaN if none of its tasks has run."""
     rare: FloatVec
-    """``(J, 6)`` values that few jobs have and few cycles need, in one array, since every array
+    """``(J, 7)`` values that few jobs have and few cycles need, in one array, since every array
     costs each snapshot; the properties below are its columns."""
     metadata_version: IntVec
     """Grows whenever labels or annotations of a job change, for caches to compare."""
@@ -374,6 +374,11 @@ class JobTable:
     def preemption_delay_s(self) -> FloatVec:
         """``(J,)`` seconds a job waits before it may cause evictions, 0 by default."""
         return self.rare[:, DELAY]
+
+    @property
+    def is_never_preempting(self) -> BoolVec:
+        """``(J,)`` whether a pod of the job or its class has ``preemptionPolicy: Never``."""
+        return self.rare[:, NEVER] > 0
 
     @property
     def last_evicted_s(self) -> FloatVec:

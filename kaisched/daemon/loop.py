@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,8 +20,8 @@ from kaisched.engine.policy import build_policy, without_evictions
 from kaisched.errors import KaischedError
 from kaisched.framework.cycle import next_cycle
 from kaisched.framework.memory import Memory
+from kaisched.framework.report.records import RUN
 from kaisched.framework.session.limits import left_of
-from kaisched.telemetry.cycle_log import log_cycle
 from kaisched.telemetry.stopwatch import Stopwatch
 from kaisched.usage.feed import UsageFeed, open_probe, open_store
 from kaisched.usage.settings import read_usage
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from kaisched.framework.advice.standing import StandingAdvice
     from kaisched.framework.cycle import Cycle, IntentSink, SnapshotSource, UsageSource
     from kaisched.framework.policy import Policy
+    from kaisched.framework.report.result import CycleResult
     from kaisched.objects.shard import SchedulingShard
     from kaisched.telemetry.metrics import ClaimFigures, CycleCollector
     from kaisched.usage.history import ServerHealth
@@ -48,7 +50,7 @@ LEAST_GAP_S: Final = 0.05
 MOST_PUT_OFF: Final = 20
 """Most cycles in a row that deferred work waits for."""
 _BY_FAIR_SHARE: Final = "reclaim"
-"""The action that takes room by fair shares, which depend on usage history."""
+"""The action that evicts by fair shares, which depend on usage history."""
 
 
 class Loop:
@@ -87,7 +89,8 @@ class Loop:
         self._after, self._between, self._usage_server = after, between, usage_server
         self._recordings, self._view, self._claims = recordings, view, claims
         self._usage_source, self._usage_wait_s = usage_source, usage_wait_s
-        self._policy_without_usage = _without_reclaim(policy)
+        without = tuple(it for it in policy.actions if it.name != _BY_FAIR_SHARE)
+        self._policy_without_usage = replace(policy, actions=without)
         self._usage_until_s: float | None = -1.0
         """Deadline for the first usage answer; negative before the wait begins, None after it."""
         self._usage_logged: tuple[str, ...] = ()
@@ -150,7 +153,7 @@ class Loop:
         inquiries.forget()
 
     def _run_deferred(self, cycle: Cycle | None) -> None:
-        """Do deferred work, unless the next cycle is already requested."""
+        """Do deferred work; after the next cycle if one is requested, but not for ever."""
         is_pressed = self._news.is_set() and self._deferred < MOST_PUT_OFF
         if cycle is None or is_pressed:
             self._deferred += 1
@@ -309,10 +312,6 @@ class Loop:
         return "; ".join(parts)
 
 
-def _without_reclaim(policy: Policy) -> Policy:
-    return replace(policy, actions=tuple(it for it in policy.actions if it.name != _BY_FAIR_SHARE))
-
-
 LEAST_STALL_S: Final = 60.0
 """A cycle may take this long, whatever the period, before liveness fails."""
 STALLED_PERIODS: Final = 10
@@ -442,3 +441,32 @@ def usage_feed(
     settings = read_usage(config, found.shard.name, found.file)
     probe = open_probe(settings, tell)
     return UsageFeed(open_store(settings, clock), settings.fetch_s, probe), settings.wait_s
+
+
+def log_cycle(log: Any, cycle: int, result: CycleResult, duration_s: float) -> None:
+    """Write the single INFO line of a cycle, and a line for each failed plugin or action."""
+    stats = result.stats
+    log.info(
+        "cycle_completed" if not stats.abandoned else "cycle_abandoned",
+        cycle=cycle,
+        dur_ms=round(duration_s * 1000, 3),
+        jobs_pending=stats.jobs_pending,
+        jobs_placed=stats.jobs_placed,
+        binds=stats.tasks_bound,
+        evictions=stats.tasks_evicted,
+        nominations=stats.tasks_nominated,
+        **({"reason": stats.abandoned} if stats.abandoned else {}),
+    )
+    times = Counter((fault.plugin, fault.question, fault.error) for fault in result.failures)
+    for (plugin, question, error), number in sorted(times.items()):
+        if question == RUN:  # the bug is in an action, not in a plugin
+            log.error("action_failed", cycle=cycle, action=plugin, err=error, times=number)
+            continue
+        log.warning(
+            "plugin_failed",
+            cycle=cycle,
+            plugin=plugin,
+            question=question,
+            err=error,
+            times=number,
+        )

@@ -105,15 +105,11 @@ def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
         metrics,
         health,
         lambda: [leader.recordings for leader in daemon.leaders],
-        partial(_views_of, daemon),
+        lambda: [leader.view for leader in daemon.leaders if leader.view is not None],
         daemon.client,
     )
     with closing(server), _ended_by_signals(daemon.stop):
         daemon.run()
-
-
-def _views_of(daemon: KubernetesDaemon) -> list[Publisher]:
-    return [leader.view for leader in daemon.leaders if leader.view is not None]
 
 
 def _leader_of(daemon: KubernetesDaemon, request: Request) -> ShardLeader | None:

@@ -572,11 +572,11 @@ _PAGE_HEADERS: Final = (
 )
 
 
-def static_pages(folder: Path = FOLDER) -> Pages:
+def static_pages() -> Pages:
     """Read the files of the page, and return them by path."""
     files = {
-        f"{PREFIX}{path.relative_to(folder).as_posix()}": (_TYPES[path.suffix], path.read_bytes())
-        for path in sorted(folder.rglob("*"))
+        f"{PREFIX}{path.relative_to(FOLDER).as_posix()}": (_TYPES[path.suffix], path.read_bytes())
+        for path in sorted(FOLDER.rglob("*"))
         if path.suffix in _TYPES
     }
     files["/"] = files[f"{PREFIX}{_INDEX}"]

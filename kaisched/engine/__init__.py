@@ -1,1 +1,1 @@
-"""Engine: turns a shard into a policy, and takes turns (source, snapshot, cycle, sink)."""
+"""Engine: builds policies from shards; plans, recordings, lint and migration."""

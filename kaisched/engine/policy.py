@@ -66,14 +66,14 @@ class _Wanted:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-def default_shard(name: str = "default") -> SchedulingShard:
+def default_shard() -> SchedulingShard:
     """Return a shard with all defaults."""
-    return SchedulingShard(metadata=ObjectMeta(name=name), spec=ShardSpec())
+    return SchedulingShard(metadata=ObjectMeta(name="default"), spec=ShardSpec())
 
 
-def default_policy(catalogue: Catalogue | None = None) -> Policy:
+def default_policy() -> Policy:
     """Return the policy of a shard with all defaults."""
-    return build_policy(default_shard(), catalogue=catalogue)[0]
+    return build_policy(default_shard())[0]
 
 
 def build_policy(

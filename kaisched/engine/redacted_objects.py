@@ -18,6 +18,7 @@ from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.gpus import REQUEST
 from kaisched.objects.pod import BIND_COMPLETED, NO_PROVISIONER, SELECTED_NODE
+from kaisched.objects.requests import INFEASIBLE
 from kaisched.objects.wire import WORKLOAD_TYPES, ObjectMeta
 from kaisched.objects.workloads import layers_of
 
@@ -403,7 +404,15 @@ _GANG: Final[Rule] = {
     "podSets": _keys(_part, _these(required="key", preferred="key", group="value", slices=_slices)),
 }
 _TAINT: Final[Rule] = {"key": "key", "value": "value"}
-_CONDITIONS: Final[Rule] = [_these("type", "status", "lastTransitionTime")]
+_CONDITIONS: Final[Rule] = [
+    _these(
+        "type",
+        "status",
+        "lastTransitionTime",
+        reason=lambda _, it: it if it == INFEASIBLE else None,
+    )
+]
+_STATUSES: Final[Rule] = [_these("allocatedResources", "resources", name="container")]
 _CONTAINERS: Final[Rule] = [{"name": "container", "ports": [{"hostIP": _address}]}]
 _DEVICE_TAINT: Final[Rule] = {"key": _text, "value": _text}
 _COUNTERS: Final = _keys(_text)
@@ -475,6 +484,8 @@ _KINDS: Final[dict[str, Rule]] = {
             "reason": None,
             "nominatedNodeName": "node",
             "resourceClaimStatuses": [{"*": "claim"}],
+            "containerStatuses": _STATUSES,
+            "initContainerStatuses": _STATUSES,
             "conditions": _CONDITIONS,
         },
     ),

@@ -18,7 +18,6 @@ from kaisched.engine.recording import (
     TURNS,
     RecordedAssumption,
     RecordedOwner,
-    RecordedPast,
     objects_of,
     replay,
     sealed,
@@ -83,7 +82,8 @@ def redacted(recording: Recording, file: str = "") -> Redacted:
     )
     jobs = _job_aliases(before, replay(bare), aliases)
     facts, lost = _facts(recording.facts, jobs, aliases)
-    done = replace(bare, past=_past(recording.past, jobs), facts=facts)
+    past = {jobs[name]: times for name, times in recording.past.items() if name in jobs}
+    done = replace(bare, past=past, facts=facts)
     after = replay(done)
     warnings = [f"left out, for it is wrong: {problem}" for problem in problems]
     warnings += [f"what plugin {name} remembers is left out: it may hold names" for name in lost]
@@ -173,10 +173,6 @@ def _job_aliases(before: Replay, after: Replay, alias: Aliases) -> dict[str, str
                 int(after.snapshot.tasks.job_of_task[now])
             ]
     return found
-
-
-def _past(past: Mapping[str, RecordedPast], jobs: Mapping[str, str]) -> dict[str, RecordedPast]:
-    return {jobs[name]: times for name, times in past.items() if name in jobs}
 
 
 def _facts(

@@ -1,1 +1,1 @@
-"""The session machinery: hooks, plugins, ledger, statement, session, cycle, intents, records."""
+"""The cycle: its session, the questions to plugins, its result, intents and invariants."""

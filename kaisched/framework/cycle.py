@@ -128,7 +128,7 @@ def _result(session: Session, abandoned: str) -> CycleResult:
 
 
 def _cards(session: Session, tasks: RowVec, promised: RowVec) -> dict[str, Any]:
-    """Return the cards of bound and of promised pods with a share."""
+    """Return the GPUs of bound and of nominated pods with a share."""
     cards = session.capacity.cards
     if cards is None:
         return {}
@@ -229,7 +229,7 @@ def next_cycle(
     """Run one cycle on the present state of ``source`` and pass its intents to ``sink``.
 
     An abandoned cycle has no intents; nothing is passed on then, and the old facts remain. A cycle
-    that decides nothing is passed on: it withdraws earlier promises.
+    that decides nothing is passed on: it withdraws earlier nominations.
     """
     start_s = clock.now_s()
     snapshot = source.snapshot()

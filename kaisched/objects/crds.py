@@ -310,8 +310,9 @@ def _listed(*names: str) -> str:
     return f"[{', '.join(repr(name) for name in names)}]"
 
 
-def _both(first: str, second: str) -> dict[str, str]:
-    return cel(f"!(has(self.{first}) && has(self.{second}))", f"{first} or {second}, not both")
+_ONE_MINIMUM: Final = cel(
+    "!(has(self.minMember) && has(self.minSubGroup))", "minMember or minSubGroup, not both"
+)
 
 
 def _amount(text: str) -> Schema:
@@ -434,7 +435,7 @@ QUEUE_RULES: Final[Rules] = {
 GROUP_RULES: Final[Rules] = {
     PodGroupSpec: {
         "": rules(
-            _both("minMember", "minSubGroup"),
+            _ONE_MINIMUM,
             cel(
                 "!has(self.minSubGroup) || (has(self.subGroups) && size(self.subGroups) > 0)",
                 "there are no subgroups to count: write minMember, or list subGroups",
@@ -466,7 +467,7 @@ GROUP_RULES: Final[Rules] = {
         ),
     },
     SubGroupSpec: {
-        "": rules(_both("minMember", "minSubGroup")),
+        "": rules(_ONE_MINIMUM),
         "name": says(
             "A DNS label.",
             minLength=1,

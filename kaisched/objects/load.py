@@ -96,12 +96,12 @@ def load_manifests(
     return loaded
 
 
-def load_text(text: str | bytes, name: str = "", max_bytes: int = MAX_BYTES) -> Loaded:
+def load_text(text: str | bytes, name: str = "") -> Loaded:
     """Load a text of YAML documents or of JSON; problems name ``name`` as the file."""
     loaded = Loaded()
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if len(data) > max_bytes:
-        loaded.problems.append(_too_large(name, max_bytes))
+    if len(data) > MAX_BYTES:
+        loaded.problems.append(_too_large(name, MAX_BYTES))
     else:
         _load_data(data, name, loaded)
     return loaded

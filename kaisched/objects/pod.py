@@ -175,6 +175,10 @@ class PodVolume(Wire, frozen=True, kw_only=True):
     ephemeral: EphemeralSource | None = None
 
 
+NEVER: Final = "Never"
+"""The preemption policy of pods for which nothing is evicted."""
+
+
 class SchedulingGroup(Wire, frozen=True, kw_only=True):
     """The group of Kubernetes' own gang API that the pod is in."""
 
@@ -212,10 +216,26 @@ class PodClaimStatus(Wire, frozen=True, kw_only=True):
     resource_claim_name: str = ""
 
 
+class ContainerStatus(Wire, frozen=True, kw_only=True):
+    """What the kubelet has allocated to a container, and what the container runs with."""
+
+    name: str = ""
+    allocated_resources: Amounts = {}
+    resources: Resources | None = None
+
+
 class PodStatus(Wire, frozen=True, kw_only=True):
     """State of a pod."""
 
     phase: str = "Pending"
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+    allocated_resources: Amounts = {}
+    """To the pod as a whole."""
+    resources: Resources | None = None
+    """Of the pod as a whole."""
+    resize: str = ""
+    """How a resize stands; before Kubernetes 1.33, which has conditions for it."""
     resource_claim_statuses: list[PodClaimStatus] = []
     nominated_node_name: str = ""
     conditions: list[Condition] = []

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from kaisched.errors import ObjectError, join_path
 from kaisched.objects.gpus import claim_fault, share_claim_of, share_of
 from kaisched.objects.node import Node
-from kaisched.objects.pod import Container, Pod, Resources
+from kaisched.objects.pod import Container, ContainerStatus, Pod, PodStatus, Resources
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.wire import Amount, Amounts
 from kaisched.units import MAX_AMOUNT, MIG_PREFIX, UnitError, base_units, mig_slices
@@ -111,20 +111,33 @@ def pod_requests(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> dict
     Kubernetes' rule is the larger of two amounts: the sum of the containers and sidecars, or the
     largest init container with the sidecars started before it. A request of the pod as a whole
     replaces this amount; then the overhead is added. A resource with a limit but no request uses
-    its limit.
+    its limit. Of a container whose status says what it has, that counts where it is more.
 
     Raises:
         ObjectError: an amount is invalid; with its path.
 
     """
-    spec = pod.spec
+    spec, status = pod.spec, pod.status
+    granted = {it.name: it for it in (*status.init_container_statuses, *status.container_statuses)}
+    is_refused = bool(granted or status.resources) and _is_resize_refused(status)
+
+    def held(
+        resources: Resources, path: _Path, granted: ContainerStatus | PodStatus | None
+    ) -> _Units:
+        asked = _of_resources(resources, (*path, "resources"), gpu_resources)
+        if granted is None:
+            return asked
+        return _with_granted(asked, granted, gpu_resources, is_refused=is_refused)
+
     total: _Units = {}
     for at, container in enumerate(spec.containers):
-        _add(total, _of_container(container, ("spec", "containers", at), gpu_resources))
+        path: _Path = ("spec", "containers", at)
+        _add(total, held(container.resources, path, granted.get(container.name)))
     sidecars: _Units = {}
     peak: _Units = {}
     for at, container in enumerate(spec.init_containers):
-        asked = _of_container(container, ("spec", "initContainers", at), gpu_resources)
+        path = ("spec", "initContainers", at)
+        asked = held(container.resources, path, granted.get(container.name))
         if container.restart_policy == "Always":
             _add(total, asked)
             _add(sidecars, asked)
@@ -134,7 +147,7 @@ def pod_requests(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> dict
         _raise_to(peak, asked)
     _raise_to(total, peak)
     if spec.resources is not None:
-        total.update(_of_resources(spec.resources, ("spec", "resources"), gpu_resources))
+        total.update(held(spec.resources, ("spec",), status))
     _add(total, _units(spec.overhead, ("spec", "overhead"), gpu_resources))
     total = {name: amount for name, amount in total.items() if amount}
     total["pods"] = 1
@@ -236,8 +249,33 @@ def legacy_mig_slices(pod: Pod) -> int:
     return slices
 
 
-def _of_container(container: Container, path: _Path, gpus: Sequence[str]) -> _Units:
-    return _of_resources(container.resources, (*path, "resources"), gpus)
+_RESIZABLE: Final = ("cpu", "memory")
+INFEASIBLE: Final = "Infeasible"
+"""What a pod says of a resize that its node refuses."""
+
+
+def _is_resize_refused(status: PodStatus) -> bool:
+    """Tell whether the kubelet has refused a resize, so that what the spec asks for never comes."""
+    return status.resize == INFEASIBLE or any(
+        it.type == "PodResizePending" and it.reason == INFEASIBLE for it in status.conditions
+    )
+
+
+def _with_granted(
+    asked: _Units, status: ContainerStatus | PodStatus, gpus: Sequence[str], *, is_refused: bool
+) -> _Units:
+    """Return the larger of what is asked, allocated and actual; not asked where that is refused."""
+    granted: _Units = {}
+    actual = {} if status.resources is None else status.resources.requests
+    for name, amounts in (
+        ("allocatedResources", status.allocated_resources),
+        ("resources", actual),
+    ):
+        _raise_to(granted, _units(amounts, ("status", name), gpus))
+    if is_refused and granted:
+        asked = {name: amount for name, amount in asked.items() if name not in _RESIZABLE}
+    _raise_to(asked, granted)
+    return asked
 
 
 def _of_resources(resources: Resources, path: _Path, gpus: Sequence[str]) -> _Units:

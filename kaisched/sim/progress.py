@@ -114,11 +114,10 @@ class Stage:
         watch: Stopwatch,
         speed: float,
         *,
-        name: str = "simulation",
         now_s: Callable[[], float] = monotonic_s,
     ) -> None:
         """Decide by ``decide``, whose actions ``watch`` measures."""
-        self.publisher = Publisher(name, most_frames=MOST_FRAMES)
+        self.publisher = Publisher("simulation", most_frames=MOST_FRAMES)
         self._decide, self._watch, self._speed, self._now_s = decide, watch, speed, now_s
         self._bell, self._end = threading.Event(), threading.Event()
         self.publisher.inquiries.ring = self._bell.set

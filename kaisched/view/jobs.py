@@ -408,12 +408,10 @@ def evictions_of(view: LiveView, job: str, sight: Sight) -> list[dict[str, Any]]
         for _, evict in view.history.evictions()
         if evict.pod_group == job
     )
-    return [eviction_of(*it) for it in list(found)[:_MOST_REASONS]]
-
-
-def eviction_of(action: str, beneficiary: str | None, reason: str) -> dict[str, Any]:
-    """Return why pods of a job were evicted."""
-    return {"action": action, "beneficiary": beneficiary, "reason": reason}
+    return [
+        {"action": action, "beneficiary": beneficiary, "reason": reason}
+        for action, beneficiary, reason in list(found)[:_MOST_REASONS]
+    ]
 
 
 def _beneficiary(evict: Evict, sight: Sight) -> str | None:

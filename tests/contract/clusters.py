@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 from msgspec import convert
 
+from kaisched.cluster.store import StateStore, update
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup, SubGroupSpec
@@ -80,6 +81,14 @@ def pod(name, queue_name="a", gpus=1, *, scheduler="kaisched", where="", phase="
 
 def group(name, queue_name="a", **spec):
     return make(PodGroup, name, spec={"queue": queue_name, **spec})
+
+
+def store_of(*objects):
+    """A store with node n0, queue a and some objects."""
+    store = StateStore()
+    for obj in (node("n0"), queue("a"), *objects):
+        update(store, obj)
+    return store
 
 
 @st.composite

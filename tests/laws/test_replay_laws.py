@@ -16,9 +16,9 @@ from kaisched.engine.policy import build_policy, default_shard
 from kaisched.engine.recording import digest, encoded, parsed, replay
 from kaisched.engine.redaction import redacted
 from kaisched.objects.decode import decode_object
-from kaisched.objects.load import load_text
 from kaisched.objects.shard import SchedulingShard
 from kaisched.telemetry.metrics import CycleCollector
+from tests.cycling import objects_of
 
 NODE = """
 apiVersion: v1
@@ -85,9 +85,7 @@ class Recorded:
         )
 
     def load(self, *texts):
-        loaded = load_text("".join(texts))
-        assert loaded.problems == []
-        self.cluster.load(loaded.objects)
+        self.cluster.load(objects_of(*texts))
 
     def cycle(self):
         """Run a cycle and return the bytes of its result and its recording as a file."""

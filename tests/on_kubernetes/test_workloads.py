@@ -35,16 +35,6 @@ WIDGETS = {
 BUILT_IN = {"StatefulSet": ("apps", "v1", "statefulsets"), "Job": ("batch", "v1", "jobs")}
 
 
-@pytest.fixture
-def cluster(rig):
-    """Two nodes of eight GPUs and a queue that deserves them all; also on a real server."""
-    for name in ("n0", "n1"):
-        rig.node(name)
-    rig.queue("a", 16)
-    rig.start_kubelet()
-    return rig
-
-
 def serve(cluster, *kinds):
     """Have the server serve kinds that it does not come with."""
     for kind in kinds:

@@ -173,3 +173,8 @@ def prefers(level):
 
 
 LENDING = shard(plugins={"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}})
+
+
+def priority_class(name, value, **more):
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    return {**kind, "metadata": {"name": name}, "value": value, **more}

@@ -250,6 +250,18 @@ SITUATIONS = {
         ),
         shown_in="evictions",
     ),
+    "NeverPreempting": Situation(
+        "The pod's priority class says that nothing is evicted for it.",
+        (
+            m.node(),
+            m.queue(quota=8),
+            m.queue("speech", quota=0),
+            m.pod("other", gpus=8, queue="speech", at="node-1"),
+            m.priority_class("patient", 50, preemptionPolicy="Never"),
+            m.pod(gpus=8, priorityClassName="patient"),
+        ),
+        shown_in="evictions",
+    ),
     "EvictionBudget": Situation(
         "The shard may evict nothing.",
         (

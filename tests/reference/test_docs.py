@@ -338,6 +338,17 @@ def test_the_walks_through_the_code_are_of_files_that_exist():
         assert (ROOT / first).is_file(), first
         for name in beside:
             assert any((folder / name).is_file() for folder in folders), name
+    for (_, text), names in zip(steps, files, strict=True):
+        code = "".join(
+            (folder / name).read_text(encoding="utf-8")
+            for name in names
+            for folder in (ROOT, *folders)
+            if (folder / name).is_file()
+        )
+        said = {
+            word for each in set(quoted(text)) - set(names) for word in re.findall(r"\w+", each)
+        }
+        assert {word for word in said if not re.search(rf"\b{word}\b", code)} == set()
 
 
 @pytest.mark.parametrize("text", fences("diff"))

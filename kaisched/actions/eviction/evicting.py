@@ -1,5 +1,7 @@
 """The common part of reclaim and preempt: claims in fair order, searches, plans and refusals.
 
+A claim is the next batch of a pending job for which pods of other jobs may be evicted.
+
 A job whose search fails does not block other jobs. Only jobs of the same queue that ask for at
 least as many of the same pods are refused along with it, since nothing has moved in between.
 """
@@ -48,23 +50,25 @@ if TYPE_CHECKING:
     CostOf = Callable[[Session, Plan], Cost]
 
 
-# Preemption delay: how long a job waits before other jobs may be evicted for it.
+# Preemption delay and policy: when other jobs may be evicted for a job, and whether ever.
 
 _DELAYED: Final = np.int16(Refusal.EVICTION_DELAY)
+_NEVER: Final = np.int16(Refusal.NEVER_PREEMPTING)
 
 
 def held_back(session: Session, job: RowVec) -> CodeVec | None:
-    """Return EVICTION_DELAY ``(K,)`` for jobs that may not cause evictions yet; None if all may.
+    """Return why jobs may not cause evictions, yet or ever, ``(K,)``; None if all may.
 
     The delay runs from the job's creation, or from its last eviction.
     """
     jobs = session.jobs
-    delay_s = jobs.preemption_delay_s[job]
-    if not (delay_s > 0).any():
+    delay_s, is_never = jobs.preemption_delay_s[job], jobs.is_never_preempting[job]
+    if not ((delay_s > 0) | is_never).any():
         return None
     since_s = np.fmax(jobs.created_s[job], jobs.last_evicted_s[job])  # never evicted is NaN
     is_held = (delay_s > 0) & (session.now_s < since_s + delay_s)
-    return is_held * _DELAYED if is_held.any() else None
+    codes = np.where(is_never, _NEVER, is_held * _DELAYED)
+    return codes if codes.any() else None
 
 
 # Detects eviction loops: evictions from a state, and for a job, that an earlier cycle had (R33).
@@ -542,7 +546,7 @@ def _most_said(codes: CodeVec) -> int:
 
 
 def without_delayed(session: Session, action: str, job: RowVec) -> RowVec:
-    """Leave out jobs whose preemption delay is not over, and note it."""
+    """Leave out jobs for which nothing may be evicted, yet or ever, and note it."""
     codes = held_back(session, job)
     if codes is None:
         return job

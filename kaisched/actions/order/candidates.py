@@ -111,7 +111,7 @@ def pending_jobs(session: Session, *, claims: bool = False) -> RowVec:
 def gather(session: Session, action: str, job: RowVec, *, tries_full: bool = False) -> Candidates:
     """Ask the gates, size the batches; refusals are noted in the session's outcome.
 
-    With ``tries_full`` jobs whose pods fit nowhere now are kept: room may be made for them.
+    With ``tries_full`` jobs whose pods fit nowhere now are kept: others may be evicted for them.
     """
     if job.size:
         job = _note(session, job, session.ask.job_gate(session, action, job))
@@ -154,9 +154,9 @@ def _note(session: Session, job: RowVec, codes: CodeVec | None) -> RowVec:
 
 
 def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
-    """Refuse candidates that the room of all nodes together, now or once released, cannot hold.
+    """Refuse candidates that do not fit on all nodes together, now or once all is released.
 
-    No placement is lost: an action that only takes room never makes more of it. Jobs of several
+    No placement is lost: an action that evicts nothing frees no capacity. Jobs of several
     shapes are checked for the sum of their requests and for each shape's count. That check is
     necessary, not sufficient. If other subgroups of a job pass it, they are its next batch.
     """
@@ -205,7 +205,7 @@ def _could_fit(session: Session, all_room: IntVec, tasks: RowVec) -> bool:
 
 
 def note_no_room(session: Session, job: RowVec) -> None:
-    """Note that jobs found no room; their records distinguish gangs from single pods."""
+    """Note that jobs fit nowhere; their records distinguish gangs from single pods."""
     session.outcome.refusal[job] = _NO_ROOM
 
 
@@ -218,9 +218,9 @@ def measure_again(session: Session, candidates: Candidates, at: int) -> bool:
 
 
 def drop_gated(session: Session, action: str, candidates: Candidates) -> Candidates:
-    """Refuse candidates that a queue on their path refuses with what it holds now.
+    """Refuse candidates that a queue on their path refuses with what it has allocated now.
 
-    Gates do not open as a queue fills: a candidate refused now stays refused as room is taken.
+    Gates do not open as a queue fills: a candidate that is refused now stays refused.
     """
     if not len(candidates) or not session.ask.has_queue_gates:
         return candidates
@@ -262,7 +262,7 @@ def sets_of(session: Session, action: str, candidates: Candidates, at: int) -> N
 def alike(session: Session, action: str, candidates: Candidates, at: int, among: BoolVec) -> RowVec:
     """Return the candidates that ask for at least as many equal pods on the same sets of nodes.
 
-    Where one candidate finds no room, the others find none. ``among`` ``(C,)`` are those compared.
+    Where one candidate does not fit, the others do not. ``among`` ``(C,)`` are those compared.
     """
     if candidates.shape[at] < 0:
         return np.empty(0, np.int64)

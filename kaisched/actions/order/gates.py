@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 
-# Whether the queues on a job's path accept a request, with what they hold now.
+# Whether the queues on a job's path accept a request, with what they have allocated now.
 
 
 def first_shut(
@@ -58,7 +58,7 @@ _QUOTAS: Final = "quotas"
 
 
 def are_covered(session: Session, candidates: Candidates, at: RowVec) -> BoolVec:
-    """Tell, ``(K,)``, which candidates quotas cover, each on top of what its queues hold now."""
+    """Tell, ``(K,)``, which candidates quotas cover, each on top of what is allocated now."""
     ask = candidates.least_asks(session, at)
     paths = session.queues.tree.path_of_leaf[candidates.queue[at]]
     room = _quota_left(session)

@@ -1,6 +1,6 @@
-"""The order in which an action takes jobs: a tree of queues, asked again as shares move.
+"""The fair order of jobs: each queue predicts a block of its sequence, its parent merges them.
 
-At every level the queue with the lowest key is next. A queue's key depends on what the queue holds
+At every level the queue with the lowest key is next. A queue's key depends on what it has allocated
 and on its best candidate, so the order changes with each placement. Asking the plugins after every
 placement would cost more than the rest of the cycle. But keys can also be asked for *assumed*
 positions ("if this queue's first three jobs were placed"). So each queue predicts a block of its

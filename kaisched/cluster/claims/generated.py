@@ -463,7 +463,7 @@ class ShareClaims:
         template = self._templates.get(f"{pod.namespace}/{share.template}")
         if template is None:
             return f"template {share.template} of its claim {CLAIM} does not exist yet"
-        if self._is_foreign(share, template):
+        if _is_other(template.spec.spec, self._spec(share)):
             return f"{_foreign(share)}: delete it, and it is made anew"
         return f"claim {CLAIM} is not made from its template yet"
 
@@ -530,9 +530,6 @@ class ShareClaims:
     def _spec(self, share: ShareClaim) -> ResourceClaimSpec:
         least = min(self._devices.sizes(self.device_class, MEMORY))
         return claim_spec(share.share, self.device_class, least)
-
-    def _is_foreign(self, share: ShareClaim, template: ResourceClaimTemplate) -> bool:
-        return _is_other(template.spec.spec, self._spec(share))
 
 
 def _is_other(has: ResourceClaimSpec, wanted: ResourceClaimSpec) -> bool:

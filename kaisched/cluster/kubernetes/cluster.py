@@ -53,7 +53,7 @@ from kaisched.objects.pod import Pod
 BIND, EVICT, PREPARE, READ, NOMINATE = range(5)
 """Ranks of writes, the most urgent first. Eviction plans are prepared in the order in which they
 were decided, and a prepared plan is sent before others are prepared: while a plan is half sent, no
-job can use its room."""
+job can use what it frees."""
 CONFIRM_S: Final = 30.0
 """A pod is read if no event has confirmed what was sent by then."""
 
@@ -213,7 +213,7 @@ class KubernetesCluster:
             self._log.error("news_left_out", name=name, exc_info=error)
 
     def _settle_kueue(self, _: StateStore) -> None:
-        """Take in what Kueue's objects come to by now."""
+        """Take in the changes that Kueue's objects translate to."""
         if self._kueue is not None:
             told = self._kueue.warnings
             for change in self._kueue.settled():
@@ -222,7 +222,7 @@ class KubernetesCluster:
                 self._log.warning("kueue_object_not_as_meant", err=text)
 
     def _put(self, change: Change) -> None:
-        """Tell the store of a change, and keep the object if objects are kept."""
+        """Pass a change to the store, and keep the object if objects are kept."""
         update(self.store, change.obj, is_gone=change.is_gone)
         if self.kept is not None:
             (self.kept.drop if change.is_gone else self.kept.put)(change.obj)
@@ -240,7 +240,7 @@ class KubernetesCluster:
     def _is_news(self, change: Change) -> bool:
         """Tell whether a change of a pod is no older than the known state: reads and watch race.
 
-        An older state would free the room of a bind that a read has confirmed.
+        An older state would undo a bind that a read has confirmed.
         """
         meta = change.obj.metadata
         if not isinstance(change.obj, Pod):
@@ -318,7 +318,7 @@ class KubernetesCluster:
             self._queue.put(BIND, BindWork(self._writers, bind, gang, steps, version))
 
     def _is_fenced(self, bind: Bind) -> bool:
-        """Tell whether a bind is void once another shard has marked its pod."""
+        """Tell whether a bind is void once another shard has written its pool on the pod."""
         book = self.store.pools
         return isinstance(book.owners, OwnersByCondition) and book.job_of(bind.pod) != ""
 

@@ -41,7 +41,6 @@ class WriteQueue:
         writers: int,
         per_second: float,
         write_s: float,
-        name: str = "writer",
     ) -> None:
         """Start the writers.
 
@@ -50,7 +49,6 @@ class WriteQueue:
             writers: number of threads, and so of writes under way at a time.
             per_second: most writes sent per second.
             write_s: how long a write may take; it must end while the leadership is held.
-            name: of the threads.
 
         """
         self._leadership, self._write_s = leadership, write_s
@@ -66,7 +64,7 @@ class WriteQueue:
         self._changed = threading.Condition()
         self._log: Any = structlog.get_logger()
         self._threads = [
-            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True)
+            threading.Thread(target=self._run, name=f"writer-{number}", daemon=True)
             for number in range(writers)
         ]
         for thread in self._threads:

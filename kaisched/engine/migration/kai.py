@@ -78,15 +78,13 @@ def from_kai(files: list[Path]) -> Migration:
         elif item.kind == SchedulingShard.KIND:
             _take_shard(item, made)
         else:
-            _leave_whole(item, made, "only Queues, SchedulingShards and the Config are read")
+            reason = "only Queues, SchedulingShards and the Config are read"
+            at = join_path(*item.at, "kind")
+            made.told.left.append(Note(item.source, at, reason, item.kind))
     made.scheduler_names = [OUR_NAME, KAI_NAME]
     for item in configs:
         _take_config(item, made)
     return made
-
-
-def _leave_whole(item: Item, made: Migration, reason: str) -> None:
-    made.told.left.append(Note(item.source, join_path(*item.at, "kind"), reason, item.kind))
 
 
 def _take_queue(item: Item, made: Migration) -> None:

@@ -25,27 +25,24 @@ LISTS: Final = {
 """Kind of the entries of each list of Run:ai's REST API; ``data`` is its first version's."""
 _RECORD: Final = "it tells of the export, and is no rule"
 _RUNAI_LABEL: Final = "runai/node-pool"
+_RECORDS: Final = (
+    "id",
+    "clusterId",
+    "clusterUuid",
+    "clusterName",
+    "tenantId",
+    "createdAt",
+    "createdBy",
+    "updatedAt",
+    "updatedBy",
+    "deletedAt",
+    "phase",
+    "status",
+    "effective",
+)
+"""What any entry tells of the export."""
 _POOL: Final[Reasons] = {
-    **dict.fromkeys(
-        (
-            "id",
-            "clusterId",
-            "clusterUuid",
-            "clusterName",
-            "tenantId",
-            "createdAt",
-            "createdBy",
-            "updatedAt",
-            "updatedBy",
-            "deletedAt",
-            "phase",
-            "phaseMessage",
-            "status",
-            "nodes",
-            "effective",
-        ),
-        _RECORD,
-    ),
+    **dict.fromkeys((*_RECORDS, "phaseMessage", "nodes"), _RECORD),
     "overProvisioningRatio": "shares of a GPU are never more than the GPU",
     "gpuNetworkAccelerationDetection": "name the levels of the network in a Topology",
     "gpuNetworkAccelerationLabelKey": "name the levels of the network in a Topology",
@@ -213,20 +210,8 @@ _IDLE: Final = "whether a GPU is idle is not measured; maxRunTime limits run tim
 _UNIT: Final[Reasons] = {
     **dict.fromkeys(
         (
-            "id",
+            *_RECORDS,
             "kind",
-            "clusterId",
-            "clusterUuid",
-            "clusterName",
-            "tenantId",
-            "createdAt",
-            "createdBy",
-            "updatedAt",
-            "updatedBy",
-            "deletedAt",
-            "phase",
-            "status",
-            "effective",
             "effectiveNodePools",
             "isDeleted",
             "parent",

@@ -335,11 +335,11 @@ class Chain(Combination):
     name = "chain"
     fault = staticmethod(weights_fault)
     fails = _ABANDONED
+    without = "the weights stand"
 
-    def __init__(self, *, without: str, abandons: str) -> None:
-        """Declare the combination; ``abandons`` is what a failure abandons the cycle for."""
-        super().__init__(abandons=abandons)
-        self.without = without
+    def __init__(self) -> None:
+        """Declare the combination."""
+        super().__init__(abandons="weights")
 
     def ask(self, hook: pluggy.HookCaller, *asked: Any) -> FloatVec:
         """Return the answer of the last plugin."""

@@ -151,10 +151,7 @@ class Decisions:
         Asked at most once a cycle, when first needed.
         """
 
-    @question(
-        Chain(without="the weights stand", abandons="weights"),
-        may_be_silent=True,
-    )
+    @question(Chain(), may_be_silent=True)
     def over_quota_weights(
         self,
         session: Session,

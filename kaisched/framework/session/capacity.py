@@ -1,4 +1,4 @@
-"""What fits on the nodes, as of now: amounts idle and being released, and the room they make.
+"""What nodes have idle and releasing as of now, and how many pods fit into that (their room).
 
 Only this module converts amounts to room. The ledger takes and gives back amounts by node and
 shape. All questions about room are answered here: room now, room once everything is released, and
@@ -70,7 +70,7 @@ class Capacity:
     idle: Amounts
     """``(R, N)`` what no pod holds, pods that are leaving included."""
     releasing: Amounts
-    """``(R, N)`` what leaving pods will release, less what is promised of it."""
+    """``(R, N)`` what leaving pods will release, less what other pods are nominated for."""
     touched: list[int]
     """Node rows in the order of their changes: caches of answers by node ask again for them."""
     cards: Cards | None = None
@@ -91,7 +91,7 @@ class Capacity:
     # -- moves: the ledger's business --------------------------------------------------------------
 
     def take(self, _task: int, node: int, shape: int, state: int) -> None:
-        """Count the room of a pod on its node: held, leaving or promised, as its state says."""
+        """Count a pod on its node: allocated, releasing or pipelined, as its state says."""
         self._move(node, self._request[:, shape], state)
 
     def give_back(self, _task: int, node: int, shape: int, state: int) -> None:

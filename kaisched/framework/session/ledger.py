@@ -32,7 +32,7 @@ _ACTIVE = ACTIVE_STATES.tolist()
 
 
 class Ledger:
-    """What queues hold, the counts of jobs, and the state and node of every task, as of now."""
+    """What queues have allocated, the counts of jobs, and each task's state and node, as of now."""
 
     __slots__ = (
         "_by_card",
@@ -57,8 +57,8 @@ class Ledger:
     )
 
     held: Amounts
-    """``(R, Q)`` at every level of the tree. Promises count, so that promised pods obey the order
-    and the limits by which they will be bound."""
+    """``(R, Q)`` allocated at every level of the tree. Nominations count, so that nominated pods
+    obey the order and the limits by which they will be bound."""
     held_non_preemptible: Amounts
     state: np.ndarray[tuple[int], np.dtype[np.int8]]
     node_of_task: RowVec
@@ -112,7 +112,7 @@ class Ledger:
         return old_state, old_node
 
     def place_pending(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
-        """Put pending tasks of one shape on idle room, or promise them room, as ``state`` says.
+        """Place pending tasks of one shape, or nominate nodes for them, as ``state`` says.
 
         The result is that of one by one.
         """
@@ -129,7 +129,7 @@ class Ledger:
         self.node_of_task[tasks] = -1
 
     def place_one(self, task: int, node: int, shape: int) -> None:
-        """Put a pending task on idle room, which :meth:`count_placed` counts later."""
+        """Place a pending task, which :meth:`count_placed` counts later."""
         self._capacity.take(task, node, shape, _ALLOCATED)
         self.state[task] = _ALLOCATED
         self.node_of_task[task] = node
@@ -168,9 +168,10 @@ class Ledger:
         return Holding(self.node_of_task[tasks], held)
 
     def relocate(self, task: int, node: int) -> int:
-        """Promise another node to a task that is being released; return its present node.
+        """Nominate another node for a task that is being released; return its present node.
 
-        The task holds its old room until it has left. :meth:`take_back_relocated` undoes the call.
+        The task keeps what it holds on its old node until it has left.
+        :meth:`take_back_relocated` undoes the call.
         """
         old, shape = int(self.node_of_task[task]), int(self._shape_of_task[task])
         self._capacity.take(task, node, shape, _PIPELINED)

@@ -2,10 +2,10 @@
 
 The intents are made from it once all is decided.
 
-While a cycle decides, what leaves counts as gone, so that shares look ahead. A bind does not: until
-a pod is gone from the API, its queues hold what it holds. So at the end of the cycle the gates are
-asked once more, with all that leaves counted as held, victims of this cycle included. What they
-refuse then stays on its node as a promise, and is bound in the cycle in which they agree.
+While actions run, pods that are being released count as gone, so that shares look ahead. For a bind
+they do not: until a pod is gone from the API, its queues have it allocated. So at the end of the
+cycle the gates are asked once more, with all such pods counted as allocated, victims of this cycle
+included. What they refuse then is nominated, and bound in the cycle in which they accept it.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class Outcome:
         self.has_put_off = False
         """Whether any job was put off; in nearly all cycles none is."""
         self.held: tuple[int, ...] = ()
-        """Jobs for which allocate held room while it tried the others; nearly always none."""
+        """Jobs for which allocate reserved capacity while it tried others; nearly always none."""
         self.awaits: dict[int, int] = {}
-        """Jobs whose binds wait for pods to leave: the lowest queue that has no room before."""
+        """Jobs whose binds wait for pods to leave: the lowest queue that refuses until then."""
         self.claims: dict[str, CodeVec] = {}
         """Evicting action to ``(J,)`` why it evicted nothing for a job, 0 for untried."""
 
@@ -111,7 +111,7 @@ class Outcome:
         known[job] = codes
 
     def nominate(self, task: int, node: int) -> None:
-        """Record a promise."""
+        """Record a nomination."""
         self.nominations.append((task, node))
 
     def evict(
@@ -157,7 +157,7 @@ class Outcome:
         return ends[ends < self._bound]
 
     def postpone(self, waits: BoolVec) -> None:
-        """Turn binds, marked in the order of :meth:`binds`, into promises of the same steps."""
+        """Turn binds, marked in the order of :meth:`binds`, into nominations of the same steps."""
         if not waits.any():
             return
         tasks, nodes = self.binds()
@@ -192,7 +192,7 @@ class Outcome:
 
 
 def await_leaving(session: Session) -> None:
-    """Turn binds into promises that a queue has no room for beside what still leaves."""
+    """Turn binds into nominations that a queue refuses until other pods have left."""
     outcome = session.outcome
     tasks, nodes = outcome.binds()
     if not len(tasks) or not session.ask.has_queue_gates:
@@ -233,7 +233,7 @@ class _Batches:
         self._paths: RowVec = session.queues.tree.path_of_leaf[leaf].T.astype(np.int64)
 
     def decide(self, leaving: tuple[Amounts, Amounts] | None) -> None:
-        """Find out which have to wait, one after the other; what waits is not held yet.
+        """Find out which have to wait, one after the other; what waits is not allocated yet.
 
         After the first batch of a job that waits none is bound: no elastic pod before the gang.
         """

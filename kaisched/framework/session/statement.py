@@ -31,7 +31,7 @@ _FEW = 8
 
 
 class Batch(NamedTuple):
-    """Pending tasks placed on idle room, or promised room that is being released."""
+    """Pending tasks placed on idle capacity, or nominated for capacity being released."""
 
     tasks: RowVec
     nodes: RowVec
@@ -49,7 +49,7 @@ class Release(NamedTuple):
 
 
 class Relocation(NamedTuple):
-    """A task being released that is promised another node."""
+    """A task being released that is nominated for another node."""
 
     task: int
     node: int
@@ -65,7 +65,7 @@ class Change(NamedTuple):
     old_state: int
     old_node: int
     given: Given | None
-    """The cards that it had got in this cycle; None if none."""
+    """The shared GPUs that it had got in this cycle; None if none."""
 
 
 Entry: TypeAlias = Batch | Release | Relocation | Change
@@ -93,14 +93,14 @@ class Statement:
         self._listens = session.placement.listens
 
     def place(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
-        """Allocate pending ``tasks`` of one shape to ``nodes``, entry by entry, on idle room."""
+        """Allocate pending ``tasks`` of one shape to ``nodes``, entry by entry, if idle."""
         self._place(Batch(tasks, nodes, shape, _ALLOCATED))
 
     def place_each(self, pods: Iterable[tuple[int, int, int]]) -> None:
-        """Allocate pending tasks on idle room, given as (task, node, shape), one by one.
+        """Allocate pending tasks on idle capacity, given as (task, node, shape), one by one.
 
-        Each is asked for when the one before it has its room. What queues hold and the pods of jobs
-        are counted once all have theirs.
+        Each is asked for when the one before it is placed. Amounts of queues and pods of jobs are
+        counted once all are placed.
         """
         tasks: list[int] = []
         nodes: list[int] = []
@@ -118,15 +118,15 @@ class Statement:
                 self._journal.append(batch)
 
     def allocate(self, task: int, node: int) -> None:
-        """Place a task on idle room."""
+        """Place a task on idle capacity."""
         self._change(task, _ALLOCATED, node)
 
     def pipeline(self, task: int, node: int) -> None:
-        """Promise a task room that is being released."""
+        """Nominate a task for capacity that is being released."""
         self._change(task, _PIPELINED, node)
 
     def promise(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
-        """Promise pending ``tasks`` of one shape, entry by entry, room that is being released."""
+        """Nominate pending ``tasks`` of one shape, entry by entry, for capacity being released."""
         self._place(Batch(tasks, nodes, shape, _PIPELINED))
 
     def _place(self, batch: Batch) -> None:
@@ -135,7 +135,7 @@ class Statement:
         self._note(batch.tasks, batch.nodes, 1)
 
     def evict(self, task: int) -> None:
-        """Evict a running task; its room is being released from now on."""
+        """Evict a running task; what it holds is being released from now on."""
         self._change(task, _RELEASING, int(self._ledger.node_of_task[task]))
 
     def evict_all(self, tasks: RowVec) -> None:
@@ -152,7 +152,7 @@ class Statement:
         self._note(tasks, entry.nodes, -1)
 
     def relocate(self, task: int, node: int) -> None:
-        """Promise an evicted task another node; it moves once it has left its old one."""
+        """Nominate an evicted task for another node; it moves once it has left its old one."""
         old_node = self._ledger.relocate(task, node)
         self._journal.append(Relocation(task, node, old_node))
         self._note(task, node, 1)
@@ -198,7 +198,7 @@ class Statement:
                 )
 
     def pipeline_all(self, mark: int = 0) -> None:
-        """Turn every allocation since ``mark`` into a promise: a gang starts whole or waits whole.
+        """Turn allocations since ``mark`` into nominations: a gang starts whole or waits whole.
 
         Evictions stay as they are; no evicted task may have been moved since ``mark``. Pods keep
         their cards: in another order there might be none for the last one.
@@ -224,11 +224,11 @@ class Statement:
 
     @property
     def has_pipelined(self) -> bool:
-        """True when some move is only a promise."""
+        """True when some move is only a nomination."""
         return self._has_placed(_PIPELINED, 0)
 
     def has_allocated(self, mark: int = 0) -> bool:
-        """Tell whether some move since ``mark`` takes idle room."""
+        """Tell whether some move since ``mark`` takes idle capacity."""
         return self._has_placed(_ALLOCATED, mark)
 
     def _has_placed(self, state: int, mark: int) -> bool:

@@ -14,6 +14,7 @@ from kaisched.sim.output.page import NEUTRAL, Chart, Entry, fill, fitted, stroke
 from kaisched.sim.output.plots import (
     DASHED,
     DOTTED,
+    WHOLE,
     Bars,
     Line,
     bars_by_name,
@@ -61,8 +62,6 @@ def shown_of(result: Result) -> Shown:
 
 HALF: Final = 600
 """Width in pixels of a chart beside another."""
-WHOLE: Final = 1220
-"""Width in pixels of a chart on its own."""
 MOST_NODE_ROWS: Final = 64
 _SHADE: Final = 0.3
 _PARTS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)

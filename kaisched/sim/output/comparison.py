@@ -123,7 +123,6 @@ def levels_charts(
     names: Sequence[str],
     *,
     width: int = HALF,
-    height: int = 0,
     is_named: bool = True,
 ) -> list[Chart]:
     """Draw how far gangs are spread over the domains of each level; none without a topology."""
@@ -144,7 +143,6 @@ def levels_charts(
                 for series, (name, outcome) in enumerate(zip(names, outcomes, strict=True))
             ],
             width=width,
-            height=height,
             is_named=is_named,
         )
         for title, amount in amounts

@@ -132,6 +132,10 @@ _STACKED = 0.85
 _SHADE = 0.3
 _UNSEEN = 0.2
 """Pixels."""
+_MOST_BARS = 60
+"""Over time."""
+WHOLE: Final = 1220
+"""Width in pixels of a chart on its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +202,7 @@ def lines_chart(
 
 
 def stacked_chart(
-    title: str,
-    unit: str,
-    layers: Sequence[Line],
-    limit: Line,
-    *,
-    width: int = 1220,
-    height: int = 220,
+    title: str, unit: str, layers: Sequence[Line], limit: Line, *, width: int
 ) -> Chart:
     """Draw areas on top of each other, the first at the bottom, and a limit over them.
 
@@ -216,7 +214,7 @@ def stacked_chart(
     style = stroke(NEUTRAL, dash=DASHED, width=1.2)
     legend = [Entry(layer.name, fill(layer.series, _STACKED), True) for layer in layers]
     legend.append(Entry(limit.name, style))
-    frame = time_frame(title, float(ends_s[-1]), highest, unit, legend, width=width, height=height)
+    frame = time_frame(title, float(ends_s[-1]), highest, unit, legend, width=width, height=220)
     marks = []
     below = np.zeros(len(ends_s))
     for layer in layers:
@@ -235,14 +233,13 @@ def bars_over_time(
     values: FloatVec,
     series: int,
     *,
-    most: int = 60,
     is_count: bool = False,
 ) -> Chart:
     """Draw sums over equal spans as bars, joining spans until they are few enough.
 
     With counts, the axis has whole numbers only.
     """
-    joined = -(-len(values) // most)
+    joined = -(-len(values) // _MOST_BARS)
     first = np.arange(0, len(values), joined)
     sums = np.add.reduceat(values, first)
     ends = np.append(ends_s[first[1:] - 1], ends_s[-1])
@@ -407,13 +404,11 @@ _MANY: Final = 40
 _SAMPLE: Final = 24
 
 
-def heat_chart(
-    title: str, names: Sequence[str], parts: FloatVec, end_s: float, *, width: int = 1220
-) -> Chart:
+def heat_chart(title: str, names: Sequence[str], parts: FloatVec, end_s: float) -> Chart:
     """Draw rows of equal spans up to an instant; ``parts`` ``(N, S)`` are from 0 to 1."""
     tall = 13 if len(names) <= _MANY else 8
     bottom = _HEAT_TOP + tall * len(names)
-    x = Scale(0.0, end_s, _HEAT_LEFT, width - 14)
+    x = Scale(0.0, end_s, _HEAT_LEFT, WHOLE - 14)
     whole = (
         f'x="{_HEAT_LEFT}" y="{_HEAT_TOP}" width="{x.end - x.begin}" height="{bottom - _HEAT_TOP}"'
     )
@@ -431,7 +426,7 @@ def heat_chart(
     ]
     instants, unit = time_ticks(end_s, 12)
     marks += [*time_axis(x, instants, f"time, {unit}", bottom), *_legend(bottom + 26)]
-    return Chart(title, width, bottom + 44, "".join(marks))
+    return Chart(title, WHOLE, bottom + 44, "".join(marks))
 
 
 def _cells(shades: IntVec, shade: int, tall: int, x: Scale) -> str:
@@ -474,15 +469,12 @@ def scatter_chart(
     y_label: str,
     dots: Sequence[Dot],
     frontier: Sequence[tuple[float, float]],
-    *,
-    width: int = 1220,
-    height: int = 360,
 ) -> Chart:
     """Draw points, with a line through those of the frontier."""
     x_ticks = ticks_over(0.0, max((dot.x for dot in dots), default=1.0) or 1.0)
     y_ticks = ticks_over(0.0, max((dot.y for dot in dots), default=1.0) or 1.0)
-    bottom = _TOP + height
-    x = Scale(0.0, x_ticks[-1], _SCATTER_LEFT, width - 20)
+    bottom = _TOP + 360
+    x = Scale(0.0, x_ticks[-1], _SCATTER_LEFT, WHOLE - 20)
     y = Scale(0.0, y_ticks[-1], bottom, _TOP)
     parts = [text((0, 15), title, kind="title"), text((0, _TOP - 13), y_label, kind="unit")]
     for at in y_ticks:
@@ -500,13 +492,13 @@ def scatter_chart(
         title = f"<title>{escape(dot.name)}</title>"
         parts.append(f"<circle {place} {fill(series, 0.85)}>{title}</circle>")
         if dot.is_chosen:
-            parts.append(_name_of(dot, (x(dot.x), y(dot.y)), width, bottom))
-    return Chart(title, width, bottom + 40, "".join(parts))
+            parts.append(_name_of(dot, (x(dot.x), y(dot.y)), bottom))
+    return Chart(title, WHOLE, bottom + 40, "".join(parts))
 
 
-def _name_of(dot: Dot, at: Point, width: int, bottom: float) -> str:
+def _name_of(dot: Dot, at: Point, bottom: float) -> str:
     """Draw the name beside its dot: to the right, or where no dot of a frontier can be."""
-    if at[0] + 11 + width_of(dot.name) <= width:
+    if at[0] + 11 + width_of(dot.name) <= WHOLE:
         return text((at[0] + 11, max(at[1] - 8, _TOP + 4)), dot.name, kind="legend")
     foot = min(at[1] + 18, bottom - 6)
     return text((at[0] - 11, foot), dot.name, anchor="end", kind="legend")

@@ -48,24 +48,17 @@ _LAST_WAIT_S: Final = 1.0
 class PrometheusStore:
     """Queries a server every ``fetch_s``; samples recorded here only bridge its absence."""
 
-    def __init__(
-        self,
-        settings: UsageSettings,
-        asked: PrometheusSettings,
-        clock: Clock,
-        client: Client | None = None,
-    ) -> None:
+    def __init__(self, settings: UsageSettings, asked: PrometheusSettings, clock: Clock) -> None:
         """Start the thread.
 
         Args:
             settings: window, intervals and the treatment of stale numbers.
             asked: the server and its metrics.
             clock: the clock; of an answer only its age depends on it.
-            client: a connection, for tests.
 
         """
         self._settings, self._asked, self._clock = settings, asked, clock
-        self._client = client or Client(asked)
+        self._client = Client(asked)
         self._fetched: Fetched | None = None
         self._error = ""
         self._end = threading.Event()

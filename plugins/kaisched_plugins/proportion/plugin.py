@@ -149,7 +149,7 @@ class Proportion(Plugin):
         """
         cycle: _Cycle = session.state[self.name]
         if cycle.has_limits is None:
-            cycle.has_limits = _has_limits(session)
+            cycle.has_limits = bool((session.queues.limit < UNLIMITED).any())
             cycle.has_non_preemptible = not session.jobs.is_preemptible.all()
         codes: CodeVec | None = None
         if cycle.has_limits:
@@ -250,8 +250,3 @@ def _first(codes: CodeVec | None, others: CodeVec | None) -> CodeVec | None:
     if codes is None or others is None:
         return others if codes is None else codes
     return np.where(codes != 0, codes, others)
-
-
-def _has_limits(session: Session) -> bool:
-    """Tell whether any queue has a limit at all."""
-    return bool((session.queues.limit < UNLIMITED).any())

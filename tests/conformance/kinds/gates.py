@@ -1,4 +1,4 @@
-"""Unit cases of limits and quotas: through core.shares, and through the plugins' queue gate."""
+"""Unit cases of limits and quotas: by the plain rule, and through the plugins' queue gate."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,11 +8,11 @@ import numpy as np
 from kaisched.actions.order.candidates import gather
 from kaisched.core.axis import CPU, FIXED, GPU, MEMORY
 from kaisched.core.refusals import text_of
-from kaisched.core.shares import first_over
 from kaisched.testing.builder import Group, Job, Task
 from tests.conformance.amounts import ROWS, Scale
 from tests.conformance.asking import queue_row, session_of, store_of
 from tests.conformance.outcome import NotBuiltError
+from tests.oracles.shares import first_over
 
 ORDER = (CPU, MEMORY, GPU)
 NAMES = {row: name for name, row in ROWS.items()}

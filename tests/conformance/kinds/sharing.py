@@ -8,12 +8,12 @@ import numpy as np
 from kaisched.core.fairshare import Entitlements, divide_level, divide_surplus
 from kaisched.core.fairshare import fair_share as divide_tree
 from kaisched.core.shares import allocatable_share
-from kaisched.core.shares import dominant_share as dominant
-from kaisched.core.shares import requestable_share as requestable
 from kaisched.core.tree import build_tree
 from kaisched.units import UNLIMITED
 from tests.conformance.amounts import RESOURCES, ROWS, Scale, weights
 from tests.conformance.outcome import NotBuiltError
+from tests.oracles.shares import dominant_share as dominant
+from tests.oracles.shares import requestable_share as requestable
 
 TOLERANCE = 1e-6
 """One expected share is 32.54999999999996; ours are whole thousandths of a GPU."""

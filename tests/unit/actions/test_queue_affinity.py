@@ -2,15 +2,7 @@
 
 import pytest
 
-from kaisched.clock import ManualClock
-from kaisched.engine.planning import open_cluster
-from kaisched.engine.policy import build_policy
-from kaisched.framework.cycle import next_cycle
-from kaisched.framework.invariants.violations import violations
-from kaisched.framework.memory import Memory
-from kaisched.objects.load import load_text
-from kaisched.objects.shard import SchedulingShard, ShardSpec
-from kaisched.objects.wire import ObjectMeta
+from tests.cycling import Cycling
 
 NODE = """
 apiVersion: v1
@@ -48,14 +40,11 @@ def only(*types, workloads=""):
     return f"{{{words}terms: [{{matchExpressions: [{wanted}]}}]}}"
 
 
-class World:
+class World(Cycling):
     """A node of two GPUs for each type, and project team-a of department science."""
 
     def __init__(self, project="", department="", **spec):
-        shard = SchedulingShard(metadata=ObjectMeta(name="s"), spec=ShardSpec(**spec))
-        self.policy, _ = build_policy(shard)
-        self.cluster = open_cluster(shard, self.policy, ManualClock(1_800_000_000.0))
-        self.memory = Memory()
+        super().__init__(1_800_000_000.0, **spec)
         self.jobs = 0
         for name, kind in TYPES.items():
             self.load(NODE % (name, f"run.ai/type: {kind}"))
@@ -65,11 +54,6 @@ class World:
 
     def queue(self, name, parent, affinity, quota=2):
         self.load(QUEUE % (name, parent, quota, affinity))
-
-    def load(self, *texts):
-        loaded = load_text("".join(texts))
-        assert loaded.problems == []
-        self.cluster.load(loaded.objects)
 
     def job(
         self,
@@ -90,13 +74,7 @@ class World:
         self.load(*(POD % (f"{name}-{at}", name, asks, selector) for at in range(pods)))
 
     def cycle(self):
-        cycle = next_cycle(
-            self.cluster, self.cluster, self.policy, None, self.cluster.clock, self.memory
-        )
-        self.memory = cycle.memory
-        assert not violations(cycle.snapshot, cycle.result, self.policy)
-        self.cluster.advance_to(self.cluster.clock.now_s() + 60.0)
-        return cycle.result
+        return super().cycle(60.0).result
 
     def nodes(self, name):
         """The nodes of a job's pods."""

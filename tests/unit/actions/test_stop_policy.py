@@ -2,15 +2,9 @@
 
 import pytest
 
-from kaisched.clock import ManualClock
-from kaisched.engine.planning import open_cluster
-from kaisched.engine.policy import build_policy, without_evictions
-from kaisched.framework.cycle import next_cycle
-from kaisched.framework.invariants.violations import violations
-from kaisched.framework.memory import Memory
-from kaisched.objects.load import load_text
-from kaisched.objects.shard import ActionEntry, SchedulingShard, ShardSpec
-from kaisched.objects.wire import ObjectMeta
+from kaisched.engine.policy import without_evictions
+from kaisched.objects.shard import ActionEntry
+from tests.cycling import Cycling
 
 NODE = """
 apiVersion: v1
@@ -44,24 +38,16 @@ spec:
 ---"""
 
 
-class World:
+class World(Cycling):
     """A root queue with two below, eight GPUs, and the daemon's turns on it."""
 
     def __init__(self, evicts=True, **spec):
-        shard = SchedulingShard(metadata=ObjectMeta(name="s"), spec=ShardSpec(**spec))
-        self.policy, _ = build_policy(shard)
-        self.cluster = open_cluster(shard, self.policy, ManualClock(1000.0))
+        super().__init__(1000.0, **spec)
         self.cluster._is_recreating = False
         if not evicts:
             self.policy = without_evictions(self.policy)
-        self.memory = Memory()
         self.load(NODE % ("n0", 8))
         self.stop()
-
-    def load(self, *texts):
-        loaded = load_text("".join(texts))
-        assert loaded.problems == []
-        self.cluster.load(loaded.objects)
 
     def stop(self, root="None", a="None", b="None", quota=4):
         self.load(QUEUE % ("root", "", root, 8))
@@ -73,14 +59,9 @@ class World:
 
     def cycle(self, seconds=2.0):
         """Run a cycle and let what was decided happen."""
-        cycle = next_cycle(
-            self.cluster, self.cluster, self.policy, None, self.cluster.clock, self.memory
-        )
-        self.memory = cycle.memory
-        assert not violations(cycle.snapshot, cycle.result, self.policy)
-        cycle.result.encode()
-        self.cluster.advance_to(self.cluster.clock.now_s() + seconds)
-        return cycle.result
+        result = super().cycle(seconds).result
+        result.encode()
+        return result
 
     def running(self):
         return sorted(

@@ -6,18 +6,13 @@ import numpy as np
 import pytest
 
 from kaisched.actions.whole_jobs import TimeLimit
-from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.reports import EndingJobs
 from kaisched.core.tables import WORKLOADS
-from kaisched.engine.planning import open_cluster
-from kaisched.engine.policy import build_policy
-from kaisched.framework.cycle import next_cycle
-from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.turns import Turns
 from kaisched.objects.load import load_text
-from kaisched.objects.shard import SchedulingShard, ShardSpec
-from kaisched.objects.wire import WORKLOAD_TYPES, ObjectMeta
+from kaisched.objects.wire import WORKLOAD_TYPES
+from tests.cycling import Cycling
 
 NODE = """
 apiVersion: v1
@@ -52,35 +47,18 @@ START = 1_800_000_000.0
 HOUR = "{workloads: [training], time: 1h}"
 
 
-class World:
+class World(Cycling):
     """Two GPUs, a queue below another, and the daemon's turns on it."""
 
     def __init__(self, leaf="", root="", **spec):
-        shard = SchedulingShard(metadata=ObjectMeta(name="s"), spec=ShardSpec(**spec))
-        self.policy, _ = build_policy(shard)
-        self.cluster = open_cluster(shard, self.policy, ManualClock(START))
-        self.memory = Memory()
+        super().__init__(START, **spec)
         self.jobs = 0
         self.load(NODE, QUEUE % ("root", "", root), QUEUE % ("a", "root", leaf))
-
-    def load(self, *texts):
-        loaded = load_text("".join(texts))
-        assert loaded.problems == []
-        self.cluster.load(loaded.objects)
 
     def job(self, name, pods=1, preemptibility="preemptible", cls="", labels=""):
         self.jobs += 1
         self.load(GROUP % (name, self.jobs, labels, pods, preemptibility, cls))
         self.load(*(POD % (f"{name}-{at}", name) for at in range(pods)))
-
-    def cycle(self, seconds=1.0):
-        cycle = next_cycle(
-            self.cluster, self.cluster, self.policy, None, self.cluster.clock, self.memory
-        )
-        self.memory = cycle.memory
-        assert not violations(cycle.snapshot, cycle.result, self.policy)
-        self.cluster.advance_to(self.cluster.clock.now_s() + seconds)
-        return cycle
 
     def evicted(self, seconds=1.0):
         return [(it.pod, it.action) for it in self.cycle(seconds).result.evictions]

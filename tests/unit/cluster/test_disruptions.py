@@ -15,6 +15,7 @@ from kaisched.objects.load import load_text
 from kaisched.objects.pod import LabelSelector, PodDisruptionBudget, SelectorRequirement
 from kaisched.objects.shard import SchedulingShard, ShardSpec
 from kaisched.objects.wire import ObjectMeta
+from tests.cycling import objects_of
 
 WORLD = """
 apiVersion: v1
@@ -70,21 +71,15 @@ def budget(name="b", allowed=1, **said):
     return BUDGET % {"name": name, "allowed": allowed, **fields, **said}
 
 
-def objects(*texts):
-    loaded = load_text("".join(texts))
-    assert loaded.problems == []
-    return loaded.objects
-
-
 def store_of(*texts):
     store = StateStore()
-    for obj in objects(WORLD, *texts):
+    for obj in objects_of(WORLD, *texts):
         update(store, obj)
     return store
 
 
 def told(store, *texts):
-    for obj in objects(*texts):
+    for obj in objects_of(*texts):
         update(store, obj)
 
 
@@ -159,7 +154,7 @@ def test_a_status_that_lags_behind_the_spec_allows_nothing():
 
 def test_a_negative_number_and_too_many_disrupted_pods_allow_nothing():
     assert allowed(store_of(budget(allowed=-1))) == {"team/b": 0}
-    (obj,) = objects(budget(allowed=5))
+    (obj,) = objects_of(budget(allowed=5))
     crowd = {f"gone-{at}": "2026-07-01T12:00:00Z" for at in range(2001)}
     store = store_of()
     update(store, replace(obj, status=replace(obj.status, disrupted_pods=crowd)))
@@ -210,7 +205,7 @@ def test_a_budget_that_changes_or_goes_takes_effect_at_once():
     assert charged(store) == {"p0": ""}
     told(store, budget(allowed=3))
     assert (charged(store), allowed(store)) == ({"p0": "team/b"}, {"team/b": 3})
-    (obj,) = objects(budget())
+    (obj,) = objects_of(budget())
     update(store, obj, is_gone=True)
     assert store.snapshot().disruption_budgets is NO_DISRUPTION_BUDGETS
 
@@ -273,7 +268,7 @@ def test_news_of_a_budget_that_does_not_name_the_pod_yet_changes_nothing():
 
 def test_what_is_written_down_makes_the_same_store():
     store, kept = StateStore(), Kept()
-    for obj in objects(WORLD, pods("p0", "p1", "p2"), budget(allowed=2)):
+    for obj in objects_of(WORLD, pods("p0", "p1", "p2"), budget(allowed=2)):
         update(store, obj)
         kept.put(obj)
     store.assume_evicted("team/p0")
@@ -281,7 +276,7 @@ def test_what_is_written_down_makes_the_same_store():
         "uid: u-p1,", 'uid: u-p1, deletionTimestamp: "2026-07-01T12:00:00Z",'
     )
     store.assume_evicted("team/p1")
-    for obj in objects(leaving):
+    for obj in objects_of(leaving):
         update(store, obj)
         kept.put(obj)
     state = kept.state_of(store)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kaisched.cluster.store import StateStore, update
+from kaisched.cluster.store import update
 from kaisched.objects.labels import LAST_EVICTION, LAST_START, format_time
 from kaisched.objects.podgroup import PodGroup
-from tests.contract.clusters import group, make, node, pod, queue
+from tests.contract.clusters import group, make, pod, store_of
 
 NOW_S = 1_800_000_000.0
 FAR_S = NOW_S + 1e8
@@ -21,13 +21,6 @@ def running(start_s, name="p"):
 def noted(notes, **labels):
     spec = {"queue": "a"}
     return make(PodGroup, "g", annotations=notes, labels=labels, spec=spec)
-
-
-def store_of(*objects):
-    store = StateStore()
-    for obj in (node("n0"), queue("a"), *objects):
-        update(store, obj)
-    return store
 
 
 def seen_at(store, now_s, name="last_start_s"):

@@ -2,15 +2,17 @@
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from kaisched.cluster.embedded import EmbeddedCluster
-from kaisched.cluster.store import StateStore, update
+from kaisched.cluster.store import update
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import Refusal
 from kaisched.framework.intents import Evict
 from kaisched.objects.labels import LAST_EVICTION, STALE_SINCE
-from kaisched.objects.workloads import Job
-from tests.contract.clusters import group, make, node, pod, queue
+from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.workloads import Job, PriorityClass
+from tests.contract.clusters import group, make, node, pod, queue, store_of
 from tests.unit.framework.fakes import job as job_of
 from tests.unit.framework.fakes import store as rows
 
@@ -19,13 +21,6 @@ DELAY = "kai.scheduler/preemption-delay"
 GRACE = "kai.scheduler/staleness-grace-period"
 NAMES = ("preemption_delay_s", "last_evicted_s", "staleness_grace_s", "stale_since_s", "succeeded")
 NAN = float("nan")
-
-
-def store_of(*objects):
-    store = StateStore()
-    for obj in (node("n0"), queue("a"), *objects):
-        update(store, obj)
-    return store
 
 
 def timing(store):
@@ -158,3 +153,30 @@ def test_a_compaction_keeps_what_jobs_say():
         "default/b": 7,
         "x": 0,
     }
+
+
+def never_preempts(store):
+    (at,) = store.rows.jobs.row_of_name.values()
+    return bool(store.snapshot().jobs.is_never_preempting[at])
+
+
+def test_a_job_preempts_never_as_long_as_one_of_its_pods_does():
+    store = store_of(group("g"), pod("a", annotations=IN_G), pod("b", annotations=IN_G))
+    assert not never_preempts(store)
+    said = pod("c", annotations=IN_G, spec={"preemptionPolicy": "Never"})
+    update(store, said)
+    assert never_preempts(store)
+    update(store, said, is_gone=True)
+    assert not never_preempts(store)
+
+
+def test_a_class_that_comes_changes_or_goes_says_whether_its_jobs_preempt():
+    store = store_of(group("g", priorityClassName="c"), pod("a", annotations=IN_G))
+    calm = PriorityClass(metadata=ObjectMeta(name="c"), value=60, preemption_policy="Never")
+    update(store, calm)
+    assert never_preempts(store)
+    update(store, structs.replace(calm, preemption_policy="PreemptLowerPriority"))
+    assert not never_preempts(store)
+    update(store, calm)
+    update(store, calm, is_gone=True)
+    assert not never_preempts(store)

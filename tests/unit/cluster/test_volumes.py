@@ -14,6 +14,7 @@ from kaisched.framework.session.session import Session
 from kaisched.objects.load import load_text
 from kaisched.objects.shard import SchedulingShard, ShardSpec
 from kaisched.objects.wire import ObjectMeta
+from tests.cycling import objects_of
 
 NODES = "".join(
     f"""
@@ -88,12 +89,6 @@ allowedTopologies: {wanted}
 """
 
 
-def objects(*texts):
-    loaded = load_text("".join(texts))
-    assert loaded.problems == []
-    return loaded.objects
-
-
 def store_of(*texts, is_read=True):
     store = StateStore()
     store.set_volumes_read(is_read=is_read)
@@ -102,12 +97,12 @@ def store_of(*texts, is_read=True):
 
 
 def tell(store, *texts):
-    for obj in objects(*texts):
+    for obj in objects_of(*texts):
         update(store, obj)
 
 
 def drop(store, *texts):
-    for obj in objects(*texts):
+    for obj in objects_of(*texts):
         update(store, obj, is_gone=True)
 
 
@@ -549,7 +544,7 @@ def test_a_pod_that_runs_could_only_move_where_its_volume_is():
 
 def test_what_is_written_down_makes_the_same_store():
     store, kept = store_of(), Kept()
-    for obj in objects(
+    for obj in objects_of(
         NODES, QUEUE, claim(volume="pv"), volume(), pod("p"), pod("z", "ephemeral: {}")
     ):
         update(store, obj)

@@ -9,7 +9,7 @@ from kaisched.engine.policy import default_policy, default_shard
 from kaisched.framework.cycle import next_cycle
 from kaisched.framework.intents import Bind
 from kaisched.framework.memory import Memory
-from kaisched.objects.load import load_text
+from tests.cycling import objects_of
 
 NODE = """
 apiVersion: v1
@@ -60,9 +60,7 @@ class Watched:
         self.memory = Memory()
 
     def load(self, *texts):
-        loaded = load_text("".join(texts))
-        assert loaded.problems == []
-        self.cluster.load(loaded.objects)
+        self.cluster.load(objects_of(*texts))
 
     def job(self, name, pods=1, gpus=1):
         self.load(GROUP % (name, "a", pods))

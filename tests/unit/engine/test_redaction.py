@@ -19,6 +19,7 @@ from kaisched.objects.pod import (
     ClaimReference,
     ClaimSpec,
     ClaimStatus,
+    ContainerStatus,
     DisruptionBudgetSpec,
     DisruptionBudgetStatus,
     PodSpec,
@@ -322,7 +323,9 @@ KNOWN = {
     DisruptionBudgetSpec: "selector unhealthyPodEvictionPolicy",
     DisruptionBudgetStatus: """disruptionsAllowed currentHealthy desiredHealthy observedGeneration
         disruptedPods""",
-    PodStatus: "phase nominatedNodeName conditions startTime reason resourceClaimStatuses",
+    PodStatus: """phase nominatedNodeName conditions startTime reason resourceClaimStatuses
+        containerStatuses initContainerStatuses allocatedResources resources resize""",
+    ContainerStatus: "name allocatedResources resources",
     PodSpec: """schedulerName nodeName nodeSelector affinity tolerations priority priorityClassName
         preemptionPolicy containers initContainers resources overhead hostNetwork schedulingGates
         terminationGracePeriodSeconds resourceClaims schedulingGroup volumes""",

@@ -50,6 +50,91 @@ def test_sidecars_run_beside_everything_that_starts_after_them():
     assert pod_requests(pod(**spec))["cpu"] == 6000
 
 
+def resized(status=None, **spec):
+    made = {"metadata": {"name": "p"}, "spec": spec, "status": status or {}}
+    return pod_requests(decode_object(made, Pod)[0])
+
+
+def said(name, allocated=None, actual=None):
+    resources = None if actual is None else {"requests": actual}
+    return {"name": name, "allocatedResources": allocated or {}, "resources": resources}
+
+
+INFEASIBLE = {
+    "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
+}
+DEFERRED = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "allocated", "actual", "more", "cpu"),
+    [
+        ("1", "3", "3", {}, 3000),  # made smaller; not carried out yet
+        ("1", "1", "3", {}, 3000),  # allocated already, but not actual
+        ("3", "1", "1", {}, 3000),  # made larger: the room is kept
+        ("3", "1", "1", DEFERRED, 3000),  # likewise where the kubelet waits for room
+        ("3", "1", "1", {"resize": "Deferred"}, 3000),
+        ("3", "3", "1", {"conditions": [{"type": "PodResizeInProgress", "status": "True"}]}, 3000),
+        ("100", "1", "1", INFEASIBLE, 1000),
+        ("100", "1", "2", INFEASIBLE, 2000),
+        ("100", "1", "1", {"resize": "Infeasible"}, 1000),  # before Kubernetes 1.33
+        ("100", None, None, INFEASIBLE, 100_000),  # nothing says what it has
+    ],
+)
+def test_a_pod_asks_for_what_it_has_where_that_is_more(spec, allocated, actual, more, cpu):
+    status = said("main", allocated and {"cpu": allocated}, actual and {"cpu": actual})
+    asked = resized(
+        {"containerStatuses": [status], **more},
+        containers=[{"name": "main", **container(cpu=spec)}],
+    )
+    assert asked == {"cpu": cpu, "pods": 1}
+
+
+def test_each_container_has_its_own_status_sidecars_and_init_containers_too():
+    asked = resized(
+        {
+            # In another order than in the spec; one of a container that is no more.
+            "containerStatuses": [said("b", actual={"cpu": "4"}), said("a", {"cpu": "1"})],
+            "initContainerStatuses": [
+                said("side", {"cpu": "2", "memory": "2Mi"}),
+                said("init", {"cpu": "9"}),
+                said("other", {"cpu": "99"}),
+            ],
+        },
+        containers=[{"name": "a", **container(cpu="2")}, {"name": "b", **container(cpu="1")}],
+        initContainers=[
+            {"name": "side", **container(cpu="1", restart="Always")},
+            {"name": "init", **container(cpu="1")},
+        ],
+    )
+    # a 2, b 4 and the sidecar 2 are less than the sidecar 2 and the init container 9.
+    assert asked == {"cpu": 11_000, "memory": 2 * MEBIBYTE, "pods": 1}
+
+
+def test_what_cannot_be_resized_counts_whatever_became_of_a_resize():
+    asked = resized(
+        {"containerStatuses": [said("main", {"cpu": "1"})], **INFEASIBLE},
+        containers=[
+            {"name": "main", **container(cpu="9", memory="1Gi", **{"nvidia.com/gpu": "2"})}
+        ],
+    )
+    assert asked == {"cpu": 1000, "gpu": 2000, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("asks", "more", "cpu"), [("1", {}, 3250), ("9", {}, 9250), ("9", INFEASIBLE, 3250)]
+)
+def test_a_pod_as_a_whole_is_resized_likewise(asks, more, cpu):
+    status = {"allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "3"}}, **more}
+    asked = resized(
+        {"containerStatuses": [said("main", {"cpu": "7"})], **status},
+        containers=[{"name": "main", **container(cpu="7")}],
+        resources={"requests": {"cpu": asks}},
+        overhead={"cpu": "250m"},
+    )
+    assert asked == {"cpu": cpu, "pods": 1}
+
+
 def test_overhead_comes_on_top_and_pod_level_requests_stand_instead_of_the_sum():
     spec = {
         "containers": [container(cpu="1", memory="1Gi")],

@@ -73,6 +73,16 @@ class FirstFit:
         return tasks, nodes
 
 
+def job(queue, gpus, hours, at="0s", **more):
+    return {
+        "queue": queue,
+        "arrivals": {"at": [at]},
+        "gpus": gpus,
+        "duration": f"{hours}h",
+        **more,
+    }
+
+
 @pytest.fixture
 def first_fit():
     return FirstFit()

@@ -7,22 +7,13 @@ from hypothesis import strategies as st
 
 from kaisched.sim.entitlement import Course, fitted
 from kaisched.sim.outcome import entitled_until, error_between, jain_of
+from tests.unit.sim.conftest import job
 
 HOUR = 60
 
 
 def entitled(run, tick):
     return entitled_until(run, np.array([tick]))[:, 0].tolist()
-
-
-def job(queue, gpus, hours, at="0s", **more):
-    return {
-        "queue": queue,
-        "arrivals": {"at": [at]},
-        "gpus": gpus,
-        "duration": f"{hours}h",
-        **more,
-    }
 
 
 def test_a_queue_is_entitled_to_no_more_than_its_work(ran):

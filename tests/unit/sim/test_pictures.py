@@ -207,7 +207,7 @@ def test_a_sum_has_points_only_where_it_bends_and_is_nowhere_far_from_its_values
 
 def test_bars_keep_the_sum_when_spans_are_joined():
     ends, values = np.arange(1.0, 241.0), np.ones(240)
-    chart = bars_over_time("t", "u", ends, values, 0, most=60)
+    chart = bars_over_time("t", "u", ends, values, 0)
     assert len(re.findall(r"M[\d.]+ [\d.]+h", chart.inside)) == 60
 
 

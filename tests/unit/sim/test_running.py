@@ -6,6 +6,7 @@ import pytest
 from kaisched.sim.outcome import outcome_of, timeline_of
 from kaisched.sim.output.files import result_of
 from kaisched.sim.running import policy_of, run_scenario
+from tests.unit.sim.conftest import job
 
 NODE = [{"count": 1, "gpus": 8}]
 TUESDAY_S = 1_546_300_800.0
@@ -19,16 +20,6 @@ def ran(scenario):
         return run_scenario(read, policy_of(read)[0], is_checked=True)
 
     return run
-
-
-def job(queue, gpus, hours, at="0s", **more):
-    return {
-        "queue": queue,
-        "arrivals": {"at": [at]},
-        "gpus": gpus,
-        "duration": f"{hours}h",
-        **more,
-    }
 
 
 def ticks(run, queue):

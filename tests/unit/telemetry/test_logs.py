@@ -6,8 +6,8 @@ import json
 import pytest
 import structlog
 
+from kaisched.daemon.loop import log_cycle
 from kaisched.framework.report.records import RUN, PluginFailure
-from kaisched.telemetry.cycle_log import log_cycle
 from kaisched.telemetry.logs import configure_logs, hide, masked
 from tests.unit.telemetry.test_metrics import result
 

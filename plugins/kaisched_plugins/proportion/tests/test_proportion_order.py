@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kaisched import CPU, GPU, PODS, UNLIMITED, shares
 from kaisched_plugins.proportion import Proportion
 from kaisched_plugins.proportion.standing import Standing
+from tests.oracles.shares import dominant_share
 
 PLUGIN = Proportion(Proportion.Arguments())
 RESOURCES = 4
@@ -178,7 +179,7 @@ def test_shares_are_those_of_the_library_and_sizes_agree_with_dominance(data):
     )
     without_pods = [row for row in range(RESOURCES) if row != PODS]
     allocatable = shares.allocatable_share(deserved, limit, share)[without_pods]
-    expected = shares.dominant_share(held[without_pods], allocatable, total[without_pods])
+    expected = dominant_share(held[without_pods], allocatable, total[without_pods])
     assert with_job.tolist() == without_job.tolist() == expected.tolist()
     if (allocatable[:, 0] <= allocatable[:, 1]).all():
         assert size[0] <= size[1]

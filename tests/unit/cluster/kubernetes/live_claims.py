@@ -113,16 +113,46 @@ class LiveWorld:
         assert answer.is_done, answer.text()
         return msgspec.json.decode(answer.data)
 
-    def node(self, name, devices, listed=None):
-        room = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+    def back(self, resource):
+        """Let the device class back an extended resource, which :meth:`asking_pod` asks for."""
+        of_class = self.must("GET", f"{RESOURCE}/deviceclasses/{CLASS}")
+        of_class["spec"]["extendedResourceName"] = self.resource = resource
+        self.must("PUT", f"{RESOURCE}/deviceclasses/{CLASS}", of_class)
+
+    def bare_node(self, name, **more):
+        """A node without devices, with more amounts."""
+        room = {"cpu": "64", "memory": "256Gi", "pods": "110", **more}
         status = {"allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
         self.must("POST", "/api/v1/nodes", {"metadata": {"name": name}, "status": status})
         node = self.must("GET", f"/api/v1/nodes/{name}")
         node["spec"].pop("taints", None)
         self.must("PUT", f"/api/v1/nodes/{name}", node)
+
+    def node(self, name, devices, listed=None):
+        self.bare_node(name)
         published = slice_of(name, devices)
         published["spec"]["devices"] = listed or published["spec"]["devices"]
         self.must("POST", f"{RESOURCE}/resourceslices", published)
+
+    def cordon(self, name, *, is_cordoned=True):
+        node = self.must("GET", f"/api/v1/nodes/{name}")
+        node["spec"]["unschedulable"] = is_cordoned
+        self.must("PUT", f"/api/v1/nodes/{name}", node)
+
+    def claims(self):
+        return self.must("GET", CLAIMS)["items"]
+
+    def asking_pod(self, name):
+        """Make a pod that asks for one of the resource that the device class backs."""
+        limits = {"limits": {self.resource: "1"}, "requests": {self.resource: "1"}}
+        body = {
+            "metadata": {"name": name, "labels": {"kai.scheduler/queue": "a"}},
+            "spec": {
+                "schedulerName": "kaisched",
+                "containers": [{"name": "main", "image": "none", "resources": limits}],
+            },
+        }
+        return self.must("POST", POD_PATH, body)
 
     def claim(self, name, count=1, **more):
         return self.must(

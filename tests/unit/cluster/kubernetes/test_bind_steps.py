@@ -19,7 +19,8 @@ from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind
 from kaisched_apiserver import Fault
-from tests.unit.cluster.kubernetes.test_binder import Store, refuted
+from tests.unit.cluster.kubernetes.live_claims import Box
+from tests.unit.cluster.kubernetes.test_binder import held_back, refuted
 
 LOST = ClusterUnavailable("no answer")
 
@@ -64,14 +65,6 @@ def work(writers, make_pod):
         return BindWork(writers, bind, gang or GangBinds("default/g"), Steps(steps))
 
     return work
-
-
-def held_back(news):
-    store = Store()
-    for it in news:
-        if callable(it):
-            it(store)
-    return store.held_back
 
 
 def test_steps_are_settled_in_order_before_the_bind(work, log, get_pod):
@@ -164,17 +157,6 @@ def test_the_rest_of_a_gang_is_undone_and_decided_again_at_once(work, log, news)
     assert (refuted(news), held_back(news)) == (["default/p"], [])
 
 
-class _Box:
-    """An outbox that keeps what it is given."""
-
-    def __init__(self):
-        self.works = []
-
-    def put(self, rank, work, delay_s=0.0):
-        self.works.append(work)
-        return True
-
-
 class _Backend:
     """A backend with a step for each bind, and one write after each cycle."""
 
@@ -191,7 +173,7 @@ class _Backend:
 
 
 def test_backends_are_asked_for_a_step_of_each_bind_and_for_upkeep_after_each_cycle(log):
-    box = _Box()
+    box = Box()
     cluster = KubernetesCluster(
         None, Leadership(), box, ManualClock(1e9), StateStore(), backends=[_Backend(log)]
     )

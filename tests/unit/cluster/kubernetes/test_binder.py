@@ -38,6 +38,14 @@ def refuted(news):
     return store.refuted
 
 
+def held_back(news):
+    store = Store()
+    for it in news:
+        if callable(it):
+            it(store)
+    return store.held_back
+
+
 @pytest.fixture
 def work(writers, make_pod):
     """A bind of a new pod to n0."""

@@ -3,8 +3,7 @@
 import pytest
 
 from kaisched_apiserver import Fault
-from tests.chaos.claim_parts import CLASS, RESOURCE
-from tests.unit.cluster.kubernetes.live_claims import CLAIMS, POD_PATH, LiveWorld, Shard
+from tests.unit.cluster.kubernetes.live_claims import POD_PATH, LiveWorld, Shard
 
 GPU = "nvidia.com/gpu"
 CLAIM_WRITES = (
@@ -20,10 +19,8 @@ def world(client):
     """Node n1 has a device, and p1 a GPU by device plugin; a class backs the resource."""
     world = LiveWorld(client)
     world.node("n1", 1)
-    plugin_node(world, "p1")
-    of_class = world.must("GET", f"{RESOURCE}/deviceclasses/{CLASS}")
-    of_class["spec"]["extendedResourceName"] = GPU
-    world.must("PUT", f"{RESOURCE}/deviceclasses/{CLASS}", of_class)
+    world.bare_node("p1", **{GPU: "1"})
+    world.back(GPU)
     return world
 
 
@@ -32,59 +29,28 @@ def shard(client, world):
     return Shard(client)
 
 
-def plugin_node(world, name, gpus="1"):
-    room = {"cpu": "64", "memory": "256Gi", "pods": "110", GPU: gpus}
-    status = {"allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
-    world.must("POST", "/api/v1/nodes", {"metadata": {"name": name}, "status": status})
-    node = world.must("GET", f"/api/v1/nodes/{name}")
-    node["spec"].pop("taints", None)
-    world.must("PUT", f"/api/v1/nodes/{name}", node)
-
-
-def cordon(world, name, *, is_cordoned=True):
-    node = world.must("GET", f"/api/v1/nodes/{name}")
-    node["spec"]["unschedulable"] = is_cordoned
-    world.must("PUT", f"/api/v1/nodes/{name}", node)
-
-
-def asking_pod(world, name):
-    limits = {"limits": {GPU: "1"}, "requests": {GPU: "1"}}
-    body = {
-        "metadata": {"name": name, "labels": {"kai.scheduler/queue": "a"}},
-        "spec": {
-            "schedulerName": "kaisched",
-            "containers": [{"name": "main", "image": "none", "resources": limits}],
-        },
-    }
-    return world.must("POST", POD_PATH, body)
-
-
-def claims(world):
-    return world.must("GET", CLAIMS)["items"]
-
-
 def told(world, pod):
     return world.must("GET", f"{POD_PATH}/{pod}")["status"].get("extendedResourceClaimStatus")
 
 
 def test_only_the_pod_on_the_node_without_the_plugin_gets_a_claim(world, shard):
     for name in "abc":
-        asking_pod(world, name)
+        world.asking_pod(name)
     bound = shard.cycle()
     assert sorted(bound.values()) == ["n1", "p1"]
     by_node = {node: pod for pod, node in bound.items()}
-    [claim] = claims(world)
+    [claim] = world.claims()
     assert world.users(claim["metadata"]["name"]) == [by_node["n1"]]
     assert told(world, by_node["n1"])["resourceClaimName"] == claim["metadata"]["name"]
     assert told(world, by_node["p1"]) is None
     assert shard.cycle() == {}
     assert shard.cycle() == {}
-    assert len(claims(world)) == 1
+    assert len(world.claims()) == 1
 
 
 def test_a_turn_after_both_are_bound_changes_nothing(world, shard):
-    asking_pod(world, "a")
-    asking_pod(world, "b")
+    world.asking_pod("a")
+    world.asking_pod("b")
     assert len(shard.cycle()) == 2
     for _ in range(3):
         shard.hear()
@@ -98,7 +64,7 @@ def test_a_turn_after_both_are_bound_changes_nothing(world, shard):
 
 def test_the_room_of_the_plugin_is_given_again_once_its_pod_is_gone(world, shard):
     for name in "abc":
-        asking_pod(world, name)
+        world.asking_pod(name)
     bound = shard.cycle()
     [waiting] = {"a", "b", "c"} - bound.keys()
     world.delete_pod(next(pod for pod, node in bound.items() if node == "p1"))
@@ -109,46 +75,46 @@ def test_the_room_of_the_plugin_is_given_again_once_its_pod_is_gone(world, shard
 @pytest.mark.parametrize("write", CLAIM_WRITES, ids=["make", "mark", "allocate", "tell"])
 @pytest.mark.parametrize("effect", ["drop_before", "drop_after"])
 def test_a_lost_answer_of_a_write_makes_one_claim(world, shard, server, write, effect):
-    asking_pod(world, "a")
-    asking_pod(world, "b")
+    world.asking_pod("a")
+    world.asking_pod("b")
     server.faults.add(Fault(effect, **write))
     shard.cycle()
     shard.send()
     assert sorted([world.node_of("a"), world.node_of("b")]) == ["n1", "p1"]
-    assert len(claims(world)) == 1
+    assert len(world.claims()) == 1
 
 
 @pytest.mark.parametrize("write", CLAIM_WRITES, ids=["make", "mark", "allocate", "tell"])
 def test_a_pod_whose_claim_failed_goes_to_the_plugin_without_one(world, shard, server, write):
-    cordon(world, "p1")
-    asking_pod(world, "a")
+    world.cordon("p1")
+    world.asking_pod("a")
     server.faults.add(Fault("status", **write, code=422))
     shard.cycle()
     shard.send()
     assert world.node_of("a") == ""
-    cordon(world, "p1", is_cordoned=False)
-    cordon(world, "n1")
+    world.cordon("p1", is_cordoned=False)
+    world.cordon("n1")
     for _ in range(3):
         shard.cycle()
     assert world.node_of("a") == "p1"
-    assert claims(world) == []
+    assert world.claims() == []
 
 
 @pytest.mark.parametrize("write", CLAIM_WRITES[1:], ids=["mark", "allocate", "tell"])
 def test_a_claim_that_a_former_leader_left_is_gone_before_its_pod_has_a_node(
     world, client, server, write
 ):
-    cordon(world, "p1")
-    asking_pod(world, "a")
+    world.cordon("p1")
+    world.asking_pod("a")
     first = Shard(client, "first", 1)
     server.faults.add(Fault("drop_before", **write, times=None))
     first.hear()
     first.decide()
     first.send(most=1)
     server.faults.clear()
-    assert len(claims(world)) == 1
-    cordon(world, "p1", is_cordoned=False)
-    cordon(world, "n1")
+    assert len(world.claims()) == 1
+    world.cordon("p1", is_cordoned=False)
+    world.cordon("n1")
     then = Shard(client, "then", 2)
     then.hear()
     assert then.decide() == {}
@@ -157,4 +123,4 @@ def test_a_claim_that_a_former_leader_left_is_gone_before_its_pod_has_a_node(
     for _ in range(3):
         then.cycle()
     assert world.node_of("a") == "p1"
-    assert claims(world) == []
+    assert world.claims() == []

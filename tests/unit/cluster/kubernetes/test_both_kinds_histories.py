@@ -9,15 +9,10 @@ from random import Random
 import pytest
 
 from kaisched_apiserver import Fault
-from tests.chaos.claim_parts import CLASS, RESOURCE
 from tests.unit.cluster.kubernetes.live_claims import CLAIMS, POD_PATH, LiveWorld, Shard
 from tests.unit.cluster.kubernetes.test_both_kinds import (
     CLAIM_WRITES,
     GPU,
-    asking_pod,
-    claims,
-    cordon,
-    plugin_node,
 )
 
 BIND = {"verb": "create", "plural": "pods", "subresource": "binding"}
@@ -35,11 +30,8 @@ class History:
             if name.startswith("n"):
                 self.world.node(name, gpus)
             else:
-                plugin_node(self.world, name, str(gpus))
-        path = f"{RESOURCE}/deviceclasses/{CLASS}"
-        of_class = self.world.must("GET", path)
-        of_class["spec"]["extendedResourceName"] = GPU
-        self.world.must("PUT", path, of_class)
+                self.world.bare_node(name, **{GPU: str(gpus)})
+        self.world.back(GPU)
         self.shard, self.leaders = Shard(client, "h0", 1), 1
         self.alive, self.made = [], 0
 
@@ -50,7 +42,7 @@ class History:
         if what == "come" and len(self.alive) < 9:
             self.alive.append(f"w{self.made}")
             self.made += 1
-            asking_pod(self.world, self.alive[-1])
+            self.world.asking_pod(self.alive[-1])
         elif what == "go" and self.alive:
             self.world.delete_pod(self.alive.pop(random.randrange(len(self.alive))))
             self.let_go()
@@ -60,7 +52,7 @@ class History:
         elif what == "fail":
             fault = Fault("status", **random.choice(CLAIM_WRITES), code=422)
         elif what == "cordon":
-            cordon(self.world, random.choice(list(ROOM)), is_cordoned=random.random() < 0.5)
+            self.world.cordon(random.choice(list(ROOM)), is_cordoned=random.random() < 0.5)
         elif what == "lead":
             self.leaders += 1
             self.shard = Shard(self.client, f"h{self.leaders}", self.leaders)
@@ -74,7 +66,7 @@ class History:
     def let_go(self):
         """Do what the controller of claims does once a pod is gone."""
         there = {it["metadata"]["uid"] for it in self.pods()}
-        for claim in claims(self.world):
+        for claim in self.world.claims():
             if claim["metadata"]["ownerReferences"][0]["uid"] not in there:
                 path = f"{CLAIMS}/{claim['metadata']['name']}"
                 freed = self.world.must("PUT", f"{path}/status", {**claim, "status": {}})
@@ -88,7 +80,7 @@ class History:
     def check(self):
         """Compare pods with claims."""
         of_pod, given = {}, []
-        for claim in claims(self.world):
+        for claim in self.world.claims():
             of_pod.setdefault(claim["metadata"]["ownerReferences"][0]["uid"], []).append(claim)
             allocation = (claim.get("status") or {}).get("allocation") or {"devices": {}}
             given += [(it["pool"], it["device"]) for it in allocation["devices"].get("results", ())]
@@ -110,7 +102,7 @@ class History:
     def end(self):
         """Let all be as it should, and the last leader finish."""
         for name in ROOM:
-            cordon(self.world, name, is_cordoned=False)
+            self.world.cordon(name, is_cordoned=False)
         for _ in range(8):
             self.let_go()
             self.shard.cycle()

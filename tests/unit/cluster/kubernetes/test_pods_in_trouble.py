@@ -31,11 +31,11 @@ def test_a_pod_that_does_not_end_and_who_waited_for_it_are_told_once():
     wall_s = cluster.clock.now_s()
     cluster.store.find_stuck(0.0, wall_s)
     cluster.pass_time(1.0)
-    assert [it.pod for it in cluster.turn.result.nominations] == ["team/waits"]
+    assert [it.pod for it in cluster.cycle.result.nominations] == ["team/waits"]
     assert events(cluster) == {}
     cluster.store.find_stuck(150.0, wall_s)
     cluster.pass_time(1.0)
-    assert cluster.turn.result.nominations == []
+    assert cluster.cycle.result.nominations == []
     told = events(cluster)
     assert set(told) == {("p", "StuckTerminating"), ("waits", "PromiseVoid")}
     assert told["p", "StuckTerminating"].startswith("its deletion was requested 2m30s ago and it")
@@ -59,7 +59,7 @@ def test_nobody_is_told_that_a_promise_is_void_that_is_kept():
     cluster.store.facts.stuck.forget("team/q")  # that one is clocked from later on
     cluster.store.find_stuck(150.0, cluster.clock.now_s())
     cluster.pass_time(1.0)
-    assert [it.pod for it in cluster.turn.result.nominations] == ["team/waits"]
+    assert [it.pod for it in cluster.cycle.result.nominations] == ["team/waits"]
     assert set(events(cluster)) == {("p", "StuckTerminating")}
 
 

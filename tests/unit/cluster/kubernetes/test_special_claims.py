@@ -5,7 +5,6 @@ import pytest
 from kaisched.cluster.kubernetes import binder
 from kaisched.cluster.kubernetes.device_claims import FINALIZER
 from kaisched_apiserver import Fault
-from tests.chaos.claim_parts import CLASS, RESOURCE
 from tests.unit.cluster.kubernetes.live_claims import CLAIMS, POD_PATH, LiveWorld, Shard
 
 GPU = "example.com/gpu"
@@ -24,9 +23,7 @@ def world(client):
     """A node with one device, and a class that backs a resource."""
     world = LiveWorld(client)
     world.node("n1", 1)
-    of_class = world.must("GET", f"{RESOURCE}/deviceclasses/{CLASS}")
-    of_class["spec"]["extendedResourceName"] = GPU
-    world.must("PUT", f"{RESOURCE}/deviceclasses/{CLASS}", of_class)
+    world.back(GPU)
     return world
 
 
@@ -35,30 +32,14 @@ def shard(client, world):
     return Shard(client)
 
 
-def asking_pod(world, name):
-    limits = {"limits": {GPU: "1"}, "requests": {GPU: "1"}}
-    body = {
-        "metadata": {"name": name, "labels": {"kai.scheduler/queue": "a"}},
-        "spec": {
-            "schedulerName": "kaisched",
-            "containers": [{"name": "main", "image": "none", "resources": limits}],
-        },
-    }
-    return world.must("POST", POD_PATH, body)
-
-
-def claims(world):
-    return world.must("GET", CLAIMS)["items"]
-
-
 def test_the_claim_is_made_allocated_and_told_before_the_bind(world, shard, server):
-    pod = asking_pod(world, "p")
+    pod = world.asking_pod("p")
     server.log.clear()
     assert shard.cycle() == {"p": "n1"}
     wanted = [(it["verb"], it["plural"], it.get("subresource", "")) for it in WRITES]
     sent = [(it.verb, it.plural, it.subresource) for it in server.log]
     assert [it for it in sent if it in wanted] == wanted
-    [claim] = claims(world)
+    [claim] = world.claims()
     meta = claim["metadata"]
     assert meta["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true"
     assert meta["finalizers"] == [FINALIZER]
@@ -83,67 +64,67 @@ def test_the_claim_is_made_allocated_and_told_before_the_bind(world, shard, serv
 
 
 def test_devices_stay_taken_and_are_free_once_the_pod_is_gone(world, shard):
-    asking_pod(world, "p")
+    world.asking_pod("p")
     shard.cycle()
-    asking_pod(world, "q")
+    world.asking_pod("q")
     assert shard.cycle() == {}
     shard.hear()
     assert shard.decide() == {}
     world.delete_pod("p")
     world.parts.look()
-    for claim in claims(world):  # the claim controller lets it go
+    for claim in world.claims():  # the claim controller lets it go
         path = f"{CLAIMS}/{claim['metadata']['name']}"
         freed = world.must("PUT", f"{path}/status", {**claim, "status": {}})
         freed["metadata"]["finalizers"] = []
         world.must("PUT", path, freed)
     assert shard.cycle() == {"q": "n1"}
-    assert len(claims(world)) == 1
+    assert len(world.claims()) == 1
 
 
 @pytest.mark.parametrize("effect", ["drop_before", "drop_after"])
 @pytest.mark.parametrize("write", WRITES, ids=["make", "mark", "allocate", "tell", "bind"])
 def test_a_lost_answer_of_any_write_makes_one_claim_and_binds(world, shard, server, write, effect):
-    asking_pod(world, "p")
+    world.asking_pod("p")
     server.faults.add(Fault(effect, **write))
     shard.cycle()
     shard.send()
     assert world.node_of("p") == "n1"
-    [claim] = claims(world)
+    [claim] = world.claims()
     assert world.devices(claim["metadata"]["name"]) == ["n1/gpu-0"]
 
 
 @pytest.mark.parametrize("write", WRITES[:-1], ids=["make", "mark", "allocate", "tell"])
 def test_a_refused_write_leaves_no_claim_and_the_device_free(world, shard, server, write):
-    asking_pod(world, "p")
+    world.asking_pod("p")
     server.faults.add(Fault("status", **write, code=422))
     shard.cycle()
     shard.send()
     assert world.node_of("p") == ""
-    assert claims(world) == []
+    assert world.claims() == []
     shard.cycle()
     shard.cycle()
     assert world.node_of("p") == "n1"
-    assert len(claims(world)) == 1
+    assert len(world.claims()) == 1
 
 
 def test_a_refused_bind_binds_nothing_and_is_tried_again_with_the_same_claim(world, shard, server):
-    asking_pod(world, "p")
+    world.asking_pod("p")
     server.faults.add(Fault("status", **WRITES[-1], code=422))
     shard.hear()
     shard.decide()
     server.log.clear()
     shard.send(most=1)
     assert world.node_of("p") == ""  # refused: the server has done nothing
-    [claim] = claims(world)
+    [claim] = world.claims()
     shard.send()  # the try after the pause
     assert world.node_of("p") == "n1"
-    [after] = claims(world)
+    [after] = world.claims()
     assert after["metadata"]["uid"] == claim["metadata"]["uid"]
     assert [it.subresource for it in server.log].count("binding") == 2
 
 
 def test_a_bind_that_is_refused_again_and_again_leaves_no_claim(world, shard, server, monkeypatch):
-    asking_pod(world, "p")
+    world.asking_pod("p")
     refusal = server.faults.add(Fault("status", **WRITES[-1], code=422, times=None))
     shard.hear()
     shard.decide()
@@ -152,12 +133,12 @@ def test_a_bind_that_is_refused_again_and_again_leaves_no_claim(world, shard, se
     shard.send()
     assert refusal.met >= 1
     assert world.node_of("p") == ""
-    assert claims(world) == []  # given back, and deleted
+    assert world.claims() == []  # given back, and deleted
 
 
 @pytest.mark.parametrize("write", WRITES[1:], ids=["mark", "allocate", "tell", "bind"])
 def test_another_leader_goes_on_from_any_point(world, client, server, write):
-    asking_pod(world, "p")
+    world.asking_pod("p")
     first = Shard(client, "first", 1)
     server.faults.add(Fault("drop_before", **write, times=None))
     first.hear()
@@ -168,5 +149,5 @@ def test_another_leader_goes_on_from_any_point(world, client, server, write):
     for _ in range(4):
         then.cycle()
     assert world.node_of("p") == "n1"
-    [claim] = claims(world)
+    [claim] = world.claims()
     assert world.users(claim["metadata"]["name"]) == ["p"]

@@ -8,7 +8,7 @@ from kaisched.cluster.kubernetes.binder import BindWork, GangBinds, Steps, Volum
 from kaisched.framework.intents import Bind
 from kaisched.objects.pod import SELECTED_NODE
 from kaisched_apiserver import Fault
-from tests.unit.cluster.kubernetes.test_binder import Store, refuted
+from tests.unit.cluster.kubernetes.test_binder import held_back, refuted
 
 PATH = "/api/v1/namespaces/default/persistentvolumeclaims"
 MERGE = "application/merge-patch+json"
@@ -94,14 +94,6 @@ def test_a_claim_that_has_its_volume_already_is_left_alone(work, claim, made, no
     assert work(key).send() is None
     assert node_of("c") is None
     assert get_pod("p")["spec"]["nodeName"] == "n0"
-
-
-def held_back(news):
-    store = Store()
-    for it in news:
-        if callable(it):
-            it(store)
-    return store.held_back
 
 
 @pytest.mark.parametrize("case", ["taken away", "elsewhere", "gone"])
