@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kaisched import CodeVec, IntVec, Plugin, RowVec, Session, hookimpl
+from kaisched import CodeVec, IntVec, Plugin, Refusal, RowVec, Session, hookimpl
 from kaisched_plugins.predicates.neighbours import Neighbours, PodTerms
 from kaisched_plugins.predicates.statics import StaticMasks
-
-_MASKS = "predicates.masks"
 
 
 class Predicates(Plugin):
@@ -24,12 +22,11 @@ class Predicates(Plugin):
     @hookimpl
     def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
         """Refuse nodes on which pods of the shape may not run."""
-        masks = _masks_of(session)
         constraints = session.shapes.constraints[shape]
+        masks = StaticMasks.of(session)
         codes = masks.codes(constraints)
         neighbours: Neighbours = session.state[self.name]
-        asks = constraints.host_ports or constraints.pod_affinity or constraints.pod_anti_affinity
-        if asks or neighbours.terms.holders:
+        if constraints.has_pod_terms or neighbours.terms.holders:
             codes = neighbours.codes(session, shape, codes)
         if constraints.unbound:
             codes = neighbours.volumes.codes(masks, shape, constraints.unbound, codes)
@@ -47,6 +44,16 @@ class Predicates(Plugin):
         room = neighbours.room(session, shape)
         return None if room is None else room.take(rows)
 
+    @hookimpl
+    def node_reason(self, session: Session, shape: int, code: int) -> str | None:
+        """Return the spread constraints that refuse nodes, with the counts of their domains."""
+        if code != Refusal.TOPOLOGY_SPREAD:
+            return None
+        neighbours: Neighbours = session.state[self.name]
+        tallies, _ = neighbours.spread(session, shape)
+        over = [it for it in tallies if it.is_over.any()] or tallies
+        return "; ".join(it.sentence for it in over)
+
     def is_silent(self, session: Session, question: str) -> bool:
         """Promise it about moves while no pod has host ports or terms about other pods."""
         neighbours: Neighbours = session.state[self.name]
@@ -59,12 +66,5 @@ class Predicates(Plugin):
         """Return the shapes whose answers depended on the nodes of these tasks."""
         neighbours: Neighbours = session.state[self.name]
         shapes = neighbours.stale(session, task)
-        shapes += neighbours.volumes.stale(session, _masks_of(session), (task, node), sign)
+        shapes += neighbours.volumes.stale(session, StaticMasks.of(session), (task, node), sign)
         return (np.array(shapes, np.int64), node) if shapes else None
-
-
-def _masks_of(session: Session) -> StaticMasks:
-    masks: StaticMasks | None = session.hints.get(_MASKS)
-    if masks is None or masks.statics is not session.nodes.statics:
-        masks = session.hints[_MASKS] = StaticMasks(session.nodes.statics)
-    return masks
