@@ -75,6 +75,7 @@ class Refusal(IntEnum):
     NODE_TYPE = 73
     QUEUE_NODE_AFFINITY = 74
     BY_CLAIM_ONLY = 75
+    POD_ANTI_AFFINITY_LEAVING = 76
     # plugins
     PLUGIN = 90
     """A third-party policy refuses; the record names the plugin."""
@@ -307,6 +308,13 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "pod anti-affinity forbids it",
         "End the pods to which it has anti-affinity.",
         is_freeable=True,
+    ),
+    Refusal.POD_ANTI_AFFINITY_LEAVING: RefusalText(
+        "PodAntiAffinityLeaving",
+        "pod anti-affinity forbids it until a pod that is leaving is gone",
+        "Nothing: the pod is being deleted.",
+        is_freeable=True,
+        is_passing=True,
     ),
     Refusal.HOST_PORT: RefusalText(
         "HostPort",
