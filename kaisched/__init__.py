@@ -35,6 +35,7 @@ _HOME = {
     "NodeStatics": "kaisched.core.constraints",
     "PodTerm": "kaisched.core.constraints",
     "Requirement": "kaisched.core.constraints",
+    "SpreadRule": "kaisched.core.constraints",
     "Taint": "kaisched.core.constraints",
     "Toleration": "kaisched.core.constraints",
     "Gang": "kaisched.objects.workloads",
@@ -122,6 +123,7 @@ if TYPE_CHECKING:
     from kaisched.core.constraints import NodeStatics as NodeStatics
     from kaisched.core.constraints import PodTerm as PodTerm
     from kaisched.core.constraints import Requirement as Requirement
+    from kaisched.core.constraints import SpreadRule as SpreadRule
     from kaisched.core.constraints import Taint as Taint
     from kaisched.core.constraints import Toleration as Toleration
     from kaisched.core.constraints import domain_paths as domain_paths

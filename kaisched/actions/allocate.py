@@ -30,7 +30,13 @@ from kaisched.actions.order.predicted import Pick, PredictedOrder
 from kaisched.actions.order.stepwise import StepwiseOrder, are_few
 from kaisched.actions.order.tries import try_limit
 from kaisched.actions.reclaim import NAME, TakingBack
-from kaisched.actions.room.placing import is_tight, place_mixed, place_waiting, place_within
+from kaisched.actions.room.placing import (
+    is_spread,
+    is_tight,
+    place_mixed,
+    place_waiting,
+    place_within,
+)
 from kaisched.actions.room.promises import hold_broken, keep_promises
 from kaisched.core.refusals import Refusal
 from kaisched.framework.session.batches import other_batches
@@ -215,7 +221,7 @@ class _Allocation:
                 fair_order.refused(item)
             elif self._has_sets and (sets := self._sets_of(item)) is not None:
                 self._take_within(item, sets)
-            elif shape >= 0 and not self._is_tight(item):
+            elif shape >= 0 and not self._is_tight(item) and not is_spread(self._session, shape):
                 if not (self._has_shares and self._take_shares(item)):
                     self._take_run(item, shape)
             else:

@@ -28,7 +28,7 @@ from kaisched.actions.order.candidates import ANY, alike, drop_gated, gather, pe
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
 from kaisched.actions.room.clearing import Clearing, Movable, Prices
-from kaisched.actions.room.placing import has_parts, is_tight, place_waiting
+from kaisched.actions.room.placing import has_parts, is_spread, is_tight, place_waiting
 from kaisched.actions.room.promises import keep_promises
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal
@@ -352,7 +352,11 @@ class _Consolidation:
     def _put(self, statement: Statement, demand: Demand) -> bool:
         session = self._session
         tasks = demand.tasks
-        is_split = len(demand.shapes) > 1 or has_parts(session, demand.claim.job)
+        is_split = (
+            len(demand.shapes) > 1
+            or has_parts(session, demand.claim.job)
+            or is_spread(session, demand.shapes[0][0])
+        )
         if is_split or len(tasks) <= 4 or is_tight(session, tasks):  # noqa: PLR2004
             return place_waiting(session, statement, tasks)
         shape = demand.shapes[0][0]

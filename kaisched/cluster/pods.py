@@ -9,7 +9,14 @@ from typing import Final, NamedTuple
 
 from kaisched.cluster.rows import LOWEST_PRIORITY
 from kaisched.core.axis import TaskState
-from kaisched.core.constraints import Constraints, NodeTerm, PodTerm, Requirement, Toleration
+from kaisched.core.constraints import (
+    Constraints,
+    NodeTerm,
+    PodTerm,
+    Requirement,
+    SpreadRule,
+    Toleration,
+)
 from kaisched.core.devices import DeviceDemand
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
@@ -31,6 +38,7 @@ from kaisched.objects.pod import (
     PodAffinityTerm,
     PodSpec,
     SelectorRequirement,
+    TopologySpreadConstraint,
 )
 from kaisched.objects.queue import (
     NodeLabelRequirement,
@@ -95,11 +103,16 @@ _MOST_REQUIREMENTS: Final = 1_000
 """On nodes, or pods to be near to or away from: more of one pod are not judged."""
 _MOST_VALUES: Final = 20_000
 """In all requirements on nodes together: there may be a list of the nodes' names."""
+_MOST_SPREADS: Final = 100
+"""Topology spread constraints of one pod."""
+_MUST: Final = "DoNotSchedule"
 
 
 def has_pod_terms(pod: Pod) -> bool:
-    """Tell whether the pod must be near to, or away from, other pods."""
+    """Tell whether the pod must be near to, away from, or spread with other pods."""
     affinity = pod.spec.affinity
+    if any(it.when_unsatisfiable == _MUST for it in pod.spec.topology_spread_constraints):
+        return True
     if affinity is None:
         return False
     kinds = (affinity.pod_affinity, affinity.pod_anti_affinity)
@@ -113,6 +126,8 @@ def unsupported_demand(pod: Pod) -> str:
     affinity = pod.spec.affinity
     if affinity is not None and (excess := _excess(affinity)):
         return f"spec.affinity: {excess}; ask for less"
+    if len(pod.spec.topology_spread_constraints) > _MOST_SPREADS:
+        return f"spec.topologySpreadConstraints: more than {_MOST_SPREADS}; ask for less"
     for kind in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ():
         for term in kind.required if kind else ():
             if term.namespace_selector is not None and not _is_empty(term.namespace_selector):
@@ -160,6 +175,7 @@ def constraints_of(pod: Pod, ours: Ours) -> Constraints:
         host_ports=_host_ports(spec),
         pod_affinity=_pod_terms(affinity.pod_affinity if affinity else None, namespace),
         pod_anti_affinity=_pod_terms(affinity.pod_anti_affinity if affinity else None, namespace),
+        spread=_spread(pod),
         devices=_devices(pod, ours),
     )
 
@@ -286,6 +302,35 @@ def _pod_term(term: PodAffinityTerm, namespace: str) -> PodTerm:
         all_namespaces=everywhere,
         selector=() if selector is None else _selector(selector),
         match_none=selector is None,
+    )
+
+
+def _spread(pod: Pod) -> tuple[SpreadRule, ...]:
+    """Return how a pod must be spread; too many constraints are left out, see above."""
+    asked = pod.spec.topology_spread_constraints
+    if not asked or len(asked) > _MOST_SPREADS:
+        return ()
+    found = {_spread_rule(it, pod) for it in asked if it.when_unsatisfiable == _MUST}
+    return tuple(sorted(found, key=repr))
+
+
+def _spread_rule(one: TopologySpreadConstraint, pod: Pod) -> SpreadRule:
+    own = pod.metadata.labels
+    alike = {Requirement(it, "In", (own[it],)) for it in one.match_label_keys if it in own}
+    selector = set() if one.label_selector is None else {*_selector(one.label_selector)}
+    pods = PodTerm(
+        topology_key=one.topology_key,
+        namespaces=(pod.metadata.namespace,),
+        all_namespaces=False,
+        selector=tuple(sorted(selector | alike, key=repr)),
+        match_none=one.label_selector is None,
+    )
+    return SpreadRule(
+        pods,
+        one.max_skew,
+        min_domains=one.min_domains or 1,
+        honors_affinity=one.node_affinity_policy != "Ignore",
+        honors_taints=one.node_taints_policy == "Honor",
     )
 
 

@@ -84,6 +84,21 @@ class PodTerm:
     """A missing selector matches no pod."""
 
 
+class SpreadRule(NamedTuple):
+    """A topology spread constraint that must hold."""
+
+    pods: PodTerm
+    """The pods that count, and the label whose values are the domains."""
+    max_skew: int
+    """How many pods more than the domain with the fewest a domain may have."""
+    min_domains: int = 1
+    """With fewer domains the fewest are none."""
+    honors_affinity: bool = True
+    """Only nodes that the pod's selectors and affinity allow make up domains."""
+    honors_taints: bool = False
+    """Only nodes whose taints the pod tolerates make up domains."""
+
+
 class ClaimUse(NamedTuple):
     """A claim of a task. Tasks with equal claims, each with its own, share a shape."""
 
@@ -113,6 +128,8 @@ class Constraints:
     """(protocol, host IP, port)."""
     pod_affinity: tuple[PodTerm, ...] = ()
     pod_anti_affinity: tuple[PodTerm, ...] = ()
+    spread: tuple[SpreadRule, ...] = ()
+    """How its kind is spread; such pods are placed one by one, since each changes the counts."""
     volume_terms: tuple[tuple[NodeTerm, ...], ...] = ()
     """The nodes where its volumes can be used: of each entry one term must hold."""
     wait: tuple[int, str] | None = None
@@ -135,7 +152,7 @@ class Constraints:
     @property
     def has_pod_terms(self) -> bool:
         """Whether other pods, and not only nodes, limit where the task may go."""
-        return bool(self.pod_affinity or self.pod_anti_affinity or self.host_ports)
+        return bool(self.pod_affinity or self.pod_anti_affinity or self.host_ports or self.spread)
 
 
 ABSENT = -1

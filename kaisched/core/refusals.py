@@ -75,7 +75,9 @@ class Refusal(IntEnum):
     NODE_TYPE = 73
     QUEUE_NODE_AFFINITY = 74
     BY_CLAIM_ONLY = 75
-    POD_ANTI_AFFINITY_LEAVING = 76
+    TOPOLOGY_SPREAD = 76
+    TOPOLOGY_LABEL = 77
+    POD_ANTI_AFFINITY_LEAVING = 78
     # plugins
     PLUGIN = 90
     """A third-party policy refuses; the record names the plugin."""
@@ -315,6 +317,18 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "Nothing: the pod is being deleted.",
         is_freeable=True,
         is_passing=True,
+    ),
+    Refusal.TOPOLOGY_SPREAD: RefusalText(
+        "TopologySpread",
+        "one more pod there would be spread too unevenly",
+        "Make room in the domains with the fewest pods, or allow a larger maxSkew.",
+        is_freeable=True,
+    ),
+    Refusal.TOPOLOGY_LABEL: RefusalText(
+        "TopologyLabel",
+        "node lacks the label of a topology spread constraint",
+        "Label the node, or spread over another label.",
+        is_lasting=True,
     ),
     Refusal.HOST_PORT: RefusalText(
         "HostPort",

@@ -239,7 +239,11 @@ def _constraint(walk: ObjectWalk, value: Any) -> Any:
         return value
     if "operator" in value and "key" in value:
         return _expression(walk, value)
-    rules: dict[str, Rule] = {"matchLabels": _pairs, "topologyKey": "key"}
+    rules: dict[str, Rule] = {
+        "matchLabels": _pairs,
+        "topologyKey": "key",
+        "matchLabelKeys": ["key"],
+    }
     return walk.by({**rules, "namespaces": ["namespace"], "*": _constraint}, value)
 
 
@@ -473,6 +477,7 @@ _KINDS: Final[dict[str, Rule]] = {
             "schedulingGroup": _these(podGroupName="job"),
             "nodeSelector": _pairs,
             "affinity": _constraint,
+            "topologySpreadConstraints": _constraint,
             "tolerations": [_TAINT],
             "containers": _CONTAINERS,
             "initContainers": _CONTAINERS,

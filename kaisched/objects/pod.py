@@ -143,6 +143,22 @@ class Affinity(Wire, frozen=True, kw_only=True):
     pod_anti_affinity: PodAffinity | None = None
 
 
+class TopologySpreadConstraint(Wire, frozen=True, kw_only=True):
+    """How evenly pods are to be spread over the values of a label of nodes."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    """``DoNotSchedule``: a rule; ``ScheduleAnyway``: a wish."""
+    label_selector: LabelSelector | None = None
+    """Which pods of the pod's namespace count; None for none."""
+    match_label_keys: list[str] = []
+    """Only pods count that have the pod's own values of these labels."""
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+
+
 class SchedulingGate(Wire, frozen=True, kw_only=True):
     """Keeps a pod from being scheduled as long as it has the gate."""
 
@@ -203,6 +219,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     overhead: Amounts = {}
     host_network: bool = False
     scheduling_gates: list[SchedulingGate] = []
+    topology_spread_constraints: list[TopologySpreadConstraint] = []
     termination_grace_period_seconds: int | None = None
     resource_claims: list[PodResourceClaim] = []
     volumes: list[PodVolume] = []

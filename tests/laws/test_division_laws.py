@@ -289,6 +289,20 @@ def trees(draw, most=10):
     return tree, total, entitlements, unit, columns(usages, np.float64)
 
 
+def plain_claims(claims, resource):
+    """The claims of all queues on one resource, for the plain loop."""
+    columns = (claims.deserved, claims.limit, claims.request)
+    return [
+        division_loop.Claim(
+            *(int(column[resource, queue]) for column in columns),
+            float(claims.weights[resource, queue]),
+            int(claims.priority[queue]),
+            int(claims.rank[queue]),
+        )
+        for queue in range(claims.deserved.shape[1])
+    ]
+
+
 @pytest.mark.fault("F103")
 @given(trees(), st.sampled_from([None, 0.0, 1.0, 5.0]))
 def test_a_tree_of_any_depth_agrees_with_the_plain_loop(drawn, k):
@@ -303,17 +317,7 @@ def test_a_tree_of_any_depth_agrees_with_the_plain_loop(drawn, k):
         def one(normal, r=r):
             return {q: max(0.0, w + k * (w - usage[r, q])) for q, w in normal.items()}
 
-        rows = [
-            division_loop.Claim(
-                int(entitlements.deserved[r, q]),
-                int(entitlements.limit[r, q]),
-                int(entitlements.request[r, q]),
-                float(entitlements.weights[r, q]),
-                int(entitlements.priority[q]),
-                q,
-            )
-            for q in range(len(tree))
-        ]
+        rows = plain_claims(entitlements, r)
         expected = division_loop.divide_tree(
             tree.parent_of_queue.tolist(),
             int(total[r]),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kaisched.core.fairshare import fair_share
 from kaisched.units import UNLIMITED
-from tests.laws.test_division_laws import trees
+from tests.laws.test_division_laws import plain_claims, trees
 from tests.oracles import division_loop
 
 chosen = st.sets(st.integers(0, 9))
@@ -53,17 +53,7 @@ def test_head_starts_agree_with_the_plain_loop_bit_for_bit(drawn, chosen, k):
         def one(normal, r=r):
             return {q: max(0.0, w + k * (w - usage[r, q])) for q, w in normal.items()}
 
-        rows = [
-            division_loop.Claim(
-                int(claims.deserved[r, q]),
-                int(claims.limit[r, q]),
-                int(claims.request[r, q]),
-                float(claims.weights[r, q]),
-                int(claims.priority[q]),
-                int(claims.rank[q]),
-            )
-            for q in range(len(tree))
-        ]
+        rows = plain_claims(claims, r)
         expected = division_loop.divide_tree(
             tree.parent_of_queue.tolist(),
             int(total[r]),

@@ -270,7 +270,8 @@ def test_a_scheduler_killed_at_any_point_leaves_nothing_undone(shared, start, po
     shared.wait_unreserved()
 
 
-def test_a_reservation_without_pods_that_another_left_is_cleared_away(shared):
+def leave_reservation(shared):
+    """Make a reservation as another scheduler has left it."""
     labels = {"app": NAMESPACE, GROUP: "left"}
     container = {"name": "r", "image": "none"}
     left = {
@@ -278,19 +279,17 @@ def test_a_reservation_without_pods_that_another_left_is_cleared_away(shared):
         "spec": {"nodeName": "n0", "containers": [container]},
     }
     shared.rig.must("POST", PODS, left)
+
+
+def test_a_reservation_without_pods_that_another_left_is_cleared_away(shared):
+    leave_reservation(shared)
     shared.kubelet.start()
     shared.start()
     shared.wait_unreserved()
 
 
 def test_nothing_is_done_where_the_shard_does_not_share_gpus(shared):
-    labels = {"app": NAMESPACE, GROUP: "left"}
-    container = {"name": "r", "image": "none"}
-    left = {
-        "metadata": {"name": "left", "labels": labels},
-        "spec": {"nodeName": "n0", "containers": [container]},
-    }
-    shared.rig.must("POST", PODS, left)
+    leave_reservation(shared)
     shared.rig.start().wait_leading()
     shared.share("a")
     until(lambda: shared.rig.condition("a").get("reason") == "Unschedulable")

@@ -19,6 +19,13 @@ class Situation:
     """Empty for the reason of the job; ``nodes``, ``evictions`` or ``pods`` where these have it."""
 
 
+_SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "kubernetes.io/hostname",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "train"}},
+}
+
 SITUATIONS = {
     "QueueDoesNotExist": Situation(
         "The job names a queue that nobody has made.",
@@ -205,6 +212,29 @@ SITUATIONS = {
             m.queue(),
             m.pod("other", at="node-1", labels={"app": "train"}),
             m.pod(affinity=m.apart_from("train")),
+        ),
+        shown_in="nodes",
+    ),
+    "TopologySpread": Situation(
+        "At most one pod of `app: train` more than on the other host, and the other is full.",
+        (
+            m.node(labels={"kubernetes.io/hostname": "node-1"}),
+            m.node("node-2", gpus=0, labels={"kubernetes.io/hostname": "node-2"}),
+            m.queue(),
+            m.pod("other", at="node-1", labels={"app": "train"}),
+            m.pod(labels={"app": "train"}, topologySpreadConstraints=[_SPREAD]),
+        ),
+        shown_in="nodes",
+    ),
+    "TopologyLabel": Situation(
+        "The pod is to be spread over zones, and the node names none.",
+        (
+            m.node(),
+            m.queue(),
+            m.pod(
+                labels={"app": "train"},
+                topologySpreadConstraints=[{**_SPREAD, "topologyKey": "zone"}],
+            ),
         ),
         shown_in="nodes",
     ),

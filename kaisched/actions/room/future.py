@@ -56,6 +56,7 @@ class Future:
         self.is_plain = not (
             plan.cap is not None
             or session.shapes.constraints[shape].pod_affinity
+            or session.shapes.constraints[shape].spread
             or capacity.is_by_card(shape)
         )
         self.allowed = None

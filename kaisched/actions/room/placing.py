@@ -65,6 +65,11 @@ def is_tight(session: Session, tasks: RowVec) -> bool:
     return bool(first_shut(session, session.action, _job_of(session, tasks), ask))
 
 
+def is_spread(session: Session, shape: int) -> bool:
+    """Tell whether each pod of a shape changes where the next may go, so that none go together."""
+    return bool(session.shapes.constraints[shape].spread)
+
+
 def within_bounds(place: Place) -> Place:
     """Make a way to place pods keep to the cards on which the queues of their job take them."""
 
@@ -594,12 +599,34 @@ def _place_idle(session: Session, statement: Statement, tasks: RowVec) -> bool:
     shapes = session.tasks.shape_of_task[tasks]
     cuts = (np.flatnonzero(shapes[1:] != shapes[:-1]) + 1).tolist()
     for start, end in pairwise((0, *cuts, len(tasks))):
-        group, shape = tasks[start:end], int(shapes[start])
-        placement = session.placement
-        nodes = placement.choose(placement.vacancy(shape), len(group))
+        shape, placement = int(shapes[start]), session.placement
+        if is_spread(session, shape) and not _place_spread(session, statement, tasks[start:end]):
+            return False
+        if is_spread(session, shape):
+            continue
+        nodes = placement.choose(placement.vacancy(shape), end - start)
         if nodes is None:
             return False
-        statement.place(*as_neighbours(session, group, nodes, placement.neighbours), shape)
+        group, nodes = as_neighbours(session, tasks[start:end], nodes, placement.neighbours)
+        statement.place(group, nodes, shape)
+    return True
+
+
+def _place_spread(session: Session, statement: Statement, tasks: RowVec) -> bool:
+    """Place equal pods one by one on idle room: each changes where the next may go."""
+    shape, placement = int(session.tasks.shape_of_task[tasks[0]]), session.placement
+    # A bound of the set counts the whole batch: then the nodes are chosen before, and checked.
+    chosen = (
+        placement.choose(placement.vacancy(shape), len(tasks)) if _is_bounded(session) else None
+    )
+    if _is_bounded(session) and chosen is None:
+        return False
+    for at, task in enumerate(tasks.tolist()):
+        vacancy = placement.vacancy(shape)
+        node = placement.choose(vacancy, 1) if chosen is None else chosen[at : at + 1]
+        if node is None or vacancy.room[node[0]] <= 0:
+            return False
+        statement.allocate(task, int(node[0]))
     return True
 
 
@@ -647,6 +674,10 @@ def _place_future_by_shape(session: Session, statement: Statement, tasks: RowVec
         for task, node in zip(some.tolist(), nodes.tolist(), strict=True):
             if session.placement.vacancy(shape).room[node] > 0:
                 statement.allocate(task, node)
+            elif (
+                is_spread(session, shape) and not session.placement.future_vacancy(shape).room[node]
+            ):
+                return False
             else:
                 statement.pipeline(task, node)
     return True

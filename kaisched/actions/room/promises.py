@@ -161,10 +161,14 @@ def _keep(session: Session, job: int, batch: RowVec) -> bool:
     if _is_shut(session, job, batch):
         return False
     statement = session.statement()
-    for task, node in zip(batch.tolist(), nodes.tolist(), strict=True):
-        if not _put(session, statement, task, node):
+    left = list(zip(batch.tolist(), nodes.tolist(), strict=True))
+    while left:
+        # Pods that are spread, or seek each other, may have to wait for others of the batch.
+        barred = [(task, node) for task, node in left if not _put(session, statement, task, node)]
+        if len(barred) == len(left):
             statement.rollback()
             return False
+        left = barred
     if statement.has_allocated() and leans_on_promises(session, job):
         statement.pipeline_all()
     if statement.has_pipelined:

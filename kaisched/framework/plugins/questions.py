@@ -50,6 +50,7 @@ from kaisched.framework.plugins.validity import (
     sentence_fault,
     share_fault,
     size_fault,
+    text_fault,
 )
 from kaisched.framework.report.records import Reason
 
@@ -423,6 +424,14 @@ def _without_more(asked: Asked) -> Reason:
 
 class Words:
     """The questions whose answers people read."""
+
+    @question(First(text_fault, without="the sentence of the refusal stands"))
+    def node_reason(self, session: Session, shape: int, code: int) -> str | None:
+        """Return the numbers behind a refusal of nodes for pods of this shape; None for no more.
+
+        ``code`` is one that :meth:`node_filter` answers; the answer is added to its sentence.
+        Asked when the record of a job is read.
+        """
 
     @question(
         OfOwner(

@@ -201,6 +201,12 @@ def sentence_fault(said: Any, against: Asked) -> str:
     return "" if callable(said) else f"answered {type(said).__name__}, no function"
 
 
+def text_fault(said: Any, against: Asked) -> str:
+    """Return what is wrong with a sentence, or an empty string."""
+    del against
+    return "" if isinstance(said, str) else f"answered {type(said).__name__}, no text"
+
+
 def problems_fault(said: Any, against: Asked) -> str:
     """Return what is wrong with problems by row, or an empty string."""
     del against

@@ -49,7 +49,9 @@ def node_refusals_of(
             if out == Refusal.DEVICES:
                 refused += _of_claims(session, shape, refuses & (plan.codes == out))
                 continue
-            refused.append(NodeRefusal(text_of(out).name, count, text_of(out).sentence))
+            told = session.ask.node_reason(session, shape, out)
+            sentence = text_of(out).sentence + (f" ({told})" if told else "")
+            refused.append(NodeRefusal(text_of(out).name, count, sentence))
     short = allowed & (room == 0) if idle is None else allowed
     as_empty = never_fits(session, shape) is Refusal.EXCEEDS_ANY_NODE
     if as_empty or idle is None:

@@ -613,6 +613,10 @@ def _lack(session: Session, shapes: Shapes, size: int) -> tuple[int, _Lack]:
     nodes = len(session.nodes) if bound is None else int(bound.nodes.sum())
     message = _message(code, fits, size, nodes)
     counted = ", ".join(f"{each.nodes} {each.detail or each.reason}" for each in refused)
+    if not refused:  # no node refuses a pod, but some would once others of the batch are there
+        spread = (shape for shape, _ in shapes if session.shapes.constraints[shape].spread)
+        asked = (session.ask.node_reason(session, it, Refusal.TOPOLOGY_SPREAD) for it in spread)
+        counted = next(filter(None, asked), "")
     if code == Refusal.NO_NODE_ALLOWED:
         counted = "; ".join(filter(None, (counted, *_labels_of_no_node(session, shapes))))
     numbers = {"pods": size, "fit": fits, "nodes": nodes}

@@ -1,4 +1,4 @@
-"""Filters by the nodes of other pods: pod affinity, anti-affinity and host ports.
+"""Filters by the nodes of other pods: pod affinity, anti-affinity, spread and host ports.
 
 Each question counts, from the ledger, the few tasks that it is about; these tasks are found once in
 a cycle. Topology domains are numbered label values of the nodes.
@@ -25,7 +25,8 @@ from kaisched import (
     Session,
     TaskState,
 )
-from kaisched_plugins.predicates.statics import is_met
+from kaisched_plugins.predicates.spreading import Tally, tally
+from kaisched_plugins.predicates.statics import StaticMasks, is_met
 
 # When two pods cannot share a node because of their host ports.
 
@@ -294,6 +295,7 @@ class Neighbours:
         self.watched: dict[int, tuple[Crowd, ...]] = {}
         """Shapes whose last answer rests on where some tasks stand."""
         self._labels: dict[int, RowVec] = {}
+        self._counting: dict[int, list[BoolVec]] = {}
 
     def codes(self, session: Session, shape: int, codes: CodeVec | None) -> CodeVec | None:
         """Return the codes ``(N,)`` of all nodes, on top of those of labels and taints."""
@@ -310,6 +312,8 @@ class Neighbours:
         watched += [crowd for _, crowd in averse]
         if constraints.pod_affinity:
             watched.append(self._refuse_affinity(session, shape, refused))
+        if constraints.spread:
+            watched += self._refuse_spread(session, shape, refused)
         if shape in self.terms.self_averse:
             self._leave_one_a_domain(session, shape, refused)
         # Asked last: a refusal that passes with time must not hide a permanent refusal.
@@ -409,6 +413,52 @@ class Neighbours:
         if is_first:
             self._leave_one_domain(session, shape, refused)
         return crowd
+
+    def _refuse_spread(self, session: Session, shape: int, refused: CodeVec) -> list[Crowd]:
+        """Refuse by spread constraints; return the pods that the answer rests on."""
+        tallies, crowds = self.spread(session, shape)
+        for each in tallies:
+            _refuse(refused, each.column < 0, Refusal.TOPOLOGY_LABEL)
+        for each in tallies:
+            _refuse(refused, each.is_over, Refusal.TOPOLOGY_SPREAD)
+        return crowds
+
+    def spread(self, session: Session, shape: int) -> tuple[list[Tally], list[Crowd]]:
+        """Return the counts of a shape's spread constraints, and the pods that they count.
+
+        As in kube-scheduler, a node counts that has the labels of all constraints, and a pod does
+        until it is asked to leave.
+        """
+        constraints = session.shapes.constraints[shape]
+        tallies, crowds = [], []
+        for rule, is_eligible in zip(
+            constraints.spread, self._eligible(session, shape), strict=True
+        ):
+            members = self.terms.matches(session, (rule.pods,))
+            crowd = self._crowd(session, "labels", (shape, rule), members)
+            crowds.append(crowd := replace(crowd, states=ACTIVE_STATES))
+            domains = session.nodes.statics.label_column(rule.pods.topology_key)
+            adds = int(members[constraints.label_set])
+            tallies.append(tally(rule, domains, is_eligible, crowd.counts(session), adds))
+        return tallies, crowds
+
+    def _eligible(self, session: Session, shape: int) -> list[BoolVec]:
+        """Return ``(N,)`` the nodes that count for each spread constraint of a shape."""
+        found = self._counting.get(shape)
+        if found is None:
+            masks, constraints = StaticMasks.of(session), session.shapes.constraints[shape]
+            labelled = np.ones(len(session.nodes), np.bool_)
+            for rule in constraints.spread:
+                labelled &= session.nodes.statics.label_column(rule.pods.topology_key)[0] >= 0
+            found = self._counting[shape] = []
+            for rule in constraints.spread:
+                counts = labelled.copy()
+                if rule.honors_affinity:
+                    counts &= masks.is_selected(constraints)
+                if rule.honors_taints:
+                    counts &= ~masks.is_tainted(constraints)
+                found.append(counts)
+        return found
 
     # -- choices made here, because a batch is placed on one answer ------------------------------
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kaisched import CodeVec, IntVec, Plugin, RowVec, Session, hookimpl
+from kaisched import CodeVec, IntVec, Plugin, Refusal, RowVec, Session, hookimpl
 from kaisched_plugins.predicates.neighbours import Neighbours, PodTerms
 from kaisched_plugins.predicates.statics import StaticMasks
-
-_MASKS = "predicates.masks"
 
 
 class Predicates(Plugin):
@@ -25,14 +23,10 @@ class Predicates(Plugin):
     @hookimpl
     def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
         """Refuse nodes on which pods of the shape may not run."""
-        masks: StaticMasks | None = session.hints.get(_MASKS)
-        if masks is None or masks.statics is not session.nodes.statics:
-            masks = session.hints[_MASKS] = StaticMasks(session.nodes.statics)
         constraints = session.shapes.constraints[shape]
-        codes = masks.codes(constraints)
+        codes = StaticMasks.of(session).codes(constraints)
         neighbours: Neighbours = session.state[self.name]
-        asks = constraints.host_ports or constraints.pod_affinity or constraints.pod_anti_affinity
-        if asks or neighbours.terms.holders:
+        if constraints.has_pod_terms or neighbours.terms.holders:
             codes = neighbours.codes(session, shape, codes)
         if neighbours.terms.mig_by_annotation:
             codes = neighbours.beside_mig(session, shape, codes)
@@ -47,6 +41,16 @@ class Predicates(Plugin):
             return None
         room = neighbours.room(session, shape)
         return None if room is None else room.take(rows)
+
+    @hookimpl
+    def node_reason(self, session: Session, shape: int, code: int) -> str | None:
+        """Return the spread constraints that refuse nodes, with the counts of their domains."""
+        if code != Refusal.TOPOLOGY_SPREAD:
+            return None
+        neighbours: Neighbours = session.state[self.name]
+        tallies, _ = neighbours.spread(session, shape)
+        over = [it for it in tallies if it.is_over.any()] or tallies
+        return "; ".join(it.sentence for it in over)
 
     def is_silent(self, session: Session, question: str) -> bool:
         """Promise it about moves while no pod has host ports or terms about other pods."""

@@ -21,6 +21,7 @@ from kaisched import (
     NodeStatics,
     Refusal,
     Requirement,
+    Session,
     tolerates,
 )
 
@@ -31,6 +32,7 @@ NODE_TYPE_LABEL = "run.ai/type"
 """The label of nodes whose values are Run:ai's node types."""
 
 
+_HINT = "predicates.masks"
 _CELLS = 8_000_000
 """Above so many codes all are dropped: 16 MB, far more than a normal cluster needs."""
 
@@ -45,6 +47,14 @@ class StaticMasks:
         self._none: BoolVec = np.zeros(len(statics.name), np.bool_)
         self._none.setflags(write=False)
         self._standing: dict[tuple[object, ...], CodeVec | None] = {}
+
+    @classmethod
+    def of(cls, session: Session) -> StaticMasks:
+        """Return the codes for the session's nodes, kept while these are the same."""
+        masks: StaticMasks | None = session.hints.get(_HINT)
+        if masks is None or masks.statics is not session.nodes.statics:
+            masks = session.hints[_HINT] = cls(session.nodes.statics)
+        return masks
 
     def codes(self, constraints: Constraints) -> CodeVec | None:
         """Return the codes of all nodes, or None when every node is allowed."""
@@ -85,9 +95,13 @@ class StaticMasks:
             if not any(tolerates(each, CORDON) for each in constraints.tolerations):
                 _mark(codes, statics.is_unschedulable, Refusal.NODE_UNSCHEDULABLE)
             _mark(codes, statics.has_pressure, Refusal.NODE_PRESSURE)
-        column, taint_sets = statics.taint_sets
-        if any(taint_sets):
-            _mark(codes, self._is_tainted(constraints)[column], Refusal.TAINT)
+        if any(statics.taint_sets[1]):
+            _mark(codes, self.is_tainted(constraints), Refusal.TAINT)
+        self._mark_unselected(codes, constraints)
+        codes.setflags(write=False)
+        return codes if codes.any() else None
+
+    def _mark_unselected(self, codes: CodeVec, constraints: Constraints) -> None:
         for key, value in constraints.node_selector:
             wanted = self._matches(Requirement(key, "In", (value,)))
             _mark(codes, ~wanted, Refusal.NODE_SELECTOR)
@@ -100,8 +114,13 @@ class StaticMasks:
         for terms in constraints.queue_terms:
             met = self._is_any_term_met(terms)
             _mark(codes, ~met, Refusal.QUEUE_NODE_AFFINITY)
-        codes.setflags(write=False)
-        return codes if codes.any() else None
+
+    def is_selected(self, constraints: Constraints) -> BoolVec:
+        """``(N,)`` where selectors and affinity let such a pod go, whatever else keeps it away."""
+        codes = np.zeros(len(self.statics.name), np.int16)
+        self._mark_unselected(codes, constraints)
+        selected: BoolVec = codes == 0
+        return selected
 
     @cached_property
     def _has_bad_nodes(self) -> bool:
@@ -112,19 +131,21 @@ class StaticMasks:
             and not statics.has_pressure.any()
         )
 
-    def _is_tainted(self, constraints: Constraints) -> BoolVec:
-        """``(taint sets,)`` whether a set has a taint that nothing tolerates."""
-        return np.array(
+    def is_tainted(self, constraints: Constraints) -> BoolVec:
+        """``(N,)`` whether a node has a taint that nothing tolerates."""
+        column, taint_sets = self.statics.taint_sets
+        bad: BoolVec = np.array(
             [
                 any(
                     taint.effect in KEEPS_AWAY
                     and not any(tolerates(each, taint) for each in constraints.tolerations)
                     for taint in taints
                 )
-                for taints in self.statics.taint_sets[1]
+                for taints in taint_sets
             ],
             np.bool_,
         )
+        return bad.take(column)
 
     def _is_any_term_met(self, terms: Iterable[_Term]) -> BoolVec:
         met = np.zeros(len(self.statics.name), np.bool_)

@@ -195,6 +195,38 @@ def test_pod_terms():
     assert unsupported_demand(near(namespaceSelector={"matchLabels": {"team": "x"}}))
 
 
+def spread(labels=None, **changes):
+    one = {
+        "maxSkew": 2,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "x"}},
+    } | changes
+    spec = {"topologySpreadConstraints": [one]}
+    return pod("p", labels=labels or {}, spec=spec)
+
+
+def test_spread_constraints():
+    (one,) = constraints_of(spread(), OURS).spread
+    assert (one.pods.topology_key, one.pods.namespaces) == ("zone", ("ns",))
+    assert one.pods.selector == (Requirement("app", "In", ("x",)),)
+    assert one[1:] == (2, 1, True, False)
+    asks = {"minDomains": 3, "nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"}
+    (one,) = constraints_of(spread(**asks), OURS).spread
+    assert one[1:] == (2, 3, False, True)
+    (one,) = constraints_of(spread({"rev": "1"}, matchLabelKeys=["rev", "none"]), OURS).spread
+    assert one.pods.selector == (
+        Requirement("app", "In", ("x",)),
+        Requirement("rev", "In", ("1",)),
+    )
+    (one,) = constraints_of(spread(labelSelector=None), OURS).spread
+    assert one.pods.match_none
+    assert constraints_of(spread(whenUnsatisfiable="ScheduleAnyway"), OURS).spread == ()
+    many = pod("p", spec={"topologySpreadConstraints": [{"topologyKey": "zone"}] * 101})
+    assert unsupported_demand(many)
+    assert not unsupported_demand(spread())
+
+
 def test_the_builders_of_these_tests_are_strict():
     with pytest.raises(Exception, match="unknown field"):
         convert({"metadata": {"name": "q"}, "spec": {"quota": 1}}, Queue)

@@ -327,7 +327,8 @@ KNOWN = {
     ContainerStatus: "name allocatedResources resources",
     PodSpec: """schedulerName nodeName nodeSelector affinity tolerations priority priorityClassName
         preemptionPolicy containers initContainers resources overhead hostNetwork schedulingGates
-        terminationGracePeriodSeconds resourceClaims schedulingGroup volumes""",
+        terminationGracePeriodSeconds resourceClaims schedulingGroup volumes
+        topologySpreadConstraints""",
     PodVolume: "name persistentVolumeClaim ephemeral",
     ClaimSpec: "volumeName storageClassName accessModes",
     ClaimStatus: "phase",

@@ -22,6 +22,7 @@ ELSEWHERE = {
     "workloads",  # see test_workload_rows.py
     "is_guaranteed",  # and test_report_questions.py
     "refusal_reason",
+    "node_reason",
     "proposals",
     "queue_problems",
     "queue_figures",

@@ -73,6 +73,17 @@ def test_a_plugin_that_fails_at_its_words_is_named_in_them(answer):
     assert found.message == "it came after hours (plugin fake failed to say more)"
 
 
+@pytest.mark.fault("G106")
+@pytest.mark.parametrize(
+    ("answer", "more"), [(lambda **_: "by 3", " (by 3)"), (fails, ""), (lambda **_: 7, "")]
+)
+def test_what_a_plugin_says_of_nodes_that_it_refuses(answer, more):
+    refused = np.int16(Refusal.HOST_PORT)
+    each = plugin(node_filter=lambda rows, **_: np.full(len(rows), refused), node_reason=answer)
+    (found,) = decided(each).records
+    assert [it.detail for it in found.node_misses] == [f"host port is in use{more}"]
+
+
 def test_codes_are_counted_by_the_names_of_plugins():
     assert decided(fake()).records.counts() == {"TooLate": 1}
 

@@ -117,68 +117,22 @@ def test_a_pod_waits_whole_for_all_its_claims():
     assert world.devices("b-two") == ["n2/gpu-0", "n2/gpu-1"]
 
 
+def requesting(device_class=DRIVER, expression="", **more):
+    """A claim with one request, whose devices an expression selects."""
+    selectors = {"selectors": [{"cel": {"expression": expression}}]} if expression else {}
+    exactly = {"deviceClassName": device_class, **selectors, **more}
+    return {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+
+
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        (
-            {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "no"}}]}},
-            "device class no does not exist",
-        ),
+        (requesting("no"), "device class no does not exist"),
         (asking(33), "33 devices are more than 32, the most"),
         (asking(1, constraints=[{}]), "is of a kind that is not known"),
-        (
-            {
-                "devices": {
-                    "requests": [
-                        {
-                            "name": "r",
-                            "exactly": {
-                                "deviceClassName": DRIVER,
-                                "selectors": [
-                                    {"cel": {"expression": "device.driver.find('a') == 'a'"}}
-                                ],
-                            },
-                        }
-                    ]
-                }
-            },
-            "find",
-        ),
-        (
-            {
-                "devices": {
-                    "requests": [
-                        {
-                            "name": "r",
-                            "exactly": {
-                                "deviceClassName": DRIVER,
-                                "selectors": [
-                                    {
-                                        "cel": {
-                                            "expression": f"device.attributes['{DRIVER}'].size > 1"
-                                        }
-                                    }
-                                ],
-                            },
-                        }
-                    ]
-                }
-            },
-            "size",
-        ),
-        (
-            {
-                "devices": {
-                    "requests": [
-                        {
-                            "name": "r",
-                            "exactly": {"deviceClassName": DRIVER, "allocationMode": "Half"},
-                        }
-                    ]
-                }
-            },
-            "no such allocationMode: Half",
-        ),
+        (requesting(expression="device.driver.find('a') == 'a'"), "find"),
+        (requesting(expression=f"device.attributes['{DRIVER}'].size > 1"), "size"),
+        (requesting(allocationMode="Half"), "no such allocationMode: Half"),
     ],
 )
 def test_a_claim_that_cannot_be_allocated_says_why(spec, told):

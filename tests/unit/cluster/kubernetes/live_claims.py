@@ -134,6 +134,11 @@ class LiveWorld:
         published["spec"]["devices"] = listed or published["spec"]["devices"]
         self.must("POST", f"{RESOURCE}/resourceslices", published)
 
+    def cordon(self, name, *, is_cordoned=True):
+        node = self.must("GET", f"/api/v1/nodes/{name}")
+        node["spec"]["unschedulable"] = is_cordoned
+        self.must("PUT", f"/api/v1/nodes/{name}", node)
+
     def claims(self):
         return self.must("GET", CLAIMS)["items"]
 

@@ -29,12 +29,6 @@ def shard(client, world):
     return Shard(client)
 
 
-def cordon(world, name, *, is_cordoned=True):
-    node = world.must("GET", f"/api/v1/nodes/{name}")
-    node["spec"]["unschedulable"] = is_cordoned
-    world.must("PUT", f"/api/v1/nodes/{name}", node)
-
-
 def told(world, pod):
     return world.must("GET", f"{POD_PATH}/{pod}")["status"].get("extendedResourceClaimStatus")
 
@@ -92,14 +86,14 @@ def test_a_lost_answer_of_a_write_makes_one_claim(world, shard, server, write, e
 
 @pytest.mark.parametrize("write", CLAIM_WRITES, ids=["make", "mark", "allocate", "tell"])
 def test_a_pod_whose_claim_failed_goes_to_the_plugin_without_one(world, shard, server, write):
-    cordon(world, "p1")
+    world.cordon("p1")
     world.asking_pod("a")
     server.faults.add(Fault("status", **write, code=422))
     shard.cycle()
     shard.send()
     assert world.node_of("a") == ""
-    cordon(world, "p1", is_cordoned=False)
-    cordon(world, "n1")
+    world.cordon("p1", is_cordoned=False)
+    world.cordon("n1")
     for _ in range(3):
         shard.cycle()
     assert world.node_of("a") == "p1"
@@ -110,7 +104,7 @@ def test_a_pod_whose_claim_failed_goes_to_the_plugin_without_one(world, shard, s
 def test_a_claim_that_a_former_leader_left_is_gone_before_its_pod_has_a_node(
     world, client, server, write
 ):
-    cordon(world, "p1")
+    world.cordon("p1")
     world.asking_pod("a")
     first = Shard(client, "first", 1)
     server.faults.add(Fault("drop_before", **write, times=None))
@@ -119,8 +113,8 @@ def test_a_claim_that_a_former_leader_left_is_gone_before_its_pod_has_a_node(
     first.send(most=1)
     server.faults.clear()
     assert len(world.claims()) == 1
-    cordon(world, "p1", is_cordoned=False)
-    cordon(world, "n1")
+    world.cordon("p1", is_cordoned=False)
+    world.cordon("n1")
     then = Shard(client, "then", 2)
     then.hear()
     assert then.decide() == {}

@@ -13,7 +13,6 @@ from tests.unit.cluster.kubernetes.live_claims import CLAIMS, POD_PATH, LiveWorl
 from tests.unit.cluster.kubernetes.test_both_kinds import (
     CLAIM_WRITES,
     GPU,
-    cordon,
 )
 
 BIND = {"verb": "create", "plural": "pods", "subresource": "binding"}
@@ -53,7 +52,7 @@ class History:
         elif what == "fail":
             fault = Fault("status", **random.choice(CLAIM_WRITES), code=422)
         elif what == "cordon":
-            cordon(self.world, random.choice(list(ROOM)), is_cordoned=random.random() < 0.5)
+            self.world.cordon(random.choice(list(ROOM)), is_cordoned=random.random() < 0.5)
         elif what == "lead":
             self.leaders += 1
             self.shard = Shard(self.client, f"h{self.leaders}", self.leaders)
@@ -103,7 +102,7 @@ class History:
     def end(self):
         """Let all be as it should, and the last leader finish."""
         for name in ROOM:
-            cordon(self.world, name, is_cordoned=False)
+            self.world.cordon(name, is_cordoned=False)
         for _ in range(8):
             self.let_go()
             self.shard.cycle()

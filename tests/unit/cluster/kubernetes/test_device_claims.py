@@ -130,12 +130,7 @@ def test_a_part_counts_as_what_it_is_of_its_device_from_the_decision_on(client):
     for name, size in (("n1", "40Gi"), ("n2", "80Gi")):
         device = {"name": "gpu-0", "allowMultipleAllocations": True}
         world.node(name, 1, listed=[device | {"capacity": {"memory": {"value": size}}}])
-    world.must(
-        "PATCH",
-        "/api/v1/nodes/n1",
-        {"spec": {"unschedulable": True}},
-        "application/merge-patch+json",
-    )
+    world.cordon("n1")
     spec = asking()
     spec["devices"]["requests"][0]["exactly"]["capacity"] = {"requests": {"memory": "20Gi"}}
     world.must("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": spec})
@@ -260,12 +255,7 @@ def test_devices_that_only_a_waiting_pod_has_are_given_back(world, client):
     world.node("n2", 1)
     pod = world.pod("p", "c")
     world.allocate("c", "n1", "gpu-0", pod)
-    world.must(
-        "PATCH",
-        "/api/v1/nodes/n1",
-        {"spec": {"unschedulable": True}},
-        "application/merge-patch+json",
-    )
+    world.cordon("n1")
     shard = Shard(client)
     assert shard.cycle() == {}
     assert world.devices("c") == []
@@ -277,21 +267,11 @@ def test_while_devices_are_given_back_their_pods_wait(world, client):
     world.node("n2", 3)
     pod = world.pod("p", "c")
     world.allocate("c", "n1", "gpu-0", pod)
-    world.must(
-        "PATCH",
-        "/api/v1/nodes/n1",
-        {"spec": {"unschedulable": True}},
-        "application/merge-patch+json",
-    )
+    world.cordon("n1")
     shard = Shard(client)
     shard.hear()
     assert shard.decide() == {}
-    world.must(
-        "PATCH",
-        "/api/v1/nodes/n1",
-        {"spec": {"unschedulable": None}},
-        "application/merge-patch+json",
-    )
+    world.cordon("n1", is_cordoned=False)
     shard.hear()
     assert shard.decide() == {}
     assert "claim c is on devices that are being given back" in shard.reason("p")
