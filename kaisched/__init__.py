@@ -38,6 +38,7 @@ _HOME = {
     "SpreadRule": "kaisched.core.constraints",
     "Taint": "kaisched.core.constraints",
     "Toleration": "kaisched.core.constraints",
+    "UnboundClaim": "kaisched.core.constraints",
     "Gang": "kaisched.objects.workloads",
     "Segments": "kaisched.objects.workloads",
     "SubGroupSpec": "kaisched.objects.podgroup",
@@ -126,6 +127,7 @@ if TYPE_CHECKING:
     from kaisched.core.constraints import SpreadRule as SpreadRule
     from kaisched.core.constraints import Taint as Taint
     from kaisched.core.constraints import Toleration as Toleration
+    from kaisched.core.constraints import UnboundClaim as UnboundClaim
     from kaisched.core.constraints import domain_paths as domain_paths
     from kaisched.core.constraints import level_of as level_of
     from kaisched.core.constraints import levels_of as levels_of

@@ -39,6 +39,9 @@ from kaisched.objects.labels import RUN_SECONDS, format_time
 from kaisched.objects.load import Manifest, identity_of
 from kaisched.objects.node import Node
 from kaisched.objects.pod import (
+    BIND_COMPLETED,
+    ClaimReference,
+    ClaimStatus,
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
@@ -427,6 +430,7 @@ class EmbeddedCluster:
     def _bind(self, bind: Bind) -> None:
         pod = self._pods.get(bind.pod)
         why = self._refusal(bind, pod) or why_not_on(self.stores, bind, pod)
+        why = why or self._give_volumes(bind)
         if pod is None or why:
             self.history.append(
                 Happening(self.clock.now_s(), "bind_failed", bind.pod, bind.node, why)
@@ -445,6 +449,24 @@ class EmbeddedCluster:
         self._put(pod)
         self._claims.allocate(bind, pod)
         self._plan(now_s + self._start_delay_s, Step.START, pod)
+
+    def _give_volumes(self, bind: Bind) -> str:
+        """Bind the claims of a pod to the volumes they get; return why that cannot be done."""
+        given = [it for store in self.stores for it in store.give_volumes(bind.pod, bind.node)]
+        if any(it.volume is None and not it.can_be_made for it in given):
+            return "no volume that fits a claim is free on the node"
+        for claim, volume, _ in given:
+            if volume is not None:
+                meta, status = claim.metadata, ClaimStatus(phase="Bound")
+                notes = {**meta.annotations, BIND_COMPLETED: "yes"}
+                ref = ClaimReference(namespace=meta.namespace, name=meta.name, uid=meta.uid)
+                taken = replace(volume.spec, claim_ref=ref)
+                self._load_one(replace(volume, spec=taken, status=status), self.clock.now_s())
+                spec = replace(claim.spec, volume_name=volume.name)
+                meta = replace(meta, annotations=notes)
+                bound = replace(claim, metadata=meta, spec=spec, status=status)
+                self._load_one(bound, self.clock.now_s())
+        return ""
 
     def _evict(self, evict: Evict) -> None:
         pod = self._pods.get(evict.pod)

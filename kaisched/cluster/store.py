@@ -19,8 +19,9 @@ from kaisched.cluster.pools.owners import Owners, SharedOwners
 from kaisched.cluster.queues import queue_row
 from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.shared_gpus import Use
-from kaisched.cluster.volumes import Volumes
+from kaisched.cluster.volumes import Given, Volumes
 from kaisched.core.axis import ACTIVE_STATES, TaskState
+from kaisched.core.claims.model import Site
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.tables import TopologyLevel
 from kaisched.errors import ObjectError
@@ -160,6 +161,15 @@ class StateStore:
     def set_volumes_read(self, *, is_read: bool) -> None:
         """Let pods wait for their volume claims, or no longer if these cannot be read."""
         self.look_again(self.volumes.set_read(is_read=is_read))
+
+    def give_volumes(self, key: str, node: str) -> list[Given]:
+        """Choose the free volumes that a pod's claims get on its node, if it has such claims."""
+        pod, nodes = self.pods.pod(key), self.rows.nodes
+        if pod is None or not pod.constraints.unbound:
+            return []
+        row = nodes.row_of_name.get(node)
+        labels = {} if row is None else nodes.statics().labels[row]
+        return self.volumes.give(pod, Site(node, labels))
 
     def look_again(self, pods: Iterable[str]) -> None:
         """Take in pods again: something about them changed that their objects do not say."""
@@ -512,7 +522,7 @@ class StateStore:
         nodes, concerned = self.device_claims.settle()
         for node in nodes:
             self.rows.put_node(node)
-        self.look_again(concerned)
+        self.look_again([*concerned, *self.volumes.settle()])
         self.settle_pools()
         rows, claims = self.rows, self.device_claims
         rows.settle()

@@ -110,6 +110,20 @@ class ClaimUse(NamedTuple):
     """It is for a resource, and needed only on nodes that do not offer it by a device plugin."""
 
 
+class UnboundClaim(NamedTuple):
+    """A claim of storage that gets its volume with its pod: from these, or it is made."""
+
+    size: int
+    """Bytes: the smallest claim of a pod chooses first."""
+    key: str
+    pod: str
+    """Its pod: pods that use the same claim are placed one by one."""
+    volumes: tuple[tuple[str, tuple[NodeTerm, ...] | None], ...]
+    """Free volumes that fit, the first to be taken first, and where; None for everywhere."""
+    made: tuple[tuple[NodeTerm, ...], ...] | None
+    """Where one can be made: of each entry one term must hold; None for nowhere."""
+
+
 @dataclass(frozen=True, slots=True)
 class Constraints:
     """Everything besides amounts that limits the nodes of a task."""
@@ -132,6 +146,8 @@ class Constraints:
     """How its kind is spread; such pods are placed one by one, since each changes the counts."""
     volume_terms: tuple[tuple[NodeTerm, ...], ...] = ()
     """The nodes where its volumes can be used: of each entry one term must hold."""
+    unbound: tuple[UnboundClaim, ...] = ()
+    """Its claims of storage that choose from free volumes, in this order."""
     wait: tuple[int, str] | None = None
     """Refusal code and text of a claim or unread owner that keeps it from every node."""
     label_set: int = -1
@@ -152,7 +168,8 @@ class Constraints:
     @property
     def has_pod_terms(self) -> bool:
         """Whether other pods, and not only nodes, limit where the task may go."""
-        return bool(self.pod_affinity or self.pod_anti_affinity or self.host_ports or self.spread)
+        affinity = self.pod_affinity or self.pod_anti_affinity
+        return bool(affinity or self.host_ports or self.spread or self.unbound)
 
 
 ABSENT = -1

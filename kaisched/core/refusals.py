@@ -77,6 +77,7 @@ class Refusal(IntEnum):
     BY_CLAIM_ONLY = 75
     TOPOLOGY_SPREAD = 76
     TOPOLOGY_LABEL = 77
+    POD_ANTI_AFFINITY_LEAVING = 78
     # plugins
     PLUGIN = 90
     """A third-party policy refuses; the record names the plugin."""
@@ -309,6 +310,13 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "pod anti-affinity forbids it",
         "End the pods to which it has anti-affinity.",
         is_freeable=True,
+    ),
+    Refusal.POD_ANTI_AFFINITY_LEAVING: RefusalText(
+        "PodAntiAffinityLeaving",
+        "pod anti-affinity forbids it until a pod that is leaving is gone",
+        "Nothing: the pod is being deleted.",
+        is_freeable=True,
+        is_passing=True,
     ),
     Refusal.TOPOLOGY_SPREAD: RefusalText(
         "TopologySpread",

@@ -517,9 +517,26 @@ _KINDS: Final[dict[str, Rule]] = {
         spec={"selector": _constraint}, status={"disruptedPods": _keys("pod")}
     ),
     "PersistentVolumeClaim": _these(
-        "status", spec={"volumeName": "volume", "storageClassName": "storage"}
+        "status",
+        spec={
+            "volumeName": "volume",
+            "storageClassName": "storage",
+            "selector": _constraint,
+            "volumeAttributesClassName": "storage",
+        },
     ),
-    "PersistentVolume": _these(spec=_constraint),
+    "PersistentVolume": _these(
+        "status",
+        spec=_these(
+            "accessModes",
+            "capacity",
+            "volumeMode",
+            nodeAffinity=_constraint,
+            storageClassName="storage",
+            volumeAttributesClassName="storage",
+            claimRef=_these(namespace="namespace", name="claim", uid="uid"),
+        ),
+    ),
     "StorageClass": _these(
         "volumeBindingMode",
         provisioner=_provisioner,

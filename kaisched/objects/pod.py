@@ -339,6 +339,7 @@ SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """Annotation of a claim: the node for which its volume is to be created."""
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 WAITS_FOR_POD: Final = "WaitForFirstConsumer"
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 ONE_POD: Final = "ReadWriteOncePod"
 
@@ -349,10 +350,15 @@ class ClaimSpec(Wire, frozen=True, kw_only=True):
     volume_name: str = ""
     storage_class_name: str = ""
     access_modes: list[str] = []
+    resources: Resources = Resources()
+    selector: LabelSelector | None = None
+    """Labels of the volumes that may be taken; None for all."""
+    volume_mode: str = "Filesystem"
+    volume_attributes_class_name: str = ""
 
 
 class ClaimStatus(Wire, frozen=True, kw_only=True):
-    """State of a claim."""
+    """State of a claim, or of a volume."""
 
     phase: str = ""
 
@@ -379,10 +385,24 @@ class VolumeNodeAffinity(Wire, frozen=True, kw_only=True):
     required: NodeSelector | None = None
 
 
+class ClaimReference(Wire, frozen=True, kw_only=True):
+    """The claim that a volume is for."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
 class VolumeSpec(Wire, frozen=True, kw_only=True):
     """Settings of a volume."""
 
     node_affinity: VolumeNodeAffinity = VolumeNodeAffinity()
+    storage_class_name: str = ""
+    access_modes: list[str] = []
+    capacity: Amounts = {}
+    claim_ref: ClaimReference | None = None
+    volume_mode: str = "Filesystem"
+    volume_attributes_class_name: str = ""
 
 
 class PersistentVolume(KubernetesObject, frozen=True, kw_only=True):
@@ -393,6 +413,16 @@ class PersistentVolume(KubernetesObject, frozen=True, kw_only=True):
     IS_NAMESPACED = False
 
     spec: VolumeSpec = VolumeSpec()
+    status: ClaimStatus = ClaimStatus()
+
+    def is_for(self, claim: PersistentVolumeClaim) -> bool:
+        """Tell whether the volume names a claim as its own."""
+        ref, meta = self.spec.claim_ref, claim.metadata
+        return (
+            ref is not None
+            and (ref.namespace, ref.name) == (meta.namespace, meta.name)
+            and ref.uid in ("", meta.uid)
+        )
 
 
 class TopologyRequirement(Wire, frozen=True, kw_only=True):

@@ -178,3 +178,9 @@ LENDING = shard(plugins={"proportion": {"enabled": False}, "fair-sharing": {"ena
 def priority_class(name, value, **more):
     kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
     return {**kind, "metadata": {"name": name}, "value": value, **more}
+
+
+def apart_from(app, key="kubernetes.io/hostname"):
+    """Affinity of a pod that must not be where pods of an app are."""
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}

@@ -211,18 +211,7 @@ SITUATIONS = {
             m.node(labels={"kubernetes.io/hostname": "node-1"}),
             m.queue(),
             m.pod("other", at="node-1", labels={"app": "train"}),
-            m.pod(
-                affinity={
-                    "podAntiAffinity": {
-                        "requiredDuringSchedulingIgnoredDuringExecution": [
-                            {
-                                "labelSelector": {"matchLabels": {"app": "train"}},
-                                "topologyKey": "kubernetes.io/hostname",
-                            }
-                        ]
-                    }
-                }
-            ),
+            m.pod(affinity=m.apart_from("train")),
         ),
         shown_in="nodes",
     ),
@@ -683,6 +672,26 @@ SITUATIONS = {
         "The pod has a scheduling gate, which its owner has not removed.",
         (m.node(), m.queue(), m.pod(schedulingGates=[{"name": "example.com/quota"}])),
         shown_in="pods",
+    ),
+    "PodAntiAffinityLeaving": Situation(
+        "The pod must not be where another pod of `app: train` is, and one is being deleted there.",
+        (
+            m.node(labels={"kubernetes.io/hostname": "node-1"}),
+            m.node("node-2", gpus=0),
+            m.queue(),
+            m.pod(
+                "other",
+                at="node-1",
+                labels={"app": "train"},
+                meta={
+                    "deletionTimestamp": "2026-01-05T08:00:20Z",
+                    "deletionGracePeriodSeconds": 30,
+                },
+            ),
+            m.pod("more", gpus=7, at="node-1"),
+            m.pod(gpus=2, affinity=m.apart_from("train")),
+        ),
+        shown_in="nodes",
     ),
     "HostPortLeaving": Situation(
         "A pod that is being deleted still uses the host port, on a node among others.",

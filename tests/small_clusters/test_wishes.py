@@ -161,3 +161,32 @@ def test_who_never_preempts_still_goes_before_those_of_lower_priority(tmp_path):
         m.pod("b", gpus=8, priorityClassName="high"),
     )
     assert found[0] == {"team/b": "node-1"}
+
+
+# -- anti-affinity with pods that are leaving ------------------------------------------------------
+
+LEAVES = {"meta": {"deletionTimestamp": "2099-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}}
+
+
+@pytest.mark.parametrize("whose", [{}, OTHERS], ids=["ours", "others"])
+@pytest.mark.parametrize("key", ["kubernetes.io/hostname", "zone"])
+@pytest.mark.parametrize("who", ["comes", "leaves"])
+def test_a_pod_keeps_away_from_one_that_is_leaving(tmp_path, whose, key, who):
+    # Three nodes in two zones: the leaving pod is on the first, of the zone of the second.
+    nodes = [
+        m.node(f"node-{at}", labels={"kubernetes.io/hostname": f"node-{at}", "zone": zone})
+        for at, zone in ((1, "a"), (2, "a"), (3, "b"))
+    ]
+    asks = {"affinity": m.apart_from("x", key)}
+    asked = {
+        one: (asks if one == who else {}) | {"labels": {"app": "x"}} for one in ("comes", "leaves")
+    }
+    gone = m.pod("gone", at="node-1", **asked["leaves"], **LEAVES, **whose)
+    full = m.pod("full", gpus=8, at="node-3")
+    bound, promised, evicted, _ = decided(
+        tmp_path, *nodes, m.queue(), gone, full, m.pod("p", **asked["comes"])
+    )
+    if key == "zone":  # both nodes with room are in its domain
+        assert (bound, set(promised), evicted) == ({}, {"team/p"}, set())
+    else:
+        assert bound == {"team/p": "node-2"}

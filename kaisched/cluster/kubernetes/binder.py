@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.client import MERGE, Answer, Pauses
@@ -35,7 +35,12 @@ from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.framework.intents import Bind, Nominate
 from kaisched.objects.decode import decode_json
-from kaisched.objects.pod import SELECTED_NODE, PersistentVolumeClaim
+from kaisched.objects.pod import (
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
 from kaisched.telemetry.metrics import DONE, DROPPED, FAILED, RETRIED
 
 # -- steps before a bind ---------------------------------------------------------------------------
@@ -390,11 +395,15 @@ class BindWork:
 # -- volumes ---------------------------------------------------------------------------------------
 # As in kube-scheduler, an annotation on the claim names the node; the provisioner makes a volume
 # for that node, or removes the annotation if that fails. The annotation is never removed here: a
-# volume may be in the making.
+# volume may be in the making. A volume that is there is made to name its claim, and Kubernetes'
+# controller then binds the claim.
 
 MOST_S: Final = 600.0
 """How long the volumes of a pod may take: kube-scheduler's bound."""
 PAUSE_S: Final = 1.0
+
+
+_Storage = TypeVar("_Storage", PersistentVolume, PersistentVolumeClaim)
 
 
 class VolumeBackend:
@@ -403,7 +412,12 @@ class VolumeBackend:
     def step(self, bind: Bind, writers: Writers, store: StateStore) -> VolumeClaims | None:
         """Return the claims of a pod that need a volume; None if all have one."""
         keys = store.volumes.to_select(store.pods.pod(bind.pod))
-        return VolumeClaims(writers, bind.node, keys) if keys else None
+        volumes = {
+            it.claim.key: "" if it.volume is None else it.volume.name
+            for it in store.give_volumes(bind.pod, bind.node)
+            if it.volume is not None or not it.can_be_made
+        }
+        return VolumeClaims(writers, bind.node, keys, volumes) if keys else None
 
     def upkeep(
         self, nominations: Sequence[Nominate], writers: Writers, store: StateStore
@@ -421,6 +435,8 @@ class VolumeClaims(BindStep):
     node: str
     left: list[str]
     """``namespace/name`` of the claims that are not bound."""
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    """By claim, the volume that is there for it; empty where there is none, and none is made."""
     named: int = 0
     """How many of them, from the first on, have the annotation."""
     begun_s: float = -1.0
@@ -438,7 +454,7 @@ class VolumeClaims(BindStep):
         while self.named < len(self.left):
             claim = self._read(self.left[self.named])
             if not claim.is_bound:
-                self._name_node(claim)
+                self._ask_for_volume(claim)
             self.named += 1
         while self.left:
             claim = self._read(self.left[0])
@@ -453,11 +469,56 @@ class VolumeClaims(BindStep):
         return self.begun_s >= 0 and monotonic_s() - self.begun_s > MOST_S
 
     def _wait(self, claim: PersistentVolumeClaim) -> float:
-        if claim.metadata.annotations.get(SELECTED_NODE) != self.node:
+        is_made = claim.key not in self.volumes
+        if is_made and claim.metadata.annotations.get(SELECTED_NODE) != self.node:
             raise StepFailedError(f"no volume could be made for claim {claim.name}")
         if self.is_overdue:
             raise StepFailedError(f"claim {claim.name} has no volume after {MOST_S:.0f} s")
         return PAUSE_S
+
+    def undo(self) -> float | None:
+        """Take back the volumes that claims were to get and have not got: they are free again.
+
+        Raises:
+            PassingError: the server asks for another try.
+            ClusterUnavailable: no answer.
+
+        """
+        for key in self.left[: self.named + 1]:
+            try:
+                if self.volumes.get(key) and not (claim := self._read(key)).is_bound:
+                    self._put_claim(claim, None)
+            except StepFailedError:
+                continue  # what is gone, or another's by now, is not ours to take back
+        return None
+
+    def _ask_for_volume(self, claim: PersistentVolumeClaim) -> None:
+        if claim.key not in self.volumes:
+            self._name_node(claim)
+        elif self.volumes[claim.key]:
+            meta = claim.metadata
+            names = {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
+            kind = {"apiVersion": claim.API_VERSION, "kind": claim.KIND}
+            self._put_claim(claim, {**kind, **names, "resourceVersion": meta.resource_version})
+        else:
+            raise StepFailedError(f"no volume that fits claim {claim.name} is free on {self.node}")
+
+    def _put_claim(self, claim: PersistentVolumeClaim, ref: dict[str, str] | None) -> None:
+        """Let the volume of a claim name it, or name none, unless it is another claim's."""
+        path = f"/api/v1/persistentvolumes/{self.volumes[claim.key]}"
+        what = f"volume {self.volumes[claim.key]}"
+        volume = self._read_as(path, what, PersistentVolume)
+        is_named = volume.spec.claim_ref is not None
+        if is_named and not volume.is_for(claim):
+            raise StepFailedError(f"{what} has another claim than {claim.name}")
+        if is_named == (ref is not None):
+            return
+        meta: dict[str, Any] = {
+            "uid": volume.metadata.uid,
+            "resourceVersion": volume.metadata.resource_version,
+            "annotations": {BOUND_BY_CONTROLLER: "yes" if ref else None},
+        }
+        self._patch(path, what, {"metadata": meta, "spec": {"claimRef": ref}})
 
     def _name_node(self, claim: PersistentVolumeClaim) -> None:
         node = claim.metadata.annotations.get(SELECTED_NODE)
@@ -470,31 +531,35 @@ class VolumeClaims(BindStep):
             "resourceVersion": claim.metadata.resource_version,
             "annotations": {SELECTED_NODE: self.node},
         }
-        answer = self.writers.client.call(
-            "PATCH", _path(claim.key), body={"metadata": meta}, content_type=MERGE
-        )
+        self._patch(_path(claim.key), f"claim {claim.key}", {"metadata": meta})
+
+    def _patch(self, path: str, what: str, body: dict[str, Any]) -> None:
+        answer = self.writers.client.call("PATCH", path, body=body, content_type=MERGE)
         if lacks_right(answer):
-            needs = "patch on persistentvolumeclaims"
+            needs = "patch on persistentvolumeclaims, get and patch on persistentvolumes"
             self.writers.log.error("claim_forbidden", answer=answer.text(), needs=needs)
         if not answer.is_done:
-            raise _refused(answer, claim.key)
+            raise _refused(answer, what)
 
     def _read(self, key: str) -> PersistentVolumeClaim:
-        answer = self.writers.client.call("GET", _path(key))
+        return self._read_as(_path(key), f"claim {key}", PersistentVolumeClaim)
+
+    def _read_as(self, path: str, what: str, kind: type[_Storage]) -> _Storage:
+        answer = self.writers.client.call("GET", path)
         if answer.code == GONE:
-            raise StepFailedError(f"claim {key} is gone")
+            raise StepFailedError(f"{what} is gone")
         if not answer.is_done:
-            raise _refused(answer, key)
+            raise _refused(answer, what)
         try:
-            return decode_json(answer.data, PersistentVolumeClaim)
+            return decode_json(answer.data, kind)
         except ObjectError as error:
-            raise StepFailedError(f"claim {key} is invalid: {error}") from error
+            raise StepFailedError(f"{what} is invalid: {error}") from error
 
 
-def _refused(answer: Answer, key: str) -> Exception:
+def _refused(answer: Answer, what: str) -> Exception:
     if is_passing(answer) or answer.code in {CONFLICT, FORBIDDEN}:
-        return PassingError(answer, f"claim {key}")
-    return StepFailedError(f"claim {key}: {answer.text()}")
+        return PassingError(answer, what)
+    return StepFailedError(f"{what}: {answer.text()}")
 
 
 def _path(key: str) -> str:

@@ -384,6 +384,7 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         *(right for kind in (*ALL, SHARDS, GANG_GROUPS[0]) for right in to_watch(kind)),
         Right("", "pods", "get"),
         Right("", "persistentvolumeclaims", "get"),
+        Right("", "persistentvolumes", "get"),
     ),
     "review": (
         Right("authentication.k8s.io", "tokenreviews", "create"),
@@ -394,6 +395,7 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         Right("", "pods/eviction", "create"),
         Right("", "pods/status", "patch"),
         Right("", "persistentvolumeclaims", "patch"),
+        Right("", "persistentvolumes", "patch"),
         Right(_RUN, "podgroups/status", "patch"),
         Right(_RUN, "queues/status", "patch"),
         Right("kai.scheduler", "schedulingshards/status", "patch"),

@@ -104,6 +104,7 @@ _CONSTRAINTS: Final = (
     "pod_affinity",
     "pod_anti_affinity",
     "volume_terms",
+    "unbound",
     "wait",
 )
 """A job with one of them may fit nowhere, whatever is free: nothing is declined for its sake."""

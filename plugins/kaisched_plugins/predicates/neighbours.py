@@ -27,6 +27,7 @@ from kaisched import (
 )
 from kaisched_plugins.predicates.spreading import Tally, tally
 from kaisched_plugins.predicates.statics import StaticMasks, is_met
+from kaisched_plugins.predicates.volumes import FreeVolumes
 
 # When two pods cannot share a node because of their host ports.
 
@@ -257,7 +258,8 @@ def _speaks_of(session: Session, term: PodTerm, number: int) -> bool:
     return all(is_met(each, labels.get(each.key)) for each in term.selector)
 
 
-# A port is free when its pod is gone, not before: the kubelet would turn the next pod away.
+# A port is free, and anti-affinity met, when the pod is gone, not before: until then it runs, and
+# the kubelet would turn away who wants its port.
 _LEAVING = HOLDING_STATES & ~PRESENT
 
 
@@ -294,6 +296,7 @@ class Neighbours:
         self.watched: dict[int, tuple[Crowd, ...]] = {}
         """Shapes whose last answer rests on where some tasks stand."""
         self._labels: dict[int, RowVec] = {}
+        self.volumes = FreeVolumes()
         self._counting: dict[int, list[BoolVec]] = {}
 
     def codes(self, session: Session, shape: int, codes: CodeVec | None) -> CodeVec | None:
@@ -305,15 +308,21 @@ class Neighbours:
             staying, _ = self._port_crowds(session, shape, constraints)
             watched.append(staying)
             _refuse(refused, staying.counts(session) > 0, Refusal.HOST_PORT)
-        watched += self._refuse_anti(session, shape, refused)
+        averse = self._averse_crowds(session, shape)
+        for key, crowd in averse:
+            _refuse_domains(session, key, crowd, refused, Refusal.POD_ANTI_AFFINITY)
+        watched += [crowd for _, crowd in averse]
         if constraints.pod_affinity:
             watched.append(self._refuse_affinity(session, shape, refused))
         if constraints.spread:
             watched += self._refuse_spread(session, shape, refused)
         if shape in self.terms.self_averse:
             self._leave_one_a_domain(session, shape, refused)
+        # Asked last: a refusal that passes with time must not hide a permanent refusal.
+        for key, crowd in averse:
+            leaving = replace(crowd, states=_LEAVING)
+            _refuse_domains(session, key, leaving, refused, Refusal.POD_ANTI_AFFINITY_LEAVING)
         if constraints.host_ports:
-            # Asked last: a refusal that passes with time must not hide a permanent refusal.
             _, leaving = self._port_crowds(session, shape, constraints)
             _refuse(refused, leaving.counts(session) > 0, Refusal.HOST_PORT_LEAVING)
         if watched:
@@ -365,11 +374,11 @@ class Neighbours:
 
     # -- the rules ---------------------------------------------------------------------------
 
-    def _refuse_anti(self, session: Session, shape: int, refused: CodeVec) -> list[Crowd]:
-        """Refuse domains by anti-affinity in both directions: of the shape and of other pods.
+    def _averse_crowds(self, session: Session, shape: int) -> list[tuple[str, Crowd]]:
+        """Return pods of which none may be in a domain, by topology key.
 
-        All terms of one topology key are one question: no such pod may be in the domain. Return
-        the pods that the answer rests on.
+        By anti-affinity in both directions, of the shape and of other pods. All terms of one
+        topology key are one question.
         """
         terms, constraints = self.terms, session.shapes.constraints[shape]
         own: dict[str, list[PodTerm]] = {}
@@ -385,11 +394,7 @@ class Neighbours:
             for key, shapes in terms.holders.against(session, label_set).items():
                 holders = _among(session, shapes)
                 pairs.append((key, self._crowd(session, "shapes", (label_set, key), holders)))
-        for key, crowd in pairs:
-            if crowd.tasks.size:
-                column, domains = _domain_counts(session, key, crowd.counts(session))
-                _refuse(refused, (column >= 0) & (domains[column] > 0), Refusal.POD_ANTI_AFFINITY)
-        return [crowd for _, crowd in pairs]
+        return pairs
 
     def _refuse_affinity(self, session: Session, shape: int, refused: CodeVec) -> Crowd:
         """Refuse domains by affinity; return the pods that the answer rests on."""
@@ -543,6 +548,16 @@ _MANY = 1 << 40
 
 def _refuse(refused: CodeVec, where: BoolVec, refusal: Refusal) -> None:
     refused[where & (refused == 0)] = int(refusal)
+
+
+def _refuse_domains(
+    session: Session, key: str, crowd: Crowd, refused: CodeVec, refusal: Refusal
+) -> None:
+    """Refuse the domains of a topology key in which any pod of a crowd is."""
+    counts = crowd.counts(session) if crowd.tasks.size else None
+    if counts is not None and counts.any():
+        column, domains = _domain_counts(session, key, counts)
+        _refuse(refused, (column >= 0) & (domains[column] > 0), refusal)
 
 
 def _among(session: Session, shapes: Sequence[int]) -> BoolVec:

@@ -1,5 +1,4 @@
 """Predicates: which nodes may take a pod at all, and how many equal pods."""
-# ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
 
 from __future__ import annotations
 
@@ -24,10 +23,13 @@ class Predicates(Plugin):
     def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
         """Refuse nodes on which pods of the shape may not run."""
         constraints = session.shapes.constraints[shape]
-        codes = StaticMasks.of(session).codes(constraints)
+        masks = StaticMasks.of(session)
+        codes = masks.codes(constraints)
         neighbours: Neighbours = session.state[self.name]
         if constraints.has_pod_terms or neighbours.terms.holders:
             codes = neighbours.codes(session, shape, codes)
+        if constraints.unbound:
+            codes = neighbours.volumes.codes(masks, shape, constraints.unbound, codes)
         if neighbours.terms.mig_by_annotation:
             codes = neighbours.beside_mig(session, shape, codes)
         return None if codes is None else codes.take(rows)
@@ -64,4 +66,5 @@ class Predicates(Plugin):
         """Return the shapes whose answers depended on the nodes of these tasks."""
         neighbours: Neighbours = session.state[self.name]
         shapes = neighbours.stale(session, task)
+        shapes += neighbours.volumes.stale(session, StaticMasks.of(session), (task, node), sign)
         return (np.array(shapes, np.int64), node) if shapes else None

@@ -21,6 +21,7 @@ from kaisched import (
     NodeStatics,
     Refusal,
     Requirement,
+    RowVec,
     Session,
     tolerates,
 )
@@ -47,6 +48,7 @@ class StaticMasks:
         self._none: BoolVec = np.zeros(len(statics.name), np.bool_)
         self._none.setflags(write=False)
         self._standing: dict[tuple[object, ...], CodeVec | None] = {}
+        self._rows: dict[tuple[_Term, ...] | None, RowVec] = {}
 
     @classmethod
     def of(cls, session: Session) -> StaticMasks:
@@ -71,6 +73,13 @@ class StaticMasks:
         for terms in constraints.volume_terms:
             _mark(codes, ~self._is_any_term_met(terms), Refusal.VOLUME_AFFINITY)
         return codes if codes.any() else None
+
+    def rows_met(self, terms: tuple[_Term, ...] | None) -> RowVec:
+        """Return the rows of the nodes where any of some terms holds; of all nodes for None."""
+        if terms not in self._rows:
+            met = ~self._none if terms is None else self._is_any_term_met(terms)
+            self._rows[terms] = met.nonzero()[0]
+        return self._rows[terms]
 
     def standing(self, constraints: Constraints) -> CodeVec | None:
         """Return the codes without the constraints of volumes; None if every node is allowed."""

@@ -186,7 +186,7 @@ WAITS = {
     "by hand": (
         (claim(), storage_class(provisioner="kubernetes.io/no-provisioner")),
         Refusal.VOLUME_UNBOUND,
-        "claim data is not bound, and its class slow makes no volumes",
+        "claim data is not bound, its class slow makes no volumes, and none that fits is free",
     ),
 }
 
@@ -246,6 +246,226 @@ def test_an_ephemeral_volume_has_a_claim_of_the_pod_and_its_own():
     assert "not the pod's own" in told(store)[1]
     tell(store, claim("p-v", meta="ownerReferences: [{uid: u-p, kind: Pod, name: p}]"))
     assert nodes_for(store) == [0, 1, 2]
+
+
+# -- volumes that are there ------------------------------------------------------------------------
+
+BY_HAND = storage_class(provisioner="kubernetes.io/no-provisioner")
+
+
+def disk(name, node="n2", size="1Gi", *, of_class="slow", meta="", spec="", phase="Available"):
+    """A volume on a node, that was made by hand."""
+    on = f"{{key: kubernetes.io/hostname, operator: In, values: [{node}]}}"
+    where = f"{{nodeSelectorTerms: [{{matchExpressions: [{on}]}}]}}"
+    return f"""
+apiVersion: v1
+kind: PersistentVolume
+metadata: {{name: {name}, {meta}}}
+spec:
+  accessModes: [ReadWriteOnce]
+  storageClassName: "{of_class}"
+  capacity: {{storage: {size}}}
+  nodeAffinity: {{required: {where}}}
+  {spec}
+status: {{phase: {phase}}}
+---
+"""
+
+
+def sized(name="data", size="1Gi", *, spec="", meta="", of_class="slow"):
+    """A claim of so much that is not bound."""
+    return f"""
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: {name}, namespace: team, uid: u-{name}, {meta}}}
+spec:
+  storageClassName: "{of_class}"
+  accessModes: [ReadWriteOnce]
+  resources: {{requests: {{storage: {size}}}}}
+  {spec}
+---
+"""
+
+
+def using(name, *claims, **more):
+    """A pod with claims."""
+    first, *rest = (f"persistentVolumeClaim: {{claimName: {it}}}" for it in claims)
+    others = "".join(f"}}, {{name: w{at}, {it}" for at, it in enumerate(rest))
+    return pod(name, volume=first + others, **more)
+
+
+def placed(store):
+    return {it.pod.removeprefix("team/"): it.node for it in cycle(store).binds}
+
+
+UNFIT = {
+    "another class": disk("d", of_class="fast"),
+    "too small": disk("d", size="1023Mi"),
+    "not free": disk("d", phase="Released"),
+    "leaving": disk("d", meta='deletionTimestamp: "2026-07-01T12:00:00Z"'),
+    "of another claim": disk("d", spec="claimRef: {namespace: team, name: other}"),
+    "of a claim that was": disk("d", spec="claimRef: {namespace: team, name: data, uid: old}"),
+    "another mode": disk("d", spec="volumeMode: Block"),
+    "another access": disk("d").replace("ReadWriteOnce", "ReadOnlyMany"),
+    "other attributes": disk("d", spec="volumeAttributesClassName: gold"),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_a_volume_that_does_not_fit_is_none(case):
+    store = store_of(sized(), BY_HAND, UNFIT[case], pod())
+    assert told(store)[0] == reason(Refusal.VOLUME_UNBOUND)
+
+
+def test_a_pod_goes_where_a_volume_that_fits_its_claim_is_free():
+    store = store_of(sized(), BY_HAND, pod())
+    assert told(store)[0] == reason(Refusal.VOLUME_UNBOUND)
+    tell(store, disk("d", "n1"), disk("e", "n2", "2Gi"), disk("small", "n0", "1Mi"))
+    assert nodes_for(store) == [1, 2]
+    tell(store, disk("d", "n1", phase="Bound"))
+    assert nodes_for(store) == [2]
+    drop(store, disk("e"))
+    assert nodes_for(store) == []
+
+
+def test_labels_of_volumes_are_selected():
+    wanted = "selector: {matchLabels: {tier: a}}"
+    store = store_of(
+        sized(spec=wanted), BY_HAND, disk("d", "n0"), disk("e", meta="labels: {tier: a}"), pod()
+    )
+    assert nodes_for(store) == [2]
+
+
+def test_a_volume_that_names_its_claim_is_the_one():
+    mine = disk("mine", "n1", "9Gi", spec="claimRef: {namespace: team, name: data}")
+    assert nodes_for(store_of(sized(), BY_HAND, mine, disk("d"), pod())) == [1]
+
+
+def test_where_no_volume_is_one_may_be_made():
+    assert nodes_for(store_of(sized(), storage_class(zone="a"), disk("d", "n2"), pod())) == [
+        0,
+        1,
+        2,
+    ]
+
+
+def test_one_volume_serves_one_claim_in_a_cycle():
+    store = store_of(
+        sized("a"), sized("b"), sized("c"), BY_HAND, disk("d", "n1"), disk("e", "n2"),
+        *(using(f"p{it}", it) for it in "abc"),
+    )  # fmt: skip
+    assert sorted(placed(store).values()) == ["n1", "n2"]
+
+
+def test_a_pod_with_two_claims_needs_two_volumes_on_one_node():
+    texts = sized("a"), sized("b", "2Gi"), BY_HAND, using("p", "a", "b")
+    assert placed(store_of(*texts, disk("d", "n1", "2Gi"), disk("e", "n2", "2Gi"))) == {}
+    assert placed(store_of(*texts, disk("d", "n2"), disk("e", "n2", "1Gi"))) == {}
+    assert placed(store_of(*texts, disk("d", "n2", "2Gi"), disk("e", "n2", "3Gi"))) == {"p": "n2"}
+
+
+def test_pods_that_use_one_claim_go_where_its_volume_is():
+    store = store_of(
+        sized("a"), BY_HAND, disk("d", "n1"), disk("e", "n2"), using("p", "a"), using("q", "a")
+    )
+    found = placed(store)
+    assert len(found) == 2
+    assert len(set(found.values())) == 1
+
+
+def test_a_volume_is_taken_from_the_bind_on_until_it_is_taken_back():
+    store = store_of(sized("a"), sized("b"), BY_HAND, disk("d"), using("p", "a"), using("q", "b"))
+    assert placed(store) == {"p": "n2"}
+    (given,) = store.give_volumes("team/p", "n2")
+    assert (given.claim.name, given.volume.name) == ("a", "d")
+    store.assume_bound("team/p", "n2")
+    assert told(store, "q")[0] == reason(Refusal.VOLUME_UNBOUND)
+    store.refute_bind("team/p")
+    assert placed(store) == {"p": "n2"}
+
+
+def test_the_smallest_volume_that_fits_is_taken():
+    store = store_of(
+        sized("a"), sized("b", "3Gi"), BY_HAND,
+        disk("d", size="5Gi"), disk("e", size="2Gi"), disk("f", size="4Gi"),
+        using("p", "b", "a"),
+    )  # fmt: skip
+    store.snapshot()
+    given = store.give_volumes("team/p", "n2")
+    assert [(it.claim.name, it.volume.name) for it in given] == [("a", "e"), ("b", "f")]
+
+
+def test_what_a_claim_got_is_taken_in_the_next_round_of_a_plan():
+    texts = sized("a"), sized("b"), BY_HAND, disk("d"), using("p", "a"), using("q", "b")
+    loaded = load_text("".join((NODES, QUEUE, *texts)))
+    cycles = plan(
+        PlanInput(
+            loaded,
+            SchedulingShard(metadata=ObjectMeta(name="s"), spec=ShardSpec()),
+            default_policy(),
+            [],
+        ),
+        rounds=2,
+    ).cycles
+    assert [[it.pod for it in result.binds] for result in cycles] == [["team/p"], []]
+
+
+# -- zones of volumes ------------------------------------------------------------------------------
+
+
+def zoned(key, value):
+    """A bound volume with a label that says where it is."""
+    return f"""
+apiVersion: v1
+kind: PersistentVolume
+metadata: {{name: pv, labels: {{{key}: {value}}}}}
+spec: {{}}
+---
+"""
+
+
+def in_zone(key, *values):
+    """Nodes with a value of a label each; an empty one has none."""
+    return "".join(
+        f"""
+apiVersion: v1
+kind: Node
+metadata: {{name: n{at}, labels: {{{f"{key}: {value}" if value else ""}}}}}
+status: {{allocatable: {{cpu: "64", memory: 512Gi, nvidia.com/gpu: "8", pods: "110"}}}}
+---"""
+        for at, value in enumerate(values)
+    )
+
+
+ZONES = {
+    "zone": ("topology.kubernetes.io/zone", "b", "topology.kubernetes.io/zone", [1]),
+    "zones": ("topology.kubernetes.io/zone", "b__c", "topology.kubernetes.io/zone", [1, 2]),
+    "a list with a hole": (
+        "topology.kubernetes.io/zone", "b__", "topology.kubernetes.io/zone", [0, 1, 2],
+    ),
+    "region": ("topology.kubernetes.io/region", "c", "topology.kubernetes.io/region", [2]),
+    "another level": ("topology.kubernetes.io/region", "c", "topology.kubernetes.io/zone", []),
+    "older": (
+        "failure-domain.beta.kubernetes.io/zone", "a",
+        "failure-domain.beta.kubernetes.io/zone", [0],
+    ),
+    "older volume": (
+        "failure-domain.beta.kubernetes.io/region", "a", "topology.kubernetes.io/region", [0],
+    ),
+    "older nodes": (
+        "topology.kubernetes.io/zone", "a", "failure-domain.beta.kubernetes.io/zone", [],
+    ),
+    "nodes without any": ("topology.kubernetes.io/zone", "a", "other", [0, 1, 2]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ZONES)
+def test_a_volume_with_a_zone_keeps_its_pod_there(case):
+    label, value, key, expected = ZONES[case]
+    store = StateStore()
+    store.set_volumes_read(is_read=True)
+    tell(store, in_zone(key, *"abc"), QUEUE, claim(volume="pv"), zoned(label, value), pod())
+    assert nodes_for(store) == expected
 
 
 # -- claims for one pod ----------------------------------------------------------------------------

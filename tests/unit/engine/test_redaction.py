@@ -16,6 +16,7 @@ from kaisched.objects.decode import decode_object
 from kaisched.objects.load import load_text
 from kaisched.objects.node import NodeSpec, NodeStatus, TopologyLevel
 from kaisched.objects.pod import (
+    ClaimReference,
     ClaimSpec,
     ClaimStatus,
     ContainerStatus,
@@ -330,9 +331,16 @@ KNOWN = {
         terminationGracePeriodSeconds resourceClaims schedulingGroup volumes
         topologySpreadConstraints""",
     PodVolume: "name persistentVolumeClaim ephemeral",
-    ClaimSpec: "volumeName storageClassName accessModes",
+    ClaimSpec: (
+        "volumeName storageClassName accessModes resources selector volumeMode"
+        " volumeAttributesClassName"
+    ),
+    ClaimReference: "namespace name uid",
     ClaimStatus: "phase",
-    VolumeSpec: "nodeAffinity",
+    VolumeSpec: (
+        "nodeAffinity storageClassName accessModes capacity claimRef volumeMode"
+        " volumeAttributesClassName"
+    ),
     TopologyLevel: "nodeLabel alias",
     TopologyConstraint: "topology requiredTopologyLevel preferredTopologyLevel",
     StorageClass: "metadata provisioner volumeBindingMode allowedTopologies",

@@ -125,10 +125,28 @@ def test_what_was_placed_in_this_cycle_counts():
     assert nodes_of(ran, "other") == []
 
 
-def test_who_is_leaving_is_no_neighbour_any_more():
+@pytest.mark.parametrize("key", [HOST, ZONE])
+def test_a_pod_keeps_away_from_one_that_is_leaving_until_it_is_gone(key):
+    asks = apart(OTHER, term(key=key))
+    builder = web(cluster("a", "b"), leaving={"n0": 1})
+    assert nodes_of(other(builder, constraints=asks).run("allocate"), "other") == ["n1"]
+    builder = web(cluster("a", "a"), leaving={"n0": 1}, constraints=apart(WEB, term("other", key)))
+    on = ["n1"] if key == HOST else []
+    assert nodes_of(other(builder).run("allocate"), "other") == on
+
+
+def test_room_beside_one_that_is_leaving_is_promised():
     builder = web(cluster("a"), leaving={"n0": 1})
     ran = other(builder, constraints=apart(OTHER, term())).run("allocate")
-    assert nodes_of(ran, "other") == ["n0"]
+    assert (nodes_of(ran, "other"), [it.node for it in ran.result.nominations]) == ([], ["n0"])
+
+
+def test_a_pod_in_the_way_of_anti_affinity_is_waited_for_even_if_the_room_is_free():
+    builder = ClusterBuilder().queue("q").node("n0", gpu=8, labels={HOST: "n0"})
+    web(builder, running={"n0": 1}, priority=10)
+    ran = other(builder, constraints=apart(OTHER, term()), priority=60).run("preempt")
+    assert (nodes_of(ran, "other"), [it.node for it in ran.result.nominations]) == ([], ["n0"])
+    assert len(ran.result.evictions) == 1
 
 
 # -- affinity --------------------------------------------------------------------------------------

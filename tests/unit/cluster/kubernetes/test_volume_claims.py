@@ -62,11 +62,11 @@ def node_of(client):
 def work(writers, make_pod):
     """A bind of a new pod to n0, that waits for claims."""
 
-    def work(*keys, gang=None):
+    def work(*keys, gang=None, volumes=None):
         pod = make_pod("p")
         bind = Bind("default/p", pod["metadata"]["uid"], "n0", "default/g", 0, 0)
         writers.under_way.add((bind.pod, bind.uid))
-        waiting = VolumeClaims(writers, "n0", list(keys))
+        waiting = VolumeClaims(writers, "n0", list(keys), volumes or {})
         return BindWork(writers, bind, gang or GangBinds("default/g"), Steps([waiting]))
 
     return work
@@ -146,3 +146,60 @@ def test_an_answer_that_may_pass_is_asked_for_again(code, server, work, claim, m
     assert binding.send() > 0
     assert binding.send() is None
     assert get_pod("p")["spec"]["nodeName"] == "n0"
+
+
+# -- volumes that are there ------------------------------------------------------------------------
+
+VOLUMES = "/api/v1/persistentvolumes"
+
+
+@pytest.fixture
+def disk(client):
+    """Create a volume; return what says which claim it is for."""
+
+    def disk(name):
+        assert client.call("POST", VOLUMES, body={"metadata": {"name": name}, "spec": {}}).is_done
+        return lambda: json.decode(client.call("GET", f"{VOLUMES}/{name}").data)["spec"].get(
+            "claimRef"
+        )
+
+    return disk
+
+
+def test_a_volume_that_is_there_is_given_to_its_claim_before_the_pod_is_bound(
+    work, claim, made, node_of, disk, get_pod
+):
+    ref = disk("d")
+    binding = work(claim("c"), volumes={"default/c": "d"})
+    assert binding.send() == module.PAUSE_S
+    assert (ref()["namespace"], ref()["name"], node_of("c")) == ("default", "c", None)
+    assert binding.send() == module.PAUSE_S
+    made("c")
+    assert binding.send() is None
+    assert get_pod("p")["spec"]["nodeName"] == "n0"
+
+
+def test_a_volume_is_free_again_if_the_pod_is_not_bound(work, claim, disk, news, monkeypatch):
+    ref = disk("d")
+    binding = work(claim("c"), volumes={"default/c": "d"})
+    assert binding.send() == module.PAUSE_S
+    monkeypatch.setattr(module, "MOST_S", -1.0)
+    while binding.send() is not None:
+        pass
+    assert held_back(news) == ["default/p"]
+    assert ref() is None
+
+
+@pytest.mark.parametrize("case", ["none", "another's", "gone"])
+def test_without_a_free_volume_the_bind_has_failed(case, work, claim, disk, client, news, get_pod):
+    if case == "another's":
+        ref = disk("d")
+        body = {"spec": {"claimRef": {"namespace": "default", "name": "other"}}}
+        assert client.call("PATCH", f"{VOLUMES}/d", body=body, content_type=MERGE).is_done
+    binding = work(claim("c"), volumes={"default/c": "" if case == "none" else "d"})
+    while binding.send() is not None:
+        pass
+    assert held_back(news) == ["default/p"]
+    assert "nodeName" not in get_pod("p")["spec"]
+    if case == "another's":
+        assert ref()["name"] == "other"
