@@ -191,7 +191,8 @@ class Rules:
 
     def __init__(self, seed):
         draw = random.Random(seed)
-        self.at, self.free, self.labels, self.tainted = Counter(), {}, {}, set()
+        self.at: Counter[str] = Counter()
+        self.free, self.labels, self.tainted = {}, {}, set()
         builder = ClusterBuilder().queue("q")
         for name in (f"n{number}" for number in range(draw.randint(2, 6))):
             zone = {ZONE: draw.choice("abc")} if draw.random() < 0.85 else {}
@@ -234,7 +235,7 @@ class Rules:
         )
 
     def _is_even(self, one, name, keys):
-        counts = Counter()
+        counts: Counter[str] = Counter()
         for node, labels in self.labels.items():
             is_out = one.honors_affinity and not self.is_selected(node)
             is_out |= one.honors_taints and node in self.tainted
