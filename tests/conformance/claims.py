@@ -35,7 +35,7 @@ class CaseClaims:
         known = DeviceClaims()
         self._deallocate(pods)
         for obj in (*self._classes, *self._slices, *self.claims.values()):
-            known.put(obj)
+            known.update(obj)
         known.settle()
         for pod in pods:
             known.noted(pod)
