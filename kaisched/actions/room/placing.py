@@ -600,9 +600,9 @@ def _place_idle(session: Session, statement: Statement, tasks: RowVec) -> bool:
     cuts = (np.flatnonzero(shapes[1:] != shapes[:-1]) + 1).tolist()
     for start, end in pairwise((0, *cuts, len(tasks))):
         shape, placement = int(shapes[start]), session.placement
-        if is_spread(session, shape) and not _place_spread(session, statement, tasks[start:end]):
-            return False
         if is_spread(session, shape):
+            if not _place_spread(session, statement, tasks[start:end]):
+                return False
             continue
         nodes = placement.choose(placement.vacancy(shape), end - start)
         if nodes is None:
