@@ -175,13 +175,12 @@ def test_a_page_that_needs_a_token_asks_for_one(browser, server, monkeypatch):
     pages = server.listeners[0].news.__self__
     access = pages._access
 
-    class Reviewed:
-        def sight(self, request):
-            if request.authorization == "Bearer good":
-                return access.sight(request)
-            return view_pages.Page(401, "text/plain", b"a bearer token is needed\n")
+    def reviewed(request):
+        if request.authorization == "Bearer good":
+            return access(request)
+        return view_pages.Page(401, "text/plain", b"a bearer token is needed\n")
 
-    monkeypatch.setattr(pages, "_access", Reviewed())
+    monkeypatch.setattr(pages, "_access", reviewed)
     browser.driver.get(f"http://localhost:{server.port}/")
     browser.run("sessionStorage.clear()")
     browser.driver.refresh()

@@ -282,7 +282,7 @@ def test_finished_pods_hold_no_room_and_no_row():
     update(store, pod("last", where="n0", phase="Running"))
     snapshot = store.snapshot()
     assert len(snapshot.tasks.state) < 100
-    assert set(store.pods._pods) == {"ns/first", "ns/last"}
+    assert set(store.pods) == {"ns/first", "ns/last"}
     assert snapshot.nodes.idle[GPU].tolist() == [6000]
     assert_adds_up(snapshot)
 

@@ -260,7 +260,7 @@ def test_missing_rights_are_named_by_role(healthy):
         healthy,
         Rule(("list",), ("*",), ("*",)),
         Rule(("watch",), ("*",), ("nodes", "queues")),
-        Rule(("get",), ("",), ("pods", "persistentvolumeclaims")),
+        Rule(("get",), ("",), ("pods", "persistentvolumeclaims", "persistentvolumes")),
         Rule(("get", "update"), ("coordination.k8s.io",), ("leases",), names=("other",)),
     )
     findings = found(healthy, token="secret-token")
