@@ -18,6 +18,7 @@ from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import PODS
 from kaisched.cluster.pools.owners import PoolCondition
 from kaisched.cluster.store import StateStore
+from kaisched.core.axis import TaskState
 from kaisched.errors import ClusterUnavailable, ObjectError
 from kaisched.framework.intents import Bind, Evict
 from kaisched.objects import labels
@@ -286,6 +287,9 @@ class StaleMarks:
     def after(self, store: StateStore, stale: Mapping[str, float], at_s: float) -> None:
         """Set the condition on a pod of each stale job, and clear it on pods of all others.
 
+        A pod that leaves, or whose eviction was sent, keeps it: if this process ends before all
+        evictions have begun, the grace goes on under the next leader.
+
         Args:
             store: has the current conditions.
             stale: since when, by job.
@@ -304,7 +308,9 @@ class StaleMarks:
                     self._mark(pod, uid, since_s, is_stale=True)
         for job, pods in current.items():
             for pod in pods if job not in stale else ():
-                self._mark(pod, store.pods.version_of(pod)[0], at_s, is_stale=False)
+                row = store.pods.pod(pod)
+                if row is not None and store.facts.sent.state_of(row) != TaskState.RELEASING:
+                    self._mark(pod, row.uid, at_s, is_stale=False)
 
     def _mark(self, pod: str, uid: str, since_s: float, *, is_stale: bool) -> None:
         if (pod, is_stale) in self._written:

@@ -68,6 +68,17 @@ def test_one_pod_says_it(store, marks, reports):
     assert said(reports) == []
 
 
+def test_it_is_not_cleared_on_a_pod_whose_eviction_has_not_begun(store, marks, reports):
+    """Its leader may die before: then the time goes on under the next one."""
+    update(store, member("p0", NOON))
+    store.facts.sent.evict(store.pods.pod("ns/p0"))
+    marks.after(store, {}, NOON_S + 30)
+    assert said(reports) == []
+    store.facts.sent.take_back_eviction("ns/p0")
+    marks.after(store, {}, NOON_S + 30)
+    assert said(reports) == [("p0", "False", "2026-07-01T12:00:30Z")]
+
+
 def test_what_does_not_show_is_written_again_but_not_at_once(store, marks, reports, monkeypatch):
     now_s = [0.0]
     monkeypatch.setattr(pods, "monotonic_s", lambda: now_s[0])
