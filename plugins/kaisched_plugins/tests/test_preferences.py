@@ -16,7 +16,7 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.session.session import Session
 from kaisched.testing import ClusterBuilder, check_plugin
 from kaisched.testing.builder import NOW_S, policy_of
-from kaisched_plugins.predicates.preferences import Preferences as Plugin
+from kaisched_plugins.preferences import Preferences as Plugin
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 FIRST, SECOND = 0, 1
