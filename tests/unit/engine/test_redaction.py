@@ -338,8 +338,8 @@ def test_what_pods_prefer_is_kept_under_other_names():
     asks = recorded(
         lambda text: (
             text.replace("app: acme-app", own)
-            .replace("spec:\n", PREFERS)
-            .replace("  affinity:\n    nodeAffinity:\n", "    nodeAffinity:\n")
+            .replace("spec:\n", SPREAD)
+            .replace("  affinity:\n", NEAR)
         )
     )
     found = []
