@@ -65,7 +65,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         if bound is None or value is None:
             return False
         return value > bound if toleration.operator == "Gt" else value < bound
-    return toleration.operator == "Equal" and toleration.value == taint.value
+    return toleration.operator in ("Equal", "") and toleration.value == taint.value
 
 
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)

@@ -259,7 +259,6 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     """False: in a user namespace of its own."""
     scheduling_gates: list[SchedulingGate] = []
     topology_spread_constraints: list[TopologySpreadConstraint] = []
-    termination_grace_period_seconds: int | None = None
     resource_claims: list[PodResourceClaim] = []
     volumes: list[PodVolume] = []
     scheduling_group: SchedulingGroup | None = None

@@ -375,7 +375,7 @@ KNOWN = {
     PodSpec: """schedulerName nodeName nodeSelector affinity tolerations priority priorityClassName
         preemptionPolicy containers initContainers resources overhead hostNetwork hostUsers
         schedulingGates
-        terminationGracePeriodSeconds resourceClaims schedulingGroup volumes
+        resourceClaims schedulingGroup volumes
         topologySpreadConstraints""",
     Container: "name resources ports restartPolicy restartPolicyRules",
     PodAffinityTerm: """topologyKey labelSelector namespaces namespaceSelector matchLabelKeys
