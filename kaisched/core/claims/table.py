@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from kaisched.core.axis import record
@@ -109,6 +110,9 @@ class ClaimTable:
     """None where no resource is offered in both ways."""
     gpu_classes: frozenset[str] = frozenset()
     """The classes whose devices count as GPUs."""
+    uncounted: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    """Of claims without devices that pods of several jobs count: by shape and key, the shape of
+    such a pod once another has the claim."""
 
 
 def portions_of(results: Sequence[Result]) -> tuple[Portion, ...]:
