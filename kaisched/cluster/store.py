@@ -540,7 +540,9 @@ class StateStore:
             claims.specs.keep({use.spec for it in bare.shapes.constraints for use in it.claims})
         return self._with_the_rest(bare, uncounted)
 
-    def _with_the_rest(self, bare: Snapshot, uncounted: Mapping[tuple[int, str], int]) -> Snapshot:
+    def _with_the_rest(
+        self, bare: Snapshot, uncounted: Mapping[int, Mapping[frozenset[str], int]]
+    ) -> Snapshot:
         """Return a snapshot of the rows with disruption budgets, claims and overdrafts, if any."""
         rows, budgets, claims = self.rows, self.facts.disruptions, self.device_claims
         more: dict[str, Any] = {}

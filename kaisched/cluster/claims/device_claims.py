@@ -121,6 +121,8 @@ class DeviceClaims:
         self._claims: dict[str, ResourceClaim] = {}
         self.held: dict[str, Held] = {}
         self.users: dict[str, dict[str, PodRow]] = {}
+        self._shared: set[str] = set()
+        """Claims that several pods use."""
         self._keys_of_pod: dict[str, tuple[str, ...]] = {}
         self._uid_of_pod: dict[str, str] = {}
         """Of the pods that use claims, or ask for what a class may back."""
@@ -377,6 +379,8 @@ class DeviceClaims:
             users = self.users.setdefault(key, {})
             old = users.get(pod.key)
             users[pod.key] = pod
+            if len(users) > 1:
+                self._shared.add(key)
             if len(users) > 1 and (old is None or self._counts_elsewhere(old, pod)):
                 found += [it for it in users if it != pod.key]
         return found
@@ -405,6 +409,8 @@ class DeviceClaims:
             users = self.users[key]
             users.pop(pod, None)
             found += users
+            if len(users) <= 1:
+                self._shared.discard(key)
             if not users:
                 del self.users[key]
         return found
@@ -543,38 +549,39 @@ class DeviceClaims:
             first.setdefault(self.job_of(it), it)
         return list(first.values())
 
-    def uncounted(self, rows: RowStore) -> dict[tuple[int, str], int]:
+    def uncounted(self, rows: RowStore) -> dict[int, dict[frozenset[str], int]]:
         """Return :attr:`ClaimTable.uncounted`; the shapes are added to the rows."""
         contested: dict[str, tuple[PodRow, set[str]]] = {}
-        for key, users in self.users.items():
-            payers = self._payers(key) if len(users) > 1 and key not in self.held else []
+        for key in sorted(self._shared - self.held.keys()):
+            payers = self._payers(key)
             if len(payers) > 1:
                 for pod in payers:
                     contested.setdefault(pod.key, (pod, set()))[1].add(key)
-        found: dict[tuple[int, str], int] = {}
+        found: dict[int, dict[frozenset[str], int]] = {}
         for pod, keys in contested.values():
             task = rows.row_of_task(pod.key)
-            if task < 0:
-                continue
-            shape = int(rows.tasks.shape_of_task.data[task])
-            constraints = rows.shapes.constraints.data[shape]
-            shapes = {frozenset[str](): shape}
-            for given in _sets_of(sorted(keys)[:_MOST_CONTESTED]):
-                less, request = self.resolved(pod, given), rows.shapes.asked_by(shape)
-                for name in filter(None, (CLAIMED_GPU, self.gpus.bridged)):
-                    request[name] = less.request.get(name, 0)
-                counted = replace(constraints, claimed_milli=less.constraints.claimed_milli)
-                shapes[given] = rows.shape_of(request, counted)
-                for key in given:
-                    found[shapes[given - {key}], key] = shapes[given]
+            if task >= 0:
+                some = _sets_of(sorted(keys)[:_MOST_CONTESTED])
+                found[task] = {it: self._shape_without(pod, task, it, rows) for it in some}
         return found
+
+    def _shape_without(self, pod: PodRow, task: int, given: frozenset[str], rows: RowStore) -> int:
+        """Return the shape of a task less what claims that are given count; it is added."""
+        shape = int(rows.tasks.shape_of_task.data[task])
+        less, request = self.resolved(pod, given), rows.shapes.asked_by(shape)
+        for name in filter(None, (CLAIMED_GPU, self.gpus.bridged)):
+            request[name] = less.request.get(name, 0)
+        constraints = replace(
+            rows.shapes.constraints.data[shape], claimed_milli=less.constraints.claimed_milli
+        )
+        return rows.shape_of(request, constraints)
 
     # -- the table -------------------------------------------------------------------------------
 
     def table(
         self,
         row_of_task: Callable[[str], int],
-        uncounted: Mapping[tuple[int, str], int] = MappingProxyType({}),
+        uncounted: Mapping[int, Mapping[frozenset[str], int]] = MappingProxyType({}),
     ) -> ClaimTable | None:
         """Return the claims of a snapshot; None while no pod uses claims."""
         if not self.has_table:

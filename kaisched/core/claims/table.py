@@ -110,9 +110,9 @@ class ClaimTable:
     """None where no resource is offered in both ways."""
     gpu_classes: frozenset[str] = frozenset()
     """The classes whose devices count as GPUs."""
-    uncounted: Mapping[tuple[int, str], int] = field(default_factory=dict)
-    """Of claims without devices that pods of several jobs count: by shape and key, the shape of
-    such a pod once another has the claim."""
+    uncounted: Mapping[int, Mapping[frozenset[str], int]] = field(default_factory=dict)
+    """Of claims without devices that count with pods of several jobs: by task that counts some, and
+    by the keys of some of these or all, the shape that does not count them."""
 
 
 def portions_of(results: Sequence[Result]) -> tuple[Portion, ...]:

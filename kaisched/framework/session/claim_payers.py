@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kaisched.core.axis import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from kaisched.core.claims.table import ClaimTable
     from kaisched.core.snapshot import Snapshot
@@ -39,45 +39,45 @@ class ClaimPayers:
 
     def __init__(self, snapshot: Snapshot, table: ClaimTable) -> None:
         """Take a snapshot :func:`with_own_shapes`."""
-        self._uncounted: Mapping[tuple[int, str], int] = table.uncounted
-        self._claims_of_task = table.claims_of_task
+        self._uncounted = table.uncounted
         self._shape_of_task = snapshot.tasks.shape_of_task
         self._job_of_task = snapshot.tasks.job_of_task
         self._shape_of_job = snapshot.jobs.shape_of_job
-        self._counting = {shape for shape, _ in self._uncounted}
+        self._counting: set[int] = set()
+        """Shapes of pods that count such claims."""
+        self._counted: dict[int, frozenset[str]] = {}
+        """By task, such claims that it still counts."""
         self._rivals: defaultdict[str, list[int]] = defaultdict(list)
-        """By key, the tasks that the claim counts with as the cycle begins."""
-        for task, keys in self._claims_of_task.items():
-            for key in keys:
-                if (int(self._shape_of_task[task]), key) in self._uncounted:
-                    self._rivals[key].append(task)
+        """By such a claim, the tasks that count it as the cycle begins."""
+        for task, shapes in self._uncounted.items():
+            self._counting |= {int(self._shape_of_task[task]), *shapes.values()}
+            self._counted[task] = frozenset().union(*shapes)
+            for key in self._counted[task]:
+                self._rivals[key].append(task)
         self._paid: set[str] = set()
         self.changes = 0
         """How many shapes of tasks have changed."""
 
     def counts(self, shape: int) -> bool:
-        """Tell whether pods of a shape count such a claim: two of them may not start together."""
+        """Tell whether pods of a shape may count such a claim: they do not start together."""
         return shape in self._counting
 
     def count_with(self, tasks: Iterable[int], ledger: Ledger) -> None:
         """Count the claims of tasks that were placed for good with them, and with no others."""
         for task in tasks:
-            shape = int(self._shape_of_task[task])
-            if shape not in self._counting or int(ledger.state[task]) not in _PLACED:
-                continue
-            keys = self._claims_of_task.get(task, ())
-            self._paid.update(key for key in keys if (shape, key) in self._uncounted)
+            if task in self._counted and int(ledger.state[task]) in _PLACED:
+                self._paid |= self._counted[task]
         self.settle(ledger)
 
     def settle(self, ledger: Ledger) -> None:
         """Give pending tasks the shapes that do not count claims which count with others."""
         for key in self._paid:
             for task in self._rivals[key]:
-                if int(ledger.state[task]) != _PENDING:
+                if key not in self._counted[task] or int(ledger.state[task]) != _PENDING:
                     continue
-                shape = self._uncounted.get((int(self._shape_of_task[task]), key))
-                if shape is None:
-                    continue
+                self._counted[task] -= {key}
+                shapes = self._uncounted[task]
+                shape = shapes[max(shapes, key=len) - self._counted[task]]
                 self._shape_of_task[task] = shape
                 if self._shape_of_job[job := int(self._job_of_task[task])] >= 0:
                     self._shape_of_job[job] = shape
