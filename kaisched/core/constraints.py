@@ -72,7 +72,7 @@ NodeTerm: TypeAlias = tuple[tuple[Requirement, ...], tuple[Requirement, ...]]
 
 @dataclass(frozen=True, slots=True)
 class PodTerm:
-    """One required pod affinity or anti-affinity term."""
+    """One pod affinity or anti-affinity term: which pods, and the domains that count."""
 
     topology_key: str
     namespaces: tuple[str, ...]
@@ -85,7 +85,7 @@ class PodTerm:
 
 
 class SpreadRule(NamedTuple):
-    """A topology spread constraint that must hold."""
+    """A topology spread constraint."""
 
     pods: PodTerm
     """The pods that count, and the label whose values are the domains."""
@@ -97,6 +97,25 @@ class SpreadRule(NamedTuple):
     """Only nodes that the pod's selectors and affinity allow make up domains."""
     honors_taints: bool = False
     """Only nodes whose taints the pod tolerates make up domains."""
+
+
+class Preferences(NamedTuple):
+    """What a task prefers, and goes without where no node has it: it counts in scores alone."""
+
+    nodes: tuple[tuple[int, NodeTerm], ...] = ()
+    """Preferred node affinity: weight and term."""
+    pods: tuple[tuple[int, PodTerm], ...] = ()
+    """Preferred pod affinity: weight and term; the weights of anti-affinity are negative."""
+    spread: tuple[SpreadRule, ...] = ()
+    """Topology spread constraints with ``ScheduleAnyway``."""
+
+    @property
+    def are_about_pods(self) -> bool:
+        """Whether the places of pods count, and not only nodes."""
+        return bool(self.pods or self.spread)
+
+
+NO_PREFERENCES: Final = Preferences()
 
 
 class ClaimUse(NamedTuple):
@@ -144,6 +163,8 @@ class Constraints:
     pod_anti_affinity: tuple[PodTerm, ...] = ()
     spread: tuple[SpreadRule, ...] = ()
     """How its kind is spread; such pods are placed one by one, since each changes the counts."""
+    preferences: Preferences = NO_PREFERENCES
+    """What it prefers; pods that prefer places by other pods are placed one by one, too."""
     volume_terms: tuple[tuple[NodeTerm, ...], ...] = ()
     """The nodes where its volumes can be used: of each entry one term must hold."""
     unbound: tuple[UnboundClaim, ...] = ()

@@ -109,6 +109,10 @@ class PodAffinityTerm(Wire, frozen=True, kw_only=True):
     namespaces: list[str] = []
     namespace_selector: LabelSelector | None = None
     """None: the listed namespaces, or the pod's own; empty: all namespaces."""
+    match_label_keys: list[str] = []
+    """Only pods count that have the pod's own values of these labels."""
+    mismatch_label_keys: list[str] = []
+    """Only pods count that have other values of these labels."""
 
 
 class PreferredPodTerm(Wire, frozen=True, kw_only=True):

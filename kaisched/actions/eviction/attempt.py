@@ -14,7 +14,7 @@ import numpy as np
 from kaisched.actions.eviction.demand import Demand, Need, Plan, gets_too_much, take_all, without
 from kaisched.actions.eviction.victims import PROTECTED, as_units
 from kaisched.actions.order.gates import first_shut
-from kaisched.actions.room.placing import has_parts, is_tight, least_ask, place_waiting
+from kaisched.actions.room.placing import has_parts, is_spread, is_tight, least_ask, place_waiting
 from kaisched.core.devices import charges
 from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.session.units import Going
@@ -523,9 +523,10 @@ class Attempt:
     def _finds_room(self, statement: Statement) -> bool:
         session, demand = self._session, self.demand
         tasks = demand.tasks
-        if len(demand.shapes) > 1 or not self._is_exact or is_tight(session, tasks):
-            return self._wait(statement)
         shape = demand.shapes[0][0]
+        is_split = len(demand.shapes) > 1 or (len(tasks) > 1 and is_spread(session, shape))
+        if is_split or not self._is_exact or is_tight(session, tasks):
+            return self._wait(statement)
         if len(tasks) == 1 and not self._is_limited:
             nodes = self._nodes
             if len(nodes) > 1:

@@ -66,8 +66,9 @@ def is_tight(session: Session, tasks: RowVec) -> bool:
 
 
 def is_spread(session: Session, shape: int) -> bool:
-    """Tell whether each pod of a shape changes where the next may go, so that none go together."""
-    return bool(session.shapes.constraints[shape].spread)
+    """Tell whether each pod of a shape changes where the next goes, so that none go together."""
+    constraints = session.shapes.constraints[shape]
+    return bool(constraints.spread) or constraints.preferences.are_about_pods
 
 
 def within_bounds(place: Place) -> Place:

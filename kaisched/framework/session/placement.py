@@ -470,7 +470,7 @@ class Placement:
         return self._devices is not None or self._moved is not None
 
     def note_moves(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
-        """Report moves to the plugins, and ask again the filters that they name as stale."""
+        """Report moves to the plugins, and ask again filters and scores that they name as stale."""
         if self._devices is not None:
             self._devices.note_all(tasks, nodes, self._session.ledger.state, sign)
         tell = self._moved
@@ -482,7 +482,7 @@ class Placement:
         known = stale[0].tolist() if len(stale[0]) else list(self._plans)
         for plan in [self._plans[shape] for shape in known if shape in self._plans]:
             self._filter(plan)
-            plan.mask = Mask()
+            plan.mask, plan.score = Mask(), None
             for plans in self._plans_within.values():
                 plans.pop(plan.shape, None)
 
@@ -510,7 +510,10 @@ class Placement:
         return slot
 
     def scores(self, plan: ShapePlan) -> FloatVec:
-        """``(N,)`` scores as of now: asked for all nodes once, then for touched rows."""
+        """``(N,)`` scores as of now: asked for all nodes once, then for touched rows.
+
+        All are asked for again where a plugin has named them as stale.
+        """
         if plan.whole is not None:  # scores do not depend on the set that is tried
             return self.scores(plan.whole)
         session = self._session

@@ -15,6 +15,7 @@ import numpy as np
 from kaisched import (
     ACTIVE_STATES,
     HOLDING_STATES,
+    NO_PREFERENCES,
     BoolVec,
     CodeVec,
     Constraints,
@@ -23,6 +24,7 @@ from kaisched import (
     Refusal,
     RowVec,
     Session,
+    SpreadRule,
     TaskState,
 )
 from kaisched_plugins.predicates.spreading import Tally, tally
@@ -79,6 +81,10 @@ class PodTerms:
         """Shapes whose pods took MIG instances by annotation."""
         self.holders = Holders()
         """Anti-affinity terms, which keep other pods away."""
+        self.drawing = Holders()
+        """Terms that count in the scores of the pods they select: preferred ones, and affinity."""
+        self.have_preferences = False
+        """Whether any shape prefers some nodes to others."""
         self.self_averse: dict[int, tuple[str, ...]] = {}
         """Shape to the topology keys of its pods' anti-affinity to each other."""
         self.self_seeking: set[int] = set()
@@ -122,6 +128,9 @@ class PodTerms:
         if asked.devices is not None and asked.devices.legacy_slices:
             self.mig_by_annotation.append(shape)
         self.are_any |= asked.has_pod_terms
+        self.have_preferences |= asked.preferences is not NO_PREFERENCES
+        for term in (*asked.pod_affinity, *(term for _, term in asked.preferences.pods)):
+            self.drawing.add(term, shape)
         if not (asked.pod_affinity or asked.pod_anti_affinity):
             return
         own = asked.label_set
@@ -170,7 +179,7 @@ class PodTerms:
 
 
 class Holders:
-    """Anti-affinity terms with their shapes, found by the labels that the terms select."""
+    """Terms on other pods with their shapes, found by the labels that the terms select."""
 
     def __init__(self) -> None:
         """Start without terms."""
@@ -178,8 +187,8 @@ class Holders:
         self._by_pair: dict[_Pair, list[PodTerm]] = {}
         self._rest: list[PodTerm] = []
         """Terms that name no value of a label."""
-        self._against: dict[int, dict[str, list[int]]] = {}
-        """Label set to the shapes that exclude it, by topology key."""
+        self._about: dict[int, dict[PodTerm, list[int]]] = {}
+        """Label set to the terms that select it, with their shapes."""
 
     def __len__(self) -> int:
         """Return how many terms there are."""
@@ -187,7 +196,7 @@ class Holders:
 
     def add(self, term: PodTerm, shape: int) -> None:
         """Add a term of a shape."""
-        self._against.clear()
+        self._about.clear()
         is_known = term in self._shapes
         self._shapes.setdefault(term, []).append(shape)
         if is_known:
@@ -198,15 +207,22 @@ class Holders:
         for pair in pairs or ():
             self._by_pair.setdefault(pair, []).append(term)
 
+    def about(self, session: Session, label_set: int) -> dict[PodTerm, list[int]]:
+        """Return the terms that select pods of a label set, with their shapes."""
+        if label_set not in self._about:
+            self._about[label_set] = {
+                term: self._shapes[term]
+                for term in self._candidates(session, label_set)
+                if _speaks_of(session, term, label_set)
+            }
+        return self._about[label_set]
+
     def against(self, session: Session, label_set: int) -> dict[str, list[int]]:
-        """Return the shapes that exclude pods of a label set, by topology key."""
-        if label_set not in self._against:
-            found: dict[str, list[int]] = {}
-            for term in self._candidates(session, label_set):
-                if _speaks_of(session, term, label_set):
-                    found.setdefault(term.topology_key, []).extend(self._shapes[term])
-            self._against[label_set] = found
-        return self._against[label_set]
+        """Return the shapes with terms that select pods of a label set, by topology key."""
+        found: dict[str, list[int]] = {}
+        for term, shapes in self.about(session, label_set).items():
+            found.setdefault(term.topology_key, []).extend(shapes)
+        return found
 
     def _candidates(self, session: Session, label_set: int) -> Iterable[PodTerm]:
         """Return the terms that may select a label set, each once."""
@@ -297,7 +313,7 @@ class Neighbours:
         """Shapes whose last answer rests on where some tasks stand."""
         self._labels: dict[int, RowVec] = {}
         self.volumes = FreeVolumes()
-        self._counting: dict[int, list[BoolVec]] = {}
+        self._counting: dict[tuple[int, Sequence[SpreadRule]], list[BoolVec]] = {}
 
     def codes(self, session: Session, shape: int, codes: CodeVec | None) -> CodeVec | None:
         """Return the codes ``(N,)`` of all nodes, on top of those of labels and taints."""
@@ -363,8 +379,8 @@ class Neighbours:
         part = session.axis.gpu_part
         if part is None or not (session.shapes.request[:, shape] * part).any():
             return codes
-        members = _among(session, self.terms.mig_by_annotation)
-        crowd = replace(self._crowd(session, "mig", "annotation", members), states=HOLDING_STATES)
+        members = among(session, self.terms.mig_by_annotation)
+        crowd = replace(self.crowd(session, "mig", "annotation", members), states=HOLDING_STATES)
         taken = crowd.counts(session) > 0
         if not taken.any():
             return codes
@@ -385,27 +401,27 @@ class Neighbours:
         for term in constraints.pod_anti_affinity:
             own.setdefault(term.topology_key, []).append(term)
         pairs = [
-            (key, self._crowd(session, "labels", (shape, key), terms.matches(session, listed)))
+            (key, self.crowd(session, "labels", (shape, key), terms.matches(session, listed)))
             for key, listed in own.items()
         ]
         for label_set in (
-            self._labels_of(session, shape, constraints).tolist() if terms.holders else ()
+            self.labels_of(session, shape, constraints).tolist() if terms.holders else ()
         ):
             for key, shapes in terms.holders.against(session, label_set).items():
-                holders = _among(session, shapes)
-                pairs.append((key, self._crowd(session, "shapes", (label_set, key), holders)))
+                holders = among(session, shapes)
+                pairs.append((key, self.crowd(session, "shapes", (label_set, key), holders)))
         return pairs
 
     def _refuse_affinity(self, session: Session, shape: int, refused: CodeVec) -> Crowd:
         """Refuse domains by affinity; return the pods that the answer rests on."""
         wanted = session.shapes.constraints[shape].pod_affinity
-        crowd = self._crowd(session, "all", wanted, self.terms.matches_all(session, wanted))
+        crowd = self.crowd(session, "all", wanted, self.terms.matches_all(session, wanted))
         counts = crowd.counts(session)
         met = np.ones(len(refused), np.bool_)
         labelled = np.ones(len(refused), np.bool_)
         exists = False
         for key in dict.fromkeys(term.topology_key for term in wanted):
-            column, domains = _domain_counts(session, key, counts)
+            column, domains = domain_counts(session, key, counts)
             labelled &= column >= 0
             met &= domains[column] > 0
             exists = exists or bool(domains[:-1].any())
@@ -418,42 +434,43 @@ class Neighbours:
 
     def _refuse_spread(self, session: Session, shape: int, refused: CodeVec) -> list[Crowd]:
         """Refuse by spread constraints; return the pods that the answer rests on."""
-        tallies, crowds = self.spread(session, shape)
+        rules = session.shapes.constraints[shape].spread
+        tallies, crowds = self.spread(session, shape, rules)
         for each in tallies:
             _refuse(refused, each.column < 0, Refusal.TOPOLOGY_LABEL)
         for each in tallies:
             _refuse(refused, each.is_over, Refusal.TOPOLOGY_SPREAD)
         return crowds
 
-    def spread(self, session: Session, shape: int) -> tuple[list[Tally], list[Crowd]]:
-        """Return the counts of a shape's spread constraints, and the pods that they count.
+    def spread(
+        self, session: Session, shape: int, rules: Sequence[SpreadRule]
+    ) -> tuple[list[Tally], list[Crowd]]:
+        """Return the counts of some spread constraints of a shape, and the pods that they count.
 
         As in kube-scheduler, a node counts that has the labels of all constraints, and a pod does
         until it is asked to leave.
         """
-        constraints = session.shapes.constraints[shape]
+        own = session.shapes.constraints[shape].label_set
         tallies, crowds = [], []
-        for rule, is_eligible in zip(
-            constraints.spread, self._eligible(session, shape), strict=True
-        ):
+        for rule, is_eligible in zip(rules, self._eligible(session, shape, rules), strict=True):
             members = self.terms.matches(session, (rule.pods,))
-            crowd = self._crowd(session, "labels", (shape, rule), members)
+            crowd = self.crowd(session, "labels", (shape, rule), members)
             crowds.append(crowd := replace(crowd, states=ACTIVE_STATES))
             domains = session.nodes.statics.label_column(rule.pods.topology_key)
-            adds = int(members[constraints.label_set])
+            adds = int(members[own])
             tallies.append(tally(rule, domains, is_eligible, crowd.counts(session), adds))
         return tallies, crowds
 
-    def _eligible(self, session: Session, shape: int) -> list[BoolVec]:
-        """Return ``(N,)`` the nodes that count for each spread constraint of a shape."""
-        found = self._counting.get(shape)
+    def _eligible(self, session: Session, shape: int, rules: Sequence[SpreadRule]) -> list[BoolVec]:
+        """Return ``(N,)`` the nodes that count for each of some spread constraints of a shape."""
+        found = self._counting.get((shape, rules))
         if found is None:
             masks, constraints = StaticMasks.of(session), session.shapes.constraints[shape]
             labelled = np.ones(len(session.nodes), np.bool_)
-            for rule in constraints.spread:
+            for rule in rules:
                 labelled &= session.nodes.statics.label_column(rule.pods.topology_key)[0] >= 0
-            found = self._counting[shape] = []
-            for rule in constraints.spread:
+            found = self._counting[shape, rules] = []
+            for rule in rules:
                 counts = labelled.copy()
                 if rule.honors_affinity:
                     counts &= masks.is_selected(constraints)
@@ -505,7 +522,8 @@ class Neighbours:
 
     # -- crowds ------------------------------------------------------------------------------
 
-    def _crowd(self, session: Session, kind: str, key: object, members: BoolVec) -> Crowd:
+    def crowd(self, session: Session, kind: str, key: object, members: BoolVec) -> Crowd:
+        """Return the tasks of some label sets, or of some shapes, by the kind of question."""
         crowd = self._crowds.get((kind, key))
         if crowd is None:
             is_by_shape = kind in ("shapes", "ports", "mig")
@@ -522,13 +540,13 @@ class Neighbours:
         crowd = self._crowds.get(("ports", shape))
         if crowd is None:
             every = session.shapes.constraints
-            members = _among(session, self.terms.port_shapes)
+            members = among(session, self.terms.port_shapes)
             for other in np.flatnonzero(members).tolist():
                 members[other] = are_in_conflict(constraints.host_ports, every[other].host_ports)
-            crowd = self._crowd(session, "ports", shape, members)
+            crowd = self.crowd(session, "ports", shape, members)
         return crowd, replace(crowd, states=_LEAVING)
 
-    def _labels_of(self, session: Session, shape: int, constraints: Constraints) -> RowVec:
+    def labels_of(self, session: Session, shape: int, constraints: Constraints) -> RowVec:
         """Label sets of a shape's pods: one where it has pod terms, else those of its tasks."""
         if constraints.label_set >= 0:
             return np.array([constraints.label_set])
@@ -556,11 +574,11 @@ def _refuse_domains(
     """Refuse the domains of a topology key in which any pod of a crowd is."""
     counts = crowd.counts(session) if crowd.tasks.size else None
     if counts is not None and counts.any():
-        column, domains = _domain_counts(session, key, counts)
+        column, domains = domain_counts(session, key, counts)
         _refuse(refused, (column >= 0) & (domains[column] > 0), refusal)
 
 
-def _among(session: Session, shapes: Sequence[int]) -> BoolVec:
+def among(session: Session, shapes: Sequence[int]) -> BoolVec:
     """``(shapes + 1,)`` which shapes are listed; those of later cycles are left out.
 
     The list grows with every cycle, and records of an older cycle may be made after that.
@@ -571,7 +589,7 @@ def _among(session: Session, shapes: Sequence[int]) -> BoolVec:
     return listed
 
 
-def _domain_counts(session: Session, key: str, counts: IntVec) -> tuple[RowVec, IntVec]:
+def domain_counts(session: Session, key: str, counts: IntVec) -> tuple[RowVec, IntVec]:
     """Return (domain of each node, -1 for none; count by domain, the last cell for none)."""
     column, values = session.nodes.statics.label_column(key)
     domains = np.bincount(column + 1, weights=counts, minlength=len(values) + 1)
