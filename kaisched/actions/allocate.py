@@ -34,7 +34,6 @@ from kaisched.actions.room.placing import (
     is_spread,
     is_tight,
     place_mixed,
-    place_waiting,
     place_within,
 )
 from kaisched.actions.room.promises import hold_broken, keep_promises
@@ -406,17 +405,16 @@ class _Allocation:
         return True
 
     def _wait_or_refuse(self, item: Pick, shape: int) -> None:
-        """Nominate a job for releasing capacity, or refuse it and all that ask for no less."""
+        """Place a job in another way, or refuse it and all that ask for no less.
+
+        It is nominated for releasing capacity, or gets other GPUs than the first that have room.
+        """
         session = self._session
-        if session.capacity.has_releasing:
-            statement = session.statement()
-            if place_waiting(session, statement, self._candidates.tasks(session, [item.at])):
-                self._keep(item, statement.has_pipelined)
-                statement.commit(self._action)
-                self._fair_order.placed(item)
-                self._go_on(item)
-                return
-            statement.rollback()
+        tasks = self._candidates.tasks(session, [item.at])
+        if self._commit(item, tasks, partial(place_mixed, session)):
+            self._fair_order.placed(item)
+            self._go_on(item)
+            return
         size = int(self._candidates.size[item.at])
         self._refuse(item)
         self._drop_no_smaller(shape, size)
