@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kaisched.actions.order.gates import first_shut
-from kaisched.core.axis import GPU, TaskState
+from kaisched.core.axis import GPU, GPU_UNIT, PODS, TaskState
+from kaisched.core.card_packing import CardKind, CardNode, CardPacking
 from kaisched.core.devices import card_mib, charges
 from kaisched.core.packing import Bin, pack
 from kaisched.framework.session.node_sets import NodeSet, shapes_of, subgroup_sets
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import Amounts, IntVec, RowVec
     from kaisched.core.tables import SubGroup
+    from kaisched.framework.session.cards import Cards
     from kaisched.framework.session.node_sets import NodeSets
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
@@ -512,6 +514,97 @@ def _put_packed(
     return True
 
 
+# Places a gang with shares of GPUs that fits in no order of its pods: chooses its GPUs together.
+#
+# One by one, each pod gets the GPUs with the least left (rule V8), which keeps others whole. A gang
+# that does not fit so gets other GPUs if that lets it start.
+
+CARD_STEPS: Final = 2_000
+"""How often a pod is put on GPUs at most to place one gang."""
+_CARD_STEPS_OF_ALL: Final = 10_000
+"""The same for all gangs of a cycle."""
+_MOST_ON_CARDS: Final = 64
+"""Gangs with more pods are placed one by one only."""
+_STEPS: Final = "placing.cardSteps"
+
+
+def place_on_cards(
+    session: Session, statement: Statement, tasks: RowVec, *, is_later: bool = False
+) -> bool:
+    """Place pods of a job with shares of GPUs by trying all choices of GPUs.
+
+    They go on idle room; with ``is_later`` all are promised what is idle or being released.
+    Nothing is placed on failure.
+    """
+    cards = session.capacity.cards
+    if cards is None or not _may_choose_cards(session, cards, tasks):
+        return False
+    shapes, pods = np.unique(session.tasks.shape_of_task[tasks], return_inverse=True)
+    steps = session.found.get(_STEPS, _CARD_STEPS_OF_ALL)
+    rows, packing = _card_packing(session, cards, shapes.tolist(), is_later=is_later)
+    packing.steps = before = min(steps, CARD_STEPS)
+    chosen = packing.pack(pods.tolist())
+    session.found[_STEPS] = steps - (before - packing.steps)
+    if chosen is None:
+        return False
+    mark = statement.checkpoint()
+    room_of = session.placement.future_vacancy if is_later else session.placement.vacancy
+    for task, shape, (at, slots) in zip(tasks.tolist(), shapes[pods].tolist(), chosen, strict=True):
+        node = int(rows[at])
+        if room_of(shape).room[node] <= 0:  # a plugin says no after all
+            statement.rollback(mark)
+            return False
+        with cards.giving(cards.as_chosen(task, slots, is_later=is_later)):
+            (statement.pipeline if is_later else statement.allocate)(task, node)
+    return True
+
+
+def _may_choose_cards(session: Session, cards: Cards, tasks: RowVec) -> bool:
+    """Tell whether pods of a job have shares of GPUs, and nothing else says where each one goes."""
+    if not 1 < len(tasks) <= _MOST_ON_CARDS:
+        return False
+    shapes = np.unique(session.tasks.shape_of_task[tasks]).tolist()
+    if not any(cards.demand_of(shape) for shape in shapes):
+        return False
+    if _is_bounded(session) or any(is_spread(session, shape) for shape in shapes):
+        return False
+    job = _job_of(session, tasks)
+    return not (is_tight(session, tasks) or is_bound_in_parts(session, job, tasks))
+
+
+def _card_packing(
+    session: Session, cards: Cards, shapes: list[int], *, is_later: bool
+) -> tuple[RowVec, CardPacking]:
+    """Return the rows of nodes with room for some of the pods, and the search over their cards."""
+    request = session.shapes.request
+    room_of = session.placement.future_vacancy if is_later else session.placement.vacancy
+    room = np.stack([room_of(shape).room for shape in shapes])
+    rows = np.flatnonzero((room > 0).any(axis=0))
+    others = [PODS, *(at for at in range(len(request)) if at not in (PODS, GPU))]
+    free = session.capacity.free()[:, rows] if is_later else session.capacity.unpromised(rows)
+    nodes = [
+        CardNode(
+            tuple(amounts),
+            tuple(sorted((has, slot) for slot, has in enumerate(left) if has > 0)),
+            whole,
+            size,
+        )
+        for amounts, (left, whole), size in zip(
+            free[others].T.tolist(),
+            cards.choices(rows, is_later=is_later),
+            cards.table.size[rows].tolist(),
+            strict=True,
+        )
+    ]
+    kinds = []
+    for shape, fits in zip(shapes, room[:, rows] > 0, strict=True):
+        count, take = cards.take_on(shape, rows)
+        whole = 0 if count else int(request[GPU, shape]) // GPU_UNIT
+        takes = tuple(np.where(fits, take, -1).tolist())
+        kinds.append(CardKind(tuple(request[others, shape].tolist()), whole, count, takes))
+    return rows, CardPacking(nodes, kinds, CARD_STEPS)
+
+
 # Places one job's batch through a statement: pods of several shapes, or on room being released.
 
 _PIPELINED = int(TaskState.PIPELINED)
@@ -570,7 +663,7 @@ def place_now(
     if budget is None:
         return False
     statement.rollback(mark)
-    return place_packed(session, statement, tasks)
+    return place_packed(session, statement, tasks) or place_on_cards(session, statement, tasks)
 
 
 def place_waiting(
@@ -586,7 +679,11 @@ def place_waiting(
         if budget is None:
             return False
         statement.rollback(mark)
-        if not place_packed(session, statement, tasks, is_later=True):
+        if not (
+            place_packed(session, statement, tasks, is_later=True)
+            or place_on_cards(session, statement, tasks)
+            or place_on_cards(session, statement, tasks, is_later=True)
+        ):
             return False
     job = int(session.ledger.job_of_task[tasks[0]])
     if statement.has_allocated(mark) and leans_on_promises(session, job):

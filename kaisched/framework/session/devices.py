@@ -297,7 +297,8 @@ class _Choice(NamedTuple):
     """What a claim gets in this cycle, and the tasks that use it."""
 
     held: Held
-    users: set[int]
+    users: dict[int, bool]
+    """By task, whether it is there now; else it is promised its node."""
     is_now: bool
     """Else it is promised."""
 
@@ -438,7 +439,7 @@ class Devices:
         wanted = [
             (key, self._table.specs[use.spec]) for key, use in pairs if self._held(use.key) is None
         ]
-        book = self._now if is_now else self._later
+        book = self._now if is_now else self._later_with(use for _, use in pairs)
         specs = [spec for _, spec in wanted]
         site, table = self._sites[node], self._table
         found = allocate(table.offer, site, specs, table.selectors, book.taken) if specs else []
@@ -449,7 +450,7 @@ class Devices:
         grants = []
         for (key, _), allocation in zip(wanted, found, strict=False):
             held = held_by(allocation)
-            self._chosen[key] = _Choice(held, set(), is_now)
+            self._chosen[key] = _Choice(held, {}, is_now)
             self._later.add(held.portions)
             if is_now:
                 self._now.add(held.portions)
@@ -458,21 +459,24 @@ class Devices:
             grants.append(Grant(key, allocation))
         for key, use in pairs:
             if key in self._chosen:
-                self._chosen[key].users.add(task)
+                self._chosen[key].users[task] = is_now
             elif use.key:
                 self._stay(task, (key,))
         self.granted[task] = grants
 
     def _take_back(self, task: int) -> None:
         """Undo :meth:`_choose`."""
-        del self.granted[task]
+        grants = {it.key: it for it in self.granted.pop(task)}
         for key in self._table.claims_of_task[task]:
             chosen = self._chosen.get(key)
             if chosen is None or task not in chosen.users:
                 self._leave(task, (key,))
                 continue
-            chosen.users.discard(task)
+            del chosen.users[task]
             if chosen.users:
+                if key in grants:  # another user gets the claim its devices
+                    heir = max(chosen.users, key=lambda it: chosen.users[it])
+                    self.granted[heir].append(grants[key])
                 continue
             del self._chosen[key]
             self._later.remove(chosen.held.portions)
@@ -621,14 +625,17 @@ class Devices:
                 refuse(refused, ~self._reach(held), Refusal.DEVICE_PLACE)
                 if self._is_given_away(use.key):
                     refused[refused == 0] = int(Refusal.DEVICES)
-        if not self._open(uses):
-            return None
-        found = self._room(uses, refused == 0, shape, capacity)
-        if uses in self._rooms.faults:
-            refused[refused == 0] = int(Refusal.DEVICE_CLAIM)
-        if self._apart:
-            refuse(refused, (found.now <= 0) & (found.later > 0), Refusal.DEVICES_LEAVING)
-        refuse(refused, found.now <= 0, Refusal.DEVICES)
+        found = None
+        if self._open(uses):
+            found = self._room(uses, refused == 0, shape, capacity)
+            if uses in self._rooms.faults:
+                refused[refused == 0] = int(Refusal.DEVICE_CLAIM)
+            if self._apart:
+                refuse(refused, (found.now <= 0) & (found.later > 0), Refusal.DEVICES_LEAVING)
+            refuse(refused, found.now <= 0, Refusal.DEVICES)
+        if any(it.key in self._chosen and not self._chosen[it.key].is_now for it in uses):
+            # It is promised devices: whoever shares it waits for them too.
+            refused[refused == 0] = int(Refusal.DEVICES_LEAVING)
         return found
 
     def in_order(self, shape: int, rows: RowVec) -> RowVec:
@@ -752,8 +759,25 @@ class Devices:
     def _count(
         self, uses: tuple[ClaimUse, ...], missing: list[int], fits: IntVec | None = None
     ) -> None:
-        books = self._now, self._later if self._apart else None
+        books = self._now, self._later_with(uses) if self._apart else None
         self._rooms.count(uses, self._wanted(uses), missing, books, fits)
+
+    def _later_with(self, uses: Iterable[ClaimUse]) -> Holdings:
+        """Return what is taken once leaving pods have left, if a pod with such claims comes.
+
+        It keeps the devices of those claims that would else be given back.
+        """
+        kept = [
+            self._table.held[it.key].portions
+            for it in uses
+            if it.key not in self._chosen and not self._staying.get(it.key, True)
+        ]
+        if not kept:
+            return self._later
+        book = self._later.copy()
+        for portions in kept:
+            book.add(portions)
+        return book
 
     def _wanted(self, uses: Iterable[ClaimUse]) -> Wanted:
         open_, specs = self._open(uses), self._table.specs

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 _UNKNOWN: Final = -1
+_NO_ROWS: Final[RowVec] = np.zeros(0, np.int64)
 _FEW: Final = 8
 """So many rows of cards are faster as plain numbers, one by one."""
 _SPARE: Final = 256
@@ -271,15 +272,24 @@ class Placement:
     # -- room ----------------------------------------------------------------------------------
 
     def upper_bound(self, shapes: RowVec) -> IntVec:
-        """``(K,)`` pods of each shape that amounts allow, room being released included."""
+        """``(K,)`` pods of each shape that amounts allow, room being released included.
+
+        Of pods with shares of several cards as many as fit in the best order of cards.
+        """
         capacity = self._capacity
+        total: IntVec
         if capacity.has_releasing:
             distinct, which = np.unique(shapes, return_inverse=True)
             future = [capacity.room(shape).sum() for shape in distinct.tolist()]
-            return np.array(future, np.int64)[which]
-        rooms = self._rooms()
-        slots = rooms.slots(shapes, self._session.snapshot, capacity)
-        total: IntVec = rooms.total.take(slots)
+            total = np.array(future, np.int64)[which]
+        else:
+            rooms = self._rooms()
+            slots = rooms.slots(shapes, self._session.snapshot, capacity)
+            total = rooms.total.take(slots)
+        if (cards := capacity.cards) is not None:
+            for shape in np.unique(shapes).tolist():
+                if cards.take_on(shape, _NO_ROWS)[0] > 1:
+                    total = np.where(shapes == shape, np.maximum(total, cards.most(shape)), total)
         return total
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 from kaisched.core.axis import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kaisched.core.axis import RowVec
     from kaisched.framework.session.cards import Given
@@ -253,10 +253,21 @@ class Statement:
                 if state[task] in _EVICTED:
                     outcome.evict(task, node, action, beneficiary, reason)
             self._keep(entry)
+        payers = self._session.claim_payers
+        if payers is not None:
+            payers.count_with(self._tasks(), self._ledger)
         self._journal.clear()
         if start is not None:
             outcome.end_step(action, self._session.jobs.name[beneficiary], start)
         outcome.commit()
+
+    def _tasks(self) -> Iterator[int]:
+        """Yield the tasks that have moved."""
+        for entry in self._journal:
+            if isinstance(entry, Batch | Release):
+                yield from entry.tasks.tolist()
+            else:
+                yield entry.task
 
     def _keep(self, entry: Entry) -> None:
         """Record in the outcome what an entry of the journal has placed."""
