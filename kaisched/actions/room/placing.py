@@ -529,29 +529,50 @@ _STEPS: Final = "placing.cardSteps"
 
 
 def place_on_cards(
-    session: Session, statement: Statement, tasks: RowVec, *, is_later: bool = False
+    session: Session, statement: Statement, tasks: RowVec, on: RowVec | None = None
 ) -> bool:
-    """Place pods of a job with shares of GPUs by trying all choices of GPUs.
+    """Place pods of a job with shares of GPUs by trying all choices of GPUs: on idle room.
 
-    They go on idle room; with ``is_later`` all are promised what is idle or being released.
-    Nothing is placed on failure.
+    If they do not fit there, all are promised what is idle or being released. ``on`` says which
+    node each pod has. Nothing is placed on failure.
     """
     cards = session.capacity.cards
-    if cards is None or not _may_choose_cards(session, cards, tasks):
+    if cards is None or not _may_choose_cards(session, cards, tasks, on):
         return False
-    shapes, pods = np.unique(session.tasks.shape_of_task[tasks], return_inverse=True)
-    steps = session.found.get(_STEPS, _CARD_STEPS_OF_ALL)
-    rows, packing = _card_packing(session, cards, shapes.tolist(), is_later=is_later)
-    packing.steps = before = min(steps, CARD_STEPS)
-    chosen = packing.pack(pods.tolist())
-    session.found[_STEPS] = steps - (before - packing.steps)
-    if chosen is None:
-        return False
-    mark = statement.checkpoint()
-    room_of = session.placement.future_vacancy if is_later else session.placement.vacancy
-    for task, shape, (at, slots) in zip(tasks.tolist(), shapes[pods].tolist(), chosen, strict=True):
-        node = int(rows[at])
-        if room_of(shape).room[node] <= 0:  # a plugin says no after all
+    nodes = np.full(len(tasks), -1) if on is None else on
+    columns = np.stack((session.tasks.shape_of_task[tasks], nodes))
+    kinds, which = np.unique(columns, axis=1, return_inverse=True)
+    pods = which.ravel().tolist()
+    for is_later in (False, True) if session.capacity.has_releasing else (False,):
+        steps = session.found.get(_STEPS, _CARD_STEPS_OF_ALL)
+        if steps <= 0:
+            return False
+        rows, packing = _card_packing(session, cards, kinds.T.tolist(), is_later=is_later)
+        packing.steps = most = min(steps, CARD_STEPS)
+        chosen = packing.pack(pods)
+        session.found[_STEPS] = steps - (most - packing.steps)
+        if chosen is None:
+            continue
+        pairs = [(int(rows[at]), slots) for at, slots in chosen]
+        if _put_on_cards(session, statement, tasks, pairs, is_later=is_later):
+            return True
+    return False
+
+
+def _put_on_cards(
+    session: Session,
+    statement: Statement,
+    tasks: RowVec,
+    chosen: list[tuple[int, tuple[int, ...]]],
+    *,
+    is_later: bool,
+) -> bool:
+    """Place or promise pods on the nodes and GPUs chosen; False where a plugin says no."""
+    cards, placement, mark = session.capacity.cards, session.placement, statement.checkpoint()
+    assert cards is not None
+    room_of = placement.future_vacancy if is_later else placement.vacancy
+    for task, (node, slots) in zip(tasks.tolist(), chosen, strict=True):
+        if room_of(int(session.tasks.shape_of_task[task])).room[node] <= 0:
             statement.rollback(mark)
             return False
         with cards.giving(cards.as_chosen(task, slots, is_later=is_later)):
@@ -559,13 +580,15 @@ def place_on_cards(
     return True
 
 
-def _may_choose_cards(session: Session, cards: Cards, tasks: RowVec) -> bool:
+def _may_choose_cards(session: Session, cards: Cards, tasks: RowVec, on: RowVec | None) -> bool:
     """Tell whether pods of a job have shares of GPUs, and nothing else says where each one goes."""
     if not 1 < len(tasks) <= _MOST_ON_CARDS:
         return False
     shapes = np.unique(session.tasks.shape_of_task[tasks]).tolist()
     if not any(cards.demand_of(shape) for shape in shapes):
         return False
+    if on is not None:
+        return True
     if _is_bounded(session) or any(is_spread(session, shape) for shape in shapes):
         return False
     job = _job_of(session, tasks)
@@ -573,13 +596,19 @@ def _may_choose_cards(session: Session, cards: Cards, tasks: RowVec) -> bool:
 
 
 def _card_packing(
-    session: Session, cards: Cards, shapes: list[int], *, is_later: bool
+    session: Session, cards: Cards, kinds: list[tuple[int, int]], *, is_later: bool
 ) -> tuple[RowVec, CardPacking]:
-    """Return the rows of nodes with room for some of the pods, and the search over their cards."""
+    """Return the rows of nodes with room for some of the pods, and the search over their cards.
+
+    A kind of pods is a shape and the node that they have, -1 for any.
+    """
     request = session.shapes.request
     room_of = session.placement.future_vacancy if is_later else session.placement.vacancy
-    room = np.stack([room_of(shape).room for shape in shapes])
-    rows = np.flatnonzero((room > 0).any(axis=0))
+    room = np.stack([room_of(shape).room > 0 for shape, _ in kinds])
+    for number, (_, node) in enumerate(kinds):
+        if node >= 0:
+            room[number, np.arange(room.shape[1]) != node] = False
+    rows = np.flatnonzero(room.any(axis=0))
     others = [PODS, *(at for at in range(len(request)) if at not in (PODS, GPU))]
     free = session.capacity.free()[:, rows] if is_later else session.capacity.unpromised(rows)
     nodes = [
@@ -596,13 +625,13 @@ def _card_packing(
             strict=True,
         )
     ]
-    kinds = []
-    for shape, fits in zip(shapes, room[:, rows] > 0, strict=True):
+    found = []
+    for (shape, _), fits in zip(kinds, room[:, rows], strict=True):
         count, take = cards.take_on(shape, rows)
         whole = 0 if count else int(request[GPU, shape]) // GPU_UNIT
         takes = tuple(np.where(fits, take, -1).tolist())
-        kinds.append(CardKind(tuple(request[others, shape].tolist()), whole, count, takes))
-    return rows, CardPacking(nodes, kinds, CARD_STEPS)
+        found.append(CardKind(tuple(request[others, shape].tolist()), whole, count, takes))
+    return rows, CardPacking(nodes, found, CARD_STEPS)
 
 
 # Places one job's batch through a statement: pods of several shapes, or on room being released.
@@ -676,13 +705,10 @@ def place_waiting(
     """
     mark = statement.checkpoint()
     if not place_parts(session, statement, tasks, within_bounds(_place_future), budget):
-        if budget is None:
-            return False
         statement.rollback(mark)
         if not (
-            place_packed(session, statement, tasks, is_later=True)
+            (budget is not None and place_packed(session, statement, tasks, is_later=True))
             or place_on_cards(session, statement, tasks)
-            or place_on_cards(session, statement, tasks, is_later=True)
         ):
             return False
     job = int(session.ledger.job_of_task[tasks[0]])
