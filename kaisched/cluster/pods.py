@@ -33,6 +33,7 @@ from kaisched.objects.gpus import (
 )
 from kaisched.objects.labels import IN_POOL, pool_condition_of
 from kaisched.objects.pod import (
+    RESTARTS_ALL,
     Affinity,
     LabelSelector,
     NodeAffinity,
@@ -128,20 +129,41 @@ def has_pod_terms(pod: Pod) -> bool:
 
 def unsupported_demand(pod: Pod) -> str:
     """Return why the demands cannot be judged here, or an empty text."""
+    return next(_faults_of_demands(pod), "")
+
+
+def _faults_of_demands(pod: Pod) -> Iterator[str]:
+    spec, affinity = pod.spec, pod.spec.affinity or Affinity()
     if len(pod.metadata.labels) > MOST_LABELS:
-        return f"metadata.labels: there are more than {MOST_LABELS:,}; remove some"
-    affinity = pod.spec.affinity
-    if affinity is not None and (excess := _excess(affinity)):
-        return f"spec.affinity: {excess}; ask for less"
-    if len(pod.spec.topology_spread_constraints) > _MOST_SPREADS:
-        return f"spec.topologySpreadConstraints: more than {_MOST_SPREADS}; ask for less"
-    for term in _terms_on_pods(affinity) if affinity else ():
+        yield f"metadata.labels: there are more than {MOST_LABELS:,}; remove some"
+    if excess := _excess(affinity):
+        yield f"spec.affinity: {excess}; ask for less"
+    if len(spec.topology_spread_constraints) > _MOST_SPREADS:
+        yield f"spec.topologySpreadConstraints: more than {_MOST_SPREADS}; ask for less"
+    for term in _terms_on_pods(affinity):
         if term.namespace_selector is not None and not _is_empty(term.namespace_selector):
-            return "namespaceSelector: labels of namespaces are not read; list namespaces"
-    for weight in _weights(affinity) if affinity else ():
+            yield "namespaceSelector: labels of namespaces are not read; list namespaces"
+    for weight in _weights(affinity):
         if not 1 <= weight <= _MOST_WEIGHT:
-            return f"spec.affinity: the weight {weight} is not from 1 to {_MOST_WEIGHT}; change it"
-    return ""
+            yield f"spec.affinity: the weight {weight} is not from 1 to {_MOST_WEIGHT}; change it"
+    yield from _faults_of_nodes(spec)
+
+
+def _faults_of_nodes(spec: PodSpec) -> Iterator[str]:
+    """Yield what a pod asks of nodes that is not read of them."""
+    for kind in filter(None, (volume.inline for volume in spec.volumes)):
+        yield (
+            f"spec.volumes: {kind}: which pods of a node may share a disk that pods name themselves"
+            " is not judged; use a PersistentVolumeClaim"
+        )
+    for container in (*spec.init_containers, *spec.containers):
+        if any(rule.action == RESTARTS_ALL for rule in container.restart_policy_rules):
+            yield f"restartPolicyRules: {RESTARTS_ALL}: {_NOT_READ}; choose another action"
+    if spec.host_network and spec.host_users is False:
+        yield f"spec.hostUsers: false with hostNetwork: {_NOT_READ}; leave out one of them"
+
+
+_NOT_READ: Final = "which nodes declare this feature is not read"
 
 
 def _terms_on_pods(affinity: Affinity) -> list[PodAffinityTerm]:

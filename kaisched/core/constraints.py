@@ -6,6 +6,7 @@ them into masks, one per shape, with the interned columns of :class:`NodeStatics
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +35,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod's toleration. An empty key with Exists tolerates all, an empty effect every effect."""
+    """A pod's toleration. An empty key with Exists tolerates all, an empty effect every effect.
+
+    Operators are Equal and Exists; and Gt and Lt, by which a taint's value is greater or less.
+    """
 
     key: str
     operator: str
@@ -54,7 +58,24 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator == "Exists":
         return not toleration.key or toleration.key == taint.key
-    return toleration.key == taint.key and toleration.value == taint.value
+    if toleration.key != taint.key:
+        return False
+    if toleration.operator in ("Gt", "Lt"):
+        bound, value = _integer(toleration.value), _integer(taint.value)
+        if bound is None or value is None:
+            return False
+        return value > bound if toleration.operator == "Gt" else value < bound
+    return toleration.operator in ("Equal", "") and toleration.value == taint.value
+
+
+_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
+_LARGEST: Final = 2**63
+
+
+def _integer(text: str) -> int | None:
+    """Return a number of 64 bits as Kubernetes writes it; None for any other text."""
+    number = int(text) if len(text) <= 20 and _INTEGER.fullmatch(text) else _LARGEST  # noqa: PLR2004
+    return number if -_LARGEST <= number < _LARGEST else None
 
 
 @dataclass(frozen=True, slots=True)

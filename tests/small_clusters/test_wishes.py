@@ -6,21 +6,9 @@ import pytest
 
 from kaisched.engine.planning import plan, read_plan_input
 from tests.reference import making as m
+from tests.small_clusters.deciding import decided
 
 OTHERS = {"schedulerName": "default-scheduler"}
-
-
-def decided(tmp_path, *objects, rounds=1):
-    """Return what is bound where, promised where, evicted, and why others wait."""
-    file = tmp_path / "cluster.yaml"
-    file.write_text("\n---\n".join(map(json.dumps, objects)), encoding="utf-8")
-    cycles = plan(read_plan_input([str(file)]), rounds).cycles
-    return (
-        {it.pod: it.node for cycle in cycles for it in cycle.binds},
-        {it.pod: it.node for cycle in cycles for it in cycle.nominations},
-        {it.pod for cycle in cycles for it in cycle.evictions},
-        {it.pod_group: it.reason for it in cycles[-1].records},
-    )
 
 
 # -- resize in place -------------------------------------------------------------------------------
@@ -337,21 +325,77 @@ def test_nodes_with_a_soft_taint_come_last(tmp_path):
     assert decided(tmp_path, *cluster, full, m.pod("p"))[0] == {"team/p": "node-0"}
 
 
-@pytest.mark.parametrize(
-    ("asks", "says"),
-    [
-        (prefers("podAffinity", weight=0), "weight 0 is not from 1 to 100"),
-        (prefers("podAntiAffinity", weight=10**30), "is not from 1 to 100"),
-        (
-            prefers("podAffinity", namespaceSelector={"matchLabels": {"a": "b"}}),
-            "labels of namespaces are not read",
-        ),
-    ],
-)
-def test_what_is_preferred_and_not_offered_is_refused(tmp_path, asks, says):
+# -- what is not offered ---------------------------------------------------------------------------
+
+
+def disk(kind):
+    named = {"iqn": "secret", "fsType": "ext4"}
+    return {"volumes": [{"name": "d", kind: named}]}
+
+
+REFUSED = {
+    "awsElasticBlockStore": (disk("awsElasticBlockStore"), "use a PersistentVolumeClaim"),
+    "gcePersistentDisk": (disk("gcePersistentDisk"), "use a PersistentVolumeClaim"),
+    "iscsi": (disk("iscsi"), "spec.volumes: iscsi: which pods"),
+    "rbd": (disk("rbd"), "use a PersistentVolumeClaim"),
+    "restart-all": (
+        {"main": {"restartPolicyRules": [{"action": "RestartAllContainers"}]}},
+        "RestartAllContainers: which nodes declare this feature is not read",
+    ),
+    "users": ({"hostNetwork": True, "hostUsers": False}, "leave out one of them"),
+    "weight": (prefers("podAffinity", weight=0), "weight 0 is not from 1 to 100"),
+    "huge-weight": (prefers("podAntiAffinity", weight=10**30), "is not from 1 to 100"),
+    "namespaces": (
+        prefers("podAffinity", namespaceSelector={"matchLabels": {"a": "b"}}),
+        "labels of namespaces are not read",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_not_offered_is_refused_with_a_reason(tmp_path, what):
+    asks, says = REFUSED[what]
     file = tmp_path / "cluster.yaml"
     objects = *zones("a"), m.queue(), m.pod("p", **asks), m.pod("runs", at="node-0", **asks)
     file.write_text("\n---\n".join(map(json.dumps, objects)), encoding="utf-8")
     (cycle,) = plan(read_plan_input([str(file)]), 1).cycles
     assert cycle.binds == ()
-    assert says in str([it.message for it in cycle.records])
+    assert {it.reason for it in cycle.records} == {"Unsupported"}
+    assert all(says in it.message for it in cycle.records)
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        {"main": {"restartPolicyRules": [{"action": "Restart"}]}},
+        {"hostUsers": False},
+        {"hostNetwork": True, "hostUsers": True},
+        {"volumes": [{"name": "d", "hostPath": {"path": "/"}}, {"name": "c", "configMap": {}}]},
+    ],
+)
+def test_what_is_like_it_and_no_matter_of_nodes_is_not_refused(tmp_path, asks):
+    assert decided(tmp_path, *zones("a"), m.queue(), m.pod("p", **asks))[0] == {"team/p": "node-0"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "bound", "value", "goes"),
+    [
+        ("Gt", "750", "950", True),
+        ("Gt", "950", "950", False),
+        ("Lt", "950", "800", True),
+        ("Lt", "800", "950", False),
+        ("Gt", "-5", "0", True),
+        ("Lt", "07", "1", False),
+        ("Gt", "1", "many", False),
+        ("Gt", "1", "9" * 30, False),
+        ("Equal", "9", "9", True),
+        ("", "9", "9", True),
+        ("Near", "9", "9", False),
+    ],
+)
+def test_tolerations_compare_numbers(tmp_path, operator, bound, value, goes):
+    taint = {"key": "sla", "value": value, "effect": "NoSchedule"}
+    tolerance = {"key": "sla", "operator": operator, "value": bound}
+    node = m.node(spec={"taints": [taint]})
+    found = decided(tmp_path, node, m.queue(), m.pod("p", tolerations=[tolerance]))
+    assert found[0] == ({"team/p": "node-1"} if goes else {})
