@@ -8,6 +8,7 @@ once pods that are leaving have left. A promise is in the second only.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from itertools import compress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -24,7 +25,7 @@ from kaisched.framework.session.capacity import room_of
 from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
     from kaisched.core.claims.counting import Counted
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from kaisched.framework.session.capacity import Capacity
     from kaisched.framework.session.filling import ShapePlan
 
+    Given: TypeAlias = Mapping[int, Mapping[str, Allocation]]
+    """By task and claim."""
     StateVec: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int8]]
 
 _ELSEWHERE: Final = np.int16(Refusal.OUTSIDE_NODE_SET)
@@ -347,6 +350,8 @@ class Devices:
         """The node of each move of a task with claims, in order."""
         self.granted: dict[int, list[Grant]] = {}
         """By task, the claims that are allocated with it."""
+        self._given: Given = {}
+        """By task, what its claims get while tasks are placed :meth:`together`."""
 
     # -- who has which ----------------------------------------------------------------------------
 
@@ -441,8 +446,10 @@ class Devices:
         ]
         book = self._now if is_now else self._later_with(use for _, use in pairs)
         specs = [spec for _, spec in wanted]
-        site, table = self._sites[node], self._table
-        found = allocate(table.offer, site, specs, table.selectors, book.taken) if specs else []
+        site, table, given = self._sites[node], self._table, self._given.get(task, {})
+        found: list[Allocation] | None = [given[key] for key, _ in wanted if key in given]
+        if len(found or ()) < len(wanted):
+            found = allocate(table.offer, site, specs, table.selectors, book.taken)
         if found is None:
             # A promise may rest on devices that a pod keeps after all: the next cycle finds out.
             assert not is_now, f"no devices on {site.name} for {keys}"
@@ -463,6 +470,50 @@ class Devices:
             elif use.key:
                 self._stay(task, (key,))
         self.granted[task] = grants
+
+    def together(self, tasks: Sequence[int], node: int, *, is_later: bool) -> Given | None:
+        """Return what the claims of several tasks get if all are placed on a node.
+
+        None if they cannot all be had there, now or once leaving pods have left.
+        """
+        wanted: list[tuple[int, str, Claim]] = []
+        every: list[ClaimUse] = []
+        known: set[str] = set()
+        for task in tasks:
+            uses = self._constraints[int(self._shape_of_task[task])].claims
+            pairs = list(zip(self._table.claims_of_task.get(task, ()), uses, strict=False))
+            if self._plugin is not None:
+                pairs = list(compress(pairs, self._plugin.needed_at(node, uses)))
+            every += [use for _, use in pairs]
+            for key, use in pairs:
+                if self._held(use.key) is None and key not in known:
+                    wanted.append((task, key, self._table.specs[use.spec]))
+                    known.add(key)
+        book, table = self._later_with(every) if is_later else self._now, self._table
+        specs = [spec for _, _, spec in wanted]
+        try:
+            found = allocate(table.offer, self._sites[node], specs, table.selectors, book.taken)
+        except ClaimError:
+            return None
+        if found is None:
+            return None
+        given: dict[int, dict[str, Allocation]] = {task: {} for task in tasks}
+        for (task, key, _), allocation in zip(wanted, found, strict=True):
+            given[task][key] = allocation
+        return given
+
+    def given_to(self, tasks: Iterable[int]) -> Given:
+        """Return what the claims of tasks get with them in this cycle."""
+        return {it: dict(self.granted[it]) for it in tasks if it in self.granted}
+
+    @contextmanager
+    def giving(self, given: Given) -> Iterator[None]:
+        """Give claims of tasks these devices, if they get some meanwhile."""
+        before, self._given = self._given, given
+        try:
+            yield
+        finally:
+            self._given = before
 
     def _take_back(self, task: int) -> None:
         """Undo :meth:`_choose`."""
@@ -739,6 +790,15 @@ class Devices:
             held = [self._table.held[key].portions for key in keys if key in self._table.held]
             found[at] = any(identity in do[node] for some in held for identity, _ in some)
         return found
+
+    def are_alike(self, shape: int) -> bool:
+        """Tell whether it does not matter which devices pods of a shape get, of those that do.
+
+        So it is if each wants one device, and nothing else of claims.
+        """
+        first = self._wanted(self._constraints[shape].claims).first
+        count = counted(self._table.offer, first, self._table.selectors)
+        return count is not None and count.ask.count == 1
 
     def fault(self, shape: int) -> str:
         """Return why the claims of a shape cannot be allocated at all, or an empty text."""

@@ -101,6 +101,21 @@ def test_a_gang_waits_whole_for_gpus_that_are_being_released():
     assert sorted(ran.promised) == ["g-0", "g-1", "g-2"]
 
 
+def test_reclaim_frees_what_a_gang_with_shares_of_several_gpus_needs():
+    """Queue q has a quota of 3: the three GPUs of b's jobs go to its gang of three pods."""
+    made = cluster(3).queue("b", deserved=0)
+    for number in range(3):
+        made.job(f"old{number}", queue="b", gpu=1, running={"n0": 1})
+    ran = made.gang("g", *[(500, 2)] * 3).run()
+    assert sorted(ran.evicted) == ["old0-0", "old1-0", "old2-0"]
+    assert sorted(ran.promised) == ["g-0", "g-1", "g-2"]
+
+
+def test_a_nominated_gang_gets_the_gpus_that_let_all_of_it_start():
+    made = cluster(3, 3).job("g", queue="q", gpu=0.5, cards=2, tasks=3, promised={"n1": 3})
+    assert made.run().placed == {"g-0": "n1", "g-1": "n1", "g-2": "n1"}
+
+
 def drawn(rng):
     """Return GPUs of nodes with what is held of them, cores of a node, pod slots, and a gang."""
     shares = [0, 0, 200, 250, 300, 400, 500, 600, 750]
