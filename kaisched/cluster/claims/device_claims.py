@@ -557,17 +557,23 @@ class DeviceClaims:
             if len(payers) > 1:
                 for pod in payers:
                     contested.setdefault(pod.key, (pod, set()))[1].add(key)
+        alike: dict[tuple[int, frozenset[str]], dict[frozenset[str], int]] = {}
+        """By shape of pods, and by what they count: many pods of a workload are equal."""
         found: dict[int, dict[frozenset[str], int]] = {}
         for pod, keys in contested.values():
             task = rows.row_of_task(pod.key)
-            if task >= 0:
-                some = _sets_of(sorted(keys)[:_MOST_CONTESTED])
-                found[task] = {it: self._shape_without(pod, task, it, rows) for it in some}
+            if task < 0:
+                continue
+            shape = int(rows.tasks.shape_of_task.data[task])
+            counted = frozenset(sorted(keys)[:_MOST_CONTESTED])
+            if (shape, counted) not in alike:
+                some = _sets_of(sorted(counted))
+                alike[shape, counted] = {it: self._less(pod, shape, it, rows) for it in some}
+            found[task] = alike[shape, counted]
         return found
 
-    def _shape_without(self, pod: PodRow, task: int, given: frozenset[str], rows: RowStore) -> int:
-        """Return the shape of a task less what claims that are given count; it is added."""
-        shape = int(rows.tasks.shape_of_task.data[task])
+    def _less(self, pod: PodRow, shape: int, given: frozenset[str], rows: RowStore) -> int:
+        """Return the shape of a pod less what claims that are given count; it is added."""
         less, request = self.resolved(pod, given), rows.shapes.asked_by(shape)
         for name in filter(None, (CLAIMED_GPU, self.gpus.bridged)):
             request[name] = less.request.get(name, 0)
