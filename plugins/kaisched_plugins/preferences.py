@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -15,7 +14,6 @@ from kaisched import (
     HOLDING_STATES,
     Arguments,
     BoolVec,
-    Constraints,
     FloatVec,
     IntVec,
     Plugin,
@@ -24,18 +22,13 @@ from kaisched import (
     Session,
     hookimpl,
 )
-from kaisched_plugins.predicates.neighbours import (
-    Crowd,
-    Neighbours,
-    PodTerms,
-    among,
-    domain_counts,
-)
+from kaisched_plugins.predicates.neighbours import Neighbours, PodTerms
 from kaisched_plugins.predicates.spreading import Tally
 from kaisched_plugins.predicates.statics import AVOIDED, StaticMasks
 
 _TAINTS, _NODES, _SPREAD, _PODS = 3, 2, 2, 2
 """The weights of the four preferences, those of kube-scheduler."""
+_FEW: Final = 64
 _ALL: Final = _TAINTS + _NODES + _SPREAD + _PODS
 
 
@@ -87,8 +80,29 @@ class Preferences(Plugin):
     ) -> tuple[RowVec, RowVec] | None:
         """Return the shapes whose scores depended on the nodes of these tasks."""
         scores: _Scores = session.state[self.name]
-        shapes = scores.drop(session, task)
+        shapes = scores.drop(task)
         return (np.array(shapes, np.int64), node) if shapes else None
+
+
+class _Pull(NamedTuple):
+    """Pods that draw others into their domains, or push them away."""
+
+    key: str
+    """The label of nodes whose values are the domains."""
+    tasks: RowVec
+    weights: IntVec
+    """What each of them weighs."""
+
+    def counts(self, session: Session) -> IntVec:
+        """``(N,)`` the weights of the pods in each node's domain: a pod counts until it is gone."""
+        nodes = session.node_of_task_now.take(self.tasks)
+        there = HOLDING_STATES.take(session.state_now.take(self.tasks)) & (nodes >= 0)
+        column, values = session.nodes.statics.label_column(self.key)
+        domains = np.zeros(len(values) + 1, np.int64)
+        np.add.at(domains, column[nodes[there]], self.weights[there])
+        domains[-1] = 0  # nodes without the label are in no domain
+        counts: IntVec = domains[column]
+        return counts
 
 
 class _Scores:
@@ -99,16 +113,16 @@ class _Scores:
         self._neighbours = Neighbours(self._terms)
         self._arguments = arguments
         self._known: dict[int, FloatVec | None] = {}
-        self._counting_labels: dict[int, set[int]] = {}
-        """Label set to the shapes whose scores count pods with these labels."""
-        self._counting_shapes: dict[int, set[int]] = {}
-        """Shape to the shapes whose scores count its pods."""
-        self._listed: set[int] = set()
-        """The shapes that are in there."""
+        self._pulls: dict[int, list[_Pull]] = {}
+        self._counting: dict[int, set[int]] = {}
+        """Task to the shapes whose scores count it, and few others."""
+        self._counting_many: set[int] = set()
+        """The shapes whose scores count many tasks: they are stale after any move."""
 
     @property
     def _are_about_pods(self) -> bool:
-        return self._terms.have_preferences or len(self._terms.drawing) > 0
+        terms = self._terms
+        return terms.have_preferences or len(terms.seeking) > 0
 
     def is_silent(self, question: str) -> bool:
         """Tell whether there is nothing to answer in this cycle."""
@@ -122,15 +136,10 @@ class _Scores:
             self._known[shape] = self._made(session, shape)
         return self._known[shape]
 
-    def drop(self, session: Session, task: RowVec) -> list[int]:
+    def drop(self, task: RowVec) -> list[int]:
         """Forget the scores that count some tasks; return the shapes of these scores."""
-        tasks, stale = session.tasks, set[int]()
-        for counting, column in (
-            (self._counting_labels, tasks.label_set_of_task),
-            (self._counting_shapes, tasks.shape_of_task),
-        ):
-            for number in set(column.take(task).tolist()) if counting else ():
-                stale |= counting.get(number, set())
+        few = (self._counting.get(it, ()) for it in task.tolist())
+        stale = self._counting_many.union(*few)
         dropped = sorted(stale & self._known.keys())
         for shape in dropped:
             del self._known[shape]
@@ -140,7 +149,10 @@ class _Scores:
         constraints = session.shapes.constraints[shape]
         codes = self._masks.standing(constraints)
         is_open = np.ones(len(session.nodes), np.bool_) if codes is None else codes == 0
-        wishes, crowds = constraints.preferences, list[Crowd]()
+        wishes, is_new = constraints.preferences, shape not in self._pulls
+        if is_new:
+            self._pulls[shape] = list(self._pulls_of(session, shape))
+        counted = [it.tasks for it in self._pulls[shape]]
         parts: list[tuple[int, FloatVec | None]] = []
         if self._masks.has_soft_taints:
             taints = _part(self._masks.count_taints(constraints, AVOIDED), is_open, 0)
@@ -152,68 +164,62 @@ class _Scores:
             parts.append((_NODES, _part(wanted, is_open, 0)))
         if wishes.spread:
             tallies, crowds = self._neighbours.spread(session, shape, wishes.spread)
+            counted += [crowd.tasks for crowd in crowds]
             parts.append((_SPREAD, _evenness(tallies, is_open)))
-        if wishes.pods or len(self._terms.drawing):
-            near = np.zeros(len(session.nodes), np.int64)
-            for weight, key, crowd in self._neighbours_of(session, shape):
-                crowds.append(crowd)
-                column, domains = domain_counts(session, key, crowd.counts(session))
-                near += weight * np.where(column >= 0, domains[column], 0)
+        if pulls := self._pulls[shape]:
+            near = np.sum([it.counts(session) for it in pulls], axis=0)
             parts.append((_PODS, _part(near, is_open)))
-        self._list(shape, crowds)
+        if is_new and counted:
+            self._note(shape, np.concatenate(counted))
         scores = [weight / _ALL * part for weight, part in parts if part is not None]
         return sum(scores[1:], start=scores[0]) if scores else None
 
-    def _neighbours_of(self, session: Session, shape: int) -> Iterator[tuple[int, str, Crowd]]:
-        """Yield pods that draw a shape's pods near, or push them away: weight, domains, which.
-
-        By the shape's own terms, and by those of pods that have a node.
-        """
-        terms, every = self._terms, session.shapes.constraints
-        own = every[shape]
-        for weight, term in own.preferences.pods:
-            members = terms.matches(session, (term,))
-            yield weight, term.topology_key, self._crowd(session, "labels", term, members)
-        if not len(terms.drawing):
+    def _note(self, shape: int, tasks: RowVec) -> None:
+        """Note which tasks the scores of a shape count."""
+        if tasks.size > _FEW:
+            self._counting_many.add(shape)
             return
-        for label_set in self._neighbours.labels_of(session, shape, own).tolist():
-            for term, shapes in terms.drawing.about(session, label_set).items():
-                weights: dict[int, list[int]] = {}
-                for other in dict.fromkeys(it for it in shapes if it < len(every)):
-                    weight = self._weight(every[other], term, is_same=other == shape)
-                    weights.setdefault(weight, []).append(other)
-                for weight, some in weights.items():
-                    if weight:
-                        key, members = (shape, label_set, term, weight), among(session, some)
-                        crowd = self._crowd(session, "shapes", key, members)
-                        yield weight, term.topology_key, crowd
+        for task in tasks.tolist():
+            self._counting.setdefault(task, set()).add(shape)
 
-    def _crowd(self, session: Session, kind: str, key: object, members: BoolVec) -> Crowd:
-        """Return pods as they count for affinity: until they are gone."""
-        crowd = self._neighbours.crowd(session, kind, key, members)
-        return replace(crowd, states=HOLDING_STATES)
+    def _pulls_of(self, session: Session, shape: int) -> Iterator[_Pull]:
+        """Yield the pods that a shape's own terms select, and those whose terms select its pods."""
+        terms, tasks = self._terms, session.tasks
+        own = session.shapes.constraints[shape]
+        by_key: dict[str, list[tuple[int, PodTerm]]] = {}
+        for weight, term in own.preferences.pods:
+            by_key.setdefault(term.topology_key, []).append((weight, term))
+        for key, some in by_key.items():
+            yield from _pull(key, terms.weighed(session, some)[tasks.label_set_of_task])
+        weights = self._weights_of_shapes(session, shape) if self._are_about_pods else {}
+        for key, of_shape in weights.items():
+            yield from _pull(key, of_shape[tasks.shape_of_task])
 
-    def _weight(self, constraints: Constraints, term: PodTerm, *, is_same: bool) -> int:
-        """Return what a term of a pod weighs for a pod that it selects.
+    def _weights_of_shapes(self, session: Session, shape: int) -> dict[str, IntVec]:
+        """Return, by topology key, what pods of each shape weigh by their terms on a shape's pods.
 
         Pods that require to be near to their own kind are there by that rule.
         """
-        weight = 0
-        if not self._arguments.ignore_preferred_terms_of_existing_pods:
-            weight += sum(it for it, wish in constraints.preferences.pods if wish == term)
-        if term in constraints.pod_affinity and not is_same:
-            weight += self._arguments.hard_pod_affinity_weight
-        return weight
+        terms, every = self._terms, session.shapes.constraints
+        drawing = int(not self._arguments.ignore_preferred_terms_of_existing_pods)
+        seeking = self._arguments.hard_pod_affinity_weight
+        found: dict[str, IntVec] = {}
+        for label_set in self._neighbours.labels_of(session, shape, every[shape]).tolist():
+            for holders, factor in ((terms.drawing, drawing), (terms.seeking, seeking)):
+                against = holders.against(session, label_set) if factor and len(holders) else {}
+                for key, weights in against.items():
+                    of_shape = found.setdefault(key, np.zeros(len(every), np.int64))
+                    for other, weight in weights.items():
+                        is_own = other == shape and holders is terms.seeking
+                        if other < len(every) and not is_own:
+                            of_shape[other] += factor * weight
+        return found
 
-    def _list(self, shape: int, crowds: Sequence[Crowd]) -> None:
-        """Note which pods a shape's scores count; these are the same all through a cycle."""
-        if shape in self._listed:
-            return
-        self._listed.add(shape)
-        for crowd in crowds:
-            counting = self._counting_shapes if crowd.is_by_shape else self._counting_labels
-            for number in np.flatnonzero(crowd.members).tolist():
-                counting.setdefault(number, set()).add(shape)
+
+def _pull(key: str, weight_of_task: IntVec) -> Iterator[_Pull]:
+    tasks = np.flatnonzero(weight_of_task)
+    if tasks.size:
+        yield _Pull(key, tasks, weight_of_task[tasks])
 
 
 def _part(

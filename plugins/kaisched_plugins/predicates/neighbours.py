@@ -7,6 +7,7 @@ a cycle. Topology domains are numbered label values of the nodes.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -81,8 +82,8 @@ class PodTerms:
         """Shapes whose pods took MIG instances by annotation."""
         self.holders = Holders()
         """Anti-affinity terms, which keep other pods away."""
-        self.drawing = Holders()
-        """Terms that count in the scores of the pods they select: preferred ones, and affinity."""
+        self.drawing, self.seeking = Holders(), Holders()
+        """Preferred terms, and required affinity, which count in the scores of other pods."""
         self.have_preferences = False
         """Whether any shape prefers some nodes to others."""
         self.self_averse: dict[int, tuple[str, ...]] = {}
@@ -129,8 +130,10 @@ class PodTerms:
             self.mig_by_annotation.append(shape)
         self.are_any |= asked.has_pod_terms
         self.have_preferences |= asked.preferences is not NO_PREFERENCES
-        for term in (*asked.pod_affinity, *(term for _, term in asked.preferences.pods)):
-            self.drawing.add(term, shape)
+        for term in asked.pod_affinity:
+            self.seeking.add(term, shape)
+        for weight, term in asked.preferences.pods:
+            self.drawing.add(term, shape, weight)
         if not (asked.pod_affinity or asked.pod_anti_affinity):
             return
         own = asked.label_set
@@ -154,6 +157,15 @@ class PodTerms:
         for term in terms:
             numbers = self._numbers(session, term)
             found[numbers[: bisect_left(numbers, count)]] = True
+        return found
+
+    def weighed(self, session: Session, terms: Iterable[tuple[int, PodTerm]]) -> IntVec:
+        """``(label sets + 1,)`` the sum of the weights of the terms that select such pods."""
+        count = len(session.label_sets.namespace)
+        found = np.zeros(count + 1, np.int64)
+        for weight, term in terms:
+            numbers = self._numbers(session, term)
+            found[numbers[: bisect_left(numbers, count)]] += weight
         return found
 
     def _numbers(self, session: Session, term: PodTerm) -> list[int]:
@@ -183,46 +195,49 @@ class Holders:
 
     def __init__(self) -> None:
         """Start without terms."""
-        self._shapes: dict[PodTerm, list[int]] = {}
+        self._shapes: dict[PodTerm, dict[int, int]] = {}
+        """By term, the shapes that have it, and with what weight."""
         self._by_pair: dict[_Pair, list[PodTerm]] = {}
         self._rest: list[PodTerm] = []
         """Terms that name no value of a label."""
-        self._about: dict[int, dict[PodTerm, list[int]]] = {}
-        """Label set to the terms that select it, with their shapes."""
+        self._named: set[str] = set()
+        """Keys of the labels that terms name: others make no difference."""
+        self._against: dict[tuple[str, frozenset[_Pair]], dict[str, Counter[int]]] = {}
+        """Namespace and such labels to the shapes with terms that select them, by topology key."""
 
     def __len__(self) -> int:
         """Return how many terms there are."""
         return len(self._shapes)
 
-    def add(self, term: PodTerm, shape: int) -> None:
+    def add(self, term: PodTerm, shape: int, weight: int = 1) -> None:
         """Add a term of a shape."""
-        self._about.clear()
+        self._against.clear()
         is_known = term in self._shapes
-        self._shapes.setdefault(term, []).append(shape)
+        self._shapes.setdefault(term, {})[shape] = weight
         if is_known:
             return
+        self._named.update(each.key for each in term.selector)
         pairs = _pairs_of(term)
         if pairs is None:
             self._rest.append(term)
         for pair in pairs or ():
             self._by_pair.setdefault(pair, []).append(term)
 
-    def about(self, session: Session, label_set: int) -> dict[PodTerm, list[int]]:
-        """Return the terms that select pods of a label set, with their shapes."""
-        if label_set not in self._about:
-            self._about[label_set] = {
-                term: self._shapes[term]
-                for term in self._candidates(session, label_set)
-                if _speaks_of(session, term, label_set)
-            }
-        return self._about[label_set]
+    def against(self, session: Session, label_set: int) -> dict[str, Counter[int]]:
+        """Return the shapes with terms that select pods of a label set, by topology key.
 
-    def against(self, session: Session, label_set: int) -> dict[str, list[int]]:
-        """Return the shapes with terms that select pods of a label set, by topology key."""
-        found: dict[str, list[int]] = {}
-        for term, shapes in self.about(session, label_set).items():
-            found.setdefault(term.topology_key, []).extend(shapes)
-        return found
+        With the sum of the weights of these terms.
+        """
+        sets = session.label_sets
+        labels = sets.labels[label_set].items()
+        of = sets.namespace[label_set], frozenset(it for it in labels if it[0] in self._named)
+        if of not in self._against:
+            found: dict[str, Counter[int]] = {}
+            for term in self._candidates(session, label_set):
+                if _speaks_of(session, term, label_set):
+                    found.setdefault(term.topology_key, Counter()).update(self._shapes[term])
+            self._against[of] = found
+        return self._against[of]
 
     def _candidates(self, session: Session, label_set: int) -> Iterable[PodTerm]:
         """Return the terms that may select a label set, each once."""
@@ -379,8 +394,8 @@ class Neighbours:
         part = session.axis.gpu_part
         if part is None or not (session.shapes.request[:, shape] * part).any():
             return codes
-        members = among(session, self.terms.mig_by_annotation)
-        crowd = replace(self.crowd(session, "mig", "annotation", members), states=HOLDING_STATES)
+        members = _among(session, self.terms.mig_by_annotation)
+        crowd = replace(self._crowd(session, "mig", "annotation", members), states=HOLDING_STATES)
         taken = crowd.counts(session) > 0
         if not taken.any():
             return codes
@@ -401,27 +416,27 @@ class Neighbours:
         for term in constraints.pod_anti_affinity:
             own.setdefault(term.topology_key, []).append(term)
         pairs = [
-            (key, self.crowd(session, "labels", (shape, key), terms.matches(session, listed)))
+            (key, self._crowd(session, "labels", (shape, key), terms.matches(session, listed)))
             for key, listed in own.items()
         ]
         for label_set in (
             self.labels_of(session, shape, constraints).tolist() if terms.holders else ()
         ):
             for key, shapes in terms.holders.against(session, label_set).items():
-                holders = among(session, shapes)
-                pairs.append((key, self.crowd(session, "shapes", (label_set, key), holders)))
+                holders = _among(session, shapes)
+                pairs.append((key, self._crowd(session, "shapes", (label_set, key), holders)))
         return pairs
 
     def _refuse_affinity(self, session: Session, shape: int, refused: CodeVec) -> Crowd:
         """Refuse domains by affinity; return the pods that the answer rests on."""
         wanted = session.shapes.constraints[shape].pod_affinity
-        crowd = self.crowd(session, "all", wanted, self.terms.matches_all(session, wanted))
+        crowd = self._crowd(session, "all", wanted, self.terms.matches_all(session, wanted))
         counts = crowd.counts(session)
         met = np.ones(len(refused), np.bool_)
         labelled = np.ones(len(refused), np.bool_)
         exists = False
         for key in dict.fromkeys(term.topology_key for term in wanted):
-            column, domains = domain_counts(session, key, counts)
+            column, domains = _domain_counts(session, key, counts)
             labelled &= column >= 0
             met &= domains[column] > 0
             exists = exists or bool(domains[:-1].any())
@@ -454,7 +469,7 @@ class Neighbours:
         tallies, crowds = [], []
         for rule, is_eligible in zip(rules, self._eligible(session, shape, rules), strict=True):
             members = self.terms.matches(session, (rule.pods,))
-            crowd = self.crowd(session, "labels", (shape, rule), members)
+            crowd = self._crowd(session, "labels", (shape, rule), members)
             crowds.append(crowd := replace(crowd, states=ACTIVE_STATES))
             domains = session.nodes.statics.label_column(rule.pods.topology_key)
             adds = int(members[own])
@@ -522,7 +537,7 @@ class Neighbours:
 
     # -- crowds ------------------------------------------------------------------------------
 
-    def crowd(self, session: Session, kind: str, key: object, members: BoolVec) -> Crowd:
+    def _crowd(self, session: Session, kind: str, key: object, members: BoolVec) -> Crowd:
         """Return the tasks of some label sets, or of some shapes, by the kind of question."""
         crowd = self._crowds.get((kind, key))
         if crowd is None:
@@ -540,10 +555,10 @@ class Neighbours:
         crowd = self._crowds.get(("ports", shape))
         if crowd is None:
             every = session.shapes.constraints
-            members = among(session, self.terms.port_shapes)
+            members = _among(session, self.terms.port_shapes)
             for other in np.flatnonzero(members).tolist():
                 members[other] = are_in_conflict(constraints.host_ports, every[other].host_ports)
-            crowd = self.crowd(session, "ports", shape, members)
+            crowd = self._crowd(session, "ports", shape, members)
         return crowd, replace(crowd, states=_LEAVING)
 
     def labels_of(self, session: Session, shape: int, constraints: Constraints) -> RowVec:
@@ -574,11 +589,11 @@ def _refuse_domains(
     """Refuse the domains of a topology key in which any pod of a crowd is."""
     counts = crowd.counts(session) if crowd.tasks.size else None
     if counts is not None and counts.any():
-        column, domains = domain_counts(session, key, counts)
+        column, domains = _domain_counts(session, key, counts)
         _refuse(refused, (column >= 0) & (domains[column] > 0), refusal)
 
 
-def among(session: Session, shapes: Sequence[int]) -> BoolVec:
+def _among(session: Session, shapes: Iterable[int]) -> BoolVec:
     """``(shapes + 1,)`` which shapes are listed; those of later cycles are left out.
 
     The list grows with every cycle, and records of an older cycle may be made after that.
@@ -589,7 +604,7 @@ def among(session: Session, shapes: Sequence[int]) -> BoolVec:
     return listed
 
 
-def domain_counts(session: Session, key: str, counts: IntVec) -> tuple[RowVec, IntVec]:
+def _domain_counts(session: Session, key: str, counts: IntVec) -> tuple[RowVec, IntVec]:
     """Return (domain of each node, -1 for none; count by domain, the last cell for none)."""
     column, values = session.nodes.statics.label_column(key)
     domains = np.bincount(column + 1, weights=counts, minlength=len(values) + 1)

@@ -310,3 +310,94 @@ def test_one_by_one_and_together_they_go_to_the_same_nodes():
                 )
             found.append(nodes_of(builder.run("allocate")))
         assert found[0] == found[1], (zones, running, wishes)
+
+
+def domain(zones, node, key):
+    return f"n{node}" if key == HOST else zones[node].replace("-", "")
+
+
+def is_about(wanted, app):
+    return wanted.selector[0].values == (app,)
+
+
+def near_said_plainly(zones, pods, own, app):
+    """Return what the terms on pods weigh at each node, from 0 to 2.
+
+    ``zones`` of the nodes; ``pods`` as (node, app, what it prefers, whether it is leaving).
+    """
+    near = [0] * len(zones)
+    for node in range(len(zones)):
+        for at, other, theirs, _ in pods:
+            terms = [it for it in own.pods if is_about(it[1], other)]
+            terms += [it for it in theirs.pods if is_about(it[1], app)]
+            for weight, wanted in terms:
+                key = wanted.topology_key
+                if "" != domain(zones, node, key) == domain(zones, at, key):
+                    near[node] += weight
+    low, high = min(near), max(near)
+    return [2 * (it - low) / (high - low) if high > low else 0.0 for it in near]
+
+
+def evenness_said_plainly(zones, pods, own):
+    """Return how few pods are in the domains of each node, from 0 to 2."""
+    keys = [one.pods.topology_key for one in own.spread]
+    of = [it for it in range(len(zones)) if all(domain(zones, it, key) for key in keys)]
+    counts = dict.fromkeys(of, 0)
+    for node in of:
+        for one, key in zip(own.spread, keys, strict=True):
+            here = domain(zones, node, key)
+            there = sum(
+                is_about(one.pods, other) and domain(zones, at, key) == here
+                for at, other, _, leaves in pods
+                if at in of and not leaves
+            )
+            domains = {domain(zones, it, key) for it in of}
+            counts[node] += there * log(len(domains) + 2) + one.max_skew - 1
+    low, high = min(counts.values(), default=0), max(counts.values(), default=0)
+    found = [0.0] * len(zones)
+    for node in of if own.spread else ():
+        found[node] = 2 * ((high + low - counts[node]) / high if high else 1)
+    return found
+
+
+def wishes(chance):
+    near = {
+        term(chance.choice("xyz"), chance.choice([HOST, ZONE])): chance.choice([-50, -3, 1, 7])
+        for _ in range(chance.randint(0, 3))
+    }
+    even = {
+        rule(chance.choice("xyz"), chance.choice([HOST, ZONE]), chance.choice([1, 4]))
+        for _ in range(chance.randint(0, 2))
+    }
+    pods = tuple((weight, it) for it, weight in near.items())
+    return Preferences(pods=pods, spread=tuple(sorted(even, key=repr)))
+
+
+def test_scores_are_those_of_the_rule_said_plainly():
+    chance = random.Random(39)
+    for _ in range(60):
+        zones = [chance.choice("aabc-") for _ in range(chance.randint(2, 6))]
+        pods = [
+            (
+                chance.randrange(len(zones)),
+                chance.choice("xyz"),
+                wishes(chance) if chance.random() < 0.4 else Preferences(),
+                chance.random() < 0.2,
+            )
+            for _ in range(chance.randint(1, 9))
+        ]
+        mine, own, builder = chance.choice("xyz"), wishes(chance), cluster(*zones)
+        # Numbers of label sets are given in the order of the jobs.
+        numbers = list(dict.fromkeys([*(app for _, app, _, _ in pods), mine]))
+        for number, (node, app, theirs, leaves) in enumerate(pods):
+            places = {"leaving" if leaves else "running": {f"n{node}": 1}}
+            asks = Constraints(preferences=theirs, label_set=numbers.index(app))
+            job(builder, f"old{number}", app, constraints=asks, **places)
+        asks = Constraints(preferences=own, label_set=numbers.index(mine))
+        job(builder, "new", mine, constraints=asks)
+        parts = near_said_plainly(zones, pods, own, mine), evenness_said_plainly(zones, pods, own)
+        found, expected = asked(builder), [sum(each) for each in zip(*parts, strict=True)]
+        if found is None:
+            assert len(set(expected)) == 1
+        else:
+            assert found == expected, (zones, pods, own)
