@@ -282,10 +282,10 @@ def test_pods_placed_before_a_failure_keep_their_devices():
     world = World(team=3)
     world.node("n1", "H100", "H100", "H100")
     world.template("one")
-    world.claim("shared")
+    world.claim("both")
     world.pod("a", "team", "one")
-    world.pod("b", "team", claim="shared")
-    world.pod("c", "team", claim="shared")
+    world.pod("b", "team", claim="both")
+    world.pod("c", "team", claim="both")
     world.pod("d", "team", "one")
     snapshot = world.cluster.snapshot()
     place = Ledger.place_pending
@@ -299,4 +299,4 @@ def test_pods_placed_before_a_failure_keep_their_devices():
         patch.setattr(Ledger, "place_pending", wrong)
         result, _ = unchecked(snapshot, None, default_policy(), 1e6, Memory())
     given = {bind.pod: [it.key for it in bind.claims] for bind in result.binds}
-    assert given == {"team/a": ["team/a-one"], "team/b": ["team/shared"], "team/c": []}
+    assert given == {"team/a": ["team/a-one"], "team/b": ["team/both"], "team/c": []}
