@@ -638,6 +638,12 @@ class RowStore:
         self.compactions += 1
         self.generation += 1
 
+    def tasks_with(self, label_sets: list[int]) -> list[str]:
+        """Return the names of the tasks with some label sets."""
+        tasks = self.tasks
+        found = np.isin(tasks.label_set_of_task.data[: tasks.size], label_sets)
+        return [tasks.name.data[row] for row in np.flatnonzero(found).tolist()]
+
     def _drop_unused_shapes(self) -> None:
         """Drop the shapes and label sets without tasks: names of pods end up in labels."""
         jobs, tasks, shapes, labels = self.jobs, self.tasks, self.shapes, self.labels

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from kaisched.cluster.aversion import Aversion
 from kaisched.cluster.claims.device_claims import DEVICE_OBJECTS, DeviceClaims
 from kaisched.cluster.declared import Declared, Problem, fault_of
 from kaisched.cluster.facts import STUCK_AFTER_S, Facts, KnownPods, SentOf
@@ -85,6 +86,7 @@ class StateStore:
         self.members = Members(self.rows, self.pods, self.pools, workloads, owner_wait_s)
         self.facts = Facts(stuck_after_s)
         self.volumes = Volumes()
+        self.aversion = Aversion()
         self.device_claims = DeviceClaims(
             lambda pod: self.members.of(pod).job, gpu_resources, sharing.share_class
         )
@@ -232,6 +234,8 @@ class StateStore:
             self.rows.touch()
             self._drop(key)
         self.pods.drop_stranger(key, uid)
+        if found is None or uid in {"", found.uid}:
+            self.aversion.forget(key)
         self.look_again([*self.volumes.forget(key, uid), *self.device_claims.forget(key, uid)])
 
     def _take_in(self, pod: PodRow) -> None:
@@ -243,6 +247,7 @@ class StateStore:
             pod, rivals = self.device_claims.noted(pod)
             self.look_again(rivals)
         self.pods.drop_stranger(pod.key)
+        pod = self._with_averse(pod)
         member = self._member_of(pod)
         pod = members.handle(pod, member)
         found = self.pods.get(pod.key)
@@ -335,6 +340,18 @@ class StateStore:
         pod = self.volumes.resolved(pod, assumed)
         self.look_again(rivals)
         return pod
+
+    def _with_averse(self, pod: PodRow) -> PodRow:
+        """Return a pod with the anti-affinity of others that selects it.
+
+        One about which something was sent keeps what that was decided by.
+        """
+        self.aversion.record(pod)
+        sent = self.pods.pod(pod.key) if pod.key in self.facts.sent else None
+        averse = self.aversion.against(pod) if sent is None else sent.constraints.averse
+        if averse == pod.constraints.averse:
+            return pod
+        return replace(pod, constraints=replace(pod.constraints, averse=averse))
 
     def _drop(self, key: str, *, is_over: bool = True) -> None:
         pod, member = self.pods.pop(key)
@@ -523,6 +540,8 @@ class StateStore:
         for node in nodes:
             self.rows.put_node(node)
         self.look_again([*concerned, *self.volumes.settle()])
+        if selected := self.aversion.settle(self.rows.labels):
+            self.look_again(self.rows.tasks_with(selected))
         self.settle_pools()
         rows, claims = self.rows, self.device_claims
         rows.settle()

@@ -86,6 +86,31 @@ class Requirement:
     operator: str
     values: tuple[str, ...] = ()
 
+    def is_met(self, value: str | None) -> bool:
+        """Tell whether a label's value meets it; None for no such label."""
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists" | "DoesNotExist":
+                return (value is None) == (self.operator == "DoesNotExist")
+        if self.operator not in ("Gt", "Lt") or value is None or not self.values:
+            return False
+        number, bound = _number(value), _number(self.values[0])
+        if number is None or bound is None:
+            return False
+        return number > bound if self.operator == "Gt" else number < bound
+
+
+_NUMBER: Final = re.compile(r"[+-]?0*[0-9]{1,19}", re.ASCII)
+
+
+def _number(text: str) -> int | None:
+    """Return a number of 64 bits as labels may have it; None for any other text."""
+    number = int(text) if _NUMBER.fullmatch(text) else _LARGEST
+    return number if -_LARGEST <= number < _LARGEST else None
+
 
 NodeTerm: TypeAlias = tuple[tuple[Requirement, ...], tuple[Requirement, ...]]
 """(match expressions on labels, match fields); all must hold."""
@@ -103,6 +128,12 @@ class PodTerm:
     """matchLabels as In requirements, and matchExpressions; all must hold."""
     match_none: bool = False
     """A missing selector matches no pod."""
+
+    def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether it is about pods of a namespace with such labels."""
+        if self.match_none or not (self.all_namespaces or namespace in self.namespaces):
+            return False
+        return all(each.is_met(labels.get(each.key)) for each in self.selector)
 
 
 class SpreadRule(NamedTuple):
@@ -192,6 +223,8 @@ class Constraints:
     """Its claims of storage that choose from free volumes, in this order."""
     wait: tuple[int, str] | None = None
     """Refusal code and text of a claim or unread owner that keeps it from every node."""
+    averse: tuple[PodTerm, ...] = ()
+    """Anti-affinity of other pods that selects it, less the domains: such pods are of one class."""
     label_set: int = -1
     """The task's own label set if it has pod terms (which may match its own gang), else -1."""
     claims: tuple[ClaimUse, ...] = ()

@@ -343,6 +343,33 @@ def test_an_empty_selector_of_a_spread_counts_no_pod(tmp_path, selector, keys, n
     assert bound == {"team/p": node}
 
 
+def plain(name, app, gpus=1, **more):
+    return m.pod(name, gpus=gpus, labels={"app": app}, **more)
+
+
+@pytest.mark.parametrize("whose", [{}, OTHERS], ids=["ours", "others"])
+@pytest.mark.parametrize("alike", ["waits", "runs", "is elsewhere"])
+def test_a_pod_is_kept_away_for_its_own_labels_only(tmp_path, whose, alike):
+    # The one on node-0 keeps app=x away; p and the one like it, app=x, ask for the same.
+    averse = {"affinity": m.apart_from("x", "kubernetes.io/hostname")}
+    guard = m.pod("guard", gpus=6, at="node-0", labels={"app": "g"}, **averse, **whose)
+    other = plain("other", "x", **({} if alike == "waits" else {"at": "node-1"}))
+    if alike == "is elsewhere":
+        other["metadata"]["namespace"] = "else"
+    found = decided(tmp_path, *zones("a", "b"), m.queue(), other, plain("p", "y"), guard)
+    assert found[0].pop("team/p") == "node-0"
+    assert found[0] == ({"team/other": "node-1"} if alike == "waits" else {})
+
+
+def test_terms_on_other_namespaces_keep_only_those_away(tmp_path):
+    averse = {"affinity": m.apart_from("x", "kubernetes.io/hostname")}
+    guard = m.pod("guard", gpus=6, at="node-0", labels={"app": "g"}, **averse)
+    pods = [plain("one", "x"), plain("two", "x")]
+    pods[1]["metadata"]["namespace"] = "else"
+    bound, *_ = decided(tmp_path, *zones("a", "b"), m.queue(), *pods, guard)
+    assert bound == {"team/one": "node-1", "else/two": "node-0"}
+
+
 def in_zone(zone):
     """A claim, and the one local volume that fits it, which is in a zone."""
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}

@@ -29,7 +29,7 @@ from kaisched import (
     TaskState,
 )
 from kaisched_plugins.predicates.spreading import Tally, tally
-from kaisched_plugins.predicates.statics import StaticMasks, is_met
+from kaisched_plugins.predicates.statics import StaticMasks
 from kaisched_plugins.predicates.volumes import FreeVolumes
 
 # When two pods cannot share a node because of their host ports.
@@ -283,10 +283,7 @@ def _pairs_of(term: PodTerm) -> list[_Pair] | None:
 def _speaks_of(session: Session, term: PodTerm, number: int) -> bool:
     """Tell whether a term selects pods with a label set."""
     sets = session.label_sets
-    if term.match_none or not (term.all_namespaces or sets.namespace[number] in term.namespaces):
-        return False
-    labels = sets.labels[number]
-    return all(is_met(each, labels.get(each.key)) for each in term.selector)
+    return term.selects(sets.namespace[number], sets.labels[number])
 
 
 # A port is free, and anti-affinity met, when the pod is gone, not before: until then it runs, and

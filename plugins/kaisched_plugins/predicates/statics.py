@@ -6,8 +6,7 @@ node's answer is then looked up by number.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
@@ -200,7 +199,7 @@ class StaticMasks:
         column, values = self.statics.label_column(requirement.key)
         # The last cell stands for "no such label": the column says -1 there.
         if requirement.operator not in ("In", "NotIn"):
-            return np.array([is_met(requirement, value) for value in (*values, None)])[column]
+            return np.array([requirement.is_met(value) for value in (*values, None)])[column]
         is_inside = requirement.operator == "In"
         numbers = self._numbers(requirement.key, values)
         found = [numbers[value] for value in requirement.values if value in numbers]
@@ -238,35 +237,3 @@ class StaticMasks:
 def _mark(codes: CodeVec, where: BoolVec, refusal: Refusal) -> None:
     """Set a code where there is none yet: the first reason is kept."""
     codes[where & (codes == 0)] = int(refusal)
-
-
-_INTEGER = re.compile(r"[+-]?0*[0-9]{1,19}", re.ASCII)
-_LARGEST = 2**63
-
-
-def _integer(text: str) -> int | None:
-    """Return a number of 64 bits; None for any other text."""
-    number = int(text) if _INTEGER.fullmatch(text) else _LARGEST
-    return number if -_LARGEST <= number < _LARGEST else None
-
-
-def _is_beyond(requirement: Requirement, value: str, sign: int) -> bool:
-    number = _integer(value)
-    bound = _integer(requirement.values[0]) if requirement.values else None
-    return number is not None and bound is not None and number * sign > bound * sign
-
-
-_OPERATORS: Mapping[str, Callable[[Requirement, str | None], bool]] = {
-    "In": lambda requirement, value: value in requirement.values,
-    "NotIn": lambda requirement, value: value not in requirement.values,
-    "Exists": lambda _, value: value is not None,
-    "DoesNotExist": lambda _, value: value is None,
-    "Gt": lambda requirement, value: value is not None and _is_beyond(requirement, value, 1),
-    "Lt": lambda requirement, value: value is not None and _is_beyond(requirement, value, -1),
-}
-
-
-def is_met(requirement: Requirement, value: str | None) -> bool:
-    """Tell whether a label's value (None for no such label) meets a requirement."""
-    operator = _OPERATORS.get(requirement.operator)
-    return operator is not None and operator(requirement, value)

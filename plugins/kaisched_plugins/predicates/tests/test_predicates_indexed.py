@@ -9,7 +9,7 @@ import pytest
 
 from kaisched import Constraints, NodeStatics, PodTerm, Requirement, Taint
 from kaisched_plugins.predicates.neighbours import Holders, PodTerms
-from kaisched_plugins.predicates.statics import StaticMasks, is_met
+from kaisched_plugins.predicates.statics import StaticMasks
 
 pytestmark = pytest.mark.fault("I123")
 SEEDS = pytest.mark.parametrize("seed", range(5))
@@ -51,7 +51,7 @@ def test_requirements_are_met_where_their_labels_say_so(seed):
         asked = requirement(rng)
         found = masks.standing(Constraints(node_terms=(((asked,), ()),)))
         blank = masks.standing(Constraints())
-        met = [is_met(asked, each.get(asked.key)) for each in statics.labels]
+        met = [asked.is_met(each.get(asked.key)) for each in statics.labels]
         refused = [
             before or (0 if ok else 54) for before, ok in zip(said(blank, 8), met, strict=True)
         ]
@@ -71,7 +71,7 @@ def pod_term(rng):
 def speaks_of(term, namespace, those):
     if term.match_none or not (term.all_namespaces or namespace in term.namespaces):
         return False
-    return all(is_met(each, those.get(each.key)) for each in term.selector)
+    return all(each.is_met(those.get(each.key)) for each in term.selector)
 
 
 @SEEDS

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kaisched import Constraints, NodeStatics, Refusal, Requirement, Taint, Toleration, tolerates
-from kaisched_plugins.predicates.statics import StaticMasks, is_met
+from kaisched_plugins.predicates.statics import StaticMasks
 
 GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
 EVERYTHING = Toleration("", "Exists", "", "")
@@ -126,7 +126,7 @@ def test_every_pair_of_a_node_selector_must_match():
 )
 def test_the_operators(operator, values, met_by):
     requirement = Requirement("key", operator, values)
-    assert [each for each in ("5", "9", "x", None) if is_met(requirement, each)] == met_by
+    assert [each for each in ("5", "9", "x", None) if requirement.is_met(each)] == met_by
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_the_operators(operator, values, met_by):
     ],
 )
 def test_numbers_are_those_of_64_bits_in_plain_digits(label, is_number):
-    assert is_met(Requirement("key", "Gt", ("6",)), label) is is_number
+    assert Requirement("key", "Gt", ("6",)).is_met(label) is is_number
     bound = Requirement("key", "Lt", (label,))
-    assert is_met(bound, "6") is is_number
+    assert bound.is_met("6") is is_number
 
 
 def test_one_term_is_enough_and_all_of_a_term_must_hold():
