@@ -88,13 +88,10 @@ class Requirement:
 
     def is_met(self, value: str | None) -> bool:
         """Tell whether a label's value meets it; None for no such label."""
-        match self.operator:
-            case "In":
-                return value in self.values
-            case "NotIn":
-                return value not in self.values
-            case "Exists" | "DoesNotExist":
-                return (value is None) == (self.operator == "DoesNotExist")
+        if self.operator in ("In", "NotIn"):
+            return (value in self.values) == (self.operator == "In")
+        if self.operator in ("Exists", "DoesNotExist"):
+            return (value is not None) == (self.operator == "Exists")
         if self.operator not in ("Gt", "Lt") or value is None or not self.values:
             return False
         number, bound = _number(value), _number(self.values[0])
