@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kaisched.actions.eviction.demand import Demand, Need, Plan, gets_too_much
-from kaisched.actions.eviction.victims import PROTECTED
+from kaisched.actions.eviction.victims import PROTECTED, as_units
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.future import Future
 from kaisched.actions.room.placing import has_parts, is_spread, is_tight, least_ask, place_waiting
@@ -49,7 +49,7 @@ NODES: Final = 16
 """The sets of so many nodes are compared at a time, the nodes with the least to lose first ..."""
 MOST_NODES: Final = 128
 """... and those of at most so many nodes are looked at."""
-_ASKED: Final = (8, 32, 128, 512, 2048, 4096)
+_ASKED: Final = (2, 8, 32, 128, 512, 2048, 4096)
 """So many sets are judged in the first question, the second ..., of all places together."""
 STEPS: Final = 64
 """How often one search may place its job in a statement."""
@@ -293,6 +293,8 @@ class _Attempt:
 
     def _able(self, places: RowVec) -> RowVec:
         """Return those of some units that may go at all, each judged alone; or may move."""
+        if self._is_by_policy:
+            return places  # with less of its own queue a claim may be entitled to more
         able = self._judged(places, np.arange(len(places))) == 0
         if self._moving is None:
             alone: RowVec = places[able]
@@ -699,6 +701,9 @@ class _Attempt:
         for moves_first in (False, True) if moved else (False,):
             statement = session.statement()
             statement.evict_all(tasks)
+            if not self._is_borne_out(units):
+                statement.rollback()
+                return None
             if moves_first:
                 nodes = set(session.ledger.node_of_task[tasks].tolist())
                 is_done = self._settled(statement, moved, nodes) and self._put(statement)
@@ -708,6 +713,16 @@ class _Attempt:
                 return Plan(statement, units, self._demand.claim.pass_number, pods)
             statement.rollback()
         return None
+
+    def _is_borne_out(self, units: list[Unit]) -> bool:
+        """Ask the plan gate about units that have gone."""
+        session = self._session
+        if not units or not session.ask.has_plan_gates:
+            return True
+        codes = session.ask.plan_gate(session, self._demand.claim, as_units(session, units))
+        if codes is not None:
+            self._refused.note_all(codes)
+        return codes is None or not codes.any()
 
     def _settled(self, statement: Statement, moved: list[Unit], barred: Collection[int]) -> bool:
         """Find new places for units that move, and remember the nodes of those without one."""
