@@ -79,14 +79,20 @@ class Relocation:
             sets = node_sets(session, self._action, unit.job, self._ask(unit), shapes)
         elif session.placement.nodes is None:
             return self._moved(statement, unit, barred)
-        for nodes in (None,) if sets is None else sets:
+        here = session.ledger.node_of_task[list(unit.tasks)]
+        around = None if sets is None else [bool(each.nodes[here].all()) for each in sets]
+        for at, nodes in enumerate((None,) if sets is None else sets):
+            # Where it may stay, it stays by the rules of the set that it is in.
+            stays = around is None or around[at] or not any(around)
             with session.placement.within(nodes):
-                if self._moved(statement, unit, barred):
+                if self._moved(statement, unit, barred, stays=stays):
                     return True
         return False
 
-    def _moved(self, statement: Statement, unit: Unit, barred: Collection[int]) -> bool:
-        """Place an evicted unit on the set of nodes that is tried now."""
+    def _moved(
+        self, statement: Statement, unit: Unit, barred: Collection[int], *, stays: bool = True
+    ) -> bool:
+        """Place an evicted unit on the set of nodes that is tried now, or where it was."""
         session, tasks = self._session, unit.tasks
         shape_of_task = session.tasks.shape_of_task
         if any(not self._search.future(int(shape_of_task[task])).total for task in tasks):
@@ -94,9 +100,8 @@ class Relocation:
         if first_shut(session, self._action, unit.job, self._least(unit)):
             return False  # a limit requires that the unit goes
         mark = statement.checkpoint()
-        if all(self._stays(statement, task, barred) for task in tasks) and not is_over(
-            session, tasks
-        ):
+        may_stay = stays and all(self._stays(statement, task, barred) for task in tasks)
+        if may_stay and not is_over(session, tasks):
             return True
         statement.rollback(mark)
         # Its pods would not start again, for example as its queue is on hold; or each of its

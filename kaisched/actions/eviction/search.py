@@ -57,6 +57,8 @@ PASSES: Final = 4
 """At most so many passes: a victim that plugins refuse in each of them is refused for good."""
 _MANY: Final = 4
 """More equal pods than this are placed together."""
+_AGAIN: Final = 8
+"""So often units that may not go along are left out of many."""
 _JUDGED: Final = 128
 """Of so many units the refusals are counted for the reason of a search without a plan."""
 OVER_SHARE: Final = int(Refusal.DEVICES_OVER_SHARE)
@@ -182,6 +184,7 @@ class _Attempt:
         """The units that would move; of these ``_stuck`` are nodes that found none a place."""
         self._stuck: set[int] = set()
         self._needs = [(search.future(shape), count) for shape, count in demand.shapes]
+        self._counts = [Need(session, future, count) for future, count in self._needs]
         self._refused = RefusedUnits()
         self._steps = STEPS
         futures = [future for future, _ in self._needs]
@@ -318,7 +321,7 @@ class _Attempt:
             return self._every_set(places)
         amounts = self._list.victims.amounts.take(places, axis=1)
         largest = np.lexsort((self._rank[places], -amounts[GPU]))[:EVERY_SET]
-        kept = self._kept_by_counts(places)
+        kept = self._kept_by_counts(self._may_go(places))
         few = [_Set(self._cost_of(kept), self._last_first(kept))] if len(kept) else []
         return merge(few, self._every_set(places[np.sort(largest)]))
 
@@ -436,26 +439,36 @@ class _Attempt:
         return np.asarray(((open_ >= take).sum(axis=1) + gpus) // demand.cards)
 
     def _kept_by_counts(self, places: RowVec) -> RowVec:
-        """Return units that suffice: all that may go, less those without which the pods fit too."""
-        going = self._may_go(places)
-        needs = [Need(self._session, future, count) for future, count in self._needs]
-        units = {place: self._list.unit(place) for place in going.tolist()}
-        for unit in units.values():
-            for need in needs:
-                need.take(unit.tasks)
-        if not all(need.is_met for need in needs):
-            return going[:0]
+        """Return the first of some units that suffice, less those without which the pods fit too.
+
+        There are none where all of them are too few. The most important are kept first.
+        """
+        going: dict[int, Unit] = {}
+        for place in places.tolist():
+            if self._are_met():
+                break
+            for each in (*self._list.along(place), place):
+                if each not in going:
+                    going[each] = self._list.unit(each)
+                    self._count(going[each], 1)
         kept: list[int] = []
-        for place in going[::-1].tolist():
-            if not self._is_bound(place, kept):
-                for need in needs:
-                    need.give_back(units[place].tasks)
-                if all(need.is_met for need in needs):
-                    continue
-                for need in needs:
-                    need.take(units[place].tasks)
-            kept.append(place)
-        return np.array(kept[::-1], np.int64)
+        is_enough = self._are_met()
+        for place, unit in reversed(going.items()):
+            self._count(unit, -1)
+            if not self._are_met() or self._is_bound(place, kept):
+                self._count(unit, 1)
+                kept.append(place)
+        for place in kept:
+            self._count(going[place], -1)
+        return np.array(kept[::-1] if is_enough else [], np.int64)
+
+    def _are_met(self) -> bool:
+        return all(need.is_met for need in self._counts)
+
+    def _count(self, unit: Unit, sign: int) -> None:
+        """Count the room of a unit as free (1), or as held again (-1)."""
+        for need in self._counts:
+            need.shift(unit.tasks, sign)
 
     def _is_bound(self, place: int, kept: Sequence[int]) -> bool:
         """Tell whether a unit goes along with one that goes."""
@@ -564,19 +577,42 @@ class _Attempt:
         return self._why_not()
 
     def _of_many(self, places: RowVec) -> Plan | None:
-        """Return a plan at the cost of as few of these units as possible, or None."""
-        going = self._may_go(places)
-        if not going.size or not self._could_suffice(going):
-            return None
-        if self._is_exact:
-            kept = self._kept_by_counts(going)
-            plan = self._placed(kept.tolist()) if kept.size and self._are_allowed(kept) else None
-            if plan is not None:
-                return plan
-        plan = self._placed(going.tolist())
-        return None if plan is None else self._fewer(plan, going.tolist())
+        """Return a plan at the cost of as few of these units as possible, or None.
 
-    def _fewer(self, plan: Plan, places: list[int]) -> Plan:
+        Units that may not go along with the others are left out, and the rest is tried again.
+        """
+        for _ in range(_AGAIN):
+            places = self._may_go(places)
+            if not places.size or not self._could_suffice(places):
+                return None
+            kept = self._first_that_suffice(places)
+            codes = self._judged(kept)
+            if not codes.any():
+                return self._placed(kept.tolist()) if kept.size else None
+            self._refused.note_all(codes)
+            places = places[~np.isin(places, kept[codes != 0])]
+        return None
+
+    def _first_that_suffice(self, places: RowVec) -> RowVec:
+        """Return the first of some units that suffice, without those that are not needed."""
+        kept = self._kept_by_counts(places)
+        if not kept.size or self._is_exact or self._works(kept.tolist()):
+            return kept
+        size = len(kept)
+        while size < 2 * len(places) and self._step():
+            if self._works(places[:size].tolist()):
+                return np.array(self._fewest(places[:size].tolist()), np.int64)
+            size *= 2
+        return kept[:0]
+
+    def _works(self, places: list[int]) -> bool:
+        """Tell whether the pods can be placed with some units gone."""
+        plan = self._placed(places)
+        if plan is not None:
+            plan.statement.rollback()
+        return plan is not None
+
+    def _fewest(self, places: list[int]) -> list[int]:
         """Let units stay, the most important first, while the pods fit and steps are left.
 
         At first many units are left out together: of a long list few may be needed.
@@ -590,20 +626,14 @@ class _Attempt:
             rest = [place for place in places if place not in some or place in bound]
             if len(rest) == len(places):
                 left = left[size:]
-                continue
-            plan.statement.rollback()
-            fewer = self._placed(rest) if self._are_allowed(np.array(rest, np.int64)) else None
-            if fewer is not None:
-                plan, places, left = fewer, rest, left[size:]
+            elif self._works(rest):
+                places, left = rest, left[size:]
                 size = min(2 * size, max(1, len(left) // 2))
-                continue
-            again = self._placed(places)
-            assert again is not None  # the same units made room just now, from the same state
-            plan = again
-            if size == 1:
-                left = left[1:]
-            size = max(1, size // 2)
-        return plan
+            else:
+                if size == 1:
+                    left = left[1:]
+                size = max(1, size // 2)
+        return places
 
     # -- whether a set may go ----------------------------------------------------------------------
 
@@ -619,8 +649,11 @@ class _Attempt:
         return codes
 
     def _may_go(self, places: RowVec) -> RowVec:
-        """Return the units that may go together: those in the way of others are left out."""
-        while places.size:
+        """Return the units that may go together: those in the way of others are left out.
+
+        Where a policy orders victims, all of them: it is asked about the sets that suffice.
+        """
+        while places.size and not self._is_by_policy:
             codes = self._judged(places)
             if not codes.any():
                 break
@@ -631,9 +664,6 @@ class _Attempt:
                 whole = [has.issuperset(self._list.along(place)) for place in places.tolist()]
                 places = places[whole]
         return places
-
-    def _are_allowed(self, places: RowVec) -> bool:
-        return not self._judged(places[np.argsort(self._rank[places])]).any()
 
     def _allowed(self, sets: Iterator[_Set]) -> Iterator[list[int]]:
         """Yield the sets that budgets and plugins allow as a whole, by the places of their units.

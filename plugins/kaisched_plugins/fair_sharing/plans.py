@@ -10,7 +10,7 @@ import numpy as np
 
 from kaisched import Amounts, Claim, CodeVec, Session, Units, asked_of
 from kaisched_plugins.fair_sharing import refusals
-from kaisched_plugins.fair_sharing.quotas import Holdings
+from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, Share
 from kaisched_plugins.fair_sharing.tables import Table
 from kaisched_plugins.fair_sharing.victims import (
     Lines,
@@ -562,21 +562,21 @@ class _Gate:
 
         ``first`` has the first task of each, by row.
         """
-        holdings, incoming = self._holdings, self._incoming
-        holdings.add(incoming.queue, incoming.ask)
-        for queue, ask in self._lines.started:
-            holdings.take(queue, ask)
+        holdings, incoming, own = self._holdings, self._incoming, self._incoming.queue
+        holdings.add(own, incoming.ask)
         taken: list[Work] = []
         refused: list[tuple[int, int]] = []
         for work in works:
-            code = self._take(work, first)
+            started = self._lines.started.get(work.queue, ()) if work.queue != own else ()
+            holdings.take(work.queue, started)
+            code = self._refusal(work, first)
+            holdings.add(work.queue, started)
             if code:
                 refused.append((work.row, code))
             else:
+                holdings.take(work.queue, work.ask)
                 taken.append(work)
-        for queue, ask in self._lines.started:
-            holdings.add(queue, ask)
-        holdings.take(incoming.queue, incoming.ask)
+        holdings.take(own, incoming.ask)
         if not refused:
             back = unjust(holdings, incoming, taken, self._lacks, by_share=self._by_share)
             refused = [(work.row, int(refusals.COMES_BACK)) for work in back]
@@ -584,32 +584,31 @@ class _Gate:
             holdings.add(work.queue, work.ask)
         return refused
 
-    def _take(self, work: Work, first: Mapping[int, int]) -> int:
-        """Take a work that the claim is entitled to; return the code why it is not, or 0."""
+    def _refusal(self, work: Work, first: Mapping[int, int]) -> int:
+        """Return why the claim is not entitled to a work after those before it, or 0."""
         holdings, incoming = self._holdings, self._incoming
         if work.queue == incoming.queue:
-            holdings.take(work.queue, work.ask)
             return 0
         if not borrows_up_to(holdings, incoming.queue, work.queue, self._lacks):
             return int(refusals.NOT_BORROWING)
         if not self._by_share or incoming.is_high or self._is_reclaim:
-            holdings.take(work.queue, work.ask)
             return 0
         mine, theirs = meeting(holdings, incoming.queue, work.queue)
         share = holdings.terms(mine).share
-        holdings.take(work.queue, work.ask)
-        if FINAL in self._strategies and share <= holdings.terms(theirs).share:
+        if FINAL in self._strategies and share <= self._share_without(theirs, work, work.ask):
             return 0
-        holdings.add(work.queue, work.ask)
         if INITIAL in self._strategies:
             ahead = self._lines.ahead(work.queue, first[work.row], set(first.values()))
-            holdings.take(work.queue, ahead)
-            before = holdings.terms(theirs).share
-            holdings.add(work.queue, ahead)
-            if share < before:
-                holdings.take(work.queue, work.ask)
+            if share < self._share_without(theirs, work, ahead):
                 return 0
         return int(self._higher)
+
+    def _share_without(self, node: int, work: Work, ask: Ask) -> Share:
+        """Return the share of a queue once a leaf below it holds less."""
+        self._holdings.take(work.queue, ask)
+        share = self._holdings.terms(node).share
+        self._holdings.add(work.queue, ask)
+        return share
 
 
 def plan_codes(

@@ -249,10 +249,11 @@ def fair_order(
     lacks = contested(holdings, incoming)
     running = len(units)
     units = with_started(session, table, units, incoming.queue, rules)
-    started = [
-        (int(units.queue[row]), some_of(units.amounts[:, row]))
-        for row in range(running, len(units))
-    ]
+    new = np.arange(running, len(units))
+    started = {
+        queue: some_of(units.amounts[:, new[units.queue[new] == queue]].sum(axis=1))
+        for queue in np.unique(units.queue[new]).tolist()
+    }
     lines = _lines(session, table, holdings, claim, incoming, units, lacks, rules, running)
     if not lines:
         return np.empty(0, np.int64), int(refusals.NOT_BORROWING), Lines({}, started)
@@ -329,8 +330,8 @@ def _lines(
 class Lines:
     """The victims of a claim by queue, as the set gate needs them."""
 
-    def __init__(self, lines: Mapping[int, _Line], started: Sequence[tuple[int, Ask]]) -> None:
-        """Take the lines, and what the cycle has started of other queues."""
+    def __init__(self, lines: Mapping[int, _Line], started: Mapping[int, Ask]) -> None:
+        """Take the lines, and what the cycle has started, by queue."""
         self._lines = lines
         self.started = started
         self._places: dict[int, dict[int, int]] = {}
