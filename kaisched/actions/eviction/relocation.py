@@ -83,7 +83,7 @@ class Relocation:
         around = None if sets is None else [bool(each.nodes[here].all()) for each in sets]
         for at, nodes in enumerate((None,) if sets is None else sets):
             # Where it may stay, it stays by the rules of the set that it is in.
-            stays = around is None or around[at] or not any(around)
+            stays = around is None or around[at]
             with session.placement.within(nodes):
                 if self._moved(statement, unit, barred, stays=stays):
                     return True
