@@ -181,8 +181,9 @@ class _Consolidation:
     def _carry_out(self, claim: Claim, plan: Plan) -> None:
         """Commit a plan on the set of nodes that is tried now."""
         session = self._session
-        if plan.moved:
+        if plan.movers:
             note_eviction(session, claim.job)
-        reason = consolidate_reason(session, claim, plan.moved)
+        moved = sum(len(unit.tasks) for unit in plan.movers)
+        reason = consolidate_reason(session, claim, moved)
         plan.statement.commit(self._action, claim.job, reason)
         session.outcome.refusal[claim.job] = _WAITING

@@ -164,7 +164,8 @@ def eviction_reason(session: Session, claim: Claim, plan: Plan) -> Reason:
         claim = replace(claim, pass_number=plan.pass_number)
     own = session.ask.eviction_reason(session, claim, plan.units)
     plain = _preempted if claim.action == "preempt" else _taken
-    return partial(_reason, own or partial(plain, claim, tuple(plan.units)), plan.moved)
+    moved = sum(len(unit.tasks) for unit in plan.movers)
+    return partial(_reason, own or partial(plain, claim, tuple(plan.units)), moved)
 
 
 def _reason(
@@ -291,7 +292,7 @@ def _best(
         if isinstance(plan, int):
             codes.append(plan)
             continue
-        if len(peers) == 1 or not plan.units:
+        if len(peers) == 1 or not (plan.units or plan.movers):
             return nodes, plan
         plans.append((cost_of(session, plan), at))
         plan.statement.rollback()
@@ -321,8 +322,9 @@ def _by_loss(session: Session, plan: Plan) -> Cost:
 
     Pods that only move are in none of the others: they are restarted too.
     """
-    jobs = sorted({unit.job for unit in plan.units})
-    tasks = [task for unit in plan.units for task in unit.tasks]
+    units = plan.units + plan.movers
+    jobs = sorted({unit.job for unit in units})
+    tasks = [task for unit in units for task in unit.tasks]
     gpus = gpus_of(session, tasks)
     newest = float(session.jobs.created_s[jobs].max())
     priority = int(session.jobs.priority[jobs].max())

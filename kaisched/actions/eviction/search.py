@@ -727,7 +727,6 @@ class _Attempt:
         moved = [self._list.unit(place) for place in places if self._moves[place]]
         units = [self._list.unit(place) for place in places if not self._moves[place]]
         tasks = np.array([task for unit in units + moved for task in unit.tasks], np.int64)
-        pods = sum(len(unit.tasks) for unit in moved)
         for moves_first in (False, True) if moved else (False,):
             statement = session.statement()
             statement.evict_all(tasks)
@@ -740,7 +739,7 @@ class _Attempt:
             else:
                 is_done = self._put(statement) and self._settled(statement, moved, ())
             if is_done:
-                return Plan(statement, units, self._demand.claim.pass_number, pods)
+                return Plan(statement, units, self._demand.claim.pass_number, moved)
             statement.rollback()
         return None
 
