@@ -176,6 +176,7 @@ class _Attempt:
         victim_list: VictimList,
         moving: Moving | None = None,
     ) -> None:
+        self._search = search
         self._session = session
         self._demand = demand
         self._list = victim_list
@@ -187,6 +188,8 @@ class _Attempt:
         self._counts = [Need(session, future, count) for future, count in self._needs]
         self._refused = RefusedUnits()
         self._steps = STEPS
+        self._is_alone = True
+        """Whether units are judged alone first, which is not so while others have gone."""
         futures = [future for future, _ in self._needs]
         self._is_exact = (
             moving is None
@@ -196,6 +199,9 @@ class _Attempt:
             and not is_tight(session, demand.tasks)
         )
         """Whether amounts alone tell whether the pods fit."""
+        self._ask = least_ask(session, demand.tasks, demand.claim.ask)
+        self._is_shut = bool(first_shut(session, demand.claim.action, demand.claim.job, self._ask))
+        """Whether a queue on the path of the job is shut while nobody has gone."""
         self._order, self._left_out = self._in_order()
         self._rank = np.full(len(victim_list.victims), -1, np.int64)
         self._rank[self._order] = np.arange(len(self._order))
@@ -238,9 +244,10 @@ class _Attempt:
 
         Without evictions in the cycle allocate has found already that there is no room.
         """
-        if self._moving is not None or not self._session.outcome.evictions:
-            return None
-        return self._placed([]) if self._fits_by_counts([]) else None
+        is_open = bool(self._session.outcome.evictions)
+        if self._moving is not None:
+            is_open = not self._moving.must_evict
+        return self._placed([]) if is_open and self._fits_by_counts([]) else None
 
     def _tiers(self) -> Iterator[list[RowVec]]:
         """Yield groups of units whose sets are compared with each other, the cheapest first."""
@@ -250,10 +257,14 @@ class _Attempt:
         missing = [(future, count - future.total) for future, count in self._needs]
         lacking = [future for future, lack in missing if lack > 0]
         if len(lacking) == 1 and max(lack for _, lack in missing) == 1:
-            nodes = list(self._by_node(lacking[0]))
-            for start in range(0, min(len(nodes), MOST_NODES), NODES):
-                groups = [self._able(group) for group in nodes[start : start + NODES]]
-                yield [group for group in groups if group.size]
+            yield from self._node_tiers(lacking[0])
+
+    def _node_tiers(self, future: Future) -> Iterator[list[RowVec]]:
+        """Yield the units of a few nodes at a time, the nodes with the least to lose first."""
+        nodes = list(self._by_node(future))
+        for start in range(0, min(len(nodes), MOST_NODES), NODES):
+            groups = [self._able(group) for group in nodes[start : start + NODES]]
+            yield [group for group in groups if group.size]
 
     def _entries(self, future: Future) -> tuple[RowVec, RowVec, Amounts]:
         """Return nodes, places and amounts of the units on nodes that a shape may use.
@@ -262,6 +273,10 @@ class _Attempt:
         """
         node, place, held = self._list.pods.by_node([at for at, _ in future.asked])
         use = self._rank[place] >= 0
+        if future.is_plain:  # what frees nothing that is lacking does not help
+            count = max(count for each, count in self._needs if each is future)
+            lack = self._session.capacity.without().lack(future.asked, np.full(1, count))
+            use &= ((held > 0) & (lack[:, node] > 0)).any(axis=0)
         if future.allowed is not None:
             use &= future.allowed[node]
         node, place, held = node[use], place[use], held[:, use]
@@ -296,7 +311,7 @@ class _Attempt:
 
     def _able(self, places: RowVec) -> RowVec:
         """Return those of some units that may go at all, each judged alone; or may move."""
-        if self._is_by_policy:
+        if self._is_by_policy or not self._is_alone:
             return places  # with less of its own queue a claim may be entitled to more
         able = self._judged(places, np.arange(len(places))) == 0
         if self._moving is None:
@@ -319,11 +334,45 @@ class _Attempt:
         """Yield sets of some units that make room as far as counting tells, the cheapest first."""
         if len(places) <= EVERY_SET:
             return self._every_set(places)
-        amounts = self._list.victims.amounts.take(places, axis=1)
-        largest = np.lexsort((self._rank[places], -amounts[GPU]))[:EVERY_SET]
         kept = self._kept_by_counts(self._may_go(places))
         few = [_Set(self._cost_of(kept), self._last_first(kept))] if len(kept) else []
-        return merge(few, self._every_set(places[np.sort(largest)]))
+        return merge(few, *map(self._every_set, self._parts(places)))
+
+    def _parts(self, places: RowVec) -> Iterator[RowVec]:
+        """Yield parts of many units on a node: those that hold the most; or of a few GPUs each."""
+        amounts = self._list.victims.amounts.take(places, axis=1)
+        largest = np.lexsort((self._rank[places], -amounts[GPU]))[:EVERY_SET]
+        yield places[np.sort(largest)]
+        on_gpu: dict[tuple[int, int], list[int]] = {}
+        for place in places.tolist():
+            for gpu in self._shared_gpus(place):
+                on_gpu.setdefault(gpu, []).append(place)
+        part: list[int] = []
+        for some in sorted(on_gpu.values(), key=len):
+            if len({*part, *some}) > EVERY_SET:
+                yield self._sorted(part)
+                part = []
+            if len(some) <= EVERY_SET:
+                part += [place for place in some if place not in part]
+        yield self._sorted(part)
+
+    def _shared_gpus(self, place: int) -> set[tuple[int, int]]:
+        """Return node and slot of the GPUs that a unit shares."""
+        session, cards = self._session, self._session.capacity.cards
+        if cards is None:
+            return set()
+        shape_of_task, node_of_task = session.tasks.shape_of_task, session.ledger.node_of_task
+        return {
+            (node, slot)
+            for task in self._list.unit(place).tasks
+            if (node := int(node_of_task[task])) >= 0
+            for slot in cards.parts_of(task, node, int(shape_of_task[task]))
+        }
+
+    def _sorted(self, places: Sequence[int] | RowVec) -> RowVec:
+        some = np.array(places, np.int64)
+        found: RowVec = some[np.argsort(self._rank[some])]
+        return found
 
     def _every_set(self, places: RowVec) -> Iterator[_Set]:
         bits = _subsets(len(places))
@@ -370,9 +419,9 @@ class _Attempt:
     def _fit(self, places: RowVec, bits: BoolVec) -> BoolVec:
         """Tell which sets, once gone, leave room for all pods as far as counting tells.
 
-        Each shape is counted alone.
+        Each shape is counted alone, and so is each queue on the path of the job.
         """
-        enough = np.ones(len(bits), np.bool_)
+        enough = self._are_open(places, bits)
         for future, count in self._needs:
             node, place, _ = self._list.pods.by_node([])
             use = np.isin(place, places)
@@ -382,6 +431,27 @@ class _Attempt:
             room = self._room_on(future, places, bits, rows)
             enough &= future.total - int(future.room[rows].sum()) + room.sum(axis=1) >= count
         return enough
+
+    def _are_open(self, places: RowVec, bits: BoolVec) -> BoolVec:
+        """Tell for which sets the queues on the path of the job take it once they have gone."""
+        session, claim = self._session, self._demand.claim
+        is_open = np.ones(len(bits), np.bool_)
+        if not self._is_shut or not session.ask.rests_on_sums(session):
+            return is_open
+        victims, tree = self._list.victims, session.queues.tree
+        evicted = ~self._moves[places]
+        amounts = victims.amounts.take(places, axis=1) * evicted
+        ask = np.repeat(self._ask[:, None], len(bits), axis=1)
+        job = np.full(len(bits), claim.job)
+        for queue in tree.path(int(session.jobs.queue_of_job[claim.job])).tolist():
+            below = [queue in tree.path(leaf) for leaf in victims.queue[places].tolist()]
+            held = session.ledger.held[:, [queue]] - (amounts * below) @ bits.T
+            strict = np.repeat(session.ledger.held_non_preemptible[:, [queue]], len(bits), axis=1)
+            rows = np.full(len(bits), queue)
+            codes = session.ask.queue_gate(session, claim.action, rows, job, ask, held, strict)
+            if codes is not None:
+                is_open &= codes == 0
+        return is_open
 
     def _room_on(self, future: Future, places: RowVec, bits: BoolVec, rows: RowVec) -> IntVec:
         """``(B, N')`` how many pods of a shape fit on some nodes at most, once sets have gone."""
@@ -497,6 +567,8 @@ class _Attempt:
                 return chosen[:0]
             gain = self._gains(future, node, held)
             steps = np.flatnonzero(gain)
+            if not steps.size:
+                return chosen[:0]
             order = steps[np.argsort(self._step_keys(node, place, steps), kind="stable")]
             last = int(np.searchsorted(gain[order].cumsum(), missing))
             if last >= len(order):
@@ -571,10 +643,64 @@ class _Attempt:
 
     def _of_all(self) -> Plan | int:
         """Return a plan at the cost of the cheapest nodes' units or else of any; or the refusal."""
-        for units in (self._of_gang(), self._order):
+        # Units that free nothing for the job could use up what their queue may lose.
+        helpful = [self._entries(future)[1] for future, _ in self._needs]
+        some = self._sorted(np.unique(np.concatenate(helpful)))
+        gang = self._of_gang() if self._is_exact else self._pod_by_pod()
+        for units in (gang, some, self._order):
             if (plan := self._of_many(units)) is not None:
                 return plan
         return self._why_not()
+
+    def _pod_by_pod(self) -> RowVec:
+        """Return units that make room for one pod after the other, those with most GPUs first.
+
+        Each pod that finds no room gets the cheapest set that is allowed along with those before.
+        """
+        before = self._needs, self._rank, self._is_shut
+        self._rank, self._is_shut, self._is_alone = self._rank.copy(), False, False
+        shapes, request = self._session.tasks.shape_of_task, self._session.shapes.request
+        tasks = self._demand.tasks
+        tasks = tasks[np.argsort(-request[GPU, shapes[tasks]], kind="stable")]
+        chosen: list[int] = []
+        statement = self._session.statement()
+        for at in range(len(tasks)):
+            if place_waiting(self._session, statement, tasks[at : at + 1]):
+                continue
+            self._needs = [(self._search.future(int(shapes[tasks[at]])), 1)]
+            groups = next(self._node_tiers(self._needs[0][0]), [])
+            sets = [*islice(merge(*map(self._sets, groups)), _ASKED[-2])]
+            statement.rollback()
+            more = next(
+                (
+                    places
+                    for places in self._allowed(iter(sets), chosen)
+                    if self._step() and self._again(statement, [*chosen, *places], tasks[: at + 1])
+                ),
+                None,
+            )
+            if more is None:
+                chosen = []
+                break
+            chosen += more
+            self._rank[more] = -1  # what has gone makes room once
+        statement.rollback()
+        self._needs, self._rank, self._is_shut = before
+        self._is_alone = True
+        for shape, _ in self._demand.shapes:
+            self._search.future(shape)
+        return self._sorted(chosen)
+
+    def _again(self, statement: Statement, places: list[int], tasks: RowVec) -> bool:
+        """Evict units and place some of the pods one by one; without room nothing is done."""
+        gone = [task for place in places for task in self._list.unit(place).tasks]
+        statement.evict_all(np.array(gone, np.int64))
+        if all(
+            place_waiting(self._session, statement, tasks[at : at + 1]) for at in range(len(tasks))
+        ):
+            return True
+        statement.rollback()
+        return False
 
     def _of_many(self, places: RowVec) -> Plan | None:
         """Return a plan at the cost of as few of these units as possible, or None.
@@ -596,9 +722,9 @@ class _Attempt:
     def _first_that_suffice(self, places: RowVec) -> RowVec:
         """Return the first of some units that suffice, without those that are not needed."""
         kept = self._kept_by_counts(places)
-        if not kept.size or self._is_exact or self._works(kept.tolist()):
+        if self._is_exact or (kept.size and self._works(kept.tolist())):
             return kept
-        size = len(kept)
+        size = max(len(kept), 1)
         while size < 2 * len(places) and self._step():
             if self._works(places[:size].tolist()):
                 return np.array(self._fewest(places[:size].tolist()), np.int64)
@@ -665,10 +791,11 @@ class _Attempt:
                 places = places[whole]
         return places
 
-    def _allowed(self, sets: Iterator[_Set]) -> Iterator[list[int]]:
+    def _allowed(self, sets: Iterator[_Set], also: Sequence[int] = ()) -> Iterator[list[int]]:
         """Yield the sets that budgets and plugins allow as a whole, by the places of their units.
 
-        They are asked about a few sets at first, and then about more at a time.
+        They are asked about a few sets at first, and then about more at a time; each along with
+        the units that go ``also``.
         """
         for asked in _ASKED:
             some = list(islice(sets, asked))
@@ -678,12 +805,18 @@ class _Attempt:
             chosen = [each for each in chosen if self._move_few(each)]
             if not chosen:
                 continue
-            flat = np.concatenate(chosen)
-            of_set = np.arange(len(chosen)).repeat([len(each) for each in chosen])
+            whole = [self._in_turn([*also, *each.tolist()]) if also else each for each in chosen]
+            flat = np.concatenate(whole)
+            of_set = np.arange(len(whole)).repeat([len(each) for each in whole])
             refused = set(of_set[self._judged(flat, of_set) != 0].tolist())
             for at, each in enumerate(chosen):
                 if at not in refused:
                     yield each.tolist()
+
+    def _in_turn(self, places: Sequence[int]) -> RowVec:
+        """Return units in the order in which they would go."""
+        turn = {place: at for at, place in enumerate(self._order.tolist())}
+        return np.array(sorted(places, key=turn.__getitem__), np.int64)
 
     def _move_few(self, places: RowVec) -> bool:
         """Tell whether units of no more jobs move than may, and some are evicted if they must."""
@@ -770,8 +903,7 @@ class _Attempt:
         """
         session, demand = self._session, self._demand
         claim, tasks, shape = demand.claim, demand.tasks, demand.shapes[0][0]
-        ask = least_ask(session, tasks, claim.ask)
-        if code := first_shut(session, claim.action, claim.job, ask):
+        if code := first_shut(session, claim.action, claim.job, self._ask):
             self._refused.note(code)
             return False
         mark = statement.checkpoint()
