@@ -722,7 +722,7 @@ class _Attempt:
     def _first_that_suffice(self, places: RowVec) -> RowVec:
         """Return the first of some units that suffice, without those that are not needed."""
         kept = self._kept_by_counts(places)
-        if self._is_exact or (kept.size and self._works(kept.tolist())):
+        if (self._is_exact and not self._is_shut) or (kept.size and self._works(kept.tolist())):
             return kept
         size = max(len(kept), 1)
         while size < 2 * len(places) and self._step():
