@@ -49,7 +49,7 @@ class Contest:
         self.gone = set(self.result.evict_tasks.tolist())
         units = enumerate(self.force.units)
         self.ours = tuple(at for at, unit in units if set(unit.tasks) <= self.gone)
-        self.moves_others = self.force.pods_of(self.ours) < len(self.gone)
+        self.moves_others = any("make way" in each.reason for each in self.result.evictions)
         """Whether pods move that nobody may evict: sets of victims say nothing of such a plan."""
 
     def __repr__(self):
@@ -104,7 +104,7 @@ class Contest:
         found = self.force.first()
         if found is None:
             return "no set is allowed"
-        return len(self.gone) - self.force.pods_of(found[1])
+        return max(len(self.gone) - self.force.pods_of(found[1]), 0)
 
     def still_says(self, remove, *, reason=None, words=None):
         """Tell whether the claim waits for the same reason once what it names is removed."""
