@@ -49,7 +49,7 @@ NODES: Final = 16
 """The sets of so many nodes are compared at a time, the nodes with the least to lose first ..."""
 MOST_NODES: Final = 128
 """... and those of at most so many nodes are looked at."""
-_ASKED: Final = (2, 8, 32, 128, 512, 2048, 4096)
+_ASKED: Final = (1, 8, 32, 128, 512, 2048, 4096)
 """So many sets are judged in the first question, the second ..., of all places together."""
 STEPS: Final = 64
 """How often one search may place its job in a statement."""
@@ -229,8 +229,8 @@ class _Attempt:
             return plan
         if not len(self._order) or not self._could_ever_suffice():
             return self._left_out or self._no_victims()
-        for groups in self._tiers():
-            for places in self._allowed(merge(*map(self._sets, groups))):
+        for sets in self._tiers():
+            for places in self._allowed(sets):
                 if (plan := self._placed(places)) is not None:
                     return plan
                 if not self._step():
@@ -242,28 +242,48 @@ class _Attempt:
     def _with_nobody(self) -> Plan | None:
         """Promise the job what earlier jobs of the cycle left to it, or None.
 
-        Without evictions in the cycle allocate has found already that there is no room.
+        Without evictions in the cycle allocate has found already that there is no room, unless a
+        policy wished for evictions first.
         """
-        is_open = bool(self._session.outcome.evictions)
+        is_open = bool(self._session.outcome.evictions) or self._is_by_policy
         if self._moving is not None:
             is_open = not self._moving.must_evict
-        return self._placed([]) if is_open and self._fits_by_counts([]) else None
+        fits = is_open and all(future.total >= count for future, count in self._needs)
+        return self._placed([]) if fits else None
 
-    def _tiers(self) -> Iterator[list[RowVec]]:
-        """Yield groups of units whose sets are compared with each other, the cheapest first."""
+    def _tiers(self) -> Iterator[Iterator[_Set]]:
+        """Yield sets of units that are compared with each other, what costs least first."""
         if len(self._order) <= EVERY_SET:
-            yield [self._able(self._order)]
+            yield self._sets(self._able(self._order))
             return
         missing = [(future, count - future.total) for future, count in self._needs]
         lacking = [future for future, lack in missing if lack > 0]
         if len(lacking) == 1 and max(lack for _, lack in missing) == 1:
-            yield from self._node_tiers(lacking[0])
+            yield self._single_pods(lacking[0])
+            for groups in self._node_tiers(lacking[0]):
+                yield merge(*map(self._sets, groups))
+
+    def _single_pods(self, future: Future) -> Iterator[_Set]:
+        """Yield the units of one pod that alone make room for a pod more: nothing costs less."""
+        if self._is_by_policy or self._moving or self._session.capacity.is_by_card(future.shape):
+            return
+        node, place, held = self._list.pods.by_node([at for at, _ in future.asked])
+        lack = self._session.capacity.without().lack(future.asked, np.maximum(future.room, 0) + 1)
+        use = np.logical_and.reduce(held >= lack.take(node, axis=1), axis=0)
+        use &= (self._rank.take(place) >= 0) & (self._list.sizes.take(place) == 1)
+        if future.allowed is not None:
+            use &= future.allowed.take(node)
+        found = place[use]
+        lost = self._list.lost.take(found)
+        for at in _lowest(lost, self._rank.take(found), _ASKED[-2]).tolist():
+            if not self._list.along(int(found[at])):
+                yield _Set((1.0, float(lost[at])), (int(self._rank[found[at]]),))
 
     def _node_tiers(self, future: Future) -> Iterator[list[RowVec]]:
         """Yield the units of a few nodes at a time, the nodes with the least to lose first."""
-        nodes = list(self._by_node(future))
-        for start in range(0, min(len(nodes), MOST_NODES), NODES):
-            groups = [self._able(group) for group in nodes[start : start + NODES]]
+        nodes = self._by_node(future)
+        while groups := list(islice(nodes, 1 if self._is_by_policy else NODES)):
+            groups = [self._able(group) for group in groups]
             yield [group for group in groups if group.size]
 
     def _entries(self, future: Future) -> tuple[RowVec, RowVec, Amounts]:
@@ -305,9 +325,9 @@ class _Attempt:
             most = np.maximum.reduceat(held // self._list.sizes.take(place), starts, axis=1)
             pods = np.maximum(-(-lack // np.maximum(most, 1)), 1).max(axis=0)
             keys = [self._rank[place[starts]], pods]
-        for at in np.lexsort(keys)[: 2 * MOST_NODES].tolist():
-            if could[at]:
-                yield place[starts[at] : ends[at]]
+        order = np.lexsort(keys)
+        for at in order[could[order]][:MOST_NODES].tolist():
+            yield place[starts[at] : ends[at]]
 
     def _able(self, places: RowVec) -> RowVec:
         """Return those of some units that may go at all, each judged alone; or may move."""
@@ -830,10 +850,6 @@ class _Attempt:
 
     # -- whether the pods fit ----------------------------------------------------------------------
 
-    def _fits_by_counts(self, places: list[int]) -> bool:
-        some = np.array(places, np.int64)
-        return bool(self._fit(some, np.ones((1, len(places)), np.bool_))[0])
-
     def _could_ever_suffice(self) -> bool:
         """Tell whether the pods could fit if every unit were gone."""
         return self._session.capacity.cards is not None or all(
@@ -936,6 +952,15 @@ class _Attempt:
         if protected.size and self._could_suffice(np.concatenate((self._order, protected))):
             return PROTECTED
         return int(Refusal.NO_VICTIMS)
+
+
+def _lowest(key: IntVec, then: IntVec, most: int) -> RowVec:
+    """Return where the lowest of some keys are, in order; equal ones by another key."""
+    if len(key) > 4 * most:
+        some = np.argpartition(key, most)[:most]
+        some = np.flatnonzero(key <= key[some].max())
+        return np.asarray(some[np.lexsort((then[some], key[some]))])
+    return np.lexsort((then, key))
 
 
 def _enough(node: RowVec, held: Amounts, lack: Amounts) -> RowVec:
