@@ -38,6 +38,8 @@ class Plan:
     """Units that lose their room."""
     pass_number: int = 0
     """The pass of the search that found the plan."""
+    relocated: list[Unit] = field(default_factory=list)
+    """Victims that found another place after all."""
     movers: list[Unit] = field(default_factory=list)
     """Units that make way by moving, though they may not be evicted for the claim."""
 

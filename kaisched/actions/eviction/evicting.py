@@ -162,10 +162,11 @@ def eviction_reason(session: Session, claim: Claim, plan: Plan) -> Reason:
     """Return a function that makes the reason of a plan's evictions, once it is read."""
     if plan.pass_number != claim.pass_number:
         claim = replace(claim, pass_number=plan.pass_number)
-    own = session.ask.eviction_reason(session, claim, plan.units)
+    units = plan.units or plan.relocated
+    own = session.ask.eviction_reason(session, claim, units)
     plain = _preempted if claim.action == "preempt" else _taken
     moved = sum(len(unit.tasks) for unit in plan.movers)
-    return partial(_reason, own or partial(plain, claim, tuple(plan.units)), moved)
+    return partial(_reason, own or partial(plain, claim, tuple(units)), moved)
 
 
 def _reason(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kaisched.actions.eviction.demand import Demand, Need, Plan, gets_too_much
+from kaisched.actions.eviction.relocation import without_place
 from kaisched.actions.eviction.victims import PROTECTED, as_units
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.future import Future
@@ -57,6 +58,8 @@ PASSES: Final = 4
 """At most so many passes: a victim that plugins refuse in each of them is refused for good."""
 _MANY: Final = 4
 """More equal pods than this are placed together."""
+_TRIES: Final = 8
+"""So many sets are tried for one pod of a gang."""
 _AGAIN: Final = 8
 """So often units that may not go along are left out of many."""
 _JUDGED: Final = 128
@@ -694,8 +697,8 @@ class _Attempt:
             more = next(
                 (
                     places
-                    for places in self._allowed(iter(sets), chosen)
-                    if self._step() and self._again(statement, [*chosen, *places], tasks[: at + 1])
+                    for places in islice(self._allowed(iter(sets), chosen), _TRIES)
+                    if self._again(statement, [*chosen, *places], tasks[: at + 1])
                 ),
                 None,
             )
@@ -727,14 +730,18 @@ class _Attempt:
 
         Units that may not go along with the others are left out, and the rest is tried again.
         """
-        for _ in range(_AGAIN):
-            places = self._may_go(places)
+        for turn in range(_AGAIN):
+            # Where more than amounts decides, the units in the way may not be the first to go.
+            if self._is_exact or turn:
+                places = self._may_go(places)
             if not places.size or not self._could_suffice(places):
                 return None
             kept = self._first_that_suffice(places)
             codes = self._judged(kept)
-            if not codes.any():
-                return self._placed(kept.tolist()) if kept.size else None
+            if kept.size and not codes.any():
+                return self._placed(kept.tolist())
+            if not kept.size and turn:
+                return None
             self._refused.note_all(codes)
             places = places[~np.isin(places, kept[codes != 0])]
         return None
@@ -875,6 +882,10 @@ class _Attempt:
         session = self._session
         moved = [self._list.unit(place) for place in places if self._moves[place]]
         units = [self._list.unit(place) for place in places if not self._moves[place]]
+        left = without_place(session, self._search, self._demand, units + moved) if moved else []
+        if lost := [unit for unit in left if unit in moved]:
+            self._note_stuck(lost)
+            return None
         tasks = np.array([task for unit in units + moved for task in unit.tasks], np.int64)
         for moves_first in (False, True) if moved else (False,):
             statement = session.statement()
@@ -888,7 +899,7 @@ class _Attempt:
             else:
                 is_done = self._put(statement) and self._settled(statement, moved, ())
             if is_done:
-                return Plan(statement, units, self._demand.claim.pass_number, moved)
+                return Plan(statement, units, self._demand.claim.pass_number, movers=moved)
             statement.rollback()
         return None
 
@@ -907,9 +918,12 @@ class _Attempt:
         if not moved or self._moving is None:
             return True
         left = self._moving.settle(statement, moved, barred)
-        rows = [task for unit in left for task in unit.tasks]
-        self._stuck.update(self._session.tasks.node_of_task[rows].tolist())
+        self._note_stuck(left)
         return not left
+
+    def _note_stuck(self, units: list[Unit]) -> None:
+        rows = [task for unit in units for task in unit.tasks]
+        self._stuck.update(self._session.tasks.node_of_task[rows].tolist())
 
     def _put(self, statement: Statement) -> bool:
         """Place the pods; False without room, or where a queue would get more than it may take.
