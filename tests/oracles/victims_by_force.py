@@ -272,12 +272,10 @@ class Force:
 
     def moves(self, most: int) -> tuple[int, ...] | None:
         """Return a smallest set of units that all fit elsewhere once the claim has its place."""
-        ask = self.claim.ask
-        if first_shut(self.session, self.action, self.job, ask):
+        if not self.session.jobs.is_preemptible[self.job] or not self._is_enough_idle():
             return None
-        if not self.session.jobs.is_preemptible[self.job]:
+        if first_shut(self.session, self.action, self.job, self.claim.ask):
             return None
-        total = sum(task.request["gpu"] for task in self.waiting)
         able = [at for at in range(len(self.units)) if self._may_move(at)]
         for size in range(1, len(able) + 1):
             for places in combinations(able, size):
@@ -286,12 +284,19 @@ class Force:
                     continue
                 moved = [self.pods[it] for at in places for it in self.units[at].tasks]
                 nodes = free_nodes(self.cluster, frozenset(it.name for it in moved))
-                free = sum(node.gpus for node in nodes) * GPU
-                if total + sum(it.request["gpu"] for it in moved) > free:
-                    continue
                 if could_be_placed(nodes, by_size([*self.waiting, *moved])):
                     return places
         return None
+
+    def _is_enough_idle(self) -> bool:
+        """Tell whether all nodes together have idle what the claim asks for: moves free nothing."""
+        rows = self.cluster.nodes
+        pods = [*self.waiting, *(it for it in self.pods if it.state is TaskState.RUNNING)]
+        cpu = sum(it.request["cpu"] for it in pods)
+        gpu = sum(it.request["gpu"] * CARD // GPU + part_of(it) for it in pods)
+        return cpu <= sum(it.allocatable["cpu"] for it in rows) and gpu <= sum(
+            it.allocatable["gpu"] * CARD // GPU for it in rows
+        )
 
     def _may_move(self, at: int) -> bool:
         """Tell whether the queues of a unit would take it again once it has gone."""
