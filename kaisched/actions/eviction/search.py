@@ -52,8 +52,13 @@ MOST_NODES: Final = 128
 """... and those of at most so many nodes are looked at."""
 _ASKED: Final = (1, 8, 32, 128, 512, 2048, 4096)
 """So many sets are judged in the first question, the second ..., of all places together."""
-STEPS: Final = 64
-"""How often one search may place its job in a statement."""
+STEPS: Final = 1024
+"""What one search may spend ..."""
+_PLACING: Final = 16
+_PLACING_FEW: Final = 4
+"""... on placing its job in a statement; less where every set is looked at."""
+_GATES: Final = 1
+"""... and on asking the gates of its queues alone."""
 PASSES: Final = 4
 """At most so many passes: a victim that plugins refuse in each of them is refused for good."""
 _MANY: Final = 4
@@ -191,6 +196,8 @@ class _Attempt:
         self._counts = [Need(session, future, count) for future, count in self._needs]
         self._refused = RefusedUnits()
         self._steps = STEPS
+        self._is_refused = False
+        """Whether the gates of its queues refused the job in the last attempt."""
         self._is_alone = True
         """Whether units are judged alone first, which is not so while others have gone."""
         futures = [future for future, _ in self._needs]
@@ -234,6 +241,7 @@ class _Attempt:
             return self._left_out or self._no_victims()
         for sets in self._tiers():
             for places in self._allowed(sets):
+                self._is_refused = False
                 if (plan := self._placed(places)) is not None:
                     return plan
                 if not self._step():
@@ -873,8 +881,9 @@ class _Attempt:
         )
 
     def _step(self) -> bool:
-        """Count a step; False when there are none left."""
-        self._steps -= 1
+        """Count an attempt to place the job; False when no more are left."""
+        cost = _PLACING if len(self._order) > EVERY_SET else _PLACING_FEW
+        self._steps -= _GATES if self._is_refused else cost
         return self._steps >= 0
 
     def _placed(self, places: list[int]) -> Plan | None:
@@ -935,6 +944,7 @@ class _Attempt:
         claim, tasks, shape = demand.claim, demand.tasks, demand.shapes[0][0]
         if code := first_shut(session, claim.action, claim.job, self._ask):
             self._refused.note(code)
+            self._is_refused = True
             return False
         mark = statement.checkpoint()
         if self._is_exact and len(tasks) > _MANY and not is_spread(session, shape):
