@@ -285,10 +285,11 @@ class _Attempt:
         if future.allowed is not None:
             use &= future.allowed.take(node)
         found = place[use]
-        lost = self._list.lost.take(found)
-        for at in _lowest(lost, self._rank.take(found), _ASKED[-2]).tolist():
+        priority, lost = self._list.priority.take(found), self._list.lost.take(found)
+        for at in _lowest((priority, lost, self._rank.take(found)), _ASKED[-2]).tolist():
             if not self._list.along(int(found[at])):
-                yield _Set((1.0, float(lost[at])), (int(self._rank[found[at]]),))
+                cost = (1.0, float(priority[at]), float(lost[at]))
+                yield _Set(cost, (int(self._rank[found[at]]),))
 
     def _node_tiers(self, future: Future) -> Iterator[list[RowVec]]:
         """Yield the units of a few nodes at a time, the nodes with the least to lose first."""
@@ -421,12 +422,14 @@ class _Attempt:
         """Return columns ``(B,)`` of what sets cost, the most important first.
 
         Where a policy orders victims, the set that ends first in that order is the cheapest. Else
-        the fewest pods go or move, and of as many those whose GPUs have worked the least: pods that
-        are evicted begin anew. Between equals the order in which units would go decides.
+        the fewest pods go or move; of as many the least important, and then those whose GPUs have
+        worked the least, for they begin anew. Between equals the order of victims decides.
         """
         if self._is_by_policy:
             return []
-        return [bits @ self._list.sizes[places], bits @ self._list.lost[places]]
+        priority = np.where(bits, self._list.priority[places], np.iinfo(np.int64).min)
+        pods, lost = bits @ self._list.sizes[places], bits @ self._list.lost[places]
+        return [pods, priority.max(axis=1), lost]
 
     def _cost_of(self, places: RowVec) -> Cost:
         bits = np.ones((1, len(places)), np.bool_)
@@ -978,13 +981,19 @@ class _Attempt:
         return int(Refusal.NO_VICTIMS)
 
 
-def _lowest(key: IntVec, then: IntVec, most: int) -> RowVec:
-    """Return where the lowest of some keys are, in order; equal ones by another key."""
-    if len(key) > 4 * most:
-        some = np.argpartition(key, most)[:most]
-        some = np.flatnonzero(key <= key[some].max())
-        return np.asarray(some[np.lexsort((then[some], key[some]))])
-    return np.lexsort((then, key))
+def _lowest(keys: tuple[IntVec, ...], most: int) -> RowVec:
+    """Return where the lowest of some keys are, in order, about so many; the first counts most."""
+    some = np.arange(len(keys[0]))
+    for key in keys:
+        if len(some) <= 4 * most:
+            break
+        bound = np.partition(key[some], most)[most]
+        lower = some[key[some] < bound]
+        some = some[key[some] <= bound]
+        if lower.size:
+            break
+    order: RowVec = some[np.lexsort([key[some] for key in keys[::-1]])]
+    return order
 
 
 def _enough(node: RowVec, held: Amounts, lack: Amounts) -> RowVec:

@@ -418,6 +418,7 @@ class VictimList:
         self._most: dict[int, int] = {}
         self._pods: Pods | None = None
         self._lost: IntVec | None = None
+        self._priority: IntVec | None = None
         self._places: tuple[RowVec, RowVec] | None = None
         """The places by job, and those jobs."""
 
@@ -437,6 +438,13 @@ class VictimList:
         """``(V,)`` how many pods each unit has."""
         sizes: RowVec = self.victims.amounts[PODS]
         return sizes
+
+    @property
+    def priority(self) -> IntVec:
+        """``(V,)`` the priority of each unit's job."""
+        if self._priority is None:
+            self._priority = self._session.jobs.priority[self.victims.job]
+        return self._priority
 
     @property
     def lost(self) -> IntVec:
