@@ -35,6 +35,7 @@ _HOME = {
     "NodeStatics": "kaisched.core.constraints",
     "PodTerm": "kaisched.core.constraints",
     "Requirement": "kaisched.core.constraints",
+    "NO_PREFERENCES": "kaisched.core.constraints",
     "SpreadRule": "kaisched.core.constraints",
     "Taint": "kaisched.core.constraints",
     "Toleration": "kaisched.core.constraints",
@@ -120,6 +121,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import TaskState as TaskState
     from kaisched.core.constraints import CORDON as CORDON
     from kaisched.core.constraints import KEEPS_AWAY as KEEPS_AWAY
+    from kaisched.core.constraints import NO_PREFERENCES as NO_PREFERENCES
     from kaisched.core.constraints import Constraints as Constraints
     from kaisched.core.constraints import NodeStatics as NodeStatics
     from kaisched.core.constraints import PodTerm as PodTerm

@@ -34,12 +34,12 @@ from kaisched.actions.room.placing import (
     is_spread,
     is_tight,
     place_mixed,
-    place_waiting,
     place_within,
 )
 from kaisched.actions.room.promises import hold_broken, keep_promises
 from kaisched.core.refusals import Refusal
 from kaisched.framework.session.batches import other_batches
+from kaisched.framework.session.claim_payers import shape_changes
 from kaisched.framework.session.node_sets import NodeSets, node_sets, shapes_of
 
 if TYPE_CHECKING:
@@ -130,6 +130,8 @@ class Allocate:
         for statement in held.values():
             statement.rollback()
         if held:
+            if session.claim_payers is not None:
+                session.claim_payers.settle(session.ledger)
             session.hints.clear()  # some hints count the held room as taken: true only here
             self._place(session, self._gather(session, np.array(sorted(held), np.int64)))
 
@@ -149,7 +151,6 @@ class Allocate:
     def _place(self, session: Session, candidates: Candidates, held: Sequence[int] = ()) -> None:
         owed = owed_claims(session)
         while len(candidates) and not _Allocation(session, candidates, self.name, owed).run():
-            owed.take_back()
             candidates = self._waiting(session, held)
 
     def _gather(self, session: Session, job: RowVec) -> Candidates:
@@ -207,12 +208,21 @@ class _Allocation:
         """The most candidates that are placed together."""
         return 1 if self._session.is_careful or self._owed.wait else _LONGEST_RUN
 
+    def _is_alone(self, shape: int) -> bool:
+        """Tell whether pods of a shape are placed one by one: the next may count less."""
+        payers = self._session.claim_payers
+        return payers is not None and payers.counts(shape)
+
     def run(self) -> bool:
-        """Place what fits; stop, with False, where owed claims come first."""
-        fair_order = self._fair_order
+        """Place what fits; return False where the candidates are to be gathered again.
+
+        So they are after owed claims, which come first, and once claims count with other pods.
+        """
+        fair_order, counted = self._fair_order, shape_changes(self._session)
         while (item := fair_order.peek()) is not None:
             if not item.code and self._owed.go_before(self._candidates, item.at):
                 self._owed.spare(self._candidates, fair_order.waiting())
+                self._owed.take_back()
                 return False
             job, shape = int(self._candidates.job[item.at]), int(self._candidates.shape[item.at])
             self._session.trying = (job,)
@@ -226,6 +236,8 @@ class _Allocation:
                     self._take_run(item, shape)
             else:
                 self._take_mixed(item)
+            if shape_changes(self._session) != counted:
+                return False
         return True
 
     def _is_tight(self, item: Pick) -> bool:
@@ -284,7 +296,7 @@ class _Allocation:
                 break
             run.append(item)
             need += size
-            if need == vacancy.total or len(run) == self._longest:
+            if need == vacancy.total or len(run) == self._longest or self._is_alone(shape):
                 break
             last, item = item, fair_order.peek(len(run))
             if item is None or candidates.shape[item.at] != shape:
@@ -333,6 +345,8 @@ class _Allocation:
             at = item.at
             shape = int(candidates.shape[at])
             if shape < 0 or candidates.size[at] != 1 or at in self._promised:
+                return
+            if self._is_alone(shape):
                 return
             if run and self._is_bound(item):
                 return
@@ -391,17 +405,16 @@ class _Allocation:
         return True
 
     def _wait_or_refuse(self, item: Pick, shape: int) -> None:
-        """Nominate a job for releasing capacity, or refuse it and all that ask for no less."""
+        """Place a job in another way, or refuse it and all that ask for no less.
+
+        It is nominated for releasing capacity, or gets other GPUs than the first that have room.
+        """
         session = self._session
-        if session.capacity.has_releasing:
-            statement = session.statement()
-            if place_waiting(session, statement, self._candidates.tasks(session, [item.at])):
-                self._keep(item, statement.has_pipelined)
-                statement.commit(self._action)
-                self._fair_order.placed(item)
-                self._go_on(item)
-                return
-            statement.rollback()
+        tasks = self._candidates.tasks(session, [item.at])
+        if self._commit(item, tasks, partial(place_mixed, session)):
+            self._fair_order.placed(item)
+            self._go_on(item)
+            return
         size = int(self._candidates.size[item.at])
         self._refuse(item)
         self._drop_no_smaller(shape, size)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from kaisched.cluster.rows import LOWEST_PRIORITY
 from kaisched.core.axis import TaskState
 from kaisched.core.constraints import (
+    NO_PREFERENCES,
     Constraints,
     NodeTerm,
     PodTerm,
+    Preferences,
     Requirement,
     SpreadRule,
     Toleration,
@@ -30,13 +33,16 @@ from kaisched.objects.gpus import (
 )
 from kaisched.objects.labels import IN_POOL, pool_condition_of
 from kaisched.objects.pod import (
+    RESTARTS_ALL,
     Affinity,
     LabelSelector,
+    NodeAffinity,
     NodeSelector,
     Pod,
-    PodAffinity,
     PodAffinityTerm,
     PodSpec,
+    PreferredNodeTerm,
+    PreferredPodTerm,
     SelectorRequirement,
     TopologySpreadConstraint,
 )
@@ -105,46 +111,84 @@ _MOST_VALUES: Final = 20_000
 """In all requirements on nodes together: there may be a list of the nodes' names."""
 _MOST_SPREADS: Final = 100
 """Topology spread constraints of one pod."""
-_MUST: Final = "DoNotSchedule"
+_MOST_WEIGHT: Final = 100
+_MUST, _MAY = "DoNotSchedule", "ScheduleAnyway"
+"""Whether a topology spread constraint is a rule or a preference."""
 
 
 def has_pod_terms(pod: Pod) -> bool:
-    """Tell whether the pod must be near to, away from, or spread with other pods."""
+    """Tell whether the pod is to be near to, away from, or spread with other pods."""
     affinity = pod.spec.affinity
-    if any(it.when_unsatisfiable == _MUST for it in pod.spec.topology_spread_constraints):
+    if pod.spec.topology_spread_constraints:
         return True
     if affinity is None:
         return False
     kinds = (affinity.pod_affinity, affinity.pod_anti_affinity)
-    return any(kind is not None and kind.required for kind in kinds)
+    return any(kind is not None and (kind.required or kind.preferred) for kind in kinds)
 
 
 def unsupported_demand(pod: Pod) -> str:
     """Return why the demands cannot be judged here, or an empty text."""
+    return next(_faults_of_demands(pod), "")
+
+
+def _faults_of_demands(pod: Pod) -> Iterator[str]:
+    spec, affinity = pod.spec, pod.spec.affinity or Affinity()
     if len(pod.metadata.labels) > MOST_LABELS:
-        return f"metadata.labels: there are more than {MOST_LABELS:,}; remove some"
-    affinity = pod.spec.affinity
-    if affinity is not None and (excess := _excess(affinity)):
-        return f"spec.affinity: {excess}; ask for less"
-    if len(pod.spec.topology_spread_constraints) > _MOST_SPREADS:
-        return f"spec.topologySpreadConstraints: more than {_MOST_SPREADS}; ask for less"
-    for kind in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ():
-        for term in kind.required if kind else ():
-            if term.namespace_selector is not None and not _is_empty(term.namespace_selector):
-                return "namespaceSelector: labels of namespaces are not read; list namespaces"
-    return ""
+        yield f"metadata.labels: there are more than {MOST_LABELS:,}; remove some"
+    if excess := _excess(affinity):
+        yield f"spec.affinity: {excess}; ask for less"
+    if len(spec.topology_spread_constraints) > _MOST_SPREADS:
+        yield f"spec.topologySpreadConstraints: more than {_MOST_SPREADS}; ask for less"
+    for term in _terms_on_pods(affinity):
+        if term.namespace_selector is not None and not _is_empty(term.namespace_selector):
+            yield "namespaceSelector: labels of namespaces are not read; list namespaces"
+    for weight in _weights(affinity):
+        if not 1 <= weight <= _MOST_WEIGHT:
+            yield f"spec.affinity: the weight {weight} is not from 1 to {_MOST_WEIGHT}; change it"
+    yield from _faults_of_nodes(spec)
+
+
+def _faults_of_nodes(spec: PodSpec) -> Iterator[str]:
+    """Yield what a pod asks of nodes that is not read of them."""
+    for kind in filter(None, (volume.inline for volume in spec.volumes)):
+        yield (
+            f"spec.volumes: {kind}: which pods of a node may share a disk that pods name themselves"
+            " is not judged; use a PersistentVolumeClaim"
+        )
+    for container in (*spec.init_containers, *spec.containers):
+        if any(rule.action == RESTARTS_ALL for rule in container.restart_policy_rules):
+            yield f"restartPolicyRules: {RESTARTS_ALL}: {_NOT_READ}; choose another action"
+    if spec.host_network and spec.host_users is False:
+        yield f"spec.hostUsers: false with hostNetwork: {_NOT_READ}; leave out one of them"
+
+
+_NOT_READ: Final = "which nodes declare this feature is not read"
+
+
+def _terms_on_pods(affinity: Affinity) -> list[PodAffinityTerm]:
+    """Return all terms of pod affinity and anti-affinity, required and preferred."""
+    kinds = [it for it in (affinity.pod_affinity, affinity.pod_anti_affinity) if it is not None]
+    required = [term for kind in kinds for term in kind.required]
+    return required + [it.pod_affinity_term for kind in kinds for it in kind.preferred]
+
+
+def _weights(affinity: Affinity) -> Iterator[int]:
+    """Yield the weights of all preferred terms."""
+    for kind in (affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity):
+        yield from (it.weight for it in kind.preferred) if kind is not None else ()
 
 
 def _excess(affinity: Affinity) -> str:
     """Return what is too much to be judged, or an empty text."""
-    near, away = affinity.pod_affinity, affinity.pod_anti_affinity
-    terms = sum(len(kind.required) for kind in (near, away) if kind is not None)
+    terms = len(_terms_on_pods(affinity))
     if terms > _MOST_REQUIREMENTS:
         return f"{terms:,} terms on pods are more than {_MOST_REQUIREMENTS:,}"
-    required = affinity.node_affinity.required if affinity.node_affinity else None
+    on_nodes = affinity.node_affinity or NodeAffinity()
+    required = on_nodes.required.node_selector_terms if on_nodes.required else []
     wanted = [
         one
-        for term in (required.node_selector_terms if required else ())
+        for term in (*required, *(it.preference for it in on_nodes.preferred))
         for one in (*term.match_expressions, *term.match_fields)
     ]
     if len(wanted) > _MOST_REQUIREMENTS:
@@ -166,16 +210,18 @@ def constraints_of(pod: Pod, ours: Ours) -> Constraints:
         affinity = None
     node_affinity = affinity.node_affinity if affinity else None
     required = node_affinity.required if node_affinity else None
-    namespace = pod.metadata.namespace
+    near = affinity.pod_affinity if affinity else None
+    away = affinity.pod_anti_affinity if affinity else None
     return Constraints(
         node_selector=tuple(sorted(spec.node_selector.items())),
         flavor_keys=labels.flavor_keys_of(pod.metadata),
         node_terms=None if required is None else node_terms(required),
         tolerations=_tolerations(spec),
         host_ports=_host_ports(spec),
-        pod_affinity=_pod_terms(affinity.pod_affinity if affinity else None, namespace),
-        pod_anti_affinity=_pod_terms(affinity.pod_anti_affinity if affinity else None, namespace),
-        spread=_spread(pod),
+        pod_affinity=_pod_terms(near.required if near else (), pod),
+        pod_anti_affinity=_pod_terms(away.required if away else (), pod),
+        spread=_spread(pod, _MUST),
+        preferences=_preferences(pod, affinity or Affinity()),
         devices=_devices(pod, ours),
     )
 
@@ -287,42 +333,74 @@ def _host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:
     return tuple(sorted(found))
 
 
-def _pod_terms(affinity: PodAffinity | None, namespace: str) -> tuple[PodTerm, ...]:
-    if affinity is None:
-        return ()
-    return tuple(sorted({_pod_term(term, namespace) for term in affinity.required}, key=repr))
+def _pod_terms(terms: Iterable[PodAffinityTerm], pod: Pod) -> tuple[PodTerm, ...]:
+    return tuple(sorted({_pod_term(term, pod) for term in terms}, key=repr))
 
 
-def _pod_term(term: PodAffinityTerm, namespace: str) -> PodTerm:
+def _pod_term(term: PodAffinityTerm, pod: Pod) -> PodTerm:
     everywhere = term.namespace_selector is not None and _is_empty(term.namespace_selector)
-    selector = term.label_selector
     return PodTerm(
         topology_key=term.topology_key,
-        namespaces=tuple(sorted(set(term.namespaces))) or (namespace,),
+        namespaces=tuple(sorted(set(term.namespaces))) or (pod.metadata.namespace,),
         all_namespaces=everywhere,
-        selector=() if selector is None else _selector(selector),
-        match_none=selector is None,
+        selector=_selector_of(term, pod, term.mismatch_label_keys),
+        match_none=term.label_selector is None,
     )
 
 
-def _spread(pod: Pod) -> tuple[SpreadRule, ...]:
-    """Return how a pod must be spread; too many constraints are left out, see above."""
+def _selector_of(
+    term: PodAffinityTerm | TopologySpreadConstraint, pod: Pod, others: Iterable[str] = ()
+) -> tuple[Requirement, ...]:
+    """Return which pods a term is about: by its selector, and by the pod's own labels."""
+    own = pod.metadata.labels
+    found = set() if term.label_selector is None else {*_selector(term.label_selector)}
+    found |= {Requirement(it, "In", (own[it],)) for it in term.match_label_keys if it in own}
+    found |= {Requirement(it, "NotIn", (own[it],)) for it in others if it in own}
+    return tuple(sorted(found, key=repr))
+
+
+def _preferences(pod: Pod, affinity: Affinity) -> Preferences:
+    """Return what a pod prefers; equal terms are one, with the sum of their weights."""
+    nodes, pods = Counter[NodeTerm](), Counter[PodTerm]()
+    for wish in affinity.node_affinity.preferred if affinity.node_affinity else ():
+        for term in node_terms(NodeSelector(node_selector_terms=[wish.preference])):
+            nodes[term] += _weight(wish)
+    for kind, sign in ((affinity.pod_affinity, 1), (affinity.pod_anti_affinity, -1)):
+        for it in kind.preferred if kind is not None else ():
+            pods[_pod_term(it.pod_affinity_term, pod)] += sign * _weight(it)
+    spread = _spread(pod, _MAY)
+    if not (nodes or pods or spread):
+        return NO_PREFERENCES
+    return Preferences(_weighted(nodes), _weighted(pods), spread)
+
+
+def _weight(wish: PreferredNodeTerm | PreferredPodTerm) -> int:
+    """Return a weight, 0 for one that makes no sense: its pod is not scheduled, see above."""
+    return wish.weight if 1 <= wish.weight <= _MOST_WEIGHT else 0
+
+
+_Term = TypeVar("_Term", NodeTerm, PodTerm)
+
+
+def _weighted(terms: Counter[_Term]) -> tuple[tuple[int, _Term], ...]:
+    return tuple(sorted(((weight, term) for term, weight in terms.items() if weight), key=repr))
+
+
+def _spread(pod: Pod, when: str) -> tuple[SpreadRule, ...]:
+    """Return how a pod must, or may, be spread; too many constraints are left out, see above."""
     asked = pod.spec.topology_spread_constraints
     if not asked or len(asked) > _MOST_SPREADS:
         return ()
-    found = {_spread_rule(it, pod) for it in asked if it.when_unsatisfiable == _MUST}
+    found = {_spread_rule(it, pod) for it in asked if it.when_unsatisfiable == when}
     return tuple(sorted(found, key=repr))
 
 
 def _spread_rule(one: TopologySpreadConstraint, pod: Pod) -> SpreadRule:
-    own = pod.metadata.labels
-    alike = {Requirement(it, "In", (own[it],)) for it in one.match_label_keys if it in own}
-    selector = set() if one.label_selector is None else {*_selector(one.label_selector)}
     pods = PodTerm(
         topology_key=one.topology_key,
         namespaces=(pod.metadata.namespace,),
         all_namespaces=False,
-        selector=tuple(sorted(selector | alike, key=repr)),
+        selector=_selector_of(one, pod),
         match_none=one.label_selector is None,
     )
     return SpreadRule(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -532,13 +532,17 @@ class StateStore:
                 rows.nominate(rows.row_of_task(key), rows.nodes.row_of_name.get(name, -1))
         if rows.axis.bridged != claims.gpus.bridged:
             rows.count_by(rows.axis.bridging(claims.gpus.bridged))
+        rows.tidy()
+        uncounted = claims.uncounted(rows)
         bare = rows.snapshot()
         if rows.compactions != self._compactions:
             self._compactions = rows.compactions
             claims.specs.keep({use.spec for it in bare.shapes.constraints for use in it.claims})
-        return self._with_the_rest(bare)
+        return self._with_the_rest(bare, uncounted)
 
-    def _with_the_rest(self, bare: Snapshot) -> Snapshot:
+    def _with_the_rest(
+        self, bare: Snapshot, uncounted: Mapping[int, Mapping[frozenset[str], int]]
+    ) -> Snapshot:
         """Return a snapshot of the rows with disruption budgets, claims and overdrafts, if any."""
         rows, budgets, claims = self.rows, self.facts.disruptions, self.device_claims
         more: dict[str, Any] = {}
@@ -553,7 +557,7 @@ class StateStore:
                 table = budgets.table(bare, rows.tasks.row_of_name, rows.compactions)
                 more["disruption_budgets"] = table
             if claims.has_table:
-                more["claims"] = claims.table(rows.row_of_task)
+                more["claims"] = claims.table(rows.row_of_task, uncounted)
             self._frozen = bare, replace(bare, **more)
         return self._frozen[1]
 

@@ -6,6 +6,7 @@ them into masks, one per shape, with the interned columns of :class:`NodeStatics
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +35,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod's toleration. An empty key with Exists tolerates all, an empty effect every effect."""
+    """A pod's toleration. An empty key with Exists tolerates all, an empty effect every effect.
+
+    Operators are Equal and Exists; and Gt and Lt, by which a taint's value is greater or less.
+    """
 
     key: str
     operator: str
@@ -54,7 +58,24 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator == "Exists":
         return not toleration.key or toleration.key == taint.key
-    return toleration.key == taint.key and toleration.value == taint.value
+    if toleration.key != taint.key:
+        return False
+    if toleration.operator in ("Gt", "Lt"):
+        bound, value = _integer(toleration.value), _integer(taint.value)
+        if bound is None or value is None:
+            return False
+        return value > bound if toleration.operator == "Gt" else value < bound
+    return toleration.operator in ("Equal", "") and toleration.value == taint.value
+
+
+_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
+_LARGEST: Final = 2**63
+
+
+def _integer(text: str) -> int | None:
+    """Return a number of 64 bits as Kubernetes writes it; None for any other text."""
+    number = int(text) if len(text) <= 20 and _INTEGER.fullmatch(text) else _LARGEST  # noqa: PLR2004
+    return number if -_LARGEST <= number < _LARGEST else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +93,7 @@ NodeTerm: TypeAlias = tuple[tuple[Requirement, ...], tuple[Requirement, ...]]
 
 @dataclass(frozen=True, slots=True)
 class PodTerm:
-    """One required pod affinity or anti-affinity term."""
+    """One pod affinity or anti-affinity term: which pods, and the domains that count."""
 
     topology_key: str
     namespaces: tuple[str, ...]
@@ -85,7 +106,7 @@ class PodTerm:
 
 
 class SpreadRule(NamedTuple):
-    """A topology spread constraint that must hold."""
+    """A topology spread constraint."""
 
     pods: PodTerm
     """The pods that count, and the label whose values are the domains."""
@@ -97,6 +118,25 @@ class SpreadRule(NamedTuple):
     """Only nodes that the pod's selectors and affinity allow make up domains."""
     honors_taints: bool = False
     """Only nodes whose taints the pod tolerates make up domains."""
+
+
+class Preferences(NamedTuple):
+    """What a task prefers, and goes without where no node has it: it counts in scores alone."""
+
+    nodes: tuple[tuple[int, NodeTerm], ...] = ()
+    """Preferred node affinity: weight and term."""
+    pods: tuple[tuple[int, PodTerm], ...] = ()
+    """Preferred pod affinity: weight and term; the weights of anti-affinity are negative."""
+    spread: tuple[SpreadRule, ...] = ()
+    """Topology spread constraints with ``ScheduleAnyway``."""
+
+    @property
+    def are_about_pods(self) -> bool:
+        """Whether the places of pods count, and not only nodes."""
+        return bool(self.pods or self.spread)
+
+
+NO_PREFERENCES: Final = Preferences()
 
 
 class ClaimUse(NamedTuple):
@@ -144,6 +184,8 @@ class Constraints:
     pod_anti_affinity: tuple[PodTerm, ...] = ()
     spread: tuple[SpreadRule, ...] = ()
     """How its kind is spread; such pods are placed one by one, since each changes the counts."""
+    preferences: Preferences = NO_PREFERENCES
+    """What it prefers; pods that prefer places by other pods are placed one by one, too."""
     volume_terms: tuple[tuple[NodeTerm, ...], ...] = ()
     """The nodes where its volumes can be used: of each entry one term must hold."""
     unbound: tuple[UnboundClaim, ...] = ()

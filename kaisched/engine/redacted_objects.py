@@ -76,7 +76,7 @@ class ObjectWalk:
         if queue and labels.QUEUE not in old.get("labels", {}):
             head["metadata"].setdefault("labels", {})[labels.QUEUE] = self.alias("queue", queue)
         if kind == "Pod":
-            obj = {**obj, "spec": {**obj["spec"], "volumes": _claims_of(obj)}}
+            obj = {**obj, "spec": {**obj["spec"], "volumes": _volumes_of(obj)}}
         if kind == "DeviceClass":
             head["metadata"] = self._meta_of_class(obj)
         head |= self.by(_KINDS.get(kind, _WORKLOAD), obj)
@@ -128,6 +128,9 @@ class ObjectWalk:
         return ""
 
 
+_LISTS_OF_KEYS: Final = ("matchLabelKeys", "mismatchLabelKeys")
+
+
 def _find_keys(spec: Any, found: set[str]) -> None:
     """Note every label key that selectors, affinities and topology levels use."""
     if isinstance(spec, list):
@@ -139,18 +142,25 @@ def _find_keys(spec: Any, found: set[str]) -> None:
                 found.update(part)
             elif key in {"key", "topologyKey", "nodeLabel"} and isinstance(part, str):
                 found.add(part)
+            elif key in _LISTS_OF_KEYS and isinstance(part, list):
+                found.update(it for it in part if isinstance(it, str))
             else:
                 _find_keys(part, found)
 
 
-def _claims_of(pod: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the claims of a pod; a claim created for the pod gets its final name."""
+def _volumes_of(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the volumes of a pod without names; a claim created for the pod has its final one."""
     volumes = pod["spec"].get("volumes", [])
     name = pod["metadata"]["name"]
     named = [it["persistentVolumeClaim"] for it in volumes if "persistentVolumeClaim" in it]
     names = [it.get("claimName", "") for it in named]
     names += [f"{name}-{it.get('name', '')}" for it in volumes if "ephemeral" in it]
-    return [{"persistentVolumeClaim": {"claimName": it}} for it in names]
+    claims = [{"persistentVolumeClaim": {"claimName": it}} for it in names]
+    disks: list[dict[str, Any]] = [{kind: {}} for it in volumes for kind in it.keys() & _INLINE]
+    return [*claims, *disks]
+
+
+_INLINE: Final = frozenset({"awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd"})
 
 
 # -- changes of single values ---------------------------------------------------------------------
@@ -242,7 +252,7 @@ def _constraint(walk: ObjectWalk, value: Any) -> Any:
     rules: dict[str, Rule] = {
         "matchLabels": _pairs,
         "topologyKey": "key",
-        "matchLabelKeys": ["key"],
+        **{key: ["key"] for key in _LISTS_OF_KEYS},
     }
     return walk.by({**rules, "namespaces": ["namespace"], "*": _constraint}, value)
 

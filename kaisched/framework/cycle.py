@@ -123,6 +123,7 @@ def _result(session: Session, abandoned: str) -> CycleResult:
         steps=tuple(outcome.steps),
         put_off=_put_off(session),
         is_cut_short=is_full(session),
+        counted=None if session.claim_payers is None else session.snapshot,
         **_cards(session, tasks, promised),
     )
 

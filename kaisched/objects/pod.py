@@ -29,6 +29,16 @@ class ContainerPort(Wire, frozen=True, kw_only=True):
     protocol: str = "TCP"
 
 
+RESTARTS_ALL: Final = "RestartAllContainers"
+"""An action that only nodes can take that declare it as a feature."""
+
+
+class RestartRule(Wire, frozen=True, kw_only=True):
+    """What is done when a container ends in some way."""
+
+    action: str = ""
+
+
 class Container(Wire, frozen=True, kw_only=True):
     """A container or init container; an init container with ``Always`` is a sidecar."""
 
@@ -36,6 +46,7 @@ class Container(Wire, frozen=True, kw_only=True):
     resources: Resources = Resources()
     ports: list[ContainerPort] = []
     restart_policy: str = ""
+    restart_policy_rules: list[RestartRule] = []
 
 
 class Toleration(Wire, frozen=True, kw_only=True):
@@ -109,6 +120,10 @@ class PodAffinityTerm(Wire, frozen=True, kw_only=True):
     namespaces: list[str] = []
     namespace_selector: LabelSelector | None = None
     """None: the listed namespaces, or the pod's own; empty: all namespaces."""
+    match_label_keys: list[str] = []
+    """Only pods count that have the pod's own values of these labels."""
+    mismatch_label_keys: list[str] = []
+    """Only pods count that have other values of these labels."""
 
 
 class PreferredPodTerm(Wire, frozen=True, kw_only=True):
@@ -183,12 +198,34 @@ class EphemeralSource(Wire, frozen=True, kw_only=True):
     """A claim that is created for the pod, and deleted with it."""
 
 
+class InlineSource(Wire, frozen=True, kw_only=True):
+    """A disk that a pod names itself, and that pods of one node cannot share if one writes to it.
+
+    Which disk it is, is not read.
+    """
+
+
 class PodVolume(Wire, frozen=True, kw_only=True):
-    """A volume of a pod; only those with claims matter to placement."""
+    """A volume of a pod; only those with claims matter to placement, and some are not offered."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
     ephemeral: EphemeralSource | None = None
+    aws_elastic_block_store: InlineSource | None = None
+    gce_persistent_disk: InlineSource | None = None
+    iscsi: InlineSource | None = None
+    rbd: InlineSource | None = None
+
+    @property
+    def inline(self) -> str:
+        """The kind of disk that the pod names itself; empty for any other volume."""
+        disks = {
+            "awsElasticBlockStore": self.aws_elastic_block_store,
+            "gcePersistentDisk": self.gce_persistent_disk,
+            "iscsi": self.iscsi,
+            "rbd": self.rbd,
+        }
+        return next((kind for kind, disk in disks.items() if disk is not None), "")
 
 
 NEVER: Final = "Never"
@@ -218,9 +255,10 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     """Of the pod as a whole; resources named here override the containers' sum."""
     overhead: Amounts = {}
     host_network: bool = False
+    host_users: bool | None = None
+    """False: in a user namespace of its own."""
     scheduling_gates: list[SchedulingGate] = []
     topology_spread_constraints: list[TopologySpreadConstraint] = []
-    termination_grace_period_seconds: int | None = None
     resource_claims: list[PodResourceClaim] = []
     volumes: list[PodVolume] = []
     scheduling_group: SchedulingGroup | None = None

@@ -61,6 +61,7 @@ DEFAULT_PLUGINS: Final = (
     DefaultPlugin("priority", 1700),
     DefaultPlugin("nodeavailability", 1600, 1000.0),
     DefaultPlugin("resourcetype", 1500, 10.0),
+    DefaultPlugin("preferences", 1400, 900.0),
     DefaultPlugin("elastic", 1300),
     DefaultPlugin("gang", 1200),
     DefaultPlugin("subgrouporder", 1000),
@@ -102,9 +103,7 @@ _NODES_FIRST: Final = (
 _SEARCH: Final = "the search for victims is part of the actions"
 PLUGINS: Final = {
     "nodeplacement": Mapped("binpack"),
-    "podaffinity": Mapped(
-        None, "predicates handles required pod affinity; preferred affinity is not scored"
-    ),
+    "podaffinity": Mapped("preferences"),
     "kubeflow": Mapped(None, "taskorder handles the order of pods inside a job"),
     "ray": Mapped(None, "taskorder handles the order of pods inside a job"),
     "nominatednode": Mapped(None, "a pod's nominated node is kept without a plugin"),

@@ -266,7 +266,7 @@ def told(cluster: Cluster) -> str:
             odd = [
                 f"{name}={value}"
                 for name, value in vars_of(task.constraints).items()
-                if value not in ((), None, -1)
+                if value != getattr(Constraints(), name)
             ]
             lines.append(
                 f"  {task.name} {task.request} {odd or ''} set {task.podset}"

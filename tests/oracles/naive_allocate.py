@@ -36,7 +36,7 @@ class PlainSession:
         self.total, self.generation = snapshot.total, snapshot.generation
         self.fair_tree, self.overdrawn = snapshot.queues.tree, snapshot.overdrawn
         self.over_quota_weights, self.facts_before = policy.over_quota_weights, {}
-        self.hints, self.state, self.failures = {}, {}, []
+        self.hints, self.found, self.state, self.failures = {}, {}, {}, []
         self.usage, self.fold, self.head_start = None, None, None
         self.barred, self.held_stuck = set(), None
         self.ask = policy.questions

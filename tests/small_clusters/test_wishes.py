@@ -6,21 +6,9 @@ import pytest
 
 from kaisched.engine.planning import plan, read_plan_input
 from tests.reference import making as m
+from tests.small_clusters.deciding import decided
 
 OTHERS = {"schedulerName": "default-scheduler"}
-
-
-def decided(tmp_path, *objects, rounds=1):
-    """Return what is bound where, promised where, evicted, and why others wait."""
-    file = tmp_path / "cluster.yaml"
-    file.write_text("\n---\n".join(map(json.dumps, objects)), encoding="utf-8")
-    cycles = plan(read_plan_input([str(file)]), rounds).cycles
-    return (
-        {it.pod: it.node for cycle in cycles for it in cycle.binds},
-        {it.pod: it.node for cycle in cycles for it in cycle.nominations},
-        {it.pod for cycle in cycles for it in cycle.evictions},
-        {it.pod_group: it.reason for it in cycles[-1].records},
-    )
 
 
 # -- resize in place -------------------------------------------------------------------------------
@@ -190,3 +178,224 @@ def test_a_pod_keeps_away_from_one_that_is_leaving(tmp_path, whose, key, who):
         assert (bound, set(promised), evicted) == ({}, {"team/p"}, set())
     else:
         assert bound == {"team/p": "node-2"}
+
+
+# -- what pods prefer ------------------------------------------------------------------------------
+
+
+def zones(*names, **more):
+    """Nodes of 8 GPUs, one in each of these zones; by their numbers the lower is taken first."""
+    return [
+        m.node(f"node-{at}", labels={"kubernetes.io/hostname": f"node-{at}", "zone": zone}, **more)
+        for at, zone in enumerate(names)
+    ]
+
+
+def anyway(key="zone", **more):
+    selector = {"labelSelector": {"matchLabels": {"app": "x"}}}
+    asked = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway"}
+    return {"topologySpreadConstraints": [{**asked, **selector, **more}]}
+
+
+def prefers(kind, key="zone", weight=1, **more):
+    selector = {"labelSelector": {"matchLabels": {"app": "x"}}}
+    term = {"weight": weight, "podAffinityTerm": {"topologyKey": key, **selector, **more}}
+    return {"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def near_to(app, key):
+    """A pod that must be where pods of an app are."""
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
+    return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+X = {"labels": {"app": "x"}}
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        anyway(),
+        anyway("kubernetes.io/hostname"),
+        prefers("podAntiAffinity"),
+        prefers("podAntiAffinity", "kubernetes.io/hostname", 100),
+    ],
+    ids=["spread-zones", "spread-hosts", "apart-zones", "apart-hosts"],
+)
+@pytest.mark.parametrize("is_gang", [False, True])
+def test_replicas_that_prefer_to_be_spread_are(tmp_path, asks, is_gang):
+    pods = [
+        m.in_group(f"p{at}", **asks, **X) if is_gang else m.pod(f"p{at}", **asks, **X)
+        for at in range(6)
+    ]
+    group = [m.group(minMember=6)] if is_gang else []
+    bound, *_ = decided(tmp_path, *zones("a", "b", "c"), m.queue(), *group, *pods)
+    assert sorted(bound.values()) == [f"node-{at}" for at in (0, 0, 1, 1, 2, 2)]
+
+
+def test_replicas_that_cannot_be_spread_start_all_the_same(tmp_path):
+    full = m.pod("full", gpus=8, at="node-1")
+    pods = [m.pod(f"p{at}", **anyway(), **X) for at in range(3)]
+    bound, *_ = decided(tmp_path, *zones("a", "b"), m.queue(), full, *pods)
+    assert set(bound.values()) == {"node-0"}
+
+
+@pytest.mark.parametrize("whose", [{}, OTHERS], ids=["ours", "others"])
+@pytest.mark.parametrize(
+    ("has", "comes", "node"),
+    [
+        (X, prefers("podAffinity"), "node-2"),
+        (X, prefers("podAntiAffinity"), "node-0"),
+        ({**X, **prefers("podAffinity")}, X, "node-2"),
+        ({**X, **prefers("podAntiAffinity")}, X, "node-0"),
+        ({**X, **near_to("x", "zone")}, X, "node-2"),
+        ({**X, **near_to("x", "zone")}, {}, "node-1"),
+        ({}, prefers("podAffinity"), "node-1"),
+    ],
+)
+def test_pods_are_drawn_near_and_pushed_away(tmp_path, whose, has, comes, node):
+    # The one that runs is in zone b, as is node-2. The fullest node would be taken without it:
+    # node-1, of zone c; or, where zone b is to be avoided, node-2.
+    old = m.pod("old", gpus=6, at="node-3", **has, **whose)
+    full = m.pod("full", gpus=4, at="node-2" if node == "node-0" else "node-1")
+    nodes = zones("a", "c", "b", "b")
+    bound, *_ = decided(tmp_path, *nodes, m.queue(), old, full, m.pod("p", gpus=3, **comes))
+    assert bound == {"team/p": node}
+
+
+@pytest.mark.parametrize(
+    ("term", "node"),
+    [
+        ({}, "node-1"),
+        ({"matchLabelKeys": ["hash"]}, "node-1"),
+        ({"mismatchLabelKeys": ["hash"]}, "node-2"),
+        ({"matchLabelKeys": ["none"]}, "node-1"),
+        ({"namespaces": ["other"]}, ""),
+        ({"namespaces": ["other"], "namespaceSelector": {}}, "node-1"),
+    ],
+)
+@pytest.mark.parametrize("is_required", [False, True])
+def test_terms_compare_labels_of_the_pod_itself(tmp_path, term, node, is_required):
+    # Two of its own revision run in zone b, one of another in c. Of two nodes the fuller is taken.
+    asks = near_to("x", "zone") if is_required else prefers("podAffinity")
+    (kind,) = asks["affinity"].values()
+    (wish,) = next(iter(kind.values()))
+    wish.get("podAffinityTerm", wish).update(term)
+    pods = [
+        m.pod(f"old{at}", at=f"node-{node}", labels={"app": "x", "hash": of})
+        for at, (node, of) in enumerate(((1, "new"), (1, "new"), (2, "old")))
+    ]
+    new = m.pod("p", labels={"app": "x", "hash": "new"}, **asks)
+    bound, *_ = decided(tmp_path, *zones("a", "b", "c"), m.queue(), *pods, new)
+    if not node and is_required:
+        assert bound == {}
+    else:
+        assert bound == {"team/p": node or "node-1"}
+
+
+def test_nodes_are_preferred_by_weight(tmp_path):
+    wishes = [
+        {
+            "weight": weight,
+            "preference": {
+                "matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]
+            },
+        }
+        for zone, weight in (("b", 10), ("c", 30))
+    ]
+    wishes.append({"weight": 100, "preference": {}})  # selects no node
+    asks = {
+        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wishes}}
+    }
+    pods = [
+        m.pod(f"p{at}", gpus=8, created=f"2026-01-0{at + 1}T00:00:00Z", **asks) for at in (0, 1)
+    ]
+    bound, *_ = decided(tmp_path, *zones("a", "b", "c"), m.queue(), *pods)
+    assert bound == {"team/p0": "node-2", "team/p1": "node-1"}
+
+
+def test_nodes_with_a_soft_taint_come_last(tmp_path):
+    nodes = zones("a", "b")
+    nodes[0]["spec"] = {"taints": [{"key": "old", "effect": "PreferNoSchedule"}]}
+    tolerant = {"tolerations": [{"key": "old", "operator": "Exists"}]}
+    cluster = (*nodes, m.queue())
+    assert decided(tmp_path, *cluster, m.pod("p"))[0] == {"team/p": "node-1"}
+    assert decided(tmp_path, *cluster, m.pod("p", **tolerant))[0] == {"team/p": "node-0"}
+    full = m.pod("full", gpus=8, at="node-1")
+    assert decided(tmp_path, *cluster, full, m.pod("p"))[0] == {"team/p": "node-0"}
+
+
+# -- what is not offered ---------------------------------------------------------------------------
+
+
+def disk(kind):
+    named = {"iqn": "secret", "fsType": "ext4"}
+    return {"volumes": [{"name": "d", kind: named}]}
+
+
+REFUSED = {
+    "awsElasticBlockStore": (disk("awsElasticBlockStore"), "use a PersistentVolumeClaim"),
+    "gcePersistentDisk": (disk("gcePersistentDisk"), "use a PersistentVolumeClaim"),
+    "iscsi": (disk("iscsi"), "spec.volumes: iscsi: which pods"),
+    "rbd": (disk("rbd"), "use a PersistentVolumeClaim"),
+    "restart-all": (
+        {"main": {"restartPolicyRules": [{"action": "RestartAllContainers"}]}},
+        "RestartAllContainers: which nodes declare this feature is not read",
+    ),
+    "users": ({"hostNetwork": True, "hostUsers": False}, "leave out one of them"),
+    "weight": (prefers("podAffinity", weight=0), "weight 0 is not from 1 to 100"),
+    "huge-weight": (prefers("podAntiAffinity", weight=10**30), "is not from 1 to 100"),
+    "namespaces": (
+        prefers("podAffinity", namespaceSelector={"matchLabels": {"a": "b"}}),
+        "labels of namespaces are not read",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_not_offered_is_refused_with_a_reason(tmp_path, what):
+    asks, says = REFUSED[what]
+    file = tmp_path / "cluster.yaml"
+    objects = *zones("a"), m.queue(), m.pod("p", **asks), m.pod("runs", at="node-0", **asks)
+    file.write_text("\n---\n".join(map(json.dumps, objects)), encoding="utf-8")
+    (cycle,) = plan(read_plan_input([str(file)]), 1).cycles
+    assert cycle.binds == ()
+    assert {it.reason for it in cycle.records} == {"Unsupported"}
+    assert all(says in it.message for it in cycle.records)
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        {"main": {"restartPolicyRules": [{"action": "Restart"}]}},
+        {"hostUsers": False},
+        {"hostNetwork": True, "hostUsers": True},
+        {"volumes": [{"name": "d", "hostPath": {"path": "/"}}, {"name": "c", "configMap": {}}]},
+    ],
+)
+def test_what_is_like_it_and_no_matter_of_nodes_is_not_refused(tmp_path, asks):
+    assert decided(tmp_path, *zones("a"), m.queue(), m.pod("p", **asks))[0] == {"team/p": "node-0"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "bound", "value", "goes"),
+    [
+        ("Gt", "750", "950", True),
+        ("Gt", "950", "950", False),
+        ("Lt", "950", "800", True),
+        ("Lt", "800", "950", False),
+        ("Gt", "-5", "0", True),
+        ("Lt", "07", "1", False),
+        ("Gt", "1", "many", False),
+        ("Gt", "1", "9" * 30, False),
+        ("Equal", "9", "9", True),
+        ("", "9", "9", True),
+        ("Near", "9", "9", False),
+    ],
+)
+def test_tolerations_compare_numbers(tmp_path, operator, bound, value, goes):
+    taint = {"key": "sla", "value": value, "effect": "NoSchedule"}
+    tolerance = {"key": "sla", "operator": operator, "value": bound}
+    node = m.node(spec={"taints": [taint]})
+    found = decided(tmp_path, node, m.queue(), m.pod("p", tolerations=[tolerance]))
+    assert found[0] == ({"team/p": "node-1"} if goes else {})

@@ -69,6 +69,11 @@ class Candidates:
             return len(self.queue)
         return int(np.count_nonzero(np.bincount(self.queue)))
 
+    def take_shapes_anew(self, session: Session) -> None:
+        """Take the shapes of simple candidates as of now: claims may count with other pods."""
+        simple = self.shape >= 0
+        self.shape[simple] = session.jobs.shape_of_job[self.job[simple]]
+
     def asks(self, session: Session, at: RowVec) -> Amounts:
         """``(R, K)`` what the next batches of some candidates ask for."""
         return asks_of(session, self.job[at], self.shape[at], self.size[at], self.batches)

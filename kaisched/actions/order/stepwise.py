@@ -14,6 +14,7 @@ import numpy as np
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.order.job_order import sorted_rows
 from kaisched.actions.order.predicted import Pick
+from kaisched.framework.session.claim_payers import shape_changes
 
 if TYPE_CHECKING:
     from kaisched.actions.order.candidates import Candidates
@@ -159,6 +160,7 @@ class StepwiseOrder:
         self._is_gated = is_gated
         self._alive: BoolVec = np.ones(len(candidates), np.bool_)
         self._next: Pick | None = None
+        self._counted = shape_changes(session)
         self._sort(np.arange(len(candidates)))
 
     def peek(self, ahead: int = 0) -> Pick | None:
@@ -269,6 +271,11 @@ class StepwiseOrder:
 
     def _choose(self) -> Pick | None:
         """Choose the next candidate among the heads of the leaf queues."""
+        if self._counted != shape_changes(self._session):
+            self._counted = shape_changes(self._session)
+            self._candidates.take_shapes_anew(self._session)
+            if np.count_nonzero(self._alive):
+                self._sort(np.flatnonzero(self._alive))
         if self._has_dropped:
             self._find_heads()
         at = self._contest.winner(self._heads)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kaisched.actions.order.gates import first_shut
-from kaisched.core.axis import GPU, TaskState
+from kaisched.core.axis import GPU, GPU_UNIT, PODS, TaskState
+from kaisched.core.card_packing import CardKind, CardNode, CardPacking
 from kaisched.core.devices import card_mib, charges
 from kaisched.core.packing import Bin, pack
 from kaisched.framework.session.node_sets import NodeSet, shapes_of, subgroup_sets
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kaisched.core.axis import Amounts, IntVec, RowVec
+    from kaisched.core.claims.model import Allocation
     from kaisched.core.tables import SubGroup
+    from kaisched.framework.session.cards import Cards
+    from kaisched.framework.session.devices import Devices
     from kaisched.framework.session.node_sets import NodeSets
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
@@ -66,8 +70,9 @@ def is_tight(session: Session, tasks: RowVec) -> bool:
 
 
 def is_spread(session: Session, shape: int) -> bool:
-    """Tell whether each pod of a shape changes where the next may go, so that none go together."""
-    return bool(session.shapes.constraints[shape].spread)
+    """Tell whether each pod of a shape changes where the next goes, so that none go together."""
+    constraints = session.shapes.constraints[shape]
+    return bool(constraints.spread) or constraints.preferences.are_about_pods
 
 
 def within_bounds(place: Place) -> Place:
@@ -511,6 +516,253 @@ def _put_packed(
     return True
 
 
+# Places a gang that fits in no order of its pods: chooses GPUs and devices for all together.
+#
+# One by one, each pod gets the GPUs with the least left (rule V8), and the first devices that do
+# (V13). A gang that does not fit so gets others if that lets it start.
+
+CARD_STEPS: Final = 2_000
+"""How often a pod is put on GPUs at most to place one gang."""
+DEVICE_STEPS: Final = 200
+"""How often a pod is given devices on a node at most to place one gang: this takes longer."""
+_GANGS: Final = 5
+"""So many gangs may take all these steps in one cycle."""
+_MOST_TOGETHER: Final = 64
+"""Gangs with more pods are placed one by one only."""
+_STEPS: Final = "placing.together"
+
+
+class _Steps:
+    """The steps that are left in a cycle."""
+
+    def __init__(self) -> None:
+        self.left = {CARD_STEPS: _GANGS * CARD_STEPS, DEVICE_STEPS: _GANGS * DEVICE_STEPS}
+        """By how many a gang may take."""
+
+    def of_gang(self, most: int) -> int:
+        """Return how many one gang may take now."""
+        return min(most, self.left[most])
+
+
+def place_together(
+    session: Session,
+    statement: Statement,
+    tasks: RowVec,
+    on: RowVec | None = None,
+    *,
+    may_wait: bool = True,
+) -> bool:
+    """Place pods of a job by trying all choices of GPUs or devices: on idle room.
+
+    If they do not fit there and ``may_wait``, all are promised what is idle or being released.
+    ``on`` says which node each pod has. Nothing is placed on failure.
+    """
+    ways = [_place_on_cards] if _has_shares(session, tasks) else []
+    ways += [_place_on_devices] if _has_claims(session, tasks) else []
+    if not ways or not 1 < len(tasks) <= _MOST_TOGETHER:
+        return False
+    if on is None and not _is_free_to_choose(session, tasks):
+        return False
+    nodes = np.full(len(tasks), -1) if on is None else on
+    later = (False, True) if may_wait and session.capacity.has_releasing else (False,)
+    return any(way(session, statement, tasks, nodes, is_later=it) for it in later for way in ways)
+
+
+def _has_shares(session: Session, tasks: RowVec) -> bool:
+    cards = session.capacity.cards
+    if cards is None:
+        return False
+    shapes = np.unique(session.tasks.shape_of_task[tasks]).tolist()
+    return any(cards.demand_of(shape) for shape in shapes)
+
+
+def _has_claims(session: Session, tasks: RowVec) -> bool:
+    if session.devices is None:
+        return False
+    shapes = np.unique(session.tasks.shape_of_task[tasks]).tolist()
+    return any(session.shapes.constraints[shape].claims for shape in shapes)
+
+
+def _is_free_to_choose(session: Session, tasks: RowVec) -> bool:
+    """Tell whether nothing else than room says where each pod goes."""
+    shapes = np.unique(session.tasks.shape_of_task[tasks]).tolist()
+    if _is_bounded(session) or any(is_spread(session, shape) for shape in shapes):
+        return False
+    job = _job_of(session, tasks)
+    return not (is_tight(session, tasks) or is_bound_in_parts(session, job, tasks))
+
+
+def _steps_of(session: Session) -> _Steps:
+    steps: _Steps = session.found.setdefault(_STEPS, _Steps())
+    return steps
+
+
+def _place_on_cards(
+    session: Session, statement: Statement, tasks: RowVec, on: RowVec, *, is_later: bool
+) -> bool:
+    """Place pods, or promise them room, on GPUs that are chosen for all of them together."""
+    cards, steps = session.capacity.cards, _steps_of(session)
+    most = steps.of_gang(CARD_STEPS)
+    if cards is None or not most:
+        return False
+    columns = np.stack((session.tasks.shape_of_task[tasks], on))
+    kinds, which = np.unique(columns, axis=1, return_inverse=True)
+    rows, packing = _card_packing(session, cards, kinds.T.tolist(), most, is_later=is_later)
+    chosen = packing.pack(which.ravel().tolist())
+    steps.left[CARD_STEPS] -= most - packing.steps
+    if chosen is None:
+        return False
+    mark = statement.checkpoint()
+    for task, (at, slots) in zip(tasks.tolist(), chosen, strict=True):
+        with cards.giving(cards.as_chosen(task, slots, is_later=is_later)):
+            if not _put_on(session, statement, task, int(rows[at]), is_later=is_later):
+                statement.rollback(mark)
+                return False
+    return True
+
+
+def _put_on(
+    session: Session, statement: Statement, task: int, node: int, *, is_later: bool
+) -> bool:
+    """Place or promise a pod on a node; False where it has no room, or a plugin says no."""
+    placement, shape = session.placement, int(session.tasks.shape_of_task[task])
+    room_of = placement.future_vacancy if is_later else placement.vacancy
+    if room_of(shape).room[node] <= 0:
+        return False
+    (statement.pipeline if is_later else statement.allocate)(task, node)
+    return True
+
+
+def _place_on_devices(
+    session: Session, statement: Statement, tasks: RowVec, on: RowVec, *, is_later: bool
+) -> bool:
+    """Place pods, or promise them room, with devices that are chosen for all on a node together."""
+    devices, steps = session.devices, _steps_of(session)
+    most = steps.of_gang(DEVICE_STEPS)
+    shapes = np.unique(session.tasks.shape_of_task[tasks]).tolist()
+    if devices is None or not most or (len(shapes) == 1 and devices.are_alike(shapes[0])):
+        return False
+    search = _OnDevices(session, devices, tasks, on, most, is_later=is_later)
+    is_found = search.rest(0)
+    steps.left[DEVICE_STEPS] -= most - search.steps
+    if not is_found:
+        return False
+    mark = statement.checkpoint()
+    with devices.giving(search.given):
+        for node, some in search.on.items():
+            for task in some:
+                if not _put_on(session, statement, task, node, is_later=is_later):
+                    statement.rollback(mark)
+                    return False
+    return True
+
+
+class _OnDevices:
+    """Finds a node for each pod, so that claims of all pods of a node get devices together."""
+
+    def __init__(
+        self,
+        session: Session,
+        devices: Devices,
+        tasks: RowVec,
+        on: RowVec,
+        steps: int,
+        *,
+        is_later: bool,
+    ) -> None:
+        capacity, placement = session.capacity, session.placement
+        self._devices, self._is_later, self.steps = devices, is_later, steps
+        shapes = session.tasks.shape_of_task[tasks]
+        order = np.lexsort((on, shapes))
+        self._tasks, self._on = tasks[order].tolist(), on[order].tolist()
+        self.on: dict[int, list[int]] = {}
+        """By node, its pods."""
+        self._given: dict[int, Mapping[int, Mapping[str, Allocation]]] = {}
+        """By node, what their claims get."""
+        self._shape: list[int] = shapes[order].tolist()
+        self._asked = {shape: capacity.asked(shape) for shape in self._shape}
+        room_of = placement.future_vacancy if is_later else placement.vacancy
+        self._rows = {shape: np.flatnonzero(room_of(shape).room).tolist() for shape in self._asked}
+        rows = np.unique(np.concatenate([*self._rows.values()])).astype(np.int64)
+        free = capacity.free()[:, rows] if is_later else capacity.unpromised(rows)
+        self._free = dict(zip(rows.tolist(), free.T.tolist(), strict=True))
+
+    @property
+    def given(self) -> Mapping[int, Mapping[str, Allocation]]:
+        """What the claims of each pod get."""
+        return {task: it for of_node in self._given.values() for task, it in of_node.items()}
+
+    def rest(self, number: int, last: int = -1) -> bool:
+        """Find nodes for the pods from a number on; the pod before is on the ``last`` node."""
+        if number == len(self._tasks):
+            return True
+        task, shape, own = self._tasks[number], self._shape[number], self._on[number]
+        is_like = bool(number) and (shape, own) == (self._shape[number - 1], self._on[number - 1])
+        for node in self._rows[shape]:
+            if is_like and node < last:  # of equal pods the first is on the first node
+                continue
+            free = self._free[node]
+            if own not in (-1, node) or any(free[at] < it for at, it in self._asked[shape]):
+                continue
+            self.steps -= 1
+            if self.steps < 0:
+                return False
+            before, given = self.on.get(node, []), self._given.get(node, {})
+            found = self._devices.together([*before, task], node, is_later=self._is_later)
+            if found is None:
+                continue
+            self.on[node], self._given[node] = [*before, task], found
+            self._take(node, shape, 1)
+            if self.rest(number + 1, node):
+                return True
+            self.on[node], self._given[node] = before, given
+            self._take(node, shape, -1)
+        return False
+
+    def _take(self, node: int, shape: int, sign: int) -> None:
+        for at, amount in self._asked[shape]:
+            self._free[node][at] -= sign * amount
+
+
+def _card_packing(
+    session: Session, cards: Cards, kinds: list[tuple[int, int]], steps: int, *, is_later: bool
+) -> tuple[RowVec, CardPacking]:
+    """Return the rows of nodes with room for some of the pods, and the search over their cards.
+
+    A kind of pods is a shape and the node that they have, -1 for any.
+    """
+    request = session.shapes.request
+    room_of = session.placement.future_vacancy if is_later else session.placement.vacancy
+    room = np.stack([room_of(shape).room > 0 for shape, _ in kinds])
+    for number, (_, node) in enumerate(kinds):
+        if node >= 0:
+            room[number, np.arange(room.shape[1]) != node] = False
+    rows = np.flatnonzero(room.any(axis=0))
+    others = [PODS, *(at for at in range(len(request)) if at not in (PODS, GPU))]
+    free = session.capacity.free()[:, rows] if is_later else session.capacity.unpromised(rows)
+    nodes = [
+        CardNode(
+            tuple(amounts),
+            tuple(sorted((has, slot) for slot, has in enumerate(left) if has > 0)),
+            whole,
+            size,
+        )
+        for amounts, (left, whole), size in zip(
+            free[others].T.tolist(),
+            cards.choices(rows, is_later=is_later),
+            cards.table.size[rows].tolist(),
+            strict=True,
+        )
+    ]
+    found = []
+    for (shape, _), fits in zip(kinds, room[:, rows], strict=True):
+        count, take = cards.take_on(shape, rows)
+        whole = 0 if count else int(request[GPU, shape]) // GPU_UNIT
+        takes = tuple(np.where(fits, take, -1).tolist())
+        found.append(CardKind(tuple(request[others, shape].tolist()), whole, count, takes))
+    return rows, CardPacking(nodes, found, steps)
+
+
 # Places one job's batch through a statement: pods of several shapes, or on room being released.
 
 _PIPELINED = int(TaskState.PIPELINED)
@@ -569,7 +821,9 @@ def place_now(
     if budget is None:
         return False
     statement.rollback(mark)
-    return place_packed(session, statement, tasks)
+    return place_packed(session, statement, tasks) or place_together(
+        session, statement, tasks, may_wait=False
+    )
 
 
 def place_waiting(
@@ -582,10 +836,11 @@ def place_waiting(
     """
     mark = statement.checkpoint()
     if not place_parts(session, statement, tasks, within_bounds(_place_future), budget):
-        if budget is None:
-            return False
         statement.rollback(mark)
-        if not place_packed(session, statement, tasks, is_later=True):
+        if not (
+            (budget is not None and place_packed(session, statement, tasks, is_later=True))
+            or place_together(session, statement, tasks)
+        ):
             return False
     job = int(session.ledger.job_of_task[tasks[0]])
     if statement.has_allocated(mark) and leans_on_promises(session, job):

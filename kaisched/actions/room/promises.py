@@ -20,7 +20,7 @@ import numpy as np
 
 from kaisched.actions.order.candidates import gather
 from kaisched.actions.order.gates import first_shut
-from kaisched.actions.room.placing import are_within, leans_on_promises
+from kaisched.actions.room.placing import are_within, leans_on_promises, place_together
 from kaisched.core.axis import TaskState
 from kaisched.core.devices import charges
 from kaisched.core.refusals import PASSING, Refusal
@@ -167,7 +167,9 @@ def _keep(session: Session, job: int, batch: RowVec) -> bool:
         barred = [(task, node) for task, node in left if not _put(session, statement, task, node)]
         if len(barred) == len(left):
             statement.rollback()
-            return False
+            if not place_together(session, statement, batch, nodes):
+                return False
+            break
         left = barred
     if statement.has_allocated() and leans_on_promises(session, job):
         statement.pipeline_all()

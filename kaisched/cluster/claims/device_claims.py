@@ -6,9 +6,9 @@ devices, or that several pods name, is known by its key; the others by what they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import compress
+from itertools import combinations, compress
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -40,7 +40,8 @@ from kaisched.cluster.claims.sent import (
 )
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.pods import DeviceClaimRef, PodRow
-from kaisched.core.axis import GPU_UNIT, TaskState
+from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import ACTIVE_STATES, GPU_UNIT, TaskState
 from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, ClaimError, Identity
 from kaisched.core.claims.table import NO_GPUS, Bridge, ClaimTable, Gpus, Held
 from kaisched.core.constraints import ClaimUse
@@ -83,6 +84,8 @@ BY_OBJECTS, ON, OFF = "", "on", "off"
 """Whether claims are allocated: once any such object is read; always; never. Any other text is why
 pods with claims wait for now."""
 
+_MOST_CONTESTED: Final = 6
+"""Of a pod with more claims that several jobs wait for, the others count until the next cycle."""
 READ_AGAIN_S: Final = 30.0
 """A claim that shows no allocation which a read has found is read again after so long."""
 
@@ -118,6 +121,8 @@ class DeviceClaims:
         self._claims: dict[str, ResourceClaim] = {}
         self.held: dict[str, Held] = {}
         self.users: dict[str, dict[str, PodRow]] = {}
+        self._shared: set[str] = set()
+        """Claims that several pods use."""
         self._keys_of_pod: dict[str, tuple[str, ...]] = {}
         self._uid_of_pod: dict[str, str] = {}
         """Of the pods that use claims, or ask for what a class may back."""
@@ -374,13 +379,19 @@ class DeviceClaims:
             users = self.users.setdefault(key, {})
             old = users.get(pod.key)
             users[pod.key] = pod
+            if len(users) > 1:
+                self._shared.add(key)
             if len(users) > 1 and (old is None or self._counts_elsewhere(old, pod)):
                 found += [it for it in users if it != pod.key]
         return found
 
     def _counts_elsewhere(self, old: PodRow, pod: PodRow) -> bool:
         """Tell whether a claim that others use too may count with another pod since."""
-        return old.node != pod.node or self.job_of(old) != self.job_of(pod)
+        return (
+            old.node != pod.node
+            or ACTIVE_STATES[old.state] != ACTIVE_STATES[pod.state]
+            or self.job_of(old) != self.job_of(pod)
+        )
 
     def forget(self, pod: str, uid: str = "") -> list[str]:
         """Drop a pod, with a UID only if it is still that one; return those it may matter to."""
@@ -398,6 +409,8 @@ class DeviceClaims:
             users = self.users[key]
             users.pop(pod, None)
             found += users
+            if len(users) <= 1:
+                self._shared.discard(key)
             if not users:
                 del self.users[key]
         return found
@@ -409,15 +422,18 @@ class DeviceClaims:
 
     # -- what pods demand -----------------------------------------------------------------------
 
-    def resolved(self, pod: PodRow) -> PodRow:
-        """Return a pod with what its claims demand, or with why it waits."""
+    def resolved(self, pod: PodRow, given: Collection[str] = ()) -> PodRow:
+        """Return a pod with what its claims demand, or with why it waits.
+
+        Claims that are ``given`` count with other pods.
+        """
         if not self.is_read:
             why_not = _NOT_READ if self.is_off else NOTHING_KNOWN
             return replace(pod, fault=pod.fault or why_not)
         found: list[tuple[ClaimUse, Gpus]] = []
         wait = None
         try:
-            found = list(self._demands(pod))
+            found = list(self._demands(pod, given))
         except Waiting as waiting:
             found, wait = [], None if pod.node else (_CLAIM, str(waiting))
         gpus = NO_GPUS
@@ -461,13 +477,13 @@ class DeviceClaims:
             request[CLAIMED_GPU] = gpus
         return request, asked, counted
 
-    def _demands(self, pod: PodRow) -> Iterator[tuple[ClaimUse, Gpus]]:
+    def _demands(self, pod: PodRow, given: Collection[str]) -> Iterator[tuple[ClaimUse, Gpus]]:
         """Yield the claims of a pod, and how many GPUs each counts as for this pod."""
         if pod.device_claims and not self.is_allocated:
             raise Waiting(self.reading)
         for ref in pod.device_claims:
             try:
-                found = self._demand(pod, ref)
+                found = self._demand(pod, ref, given)
             except Waiting:
                 if not pod.node:
                     raise
@@ -475,7 +491,9 @@ class DeviceClaims:
             if found is not None:
                 yield found
 
-    def _demand(self, pod: PodRow, ref: DeviceClaimRef) -> tuple[ClaimUse, Gpus] | None:
+    def _demand(
+        self, pod: PodRow, ref: DeviceClaimRef, given: Collection[str]
+    ) -> tuple[ClaimUse, Gpus] | None:
         """Return what one claim of a pod demands; None for one that is not needed."""
         if not ref.name:
             if ref.is_needed:
@@ -501,27 +519,70 @@ class DeviceClaims:
         is_bound = bool(pod.node) or (sent is not None and (pod.key, pod.uid) in sent.pods)
         is_like_others = ref.is_own and (is_bound or held is None)
         gpus = NO_GPUS
-        if not ref.unless_plugin and self._pays(key, pod):
+        if not ref.unless_plugin and key not in given and self._pays(key, pod):
             asked = self.specs[spec]
             gpus = self.gpus.of(asked, self.specs.selector) if held is None else held.gpus
         return ClaimUse(spec, "" if is_like_others else key, ref.unless_plugin), gpus
 
     def _pays(self, key: str, pod: PodRow) -> bool:
-        """Tell whether the devices of a claim are counted with a pod.
+        """Tell whether the devices of a claim are counted with a pod."""
+        return any(it.key == pod.key for it in self._payers(key))
 
-        That is the first that has a node. Before, any job may be the one that starts with them: so
-        they are counted with the first pod of each, or a job would start beyond its queue's limit.
+    def _payers(self, key: str) -> list[PodRow]:
+        """Return the pods that the devices of a claim are counted with.
+
+        That is the first that has a node, of those that stay: the one that the claim has been
+        reserved for longest. Before, any job may be the one that starts with them: so they are
+        counted with the first pod of each, or a job would start beyond its queue's limit.
         """
         users = self.users.get(key, {}).values()
-        rivals = [it for it in users if it.node]
-        if not rivals:
-            job = self.job_of(pod)
-            rivals = [it for it in users if self.job_of(it) == job]
-        return min(rivals, key=lambda it: (it.created_s, it.key), default=pod).key == pod.key
+        placed = [it for it in users if it.node]
+        if placed:
+            staying = [it for it in placed if ACTIVE_STATES[it.state]]
+            claim = self.claim(key)
+            reserved = claim.status.reserved_for if claim is not None else []
+            place = {it.uid: at for at, it in enumerate(reserved)}
+            last = len(place)
+            return [min(staying or placed, key=lambda it: (place.get(it.uid, last), *_by_age(it)))]
+        first: dict[str, PodRow] = {}
+        for it in sorted(users, key=_by_age):
+            first.setdefault(self.job_of(it), it)
+        return list(first.values())
+
+    def uncounted(self, rows: RowStore) -> dict[int, dict[frozenset[str], int]]:
+        """Return :attr:`ClaimTable.uncounted`; the shapes are added to the rows."""
+        contested: dict[str, tuple[PodRow, set[str]]] = {}
+        for key in sorted(self._shared - self.held.keys()):
+            payers = self._payers(key)
+            if len(payers) > 1:
+                for pod in payers:
+                    contested.setdefault(pod.key, (pod, set()))[1].add(key)
+        found: dict[int, dict[frozenset[str], int]] = {}
+        for pod, keys in contested.values():
+            task = rows.row_of_task(pod.key)
+            if task >= 0:
+                some = _sets_of(sorted(keys)[:_MOST_CONTESTED])
+                found[task] = {it: self._shape_without(pod, task, it, rows) for it in some}
+        return found
+
+    def _shape_without(self, pod: PodRow, task: int, given: frozenset[str], rows: RowStore) -> int:
+        """Return the shape of a task less what claims that are given count; it is added."""
+        shape = int(rows.tasks.shape_of_task.data[task])
+        less, request = self.resolved(pod, given), rows.shapes.asked_by(shape)
+        for name in filter(None, (CLAIMED_GPU, self.gpus.bridged)):
+            request[name] = less.request.get(name, 0)
+        constraints = replace(
+            rows.shapes.constraints.data[shape], claimed_milli=less.constraints.claimed_milli
+        )
+        return rows.shape_of(request, constraints)
 
     # -- the table -------------------------------------------------------------------------------
 
-    def table(self, row_of_task: Callable[[str], int]) -> ClaimTable | None:
+    def table(
+        self,
+        row_of_task: Callable[[str], int],
+        uncounted: Mapping[int, Mapping[frozenset[str], int]] = MappingProxyType({}),
+    ) -> ClaimTable | None:
         """Return the claims of a snapshot; None while no pod uses claims."""
         if not self.has_table:
             return None
@@ -546,6 +607,7 @@ class DeviceClaims:
             ),
             bridge=self._bridge,
             gpu_classes=self.gpus.counting,
+            uncounted=uncounted,
         )
 
     def figures(self, snapshot: Snapshot) -> ClaimFigures:
@@ -583,3 +645,13 @@ def check_use(pod: PodRow, claim: ResourceClaim, *, is_own: bool) -> None:
     users = status.reserved_for
     if len(users) >= MOST_CONSUMERS and all(it.uid != pod.uid for it in users):
         raise Waiting(f"claim {claim.name} is used by {len(users)} pods, which is the most")
+
+
+def _by_age(pod: PodRow) -> tuple[float, str]:
+    return pod.created_s, pod.key
+
+
+def _sets_of(keys: Sequence[str]) -> Iterator[frozenset[str]]:
+    """Yield the sets of some claims, without the empty one, the smaller first."""
+    for size in range(1, len(keys) + 1):
+        yield from map(frozenset, combinations(keys, size))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from kaisched.core.axis import record
@@ -109,6 +110,9 @@ class ClaimTable:
     """None where no resource is offered in both ways."""
     gpu_classes: frozenset[str] = frozenset()
     """The classes whose devices count as GPUs."""
+    uncounted: Mapping[int, Mapping[frozenset[str], int]] = field(default_factory=dict)
+    """Of claims without devices that count with pods of several jobs: by task that counts some, and
+    by the keys of some of these or all, the shape that does not count them."""
 
 
 def portions_of(results: Sequence[Result]) -> tuple[Portion, ...]:

@@ -48,6 +48,7 @@ def violations(
         intents = (result.bind_tasks, result.evict_tasks, result.nominate_tasks)
         return ["an abandoned cycle has intents"] if any(len(rows) for rows in intents) else []
     found = [*_failures(result), *_accounts(snapshot)]
+    snapshot = result.counted or snapshot
     moves = Moves(snapshot, result, policy.fairness)
     strangers = [*_moved_tasks(moves), *victims(moves)]
     if strangers:

@@ -290,7 +290,8 @@ class Questions(Decisions, Words):
 
     def node_score(self, session: Session, shape: int, rows: RowVec, extra: IntVec) -> FloatVec:
         """Return scores ``(K,)``; all score alike without an answer."""
-        score: FloatVec | None = self._ask["node_score"](session, shape, rows, extra)
+        asker = self.speaking(session, "node_score")
+        score: FloatVec | None = None if asker is None else asker(session, shape, rows, extra)
         return np.zeros(len(rows)) if score is None else score
 
     def has_node_sets(self, session: Session) -> bool:

@@ -131,8 +131,9 @@ class Plugin(Decisions, Words):
 
         Asked about ``over_quota_weights`` and ``head_start`` before the division. If no plugin has
         an answer, the division is quick, and its result is kept between cycles. Asked about
-        ``node_sets`` and ``subgroup_sets`` when the first job is tried, and about ``on_moves``
-        before the first move: a plugin that is silent about them hears of none.
+        ``node_sets`` and ``subgroup_sets`` when the first job is tried, about ``node_score`` when
+        scores are first needed, and about ``on_moves`` before the first move: a plugin that is
+        silent about them hears of none.
         """
         del session, question
         return False

@@ -394,7 +394,7 @@ class Decisions:
         applies the bound of the amounts.
         """
 
-    @question(Sum("rows"))
+    @question(Sum("rows"), may_be_silent=True)
     def node_score(
         self, session: Session, shape: int, rows: RowVec, extra: IntVec
     ) -> FloatVec | None:
@@ -409,11 +409,11 @@ class Decisions:
     def on_moves(
         self, session: Session, task: RowVec, node: RowVec, sign: int
     ) -> tuple[RowVec, RowVec] | None:
-        """Take note of tasks placed (``sign`` +1) or taken back (-1); return stale filter answers.
+        """Take note of tasks placed (``sign`` +1) or taken back (-1); return stale answers.
 
-        The answer is (shapes, node rows) whose :meth:`node_filter` must be asked again. An empty
-        shape array means every shape. States and nodes of the tasks are as of now; what queues hold
-        may be counted once a run of pods has been placed.
+        The answer is (shapes, node rows) whose :meth:`node_filter` and :meth:`node_score` must be
+        asked again. An empty shape array means every shape. States and nodes of the tasks are as
+        of now; what queues hold may be counted once a run of pods has been placed.
         """
 
 

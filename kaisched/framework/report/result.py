@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, CodeVec, FloatVec, RowVec
     from kaisched.core.claims.model import Identity
     from kaisched.core.devices import PromisedCards
+    from kaisched.core.snapshot import Snapshot
     from kaisched.core.tables import QueueTable
     from kaisched.framework.report.records import CycleStats, PluginFailure, Problem, Step
     from kaisched.framework.session.devices import Devices
@@ -345,6 +346,9 @@ class CycleResult:
     """The cards of bound pods with a share, as slots of their nodes, by task row."""
     nominate_cards: Mapping[int, PromisedCards] = field(default_factory=dict)
     """The cards of promised pods with a share, by task row."""
+    counted: Snapshot | None = None
+    """The snapshot with what pods count at last, where claims count with other pods than as the
+    cycle began."""
 
     def encode(self) -> bytes:
         """Return the canonical bytes of the decision: equal input gives equal bytes."""

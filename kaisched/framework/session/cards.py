@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from kaisched.core.axis import GPU, GPU_UNIT, HOLDING_STATES, PODS, TaskState
+from kaisched.core.card_packing import most_pods
 from kaisched.core.devices import (
     CARD,
     PromisedCards,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     Scores = Callable[[RowVec, IntVec], FloatVec]
     Opened = tuple[int, int] | None
+    Slots = tuple[int, ...]
 
 ENOUGH: Final = 1 << 40
 """More slots for pods than any node has."""
@@ -659,7 +661,54 @@ class Cards:
         tasks = self._tasks[node].tolist(), self._next_tasks[node].tolist()
         return promised_order(left, tasks, take, demand.cards, None if whole is None else whole[1])
 
+    def choices(self, rows: RowVec, *, is_later: bool) -> list[tuple[Slots, Slots]]:
+        """Return what open cards of nodes have left, -1 for closed ones, and slots to open.
+
+        Once all is released, slots beyond those of open cards are numbers of promised cards.
+        """
+        count = self.whole_for_shares(rows)[int(is_later)]
+        left = self.left_now(rows)
+        tasks = self._tasks[rows]
+        if is_later:
+            left = np.hstack((self._left_later(rows), self._left_next(rows)))
+            tasks = np.hstack((np.ones_like(tasks), self._next_tasks[rows]))
+        found = []
+        for number, has, held in zip(count.tolist(), left.tolist(), tasks.tolist(), strict=True):
+            closed = [slot for slot, pods in enumerate(held) if not pods]
+            closed += range(len(held), len(held) + max(number, 0))
+            found.append((tuple(has), tuple(closed[: max(number, 0)])))
+        return found
+
+    def as_chosen(self, task: int, slots: Slots, *, is_later: bool) -> Given:
+        """Return slots of :meth:`choices` as cards to give to a task."""
+        if not is_later:
+            return Given({task: slots})
+        width = self._used.shape[1]
+        opened = tuple(slot for slot in slots if slot < width)
+        later = tuple(slot - width for slot in slots if slot >= width)
+        return Given({}, {task: PromisedCards(opened, later)})
+
+    def take_on(self, shape: int, rows: RowVec) -> tuple[int, IntVec]:
+        """Return how many cards of a node a shape has a share of, and what it takes of each."""
+        demand = self.demand_of(shape)
+        if demand is None:
+            return 0, np.zeros(len(rows), np.int64)
+        return demand.cards, self._takes(demand, rows)
+
     # -- room ------------------------------------------------------------------------------------
+
+    def most(self, shape: int) -> int:
+        """Return a bound on pods of a shape with shares of several cards, chosen in any order."""
+        rows = np.arange(len(self.table.cards))
+        cards, take = self.take_on(shape, rows)
+        fits = 0
+        later = self._left_later(rows), self._left_next(rows)
+        whole = self.whole_for_shares(rows)[1]
+        for at in (self.table.cards > 0).nonzero()[0].tolist():
+            left = [max(rest, 0) // int(take[at]) for it in later for rest in it[at].tolist()]
+            left += [int(self.table.size[at] // take[at])] * max(int(whole[at]), 0)
+            fits += most_pods(left, cards)
+        return fits
 
     def whole_for_shares(self, rows: RowVec) -> tuple[IntVec, IntVec]:
         """``(K,)`` GPUs that shares may open, now and once all is released.

@@ -8,6 +8,7 @@ once pods that are leaving have left. A promise is in the second only.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from itertools import compress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -24,7 +25,7 @@ from kaisched.framework.session.capacity import room_of
 from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
     from kaisched.core.claims.counting import Counted
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from kaisched.framework.session.capacity import Capacity
     from kaisched.framework.session.filling import ShapePlan
 
+    Given: TypeAlias = Mapping[int, Mapping[str, Allocation]]
+    """By task and claim."""
     StateVec: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int8]]
 
 _ELSEWHERE: Final = np.int16(Refusal.OUTSIDE_NODE_SET)
@@ -297,7 +300,8 @@ class _Choice(NamedTuple):
     """What a claim gets in this cycle, and the tasks that use it."""
 
     held: Held
-    users: set[int]
+    users: dict[int, bool]
+    """By task, whether it is there now; else it is promised its node."""
     is_now: bool
     """Else it is promised."""
 
@@ -346,6 +350,8 @@ class Devices:
         """The node of each move of a task with claims, in order."""
         self.granted: dict[int, list[Grant]] = {}
         """By task, the claims that are allocated with it."""
+        self._given: Given = {}
+        """By task, what its claims get while tasks are placed :meth:`together`."""
 
     # -- who has which ----------------------------------------------------------------------------
 
@@ -438,10 +444,12 @@ class Devices:
         wanted = [
             (key, self._table.specs[use.spec]) for key, use in pairs if self._held(use.key) is None
         ]
-        book = self._now if is_now else self._later
+        book = self._now if is_now else self._later_with(use for _, use in pairs)
         specs = [spec for _, spec in wanted]
-        site, table = self._sites[node], self._table
-        found = allocate(table.offer, site, specs, table.selectors, book.taken) if specs else []
+        site, table, given = self._sites[node], self._table, self._given.get(task, {})
+        found: list[Allocation] | None = [given[key] for key, _ in wanted if key in given]
+        if len(found or ()) < len(wanted):
+            found = allocate(table.offer, site, specs, table.selectors, book.taken)
         if found is None:
             # A promise may rest on devices that a pod keeps after all: the next cycle finds out.
             assert not is_now, f"no devices on {site.name} for {keys}"
@@ -449,7 +457,7 @@ class Devices:
         grants = []
         for (key, _), allocation in zip(wanted, found, strict=False):
             held = held_by(allocation)
-            self._chosen[key] = _Choice(held, set(), is_now)
+            self._chosen[key] = _Choice(held, {}, is_now)
             self._later.add(held.portions)
             if is_now:
                 self._now.add(held.portions)
@@ -458,21 +466,68 @@ class Devices:
             grants.append(Grant(key, allocation))
         for key, use in pairs:
             if key in self._chosen:
-                self._chosen[key].users.add(task)
+                self._chosen[key].users[task] = is_now
             elif use.key:
                 self._stay(task, (key,))
         self.granted[task] = grants
 
+    def together(self, tasks: Sequence[int], node: int, *, is_later: bool) -> Given | None:
+        """Return what the claims of several tasks get if all are placed on a node.
+
+        None if they cannot all be had there, now or once leaving pods have left.
+        """
+        wanted: list[tuple[int, str, Claim]] = []
+        every: list[ClaimUse] = []
+        known: set[str] = set()
+        for task in tasks:
+            uses = self._constraints[int(self._shape_of_task[task])].claims
+            pairs = list(zip(self._table.claims_of_task.get(task, ()), uses, strict=False))
+            if self._plugin is not None:
+                pairs = list(compress(pairs, self._plugin.needed_at(node, uses)))
+            every += [use for _, use in pairs]
+            for key, use in pairs:
+                if self._held(use.key) is None and key not in known:
+                    wanted.append((task, key, self._table.specs[use.spec]))
+                    known.add(key)
+        book, table = self._later_with(every) if is_later else self._now, self._table
+        specs = [spec for _, _, spec in wanted]
+        try:
+            found = allocate(table.offer, self._sites[node], specs, table.selectors, book.taken)
+        except ClaimError:
+            return None
+        if found is None:
+            return None
+        given: dict[int, dict[str, Allocation]] = {task: {} for task in tasks}
+        for (task, key, _), allocation in zip(wanted, found, strict=True):
+            given[task][key] = allocation
+        return given
+
+    def given_to(self, tasks: Iterable[int]) -> Given:
+        """Return what the claims of tasks get with them in this cycle."""
+        return {it: dict(self.granted[it]) for it in tasks if it in self.granted}
+
+    @contextmanager
+    def giving(self, given: Given) -> Iterator[None]:
+        """Give claims of tasks these devices, if they get some meanwhile."""
+        before, self._given = self._given, given
+        try:
+            yield
+        finally:
+            self._given = before
+
     def _take_back(self, task: int) -> None:
         """Undo :meth:`_choose`."""
-        del self.granted[task]
+        grants = {it.key: it for it in self.granted.pop(task)}
         for key in self._table.claims_of_task[task]:
             chosen = self._chosen.get(key)
             if chosen is None or task not in chosen.users:
                 self._leave(task, (key,))
                 continue
-            chosen.users.discard(task)
+            del chosen.users[task]
             if chosen.users:
+                if key in grants:  # another user gets the claim its devices
+                    heir = max(chosen.users, key=lambda it: chosen.users[it])
+                    self.granted[heir].append(grants[key])
                 continue
             del self._chosen[key]
             self._later.remove(chosen.held.portions)
@@ -621,14 +676,17 @@ class Devices:
                 refuse(refused, ~self._reach(held), Refusal.DEVICE_PLACE)
                 if self._is_given_away(use.key):
                     refused[refused == 0] = int(Refusal.DEVICES)
-        if not self._open(uses):
-            return None
-        found = self._room(uses, refused == 0, shape, capacity)
-        if uses in self._rooms.faults:
-            refused[refused == 0] = int(Refusal.DEVICE_CLAIM)
-        if self._apart:
-            refuse(refused, (found.now <= 0) & (found.later > 0), Refusal.DEVICES_LEAVING)
-        refuse(refused, found.now <= 0, Refusal.DEVICES)
+        found = None
+        if self._open(uses):
+            found = self._room(uses, refused == 0, shape, capacity)
+            if uses in self._rooms.faults:
+                refused[refused == 0] = int(Refusal.DEVICE_CLAIM)
+            if self._apart:
+                refuse(refused, (found.now <= 0) & (found.later > 0), Refusal.DEVICES_LEAVING)
+            refuse(refused, found.now <= 0, Refusal.DEVICES)
+        if any(it.key in self._chosen and not self._chosen[it.key].is_now for it in uses):
+            # It is promised devices: whoever shares it waits for them too.
+            refused[refused == 0] = int(Refusal.DEVICES_LEAVING)
         return found
 
     def in_order(self, shape: int, rows: RowVec) -> RowVec:
@@ -733,6 +791,15 @@ class Devices:
             found[at] = any(identity in do[node] for some in held for identity, _ in some)
         return found
 
+    def are_alike(self, shape: int) -> bool:
+        """Tell whether it does not matter which devices pods of a shape get, of those that do.
+
+        So it is if each wants one device, and nothing else of claims.
+        """
+        first = self._wanted(self._constraints[shape].claims).first
+        count = counted(self._table.offer, first, self._table.selectors)
+        return count is not None and count.ask.count == 1
+
     def fault(self, shape: int) -> str:
         """Return why the claims of a shape cannot be allocated at all, or an empty text."""
         uses = self._constraints[shape].claims
@@ -752,8 +819,25 @@ class Devices:
     def _count(
         self, uses: tuple[ClaimUse, ...], missing: list[int], fits: IntVec | None = None
     ) -> None:
-        books = self._now, self._later if self._apart else None
+        books = self._now, self._later_with(uses) if self._apart else None
         self._rooms.count(uses, self._wanted(uses), missing, books, fits)
+
+    def _later_with(self, uses: Iterable[ClaimUse]) -> Holdings:
+        """Return what is taken once leaving pods have left, if a pod with such claims comes.
+
+        It keeps the devices of those claims that would else be given back.
+        """
+        kept = [
+            self._table.held[it.key].portions
+            for it in uses
+            if it.key not in self._chosen and not self._staying.get(it.key, True)
+        ]
+        if not kept:
+            return self._later
+        book = self._later.copy()
+        for portions in kept:
+            book.add(portions)
+        return book
 
     def _wanted(self, uses: Iterable[ClaimUse]) -> Wanted:
         open_, specs = self._open(uses), self._table.specs

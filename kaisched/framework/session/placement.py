@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 _UNKNOWN: Final = -1
+_NO_ROWS: Final[RowVec] = np.zeros(0, np.int64)
 _FEW: Final = 8
 """So many rows of cards are faster as plain numbers, one by one."""
 _SPARE: Final = 256
@@ -271,15 +272,24 @@ class Placement:
     # -- room ----------------------------------------------------------------------------------
 
     def upper_bound(self, shapes: RowVec) -> IntVec:
-        """``(K,)`` pods of each shape that amounts allow, room being released included."""
+        """``(K,)`` pods of each shape that amounts allow, room being released included.
+
+        Of pods with shares of several cards as many as fit in the best order of cards.
+        """
         capacity = self._capacity
+        total: IntVec
         if capacity.has_releasing:
             distinct, which = np.unique(shapes, return_inverse=True)
             future = [capacity.room(shape).sum() for shape in distinct.tolist()]
-            return np.array(future, np.int64)[which]
-        rooms = self._rooms()
-        slots = rooms.slots(shapes, self._session.snapshot, capacity)
-        total: IntVec = rooms.total.take(slots)
+            total = np.array(future, np.int64)[which]
+        else:
+            rooms = self._rooms()
+            slots = rooms.slots(shapes, self._session.snapshot, capacity)
+            total = rooms.total.take(slots)
+        if (cards := capacity.cards) is not None:
+            for shape in np.unique(shapes).tolist():
+                if cards.take_on(shape, _NO_ROWS)[0] > 1:
+                    total = np.where(shapes == shape, np.maximum(total, cards.most(shape)), total)
         return total
 
     @property
@@ -470,7 +480,7 @@ class Placement:
         return self._devices is not None or self._moved is not None
 
     def note_moves(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
-        """Report moves to the plugins, and ask again the filters that they name as stale."""
+        """Report moves to the plugins, and ask again filters and scores that they name as stale."""
         if self._devices is not None:
             self._devices.note_all(tasks, nodes, self._session.ledger.state, sign)
         tell = self._moved
@@ -482,7 +492,7 @@ class Placement:
         known = stale[0].tolist() if len(stale[0]) else list(self._plans)
         for plan in [self._plans[shape] for shape in known if shape in self._plans]:
             self._filter(plan)
-            plan.mask = Mask()
+            plan.mask, plan.score = Mask(), None
             for plans in self._plans_within.values():
                 plans.pop(plan.shape, None)
 
@@ -510,7 +520,10 @@ class Placement:
         return slot
 
     def scores(self, plan: ShapePlan) -> FloatVec:
-        """``(N,)`` scores as of now: asked for all nodes once, then for touched rows."""
+        """``(N,)`` scores as of now: asked for all nodes once, then for touched rows.
+
+        All are asked for again where a plugin has named them as stale.
+        """
         if plan.whole is not None:  # scores do not depend on the set that is tried
             return self.scores(plan.whole)
         session = self._session

@@ -14,6 +14,7 @@ from kaisched.core.refusals import freeable_codes, lasting_codes
 from kaisched.core.sums import charges_of
 from kaisched.core.tree import PROJECTS, without_inner
 from kaisched.framework.session.capacity import Holding, capacity_of, room_of
+from kaisched.framework.session.claim_payers import ClaimPayers, with_own_shapes
 from kaisched.framework.session.devices import Devices
 from kaisched.framework.session.ledger import Ledger, held_in, rolled_up
 from kaisched.framework.session.limits import requeued
@@ -58,6 +59,7 @@ HOST_ONLY: Final = frozenset(
         "ask",
         "barred",
         "capacity",
+        "claim_payers",
         "devices",
         "facts",
         "failures",
@@ -150,6 +152,8 @@ class Session:
     """Plugins and actions that have failed so far."""
     capacity: Capacity
     """What the nodes have room for, as of now."""
+    claim_payers: ClaimPayers | None
+    """With which pods claims count that several jobs wait for; None while there are none."""
 
     def __init__(
         self,
@@ -161,6 +165,10 @@ class Session:
         ask: Questions,
     ) -> None:
         """Bind the inputs; nothing is computed yet."""
+        self.claim_payers = None
+        if (claims := snapshot.claims) is not None and claims.uncounted:
+            snapshot = with_own_shapes(snapshot)
+            self.claim_payers = ClaimPayers(snapshot, claims)
         self.snapshot, self.usage, self.now_s = snapshot, usage, now_s
         self.policy, self.memory, self.ask = policy, memory, ask
         self.axis, self.generation = snapshot.axis, snapshot.generation

@@ -6,6 +6,7 @@ it was. A commit passes the moves to the session's outcome; nothing is sent to t
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from kaisched.core.axis import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kaisched.core.axis import RowVec
     from kaisched.framework.session.cards import Given
@@ -201,7 +202,7 @@ class Statement:
         """Turn allocations since ``mark`` into nominations: a gang starts whole or waits whole.
 
         Evictions stay as they are; no evicted task may have been moved since ``mark``. Pods keep
-        their cards: in another order there might be none for the last one.
+        their cards and devices: in another order there might be none for the last one.
         """
         if not self.has_allocated(mark):
             return  # all of it is a promise already, as nearly always
@@ -214,13 +215,15 @@ class Statement:
             else:
                 state = _PIPELINED if entry.state == _ALLOCATED else entry.state
                 moves.append((entry.task, state, entry.node))
-        cards, again = self._session.capacity.cards, None
-        given = None if cards is None else cards.given_to([task for task, *_ in moves])
-        self.rollback(mark)
-        if cards is not None and given is not None:
-            again = cards.as_promises([(task, node) for task, _, node in moves], given)
-        for task, state, node in moves:
-            self._change(task, state, node, again)
+        cards, again, devices = self._session.capacity.cards, None, self._session.devices
+        tasks = [task for task, *_ in moves]
+        given = None if cards is None else cards.given_to(tasks)
+        with nullcontext() if devices is None else devices.giving(devices.given_to(tasks)):
+            self.rollback(mark)
+            if cards is not None and given is not None:
+                again = cards.as_promises([(task, node) for task, _, node in moves], given)
+            for task, state, node in moves:
+                self._change(task, state, node, again)
 
     @property
     def has_pipelined(self) -> bool:
@@ -253,10 +256,21 @@ class Statement:
                 if state[task] in _EVICTED:
                     outcome.evict(task, node, action, beneficiary, reason)
             self._keep(entry)
+        payers = self._session.claim_payers
+        if payers is not None:
+            payers.count_with(self._tasks(), self._ledger)
         self._journal.clear()
         if start is not None:
             outcome.end_step(action, self._session.jobs.name[beneficiary], start)
         outcome.commit()
+
+    def _tasks(self) -> Iterator[int]:
+        """Yield the tasks that have moved."""
+        for entry in self._journal:
+            if isinstance(entry, Batch | Release):
+                yield from entry.tasks.tolist()
+            else:
+                yield entry.task
 
     def _keep(self, entry: Entry) -> None:
         """Record in the outcome what an entry of the journal has placed."""

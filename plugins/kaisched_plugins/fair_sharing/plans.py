@@ -102,6 +102,7 @@ _CONSTRAINTS: Final = (
     "host_ports",
     "pod_affinity",
     "pod_anti_affinity",
+    "spread",
     "volume_terms",
     "unbound",
     "wait",

@@ -7,6 +7,7 @@ a cycle. Topology domains are numbered label values of the nodes.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +16,7 @@ import numpy as np
 from kaisched import (
     ACTIVE_STATES,
     HOLDING_STATES,
+    NO_PREFERENCES,
     BoolVec,
     CodeVec,
     Constraints,
@@ -23,6 +25,7 @@ from kaisched import (
     Refusal,
     RowVec,
     Session,
+    SpreadRule,
     TaskState,
 )
 from kaisched_plugins.predicates.spreading import Tally, tally
@@ -79,6 +82,10 @@ class PodTerms:
         """Shapes whose pods took MIG instances by annotation."""
         self.holders = Holders()
         """Anti-affinity terms, which keep other pods away."""
+        self.drawing, self.seeking = Holders(), Holders()
+        """Preferred terms, and required affinity, which count in the scores of other pods."""
+        self.have_preferences = False
+        """Whether any shape prefers some nodes to others."""
         self.self_averse: dict[int, tuple[str, ...]] = {}
         """Shape to the topology keys of its pods' anti-affinity to each other."""
         self.self_seeking: set[int] = set()
@@ -122,6 +129,11 @@ class PodTerms:
         if asked.devices is not None and asked.devices.legacy_slices:
             self.mig_by_annotation.append(shape)
         self.are_any |= asked.has_pod_terms
+        self.have_preferences |= asked.preferences is not NO_PREFERENCES
+        for term in asked.pod_affinity:
+            self.seeking.add(term, shape)
+        for weight, term in asked.preferences.pods:
+            self.drawing.add(term, shape, weight)
         if not (asked.pod_affinity or asked.pod_anti_affinity):
             return
         own = asked.label_set
@@ -147,6 +159,15 @@ class PodTerms:
             found[numbers[: bisect_left(numbers, count)]] = True
         return found
 
+    def weighed(self, session: Session, terms: Iterable[tuple[int, PodTerm]]) -> IntVec:
+        """``(label sets + 1,)`` the sum of the weights of the terms that select such pods."""
+        count = len(session.label_sets.namespace)
+        found = np.zeros(count + 1, np.int64)
+        for weight, term in terms:
+            numbers = self._numbers(session, term)
+            found[numbers[: bisect_left(numbers, count)]] += weight
+        return found
+
     def _numbers(self, session: Session, term: PodTerm) -> list[int]:
         """Return the label sets that a term selects; perhaps some of later cycles too.
 
@@ -170,43 +191,53 @@ class PodTerms:
 
 
 class Holders:
-    """Anti-affinity terms with their shapes, found by the labels that the terms select."""
+    """Terms on other pods with their shapes, found by the labels that the terms select."""
 
     def __init__(self) -> None:
         """Start without terms."""
-        self._shapes: dict[PodTerm, list[int]] = {}
+        self._shapes: dict[PodTerm, dict[int, int]] = {}
+        """By term, the shapes that have it, and with what weight."""
         self._by_pair: dict[_Pair, list[PodTerm]] = {}
         self._rest: list[PodTerm] = []
         """Terms that name no value of a label."""
-        self._against: dict[int, dict[str, list[int]]] = {}
-        """Label set to the shapes that exclude it, by topology key."""
+        self._named: set[str] = set()
+        """Keys of the labels that terms name: others make no difference."""
+        self._against: dict[tuple[str, frozenset[_Pair]], dict[str, Counter[int]]] = {}
+        """Namespace and such labels to the shapes with terms that select them, by topology key."""
 
     def __len__(self) -> int:
         """Return how many terms there are."""
         return len(self._shapes)
 
-    def add(self, term: PodTerm, shape: int) -> None:
+    def add(self, term: PodTerm, shape: int, weight: int = 1) -> None:
         """Add a term of a shape."""
         self._against.clear()
         is_known = term in self._shapes
-        self._shapes.setdefault(term, []).append(shape)
+        self._shapes.setdefault(term, {})[shape] = weight
         if is_known:
             return
+        self._named.update(each.key for each in term.selector)
         pairs = _pairs_of(term)
         if pairs is None:
             self._rest.append(term)
         for pair in pairs or ():
             self._by_pair.setdefault(pair, []).append(term)
 
-    def against(self, session: Session, label_set: int) -> dict[str, list[int]]:
-        """Return the shapes that exclude pods of a label set, by topology key."""
-        if label_set not in self._against:
-            found: dict[str, list[int]] = {}
+    def against(self, session: Session, label_set: int) -> dict[str, Counter[int]]:
+        """Return the shapes with terms that select pods of a label set, by topology key.
+
+        With the sum of the weights of these terms.
+        """
+        sets = session.label_sets
+        labels = sets.labels[label_set].items()
+        of = sets.namespace[label_set], frozenset(it for it in labels if it[0] in self._named)
+        if of not in self._against:
+            found: dict[str, Counter[int]] = {}
             for term in self._candidates(session, label_set):
                 if _speaks_of(session, term, label_set):
-                    found.setdefault(term.topology_key, []).extend(self._shapes[term])
-            self._against[label_set] = found
-        return self._against[label_set]
+                    found.setdefault(term.topology_key, Counter()).update(self._shapes[term])
+            self._against[of] = found
+        return self._against[of]
 
     def _candidates(self, session: Session, label_set: int) -> Iterable[PodTerm]:
         """Return the terms that may select a label set, each once."""
@@ -297,7 +328,7 @@ class Neighbours:
         """Shapes whose last answer rests on where some tasks stand."""
         self._labels: dict[int, RowVec] = {}
         self.volumes = FreeVolumes()
-        self._counting: dict[int, list[BoolVec]] = {}
+        self._counting: dict[tuple[int, Sequence[SpreadRule]], list[BoolVec]] = {}
 
     def codes(self, session: Session, shape: int, codes: CodeVec | None) -> CodeVec | None:
         """Return the codes ``(N,)`` of all nodes, on top of those of labels and taints."""
@@ -389,7 +420,7 @@ class Neighbours:
             for key, listed in own.items()
         ]
         for label_set in (
-            self._labels_of(session, shape, constraints).tolist() if terms.holders else ()
+            self.labels_of(session, shape, constraints).tolist() if terms.holders else ()
         ):
             for key, shapes in terms.holders.against(session, label_set).items():
                 holders = _among(session, shapes)
@@ -418,42 +449,43 @@ class Neighbours:
 
     def _refuse_spread(self, session: Session, shape: int, refused: CodeVec) -> list[Crowd]:
         """Refuse by spread constraints; return the pods that the answer rests on."""
-        tallies, crowds = self.spread(session, shape)
+        rules = session.shapes.constraints[shape].spread
+        tallies, crowds = self.spread(session, shape, rules)
         for each in tallies:
             _refuse(refused, each.column < 0, Refusal.TOPOLOGY_LABEL)
         for each in tallies:
             _refuse(refused, each.is_over, Refusal.TOPOLOGY_SPREAD)
         return crowds
 
-    def spread(self, session: Session, shape: int) -> tuple[list[Tally], list[Crowd]]:
-        """Return the counts of a shape's spread constraints, and the pods that they count.
+    def spread(
+        self, session: Session, shape: int, rules: Sequence[SpreadRule]
+    ) -> tuple[list[Tally], list[Crowd]]:
+        """Return the counts of some spread constraints of a shape, and the pods that they count.
 
         As in kube-scheduler, a node counts that has the labels of all constraints, and a pod does
         until it is asked to leave.
         """
-        constraints = session.shapes.constraints[shape]
+        own = session.shapes.constraints[shape].label_set
         tallies, crowds = [], []
-        for rule, is_eligible in zip(
-            constraints.spread, self._eligible(session, shape), strict=True
-        ):
+        for rule, is_eligible in zip(rules, self._eligible(session, shape, rules), strict=True):
             members = self.terms.matches(session, (rule.pods,))
             crowd = self._crowd(session, "labels", (shape, rule), members)
             crowds.append(crowd := replace(crowd, states=ACTIVE_STATES))
             domains = session.nodes.statics.label_column(rule.pods.topology_key)
-            adds = int(members[constraints.label_set])
+            adds = int(members[own])
             tallies.append(tally(rule, domains, is_eligible, crowd.counts(session), adds))
         return tallies, crowds
 
-    def _eligible(self, session: Session, shape: int) -> list[BoolVec]:
-        """Return ``(N,)`` the nodes that count for each spread constraint of a shape."""
-        found = self._counting.get(shape)
+    def _eligible(self, session: Session, shape: int, rules: Sequence[SpreadRule]) -> list[BoolVec]:
+        """Return ``(N,)`` the nodes that count for each of some spread constraints of a shape."""
+        found = self._counting.get((shape, rules))
         if found is None:
             masks, constraints = StaticMasks.of(session), session.shapes.constraints[shape]
             labelled = np.ones(len(session.nodes), np.bool_)
-            for rule in constraints.spread:
+            for rule in rules:
                 labelled &= session.nodes.statics.label_column(rule.pods.topology_key)[0] >= 0
-            found = self._counting[shape] = []
-            for rule in constraints.spread:
+            found = self._counting[shape, rules] = []
+            for rule in rules:
                 counts = labelled.copy()
                 if rule.honors_affinity:
                     counts &= masks.is_selected(constraints)
@@ -506,6 +538,7 @@ class Neighbours:
     # -- crowds ------------------------------------------------------------------------------
 
     def _crowd(self, session: Session, kind: str, key: object, members: BoolVec) -> Crowd:
+        """Return the tasks of some label sets, or of some shapes, by the kind of question."""
         crowd = self._crowds.get((kind, key))
         if crowd is None:
             is_by_shape = kind in ("shapes", "ports", "mig")
@@ -528,7 +561,7 @@ class Neighbours:
             crowd = self._crowd(session, "ports", shape, members)
         return crowd, replace(crowd, states=_LEAVING)
 
-    def _labels_of(self, session: Session, shape: int, constraints: Constraints) -> RowVec:
+    def labels_of(self, session: Session, shape: int, constraints: Constraints) -> RowVec:
         """Label sets of a shape's pods: one where it has pod terms, else those of its tasks."""
         if constraints.label_set >= 0:
             return np.array([constraints.label_set])
@@ -560,7 +593,7 @@ def _refuse_domains(
         _refuse(refused, (column >= 0) & (domains[column] > 0), refusal)
 
 
-def _among(session: Session, shapes: Sequence[int]) -> BoolVec:
+def _among(session: Session, shapes: Iterable[int]) -> BoolVec:
     """``(shapes + 1,)`` which shapes are listed; those of later cycles are left out.
 
     The list grows with every cycle, and records of an older cycle may be made after that.

@@ -50,7 +50,7 @@ class Predicates(Plugin):
         if code != Refusal.TOPOLOGY_SPREAD:
             return None
         neighbours: Neighbours = session.state[self.name]
-        tallies, _ = neighbours.spread(session, shape)
+        tallies, _ = neighbours.spread(session, shape, session.shapes.constraints[shape].spread)
         over = [it for it in tallies if it.is_over.any()] or tallies
         return "; ".join(it.sentence for it in over)
 

@@ -18,6 +18,7 @@ from kaisched import (
     BoolVec,
     CodeVec,
     Constraints,
+    IntVec,
     NodeStatics,
     Refusal,
     Requirement,
@@ -29,6 +30,8 @@ from kaisched import (
 _Term: TypeAlias = tuple[tuple[Requirement, ...], tuple[Requirement, ...]]
 """Requirements on labels, and on fields; all must hold."""
 _NAME_FIELD = "metadata.name"
+AVOIDED = ("PreferNoSchedule",)
+"""Effects of taints that pods avoid where they can."""
 NODE_TYPE_LABEL = "run.ai/type"
 """The label of nodes whose values are Run:ai's node types."""
 
@@ -71,13 +74,13 @@ class StaticMasks:
             return np.full(count, constraints.wait[0], np.int16)
         codes = np.zeros(count, np.int16) if codes is None else codes.copy()
         for terms in constraints.volume_terms:
-            _mark(codes, ~self._is_any_term_met(terms), Refusal.VOLUME_AFFINITY)
+            _mark(codes, ~self.is_any_term_met(terms), Refusal.VOLUME_AFFINITY)
         return codes if codes.any() else None
 
     def rows_met(self, terms: tuple[_Term, ...] | None) -> RowVec:
         """Return the rows of the nodes where any of some terms holds; of all nodes for None."""
         if terms not in self._rows:
-            met = ~self._none if terms is None else self._is_any_term_met(terms)
+            met = ~self._none if terms is None else self.is_any_term_met(terms)
             self._rows[terms] = met.nonzero()[0]
         return self._rows[terms]
 
@@ -115,13 +118,13 @@ class StaticMasks:
             wanted = self._matches(Requirement(key, "In", (value,)))
             _mark(codes, ~wanted, Refusal.NODE_SELECTOR)
         if constraints.node_terms is not None:
-            met = self._is_any_term_met(constraints.node_terms)
+            met = self.is_any_term_met(constraints.node_terms)
             _mark(codes, ~met, Refusal.NODE_AFFINITY)
         if constraints.node_types:
             typed = self._matches(Requirement(NODE_TYPE_LABEL, "In", constraints.node_types))
             _mark(codes, ~typed, Refusal.NODE_TYPE)
         for terms in constraints.queue_terms:
-            met = self._is_any_term_met(terms)
+            met = self.is_any_term_met(terms)
             _mark(codes, ~met, Refusal.QUEUE_NODE_AFFINITY)
 
     def is_selected(self, constraints: Constraints) -> BoolVec:
@@ -142,21 +145,28 @@ class StaticMasks:
 
     def is_tainted(self, constraints: Constraints) -> BoolVec:
         """``(N,)`` whether a node has a taint that nothing tolerates."""
-        column, taint_sets = self.statics.taint_sets
-        bad: BoolVec = np.array(
-            [
-                any(
-                    taint.effect in KEEPS_AWAY
-                    and not any(tolerates(each, taint) for each in constraints.tolerations)
-                    for taint in taints
-                )
-                for taints in taint_sets
-            ],
-            np.bool_,
-        )
-        return bad.take(column)
+        return self.count_taints(constraints, KEEPS_AWAY) > 0
 
-    def _is_any_term_met(self, terms: Iterable[_Term]) -> BoolVec:
+    def count_taints(self, constraints: Constraints, effects: Sequence[str]) -> IntVec:
+        """``(N,)`` how many taints of some effects a node has that nothing tolerates."""
+        column, taint_sets = self.statics.taint_sets
+        counts = [
+            sum(
+                taint.effect in effects
+                and not any(tolerates(each, taint) for each in constraints.tolerations)
+                for taint in taints
+            )
+            for taints in taint_sets
+        ]
+        return np.array(counts, np.int64).take(column)
+
+    @cached_property
+    def has_soft_taints(self) -> bool:
+        """Whether any node has a taint that pods avoid where they can."""
+        return any(it.effect in AVOIDED for taints in self.statics.taint_sets[1] for it in taints)
+
+    def is_any_term_met(self, terms: Iterable[_Term]) -> BoolVec:
+        """``(N,)`` where any of some terms holds."""
         met = np.zeros(len(self.statics.name), np.bool_)
         for expressions, fields in terms:
             if not expressions and not fields:

@@ -84,7 +84,7 @@ def test_the_installed_default_policy_is_the_default_shard():
 
 @pytest.mark.proportion
 def test_the_default_policy_is_shipped():
-    assert [setting.distribution for setting in default_policy().plugins] == ["kaisched"] * 12
+    assert [setting.distribution for setting in default_policy().plugins] == ["kaisched"] * 13
 
 
 def test_priorities_order_and_ties_are_by_name():

@@ -19,13 +19,16 @@ from kaisched.objects.pod import (
     ClaimReference,
     ClaimSpec,
     ClaimStatus,
+    Container,
     ContainerStatus,
     DisruptionBudgetSpec,
     DisruptionBudgetStatus,
+    PodAffinityTerm,
     PodSpec,
     PodStatus,
     PodVolume,
     StorageClass,
+    TopologySpreadConstraint,
     VolumeSpec,
 )
 from kaisched.objects.podgroup import TopologyConstraint
@@ -165,7 +168,7 @@ def recording():
     return recorded()
 
 
-def recorded(change=lambda text: text):
+def recorded(change=lambda text: text, problems=0):
     pods = [
         POD.format(
             name=f"acme-{part}",
@@ -183,7 +186,7 @@ def recorded(change=lambda text: text):
     loaded = load_text(MANIFESTS + change("".join(pods)))
     policy, _ = build_policy(shard)
     cluster = open_cluster(shard, policy, ManualClock(NOW_S))
-    assert [*loaded.problems, *fill(cluster, loaded)] == []
+    assert len([*loaded.problems, *fill(cluster, loaded)]) == problems
     cluster.snapshot()
     made = record(
         "manifests",
@@ -314,6 +317,49 @@ def test_one_name_has_one_alias_whatever_it_is_used_for():
     assert alias.known("pod", "never met") is None
 
 
+SPREAD = """spec:
+  topologySpreadConstraints:
+  - {topologyKey: acme.com/rack, maxSkew: 1, whenUnsatisfiable: ScheduleAnyway,
+     labelSelector: {matchLabels: {app: acme-app}}, matchLabelKeys: [acme.com/revision]}
+"""
+NEAR = """  affinity:
+    podAffinity:
+      preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 7
+        podAffinityTerm:
+          topologyKey: acme.com/rack
+          labelSelector: {matchLabels: {app: acme-app}}
+          mismatchLabelKeys: [acme.com/tenant]
+"""
+
+
+def test_what_pods_prefer_is_kept_under_other_names():
+    own = "app: acme-app, acme.com/revision: acme-1, acme.com/tenant: acme-me"
+    asks = recorded(
+        lambda text: (
+            text.replace("app: acme-app", own)
+            .replace("spec:\n", SPREAD)
+            .replace("  affinity:\n", NEAR)
+        )
+    )
+    found = []
+    for each in (asks, redacted(asks).recording):
+        assert each is asks or b"acme" not in encoded(each)
+        (wishes,) = {it.preferences for it in replay(each).snapshot.shapes.constraints}
+        ((weight, near),), (rule,) = wishes.pods, wishes.spread
+        terms = [sorted(one.operator for one in it.selector) for it in (near, rule.pods)]
+        found.append((weight, terms))
+    assert found[0] == found[1] == (7, [["In", "NotIn"], ["In", "In"]])
+
+
+@pytest.mark.parametrize("disk", ["iscsi: {iqn: acme-iqn}", "rbd: {image: acme-image}"])
+def test_a_disk_of_a_pod_is_kept_without_its_name(disk):
+    asks = recorded(lambda text: text.replace("emptyDir: {}", disk), problems=3)
+    for each in (asks, redacted(asks).recording):
+        assert b"acme-i" not in encoded(each)
+        assert {it.reason for it in replay(each).result.records} == {"Unsupported"}
+
+
 KNOWN = {
     QueueSpec: """displayName parentQueue resources priority preemptMinRuntime reclaimMinRuntime
         fairSharing preemption flavors flavorFungibility admissionScope stopPolicy nodePools
@@ -327,10 +373,17 @@ KNOWN = {
         containerStatuses initContainerStatuses allocatedResources resources resize""",
     ContainerStatus: "name allocatedResources resources",
     PodSpec: """schedulerName nodeName nodeSelector affinity tolerations priority priorityClassName
-        preemptionPolicy containers initContainers resources overhead hostNetwork schedulingGates
-        terminationGracePeriodSeconds resourceClaims schedulingGroup volumes
+        preemptionPolicy containers initContainers resources overhead hostNetwork hostUsers
+        schedulingGates
+        resourceClaims schedulingGroup volumes
         topologySpreadConstraints""",
-    PodVolume: "name persistentVolumeClaim ephemeral",
+    Container: "name resources ports restartPolicy restartPolicyRules",
+    PodAffinityTerm: """topologyKey labelSelector namespaces namespaceSelector matchLabelKeys
+        mismatchLabelKeys""",
+    TopologySpreadConstraint: """maxSkew topologyKey whenUnsatisfiable labelSelector matchLabelKeys
+        minDomains nodeAffinityPolicy nodeTaintsPolicy""",
+    PodVolume: """name persistentVolumeClaim ephemeral awsElasticBlockStore gcePersistentDisk iscsi
+        rbd""",
     ClaimSpec: (
         "volumeName storageClassName accessModes resources selector volumeMode"
         " volumeAttributesClassName"

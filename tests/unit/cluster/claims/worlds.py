@@ -1,6 +1,6 @@
 """Small clusters with devices and claims, for tests."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kaisched.cluster.embedded import EmbeddedCluster
@@ -86,12 +86,20 @@ class World:
         """Add a claim on devices."""
         self.put("ResourceClaim", name, "team", spec=asking(count, model, **more))
 
-    def pod(self, name: str, queue: str, *templates: str, claim: str = "", group: str = "") -> None:
-        """Add a pod that names templates, or a claim, in a pod group or alone."""
+    def pod(
+        self,
+        name: str,
+        queue: str,
+        *templates: str,
+        claim: str | Sequence[str] = (),
+        group: str = "",
+    ) -> None:
+        """Add a pod that names templates, or claims, in a pod group or alone."""
+        named = [claim] if isinstance(claim, str) else claim
         claims: list[Mapping[str, str]] = [
             {"name": it, "resourceClaimTemplateName": it} for it in templates
         ]
-        claims += [{"name": claim, "resourceClaimName": claim}] if claim else []
+        claims += [{"name": it, "resourceClaimName": it} for it in named]
         labels = {"kai.scheduler/queue": queue}
         self.put(
             "Pod",
