@@ -21,11 +21,12 @@ import numpy as np
 
 from kaisched.actions.eviction.demand import Plan
 from kaisched.actions.eviction.relocation import Relocation
-from kaisched.actions.eviction.search import Search
+from kaisched.actions.eviction.search import Search, nodes_of
 from kaisched.actions.eviction.victims import VictimList
 from kaisched.actions.order.candidates import alike, gather, pending_jobs
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
+from kaisched.actions.room.placing import is_spread
 from kaisched.actions.room.promises import keep_promises
 from kaisched.core.devices import gpus_of
 from kaisched.core.refusals import Refusal, text_of
@@ -457,7 +458,9 @@ class Evicting:
         if not isinstance(plan, Plan):
             return plan
         if plan.units and self._relocates:
-            self._relocation.relocate(plan)
+            # A victim that stays after all would still count where the pods are spread.
+            spread = any(is_spread(session, shape) for shape, _ in demand.shapes)
+            self._relocation.relocate(plan, nodes_of(session, plan.units) if spread else ())
         if not may_evict(session, plan.statement.evicted()):
             plan.statement.rollback()
             return _BUDGET

@@ -929,13 +929,14 @@ class _Attempt:
         """Find new places for units that move, and remember the nodes of those without one."""
         if not moved or self._moving is None:
             return True
+        if any(is_spread(self._session, shape) for shape, _ in self._demand.shapes):
+            barred = {*barred, *nodes_of(self._session, moved)}  # what stays is spread as before
         left = self._moving.settle(statement, moved, barred)
         self._note_stuck(left)
         return not left
 
     def _note_stuck(self, units: list[Unit]) -> None:
-        rows = [task for unit in units for task in unit.tasks]
-        self._stuck.update(self._session.tasks.node_of_task[rows].tolist())
+        self._stuck.update(nodes_of(self._session, units))
 
     def _put(self, statement: Statement) -> bool:
         """Place the pods; False without room, or where a queue would get more than it may take.
@@ -979,6 +980,12 @@ class _Attempt:
         if protected.size and self._could_suffice(np.concatenate((self._order, protected))):
             return PROTECTED
         return int(Refusal.NO_VICTIMS)
+
+
+def nodes_of(session: Session, units: Sequence[Unit]) -> set[int]:
+    """Return the nodes on which pods of units ran when the cycle began."""
+    rows = [task for unit in units for task in unit.tasks]
+    return set(session.tasks.node_of_task[rows].tolist())
 
 
 def _lowest(keys: tuple[IntVec, ...], most: int) -> RowVec:
