@@ -62,25 +62,26 @@ def policy(name: str, action: str) -> Policy:
 class _Dice:
     """Draws the parts of one contest."""
 
-    def __init__(self, seed: int, name: str, action: str, nodes: int, jobs: int) -> None:
+    def __init__(self, seed: int, name: str, action: str, nodes: int, most: int) -> None:
+        self.most = most
         self.rng = random.Random(f"{seed} {name} {action}")
         self.name, self.action = name, action
+        self.is_scattered = action == "consolidate" or most > UNITS
+        """Whether most pods ask for one GPU only."""
         self.shares_gpus = self.chance(6)
         self.counts_cpu = self.chance(4)
         self.has_zones = self.chance(4)
         self.nodes = [self._node(at) for at in range(nodes)]
         self.free = {row.name: self._free_of(row) for row in self.nodes}
         self.cards: dict[str, dict[str, int]] = {row.name: {} for row in self.nodes}
-        self.is_scattered = action == "consolidate"
         self.units = 0
-        self.count = jobs
 
     def chance(self, one_in: int) -> bool:
         return self.rng.randrange(one_in) == 0
 
     def _node(self, at: int) -> NodeRow:
-        cpu = self.rng.choice([4, 8]) if self.counts_cpu else 64
-        gpus = self.rng.choice([1, 2, 2, 4, 4, 5, 8])
+        cpu = self.rng.choice([4, 8] if self.most <= UNITS else [12, 24]) if self.counts_cpu else 64
+        gpus = self.rng.choice([1, 2, 2, 4, 4, 5, 8] if self.most <= UNITS else [8, 16])
         labels = {"zone": self.rng.choice("ab")} if self.has_zones else {}
         amounts = {"cpu": cpu * CPU, "gpu": gpus * GPU, "pods": 110}
         return NodeRow(f"n{at}", amounts, labels)
@@ -105,7 +106,7 @@ class _Dice:
         for name in names:
             parent = self.rng.choice(inner) if inner else above
             quota = self._some(total) if name == "own" else self.rng.choice([0, 0, 1, 2])
-            quota = total if self.is_scattered else quota
+            quota = total if self.action == "consolidate" else quota
             made.append(self._queue(name, parent, quota))
         self.leaves = names
         return tuple(replace(row, created_s=float(at)) for at, row in enumerate(made))
@@ -161,7 +162,7 @@ class _Dice:
         """A gang or an elastic job that runs where there is room, as a whole."""
         name, count = f"r{number}", self.rng.choice([1, 1, 1, 1, 2, 2, 3])
         minimum = self.rng.choice([count, count, 1])
-        if self.units + 1 + count - minimum > UNITS:
+        if self.units + 1 + count - minimum > self.most:
             return None
         free = {node: dict(amounts) for node, amounts in self.free.items()}
         cards = {node: dict(parts) for node, parts in self.cards.items()}
@@ -211,8 +212,9 @@ class _Dice:
     def waiting(self) -> Job:
         """The gang that asks."""
         pods = self.rng.choice([1, 1, 1, 2, 3])
+        self.is_scattered = False
         tasks = self.tasks("w", pods)
-        if self.is_scattered:
+        if self.action == "consolidate":
             tasks = [self._too_large(task) for task in tasks]
         return Job(
             "w",
@@ -234,9 +236,11 @@ class _Dice:
         return replace(task, request={**task.request, "gpu": gpu})
 
 
-def make_contest(seed: int, name: str, action: str, nodes: int = 3, jobs: int = 8) -> Cluster:
-    """Make a cluster for a policy and an action: nearly full, at most 12 units, and a gang."""
-    dice = _Dice(seed, name, action, nodes, jobs)
+def make_contest(
+    seed: int, name: str, action: str, nodes: int = 3, jobs: int = 8, most: int = UNITS
+) -> Cluster:
+    """Make a cluster for a policy and an action: nearly full, few units, and a gang."""
+    dice = _Dice(seed, name, action, nodes, most)
     queues = dice.queues()
     running = [job for at in range(jobs) if (job := dice.running(at)) is not None]
     return Cluster(tuple(dice.nodes), queues, (*running, dice.waiting()))

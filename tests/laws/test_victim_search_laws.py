@@ -17,11 +17,13 @@ from kaisched.cluster.nodes import NodeRow
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from tests.laws.clusters import NOW_S, told
-from tests.laws.contests import KINDS, make_contest, policy, some_contests
+from tests.laws.contests import KINDS, UNITS, make_contest, policy, some_contests
 from tests.oracles.victims_by_force import Force, changed, protecting
 
 MOST = 16
 """Jobs that one claim may move, by default."""
+FEW = 6
+"""Of many units so many on one node are tried."""
 SMALL = 8
 """Of a plan of so many units every part is tried."""
 
@@ -134,9 +136,17 @@ class Contest:
             yield "spare units", self.spare() is not None
             yield "more than the least", self.more_than_the_least()
 
+    def possible_on_a_node(self):
+        """Return a set of a few units of one node that would do, as their pods, or None."""
+        for node in self.cluster.nodes:
+            self.force.look_at(node.name, FEW)
+            if (found := self.possible()) is not None:
+                return found
+        return None
 
-def contest_of(seed, kind, nodes, jobs):
-    return Contest(make_contest(seed, *kind, nodes, jobs), *kind)
+
+def contest_of(seed, kind, nodes, jobs, most=UNITS):
+    return Contest(make_contest(seed, *kind, nodes, jobs, most), *kind)
 
 
 contests = st.builds(
@@ -147,11 +157,26 @@ contests = st.builds(
     st.sampled_from([6, 2, 4, 8, 12]),
 )
 
+large_contests = st.builds(
+    contest_of,
+    st.integers(0, 1 << 32),
+    st.sampled_from(KINDS),
+    st.sampled_from([5, 3, 8]),
+    st.sampled_from([30, 20, 50]),
+    st.just(60),
+)
+
 
 @given(contests)
 def test_a_claim_is_refused_only_where_no_allowed_set_makes_room(contest):
     note(contest.told)
     assert contest.is_served or contest.possible() is None
+
+
+@given(large_contests)
+def test_among_many_units_those_of_one_node_are_found(contest):
+    note(contest.told)
+    assert contest.is_served or contest.possible_on_a_node() is None
 
 
 @given(contests)

@@ -142,7 +142,8 @@ class Force:
         self.units: list[Unit] = [] if self._is_barred() else list(self._units())
         self._all = as_units(session, self.units) if self.units else None
         self._rooms: dict[frozenset[int], bool] = {}
-        self._orders: dict[int, list[int]] = {}
+        self.among = set(range(len(self.units)))
+        """The units whose sets are tried: all of them, unless there are too many."""
 
     def _is_barred(self) -> bool:
         """Tell whether the claim may take from nobody, whatever runs."""
@@ -187,6 +188,21 @@ class Force:
             if not unit.is_core and unit.job in cores
         )
 
+    def look_at(self, node: str, most: int) -> None:
+        """Try only sets of some units with a pod on a node, and of what goes along with them."""
+        here = [
+            at
+            for at, unit in enumerate(self.units)
+            if any(self.pods[task].node == node for task in unit.tasks)
+        ]
+        among: set[int] = set()
+        for at in here:
+            job = self.units[at].job
+            along = {it for it, unit in enumerate(self.units) if unit.job == job}
+            if len(among | along) <= most:
+                among |= along
+        self.among = among
+
     def pods_of(self, places: Iterable[int]) -> int:
         """Return how many pods a set has."""
         return sum(len(self.units[at].tasks) for at in places)
@@ -202,7 +218,7 @@ class Force:
 
     def sets(self, number: int) -> Iterator[tuple[int, ...]]:
         """Yield every set that is allowed in a pass and makes room, those of few pods first."""
-        order = self.order(number)
+        order = [at for at in self.order(number) if at in self.among]
         some = [
             places
             for size in range(1, len(order) + 1)
@@ -276,7 +292,7 @@ class Force:
             return None
         if first_shut(self.session, self.action, self.job, self.claim.ask):
             return None
-        able = [at for at in range(len(self.units)) if self._may_move(at)]
+        able = [at for at in sorted(self.among) if self._may_move(at)]
         for size in range(1, len(able) + 1):
             for places in combinations(able, size):
                 jobs = {self.units[at].job for at in places}
