@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from kaisched.cluster.nodes import NodeRow
 from kaisched.framework.cycle import run_cycle
+from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from tests.laws.clusters import NOW_S, told
 from tests.laws.contests import KINDS, UNITS, make_contest, policy, some_contests
@@ -45,7 +46,7 @@ class Contest:
 
     def __init__(self, cluster, name, action):
         self.cluster, self.name, self.action = cluster, name, action
-        self.result = decided(cluster, name, action)[1]
+        self.snapshot, self.result = decided(cluster, name, action)
         self.force = Force(cluster, policy(name, action), action)
         self.is_served = is_served(self.result)
         self.gone = set(self.result.evict_tasks.tolist())
@@ -75,20 +76,37 @@ class Contest:
             return None
         return sorted(force.names[it] for at in places for it in force.units[at].tasks)
 
+    def pass_number(self):
+        """Return the pass that allows the plan; None where pods move that may not be evicted."""
+        if self.moves_others or self.action == "consolidate":
+            return None
+        return next((number for number in (0, 1) if self.force.works(self.ours, number)), None)
+
     def spare(self):
         """Return a part of the plan that its pass allows as well; None without.
 
         A unit that goes along with another is not left out alone.
         """
-        if self.moves_others or self.action == "consolidate":
+        number = self.pass_number()
+        if number is None:
             return None
-        numbers = [number for number in (0, 1) if self.force.works(self.ours, number)]
         sizes = range(1, len(self.ours)) if len(self.ours) <= SMALL else [len(self.ours) - 1]
-        for size in sizes if numbers else ():
+        for size in sizes:
             for part in combinations(self.ours, size):
-                if self.force.works(part, numbers[0]):
+                if self.force.works(part, number):
                     return part
         return None
+
+    def cheaper(self):
+        """Return a set that its pass allows as well and that costs less, as its pods, or None."""
+        number = self.pass_number()
+        if number is None:
+            return None
+        force = self.force
+        best = min(force.sets(number), key=lambda it: force.cost(it, number))
+        if force.cost(best, number) >= force.cost(self.ours, number):
+            return None
+        return sorted(force.names[it] for at in best for it in force.units[at].tasks)
 
     def served_by_protecting(self):
         """Return the running jobs by whose protection alone the claim is served."""
@@ -125,8 +143,9 @@ class Contest:
 
     def wrong(self):
         """Yield what is not right, by kind; nothing or 0 where it is."""
-        if self.result.failures:
-            yield "failure", self.result.failures
+        rules = policy(self.name, self.action)
+        yield "failure", self.result.failures
+        yield "broken rules", violations(self.snapshot, self.result, rules, with_records=True)
         if self.kind == "idle":
             yield "evicts beside idle room", sorted(self.gone) or not self.is_served
         elif self.kind == "refused":
@@ -134,6 +153,7 @@ class Contest:
             yield "served by protecting", self.served_by_protecting()
         else:
             yield "spare units", self.spare() is not None
+            yield "not the cheapest", self.cheaper()
             yield "more than the least", self.more_than_the_least()
 
     def possible_on_a_node(self):
@@ -183,6 +203,12 @@ def test_among_many_units_those_of_one_node_are_found(contest):
 def test_no_unit_of_a_plan_can_be_left_out(contest):
     note(contest.told)
     assert not contest.gone or contest.spare() is None
+
+
+@given(contests)
+def test_the_cheapest_set_goes(contest):
+    note(contest.told)
+    assert not contest.gone or contest.cheaper() is None
 
 
 @given(contests)

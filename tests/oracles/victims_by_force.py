@@ -15,6 +15,7 @@ import numpy as np
 from kaisched.actions.eviction.victims import as_units, victim_order
 from kaisched.actions.order.gates import first_shut
 from kaisched.cluster.nodes import NodeRow
+from kaisched.core.axis import GPU as GPU_ROW
 from kaisched.core.axis import TaskState
 from kaisched.core.devices import CARD
 from kaisched.framework.memory import Memory
@@ -206,6 +207,24 @@ class Force:
     def pods_of(self, places: Iterable[int]) -> int:
         """Return how many pods a set has."""
         return sum(len(self.units[at].tasks) for at in places)
+
+    def cost(self, places: Sequence[int], number: int) -> tuple[int, ...]:
+        """Return what a set costs: the least is the cheapest.
+
+        Fewest pods, least important, fewest GPU-seconds; by a policy with an order of victims the
+        one that ends first in it.
+        """
+        if self.session.ask.orders_victims:
+            order = self.order(number)
+            return tuple(sorted((order.index(at) for at in places), reverse=True))
+        jobs, units = self.session.jobs, self._all
+        assert units is not None
+        of_units = units.job[list(places)]
+        since_s = jobs.last_start_s[of_units]
+        worked = (
+            units.amounts[GPU_ROW, list(places)] * (1 + (NOW_S - since_s).astype(np.int64))
+        ).sum()
+        return self.pods_of(places), int(jobs.priority[of_units].max()), int(worked)
 
     def order(self, number: int) -> list[int]:
         """Return the units that a pass may take, in the order in which it takes them."""
