@@ -568,7 +568,7 @@ class _Gate:
         taken: list[Work] = []
         refused: list[tuple[int, int]] = []
         for work in works:
-            started = self._lines.started.get(work.queue, ()) if work.queue != own else ()
+            started = self._started(work.queue)
             holdings.take(work.queue, started)
             code = self._refusal(work, first)
             holdings.add(work.queue, started)
@@ -584,6 +584,11 @@ class _Gate:
         for work in taken:
             holdings.add(work.queue, work.ask)
         return refused
+
+    def _started(self, queue: int) -> Ask:
+        """Return what the cycle has started of another queue: it goes first, and cannot go."""
+        started = self._lines.started
+        return () if started is None or queue == self._incoming.queue else started.of(queue)
 
     def _refusal(self, work: Work, first: Mapping[int, int]) -> int:
         """Return why the claim is not entitled to a work after those before it, or 0."""

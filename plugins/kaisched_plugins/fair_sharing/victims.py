@@ -173,7 +173,7 @@ def _sizes(table: Table, units: Units, rows: RowVec) -> IntVec:
 
 
 def with_started(session: Session, table: Table, units: Units, queue: int, rules: Rules) -> Units:
-    """Return units by row, and behind them what other queues of a tree have started."""
+    """Return units by row, and behind them, without tasks, what other queues have started."""
     if rules.is_compatible or not session.moves:
         return units
     tasks = _started(session, table, queue)
@@ -192,7 +192,6 @@ def with_started(session: Session, table: Table, units: Units, queue: int, rules
         queue=np.append(units.queue, table.home[session.jobs.queue_of_job[job]]),
         amounts=np.concatenate([units.amounts, amounts], axis=1),
         is_core=np.append(units.is_core, np.ones(len(job), np.bool_)),
-        tasks=(*units.tasks, *(() for _ in job)),
     )
 
 
@@ -249,11 +248,7 @@ def fair_order(
     lacks = contested(holdings, incoming)
     running = len(units)
     units = with_started(session, table, units, incoming.queue, rules)
-    new = np.arange(running, len(units))
-    started = {
-        queue: some_of(units.amounts[:, new[units.queue[new] == queue]].sum(axis=1))
-        for queue in np.unique(units.queue[new]).tolist()
-    }
+    started = Started(units, np.arange(running, len(units)))
     lines = _lines(session, table, holdings, claim, incoming, units, lacks, rules, running)
     if not lines:
         return np.empty(0, np.int64), int(refusals.NOT_BORROWING), Lines({}, started)
@@ -327,11 +322,23 @@ def _lines(
     }
 
 
+class Started(NamedTuple):
+    """What the cycle has started."""
+
+    units: Units
+    rows: RowVec
+
+    def of(self, queue: int) -> Ask:
+        """Return what was started of a queue."""
+        rows = self.rows[self.units.queue[self.rows] == queue]
+        return some_of(self.units.amounts[:, rows].sum(axis=1)) if rows.size else ()
+
+
 class Lines:
     """The victims of a claim by queue, as the set gate needs them."""
 
-    def __init__(self, lines: Mapping[int, _Line], started: Mapping[int, Ask]) -> None:
-        """Take the lines, and what the cycle has started, by queue."""
+    def __init__(self, lines: Mapping[int, _Line], started: Started | None = None) -> None:
+        """Take the lines, and what the cycle has started."""
         self._lines = lines
         self.started = started
         self._places: dict[int, dict[int, int]] = {}
