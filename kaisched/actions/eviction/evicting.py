@@ -480,9 +480,10 @@ class Evicting:
         session = self._session
         if plan.statement.evicted():
             note_eviction(session, claim.job)
-        reason = eviction_reason(session, claim, plan)
+        reason, waits = eviction_reason(session, claim, plan), plan.statement.has_pipelined
         plan.statement.commit(self._action, claim.job, reason)
-        session.outcome.refusal[claim.job] = _WAITING
+        if waits:
+            session.outcome.refusal[claim.job] = _WAITING
 
     def _found(self, demand: Demand, victim_list: VictimList) -> Plan | int:
         """Return a plan with an open statement, or the refusal code."""

@@ -941,8 +941,8 @@ class _Attempt:
     def _put(self, statement: Statement) -> bool:
         """Place the pods; False without room, or where a queue would get more than it may take.
 
-        With victims every pod gets a promise, even where it would fit now: a queue at its limit has
-        to lose the victims first.
+        Once anybody goes every pod gets a promise, even where it would fit now: a queue at its
+        limit has to lose the victims first.
         """
         session, demand = self._session, self._demand
         claim, tasks, shape = demand.claim, demand.tasks, demand.shapes[0][0]
@@ -959,7 +959,8 @@ class _Attempt:
         else:
             if not place_waiting(session, statement, tasks):
                 return False
-            statement.pipeline_all(mark)
+            if mark or session.outcome.evictions:
+                statement.pipeline_all(mark)
         if gets_too_much(session, claim, tasks):
             self._refused.note(OVER_SHARE)
             return False
