@@ -16,6 +16,7 @@ from kaisched.core.axis import TaskState
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import CARD, DeviceDemand
 from kaisched.core.tables import Sharing
+from kaisched.engine.policy import default_policy
 from kaisched.framework.policy import Policy
 from kaisched.testing.builder import Group, Job, Task, policy_of
 from tests.laws.clusters import NOW_S, Cluster
@@ -25,12 +26,13 @@ MIN_RUNTIME_S = 60
 UNITS = 12
 EXAMPLE = Path(__file__).parents[2] / "plugins/example-policy/src/kaisched_example_policy"
 ACTIONS = {
-    "proportion": ("reclaim", "preempt", "consolidate"),
+    "default": ("reclaim", "preempt", "consolidate"),
     "fair-sharing": ("reclaim", "preempt", "consolidate"),
     "classical": ("reclaim", "preempt", "consolidate"),
     "strict-priority": ("reclaim", "preempt", "consolidate"),
 }
 """The actions of each policy; ``classical`` is fair-sharing in trees without shares."""
+PLUGINS = {"classical": "fair-sharing"}
 KINDS = [(name, action) for name, actions in ACTIONS.items() for action in actions]
 
 
@@ -48,11 +50,15 @@ def strict_priority() -> type:
 @cache
 def policy(name: str, action: str) -> Policy:
     """Return a policy with allocate and one action that takes."""
-    plugin = {"classical": "fair-sharing"}.get(name, name)
-    plugins = {} if name == "proportion" else {"proportion": {"enabled": False}}
+    plugins = {}
+    if name != "default":
+        plugins = {
+            it: {"enabled": False} for it in default_policy().questions.answers("fair_share")
+        }
+        plugins[PLUGINS.get(name, name)] = {"enabled": True}
     runtime = f"{MIN_RUNTIME_S}s"
     shard = {
-        "plugins": {**plugins, plugin: {"enabled": True}},
+        "plugins": plugins,
         "minRuntime": {"reclaimMinRuntime": runtime, "preemptMinRuntime": runtime},
     }
     more = [strict_priority()] if name == "strict-priority" else []
