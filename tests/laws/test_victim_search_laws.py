@@ -2,7 +2,8 @@
 
 ``python -m tests.laws.test_victim_search_laws 1000`` looks at so many refused claims of every
 policy and action, and prints how often a claim is refused though an allowed set of units would
-make room, and how often a plan takes what it need not.
+make room, and how often a plan takes what it need not. ``... 1000 default consolidate`` looks at
+one policy and action, ``... show default consolidate 24`` tells one cluster of those.
 """
 
 import sys
@@ -343,12 +344,22 @@ def test_at_most_three_in_a_hundred_plans_disturb_more_than_the_least():
         assert more <= 0.03 * len(plans)
 
 
-def main(count, kinds):
-    for name, action in kinds:
+def main(count, words):
+    for name, action in [kind for kind in KINDS if set(words) <= set(kind)]:
         found, wrong = rates(name, action, count)
-        print("\n".join(wrong))
-        print(name, action, dict(sorted(found.items())), flush=True)
+        print("\n".join([*wrong, f"{name} {action} {dict(sorted(found.items()))}"]), flush=True)
+
+
+def show(name, action, seed):
+    contest = Contest(next(some_contests(seed, name, action)), name, action)
+    print(contest.told)
+    for each in (*contest.result.nominations, *contest.result.records):
+        print(each)
+    print(dict(contest.wrong()))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), [kind for kind in KINDS if set(sys.argv[2:]) <= set(kind)])
+    if sys.argv[1] == "show":
+        show(*sys.argv[2:4], int(sys.argv[4]))
+    else:
+        main(int(sys.argv[1]), sys.argv[2:])
