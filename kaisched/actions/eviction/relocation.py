@@ -119,28 +119,30 @@ class Relocation:
         return is_complete
 
     def settle(
-        self, statement: Statement, units: list[Unit], barred: Collection[int]
+        self, statement: Statement, units: list[Unit], barred: Collection[int], may_stay: bool
     ) -> list[Unit]:
         """Move units, those with the largest pods first; return those that find no place."""
         request, shapes = self._session.shapes.request, self._session.tasks.shape_of_task
         size = {unit: int(request[GPU, shapes[list(unit.tasks)]].sum()) for unit in units}
         left = sorted(units, key=lambda unit: -size[unit])
-        return [unit for unit in left if not self.move(statement, unit, barred)]
+        return [unit for unit in left if not self.move(statement, unit, barred, may_stay=may_stay)]
 
-    def move(self, statement: Statement, unit: Unit, barred: Collection[int]) -> bool:
-        """Let an evicted unit stay, or promise it another place; tell whether it has a place."""
+    def move(
+        self, statement: Statement, unit: Unit, barred: Collection[int], *, may_stay: bool = True
+    ) -> bool:
+        """Promise an evicted unit another place, or let it stay; tell whether it has a place."""
         session = self._session
         sets = None
         if session.ask.has_node_sets(session):  # of a gang's victims there may be thousands
             shapes = shapes_of(session, np.array(unit.tasks, np.int64))
             sets = node_sets(session, self._action, unit.job, self._ask(unit), shapes)
         elif session.placement.nodes is None:
-            return self._moved(statement, unit, barred)
+            return self._moved(statement, unit, barred, stays=may_stay)
         here = session.ledger.node_of_task[list(unit.tasks)]
         around = None if sets is None else [bool(each.nodes[here].all()) for each in sets]
         for at, nodes in enumerate((None,) if sets is None else sets):
             # Where it may stay, it stays by the rules of the set that it is in.
-            stays = around is None or around[at]
+            stays = may_stay and (around is None or around[at])
             with session.placement.within(nodes):
                 if self._moved(statement, unit, barred, stays=stays):
                     return True

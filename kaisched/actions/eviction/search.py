@@ -28,6 +28,7 @@ from kaisched.actions.room.placing import has_parts, is_spread, is_tight, least_
 from kaisched.core.axis import GPU, GPU_UNIT
 from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.session.capacity import HUGE
+from kaisched.framework.session.node_sets import NodeSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from kaisched.framework.session.statement import Statement
     from kaisched.framework.session.units import Claim, Unit
 
-    Settle = Callable[[Statement, list[Unit], Collection[int]], list[Unit]]
-    """Finds new places for evicted units, on other nodes than some; returns those without one."""
+    Settle = Callable[[Statement, list[Unit], Collection[int], bool], list[Unit]]
+    """Finds new places for evicted units, on other nodes than some, or lets them stay where they
+    may; returns those without a place."""
 
 Cost = tuple[float, ...]
 """What a set costs, the less the better: see :func:`_Attempt._costs`."""
@@ -69,6 +71,7 @@ _AGAIN: Final = 8
 """So often units that may not go along are left out of many."""
 _JUDGED: Final = 128
 """Of so many units the refusals are counted for the reason of a search without a plan."""
+_HERE: Final = "the node that units leave"
 OVER_SHARE: Final = int(Refusal.DEVICES_OVER_SHARE)
 
 
@@ -192,6 +195,8 @@ class _Attempt:
         self._moves = victim_list.moves
         """The units that would move; of these ``_stuck`` are nodes that found none a place."""
         self._stuck: set[int] = set()
+        self._may_stay = False
+        """Whether a unit that was to move may stay: a set without it has been looked at else."""
         self._needs = [(search.future(shape), count) for shape, count in demand.shapes]
         self._counts = [Need(session, future, count) for future, count in self._needs]
         self._refused = RefusedUnits()
@@ -538,9 +543,7 @@ class _Attempt:
             return np.asarray(gpus // max(dict(future.asked)[GPU] // GPU_UNIT, 1))
         take, of_new_card = cards.take_of(future.shape, node)
         open_ = np.where((left >= 0) & ~emptied, left + freed, 0)
-        if demand.cards == 1:
-            return np.asarray((open_ // take).sum(axis=1) + gpus * of_new_card)
-        return np.asarray(((open_ >= take).sum(axis=1) + gpus) // demand.cards)
+        return np.asarray(((open_ // take).sum(axis=1) + gpus * of_new_card) // demand.cards)
 
     def _kept_by_counts(self, places: RowVec) -> RowVec:
         """Return the first of some units that suffice, less those without which the pods fit too.
@@ -667,6 +670,7 @@ class _Attempt:
 
         Nodes of units that find no new place are left out of the next attempt.
         """
+        self._may_stay = True
         while (places := self._of_gang()).size and self._move_few(places):
             plan = self._placed(places.tolist())
             if plan is not None:
@@ -899,21 +903,39 @@ class _Attempt:
             self._note_stuck(lost)
             return None
         tasks = np.array([task for unit in units + moved for task in unit.tasks], np.int64)
-        for moves_first in (False, True) if moved else (False,):
+        for nodes, moves_first in self._ways(moved):
             statement = session.statement()
             statement.evict_all(tasks)
             if not self._is_borne_out(units):
                 statement.rollback()
                 return None
             if moves_first:
-                nodes = set(session.ledger.node_of_task[tasks].tolist())
-                is_done = self._settled(statement, moved, nodes) and self._put(statement)
+                barred = nodes_of(session, units + moved)
+                is_done = self._settled(statement, moved, barred) and self._put(statement)
             else:
-                is_done = self._put(statement) and self._settled(statement, moved, ())
+                with session.placement.within(nodes):
+                    is_done = self._put(statement)
+                is_done = is_done and self._settled(statement, moved, ())
             if is_done:
                 return Plan(statement, units, self._demand.claim.pass_number, movers=moved)
             statement.rollback()
         return None
+
+    def _ways(self, moved: list[Unit]) -> Iterator[tuple[NodeSet | None, bool]]:
+        """Yield on which nodes to place the pods, and whether units move before that.
+
+        With units that move, a single pod is tried on each of their nodes too.
+        """
+        around = self._session.placement.nodes
+        yield around, False
+        if not moved:
+            return
+        if len(self._demand.tasks) == 1:
+            every = np.arange(len(self._session.nodes))
+            for node in sorted(nodes_of(self._session, moved)):
+                here = NodeSet(_HERE, every == node)
+                yield (here if around is None else around.meet(here)), False
+        yield around, True
 
     def _is_borne_out(self, units: list[Unit]) -> bool:
         """Ask the plan gate about units that have gone."""
@@ -931,7 +953,7 @@ class _Attempt:
             return True
         if any(is_spread(self._session, shape) for shape, _ in self._demand.shapes):
             barred = {*barred, *nodes_of(self._session, moved)}  # what stays is spread as before
-        left = self._moving.settle(statement, moved, barred)
+        left = self._moving.settle(statement, moved, barred, self._may_stay)
         self._note_stuck(left)
         return not left
 
