@@ -117,14 +117,14 @@ _MUST, _MAY = "DoNotSchedule", "ScheduleAnyway"
 
 
 def has_pod_terms(pod: Pod) -> bool:
-    """Tell whether the pod is to be near to, away from, or spread with other pods."""
+    """Tell whether the pod must be near to, away from, or spread with other pods."""
     affinity = pod.spec.affinity
-    if pod.spec.topology_spread_constraints:
+    if any(it.when_unsatisfiable == _MUST for it in pod.spec.topology_spread_constraints):
         return True
     if affinity is None:
         return False
     kinds = (affinity.pod_affinity, affinity.pod_anti_affinity)
-    return any(kind is not None and (kind.required or kind.preferred) for kind in kinds)
+    return any(kind is not None and kind.required for kind in kinds)
 
 
 def unsupported_demand(pod: Pod) -> str:

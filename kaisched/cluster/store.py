@@ -533,7 +533,8 @@ class StateStore:
         if rows.axis.bridged != claims.gpus.bridged:
             rows.count_by(rows.axis.bridging(claims.gpus.bridged))
         rows.tidy()
-        uncounted = claims.uncounted(rows)
+        is_new = self._frozen is None or self._frozen[0].revision != rows.revision
+        uncounted = claims.uncounted(rows) if is_new else {}
         bare = rows.snapshot()
         if rows.compactions != self._compactions:
             self._compactions = rows.compactions

@@ -7,6 +7,7 @@ stay, its open moves are dropped, and it begins again without the job.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from kaisched.core.refusals import Refusal
@@ -72,6 +73,7 @@ def start_over(session: Session) -> None:
     session.trying = _NOBODY
     for made in ("ledger", "placement"):
         session.__dict__.pop(made, None)
+    devices = session.__dict__.pop("devices", None)
     before, session.capacity = session.capacity.cards, session.initial_capacity()
     for kept in (session.state, session.found, session.hints):
         kept.clear()
@@ -80,10 +82,11 @@ def start_over(session: Session) -> None:
     if not (len(outcome.binds()[0]) or outcome.nominations or outcome.evictions):
         return
     cards = session.capacity.cards
-    if before is None or cards is None:
-        _make_again(session)
-        return
-    with cards.giving(Given(before.chosen, before.promised)):
+    with ExitStack() as again:
+        if before is not None and cards is not None:
+            again.enter_context(cards.giving(Given(before.chosen, before.promised)))
+        if devices is not None and session.devices is not None:
+            again.enter_context(session.devices.giving(devices.given_to(devices.granted)))
         _make_again(session)
 
 

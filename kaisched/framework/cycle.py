@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kaisched.framework.intents import Bind, Evict, Nominate
     from kaisched.framework.plugins.probe import Probe
     from kaisched.framework.policy import Policy
+    from kaisched.framework.session.devices import Heir
 
 _NONE = np.empty(0, np.int64)
 
@@ -88,7 +89,7 @@ def run_cycle(
 def _forget(session: Session) -> None:
     """Take back all decisions of an abandoned cycle: its result describes only the snapshot."""
     session.outcome = Outcome(len(session.jobs.name))
-    for moved in ("ledger", "placement"):
+    for moved in ("ledger", "placement", "devices"):
         session.__dict__.pop(moved, None)
     session.capacity = session.initial_capacity()
 
@@ -123,9 +124,15 @@ def _result(session: Session, abandoned: str) -> CycleResult:
         steps=tuple(outcome.steps),
         put_off=_put_off(session),
         is_cut_short=is_full(session),
+        heirs=_heirs(session),
         counted=None if session.claim_payers is None else session.snapshot,
         **_cards(session, tasks, promised),
     )
+
+
+def _heirs(session: Session) -> list[Heir]:
+    devices = session.devices if session.has_moved else None
+    return [] if devices is None else devices.heirs()
 
 
 def _cards(session: Session, tasks: RowVec, promised: RowVec) -> dict[str, Any]:

@@ -531,23 +531,35 @@ class DeviceClaims:
     def _payers(self, key: str) -> list[PodRow]:
         """Return the pods that the devices of a claim are counted with.
 
-        That is the first that has a node, of those that stay: the one that the claim has been
-        reserved for longest. Before, any job may be the one that starts with them: so they are
-        counted with the first pod of each, or a job would start beyond its queue's limit.
+        That is the first that has a node. Before, any job may be the one that starts with them: so
+        they are counted with the first pod of each, or a job would start beyond its queue's limit.
         """
-        users = self.users.get(key, {}).values()
-        placed = [it for it in users if it.node]
-        if placed:
-            staying = [it for it in placed if ACTIVE_STATES[it.state]]
-            claim = self.claim(key)
-            reserved = claim.status.reserved_for if claim is not None else []
-            place = {it.uid: at for at, it in enumerate(reserved)}
-            last = len(place)
-            return [min(staying or placed, key=lambda it: (place.get(it.uid, last), *_by_age(it)))]
+        if placed := self._placed(key):
+            return placed[:1]
         first: dict[str, PodRow] = {}
-        for it in sorted(users, key=_by_age):
+        for it in sorted(self.users.get(key, {}).values(), key=_by_age):
             first.setdefault(self.job_of(it), it)
         return list(first.values())
+
+    def _placed(self, key: str) -> list[PodRow]:
+        """Return the users of a claim that have a node, in the order in which it counts with them.
+
+        Those that stay come first, and of these the one that it has been reserved for longest.
+        """
+        placed = [it for it in self.users.get(key, {}).values() if it.node]
+        if len(placed) < 2:  # noqa: PLR2004 - nothing to order
+            return placed
+        claim = self.claim(key)
+        reserved = claim.status.reserved_for if claim is not None else []
+        rank = {it.uid: at for at, it in enumerate(reserved)}
+        return sorted(
+            placed,
+            key=lambda it: (
+                not ACTIVE_STATES[it.state],
+                rank.get(it.uid, len(rank)),
+                *_by_age(it),
+            ),
+        )
 
     def uncounted(self, rows: RowStore) -> dict[int, dict[frozenset[str], int]]:
         """Return :attr:`ClaimTable.uncounted`; the shapes are added to the rows."""
@@ -557,17 +569,23 @@ class DeviceClaims:
             if len(payers) > 1:
                 for pod in payers:
                     contested.setdefault(pod.key, (pod, set()))[1].add(key)
+        alike: dict[tuple[int, frozenset[str]], dict[frozenset[str], int]] = {}
+        """By shape of pods, and by what they count: many pods of a workload are equal."""
         found: dict[int, dict[frozenset[str], int]] = {}
         for pod, keys in contested.values():
             task = rows.row_of_task(pod.key)
-            if task >= 0:
-                some = _sets_of(sorted(keys)[:_MOST_CONTESTED])
-                found[task] = {it: self._shape_without(pod, task, it, rows) for it in some}
+            if task < 0:
+                continue
+            shape = int(rows.tasks.shape_of_task.data[task])
+            counted = frozenset(sorted(keys)[:_MOST_CONTESTED])
+            if (shape, counted) not in alike:
+                some = _sets_of(sorted(counted))
+                alike[shape, counted] = {it: self._less(pod, shape, it, rows) for it in some}
+            found[task] = alike[shape, counted]
         return found
 
-    def _shape_without(self, pod: PodRow, task: int, given: frozenset[str], rows: RowStore) -> int:
-        """Return the shape of a task less what claims that are given count; it is added."""
-        shape = int(rows.tasks.shape_of_task.data[task])
+    def _less(self, pod: PodRow, shape: int, given: frozenset[str], rows: RowStore) -> int:
+        """Return the shape of a pod less what claims that are given count; it is added."""
         less, request = self.resolved(pod, given), rows.shapes.asked_by(shape)
         for name in filter(None, (CLAIMED_GPU, self.gpus.bridged)):
             request[name] = less.request.get(name, 0)
@@ -607,6 +625,12 @@ class DeviceClaims:
             ),
             bridge=self._bridge,
             gpu_classes=self.gpus.counting,
+            payers=MappingProxyType(
+                {
+                    key: [rows[it.key] for it in self._placed(key) if rows[it.key] >= 0]
+                    for key in self._shared & self.held.keys()
+                }
+            ),
             uncounted=uncounted,
         )
 

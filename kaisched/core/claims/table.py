@@ -110,6 +110,9 @@ class ClaimTable:
     """None where no resource is offered in both ways."""
     gpu_classes: frozenset[str] = frozenset()
     """The classes whose devices count as GPUs."""
+    payers: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By claim with devices that several pods use, the tasks with a node, in the order in which it
+    counts with them: with the first of those that stay."""
     uncounted: Mapping[int, Mapping[frozenset[str], int]] = field(default_factory=dict)
     """Of claims without devices that count with pods of several jobs: by task that counts some, and
     by the keys of some of these or all, the shape that does not count them."""

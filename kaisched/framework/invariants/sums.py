@@ -77,7 +77,17 @@ class Moves:
         if len(self.moved) and self.snapshot.shapes.by_card is not None:
             change += self.by_queue(self.moved, counts)
             change -= self.by_queue(self.moved, counts, is_before=True)
-        return change
+        return change + self.handed_on(self.result.evict_tasks, counts)
+
+    def handed_on(self, gone: RowVec, counts: BoolVec | None = None) -> Amounts:
+        """``(R, Q)`` what leaf queues hold of claims that counted with evicted pods before."""
+        found = np.zeros((len(self.snapshot.axis), len(self.snapshot.queues)), np.int64)
+        for heir in self.result.heirs:
+            job = int(self.snapshot.tasks.job_of_task[heir.task])
+            queue = int(self.snapshot.jobs.queue_of_job[job]) if job >= 0 else -1
+            if queue >= 0 and heir.before in gone and (counts is None or counts[job]):
+                found[:, queue] += heir.charge
+        return found
 
     def bound_beside(self, counts: BoolVec | None = None) -> tuple[Amounts, Amounts]:
         """``(R, Q)`` what leaf queues get bound, and hold then with all that still leaves."""

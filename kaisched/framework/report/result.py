@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.tables import QueueTable
     from kaisched.framework.report.records import CycleStats, PluginFailure, Problem, Step
-    from kaisched.framework.session.devices import Devices
+    from kaisched.framework.session.devices import Devices, Heir
     from kaisched.framework.session.session import Session
 
 _T = TypeVar("_T")
@@ -346,6 +346,8 @@ class CycleResult:
     """The cards of bound pods with a share, as slots of their nodes, by task row."""
     nominate_cards: Mapping[int, PromisedCards] = field(default_factory=dict)
     """The cards of promised pods with a share, by task row."""
+    heirs: Sequence[Heir] = ()
+    """The pods with which claims of evicted pods count, since they use them too."""
     counted: Snapshot | None = None
     """The snapshot with what pods count at last, where claims count with other pods than as the
     cycle began."""

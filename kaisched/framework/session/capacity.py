@@ -115,6 +115,14 @@ class Capacity:
         for row, more in enumerate(holding.amounts * sign):
             np.add.at(self.releasing[row], holding.nodes, more)
 
+    def keep(self, node: int, amounts: IntVec) -> None:
+        """Count amounts that a leaving pod holds as not being released: others keep them."""
+        if not self._is_own:
+            self._copy()
+        self._has_releasing = True
+        self.releasing[:, node] -= amounts
+        self.touched.append(node)
+
     def _copy(self) -> None:
         self.idle, self.releasing = self.idle.copy(), self.releasing.copy()
         self._is_own = True

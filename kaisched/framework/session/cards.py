@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from kaisched.core.axis import GPU, GPU_UNIT, HOLDING_STATES, PODS, TaskState
-from kaisched.core.card_packing import most_pods
 from kaisched.core.devices import (
     CARD,
     PromisedCards,
@@ -701,14 +700,11 @@ class Cards:
         """Return a bound on pods of a shape with shares of several cards, chosen in any order."""
         rows = np.arange(len(self.table.cards))
         cards, take = self.take_on(shape, rows)
-        fits = 0
-        later = self._left_later(rows), self._left_next(rows)
-        whole = self.whole_for_shares(rows)[1]
-        for at in (self.table.cards > 0).nonzero()[0].tolist():
-            left = [max(rest, 0) // int(take[at]) for it in later for rest in it[at].tolist()]
-            left += [int(self.table.size[at] // take[at])] * max(int(whole[at]), 0)
-            fits += most_pods(left, cards)
-        return fits
+        whole = np.maximum(self.whole_for_shares(rows)[1], 0)
+        fits = whole * (self.table.size // take)
+        for left in (self._left_later(rows), self._left_next(rows)):
+            fits += (np.maximum(left, 0) // take[:, None]).sum(axis=1)
+        return int((fits // cards)[self.table.cards > 0].sum())
 
     def whole_for_shares(self, rows: RowVec) -> tuple[IntVec, IntVec]:
         """``(K,)`` GPUs that shares may open, now and once all is released.

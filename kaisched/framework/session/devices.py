@@ -296,6 +296,16 @@ class Grant(NamedTuple):
     allocation: Allocation
 
 
+class Heir(NamedTuple):
+    """A task with which a claim counts that counted with another one."""
+
+    task: int
+    before: int
+    """The task that has left."""
+    charge: IntVec
+    """``(R,)`` what the claim counts in the queue."""
+
+
 class _Choice(NamedTuple):
     """What a claim gets in this cycle, and the tasks that use it."""
 
@@ -314,6 +324,7 @@ class Devices:
         self._table = table
         self._constraints = snapshot.shapes.constraints
         self._request = snapshot.shapes.request
+        self._axis = snapshot.axis
         self._gpus = snapshot.axis.position.get(CLAIMED_GPU, -1)
         self._shape_of_task = snapshot.tasks.shape_of_task
         self._node_of_task = snapshot.tasks.node_of_task
@@ -323,20 +334,24 @@ class Devices:
         self._apart = 0
         """How many claims are in one of the books only."""
         state = snapshot.tasks.state
-        self._staying: dict[str, set[int]] = {}
-        """By claim that has devices, the tasks that use it and are not leaving."""
+        self._staying: dict[str, dict[int, None]] = {}
+        """By claim that has devices, the tasks that use it and are not leaving, in order."""
         for key, held in table.held.items():
             users = table.users.get(key, ())
-            staying = {it for it in users if ACTIVE_STATES[state[it]]}
+            staying = dict.fromkeys(it for it in users if ACTIVE_STATES[state[it]])
             is_ending = any(state[it] == _RELEASING for it in users)
             if not (staying or is_ending) or table.consumers.get(key, 0) > len(users):
-                staying.add(_SOMEBODY)
+                staying[_SOMEBODY] = None
             self._staying[key] = staying
             self._now.add(held.portions)
             if staying:
                 self._later.add(held.portions)
             else:
                 self._apart += 1
+        self._heirs: dict[str, int] = {}
+        """By claim, the task that it counts with since the one before has left."""
+        self.handed_on: list[tuple[int, str, int]] = []
+        """(task, claim, sign): from now on a claim counts with a task, or no longer (-1)."""
         self._waits = state == _PENDING
         self._users: Counter[str] | None = None
         self._rooms = DeviceRooms(table, self._sites)
@@ -540,10 +555,11 @@ class Devices:
         for key in keys:
             staying = self._staying.get(key)
             if staying and task in staying:
-                staying.discard(task)
+                del staying[task]
                 if not staying:
                     self._later.remove(self._table.held[key].portions)
                     self._apart += 1
+                self._hand_on(key)
 
     def _stay(self, task: int, keys: tuple[str, ...]) -> None:
         """Undo :meth:`_leave`."""
@@ -553,7 +569,43 @@ class Devices:
                 if not staying:
                     self._later.add(self._table.held[key].portions)
                     self._apart -= 1
-                staying.add(task)
+                staying[task] = None
+                self._hand_on(key)
+
+    def _hand_on(self, key: str) -> None:
+        """Let a claim count with its next user if the one that it counts with leaves."""
+        payers = self._table.payers.get(key, ())
+        staying = self._staying[key]
+        heir = -1
+        if payers and payers[0] not in staying:
+            after = (*payers, *(it for it in staying if it != _SOMEBODY))
+            heir = next((it for it in after if it in staying), -1)
+        before = self._heirs.get(key, -1)
+        if heir != before:
+            self.handed_on += [(before, key, -1)] * (before >= 0) + [(heir, key, 1)] * (heir >= 0)
+            self._heirs[key] = heir
+
+    def heirs(self) -> list[Heir]:
+        """Return the tasks with which claims count since the one before has left."""
+        return [
+            Heir(task, self._table.payers[key][0], self.counted(key)[2])
+            for key, task in self._heirs.items()
+            if task >= 0
+        ]
+
+    def counted(self, key: str) -> tuple[int, IntVec, IntVec]:
+        """Return the node where a claim counts, what it takes of it, and what of a queue."""
+        node, gpus = int(self._node_of_task[self._table.payers[key][0]]), self._table.held[key].gpus
+        axis = self._axis
+        request = np.zeros(len(axis), np.int64)
+        request[axis.position[CLAIMED_GPU]] = counted = gpus.of_node
+        if axis.bridged:
+            row = axis.position[axis.bridged]
+            request[row] += gpus.of_node if row == GPU else gpus.of_node // GPU_UNIT
+            counted = int(request[row]) * (1 if row == GPU else GPU_UNIT)
+        charge = axis.charged(request).copy()
+        charge[GPU] += gpus.in_queue - counted
+        return node, request, charge
 
     # -- where pods with claims find some ----------------------------------------------------------
 

@@ -256,6 +256,12 @@ class Ledger:
             if not self._is_preemptible[job]:
                 self.held_non_preemptible[:, path] += more
 
+    def count_claim(self, task: int, charge: IntVec, sign: int) -> None:
+        """Count what a claim is charged with a task from now on, or no longer (-1)."""
+        job = self.job_of_task[[task]]
+        if job[0] >= 0 and self._queue_of_job[job[0]] >= 0:
+            self._hold(job, charge[:, None] * sign)
+
     def _save(self, tasks: RowVec | list[int], nodes: RowVec | list[int], sign: int) -> None:
         """Take off what tasks on nodes count less than by the smallest card; with -1, add it."""
         if self._by_card is None:

@@ -483,6 +483,11 @@ class Placement:
         """Report moves to the plugins, and ask again filters and scores that they name as stale."""
         if self._devices is not None:
             self._devices.note_all(tasks, nodes, self._session.ledger.state, sign)
+            while self._devices.handed_on:
+                task, key, more = self._devices.handed_on.pop(0)
+                node, request, charge = self._devices.counted(key)
+                self._session.ledger.count_claim(task, charge, more)
+                self._capacity.keep(node, request * more)
         tell = self._moved
         stale = None if tell is None else tell(self._session, tasks, nodes, sign)
         if stale is None:

@@ -129,7 +129,7 @@ class PodTerms:
         if asked.devices is not None and asked.devices.legacy_slices:
             self.mig_by_annotation.append(shape)
         self.are_any |= asked.has_pod_terms
-        self.have_preferences |= asked.preferences is not NO_PREFERENCES
+        self.have_preferences |= asked.preferences != NO_PREFERENCES
         for term in asked.pod_affinity:
             self.seeking.add(term, shape)
         for weight, term in asked.preferences.pods:

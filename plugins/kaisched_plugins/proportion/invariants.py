@@ -132,11 +132,13 @@ def _take(moves: Moves, share: Amounts, queue: int, step: Step) -> _Take:
     placed = np.concatenate((result.bind_tasks[:bind], result.nominate_tasks[:promise]))
     held = snapshot.allocated + moves.by_queue(placed)
     held -= moves.by_queue(result.evict_tasks[:evict], is_before=True)
+    held += moves.handed_on(result.evict_tasks[:evict])
     gone = result.evict_tasks[evict:evicted]
     placed = np.concatenate(
         (result.bind_tasks[bind:bound], result.nominate_tasks[promise:promised])
     )
     lost = moves.by_queue(np.setdiff1d(gone, placed), is_before=True)  # who moves is in both
+    lost -= moves.handed_on(gone)
     asked = moves.by_queue(np.setdiff1d(placed, gone))
     held, asked, lost = (roll_up(each, snapshot.queues.tree) for each in (held, asked, lost))
     is_said = any(UNDERSHOT in result.evictions[at].reason for at in range(evict, evicted))

@@ -8,8 +8,9 @@ from msgspec import convert
 from kaisched.cluster.nodes import node_row
 from kaisched.cluster.pods import Ours, constraints_of, pod_row, state_of, unsupported_demand
 from kaisched.cluster.queues import queue_row
+from kaisched.cluster.store import StateStore
 from kaisched.core.axis import TaskState
-from kaisched.core.constraints import Requirement, Taint, Toleration
+from kaisched.core.constraints import NO_PREFERENCES, Requirement, Taint, Toleration
 from kaisched.core.tables import Sharing
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import GPU_RESOURCES
@@ -225,6 +226,48 @@ def test_spread_constraints():
     many = pod("p", spec={"topologySpreadConstraints": [{"topologyKey": "zone"}] * 101})
     assert unsupported_demand(many)
     assert not unsupported_demand(spread())
+
+
+def prefers(labels=None, name="p", near=(), away=(), nodes=()):
+    """A pod that prefers pods with the label app=x near, or away; by zones, with these weights."""
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}}
+    soft = "preferredDuringSchedulingIgnoredDuringExecution"
+    affinity = {
+        kind: {soft: [{"weight": it, "podAffinityTerm": term} for it in weights]}
+        for kind, weights in (("podAffinity", near), ("podAntiAffinity", away))
+    }
+    affinity["nodeAffinity"] = {soft: [*nodes]}
+    return pod(name, labels=labels or {}, spec={"affinity": affinity})
+
+
+def test_what_a_pod_prefers():
+    plain = constraints_of(pod("p"), OURS)
+    assert constraints_of(prefers(), OURS) == plain
+    assert plain.preferences is NO_PREFERENCES
+    ((weight, one),) = constraints_of(prefers(near=[3]), OURS).preferences.pods
+    assert (weight, one.topology_key, one.namespaces) == (3, "zone", ("ns",))
+    # Equal terms are one, with the sum of their weights, which may be none.
+    assert constraints_of(prefers(near=[3, 4]), OURS).preferences.pods == ((7, one),)
+    assert constraints_of(prefers(near=[3], away=[5]), OURS).preferences.pods == ((-2, one),)
+    assert constraints_of(prefers(near=[5], away=[5]), OURS).preferences.pods == ()
+    at = {"key": "zone", "operator": "Exists"}
+    nodes = [
+        {"weight": 9, "preference": {"matchExpressions": [at]}},
+        {"weight": 9, "preference": {}},
+    ]
+    ((weight, term),) = constraints_of(prefers(nodes=nodes), OURS).preferences.nodes
+    assert (weight, term) == (9, ((Requirement("zone", "Exists"),), ()))
+    anyway = spread(whenUnsatisfiable="ScheduleAnyway")
+    assert constraints_of(anyway, OURS).preferences.spread == constraints_of(spread(), OURS).spread
+
+
+def test_pods_that_prefer_the_same_are_of_one_class_whatever_their_labels():
+    store = StateStore()
+    for name in "abc":
+        store.upsert_pod(prefers({"job": name}, name, near=[1]))
+    shapes = store.snapshot().tasks.shape_of_task.tolist()
+    assert len(shapes) == 3
+    assert len(set(shapes)) == 1
 
 
 def test_the_builders_of_these_tests_are_strict():

@@ -23,6 +23,7 @@ from kaisched.framework.session.outcome import Outcome
 from kaisched.framework.session.statement import Statement
 from kaisched.testing.builder import Group, Job, Task
 from tests.amounts import amounts_of
+from tests.unit.cluster.claims.worlds import World
 from tests.unit.framework.fakes import job, placed, plugin, store, with_default
 
 unchecked = cycles.run_cycle.__wrapped__  # in the others, an action that fails is a violation
@@ -275,3 +276,27 @@ def test_evictions_without_a_claim_go_on_too(action):
     with failing(made, "a", within=Statement, method="_change"):
         result, _ = run(made, rules)
     assert [each.pod for each in result.evictions] == ["default/b-0"]
+
+
+def test_pods_placed_before_a_failure_keep_their_devices():
+    world = World(team=3)
+    world.node("n1", "H100", "H100", "H100")
+    world.template("one")
+    world.claim("both")
+    world.pod("a", "team", "one")
+    world.pod("b", "team", claim="both")
+    world.pod("c", "team", claim="both")
+    world.pod("d", "team", "one")
+    snapshot = world.cluster.snapshot()
+    place = Ledger.place_pending
+
+    def wrong(self, tasks, *rest):
+        place(self, tasks, *rest)
+        if any(snapshot.tasks.name[task] == "team/d" for task in tasks.tolist()):
+            raise ZeroDivisionError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "place_pending", wrong)
+        result, _ = unchecked(snapshot, None, default_policy(), 1e6, Memory())
+    given = {bind.pod: [it.key for it in bind.claims] for bind in result.binds}
+    assert given == {"team/a": ["team/a-one"], "team/b": ["team/both"], "team/c": []}

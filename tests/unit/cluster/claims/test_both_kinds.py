@@ -407,3 +407,17 @@ def test_what_a_claim_counts_as_is_what_the_pod_asks_for():
     [claim] = world.claims()
     assert len(claim.status.allocation.devices.results) == 3
     assert world.cluster.snapshot().allocated[GPU].tolist() == [3000]
+
+
+@BOTH
+def test_a_shared_claim_counts_once_among_the_pieces_of_a_resource(resource):
+    """The driver's node has two devices: one for c, of two queues, and one for d."""
+    world = migrating(resource, a=1, b=1)
+    world.claim("c")
+    world.pod("p0", "a", claim="c")
+    world.pod("p1", "b", claim="c")
+    world.claim("d")
+    world.pod("p2", "b", claim="d")
+    world.cycle()
+    assert set(world.nodes.values()) == {"n2"}
+    assert sum(it.allocated["gpu"] for it in world.result.shares) == 2000

@@ -131,16 +131,28 @@ def test_shared_claims_count_once_in_every_cycle(seed):
         add_pods(rng, world, names, queues, claims)
         if rng.random() < 0.5 and world.nodes:
             world.delete(rng.choice(sorted(world.nodes)))
-        result = world.cycle()
-        if result.evictions or result.nominations:
+        before = world.cluster.snapshot()
+        result = world.cycle(for_s=0.0)
+        after = world.cluster.snapshot()
+        begun = dict(zip(after.queues.name, after.allocated[GPU].tolist(), strict=True))
+        for queue, gpus in promised(result.counted or before, result):
+            begun[queue] += gpus
+        assert begun == {it.name: it.allocated["gpu"] for it in result.shares}
+        if result.nominations or result.evictions:
+            world.cluster.advance_to(world.cluster.clock.now_s() + 2)
             continue
-        snapshot = world.cluster.snapshot()
-        held = {it.name: it.allocated["gpu"] for it in result.shares}
-        rows = dict(zip(snapshot.queues.name, snapshot.allocated[GPU].tolist(), strict=True))
-        assert rows == held
-        assert sum(held.values()) == 1000 * sum(len(world.devices(it)) for it in claims)
-        again = world.decide(world.cluster.snapshot())
+        assert sum(begun.values()) == 1000 * sum(len(world.devices(it)) for it in claims)
+        again = world.decide(after)
         assert again.evictions or not again.binds  # nothing is left for later
+
+
+def promised(snapshot, result):
+    """Yield queue and thousandths of GPUs of each pod that is nominated."""
+    tasks, jobs = snapshot.tasks, snapshot.jobs
+    for task in result.nominate_tasks.tolist():
+        queue = snapshot.queues.name[jobs.queue_of_job[tasks.job_of_task[task]]]
+        yield queue, int(snapshot.shapes.charge[GPU, tasks.shape_of_task[task]])
+        yield queue, sum(int(it.charge[GPU]) for it in result.heirs if it.task == task)
 
 
 def test_a_pod_waits_for_devices_that_are_promised_to_its_claim():
@@ -173,3 +185,29 @@ def test_nobody_is_evicted_for_a_claim_that_needs_the_devices_of_another_claim_o
     result = world.cycle()
     assert not result.evictions
     assert not result.nominations
+
+
+def test_the_count_goes_on_to_the_next_user_when_the_first_is_evicted():
+    """Pods of a and b use c, which counts with a's; team lacks the CPUs of a's pod."""
+    world = World(team=1, a=0, b=1)
+    world.put("Queue", "team", spec={"resources": {"cpu": {"quota": 64000}, "gpu": {"quota": 1}}})
+    world.put("Queue", "a", spec={"resources": {"cpu": {"quota": 0}, "gpu": {"quota": 0}}})
+    world.put("Queue", "b", spec={"resources": {"cpu": {"quota": 1000}, "gpu": {"quota": 1}}})
+    world.node("n1", "H100")
+    world.claim("c")
+    world.pod("first", "a", claim="c")
+    world.cycle()
+    world.pod("next", "b", claim="c")
+    world.cycle()
+    assert allocated(world) == {"team": 0, "a": 1000, "b": 0}
+    spec = {
+        "schedulerName": "kaisched",
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": 63}}}],
+    }
+    labels = {"kai.scheduler/queue": "team"}
+    world.put("Pod", "large", "team", metadata={"labels": labels}, spec=spec)
+    result = world.cycle()
+    assert [it.pod for it in result.evictions] == ["team/first"]
+    assert allocated(world) == {"team": 0, "a": 0, "b": 1000}
+    world.cycle()
+    assert allocated(world) == {"team": 0, "a": 0, "b": 1000}
