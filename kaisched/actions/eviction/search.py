@@ -695,7 +695,7 @@ class _Attempt:
 
         Each pod that finds no room gets the cheapest set that is allowed along with those before.
         """
-        before = self._needs, self._rank, self._is_shut
+        before = self._needs, self._counts, self._rank, self._is_shut
         self._rank, self._is_shut, self._is_alone = self._rank.copy(), False, False
         shapes, request = self._session.tasks.shape_of_task, self._session.shapes.request
         tasks = self._demand.tasks
@@ -705,8 +705,9 @@ class _Attempt:
         for at in range(len(tasks)):
             if place_waiting(self._session, statement, tasks[at : at + 1]):
                 continue
-            self._needs = [(self._search.future(int(shapes[tasks[at]])), 1)]
-            groups = next(self._node_tiers(self._needs[0][0]), [])
+            future = self._search.future(int(shapes[tasks[at]]))
+            self._needs, self._counts = [(future, 1)], [Need(self._session, future, 1)]
+            groups = next(self._node_tiers(future), [])
             sets = [*islice(merge(*map(self._sets, groups)), _ASKED[-2])]
             statement.rollback()
             more = next(
@@ -723,7 +724,7 @@ class _Attempt:
             chosen += more
             self._rank[more] = -1  # what has gone makes room once
         statement.rollback()
-        self._needs, self._rank, self._is_shut = before
+        self._needs, self._counts, self._rank, self._is_shut = before
         self._is_alone = True
         for shape, _ in self._demand.shapes:
             self._search.future(shape)
