@@ -119,8 +119,12 @@ class Contest:
         ]
 
     def more_than_the_least(self):
-        """Return how many pods go beyond the fewest that would do; of a plan that moves, None."""
-        if self.moves_others or self.action == "consolidate":
+        """Return how many pods go beyond the fewest that would do.
+
+        None of a plan that moves, and of a policy whose order of victims counts before their number.
+        """
+        by_policy = self.force.session.ask.orders_victims
+        if self.moves_others or by_policy or self.action == "consolidate":
             return None
         found = self.force.first()
         if found is None:
