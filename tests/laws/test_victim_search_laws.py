@@ -121,7 +121,7 @@ class Contest:
     def more_than_the_least(self):
         """Return how many pods go beyond the fewest that would do.
 
-        None of a plan that moves, and of a policy whose order of victims counts before their number.
+        None of a plan that moves, or where the order of victims counts before their number.
         """
         by_policy = self.force.session.ask.orders_victims
         if self.moves_others or by_policy or self.action == "consolidate":
