@@ -60,7 +60,7 @@ _PLACING: Final = 16
 _PLACING_FEW: Final = 4
 """... on placing its job in a statement; less where every set is looked at."""
 _GATES: Final = 1
-"""... and on asking the gates of its queues alone."""
+"""... and where the gates of its queues, or a count, end an attempt before that."""
 PASSES: Final = 4
 """At most so many passes: a victim that plugins refuse in each of them is refused for good."""
 _MANY: Final = 4
@@ -202,7 +202,7 @@ class _Attempt:
         self._refused = RefusedUnits()
         self._steps = STEPS
         self._is_refused = False
-        """Whether the gates of its queues refused the job in the last attempt."""
+        """Whether the last attempt ended before the job was placed."""
         self._is_alone = True
         """Whether units are judged alone first, which is not so while others have gone."""
         futures = [future for future, _ in self._needs]
@@ -414,7 +414,11 @@ class _Attempt:
     def _every_set(self, places: RowVec) -> Iterator[_Set]:
         bits = _subsets(len(places))
         bits = bits[self._are_whole(places, bits)]
-        bits = bits[self._fit(places, bits)]
+        fits = self._fit(places, bits)
+        if self._is_exact and not self._is_by_policy:
+            # Whoever refuses a set refuses a larger one.
+            fits = _minimal(bits, fits)
+        bits = bits[fits]
         if not len(bits):
             return
         costs = self._costs(places, bits)
@@ -890,7 +894,8 @@ class _Attempt:
 
     def _step(self) -> bool:
         """Count an attempt to place the job; False when no more are left."""
-        cost = _PLACING if len(self._order) > EVERY_SET else _PLACING_FEW
+        is_small = len(self._order) <= EVERY_SET and self._moving is None
+        cost = _PLACING_FEW if is_small else _PLACING
         self._steps -= _GATES if self._is_refused else cost
         return self._steps >= 0
 
@@ -902,9 +907,12 @@ class _Attempt:
         left = without_place(session, self._search, self._demand, units + moved) if moved else []
         if lost := [unit for unit in left if unit in moved]:
             self._note_stuck(lost)
+            self._is_refused = True
             return None
         tasks = np.array([task for unit in units + moved for task in unit.tasks], np.int64)
-        for nodes, moves_first in self._ways(moved):
+        for turn, (nodes, moves_first) in enumerate(self._ways(moved)):
+            if turn and not self._step():
+                break
             statement = session.statement()
             statement.evict_all(tasks)
             if not self._is_borne_out(units):
@@ -1004,6 +1012,18 @@ class _Attempt:
         if protected.size and self._could_suffice(np.concatenate((self._order, protected))):
             return PROTECTED
         return int(Refusal.NO_VICTIMS)
+
+
+def _minimal(bits: BoolVec, fits: BoolVec) -> BoolVec:
+    """``(B,)`` which of the sets that fit do not without any one of their units."""
+    weights = 1 << np.arange(bits.shape[1])
+    masks = bits @ weights
+    known = np.zeros(1 << bits.shape[1], np.bool_)
+    known[masks] = fits
+    found = fits.copy()
+    for at, weight in enumerate(weights.tolist()):
+        found &= ~(bits[:, at] & known[masks & ~weight])
+    return found
 
 
 def nodes_of(session: Session, units: Sequence[Unit]) -> set[int]:
