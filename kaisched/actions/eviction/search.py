@@ -354,16 +354,12 @@ class _Attempt:
         if self._moving is None:
             alone: RowVec = places[able]
             return alone
-        # What may not be evicted may still move, if others make way for it.
-        moves = places[~able & self._list.may_move[places]]
-        if moves.size:
-            self._moves = self._moves.copy()
-            self._moves[moves] = True
-        places = places[able | self._list.may_move[places]]
-        others = self._order[~self._list.moves[self._order]][:EVERY_SET]
-        more = np.setdiff1d(others, places)[: max(EVERY_SET - len(places), 0)]
-        found: RowVec = np.concatenate((places, more))
-        return found[np.argsort(self._rank[found])]
+        # Where these move to, others may have to go: of those that may go along, the first.
+        here, rest = places[able & ~self._list.moves[places]], self._order[:_JUDGED]
+        rest = rest[~self._list.moves[rest] & ~np.isin(rest, places)]
+        codes = self._list.judged(self._demand.claim, np.concatenate((here, rest)))
+        more = rest[codes[len(here) :] == 0][: max(EVERY_SET - len(places), 0)]
+        return self._sorted(np.concatenate((places[able | self._list.may_move[places]], more)))
 
     # -- the sets of units on a place --------------------------------------------------------------
 
@@ -675,7 +671,7 @@ class _Attempt:
         Nodes of units that find no new place are left out of the next attempt.
         """
         self._may_stay = True
-        while (places := self._of_gang()).size and self._move_few(places):
+        while (places := self._of_gang()).size and self._move_few(places, self._moves[places]):
             plan = self._placed(places.tolist())
             if plan is not None:
                 return plan
@@ -814,8 +810,8 @@ class _Attempt:
         """Return the codes of budgets and plugins for the units of a set, or of several."""
         if self._moving is None:
             return self._list.judged(self._demand.claim, places, sets)
-        codes = self._list.beyond_budgets(places, sets)
-        evicted = np.flatnonzero(~self._moves[places] & (codes == 0))
+        codes = np.zeros(len(places), np.int16)
+        evicted = np.flatnonzero(~self._list.moves[places])
         if evicted.size:
             some = None if sets is None else sets[evicted]
             codes[evicted] = self._list.judged(self._demand.claim, places[evicted], some)
@@ -849,27 +845,37 @@ class _Attempt:
             if not some:
                 return
             chosen = [self._order[list(each.at[::-1])] for each in some]
-            chosen = [each for each in chosen if self._move_few(each)]
-            if not chosen:
-                continue
             whole = [self._in_turn([*also, *each.tolist()]) if also else each for each in chosen]
             flat = np.concatenate(whole)
             of_set = np.arange(len(whole)).repeat([len(each) for each in whole])
-            refused = set(of_set[self._judged(flat, of_set) != 0].tolist())
+            codes = self._judged(flat, of_set)
+            if self._moving is not None:
+                yield from self._with_moves(chosen, codes)
+                continue
+            refused = set(of_set[codes != 0].tolist())
             for at, each in enumerate(chosen):
                 if at not in refused:
                     yield each.tolist()
+
+    def _with_moves(self, sets: list[RowVec], codes: CodeVec) -> Iterator[list[int]]:
+        """Yield the sets in which what may not be evicted may move, having noted what moves."""
+        ends = np.cumsum([len(each) for each in sets])
+        for each, refused in zip(sets, np.split(codes != 0, ends[:-1]), strict=True):
+            moves = self._list.moves[each] | refused
+            if (self._list.may_move[each] | ~moves).all() and self._move_few(each, moves):
+                self._moves = self._list.moves.copy()
+                self._moves[each] = moves
+                yield each.tolist()
 
     def _in_turn(self, places: Sequence[int]) -> RowVec:
         """Return units in the order in which they would go."""
         turn = {place: at for at, place in enumerate(self._order.tolist())}
         return np.array(sorted(places, key=turn.__getitem__), np.int64)
 
-    def _move_few(self, places: RowVec) -> bool:
+    def _move_few(self, places: RowVec, moves: BoolVec) -> bool:
         """Tell whether units of no more jobs move than may, and some are evicted if they must."""
         if self._moving is None:
             return True
-        moves = self._moves[places]
         if self._moving.must_evict and moves.all():
             return False
         jobs = len(np.unique(self._list.victims.job[places[moves]]))
@@ -904,6 +910,9 @@ class _Attempt:
         session = self._session
         moved = [self._list.unit(place) for place in places if self._moves[place]]
         units = [self._list.unit(place) for place in places if not self._moves[place]]
+        if moved and self._list.beyond_budgets(np.array(places, np.int64)).any():
+            self._is_refused = True
+            return None
         left = without_place(session, self._search, self._demand, units + moved) if moved else []
         if lost := [unit for unit in left if unit in moved]:
             self._note_stuck(lost)
