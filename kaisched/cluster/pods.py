@@ -31,7 +31,7 @@ from kaisched.objects.gpus import (
     share_claim_of,
     share_of,
 )
-from kaisched.objects.labels import IN_POOL, pool_condition_of
+from kaisched.objects.labels import IN_POOL, LABEL_VALUE, pool_condition_of
 from kaisched.objects.pod import (
     RESTARTS_ALL,
     Affinity,
@@ -295,8 +295,17 @@ def node_terms(selector: NodeSelector) -> tuple[NodeTerm, ...]:
         (_requirements(term.match_expressions), _requirements(term.match_fields))
         for term in selector.node_selector_terms
     }
-    # A term without requirements matches no node, so it is as good as absent.
-    return tuple(sorted((term for term in terms if term[0] or term[1]), key=repr))
+    return tuple(sorted((term for term in terms if _is_of_use(term)), key=repr))
+
+
+def _is_of_use(term: NodeTerm) -> bool:
+    """Tell whether a term may match a node: an empty one does not, nor one with a bad value.
+
+    As in kube-scheduler, where a value that no label may have spoils the whole term.
+    """
+    labels, fields = term
+    values = (value for one in labels for value in one.values)
+    return bool(labels or fields) and all(map(LABEL_VALUE.fullmatch, values))
 
 
 def terms_of(terms: Iterable[Iterable[NodeLabelRequirement]]) -> tuple[NodeTerm, ...]:
@@ -396,12 +405,13 @@ def _spread(pod: Pod, when: str) -> tuple[SpreadRule, ...]:
 
 
 def _spread_rule(one: TopologySpreadConstraint, pod: Pod) -> SpreadRule:
+    selector = _selector_of(one, pod)
     pods = PodTerm(
         topology_key=one.topology_key,
         namespaces=(pod.metadata.namespace,),
         all_namespaces=False,
-        selector=_selector_of(one, pod),
-        match_none=one.label_selector is None,
+        selector=selector,
+        match_none=not selector,  # kube-scheduler counts no pod by an empty selector either
     )
     return SpreadRule(
         pods,

@@ -293,6 +293,134 @@ def test_terms_compare_labels_of_the_pod_itself(tmp_path, term, node, is_require
         assert bound == {"team/p": node or "node-1"}
 
 
+@pytest.mark.parametrize(
+    ("terms", "node"),
+    [
+        ([[("zone", "NotIn", "a", "b")]], "node-2"),
+        ([[("zone", "NotIn", "a", "-b")]], ""),
+        ([[("zone", "In", "a", "no zone")]], ""),
+        ([[("zone", "In", "a"), ("rank", "Gt", "-1")]], ""),
+        ([[("zone", "In", "a", "x" * 64)], [("zone", "In", "b")]], "node-1"),
+        ([[("zone", "In", "a", "")]], "node-0"),
+    ],
+)
+def test_a_value_that_no_label_may_have_spoils_its_term(tmp_path, terms, node):
+    # Zones a, b and c; as kube-scheduler reads what older API servers let pass.
+    selector = [
+        {"matchExpressions": [{"key": k, "operator": o, "values": v} for k, o, *v in term]}
+        for term in terms
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": selector}}
+    nodes = zones("a", "b", "c")
+    for it in nodes:
+        it["metadata"]["labels"]["rank"] = "1"
+    asks = m.pod("p", affinity={"nodeAffinity": required})
+    bound, *_ = decided(tmp_path, *nodes, m.queue(), asks)
+    assert bound == ({"team/p": node} if node else {})
+
+
+@pytest.mark.parametrize(
+    ("selector", "keys", "node"),
+    [
+        ({"matchLabels": {"app": "x"}}, [], "node-1"),
+        ({}, [], "node-0"),
+        ({}, ["hash"], "node-0"),
+        ({}, ["app"], "node-1"),
+    ],
+)
+def test_an_empty_selector_of_a_spread_counts_no_pod(tmp_path, selector, keys, node):
+    # One of its kind runs in zone a. Of two nodes the fuller is taken.
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": selector,
+        "matchLabelKeys": keys,
+    }
+    old = m.pod("old", at="node-0", labels={"app": "x"})
+    new = m.pod("p", labels={"app": "x"}, topologySpreadConstraints=[spread])
+    bound, *_ = decided(tmp_path, *zones("a", "b"), m.queue(), old, new)
+    assert bound == {"team/p": node}
+
+
+def in_zone(zone):
+    """A claim, and the one local volume that fits it, which is in a zone."""
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+    here = {"required": {"nodeSelectorTerms": [term]}}
+    amount = {"storage": "1Gi"}
+    disk = {"storageClassName": "local", "accessModes": ["ReadWriteOnce"]}
+    claim = {**disk, "resources": {"requests": amount}}
+    volume = {**disk, "capacity": amount, "nodeAffinity": here, "local": {"path": "/x"}}
+    named = {"name": "data", "namespace": "team"}
+    return [
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": "local"},
+            "provisioner": "kubernetes.io/no-provisioner",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        },
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": named, "spec": claim},
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "disk"},
+            "spec": volume,
+            "status": {"phase": "Available"},
+        },
+    ]
+
+
+def on_itself(kind, key):
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": key}
+    asks = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"labels": {"app": "x"}, "affinity": {kind: asks}}
+
+
+DATA = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+
+
+def test_the_first_of_a_group_starts_where_its_volume_is(tmp_path):
+    # Zone a has more room, and the volume is in b.
+    asks = on_itself("podAffinity", "zone")
+    new = m.pod("p", **asks, volumes=DATA)
+    bound, *_ = decided(tmp_path, *zones("a", "a", "b"), *in_zone("b"), m.queue(), new)
+    assert bound == {"team/p": "node-2"}
+
+
+def test_the_first_of_a_group_starts_where_it_is_spread_to(tmp_path):
+    # Zone a has more room, and one more pod of app=y than b.
+    asks = on_itself("podAffinity", "zone")
+    asks["labels"]["kind"] = "y"
+    even = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    even["labelSelector"] = {"matchLabels": {"kind": "y"}}
+    old = m.pod("old", at="node-0", labels={"kind": "y"})
+    new = m.pod("p", **asks, topologySpreadConstraints=[even])
+    bound, *_ = decided(tmp_path, *zones("a", "a", "b"), m.queue(), old, new)
+    assert bound == {"team/p": "node-2"}
+
+
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+def test_the_first_of_a_group_does_not_wait_beside_one_that_is_leaving(tmp_path, kind):
+    # One with its port is leaving node-0: affinity may have zone b, and anti-affinity node-1.
+    nodes = zones("a", "a", "b") if kind == "podAntiAffinity" else zones("a", "b")
+    port = {"ports": [{"containerPort": 80, "hostPort": 80}]}
+    old = m.pod("old", gpus=0, at="node-0", main=port, **LEAVES)
+    new = m.pod("p", main=port, **on_itself(kind, "zone"))
+    bound, *_ = decided(tmp_path, *nodes, m.queue(), old, new)
+    assert bound == {"team/p": "node-1"}
+
+
+def test_one_of_a_zone_each_is_where_its_volume_is(tmp_path):
+    nodes = zones("a", "a")
+    volume = in_zone("node-1")
+    (term,) = volume[2]["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    term["matchExpressions"][0]["key"] = "kubernetes.io/hostname"
+    new = m.pod("p", **on_itself("podAntiAffinity", "zone"), volumes=DATA)
+    bound, *_ = decided(tmp_path, *nodes, *volume, m.queue(), new)
+    assert bound == {"team/p": "node-1"}
+
+
 def test_nodes_are_preferred_by_weight(tmp_path):
     wishes = [
         {

@@ -292,6 +292,8 @@ def _speaks_of(session: Session, term: PodTerm, number: int) -> bool:
 # A port is free, and anti-affinity met, when the pod is gone, not before: until then it runs, and
 # the kubelet would turn away who wants its port.
 _LEAVING = HOLDING_STATES & ~PRESENT
+_PASSING = (int(Refusal.POD_ANTI_AFFINITY_LEAVING), int(Refusal.HOST_PORT_LEAVING))
+"""Refusals until a pod that is leaving is gone."""
 
 
 @dataclass(slots=True, eq=False)
@@ -327,6 +329,8 @@ class Neighbours:
         self.watched: dict[int, tuple[Crowd, ...]] = {}
         """Shapes whose last answer rests on where some tasks stand."""
         self._labels: dict[int, RowVec] = {}
+        self._first: set[int] = set()
+        """Shapes with affinity to themselves of which no pod is anywhere yet."""
         self.volumes = FreeVolumes()
         self._counting: dict[tuple[int, Sequence[SpreadRule]], list[BoolVec]] = {}
 
@@ -347,8 +351,6 @@ class Neighbours:
             watched.append(self._refuse_affinity(session, shape, refused))
         if constraints.spread:
             watched += self._refuse_spread(session, shape, refused)
-        if shape in self.terms.self_averse:
-            self._leave_one_a_domain(session, shape, refused)
         # Asked last: a refusal that passes with time must not hide a permanent refusal.
         for key, crowd in averse:
             leaving = replace(crowd, states=_LEAVING)
@@ -442,9 +444,8 @@ class Neighbours:
             exists = exists or bool(domains[:-1].any())
         met &= labelled
         is_first = not exists and shape in self.terms.self_seeking
+        (self._first.add if is_first else self._first.discard)(shape)
         _refuse(refused, ~(labelled if is_first else met), Refusal.POD_AFFINITY)
-        if is_first:
-            self._leave_one_domain(session, shape, refused)
         return crowd
 
     def _refuse_spread(self, session: Session, shape: int, refused: CodeVec) -> list[Crowd]:
@@ -496,6 +497,21 @@ class Neighbours:
 
     # -- choices made here, because a batch is placed on one answer ------------------------------
 
+    def choose(self, session: Session, shape: int, codes: CodeVec | None) -> CodeVec | None:
+        """Leave a group with terms on itself where its pods may all go; asked last of all.
+
+        What else keeps it away must be known: nothing is to be chosen where it cannot go.
+        """
+        is_first, is_averse = shape in self._first, shape in self.terms.self_averse
+        if not is_first and not is_averse:
+            return codes
+        refused = np.zeros(len(session.nodes), np.int16) if codes is None else codes.copy()
+        if is_first:
+            self._leave_one_domain(session, shape, refused)
+        if is_averse:
+            self._leave_one_a_domain(session, shape, refused)
+        return refused if refused.any() else None
+
     def _leave_one_domain(self, session: Session, shape: int, refused: CodeVec) -> None:
         """Leave only one domain to a group with affinity to itself: where most of its pods fit.
 
@@ -504,36 +520,40 @@ class Neighbours:
         keys = dict.fromkeys(
             term.topology_key for term in session.shapes.constraints[shape].pod_affinity
         )
-        columns = [session.nodes.statics.label_column(key)[0] for key in keys]
-        open_rows = np.flatnonzero(refused == 0)
-        if not open_rows.size:
+        rows, now, later = self._rooms(session, shape, refused)
+        if not rows.size:
             return
-        stacked = np.stack([column[open_rows] for column in columns])
-        _, domain = np.unique(stacked, axis=1, return_inverse=True)
+        columns = [session.nodes.statics.label_column(key)[0][rows] for key in keys]
+        _, domain = np.unique(np.stack(columns), axis=1, return_inverse=True)
         domain = domain.reshape(-1)
-        for room in (session.room, session.room_once_released):
-            total = np.bincount(domain, weights=room(shape)[open_rows])
+        for room in (now, later):
+            total = np.bincount(domain, weights=room)
             if total.any():
-                break
-        else:
-            return
-        refused[open_rows[domain != int(total.argmax())]] = int(Refusal.POD_AFFINITY)
+                refused[rows[domain != int(total.argmax())]] = int(Refusal.POD_AFFINITY)
+                return
 
     def _leave_one_a_domain(self, session: Session, shape: int, refused: CodeVec) -> None:
         """Leave a group with anti-affinity to itself one node of each domain, with room."""
         for key in self.terms.self_averse[shape]:
             column, values = session.nodes.statics.label_column(key)
-            open_rows = np.flatnonzero((refused == 0) & (column >= 0))
-            domain = column[open_rows]
-            if open_rows.size <= 1 or len(values) == len(column):
+            rows, now, later = self._rooms(session, shape, np.where(column < 0, -1, refused))
+            if rows.size <= 1 or len(values) == len(column):
                 continue  # every node is a domain of its own: node_room says the rest
-            now = session.room(shape)[open_rows] > 0
-            later = session.room_once_released(shape)[open_rows] > 0
-            order = np.lexsort((open_rows, ~later, ~now, domain))
+            domain = column[rows]
+            order = np.lexsort((rows, later == 0, now == 0, domain))
             ranked = domain[order]
             is_first = np.ones(len(order), np.bool_)
             is_first[1:] = ranked[1:] != ranked[:-1]
-            refused[open_rows[order[~is_first]]] = int(Refusal.POD_ANTI_AFFINITY)
+            refused[rows[order[~is_first]]] = int(Refusal.POD_ANTI_AFFINITY)
+
+    def _rooms(
+        self, session: Session, shape: int, refused: CodeVec
+    ) -> tuple[RowVec, IntVec, IntVec]:
+        """Return the nodes that are or will be open, with the pods that fit now, and then."""
+        is_open = refused == 0
+        rows = np.flatnonzero(is_open | np.isin(refused, _PASSING))
+        now, later = session.room(shape) * is_open, session.room_once_released(shape)
+        return rows, now[rows], later[rows]
 
     # -- crowds ------------------------------------------------------------------------------
 

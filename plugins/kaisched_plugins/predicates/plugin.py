@@ -32,6 +32,7 @@ class Predicates(Plugin):
             codes = neighbours.volumes.codes(masks, shape, constraints.unbound, codes)
         if neighbours.terms.mig_by_annotation:
             codes = neighbours.beside_mig(session, shape, codes)
+        codes = neighbours.choose(session, shape, codes)
         return None if codes is None else codes.take(rows)
 
     @hookimpl

@@ -6,6 +6,7 @@ node's answer is then looked up by number.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias
@@ -239,11 +240,14 @@ def _mark(codes: CodeVec, where: BoolVec, refusal: Refusal) -> None:
     codes[where & (codes == 0)] = int(refusal)
 
 
+_INTEGER = re.compile(r"[+-]?0*[0-9]{1,19}", re.ASCII)
+_LARGEST = 2**63
+
+
 def _integer(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
-        return None
+    """Return a number of 64 bits; None for any other text."""
+    number = int(text) if _INTEGER.fullmatch(text) else _LARGEST
+    return number if -_LARGEST <= number < _LARGEST else None
 
 
 def _is_beyond(requirement: Requirement, value: str, sign: int) -> bool:

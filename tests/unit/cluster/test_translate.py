@@ -220,8 +220,14 @@ def test_spread_constraints():
         Requirement("app", "In", ("x",)),
         Requirement("rev", "In", ("1",)),
     )
-    (one,) = constraints_of(spread(labelSelector=None), OURS).spread
-    assert one.pods.match_none
+    # kube-scheduler counts no pod by an empty selector, whatever its reference says.
+    for asks in ({"labelSelector": None}, {"labelSelector": {}}, {"matchLabelKeys": ["none"]}):
+        (one,) = constraints_of(spread(**{"labelSelector": {}} | asks), OURS).spread
+        assert one.pods.match_none
+    keyed = spread({"rev": "1"}, labelSelector={}, matchLabelKeys=["rev"])
+    (one,) = constraints_of(keyed, OURS).spread
+    assert one.pods.selector == (Requirement("rev", "In", ("1",)),)
+    assert not one.pods.match_none
     assert constraints_of(spread(whenUnsatisfiable="ScheduleAnyway"), OURS).spread == ()
     many = pod("p", spec={"topologySpreadConstraints": [{"topologyKey": "zone"}] * 101})
     assert unsupported_demand(many)

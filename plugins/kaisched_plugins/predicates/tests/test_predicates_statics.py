@@ -129,6 +129,23 @@ def test_the_operators(operator, values, met_by):
     assert [each for each in ("5", "9", "x", None) if is_met(requirement, each)] == met_by
 
 
+@pytest.mark.parametrize(
+    ("label", "is_number"),
+    [
+        ("7", True),
+        ("007", True),
+        ("1_0", False),
+        ("7.0", False),
+        (str(2**63 - 1), True),
+        (str(2**63), False),
+    ],
+)
+def test_numbers_are_those_of_64_bits_in_plain_digits(label, is_number):
+    assert is_met(Requirement("key", "Gt", ("6",)), label) is is_number
+    bound = Requirement("key", "Lt", (label,))
+    assert is_met(bound, "6") is is_number
+
+
 def test_one_term_is_enough_and_all_of_a_term_must_hold():
     zone_a = Requirement("zone", "In", ("a",))
     big = Requirement("size", "Gt", ("4",))
