@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.actions.eviction.demand import Plan
 from kaisched.actions.eviction.evicting import Evicting, running_jobs
-from kaisched.actions.eviction.relocation import MakingWay
+from kaisched.actions.eviction.search import Moving
+from kaisched.actions.eviction.victims import VictimList
 from kaisched.actions.order.gates import are_covered
 from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
-    from kaisched.actions.eviction.demand import Demand, Plan
-    from kaisched.actions.eviction.victims import VictimList
+    from kaisched.actions.eviction.demand import Demand
     from kaisched.actions.order.candidates import Candidates
     from kaisched.actions.order.predicted import Pick
     from kaisched.core.axis import BoolVec, RowVec
@@ -43,8 +44,6 @@ class Reclaim:
 class _Reclaiming(Evicting):
     """One run of the action."""
 
-    _making_way: MakingWay | None = None
-
     def _victims(self, claim: Claim) -> RowVec:
         running = self._running
         if self._session.ask.takes_from_own_queue:
@@ -55,15 +54,19 @@ class _Reclaiming(Evicting):
     def _otherwise(self, demand: Demand, victim_list: VictimList) -> Plan | None:
         """Search a plan that also moves pods which may not be evicted."""
         session = self._session
-        policy = session.policy
-        if session.ask.orders_victims:
-            return None  # the policy's order does not say which victims go along with moves
-        is_on = policy.allows_consolidating_reclaim and policy.max_consolidation_preemptees != 0
-        if not is_on or not self._search.lacks_one(demand):
-            return None
-        if self._making_way is None:
-            self._making_way = MakingWay(session, self._search, self._relocation)
-        return self._making_way.find(demand, victim_list, self._running)
+        policy, jobs, job = session.policy, session.jobs, demand.claim.job
+        most = policy.max_consolidation_preemptees
+        if not policy.allows_consolidating_reclaim or not most or session.ask.orders_victims:
+            return None  # a policy's order does not say which victims go along with moves
+        running = self._running
+        may = (jobs.priority[running] <= jobs.priority[job]) & (jobs.refusal[running] == 0)
+        # A job that gained pods in this cycle, perhaps by evictions, is not moved in it.
+        may &= session.ledger.job_active[running] <= jobs.active[running]
+        losers = np.unique(victim_list.victims.job[victim_list.places])
+        both = VictimList(session, losers, running[may])
+        moving = Moving(self._relocation.settle, most, must_evict=True)
+        found = self._search.move(demand, both, moving)
+        return found if isinstance(found, Plan) else None
 
     def _class(self, demand: Demand) -> tuple[object, ...]:
         claim, session = demand.claim, self._session

@@ -26,7 +26,7 @@ from tests.laws.clusters import NOW_S, make_cluster
 from tests.laws.crowded import make_crowded
 
 POLICY = default_policy()
-EVICTING = {"reclaim": 6, "preempt": 14, "consolidate": 39, "stalegang": 57}
+EVICTING = {"reclaim": 6, "preempt": 14, "consolidate": 34, "stalegang": 57}
 """Seeds of crowded clusters in which the action evicts somebody."""
 IDLE_S = 0.05
 HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,8 +38,10 @@ class Plan:
     """Units that lose their room."""
     pass_number: int = 0
     """The pass of the search that found the plan."""
-    moved: int = 0
-    """Pods that make way by moving, though no claim could evict them."""
+    relocated: list[Unit] = field(default_factory=list)
+    """Victims that found another place after all."""
+    movers: list[Unit] = field(default_factory=list)
+    """Units that make way by moving, though they may not be evicted for the claim."""
 
 
 @dataclass(slots=True)

@@ -21,11 +21,12 @@ import numpy as np
 
 from kaisched.actions.eviction.demand import Plan
 from kaisched.actions.eviction.relocation import Relocation
-from kaisched.actions.eviction.search import Search
+from kaisched.actions.eviction.search import Search, nodes_of
 from kaisched.actions.eviction.victims import VictimList
 from kaisched.actions.order.candidates import alike, gather, pending_jobs
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
+from kaisched.actions.room.placing import is_spread
 from kaisched.actions.room.promises import keep_promises
 from kaisched.core.devices import gpus_of
 from kaisched.core.refusals import Refusal, text_of
@@ -162,9 +163,11 @@ def eviction_reason(session: Session, claim: Claim, plan: Plan) -> Reason:
     """Return a function that makes the reason of a plan's evictions, once it is read."""
     if plan.pass_number != claim.pass_number:
         claim = replace(claim, pass_number=plan.pass_number)
-    own = session.ask.eviction_reason(session, claim, plan.units)
+    units = plan.units or plan.relocated
+    own = session.ask.eviction_reason(session, claim, units)
     plain = _preempted if claim.action == "preempt" else _taken
-    return partial(_reason, own or partial(plain, claim, tuple(plan.units)), plan.moved)
+    moved = sum(len(unit.tasks) for unit in plan.movers)
+    return partial(_reason, own or partial(plain, claim, tuple(units)), moved)
 
 
 def _reason(
@@ -291,7 +294,7 @@ def _best(
         if isinstance(plan, int):
             codes.append(plan)
             continue
-        if len(peers) == 1 or not plan.units:
+        if len(peers) == 1 or not (plan.units or plan.movers):
             return nodes, plan
         plans.append((cost_of(session, plan), at))
         plan.statement.rollback()
@@ -321,8 +324,9 @@ def _by_loss(session: Session, plan: Plan) -> Cost:
 
     Pods that only move are in none of the others: they are restarted too.
     """
-    jobs = sorted({unit.job for unit in plan.units})
-    tasks = [task for unit in plan.units for task in unit.tasks]
+    units = plan.units + plan.movers
+    jobs = sorted({unit.job for unit in units})
+    tasks = [task for unit in units for task in unit.tasks]
     gpus = gpus_of(session, tasks)
     newest = float(session.jobs.created_s[jobs].max())
     priority = int(session.jobs.priority[jobs].max())
@@ -454,7 +458,9 @@ class Evicting:
         if not isinstance(plan, Plan):
             return plan
         if plan.units and self._relocates:
-            self._relocation.relocate(plan)
+            # A victim that stays after all would still count where the pods are spread.
+            spread = any(is_spread(session, shape) for shape, _ in demand.shapes)
+            self._relocation.relocate(plan, nodes_of(session, plan.units) if spread else ())
         if not may_evict(session, plan.statement.evicted()):
             plan.statement.rollback()
             return _BUDGET
@@ -474,9 +480,10 @@ class Evicting:
         session = self._session
         if plan.statement.evicted():
             note_eviction(session, claim.job)
-        reason = eviction_reason(session, claim, plan)
+        reason, waits = eviction_reason(session, claim, plan), plan.statement.has_pipelined
         plan.statement.commit(self._action, claim.job, reason)
-        session.outcome.refusal[claim.job] = _WAITING
+        if waits:
+            session.outcome.refusal[claim.job] = _WAITING
 
     def _found(self, demand: Demand, victim_list: VictimList) -> Plan | int:
         """Return a plan with an open statement, or the refusal code."""

@@ -7,7 +7,6 @@ that have gone since are dropped, and those that disruption budgets protect are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, overload
 
@@ -21,12 +20,10 @@ from kaisched.framework.session.capacity import Holding
 from kaisched.framework.session.limits import disruptions_left, has_budgets
 from kaisched.framework.session.order import last_first
 from kaisched.framework.session.units import Unit, Units, going_along, units_of
-from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kaisched.actions.room.future import Future
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.units import Claim
@@ -395,12 +392,19 @@ def charges_in(session: Session, victims: Victims) -> Charges | None:
 class VictimList:
     """Victims in order, without the units that have gone or are protected."""
 
-    def __init__(self, session: Session, job: RowVec) -> None:
-        """Put the units of the running jobs of ``job`` in victim order."""
+    def __init__(self, session: Session, job: RowVec, movable: RowVec | None = None) -> None:
+        """Put the units of running jobs in victim order: those of ``job`` may be evicted.
+
+        Those of jobs ``movable`` that are not in ``job`` may only move.
+        """
         self._session = session
-        self.victims = victims_in_order(session, job)
-        self.queues = frozenset(self.victims.queue.tolist())
-        """The leaf queues of the victims."""
+        both = job if movable is None else np.union1d(job, movable)
+        self.victims = victims_in_order(session, both)
+        self.moves = self.may_move = np.zeros(len(self.victims), np.bool_)
+        """``(V,)`` the units that may move but not be evicted, and all that may move."""
+        if movable is not None:
+            self.moves = ~np.isin(self.victims.job, job)
+            self.may_move = np.isin(self.victims.job, movable)
         self.places: RowVec = np.arange(len(self.victims))
         """Units that still run where they did and that may be evicted, in order."""
         self.charges = charges_in(session, self.victims)
@@ -411,17 +415,12 @@ class VictimList:
         if session.has_moved:
             self._forget_moved()
         self._forget_protected()
-        self.least_gpus = int(self.victims.amounts[GPU].min(initial=UNLIMITED))
-        """The fewest GPUs that a unit holds."""
-        self.most_gpus = int(self.victims.amounts[GPU].max(initial=0))
-        """The most GPUs that a unit holds."""
         self._most: dict[int, int] = {}
         self._pods: Pods | None = None
+        self._lost: IntVec | None = None
+        self._priority: IntVec | None = None
         self._places: tuple[RowVec, RowVec] | None = None
         """The places by job, and those jobs."""
-        self._with_devices: dict[int, BoolVec | None] = {}
-        self.begins_with = 2
-        """How many units an attempt takes first: one where the last plan needed no more."""
 
     def unit(self, place: int) -> Unit:
         """Return the unit at a place."""
@@ -440,71 +439,34 @@ class VictimList:
         sizes: RowVec = self.victims.amounts[PODS]
         return sizes
 
-    def with_devices_for(self, shapes: Sequence[int]) -> VictimList | None:
-        """Return the list of the units with devices that do for one of the shapes.
+    @property
+    def priority(self) -> IntVec:
+        """``(V,)`` the priority of each unit's job."""
+        if self._priority is None:
+            self._priority = self._session.jobs.priority[self.victims.job]
+        return self._priority
 
-        The others free GPUs by amounts, and use up what their queues may lose. None if that is not
-        known, or no less than the whole list.
+    @property
+    def lost(self) -> IntVec:
+        """``(V,)`` the work that an eviction destroys: thousandths of GPUs by seconds since start.
+
+        At least a second counts; of a job whose start is not known, from its creation.
         """
-        known = [self._have_devices(shape) for shape in shapes if self.places.size]
-        if not known or any(each is None for each in known):
-            return None
-        have = np.logical_or.reduce([each for each in known if each is not None])
-        return self._some(have)
-
-    def freeing(self, needs: Sequence[tuple[Future, int]]) -> VictimList | None:
-        """Return the list of the units that free what pods lack, on nodes that these may use.
-
-        None if that is no less than the whole list.
-        """
-        free = np.zeros(len(self.victims), np.bool_)
-        for future, count in needs:
-            if future.total >= count:
-                continue
-            node, place, held = self.pods.by_node([at for at, _ in future.asked])
-            lack = self._session.capacity.without().lack(future.asked, np.full(1, count))
-            helps = ((held > 0) & (lack[:, node] > 0)).any(axis=0)
-            if not future.is_plain:  # more than amounts decides
-                helps = held.any(axis=0)
-            if future.allowed is not None:
-                helps &= future.allowed[node]
-            free[place[helps]] = True
-        return self._some(free)
+        if self._lost is None:
+            jobs, job = self._session.jobs, self.victims.job
+            since_s = jobs.last_start_s[job]
+            since_s = np.where(np.isnan(since_s), jobs.created_s[job], since_s)
+            age_s = np.maximum(np.nan_to_num(self._session.now_s - since_s), 0.0)
+            self._lost = self.victims.amounts[GPU] * (1 + age_s.astype(np.int64))
+        return self._lost
 
     def along(self, place: int) -> list[int]:
         """Return the places of the list that go when the unit at a place goes."""
         along = self.victims.along.get(place) if self.victims.split_off else None
-        found: list[int] = self.places[np.isin(self.places, along)].tolist() if along else []
+        if not along or self.moves[place]:
+            return []
+        found: list[int] = self.places[np.isin(self.places, along)].tolist()
         return found
-
-    def _some(self, use: BoolVec) -> VictimList | None:
-        """Return the list of some of the units; None for none or all of them.
-
-        What goes along with a unit is in it too.
-        """
-        if self.victims.split_off:
-            use = use.copy()
-            for place in [at for at in self.victims.along if use[at]]:
-                use[self.victims.along[place]] = True
-        places = self.places[use[self.places]]
-        if not 0 < len(places) < len(self.places):
-            return None
-        some = copy(self)
-        some.places, some.begins_with = places, 2
-        some._most = {}  # noqa: SLF001 - of this very class
-        return some
-
-    def _have_devices(self, shape: int) -> BoolVec | None:
-        """``(V,)`` whether units have devices that do for a shape; None if that is not known."""
-        devices = self._session.devices
-        if shape not in self._with_devices and devices is not None:
-            units = [self.victims.unit(place).tasks for place in range(len(self.victims))]
-            tasks = np.array([task for some in units for task in some], np.int64)
-            have = devices.have_some_for(shape, tasks)
-            starts = np.cumsum([0, *(len(some) for some in units[:-1])])
-            of_unit = None if have is None else np.logical_or.reduceat(have, starts)
-            self._with_devices[shape] = of_unit
-        return self._with_devices.get(shape)
 
     def units(self, places: RowVec, alternative: RowVec | None = None) -> Units:
         """Return units as columns, as one set or as several."""
@@ -517,6 +479,13 @@ class VictimList:
             _Tasks(victims, places),
             alternative,
         )
+
+    def beyond_budgets(self, places: RowVec, sets: RowVec | None = None) -> CodeVec:
+        """Return PROTECTED ``(K,)`` for units that budgets refuse after those before them."""
+        if self.charges is None:
+            return np.zeros(len(places), np.int16)
+        beyond = self.charges.over(places, sets, np.zeros(len(places), np.bool_))
+        return np.asarray(beyond * np.int16(PROTECTED))
 
     def judged(self, claim: Claim, places: RowVec, sets: RowVec | None = None) -> CodeVec:
         """Return codes ``(K,)`` of units of the list in order, or of several sets of them."""

@@ -124,6 +124,7 @@ class Questions(Decisions, Words):
         )
         """True when the cycle is abandoned if a plugin that did not come with the host fails."""
         self.orders_victims = bool(self.answers("victim_order"))
+        self.has_plan_gates = bool(self.answers("plan_gate"))
         self.takes_from_own_queue = any(
             it.plugin.takes_from_own_queue for it in self._settings("victim_order")
         )

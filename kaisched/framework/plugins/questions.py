@@ -290,11 +290,13 @@ class Decisions:
     def scenario_gate(
         self, session: Session, claim: Claim, units: Units, taken: BoolVec
     ) -> CodeVec | None:
-        """Return int16 codes ``(V,)``: may these units be taken, one after the other?
+        """Return int16 codes ``(V,)``: may these units be taken, those of a set all together?
 
-        A unit is judged as if the units before it in its set (``units.alternative``) were gone from
-        ``session.held_now``, if they are ``taken`` and not refused here. Entries that are not
-        ``taken`` are not asked about. If a set may be taken, so may every smaller set of its units.
+        Asked about many sets at once (``units.alternative``), each in the order in which units
+        would go. A unit is judged as if the units before it in its set were gone from
+        ``session.held_now``, if they are ``taken`` and not refused here; a plugin may also judge
+        a set by what it leaves. A set is taken if none of its units is refused. Entries that are
+        not ``taken`` are not asked about.
         """
 
     @question(First(order_fault, without="the order of candidates, reversed"))
@@ -303,19 +305,17 @@ class Decisions:
     ) -> tuple[RowVec, int] | None:
         """Return (units in the order in which they would go, code of the units left out).
 
-        The order has rows of ``units``, which is in reversed job order inside each queue. The first
-        units that make room for the claim are taken; then those that it does not need are put back,
-        the last first; no other set is tried. If the code is *retried*, the next pass asks again.
-        It is 0 if no unit is left out.
+        The order has rows of ``units``, which is in reversed job order inside each queue. Of the
+        sets that make room and are allowed, the one that ends first in the order is taken. If the
+        code is *retried*, the next pass asks again. It is 0 if no unit is left out.
         """
 
     @question(FirstRefusal("units"))
     def plan_gate(self, session: Session, claim: Claim, units: Units) -> CodeVec | None:
         """Return int16 codes ``(V,)``: may these units go together for this claim?
 
-        Asked about a plan in the order of :meth:`victim_order`, and before a unit is put back about
-        the other units. The units are gone from ``session.held_now``; the claim is not placed yet.
-        If any unit is refused, the plan is dropped.
+        Asked about each set that :meth:`scenario_gate` allows before the claim is placed. The
+        units are gone from ``session.held_now``. If any is refused, the next set is tried.
         """
 
     @question(First(size_fault, without="pods are placed one by one"))

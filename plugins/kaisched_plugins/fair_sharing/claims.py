@@ -17,7 +17,14 @@ from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.choices import Choices
 from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, Share
 from kaisched_plugins.fair_sharing.tables import Now, Table
-from kaisched_plugins.fair_sharing.victims import PREEMPT, Reach, Rules, borrowing_of, contested
+from kaisched_plugins.fair_sharing.victims import (
+    PREEMPT,
+    Reach,
+    Rules,
+    borrowing_of,
+    contested,
+    lacked_by,
+)
 from kaisched_plugins.fair_sharing.work import (
     LOWER,
     LOWER_OR_NEWER,
@@ -89,6 +96,10 @@ class _Gate:
         """Return why no queue beside a path could give way, or 0."""
         holdings = self._holdings
         path = holdings.rows.path(queue)
+        lacks = lacked_by(holdings, queue, ask)
+        holdings.add(queue, ask)
+        is_reclaim = holdings.is_within(queue, lacks)  # then shares are not compared (F13)
+        holdings.take(queue, ask)
         anybody = False
         for node, terms in zip(path, holdings.terms_with(queue, ask), strict=True):
             above = holdings.rows.parent[node]
@@ -96,7 +107,7 @@ class _Gate:
                 break
             found = [share for share, child in self._highest(above) if child != node]
             anybody = anybody or bool(found)
-            if found and could_pass(holdings, terms, found[0]):
+            if found and (is_reclaim or could_pass(holdings, terms, found[0])):
                 return 0
         return int(refusals.HIGHER_SHARE if anybody else refusals.NOT_BORROWING)
 

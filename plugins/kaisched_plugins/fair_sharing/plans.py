@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
@@ -10,10 +10,19 @@ import numpy as np
 
 from kaisched import Amounts, Claim, CodeVec, Session, Units, asked_of
 from kaisched_plugins.fair_sharing import refusals
-from kaisched_plugins.fair_sharing.quotas import Holdings
+from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, Share
 from kaisched_plugins.fair_sharing.tables import Table
-from kaisched_plugins.fair_sharing.victims import Rules, claim_work, contested, standing, work_of
+from kaisched_plugins.fair_sharing.victims import (
+    Lines,
+    Rules,
+    claim_work,
+    contested,
+    standing,
+    work_of,
+)
 from kaisched_plugins.fair_sharing.work import (
+    FINAL,
+    INITIAL,
     NEVER,
     Entry,
     Work,
@@ -79,16 +88,6 @@ def _is_owed(holdings: Holdings, incoming: Work, work: Work, lacks: Sequence[int
     is_lent = borrows_up_to(holdings, incoming.queue, work.queue, held)
     holdings.take(work.queue, work.ask)
     return not is_lent
-
-
-def lacked(holdings: Holdings, incoming: Work, victims: Sequence[Work]) -> list[int]:
-    """Return the rows that a claim lacks while its victims run; ``holdings`` have lost them."""
-    for work in victims:
-        holdings.add(work.queue, work.ask)
-    lacks = contested(holdings, incoming)
-    for work in victims:
-        holdings.take(work.queue, work.ask)
-    return lacks
 
 
 # The jobs that wait, by queue, as those that would start if a plan made room for them.
@@ -492,9 +491,130 @@ def _begins_at(holdings: Holdings, work: Work, incoming: Work) -> bool:
     return node == incoming.queue
 
 
-# Whether a plan lasts: who would come first again, and who would take the place at once.
+# Which sets of victims a claim is entitled to, and whether a plan lasts.
 #
-# Rules F16 and F25 of docs/explanation/fair-sharing.md.
+# Rules F10 to F16 and F25 of docs/explanation/fair-sharing.md.
+
+
+def set_codes(
+    session: Session,
+    table: Table,
+    rules: Rules,
+    holdings: Holdings,
+    claim: Claim,
+    units: Units,
+    lines: Lines,
+) -> CodeVec:
+    """Return ``(V,)`` why units may not go for a claim along with the others of their set.
+
+    The units of a set are judged one after the other, those of the claim's own queue first. What a
+    claim is entitled to rests on those before it, and by the second rule on those before it in its
+    line; whether it would come first again, or is owed to its queue, on the whole set. What the
+    cycle has started goes first, and cannot go. ``holdings`` stay as they are.
+    """
+    by_row = table.by_row(session, units)
+    incoming = claim_work(session, table, rules, claim)
+    incoming = incoming._replace(standing=standing(session, claim.job))
+    gate = _Gate(table, rules, holdings, claim, incoming, lines)
+    codes = np.zeros(len(units), np.int16)
+    sets = np.zeros(len(units), np.int64) if units.alternative is None else units.alternative
+    cuts = (np.flatnonzero(sets[1:] != sets[:-1]) + 1).tolist()
+    for begin, end in pairwise((0, *cuts, len(units))):
+        gone = [task for row in range(begin, end) for task in units.tasks[row]]
+        works = [
+            work_of(session, rules, by_row, row)._replace(
+                standing=standing(session, int(units.job[row]), gone)
+            )
+            for row in range(begin, end)
+        ]
+        works.sort(key=lambda work: work.queue != incoming.queue)
+        first = {work.row: units.tasks[work.row][0] for work in works}
+        for row, code in gate.refusals(works, first):
+            codes[row] = code
+    return codes
+
+
+class _Gate:
+    """Judges sets of victims of one claim."""
+
+    def __init__(
+        self,
+        table: Table,
+        rules: Rules,
+        holdings: Holdings,
+        claim: Claim,
+        incoming: Work,
+        lines: Lines,
+    ) -> None:
+        self._lines = lines
+        self._holdings = holdings
+        self._incoming = incoming
+        self._by_share = bool(table.is_on[claim.queue])
+        self._lacks = contested(holdings, incoming)
+        holdings.add(incoming.queue, incoming.ask)
+        self._is_reclaim = holdings.is_within(incoming.queue, self._lacks)
+        holdings.take(incoming.queue, incoming.ask)
+        is_last = claim.pass_number > 0 or len(rules.strategies) == 1
+        self._strategies = rules.strategies if is_last else rules.strategies[:1]
+        self._higher = refusals.HIGHER_SHARE if is_last else refusals.LATER
+
+    def refusals(self, works: Sequence[Work], first: Mapping[int, int]) -> list[tuple[int, int]]:
+        """Return the rows of works of one set that may not go, with the codes.
+
+        ``first`` has the first task of each, by row.
+        """
+        holdings, incoming, own = self._holdings, self._incoming, self._incoming.queue
+        holdings.add(own, incoming.ask)
+        taken: list[Work] = []
+        refused: list[tuple[int, int]] = []
+        for work in works:
+            started = self._started(work.queue)
+            holdings.take(work.queue, started)
+            code = self._refusal(work, first)
+            holdings.add(work.queue, started)
+            if code:
+                refused.append((work.row, code))
+            else:
+                holdings.take(work.queue, work.ask)
+                taken.append(work)
+        holdings.take(own, incoming.ask)
+        if not refused:
+            back = unjust(holdings, incoming, taken, self._lacks, by_share=self._by_share)
+            refused = [(work.row, int(refusals.COMES_BACK)) for work in back]
+        for work in taken:
+            holdings.add(work.queue, work.ask)
+        return refused
+
+    def _started(self, queue: int) -> Ask:
+        """Return what the cycle has started of another queue: it goes first, and cannot go."""
+        started = self._lines.started
+        return () if started is None or queue == self._incoming.queue else started.of(queue)
+
+    def _refusal(self, work: Work, first: Mapping[int, int]) -> int:
+        """Return why the claim is not entitled to a work after those before it, or 0."""
+        holdings, incoming = self._holdings, self._incoming
+        if work.queue == incoming.queue:
+            return 0
+        if not borrows_up_to(holdings, incoming.queue, work.queue, self._lacks):
+            return int(refusals.NOT_BORROWING)
+        if not self._by_share or incoming.is_high or self._is_reclaim:
+            return 0
+        mine, theirs = meeting(holdings, incoming.queue, work.queue)
+        share = holdings.terms(mine).share
+        if FINAL in self._strategies and share <= self._share_without(theirs, work, work.ask):
+            return 0
+        if INITIAL in self._strategies:
+            ahead = self._lines.ahead(work.queue, first[work.row], set(first.values()))
+            if share < self._share_without(theirs, work, ahead):
+                return 0
+        return int(self._higher)
+
+    def _share_without(self, node: int, work: Work, ask: Ask) -> Share:
+        """Return the share of a queue once a leaf below it holds less."""
+        self._holdings.take(work.queue, ask)
+        share = self._holdings.terms(node).share
+        self._holdings.add(work.queue, ask)
+        return share
 
 
 def plan_codes(
@@ -512,11 +632,5 @@ def plan_codes(
     incoming = claim_work(session, table, rules, claim)
     incoming = incoming._replace(standing=standing(session, claim.job))
     codes = np.zeros(len(units), np.int16)
-    by_share = bool(table.is_on[claim.queue])
-    lacks = lacked(holdings, incoming, works)
-    work = next(unjust(holdings, incoming, works, lacks, by_share=by_share), None)
-    if work is not None:
-        codes[work.row] = refusals.COMES_BACK
-    else:
-        codes[0] = undone(session, table, rules, holdings, claim, incoming, works, units)
+    codes[0] = undone(session, table, rules, holdings, claim, incoming, works, units)
     return codes

@@ -39,7 +39,7 @@ from kaisched_plugins.fair_sharing.claims import claim_codes
 from kaisched_plugins.fair_sharing.division import divided, figures, subtree_quotas
 from kaisched_plugins.fair_sharing.invariants import broken
 from kaisched_plugins.fair_sharing.order import KEYS, Pools, head_keys
-from kaisched_plugins.fair_sharing.plans import plan_codes
+from kaisched_plugins.fair_sharing.plans import plan_codes, set_codes
 from kaisched_plugins.fair_sharing.quotas import is_beyond
 from kaisched_plugins.fair_sharing.tables import (
     Beside,
@@ -51,7 +51,13 @@ from kaisched_plugins.fair_sharing.tables import (
     table_in,
     table_of,
 )
-from kaisched_plugins.fair_sharing.victims import PREEMPT, Rules, classical_order, fair_order
+from kaisched_plugins.fair_sharing.victims import (
+    PREEMPT,
+    Lines,
+    Rules,
+    classical_order,
+    fair_order,
+)
 from kaisched_plugins.fair_sharing.work import FINAL, INITIAL, NEVER
 
 Strategy = Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
@@ -168,6 +174,8 @@ class Cycle:
     choices: Choices | None = None
     pools: Pools | None = None
     beside: Beside | None = None
+    lines: Lines = field(default_factory=lambda: Lines({}))
+    """The victims of the claim that was asked about last, by queue."""
     within: set[tuple[str, int]] = field(default_factory=set)
     """The action and job of claims whose present pass lets their queue borrow nothing (F24)."""
 
@@ -353,7 +361,10 @@ class FairSharing(Plugin):
         holdings = self._now(session).copy(session)
         is_high = rules.is_high(int(session.jobs.priority[claim.job]))
         if table.is_on[claim.queue] or is_high:
-            return fair_order(session, table, holdings, claim, units, rules)
+            rows, code, lines = fair_order(session, table, holdings, claim, units, rules)
+            session.state[self.name].lines = lines
+            return rows, code
+        session.state[self.name].lines = Lines({})
         order = classical_order(session, table, holdings, claim, units, rules)
         within: set[tuple[str, int]] = session.state[self.name].within
         within.discard((claim.action, claim.job))
@@ -362,8 +373,20 @@ class FairSharing(Plugin):
         return order.rows, order.code
 
     @hookimpl
+    def scenario_gate(
+        self, session: Session, claim: Claim, units: Units, taken: BoolVec
+    ) -> CodeVec | None:
+        """Take what shares or quotas entitle to, and nothing that comes first again (F16, F25)."""
+        if claim.action not in _TAKING or self.arguments.is_compatible:
+            return None
+        table = self._table(session)
+        rules, claim, units = self._rules_in(session, table), table.claim(claim), table.units(units)
+        holdings, lines = self._now(session).copy(session), session.state[self.name].lines
+        return set_codes(session, table, rules, holdings, claim, units, lines)
+
+    @hookimpl
     def plan_gate(self, session: Session, claim: Claim, units: Units) -> CodeVec | None:
-        """Take nothing that comes first again, is owed, or would go to a third job (F16)."""
+        """Take nothing that a third job would get, or that comes back with what starts (F16)."""
         if claim.action not in _TAKING or self.arguments.is_compatible:
             return None
         table = self._table(session)

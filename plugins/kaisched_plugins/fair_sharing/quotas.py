@@ -311,7 +311,7 @@ class Holdings:
         """Return the same amounts, to be changed by themselves."""
         made = Holdings.__new__(Holdings)
         made.rows = self.rows
-        made.used = [list(used) for used in self.used]
+        made.used = list(self.used)
         made._terms = list(self._terms)  # noqa: SLF001 - of its own kind
         return made
 
@@ -321,7 +321,7 @@ class Holdings:
         for at, amount in ask:
             node, more = queue, amount
             while node >= 0:
-                own = used[node]
+                own = used[node] = used[node].copy()  # rows are shared with copies
                 self._terms[node] = None
                 free = local[node][at] - own[at]
                 own[at] += more
@@ -337,7 +337,7 @@ class Holdings:
         for at, amount in ask:
             node, less = queue, amount
             while node >= 0:
-                own = used[node]
+                own = used[node] = used[node].copy()
                 self._terms[node] = None
                 beyond = own[at] - local[node][at]
                 own[at] -= less

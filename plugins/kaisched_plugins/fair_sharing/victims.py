@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import islice
@@ -23,7 +24,7 @@ from kaisched import (
 )
 from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.flavors import flavors_of
-from kaisched_plugins.fair_sharing.quotas import Holdings, by_resource
+from kaisched_plugins.fair_sharing.quotas import Ask, Holdings, by_resource
 from kaisched_plugins.fair_sharing.tables import Table, some_of
 from kaisched_plugins.fair_sharing.work import (
     NEVER,
@@ -88,7 +89,11 @@ def claim_work(session: Session, table: Table, rules: Rules, claim: Claim) -> Wo
 
 def contested(holdings: Holdings, incoming: Work) -> list[int]:
     """Return the rows that a claim lacks: by quota, or where that suffices all it asks for."""
-    ask, queue = incoming.ask, incoming.queue
+    return lacked_by(holdings, incoming.queue, incoming.ask)
+
+
+def lacked_by(holdings: Holdings, queue: int, ask: Ask) -> list[int]:
+    """Return the rows that a queue lacks of what it asks for; all of them if it lacks none."""
     lacks = [at for at, amount in ask if amount > holdings.available(queue, at)]
     return lacks or [at for at, _ in ask]
 
@@ -168,7 +173,7 @@ def _sizes(table: Table, units: Units, rows: RowVec) -> IntVec:
 
 
 def with_started(session: Session, table: Table, units: Units, queue: int, rules: Rules) -> Units:
-    """Return units by row, and behind them what other queues of a tree have started."""
+    """Return units by row, and behind them, without tasks, what other queues have started."""
     if rules.is_compatible or not session.moves:
         return units
     tasks = _started(session, table, queue)
@@ -187,7 +192,6 @@ def with_started(session: Session, table: Table, units: Units, queue: int, rules
         queue=np.append(units.queue, table.home[session.jobs.queue_of_job[job]]),
         amounts=np.concatenate([units.amounts, amounts], axis=1),
         is_core=np.append(units.is_core, np.ones(len(job), np.bool_)),
-        tasks=(*units.tasks, *(() for _ in job)),
     )
 
 
@@ -210,11 +214,19 @@ def _started(session: Session, table: Table, queue: int) -> RowVec:
 PREEMPT: Final = "preempt"
 
 
-def standing(session: Session, job: int) -> int:
-    """Tell how a job stands to its minimum as of now: 0 below it, 1 at it, 2 above it."""
+def standing(session: Session, job: int, gone: Sequence[int] = ()) -> int:
+    """Tell how a job stands to its minimum as of now: 0 below it, 1 at it, 2 above it.
+
+    The pods ``gone`` do not count.
+    """
     first, count = int(session.jobs.first_podset[job]), int(session.jobs.podset_count[job])
     rows = slice(first, first + count)
     surplus = session.podset_active_now[rows] - session.podsets.minimum[rows]
+    if len(gone):
+        podset = session.tasks.podset_of_task[list(gone)]
+        surplus -= np.bincount(
+            podset[(podset >= first) & (podset < first + count)] - first, minlength=count
+        )
     if (surplus < 0).any():
         return 0
     return 2 if surplus.any() else 1
@@ -227,8 +239,8 @@ def fair_order(
     claim: Claim,
     units: Units,
     rules: Rules,
-) -> tuple[RowVec, int]:
-    """Return the units of :meth:`victim_order`, and why the others would not go.
+) -> tuple[RowVec, int, Lines]:
+    """Return the units of :meth:`victim_order`, why the others would not go, and their lines.
 
     ``holdings`` are used up.
     """
@@ -236,19 +248,39 @@ def fair_order(
     lacks = contested(holdings, incoming)
     running = len(units)
     units = with_started(session, table, units, incoming.queue, rules)
+    started = Started(units, np.arange(running, len(units)))
     lines = _lines(session, table, holdings, claim, incoming, units, lacks, rules, running)
     if not lines:
-        return np.empty(0, np.int64), int(refusals.NOT_BORROWING)
-    count = sum(map(len, lines.values()))
+        return np.empty(0, np.int64), int(refusals.NOT_BORROWING), Lines({}, started)
     is_last = claim.pass_number > 0
     holdings.add(incoming.queue, incoming.ask)
-    strategies = rules.strategies if is_last else rules.strategies[:1]
+    # Which sets may go is asked of whole sets; only Kueue's own way decides it by the walk alone.
+    strategies = rules.strategies
+    if rules.is_compatible and not is_last:
+        strategies = strategies[:1]
     found = targets(holdings, incoming, lines, lacks, strategies, by_size=rules.by_size)
+    order = _first_of(found, holdings, incoming, running, is_short=not is_last)
+    every = np.concatenate([line.rows for line in lines.values()])
+    rest = every[(every < running) & ~np.isin(every, order)]
+    if not rules.is_compatible:
+        return np.concatenate((order, rest)), 0, Lines(lines, started)
+    code = 0
+    if rest.size:
+        code = int(refusals.HIGHER_SHARE if is_last else refusals.LATER)
+        if not table.is_on[claim.queue]:  # its priority overruled that
+            code = int(refusals.BY_QUOTA)
+    return order, code, Lines(lines, started)
+
+
+def _first_of(
+    found: Iterator[Work], holdings: Holdings, incoming: Work, running: int, *, is_short: bool
+) -> RowVec:
+    """Return the rows of a walk; of a short one a few more than quotas need, for nodes' sake."""
     order: list[int] = []
     enough = 0
     for work in (it for it in found if it.row < running):
         order.append(work.row)
-        if is_last:
+        if not is_short:
             continue
         if not enough:
             holdings.take(incoming.queue, incoming.ask)
@@ -257,12 +289,7 @@ def fair_order(
             holdings.add(incoming.queue, incoming.ask)
         if enough and len(order) >= most_named(enough):
             break
-    code = 0
-    if len(order) < count:
-        code = int(refusals.HIGHER_SHARE if is_last else refusals.LATER)
-        if not table.is_on[claim.queue]:  # its priority overruled that
-            code = int(refusals.BY_QUOTA)
-    return np.array(order, np.int64), code
+    return np.array(order, np.int64)
 
 
 def _lines(
@@ -295,10 +322,50 @@ def _lines(
     }
 
 
+class Started(NamedTuple):
+    """What the cycle has started."""
+
+    units: Units
+    rows: RowVec
+
+    def of(self, queue: int) -> Ask:
+        """Return what was started of a queue."""
+        rows = self.rows[self.units.queue[self.rows] == queue]
+        return some_of(self.units.amounts[:, rows].sum(axis=1)) if rows.size else ()
+
+
+class Lines:
+    """The victims of a claim by queue, as the set gate needs them."""
+
+    def __init__(self, lines: Mapping[int, _Line], started: Started | None = None) -> None:
+        """Take the lines, and what the cycle has started."""
+        self._lines = lines
+        self.started = started
+        self._places: dict[int, dict[int, int]] = {}
+
+    def ahead(self, queue: int, first: int, chosen: AbstractSet[int]) -> Ask:
+        """Return what the units of a queue hold that go before one, but for those chosen.
+
+        Units are named by their first tasks.
+        """
+        line = self._lines.get(queue)
+        if line is None:
+            return ()
+        places = self._places.get(queue)
+        if places is None:
+            places = self._places[queue] = line.places()
+        rows = [
+            line.rows[at]
+            for task, at in places.items()
+            if at < places.get(first, 0) and task not in chosen
+        ]
+        return some_of(line.amounts(rows))
+
+
 class _Line(Sequence[Work]):
     """Units of one queue as work, made for those that are looked at."""
 
-    __slots__ = ("_rows", "_rules", "_running", "_session", "_units")
+    __slots__ = ("_rules", "_running", "_session", "_units", "rows")
 
     def __init__(
         self, session: Session, rules: Rules, units: Units, rows: RowVec, running: int
@@ -306,11 +373,11 @@ class _Line(Sequence[Work]):
         self._session = session
         self._rules = rules
         self._units = units
-        self._rows = rows
+        self.rows = rows
         self._running = running
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     @overload
     def __getitem__(self, at: int) -> Work: ...
@@ -319,12 +386,22 @@ class _Line(Sequence[Work]):
     def __getitem__(self, at: int | slice) -> Work | list[Work]:
         if isinstance(at, slice):
             return [self[row] for row in range(*at.indices(len(self)))]
-        row = int(self._rows[at])
+        row = int(self.rows[at])
         work = work_of(self._session, self._rules, self._units, row)
         return work if row < self._running else work._replace(since_s=np.inf)
 
     def __iter__(self) -> Iterator[Work]:
         return (self[at] for at in range(len(self)))
+
+    def places(self) -> dict[int, int]:
+        """Return the places of units that run, by their first tasks."""
+        rows = enumerate(self.rows.tolist())
+        return {self._units.tasks[row][0]: at for at, row in rows if row < self._running}
+
+    def amounts(self, rows: Sequence[int]) -> IntVec:
+        """Return what units hold together, by row of the quotas."""
+        total: IntVec = self._units.amounts[:, rows].sum(axis=1)
+        return total
 
 
 def work_of(session: Session, rules: Rules, units: Units, row: int) -> Work:
@@ -449,7 +526,7 @@ def classical_order(
     """
     incoming = claim_work(session, table, rules, claim)
     reach = Reach(holdings, incoming, borrowing_of(session, claim.queue))
-    search = _Search(holdings, incoming, reach)
+    search = _Search(holdings, incoming, reach, is_compatible=rules.is_compatible)
     candidates = search.candidates(session, table, claim, units, rules)
     orders = search.orders(candidates)
     found = next(islice(orders, claim.pass_number, None), None)
@@ -478,7 +555,10 @@ class _Candidates:
 class _Search:
     """The search for one claim, with what is held before anything goes."""
 
-    def __init__(self, holdings: Holdings, incoming: Work, reach: Reach) -> None:
+    def __init__(
+        self, holdings: Holdings, incoming: Work, reach: Reach, *, is_compatible: bool
+    ) -> None:
+        self._is_compatible = is_compatible
         self._holdings = holdings
         self._incoming = incoming
         self._reach = reach
@@ -536,6 +616,7 @@ class _Search:
         """Return who would go, none if quotas leave no room; and whether the list was cut short."""
         now, incoming = self._holdings.copy(), self._incoming
         taken: list[int] = []
+        spared: list[int] = []
         enough = 0
         some = np.arange(len(candidates.rows))
         if is_borrowing:
@@ -545,6 +626,7 @@ class _Search:
                 return taken, True
             queue = int(candidates.queue[at])
             if queue != incoming.queue and not self._borrows(now, queue):
+                spared.append(int(candidates.rows[at]))
                 continue
             ask = candidates.amounts[:, at].tolist()
             now.take(queue, [(row, amount) for row, amount in enumerate(ask) if amount > 0])
@@ -552,6 +634,8 @@ class _Search:
             is_within = is_borrowing or now.stays_within(incoming.queue, incoming.ask)
             if not enough and is_within and now.fits(incoming.queue, incoming.ask):
                 enough = len(taken)
+        if not self._is_compatible:  # which sets may go is asked of whole sets
+            taken += spared
         return (taken if enough else []), False
 
     def _borrows(self, holdings: Holdings, queue: int) -> bool:

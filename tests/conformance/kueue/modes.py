@@ -8,8 +8,9 @@ of amounts, of shares and of the order of heads ask for neither: both modes have
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kaisched import Claim, CodeVec, Plugin, Session, Units, hookimpl
+from kaisched import BoolVec, Claim, CodeVec, Plugin, Session, Units, hookimpl
 from kaisched_plugins.fair_sharing import FairSharing
+from kaisched_plugins.fair_sharing.victims import Rules
 from tests.conformance.kueue.classical import as_cycle as as_classical
 from tests.conformance.kueue.cycles import arguments_of, check_built, one_cycle, preempted
 from tests.conformance.kueue.judges import queues_in_order, victims_in_order
@@ -34,10 +35,28 @@ Decision: TypeAlias = tuple[list[str], list[tuple[str, str]]]
 """The workloads that start, and those that are preempted with the reasons."""
 
 
+class _BySize(Rules):
+    """The rules of the compatible mode, but for the order of victims (F12)."""
+
+    by_size = True
+
+
 class Unguarded(FairSharing):
-    """The policy of the default mode without F16."""
+    """The policy of the compatible mode with the victims' order of the default mode."""
 
     name = "fair-sharing"
+
+    @property
+    def _rules(self) -> Rules:
+        arguments = self.arguments
+        return _BySize(arguments.preemption_strategies, True, arguments.high_priority_from)
+
+    @hookimpl
+    def scenario_gate(
+        self, session: Session, claim: Claim, units: Units, taken: BoolVec
+    ) -> CodeVec | None:
+        """Object to no set."""
+        del session, claim, units, taken
 
     @hookimpl
     def plan_gate(self, session: Session, claim: Claim, units: Units) -> CodeVec | None:

@@ -2,17 +2,11 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from kaisched.actions.consolidate import _Consolidation
-from kaisched.actions.eviction.search import Search
-from kaisched.core.refusals import Refusal
 from kaisched.engine.policy import default_policy
 from tests.laws.clusters import Cluster
 from tests.unit.actions.test_search import decide, evicted, job, node, promised, queue
-from tests.unit.framework.fakes import job as framework_job
-from tests.unit.framework.fakes import plugin, session, store
 
 
 def in_pieces():
@@ -61,13 +55,10 @@ def test_so_many_jobs_may_be_moved_for_one(most, moved):
 
 
 @pytest.mark.fault("I123")
-def test_nodes_that_are_too_small_are_not_priced(monkeypatch):
-    """Whoever asks for more than any node has would have every node priced in every cycle."""
-    monkeypatch.setattr("kaisched.actions.room.clearing.Movable.on", lambda *_: 1 / 0)
+def test_nobody_moves_for_a_pod_that_is_larger_than_any_node():
     nodes = (node("n0", 4), node("n1", 4))
     runs = (job("s", "q", (1, 1, "n0")), job("t", "q", (1, 1, "n1")))
-    mixed = job("w", "q", (5, 1))
-    cluster = Cluster(nodes, (queue("q", 12),), (*runs, mixed))
+    cluster = Cluster(nodes, (queue("q", 12),), (*runs, job("w", "q", (5, 1))))
     result, broken = decide(cluster)
     assert (evicted(result), result.failures, broken) == ([], (), [])
 
@@ -83,36 +74,3 @@ def gang_of_whole_nodes():
 def test_a_gang_moves_so_many_jobs_or_none(most, moved):
     result, broken = decide(gang_of_whole_nodes(), with_most(most))
     assert (len(evicted(result)), result.failures, broken) == (moved, (), [])
-
-
-def test_no_node_is_priced_where_more_jobs_would_have_to_move_than_may(monkeypatch):
-    monkeypatch.setattr("kaisched.actions.room.clearing.Movable.on", lambda *_: 1 / 0)
-    result, broken = decide(gang_of_whole_nodes(), with_most(3))
-    assert (evicted(result), result.failures, broken) == ([], (), [])
-
-
-def test_prices_are_kept_while_plugins_rule_out_the_same_nodes():
-    """Where a move makes a filter stale, other nodes may be ruled out."""
-    closed = []
-
-    def rules_out(rows, **_):
-        return np.isin(rows, closed).astype(np.int16) * Refusal.NODE_SELECTOR
-
-    def is_stale(**_):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-
-    opened = session(
-        store(framework_job("w", gpu=4), framework_job("x"), nodes=(4, 4)).snapshot(),
-        plugin(node_filter=rules_out, on_moves=is_stale),
-    )
-    consolidation = _Consolidation(opened, "consolidate", 16)
-    consolidation._search = Search(opened)
-    shape = int(opened.tasks.shape_of_task[0])
-    prices = consolidation._priced(shape, respects_budgets=False)
-    assert consolidation._priced(shape, respects_budgets=False) is prices
-    closed.append(1)
-    opened.statement().allocate(1, 0)
-    later = consolidation._priced(shape, respects_budgets=False)
-    assert later is not prices
-    assert later.is_of(consolidation._search.future(shape))
-    assert consolidation._search.future(shape).allowed.tolist() == [True, False]

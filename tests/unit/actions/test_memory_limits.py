@@ -58,14 +58,14 @@ def test_a_queue_holds_what_its_pods_are_of_the_cards_of_their_nodes():
 
 def test_the_limit_is_asked_about_each_node_that_is_tried():
     made = full(cluster(limit=0.5), "b80", 1).asks("new", 40)
-    ran = made.run()
+    ran = made.run("allocate", "reclaim")
     assert not ran.placed, "on the small card the pod would be a whole GPU"
     reason, message = record(ran, "new")
     assert reason == "OverLimit"
     assert message.startswith(
         "queue q: gpu 0 held + 1 asked is over its limit of 0.5, counted on the smallest cards; on"
         " cards large enough to stay within it there is too little room. reclaim: queue q: the pod"
-        " asks for gpu 1, counted on the smallest cards, more than its fair share of 0.5. "
+        " asks for gpu 1, counted on the smallest cards, more than its fair share of 0.5"
     )
     assert full(cluster(limit=1), "b80", 1).asks("new", 40).run().placed == {"new-0": "a40"}
 

@@ -89,8 +89,14 @@ def test_what_has_to_go_along_is_not_put_back():
     assert gone(ran) == ["big", "small"]
 
 
-def test_a_plan_that_is_not_borne_out_is_none_and_says_why():
+def test_where_the_plan_gate_refuses_the_first_set_the_next_in_order_goes():
+    """The youngest of all would do; without the job r1 no plan is borne out."""
     ran = world(2).run("reclaim", plugins=[variant(kept="r1")], shard={"plugins": OUT})
+    assert gone(ran) == ["r1", "r3"]
+
+
+def test_a_plan_that_is_not_borne_out_is_none_and_says_why():
+    ran = world(2).run("reclaim", plugins=[variant(kept="none")], shard={"plugins": OUT})
     assert not ran.evicted
     (record,) = ran.result.records
     assert "it stays" in record.message

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kaisched.actions.eviction.attempt import RefusedUnits
+from kaisched.actions.eviction.search import RefusedUnits
 from kaisched.core.refusals import PluginRefusal
 
 RARE = PluginRefusal("RareUnit", "a unit is rare", cure="wait", is_retried=True)

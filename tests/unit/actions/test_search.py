@@ -1,14 +1,11 @@
 """The search for victims where the laws seldom reach; what is known to be wrong is marked so."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 from weakref import WeakSet
 
 import pytest
 
 from kaisched.actions.eviction import evicting
-from kaisched.actions.eviction.attempt import Attempt
-from kaisched.actions.eviction.demand import Plan
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import TaskState
@@ -16,7 +13,6 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
-from kaisched.framework.session.units import Unit
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.builder import Group, Job, Task
 from tests.laws.clusters import Cluster
@@ -198,23 +194,6 @@ def test_of_the_classes_that_are_refused_only_the_last_keeps_its_victims_in_line
     assert (evicted(result), broken) == ([], [])
     assert len(most) == len(names)
     assert max(most) <= 3  # the last, the one before it, and the one that is being made
-
-
-def test_a_plan_that_lets_a_unit_stay_is_made_again_from_all_units():
-    """Without the unit that may stay, the claim finds other places, or none."""
-    small, large = (Unit(job, (job,), is_core=True) for job in (0, 1))
-    third = Unit(2, (2,), is_core=True)
-    tried = []
-
-    def place(parts):
-        tried.append(list(parts))
-        statement = SimpleNamespace(rollback=lambda: None)
-        return Plan(statement, [small, large], False) if third in parts else None
-
-    attempt = SimpleNamespace(_place=place, _search=SimpleNamespace(step=lambda: True))
-    plan = Attempt._fewer(attempt, place([small, large, third]), [small, large, third])
-    assert plan.units == [small, large]
-    assert tried[1:] == [[small], [small, large, third], [large], [small, large, third]]
 
 
 @pytest.mark.parametrize("pods", [1, 2])

@@ -119,7 +119,7 @@ def taken():
 @pytest.mark.parametrize("name", "abc")
 def test_a_claim_that_fails_evicts_nobody_and_the_others_are_met(name):
     made = taken()
-    with failing(made, name, method="place_pending"):
+    with failing(made, name, within=Statement, method="pipeline"):
         result, memory = run(made)
     others = sorted(set("abc") - {name})
     assert sorted(each.pod_group for each in result.nominations) == [f"default/{x}" for x in others]
