@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from kaisched.framework.session.units import Claim
 
 NAME: Final = "reclaim"
+_LOOKED_AT: Final = 128
+"""One of so many units, the first to go, must be allowed before pods are moved besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,10 @@ class _Reclaiming(Evicting):
         most = policy.max_consolidation_preemptees
         if not policy.allows_consolidating_reclaim or not most or session.ask.orders_victims:
             return None  # a policy's order does not say which victims go along with moves
+        first = victim_list.places[:_LOOKED_AT]
+        codes = victim_list.judged(demand.claim, first, np.arange(len(first)))
+        if not self._search.lacks_one(demand) or codes.all():
+            return None
         running = self._running
         may = (jobs.priority[running] <= jobs.priority[job]) & (jobs.refusal[running] == 0)
         # A job that gained pods in this cycle, perhaps by evictions, is not moved in it.

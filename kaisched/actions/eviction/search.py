@@ -101,6 +101,11 @@ class Search:
             shapes[shape] = shapes.get(shape, 0) + 1
         return Demand(claim, tasks, list(shapes.items()))
 
+    def lacks_one(self, demand: Demand) -> bool:
+        """Tell whether a claim of equal pods lacks room for just one of them."""
+        shape, count = demand.shapes[0]
+        return len(demand.shapes) == 1 and count - self.future(shape).total == 1
+
     def solve(self, demand: Demand, victim_list: VictimList) -> Plan | int:
         """Return a plan with an open statement, or the refusal code."""
         victim_list.forget_gone()
