@@ -102,6 +102,7 @@ _CONSTRAINTS: Final = (
     "host_ports",
     "pod_affinity",
     "pod_anti_affinity",
+    "averse",
     "spread",
     "volume_terms",
     "unbound",
