@@ -30,11 +30,11 @@ def test_a_backlog_is_spread_over_zones_though_the_scheduler_is_started_again(ri
         "maxSkew": 1,
         "topologyKey": ZONE,
         "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {},
+        "labelSelector": {"matchLabels": {"app": "spread"}},
     }
     rig.start()
     for number in range(PODS):
-        rig.pod(f"p{number}", "team", topologySpreadConstraints=[rule])
+        rig.pod(f"p{number}", "team", labels={"app": "spread"}, topologySpreadConstraints=[rule])
         if number == PODS // 2:
             rig.stop()
     rig.start()
