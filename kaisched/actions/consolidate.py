@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 TRIES: Final = 8
 """How many sets of nodes one claim may try; a set fails when a moved pod finds no new place."""
-_NO_ROOM_EVEN_SO: Final = int(Refusal.NO_VICTIMS)
 _WAITING: Final = int(Refusal.WAITING_FOR_RELEASE)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kaisched.core.axis import IntVec, RowVec
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.units import Claim
-
-_LOWEST: Final = "preempt.lowest"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,9 @@ import numpy as np
 from kaisched.actions.order.gates import first_shut
 from kaisched.core.axis import GPU
 from kaisched.core.claims.table import WHOLE_GPU, measure_of
-from kaisched.framework.session.units import Going
 from kaisched.units import CLAIMED_GPU
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kaisched.actions.room.future import Future
     from kaisched.core.axis import RowVec
     from kaisched.core.claims.model import Result
@@ -52,13 +49,6 @@ class Demand:
     tasks: RowVec
     shapes: list[tuple[int, int]]
     """(shape, pods)."""
-
-
-def without(units: list[Unit], some: list[Unit]) -> list[Unit]:
-    """Leave out units, except those that go along with others."""
-    left_out = set(some)
-    going = Going(unit for unit in units if unit not in left_out)
-    return [unit for unit in units if unit not in left_out or going.takes(unit)]
 
 
 # Counts whether units, once gone, leave room for a claim: by amounts, node by node.
@@ -100,27 +90,6 @@ class Need:
         """True when all pods fit."""
         return self.total >= self.count
 
-    def take(self, tasks: tuple[int, ...]) -> None:
-        """Count the room of a unit as free."""
-        self.shift(tasks, 1)
-
-    def give_back(self, tasks: tuple[int, ...]) -> None:
-        """Undo :meth:`take`."""
-        self.shift(tasks, -1)
-
-    def gain(self, units: Iterable[Unit]) -> int:
-        """Return how many of the missing pods would fit without these units."""
-        tasks = tuple(task for unit in units for task in unit.tasks)
-        before = self.total
-        self.take(tasks)
-        gained = min(self.total, self.count) - before
-        self.give_back(tasks)
-        return gained
-
-    def nodes_with_room(self) -> list[int]:
-        """Return the nodes of ``room_at`` on which a pod fits, lowest row first."""
-        return sorted(node for node, room in self.room_at.items() if room)
-
     def shift(self, tasks: tuple[int, ...], sign: int) -> None:
         """Count the room of a unit as free (1), or as held again (-1)."""
         node_of_task, shape_of_task = self._node_of_task, self._session.tasks.shape_of_task
@@ -141,13 +110,6 @@ class Need:
             room = here.pods(self.future.asked)
             self.total += room - self.room_at[node]
             self.room_at[node] = room
-
-
-def take_all(needs: Iterable[Need], units: Iterable[Unit], sign: int) -> None:
-    """Count the room of units as free for several needs (1), or undo that (-1)."""
-    for unit in units:
-        for need in needs:
-            need.shift(unit.tasks, sign)
 
 
 # Whether a claim would get more GPUs by its claims on devices than it was judged for.

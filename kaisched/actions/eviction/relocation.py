@@ -99,24 +99,21 @@ class Relocation:
         self._session = session
         self._search = search
 
-    def relocate(self, plan: Plan, barred: Collection[int] = ()) -> bool:
-        """Move every victim that fits elsewhere as a whole; tell whether all of them fit.
+    def relocate(self, plan: Plan, barred: Collection[int] = ()) -> None:
+        """Move every victim that fits elsewhere as a whole.
 
         The most important go first. A unit that fits where it was stays there, unless its node is
         ``barred``. A unit stays or moves as a whole.
         """
-        is_complete = True
         left = []
         going = Going()
         for unit in reversed(plan.units):
             if not going.takes(unit) and self.move(plan.statement, unit, barred):
                 plan.relocated.append(unit)
-                continue
-            is_complete = False
-            going.add(unit)
-            left.append(unit)
+            else:
+                going.add(unit)
+                left.append(unit)
         plan.units = left[::-1]
-        return is_complete
 
     def settle(
         self, statement: Statement, units: list[Unit], barred: Collection[int], may_stay: bool

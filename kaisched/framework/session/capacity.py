@@ -277,10 +277,6 @@ class Capacity:
         whole = np.maximum(free, 0) // GPU_UNIT
         return whole, np.zeros((len(rows), 0), np.int64)
 
-    def lack_of(self, resource: int, amount: int, pods: IntVec, rows: RowVec) -> IntVec:
-        """``(K,)`` what some nodes lack of a resource for so many pods that ask for ``amount``."""
-        return amount * pods - self.free_of(resource, rows)
-
     def unpromised(self, rows: RowVec) -> Amounts:
         """``(R, K)`` what is idle now and not promised: a promise makes ``releasing`` negative."""
         promised = self.releasing.take(rows, axis=1)
@@ -311,10 +307,6 @@ class Capacity:
         """
         total: IntVec = np.maximum(self.free(), 0).sum(axis=1)
         return total
-
-    def total_of(self, resource: int) -> int:
-        """Return the :meth:`total` of one resource."""
-        return int(np.maximum(self.idle[resource] + self.releasing[resource], 0).sum())
 
 
 class Without:

@@ -308,17 +308,6 @@ class Cards:
         """Tell whether cards bound the room of a shape: it asks for GPUs, whole or in part."""
         return self._request[shape] > 0
 
-    def are_shared(self, rows: RowVec) -> bool:
-        """Tell whether pods share a card of some of these nodes."""
-        return bool(self._open[rows].any())
-
-    def fewest_sharers(self, rows: RowVec) -> IntVec:
-        """``(K,)`` pods on that shared card of each node which has the fewest; 1 without any."""
-        tasks = self._tasks[rows]
-        most = np.iinfo(tasks.dtype).max
-        fewest: IntVec = np.where(tasks > 0, tasks, most).min(axis=1, initial=most)
-        return np.where(self._open[rows] > 0, fewest, 1)
-
     def demand_of(self, shape: int) -> DeviceDemand | None:
         """Return what a shape asks of cards; None for a shape without a share."""
         if shape in self._demands:

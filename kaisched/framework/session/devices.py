@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from kaisched.core.axis import ACTIVE_STATES, GPU, GPU_UNIT, TaskState
-from kaisched.core.claims.counting import MOST, counted, counting, pods_with
+from kaisched.core.claims.counting import MOST, counted, pods_with
 from kaisched.core.claims.model import MOST_CONSUMERS, Allocation, Ask, Claim, ClaimError, Site
 from kaisched.core.claims.offer import matches
 from kaisched.core.claims.search import allocate
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
     from kaisched.core.claims.counting import Counted
-    from kaisched.core.claims.model import Claim, Identity, Named, Site
+    from kaisched.core.claims.model import Claim, Named, Site
     from kaisched.core.claims.table import Bridge, ClaimTable, Held, Holdings
     from kaisched.core.constraints import ClaimUse
     from kaisched.core.snapshot import Snapshot
@@ -802,46 +802,6 @@ class Devices:
             return None
         every, free = np.array(known, np.int64).T
         return count.ask, every, free
-
-    def are_short(self, shape: int, count: int) -> bool:
-        """Tell whether so many pods of a shape find too few devices, once leaving pods have left.
-
-        Its plan is up to date.
-        """
-        room = self._rooms.get(self._constraints[shape].claims)
-        if room is None:
-            return False
-        devices = room.later if self._apart else room.now
-        return int(np.maximum(devices, 0).sum()) < count
-
-    def have_some_for(self, shape: int, tasks: RowVec) -> BoolVec | None:
-        """Tell which running tasks have devices that do for a shape; None if that is not known.
-
-        It is not if pods or nodes share devices, or some nodes offer them by a plugin.
-        """
-        offer, selectors = self._table.offer, self._table.selectors
-        specs = self._wanted(self._constraints[shape].claims).first
-        asks = [ask for spec in specs for each in spec.requests for ask in each.options]
-        counts = [counting(offer, ask, selectors) for ask in asks if not ask.is_admin]
-        if self._plugin is not None or not offer.is_local or None in counts or not counts:
-            return None
-        found = np.zeros(len(tasks), np.bool_)
-        do: dict[int, frozenset[Identity]] = {}
-        for at, task in enumerate(tasks.tolist()):
-            node, keys = int(self._node_of_task[task]), self._table.claims_of_task.get(task, ())
-            if not keys or node < 0:
-                continue
-            if node not in do:
-                try:
-                    of_node = [it.devices(self._sites[node]) for it in counts if it is not None]
-                except ClaimError:
-                    return None
-                if None in of_node:
-                    return None
-                do[node] = frozenset(device for some in of_node for device in some or ())
-            held = [self._table.held[key].portions for key in keys if key in self._table.held]
-            found[at] = any(identity in do[node] for some in held for identity, _ in some)
-        return found
 
     def are_alike(self, shape: int) -> bool:
         """Tell whether it does not matter which devices pods of a shape get, of those that do.

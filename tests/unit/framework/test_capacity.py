@@ -85,7 +85,7 @@ def test_an_overdrawn_node_takes_nothing_from_the_others():
     at = opened()
     at.ledger.set_state(3, TaskState.ALLOCATED, 1)
     assert at.capacity.idle[GPU].tolist() == [2000, -1000]
-    assert at.capacity.total()[GPU] == at.capacity.total_of(GPU) == 2000
+    assert at.capacity.total()[GPU] == 2000
     assert at.capacity.room(SMALL).tolist() == [2, 0]
     assert not at.capacity.fits(SMALL, 1)
 
