@@ -604,11 +604,18 @@ class Plans:
                     del self._of_pod[pod]
 
 
-def promises_to(
-    beneficiary: str, victims: set[str], nominations: Iterable[Nominate]
-) -> list[Nominate]:
-    """Return the promises of a cycle to a job, without those to victims that move."""
-    return [it for it in nominations if it.pod_group == beneficiary and it.pod not in victims]
+def promises_of(victims: Sequence[Evict], nominations: Iterable[Nominate]) -> list[Nominate]:
+    """Return the promises of the claim that takes some victims, without those to victims that move.
+
+    What earlier claims were promised for the job stands by itself: its pods may start before.
+    """
+    step, beneficiary = victims[0].step, victims[0].beneficiary
+    gone = {evict.pod for evict in victims}
+    return [
+        it
+        for it in nominations
+        if it.step == step and it.pod_group == beneficiary and it.pod not in gone
+    ]
 
 
 def _uncount(live: _Live, store: StateStore) -> None:
