@@ -54,8 +54,9 @@ BIND, EVICT, PREPARE, READ, NOMINATE = range(5)
 """Ranks of writes, the most urgent first. Eviction plans are prepared in the order in which they
 were decided, and a prepared plan is sent before others are prepared: while a plan is half sent, no
 job can use what it frees."""
-CONFIRM_S: Final = 30.0
-"""A pod is read if no event has confirmed what was sent by then."""
+CONFIRM_S: Final = 10.0
+"""A pod is read if no event has confirmed what was sent by then. A gang of which a bind got no
+answer, when the server went away, waits so long for its last pod."""
 
 
 class KubernetesCluster:
