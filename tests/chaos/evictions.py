@@ -19,13 +19,15 @@ EXEMPT = ("stalegang", "drain", "timelimit")
 class Leave:
     """Pods of one gang that were evicted at about one time.
 
-    If fewer stay than it needs, all that it needs went together: the others would be useless.
+    If fewer stay than it needs, all that it needs went together: the others would be useless. What
+    it needs also moves together, and its elastic pods may stay.
     """
 
     first_s: float
     last_s: float
     pods: list = field(default_factory=list)
     """Their keys."""
+    minimum: int = 1
     is_whole: bool = False
     is_used: bool = False
     """Whether the room of one of them was."""
@@ -155,10 +157,11 @@ class EvictedForSomebody(Promise):
         leave.last_s = now_s
         leave.pods.append(pod.key)
         stay, group = self._staying.get(pod.group, {}), self.cluster.podgroups.get(pod.group)
-        # Elastic pods stay where what the gang needs only moves. Pods that came since the plan was
-        # made, so long before its first eviction at most, save nothing of the gang.
+        # Pods that came since the plan was made, so long before its first eviction at most, save
+        # nothing of the gang.
         stayed = sum(at_s <= leave.first_s - PLAN_S for at_s in stay.values())
-        leave.is_whole |= stayed < (1 if group is None else group.minimum)
+        leave.minimum = 1 if group is None else group.minimum
+        leave.is_whole |= stayed < leave.minimum
         if not stay:
             del self._leaves[pod.group]
         return leave
@@ -166,7 +169,9 @@ class EvictedForSomebody(Promise):
     def _is_of_whole(self, leave, job):
         """Tell whether all that a gang needs went, and for nobody else as far as is told."""
         told = [self._who_for(key) for key in leave.pods]
-        return leave.is_whole and all(it is None or it[1] == job for it in told)
+        has_moved = [it for it in told if it is not None and it[0] == "consolidate"]
+        is_whole = leave.is_whole or len(has_moved) >= leave.minimum > 1
+        return is_whole and all(it is None or it[1] == job for it in told)
 
     def _held_by_limited(self, pod):
         """Return what the queues above an evicted pod that have limits hold, the pod included."""
