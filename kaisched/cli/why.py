@@ -15,6 +15,7 @@ from kaisched.cli import options, source
 from kaisched.cli.printing import Printer, amount_cell, counted
 from kaisched.cli.when import when_lines
 from kaisched.core.refusals import Refusal, RefusalText, text_of
+from kaisched.errors import ConfigError
 from kaisched.framework.advice.advice import DOES_NOT
 from kaisched.framework.report.records import Because
 
@@ -55,8 +56,12 @@ def command(
     chance: the job starts between the times printed, if the printed assumptions come true. It takes
     a minute at most. A running scheduler is not asked then, unless by --daemon.
     """
-    if namespace and "/" not in name:
-        name = f"{namespace}/{name}"
+    if namespace:
+        own, _, rest = name.rpartition("/")
+        if own not in ("", namespace):
+            message = f"{name} and -n {namespace} name two namespaces"
+            raise ConfigError(message, fix="give one of them")
+        name = f"{namespace}/{rest}"
     view = source.view_of(place, is_watched=watch, is_foreseen=when, job=name)
     printer = Printer(_print, _rows, _names)
     more = {"is_foreseen": True} if when else {}
