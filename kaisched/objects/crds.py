@@ -441,8 +441,8 @@ GROUP_RULES: Final[Rules] = {
                 "there are no subgroups to count: write minMember, or list subGroups",
             ),
         ),
-        "min_member": _count(1, "Pods that must start together; 1 if left out."),
-        "min_sub_group": _count(1, "Top-level subgroups that must start; all if left out."),
+        "min_member": _count(0, "Pods that must start together; 1 if left out."),
+        "min_sub_group": _count(0, "Top-level subgroups that must start; all if left out."),
         "queue": says("A queue without children.", maxLength=253),
         "priority_class_name": says("Name of a PriorityClass.", maxLength=253),
         "preemptibility": says(
@@ -476,7 +476,7 @@ GROUP_RULES: Final[Rules] = {
         ),
         "parent": says("The subgroup around it; empty at the top.", maxLength=63),
         "min_member": _count(0, "Pods of it that the job needs; only without subgroups in it."),
-        "min_sub_group": _count(1, "Subgroups in it that the job needs; all if left out."),
+        "min_sub_group": _count(0, "Subgroups in it that the job needs; all if left out."),
     },
     TopologyConstraint: {
         "": rules(
