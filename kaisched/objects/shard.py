@@ -349,7 +349,14 @@ def _switch(value: object) -> bool:
     return _SWITCHES[text]
 
 
+def _fairness(value: object) -> str:
+    return "hierarchy" if _switch(value) else "projects"
+
+
+HIERARCHY: Final = "full-hierarchy-fairness"
+"""KAI's flag for what the setting ``fairness`` says here."""
 ARGS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
+    HIERARCHY: ("fairness", _fairness),
     "default-staleness-grace-period": ("staleness_grace_s", _grace),
     "stuck-in-releasing-threshold": ("stuck_after_s", _grace),
     "max-consolidation-preemptees": ("max_consolidation_preemptees", _preemptees),
@@ -424,6 +431,9 @@ def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
     if spec.scenario_search_budgets is not None:
         yield from _budget_faults(spec.scenario_search_budgets)
     yield from args_faults(spec.args)
+    if spec.fairness is not None and HIERARCHY in spec.args:
+        fix = "keep one of the two"
+        yield Fault(("spec", "args", HIERARCHY), "says the same as spec.fairness", fix=fix)
     if spec.args.keys() - ARGS.keys():
         fix = f"only {', '.join(ARGS)} have; set the daemon's own settings instead"
         yield Fault(("spec", "args"), _NO_EFFECT, fix=fix, is_warning=True)
