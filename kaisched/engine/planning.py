@@ -36,6 +36,7 @@ from kaisched.objects.load import (
 )
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
+from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.units import UnitError
 
@@ -198,10 +199,16 @@ def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
             error.file, error.document = source.file, source.document
         problems.append(error)
 
+    # As a daemon keeps them: pods of a pod group with a fault hear of the fault.
+    groups = [obj for obj, _ in loaded.faulty if isinstance(obj, PodGroup)]
+    told = {(PodGroup.KIND, obj.key) for obj in groups} - loaded.sources.keys()
+    groups = [obj for obj in groups if identity_of(obj) in told]
     # All at once: objects created at one instant are ordered by name, on a real clock too.
-    cluster.load(loaded.objects, on_error=left_out)
+    cluster.load([*loaded.objects, *groups], on_error=left_out)
     _leave_out_queues(cluster, loaded.problems)
     for problem in cluster.problems():
+        if (problem.kind, problem.name) in told:
+            continue
         kind, name, source = place_of(problem, cluster, loaded)
         problems.append(
             ObjectError(
