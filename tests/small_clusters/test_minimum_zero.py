@@ -40,6 +40,22 @@ def test_subgroups_of_which_none_is_needed_start_each_whole(tmp_path, gpus, star
     assert bound(found) == {name for name in NAMES if name[0] in starts}
 
 
+@pytest.mark.parametrize(("gpus", "starts"), [(1, ""), (2, "r"), (3, "ro"), (4, "roo")])
+def test_a_subgroup_in_which_nothing_is_needed_leaves_room_to_the_one_beside_it(
+    tmp_path, gpus, starts
+):
+    # As in KAI-Scheduler's own end-to-end suite: both are needed, and of one no part is.
+    tree = [{"name": "all-r", "minSubGroup": 2}, {"name": "all-o", "minSubGroup": 0}]
+    leaves = ("o1", "o2", "r1", "r2")
+    tree += [{"name": name, "minMember": 1, "parent": f"all-{name[0]}"} for name in leaves]
+    pods = [
+        m.in_group(name, labels={"kai.scheduler/subgroup-name": name}, gpus=1) for name in leaves
+    ]
+    group = m.group(minSubGroup=2, subGroups=tree)
+    found = decided(tmp_path, m.node(gpus=gpus), m.queue(), group, *pods)
+    assert sorted(name[0] for name in bound(found)) == sorted("rr" + starts[1:] if starts else "")
+
+
 INNER = [{"name": "in", "minSubGroup": 0}]
 KINDS = {
     "one subgroup": {"minSubGroup": 0, "subGroups": parts(2)},
