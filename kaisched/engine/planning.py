@@ -36,7 +36,6 @@ from kaisched.objects.load import (
 )
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
-from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.units import UnitError
 

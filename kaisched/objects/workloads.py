@@ -230,7 +230,10 @@ class Gang(StrictWire, frozen=True, kw_only=True):
     minimum: int = 1
     """Pods that must start together, 0 for none; ignored if there are subgroups."""
     sub_groups: list[SubGroupSpec] = []
-    """Subgroups as in a PodGroup; the row's ``subgroup_labels`` give the names of leaves."""
+    """Subgroups as in a PodGroup; the row's ``subgroup_labels`` or ``role_labels`` give the names
+    of leaves."""
+    later: tuple[str, ...] = ()
+    """Roles whose pods are created once others run: nothing waits for the first one of them."""
     min_sub_group: int | None = None
     """Top-level subgroups needed; by default all of them."""
     pod_sets: dict[str, PodSetTopology] = {}
@@ -276,6 +279,9 @@ class Workload:
     """Label of the pods; each of its values is a job of its own."""
     subgroup_labels: tuple[str, ...] = ()
     """Labels of the pods whose values, joined by ``/``, name the pod's subgroup."""
+    role_labels: tuple[str, ...] = ()
+    """Labels of the pods: the first whose value is the name of a subgroup says the pod's role. Pods
+    of no role count for the whole gang while a role lacks pods, and are not needed after that."""
     name_label: str = ""
     """Label of the pods that names the object, in their namespace; then no owner counts."""
     segment_label: str = ""

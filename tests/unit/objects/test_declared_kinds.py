@@ -57,14 +57,14 @@ SPEC = {"arms": 5, "least": 3}
 
 def test_roles_are_subgroups_by_the_label_of_their_pods():
     row = declared(kind(HEAD, ARM, **ROLE))
-    assert row.subgroup_labels == ("example.com/role",)
+    assert row.role_labels == ("example.com/role",)
     parts = [SubGroupSpec(name="head", min_member=1), SubGroupSpec(name="arm", min_member=3)]
-    assert row.read(SPEC, {}) == Gang(sub_groups=parts)
+    assert row.read(SPEC, {}) == Gang(minimum=4, sub_groups=parts)
 
 
 def test_roles_that_no_label_tells_apart_are_counted_together():
     row = declared(kind(HEAD, ARM))
-    assert row.subgroup_labels == ()
+    assert row.role_labels == ()
     assert row.read(SPEC, {}) == Gang(minimum=4)
 
 
