@@ -401,7 +401,8 @@ def divided(
     top = children[""]
     needed = len(top) if min_sub_group is None else min_sub_group
     tree = SubGroup("", -1, needed, tuple(_subtree(part, children, podsets) for part in top))
-    if len(podsets) > 1 or needed > 1:
+    is_whole = all(group.min_subgroup == len(group.children) for group in tree.groups())
+    if len(podsets) > 1 or not is_whole:
         return tuple(podsets), tree
     while tree.topology is None and tree.children:  # a job of one pod set: it has its constraints
         tree = tree.children[0]

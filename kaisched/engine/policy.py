@@ -122,7 +122,7 @@ def build_policy(
         fairness=spec.fairness or "hierarchy",
         evictions_per_hour=-1 if spec.evictions_per_hour is None else spec.evictions_per_hour,
         max_evictions_per_cycle=spec.max_evictions_per_cycle or MAX_EVICTIONS_PER_CYCLE,
-        workloads=workloads_of(plugins),
+        workloads=workloads_of(plugins, spec.workloads),
         **settings,
     )
     return policy, warnings
@@ -218,9 +218,13 @@ def _plugin_name(written: str, file: str, catalogue: Catalogue, warnings: list[s
             "no such plugin is installed",
             file=file,
             path=join_path("spec", "plugins", written),
-            fix=did_you_mean(written, list(catalogue.by_name)),
+            fix=_FORMER.get(written) or did_you_mean(written, list(catalogue.by_name)),
         )
     return mapped.name
+
+
+_FORMER: Final = {"workloads": "list its kinds in spec.workloads"}
+"""What there is in place of a plugin of earlier versions."""
 
 
 def _missing_defaults(

@@ -7,7 +7,9 @@ the projects' own API references for the fields.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from kaisched.errors import ObjectError, join_path
@@ -23,6 +25,8 @@ from kaisched.objects.workloads import (
     PodSetTopology,
     Read,
     Workload,
+    WorkloadKind,
+    WorkloadRole,
     annotations_in,
     constraint_on,
     parts_of,
@@ -59,8 +63,8 @@ def _fault(gang: object) -> str:
     """Describe what is wrong with an answer, empty if nothing is."""
     if not isinstance(gang, Gang):
         return f"no kaisched.Gang, but a {type(gang).__name__}"
-    if not 1 <= gang.minimum <= MOST:
-        return f"minimum {gang.minimum!r} is not from 1 to {MOST}"
+    if not 0 <= gang.minimum <= MOST:
+        return f"minimum {gang.minimum!r} is not from 0 to {MOST}"
     if any(it.size < 1 for it in gang.segments.values()):
         return "segments of no pods"
     return _tree_fault(gang)
@@ -73,8 +77,8 @@ def _tree_fault(gang: Gang) -> str:
         return "two subgroups of one name, or too many"
     if not {"", *parent} >= set(parent.values()) or cycles(parent) or (parent and not tops):
         return "a subgroup whose parent is missing, or that is inside itself"
-    if gang.min_sub_group is not None and not 1 <= gang.min_sub_group <= tops:
-        return f"min_sub_group {gang.min_sub_group!r} is not from 1 to {tops}"
+    if gang.min_sub_group is not None and not 0 <= gang.min_sub_group <= tops:
+        return f"min_sub_group {gang.min_sub_group!r} is not from 0 to {tops}"
     return ""
 
 
@@ -286,6 +290,90 @@ def _pods_of_job(spec: Mapping[str, Any]) -> int:
     """Return how many pods a batch Job runs at once; at most as many as it has to complete."""
     parallelism = count(spec.get("parallelism"))
     return min(parallelism, count(spec.get("completions"), parallelism))
+
+
+# -- kinds whose numbers are at places of their spec -----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ByPaths:
+    """Reads a gang from the numbers at places of a spec."""
+
+    roles: tuple[WorkloadRole, ...]
+    is_by_label: bool = False
+    """Whether a label says the role of a pod, so that each role is a subgroup."""
+
+    def __call__(self, spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
+        """Return the gang: of each role its minimum, else its replicas."""
+        del annotations
+        sizes = {role.name: _least(spec, role) for role in self.roles}
+        if not self.is_by_label:
+            return Gang(minimum=min(sum(sizes.values()), MOST))
+        parts = [SubGroupSpec(name=name, min_member=size) for name, size in sizes.items()]
+        return Gang(sub_groups=parts)
+
+
+def _least(spec: Mapping[str, Any], role: WorkloadRole) -> int:
+    """Return the pods that a role needs: no more than it has, 1 where nothing says how many."""
+    pods, minimum = _sum_at(spec, role.replicas), _sum_at(spec, role.minimum)
+    if minimum is None:
+        return 1 if pods is None else pods
+    return minimum if pods is None else min(minimum, pods)
+
+
+def _sum_at(spec: Mapping[str, Any], path: str) -> int | None:
+    """Return the number at a place of a spec; None if one is missing or invalid."""
+    if not path:
+        return None
+    found: list[Any] = [spec]
+    for step in _STEP.findall(path.removeprefix("spec")):
+        found = [it for at in found for it in _below(at, step)]
+    counts = [count(int(it) if _is_number(it) else it, -1) for it in found]
+    return None if min(counts, default=0) < 0 else min(sum(counts), MOST)
+
+
+_STEP: Final = re.compile(r"[^.\[\]]+")
+
+
+def _below(at: object, step: str) -> list[Any]:
+    """Return what a step leads to: all items of a list for ``*``; None for what is not there."""
+    if isinstance(at, list):
+        index = int(step) if step.isdecimal() else len(at)
+        return at if step == "*" else at[index : index + 1] or [None]
+    return [as_map(at).get(step)] if step != "*" else []
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 8  # noqa: PLR2004
+
+
+def declared(kind: WorkloadKind) -> Workload:
+    """Return the row of a kind that a shard declares.
+
+    If it says only the class of a known kind, all else stays as it is.
+    """
+    row = Workload(kind.api_version, kind.plural, kind.kind, priority_class=kind.priority_class)
+    known = KNOWN.get((row.api_group, row.kind))
+    if known is not None and not (kind.pods or kind.counts or kind.index_label):
+        return replace(known, priority_class=kind.priority_class)
+    is_by_label = bool(kind.role_label)
+    return replace(
+        row,
+        pods=kind.pods or "together",
+        read=ByPaths(kind.counts, is_by_label) if kind.counts else None,
+        index_label=kind.index_label,
+        subgroup_labels=(kind.role_label,) if is_by_label else (),
+    )
+
+
+MIN_SCALE: Final = "autoscaling.knative.dev/min-scale"
+"""Annotation of a Revision: how many of its pods there are at least."""
+
+
+def revision(_: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
+    """Read a Revision of a Knative Service: its least scale, which may be 0."""
+    said = annotations.get(MIN_SCALE, "")
+    return Gang(minimum=min(int(said), MOST) if _is_number(said) else 1)
 
 
 # -- kinds whose pods can be segments --------------------------------------------------------------
@@ -505,8 +593,8 @@ _KUBEFLOW: Final = (labels.REPLICA_TYPE, labels.JOB_ROLE)
 WORKLOADS: Final = (
     Workload("batch/v1", "jobs", "Job"),
     Workload("batch/v1", "cronjobs", "CronJob", "through"),
-    Workload("apps/v1", "replicasets", "ReplicaSet", "each", priority_class=INFERENCE),
-    Workload("apps/v1", "deployments", "Deployment", "through"),
+    Workload("apps/v1", "replicasets", "ReplicaSet", "each"),
+    Workload("apps/v1", "deployments", "Deployment", "each", priority_class=INFERENCE),
     Workload("apps/v1", "statefulsets", "StatefulSet"),
     Workload(
         "jobset.x-k8s.io/v1alpha2",
@@ -574,12 +662,54 @@ WORKLOADS: Final = (
         name_label=labels.POD_GANG,
         subgroup_labels=(labels.POD_CLIQUE,),
     ),
+    Workload("grove.io/v1alpha1", "podcliques", "PodClique", "through"),
+    Workload("grove.io/v1alpha1", "podcliquescalinggroups", "PodCliqueScalingGroup", "through"),
+    Workload("grove.io/v1alpha1", "podcliquesets", "PodCliqueSet", "through"),
+    Workload(
+        "kubeflow.org/v1",
+        "notebooks",
+        "Notebook",
+        priority_class="build",
+        other_versions=("kubeflow.org/v1beta1",),
+    ),
+    Workload("kubeflow.org/v1beta1", "scheduledworkflows", "ScheduledWorkflow", "through"),
+    Workload(
+        "amlarc.azureml.com/v1alpha1",
+        "amljobs",
+        "AmlJob",
+        read=ByPaths((WorkloadRole(name="", replicas="spec.job.options.envs.AZUREML_NODE_COUNT"),)),
+    ),
+    Workload("serving.knative.dev/v1", "services", "Service", "through"),
+    Workload("serving.knative.dev/v1", "configurations", "Configuration", "through"),
+    Workload(
+        "serving.knative.dev/v1", "revisions", "Revision", read=revision, priority_class=INFERENCE
+    ),
+    Workload(
+        "machinelearning.seldon.io/v1",
+        "seldondeployments",
+        "SeldonDeployment",
+        other_versions=("machinelearning.seldon.io/v1alpha2",),
+    ),
+    Workload("kubevirt.io/v1", "virtualmachineinstances", "VirtualMachineInstance"),
+    Workload("workspace.devfile.io/v1alpha2", "devworkspaces", "DevWorkspace"),
+    Workload("egx.nvidia.io/v1", "spotrequests", "SPOTRequest", priority_class=INFERENCE),
+    Workload("run.ai/v1", "runaijobs", "RunaiJob", "each"),
     Workload("argoproj.io/v1alpha1", "workflows", "Workflow", "through"),
     Workload("tekton.dev/v1", "taskruns", "TaskRun", "through"),
     Workload("tekton.dev/v1", "pipelineruns", "PipelineRun", "through"),
-    Workload("nvidia.com/v1alpha1", "dynamographdeployments", "DynamoGraphDeployment", "through"),
     Workload(
-        "nvidia.com/v1alpha1", "dynamocomponentdeployments", "DynamoComponentDeployment", "through"
+        "nvidia.com/v1alpha1",
+        "dynamographdeployments",
+        "DynamoGraphDeployment",
+        "through",
+        other_versions=("nvidia.com/v1beta1",),
+    ),
+    Workload(
+        "nvidia.com/v1alpha1",
+        "dynamocomponentdeployments",
+        "DynamoComponentDeployment",
+        "through",
+        other_versions=("nvidia.com/v1beta1",),
     ),
 )
 KNOWN: Final = table_of(WORKLOADS)

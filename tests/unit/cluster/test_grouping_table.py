@@ -138,6 +138,15 @@ def two(*by):
     return [owned(name, by) for name in "pq"]
 
 
+def deployment(by=None):
+    """A Deployment, and what its controllers make of it."""
+    return [
+        owner("Deployment", "d", by=by),
+        owner("ReplicaSet", "r", by=("Deployment", "d")),
+        *two("ReplicaSet", "r"),
+    ]
+
+
 @dataclass
 class Row:
     """Objects, and the jobs they are to make: the pods and the minimum of each."""
@@ -245,14 +254,7 @@ TABLE = {
         {"pg-c-1-uid-c-1": ["p"], "pg-c-2-uid-c-2": ["q"]},
     ),
     "ReplicaSet": Row([owner("ReplicaSet", "r"), *two("ReplicaSet", "r")], ALONE),
-    "Deployment": Row(
-        [
-            owner("Deployment", "d"),
-            owner("ReplicaSet", "r", by=("Deployment", "d")),
-            *two("ReplicaSet", "r"),
-        ],
-        ALONE,
-    ),
+    "Deployment": Row(deployment(), ALONE),
     "StatefulSet": Row(
         [owner("StatefulSet", "s"), *two("StatefulSet", "s")], {"pg-s-uid-s": ["p", "q"]}
     ),
@@ -364,6 +366,58 @@ TABLE = {
         ],
         {"pg-s-uid-s": ["p", "q"]},
     ),
+    "Notebook": Row(
+        [
+            owner("Notebook", "n"),
+            owner("StatefulSet", "s", by=("Notebook", "n")),
+            *two("StatefulSet", "s"),
+        ],
+        {"pg-n-uid-n": ["p", "q"]},
+    ),
+    **{
+        kind: Row(
+            [owner(kind, "x"), *deployment(by=(kind, "x"))],
+            {"pg-x-uid-x": ["p", "q"]},
+        )
+        for kind in ("SeldonDeployment", "DevWorkspace")
+    },
+    **{
+        kind: Row([owner(kind, "x"), *two(kind, "x")], {"pg-x-uid-x": ["p", "q"]})
+        for kind in ("VirtualMachineInstance", "SPOTRequest")
+    },
+    "RunaiJob": Row([owner("RunaiJob", "r"), *two("RunaiJob", "r")], ALONE),
+    "AmlJob": Row(
+        [
+            owner("AmlJob", "a", spec={"job": {"options": {"envs": {"AZUREML_NODE_COUNT": 2}}}}),
+            *two("AmlJob", "a"),
+        ],
+        {"pg-a-uid-a": ["p", "q"]},
+        2,
+    ),
+    "Service": Row(
+        [
+            owner("Service", "web"),
+            owner("Configuration", "web", uid="uid-conf", by=("Service", "web")),
+            owner(
+                "Revision",
+                "web-1",
+                by=("Configuration", "web", "uid-conf"),
+                spec={},
+                annotations={"autoscaling.knative.dev/min-scale": "2"},
+            ),
+            *deployment(by=("Revision", "web-1")),
+        ],
+        {"pg-web-1-uid-web-1": ["p", "q"]},
+        2,
+    ),
+    "ScheduledWorkflow": Row(
+        [
+            owner("ScheduledWorkflow", "s"),
+            owner("Workflow", "w", by=("ScheduledWorkflow", "s")),
+            *two("Workflow", "w"),
+        ],
+        ALONE,
+    ),
     "Spark": Row(
         [
             spark("driver", "driver"),
@@ -401,6 +455,23 @@ TABLE = {
         {"pg-g-uid-g": ["p", "q"]},
         podsets=[("c", 2)],
     ),
+    "PodCliqueSet": Row(
+        [
+            owner("PodCliqueSet", "s"),
+            owner("PodGang", "g", spec={"podgroups": [{"name": "c", "minReplicas": 2}]}),
+            owner("PodClique", "c", by=("PodCliqueSet", "s")),
+            *(
+                owned(
+                    name,
+                    ("PodClique", "c"),
+                    labels={"grove.io/podgang": "g", "grove.io/podclique": "c"},
+                )
+                for name in "pq"
+            ),
+        ],
+        {"pg-g-uid-g": ["p", "q"]},
+        podsets=[("c", 2)],
+    ),
     "PodGroup": Row(
         [owner("PodGroup", "g", spec=GANG), named("p"), named("q")],
         {"pg-g-uid-g": ["p", "q"]},
@@ -430,7 +501,14 @@ TABLE = {
 
 
 def test_every_row_of_the_table_is_here():
-    assert {*ROWS} <= {*TABLE, "DynamoComponentDeployment"}
+    inside = {
+        "DynamoComponentDeployment",
+        "Configuration",
+        "Revision",
+        "PodClique",
+        "PodCliqueScalingGroup",
+    }
+    assert {*ROWS} <= {*TABLE, *inside}
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])
