@@ -82,16 +82,16 @@ def _band(foreseen: Mapping[str, Any]) -> str:
         foreseen[f"{name}Seconds"] for name in ("earliest", "median", "latest", "lookedAhead")
     )
     courses = f" of {count} courses of events" if count > 1 else ""
-    by = f", by {count} courses of events" if count > 1 else ""
     if latest_s == 0:
         return "in the next cycle"
     earliest = _shown(earliest_s, is_least=True) if started else ""
     if started and latest_s is not None:
         latest = _shown(latest_s)
-        if earliest == latest:
-            return f"in {earliest}{by}"
+        if earliest_s == latest_s or earliest == latest:
+            alike = f", and in all{courses} alike" if courses else ""
+            return f"in {latest} if what is assumed holds{alike}"
         half = f"half of the time within {_shown(median_s)}"
-        return f"in {earliest} to {latest}, {half}{by}"
+        return f"in {earliest} to {latest}, {half}, by {count} courses of events"
     missing = f"not in the next {_shown(looked_s, is_least=True)}"
     if not started:
         return f"{missing}, in none{courses}" if courses else missing

@@ -433,8 +433,8 @@ class Replay:
     problems: list[ObjectError] = field(default_factory=list)
     """Problems of objects that were left out."""
     warnings: list[str] = field(default_factory=list)
-    objects: Sequence[KubernetesObject] = ()
-    """Those that were read."""
+    objects: Sequence[KubernetesObject | Owner] = ()
+    """Those that were read, workloads among them."""
 
 
 def digest(result: CycleResult) -> str:
@@ -460,12 +460,13 @@ def replay(recording: Recording, file: str = "", shard: SchedulingShard | None =
     policy, warnings = build_policy(shard, file)
     _check_facts(recording, file)
     objects, problems = objects_of(recording, file)
-    snapshot = _store(recording, objects, shard, policy).snapshot()
+    owners = [Owner(it.group, it.kind, it.metadata, it.gang) for it in recording.owners]
+    snapshot = _store(recording, objects, owners, shard, policy).snapshot()
     usage = None
     if recording.usage is not None:
         usage = _usage(recording.usage, snapshot, file)
     result, _ = run_cycle(snapshot, usage, policy, recording.now_s, Memory(recording.facts))
-    return Replay(snapshot, result, problems, warnings, objects)
+    return Replay(snapshot, result, problems, warnings, [*objects, *owners])
 
 
 def recorded_shard(recording: Recording, file: str = "") -> SchedulingShard:
@@ -509,12 +510,13 @@ def _object(data: msgspec.Raw, source: Source) -> KubernetesObject:
 def _store(
     recording: Recording,
     objects: Iterable[KubernetesObject],
+    owners: Iterable[Owner],
     shard: SchedulingShard,
     policy: Policy,
 ) -> StateStore:
     state = StoreState(
         objects=(),
-        owners=tuple(Owner(it.group, it.kind, it.metadata, it.gang) for it in recording.owners),
+        owners=tuple(owners),
         extended=tuple(recording.extended),
         assumed=tuple(
             Assumed(it.pod, it.node, it.sent == "eviction", it.sent == "promise", tuple(it.cards))

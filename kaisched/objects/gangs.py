@@ -286,6 +286,11 @@ def job_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
     return Gang(sub_groups=parts, min_sub_group=least, pod_sets=pod_sets)
 
 
+def batch_job(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
+    """Return the gang of a batch Job: one pod, since each of its pods can run alone."""
+    return Gang(completions=count(spec.get("completions"), 0))
+
+
 def _pods_of_job(spec: Mapping[str, Any]) -> int:
     """Return how many pods a batch Job runs at once; at most as many as it has to complete."""
     parallelism = count(spec.get("parallelism"))
@@ -591,7 +596,7 @@ INFERENCE: Final = "inference"
 _KUBEFLOW: Final = (labels.REPLICA_TYPE, labels.JOB_ROLE)
 
 WORKLOADS: Final = (
-    Workload("batch/v1", "jobs", "Job"),
+    Workload("batch/v1", "jobs", "Job", read=batch_job),
     Workload("batch/v1", "cronjobs", "CronJob", "through"),
     Workload("apps/v1", "replicasets", "ReplicaSet", "each"),
     Workload("apps/v1", "deployments", "Deployment", "each", priority_class=INFERENCE),

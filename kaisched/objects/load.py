@@ -20,7 +20,7 @@ from kaisched.errors import ObjectError, join_path
 from kaisched.objects import labels
 from kaisched.objects.decode import BadObject, decode_object, faults_of, name_in, type_of
 from kaisched.objects.faults import Fault, Source, did_you_mean, to_error
-from kaisched.objects.gangs import GANG_API, GANG_API_KIND, gang_api_row, gang_of
+from kaisched.objects.gangs import GANG_API, GANG_API_KIND, batch_job, gang_api_row, gang_of
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import cycles
 from kaisched.objects.queue import Queue
@@ -350,7 +350,8 @@ def missing_owners(objects: Iterable[Manifest], table: Table) -> list[str]:
         if owner is None or owner.uid in there or labels.pod_group_of(pod.metadata) is not None:
             continue
         row = table.get((owner.api_version.rpartition("/")[0], owner.kind))
-        if row is not None and (row.read is not None or row.pods == "through"):
+        is_read = row is not None and row.read not in {None, batch_job}
+        if row is not None and (is_read or row.pods == "through"):
             missing[owner.kind, f"{pod.metadata.namespace}/{owner.name}"] += 1
     return [
         f"{kind} {key} is not among the manifests under the UID that its pods name: what it"

@@ -250,6 +250,8 @@ class Gang(StrictWire, frozen=True, kw_only=True):
     is_each: bool = False
     """Whether each pod is a job of its own, whatever the row says."""
     priority_class: str = ""
+    completions: int = 0
+    """Pods that are to succeed, where others follow those that end; 0 where none follow."""
     unsupported: str = ""
     """What the workload requests that is not supported."""
 

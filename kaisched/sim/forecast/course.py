@@ -1,8 +1,9 @@
 """One course of events: cycles in virtual time on a copy of a snapshot.
 
-Runs last as long as was drawn for them. An evicted pod holds its room for a while; a new one then
-waits in its place and begins anew. New jobs come as the course was told: as rows appended to the
-snapshot, absent at first.
+Runs last as long as was drawn for them. A pod that has ended counts as succeeded, and another one
+waits in its place if its workload makes more. An evicted pod holds its room for a while; a new one
+then waits in its place and begins anew. New jobs come as the course was told: as rows appended to
+the snapshot, absent at first.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from kaisched.core.axis import (
 )
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.sums import summed
-from kaisched.core.tables import EVICTED, NO_METADATA, UNPROTECTED
+from kaisched.core.tables import EVICTED, NO_METADATA, SUCCEEDED, UNPROTECTED
 from kaisched.core.usage import Usage
 from kaisched.engine.planning import PERIOD_S
 from kaisched.framework.cycle import run_cycle
@@ -48,6 +49,8 @@ class NewJob(NamedTuple):
     minimum: int
     priority: int
     is_preemptible: bool
+    run_s: float = math.nan
+    """How long it runs; NaN where that is drawn."""
 
 
 def with_jobs(snapshot: Snapshot, new: Sequence[NewJob]) -> tuple[Snapshot, range]:
@@ -164,6 +167,7 @@ class Pods:
         self.job: RowVec = tasks.job_of_task
         self.last_start_s: FloatVec = jobs.last_start_s.copy()
         self.active: IntVec = jobs.active.copy()
+        self._minimum: IntVec = snapshot.podsets.minimum.copy()
         self._rare: FloatVec = jobs.rare.copy()
         self._evictions_s = snapshot.evictions_s
         table = snapshot.nodes.cards
@@ -193,6 +197,13 @@ class Pods:
         recent = (at_s for at_s in self._evictions_s if at_s > now_s - _HOUR_S)
         self._evictions_s = (*recent, *[now_s] * len(tasks))
 
+    def succeed(self, tasks: RowVec) -> None:
+        """Count pods as done: their pod sets need so many less, as in the state store."""
+        podset = self._base.tasks.podset_of_task[tasks]
+        np.subtract.at(self._minimum, podset, 1)
+        self._minimum.clip(0, out=self._minimum)
+        np.add.at(self._rare[:, SUCCEEDED], self.job[tasks], 1)
+
     def release(self, tasks: RowVec, *, is_made_anew: bool) -> None:
         """Free the room of pods that have ended; made anew, they wait again."""
         self.state[tasks] = TaskState.PENDING if is_made_anew else TaskState.GONE
@@ -218,6 +229,7 @@ class Pods:
             base,
             tasks=replace(base.tasks, **shared),
             jobs=replace(base.jobs, last_start_s=self.last_start_s.copy(), rare=self._rare.copy()),
+            podsets=replace(base.podsets, minimum=self._minimum.copy()),
             revision=last.revision + 1,
             evictions_s=self._evictions_s,
         )
@@ -230,7 +242,7 @@ class Pods:
 GRACE_S: Final = 30.0
 """Time for which a pod that was told to go holds its room."""
 _PART: Final = 50
-"""A cycle runs when one of so many running jobs has ended, or as many jobs have come."""
+"""A cycle runs when one of so many runs has ended, or as many jobs have come."""
 _LEAST_GAP_S: Final = 60.0
 """After a cycle that moved no pod, the next one may always be so far away."""
 _MOST_GAP: Final = 0.1
@@ -239,8 +251,8 @@ alone, such as a minimum runtime, is seen that late."""
 _MOST_IDLE_GAP: Final = 0.25
 """The same while nothing is due."""
 
-RunTime = Callable[[int, bool], float]
-"""Returns the length of a job's run in seconds; the flag tells whether it starts anew."""
+RunTime = Callable[[RowVec, FloatVec], FloatVec]
+"""Returns how long pods run in all, in seconds, from how long each has run."""
 Watch = Callable[[Snapshot, CycleResult], None]
 
 
@@ -252,6 +264,14 @@ class World(NamedTuple):
     policy: Policy
     memory: Memory
     now_s: float
+
+
+def starts_of(snapshot: Snapshot) -> FloatVec:
+    """Return when each pod ``(T,)`` of a job may have started: with its job, if it was there."""
+    jobs, tasks = snapshot.jobs, snapshot.tasks
+    of_job = np.where(np.isnan(jobs.last_start_s), jobs.created_s, jobs.last_start_s)
+    started_s: FloatVec = np.append(of_job, math.nan)[tasks.job_of_task]
+    return np.fmax(started_s, tasks.created_s)
 
 
 class Ended(NamedTuple):
@@ -273,6 +293,9 @@ class Course:
         run_time: RunTime | None,
         arrivals: Sequence[tuple[float, int]] = (),
         watch: Watch | None = None,
+        *,
+        started_s: FloatVec | None = None,
+        following: IntVec | None = None,
     ) -> None:
         """Begin.
 
@@ -281,6 +304,9 @@ class Course:
             run_time: how long runs last; None for ever.
             arrivals: (time, row) of jobs that come, in order; their pods are gone at first.
             watch: told of each cycle.
+            started_s: ``(T,)`` when running pods have started; by default with their jobs.
+            following: ``(T,)`` how many pods a workload makes one after the other in the place of
+                each that ends; by default none.
 
         """
         self._world = world
@@ -295,30 +321,29 @@ class Course:
         evicted_s = np.append(world.snapshot.jobs.last_evicted_s, math.nan)[self.pods.job]
         self._is_evicted: BoolVec = ~np.isnan(evicted_s)
         """Whether a pod that leaves is made anew: not one that somebody else has deleted."""
+        self._following: IntVec = np.zeros(len(self.pods.state), np.int64)
+        if following is not None:
+            self._following[: len(following)] = following
         self._arrivals = list(reversed(arrivals))
-        self._running = 0
         self._numbered = 0
         self.steps = 0
-        self._begin()
+        self._begin(starts_of(world.snapshot) if started_s is None else started_s)
 
-    def _begin(self) -> None:
+    def _begin(self, started_s: FloatVec) -> None:
         """Let what runs end when it will, and what is leaving be gone after its grace."""
         pods = self.pods
         leaving = np.flatnonzero(pods.state == TaskState.RELEASING)
         if len(leaving):
             self._plan(leaving, self._now_s + GRACE_S)
-        runs = ALLOCATED_STATES[pods.state] & (pods.job >= 0)
-        for job in np.unique(pods.job[runs]).tolist():
-            started_s = float(pods.last_start_s[job])
-            if math.isnan(started_s):
-                started_s = float(self._world.snapshot.jobs.created_s[job])
-            tasks = np.array(self._world.snapshot.jobs.tasks[job], np.int64)
-            self._run(job, tasks[runs[tasks]], min(started_s, self._now_s), is_new=False)
+        runs = np.flatnonzero(ALLOCATED_STATES[pods.state] & (pods.job >= 0))
+        self._run(runs, np.minimum(started_s[runs], self._now_s))
 
-    def _run(self, job: int, tasks: RowVec, started_s: float, *, is_new: bool) -> None:
-        if self._run_time is not None:
-            self._running += 1
-            self._plan(tasks, max(started_s + self._run_time(job, is_new), self._now_s))
+    def _run(self, tasks: RowVec, started_s: FloatVec) -> None:
+        if self._run_time is None or not len(tasks):
+            return
+        end_s = started_s + self._run_time(tasks, self._now_s - started_s)
+        for at_s in np.unique(end_s).tolist():
+            self._plan(tasks[end_s == at_s], max(at_s, self._now_s))
 
     def _plan(self, tasks: RowVec, at_s: float) -> None:
         self._end_s[tasks] = at_s
@@ -369,22 +394,19 @@ class Course:
     def _apply(self, result: CycleResult) -> None:
         pods, evicted = self.pods, result.evict_tasks
         if len(evicted):
-            self._running -= len(np.unique(pods.job[evicted]))
             pods.evict(evicted, self._now_s)
             self._is_evicted[evicted] = True
             self._plan(evicted, self._now_s + GRACE_S)
         bound = result.bind_tasks
         if len(bound):
             pods.start(bound, result.bind_nodes, self._now_s, result.bind_cards)
-            of = pods.job[bound]
-            for job in np.unique(of).tolist():
-                self._run(job, bound[of == job], self._now_s, is_new=True)
+            self._run(bound, np.full(len(bound), self._now_s))
         stays = ~np.isin(result.nominate_tasks, evicted)
         pods.promise(result.nominate_tasks[stays], result.nominate_nodes[stays])
 
     def _next_s(self) -> float:
         """Return the time of the next cycle: when enough has happened since this one."""
-        wanted = max(self._running // _PART, 1)
+        wanted = max(len(self._due) // _PART, 1)
         soonest = heapq.nsmallest(wanted, self._due)
         times = [at_s for at_s, _, _ in soonest]
         times += [at_s for at_s, _ in self._arrivals[-wanted:]]
@@ -401,12 +423,12 @@ class Course:
                 continue
             self._end_s[tasks] = math.inf
             leaves = pods.state[tasks] == TaskState.RELEASING
-            if (~leaves).any():
-                self._running -= 1
-                pods.release(tasks[~leaves], is_made_anew=False)
-            comes_again = self._is_evicted[tasks] & (pods.job[tasks] >= 0)
-            pods.release(tasks[leaves & comes_again], is_made_anew=True)
-            pods.release(tasks[leaves & ~comes_again], is_made_anew=False)
+            pods.succeed(tasks[~leaves])
+            follows = ~leaves & (self._following[tasks] > 0)
+            self._following[tasks[follows]] -= 1
+            comes_again = follows | leaves & self._is_evicted[tasks] & (pods.job[tasks] >= 0)
+            pods.release(tasks[comes_again], is_made_anew=True)
+            pods.release(tasks[~comes_again], is_made_anew=False)
         while self._arrivals and self._arrivals[-1][0] <= at_s:
             pods.arrive(self._arrivals.pop()[1])
 

@@ -9,10 +9,11 @@ from typing import Final
 
 import numpy as np
 
+from kaisched.core.axis import FloatVec, IntVec, RowVec
 from kaisched.core.snapshot import Snapshot
 from kaisched.framework.report.result import CycleResult
 from kaisched.sim.arrivals import Chance
-from kaisched.sim.forecast.course import GRACE_S, Course, Ended, World, with_jobs
+from kaisched.sim.forecast.course import GRACE_S, Course, Ended, NewJob, World, with_jobs
 from kaisched.sim.forecast.past import DAY_S, ENOUGH, MOST_NEW, Past, RunTimes, upcoming
 from kaisched.units import format_duration
 
@@ -103,25 +104,45 @@ def forecast(
 
 def _has_chance(world: World, times: RunTimes, past: Past) -> bool:
     """Tell whether courses may differ: by new jobs, or by run times that are drawn."""
-    jobs = world.snapshot.jobs
-    lives = np.flatnonzero((jobs.active > 0) | (jobs.pending > 0)).tolist()
-    is_drawn = past.count > 0 and not all(map(times.is_known, lives))
-    return is_drawn or (len(past.came) > 0 and past.since_s < world.now_s)
+    is_drawn = past.count > 0 and len(times.known()) < len(times.lives)
+    return is_drawn or past.reach_s(world.now_s) > 0
 
 
 def _course(world: World, past: Past, times: RunTimes, draw: int) -> Course:
     """Return a course by chance: new jobs and run times come from streams of its own."""
     chance = Chance(_SEED)
     new = upcoming(past, world.now_s, HORIZON_S, chance.stream("arrivals", str(draw)))
+    before = len(world.snapshot.tasks.name)
     snapshot, rows = with_jobs(world.snapshot, new)
     parts = chance.stream("run times", str(draw)).random(len(snapshot.jobs.name)).tolist()
-    queues = snapshot.jobs.queue_of_job.tolist()
+    queues, of_pod = snapshot.jobs.queue_of_job.tolist(), snapshot.tasks.job_of_task
+    declared_s = np.append(times.declared_s, np.repeat(*_run_times(new)))
 
-    def run_time(job: int, is_new: bool) -> float:
-        return times.draw(job, queues[job], parts[job], is_new=is_new)
+    def run_time(tasks: RowVec, ages_s: FloatVec) -> FloatVec:
+        lengths_s: FloatVec = declared_s[tasks]
+        drawn = np.flatnonzero(~(lengths_s > ages_s))
+        found: dict[tuple[int, float], float] = {}
+        keys = zip(of_pod[tasks[drawn]].tolist(), ages_s[drawn].tolist(), strict=True)
+        for at, (job, age_s) in zip(drawn.tolist(), keys, strict=True):
+            if (job, age_s) not in found:
+                lengths = times.lengths(queues[job])
+                found[job, age_s] = lengths.draw(parts[job], age_s)
+            lengths_s[at] = found[job, age_s]
+        return lengths_s
 
-    arrivals = [(job.at_s, row) for job, row in zip(new, rows, strict=True)]
-    return Course(world._replace(snapshot=snapshot), run_time, arrivals)
+    following = [past.following.get(name, 0) for name in snapshot.tasks.name[:before]]
+    return Course(
+        world._replace(snapshot=snapshot),
+        run_time,
+        [(job.at_s, row) for job, row in zip(new, rows, strict=True)],
+        started_s=np.append(times.started_s, np.full(len(of_pod) - before, np.nan)),
+        following=np.array(following, np.int64),
+    )
+
+
+def _run_times(new: Sequence[NewJob]) -> tuple[FloatVec, IntVec]:
+    """Return how long new jobs run, and how many pods each has."""
+    return np.array([it.run_s for it in new]), np.array([it.pods for it in new], np.int64)
 
 
 def _quantile(ordered: Sequence[float], part: float) -> float:
@@ -131,33 +152,34 @@ def _quantile(ordered: Sequence[float], part: float) -> float:
 
 def _assumptions(snapshot: Snapshot, times: RunTimes, past: Past, now_s: float) -> list[str]:
     """Say what a forecast rests on."""
-    jobs = snapshot.jobs
-    lives = np.flatnonzero((jobs.active > 0) | (jobs.pending > 0)).tolist()
-    known = sum(times.is_known(job) for job in lives)
-    rest = [job for job in lives if not times.is_known(job)]
-    names = snapshot.queues.name
+    jobs, names = snapshot.jobs, snapshot.queues.name
+    known = times.known()
+    rest = set(times.lives).difference(known)
     own = sum(
         (row := int(jobs.queue_of_job[job])) >= 0 and names[row] in times.of_queue for job in rest
     )
     said = []
     if known:
-        said.append(f"{_jobs(known)} as declared")
+        said.append(f"{_jobs(len(known))} as declared")
     if own:
         said.append(f"{_jobs(own)} like the ended runs of the queue, {ENOUGH} or more")
     if len(rest) > own:
         said.append(f"{_jobs(len(rest) - own)} {_like_the_shard(past)}")
     lines = [f"run times: {'; '.join(said) or 'none is known'}"]
-    wrong = sum(times.is_doubtful(job) for job in lives)
-    if wrong:
+    if wrong := len(times.doubtful()):
         lines.append(f"the declared run time of {_jobs(wrong)} is no time, or is over: not used")
-    span_s = now_s - past.since_s
-    if past.came and span_s > 0:
-        shown = format_duration(float(round(span_s)))
+    if more := sum(past.following.values()):
+        pods = "1 pod follows" if more == 1 else f"{more:,} pods follow"
+        lines.append(f"{pods} those of batch Jobs that end, up to the completions of each")
+    reach_s = past.reach_s(now_s)
+    if reach_s:
+        shown = format_duration(float(round(reach_s)))
         lines.append(
-            f"new jobs come as {len(past.came)} came in the last {shown}, at most {MOST_NEW:,}"
+            f"new jobs come for {shown} as {len(past.came)} came in the last {shown}, at most"
+            f" {MOST_NEW:,}, and none later"
         )
     else:
-        lines.append("no new jobs come")
+        lines.append("no new jobs come: how often they do is not known")
     lines.append(
         f"evicted jobs begin anew, {GRACE_S:.0f} s later; nodes and past usage stay as they are"
     )

@@ -9,29 +9,30 @@ rest of a run is as long as it has lasted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from kaisched.cluster.grouping import Owner
 from kaisched.cluster.pods import Ours, pod_row
-from kaisched.core.axis import PODS, FloatVec
+from kaisched.core.axis import ALLOCATED_STATES, PODS, BoolVec, FloatVec
 from kaisched.core.snapshot import Snapshot
 from kaisched.objects import labels
 from kaisched.objects.labels import RUN_SECONDS
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.shard import GPU_RESOURCES
-from kaisched.sim.forecast.course import NewJob
+from kaisched.objects.workloads import Job, PartialObject
+from kaisched.sim.forecast.course import NewJob, starts_of
 from kaisched.units import UnitError
 
 DAY_S: Final = 86_400.0
 WINDOW_S: Final = 7 * DAY_S
 """How far back jobs count that came."""
-LEAST_SPAN_S: Final = 3_600.0
-"""Jobs that came within less come again as if no others had come for so long: what is applied at
-once says nothing of how often that is done."""
+LEAST_SPAN_S: Final = 600.0
+"""A shorter past says nothing of how often jobs come: it may have been applied at once."""
 MOST_NEW: Final = 2_000
 """The most jobs that come in one course."""
 _NONE: Final = -1
@@ -50,6 +51,15 @@ class Past:
     """From when on they are known."""
     declared: Mapping[str, str] = field(default_factory=dict)
     """Annotations of pods with a run time, by pod."""
+    started_s: Mapping[str, float] = field(default_factory=dict)
+    """When pods started that run, by pod, as they say."""
+    following: Mapping[str, int] = field(default_factory=dict)
+    """How many pods a batch Job makes one after the other in the place of each, by pod."""
+
+    def reach_s(self, now_s: float) -> float:
+        """Return how far ahead new jobs are foreseen: as long as those before are known."""
+        span_s = now_s - self.since_s
+        return span_s if self.came and span_s >= LEAST_SPAN_S else 0.0
 
     @property
     def count(self) -> int:
@@ -82,34 +92,82 @@ def past_of(
         gpu_resources: names of resources that count as whole GPUs.
 
     """
-    ours, declared, queue_of_group = frozenset(schedulers), {}, {}
-    runs: dict[str, list[_Run]] = {}
-    for obj in objects:
-        if isinstance(obj, PodGroup):
-            queue_of_group[obj.key] = obj.spec.queue
-        if not isinstance(obj, Pod):
-            continue
-        text = obj.metadata.annotations.get(labels.RUN_SECONDS)
-        if text is not None:
-            declared[obj.key] = text
-        if obj.spec.scheduler_name in ours and (run := _run_of(obj)) is not None:
-            runs.setdefault(_job_of(obj), []).append(run)
-    came = _alive(snapshot, now_s)
+    ours, given = frozenset(schedulers), list(objects)
+    pods = [it for it in given if isinstance(it, Pod) and it.spec.scheduler_name in ours]
+    completions = dict(_completions(given))
+    notes = ((pod.key, pod.metadata.annotations.get(labels.RUN_SECONDS)) for pod in pods)
+    declared = {key: text for key, text in notes if text is not None}
+    begun = ((pod.key, _seconds_at(pod.status.start_time)) for pod in pods)
+    following: dict[str, int] = {}
+    for uid, of_owner in _grouped(pods, _owner_of).items():
+        following.update(_following(of_owner, completions.get(uid, 0)))
     ended: dict[str, list[float]] = {}
-    shapes = _Shapes(snapshot, gpu_resources)
-    for of_job in runs.values():
-        first = of_job[0]
-        queue = _queue_of(first.pod, queue_of_group)
-        ended.setdefault(queue, []).append(max(run.length_s for run in of_job))
-        row, shape = snapshot.queues.row_of_name.get(queue, -1), shapes.find(first.pod)
-        if row >= 0 and shape >= 0 and first.created_s > now_s - WINDOW_S:
-            pods = len(of_job)
-            came.append(NewJob(first.created_s, row, shape, pods, pods, shapes.priority, True))
+    came = _alive(snapshot, now_s, declared_of(snapshot, declared))
+    for queue, length_s, new in _ended(given, pods, snapshot, completions, gpu_resources):
+        ended.setdefault(queue, []).append(length_s)
+        if new is not None and new.at_s > now_s - WINDOW_S:
+            came.append(new)
     came.sort()
     since_s = came[0].at_s if came else now_s
-    if since_s < now_s:
-        since_s = min(since_s, now_s - LEAST_SPAN_S)
-    return Past(ended, came, since_s, declared)
+    started_s = {key: at_s for key, at_s in begun if at_s is not None}
+    return Past(ended, came, since_s, declared, started_s, following)
+
+
+def _completions(objects: Iterable[object]) -> Iterator[tuple[str, int]]:
+    """Yield the UID of each workload, and how many of its pods are to succeed; 0 for unknown."""
+    for obj in objects:
+        if isinstance(obj, Job):
+            yield obj.metadata.uid, obj.spec.completions or 0
+        elif isinstance(obj, PartialObject | Owner):
+            meta = obj.meta if isinstance(obj, Owner) else obj.metadata
+            yield meta.uid, obj.gang.completions
+
+
+def _grouped(pods: Iterable[Pod], key: Callable[[Pod], str]) -> dict[str, list[Pod]]:
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        found.setdefault(key(pod), []).append(pod)
+    return found
+
+
+def _owner_of(pod: Pod) -> str:
+    """Return the UID of the workload that makes a pod; empty for none."""
+    return next((it.uid for it in pod.metadata.owner_references if it.controller), "")
+
+
+def _ended(
+    objects: Iterable[object],
+    pods: Iterable[Pod],
+    snapshot: Snapshot,
+    completions: Mapping[str, int],
+    gpu_resources: Sequence[str],
+) -> Iterator[tuple[str, float, NewJob | None]]:
+    """Yield queue and length of the run of each job with ended pods, and the job if it is over."""
+    queue_of_group = {it.key: it.spec.queue for it in objects if isinstance(it, PodGroup)}
+    shapes = _Shapes(snapshot, gpu_resources)
+    for of_job in _grouped(pods, _job_of).values():
+        runs = [run for pod in of_job if (run := _run_of(pod)) is not None]
+        if not runs:
+            continue
+        first, length_s = runs[0], max(run.length_s for run in runs)
+        queue = _queue_of(first.pod, queue_of_group)
+        row, shape = snapshot.queues.row_of_name.get(queue, -1), shapes.find(first.pod)
+        is_over = all(pod.status.phase in _ENDED for pod in of_job)
+        size = len(runs)
+        least = 1 if completions.get(_owner_of(first.pod)) else size
+        new = NewJob(first.created_s, row, shape, size, least, shapes.priority, True, length_s)
+        yield queue, length_s, new if is_over and row >= 0 and shape >= 0 else None
+
+
+def _following(pods: Sequence[Pod], completions: int) -> Iterator[tuple[str, int]]:
+    """Yield how many pods follow each pod of a batch Job that has not ended."""
+    left = [pod.key for pod in pods if pod.status.phase not in _ENDED]
+    done = sum(pod.status.phase == "Succeeded" for pod in pods)
+    more = max(completions - done - len(left), 0)
+    for at, key in enumerate(sorted(left)):
+        each, rest = divmod(more, len(left))
+        if follow := each + (at < rest):
+            yield key, follow
 
 
 class _Shapes:
@@ -145,12 +203,20 @@ def _run_of(pod: Pod) -> _Run | None:
     if ready is None or ready.status != "False":
         return None
     begun = pod.status.start_time or (scheduled.last_transition_time if scheduled else "")
+    begun_s, ended_s, created_s = map(
+        _seconds_at, (begun, ready.last_transition_time, pod.metadata.creation_timestamp)
+    )
+    if begun_s is None or ended_s is None or created_s is None or ended_s <= begun_s:
+        return None
+    return _Run(pod, created_s, ended_s - begun_s)
+
+
+def _seconds_at(text: str | None) -> float | None:
+    """Return a time in seconds since 1970; None for what is none."""
     try:
-        length_s = labels.time_of(ready.last_transition_time) - labels.time_of(begun)
-        created_s = labels.time_of(pod.metadata.creation_timestamp)
+        return labels.time_of(text or "")
     except UnitError:
         return None
-    return _Run(pod, created_s, length_s) if length_s > 0 else None
 
 
 def _job_of(pod: Pod) -> str:
@@ -168,7 +234,7 @@ def _queue_of(pod: Pod, queue_of_group: Mapping[str, str]) -> str:
     return named or labels.queue_of(pod.metadata) or ""
 
 
-def _alive(snapshot: Snapshot, now_s: float) -> list[NewJob]:
+def _alive(snapshot: Snapshot, now_s: float, declared_s: FloatVec) -> list[NewJob]:
     """Return the jobs of a snapshot that came lately; a job of subgroups counts as none."""
     jobs, podsets = snapshot.jobs, snapshot.podsets
     lives = ((jobs.active > 0) | (jobs.pending > 0)) & (jobs.queue_of_job >= 0)
@@ -182,6 +248,7 @@ def _alive(snapshot: Snapshot, now_s: float) -> list[NewJob]:
             minimum=int(podsets.minimum[jobs.first_podset[row]]),
             priority=int(jobs.priority[row]),
             is_preemptible=bool(jobs.is_preemptible[row]),
+            run_s=float(declared_s[jobs.first_task[row]]) or math.nan,
         )
         for row in np.flatnonzero(late).tolist()
         if row not in jobs.structure
@@ -194,23 +261,22 @@ def upcoming(
     """Return jobs that may come: those that came lately, once more, in days by chance.
 
     Where less than two days are known, they come again in the same order from an instant by
-    chance on.
+    chance on. None come later than they are foreseen.
     """
     span_s = now_s - past.since_s
-    if not past.came or span_s <= 0:
-        return []
+    end_s = now_s + min(horizon_s, past.reach_s(now_s))
     new: list[NewJob] = []
     is_daily = span_s >= 2 * DAY_S
     length_s = DAY_S if is_daily else span_s
     begin_s = now_s
-    while begin_s < now_s + horizon_s and len(new) < MOST_NEW:
+    while begin_s < end_s and len(new) < MOST_NEW:
         if is_daily:
             first_s = now_s - DAY_S * int(chance.integers(1, int(span_s // DAY_S) + 1))
         else:
             first_s = past.since_s + span_s * float(chance.random())
         for job in past.came:
             later_s = (job.at_s - first_s) % span_s
-            if later_s < length_s:
+            if later_s < length_s and begin_s + later_s < end_s:
                 new.append(job._replace(at_s=begin_s + later_s))
         begin_s += length_s
     new.sort(key=lambda job: job.at_s)
@@ -265,7 +331,7 @@ class Lengths:
 
 
 class RunTimes:
-    """The run times of the jobs of a snapshot."""
+    """The run times of the pods of a snapshot."""
 
     def __init__(
         self, snapshot: Snapshot, now_s: float, past: Past, declared_s: FloatVec | None = None
@@ -273,23 +339,35 @@ class RunTimes:
         """Estimate the distributions.
 
         Args:
-            snapshot: with the jobs.
+            snapshot: with the pods.
             now_s: the time of the snapshot.
-            past: the runs that have ended.
-            declared_s: ``(J,)`` run times in seconds, NaN for unknown; by default those in the
-                annotations of the jobs.
+            past: the runs that have ended, and what pods say of theirs.
+            declared_s: ``(T,)`` run times in seconds, NaN for unknown; by default those in the
+                annotations of the pods and their jobs.
 
         """
-        jobs = snapshot.jobs
+        jobs, tasks = snapshot.jobs, snapshot.tasks
         self._names = snapshot.queues.name
-        runs = jobs.active > 0
-        started_s = np.where(np.isnan(jobs.last_start_s), jobs.created_s, jobs.last_start_s)
-        self.age_s: FloatVec = np.where(runs, np.maximum(now_s - started_s, 0.0), 0.0)
-        """``(J,)`` how long each job has run, 0 for those that wait."""
+        self._job = tasks.job_of_task
+        runs = np.flatnonzero(ALLOCATED_STATES[tasks.state] & (self._job >= 0))
+        self.started_s = starts_of(snapshot)
+        """``(T,)`` when each pod started, if it runs."""
+        for task in runs.tolist() if past.started_s else ():
+            begun_s = past.started_s.get(tasks.name[task])
+            if begun_s is not None:
+                self.started_s[task] = begun_s
+        self._age_s: FloatVec = np.zeros(len(self._job))
+        self._age_s[runs] = np.maximum(now_s - self.started_s[runs], 0.0)
+        """``(T,)`` how long each pod has run, 0 for those that wait."""
         self.declared_s = declared_of(snapshot, past.declared) if declared_s is None else declared_s
+        lives = np.flatnonzero((jobs.active > 0) | (jobs.pending > 0))
+        self.lives: Sequence[int] = lives.tolist()
+        """Jobs with pods."""
+        over: FloatVec = np.zeros(len(jobs.name))
+        np.maximum.at(over, self._job[runs], self._age_s[runs])
         ages: dict[str, list[float]] = {}
-        for job in np.flatnonzero(runs).tolist():
-            ages.setdefault(self._queue(int(jobs.queue_of_job[job])), []).append(self.age_s[job])
+        for job in np.unique(self._job[runs]).tolist():
+            ages.setdefault(self._queue(int(jobs.queue_of_job[job])), []).append(over[job])
         ended = past.ended_s
         self.shard = Lengths(
             [it for of in ended.values() for it in of], [it for of in ages.values() for it in of]
@@ -299,25 +377,23 @@ class RunTimes:
             for queue, lengths in ended.items()
             if len(lengths) >= ENOUGH and queue
         }
-        self._queue_of_job = jobs.queue_of_job
 
     def _queue(self, row: int) -> str:
         return self._names[row] if row >= 0 else ""
 
-    def is_known(self, job: int) -> bool:
-        """Tell whether a job declares a run time that may still be true."""
-        return job < len(self.declared_s) and bool(self.declared_s[job] > self.age_s[job])
+    def known(self) -> list[int]:
+        """Return the living jobs whose pods all declare a run time that may still be true."""
+        return self._unlike(~(self.declared_s > self._age_s))
 
-    def is_doubtful(self, job: int) -> bool:
-        """Tell whether a job declares what is no run time, or runs for longer."""
-        return bool(self.declared_s[job] <= self.age_s[job])
+    def doubtful(self) -> list[int]:
+        """Return the living jobs with a pod that declares no run time, or runs for longer."""
+        is_over = set(self._job[self.declared_s <= self._age_s].tolist())
+        return [job for job in self.lives if job in is_over]
 
-    def draw(self, job: int, queue: int, chance: float, *, is_new: bool) -> float:
-        """Return the length of a job's run from its start; ``chance`` is in [0, 1)."""
-        if self.is_known(job):
-            return float(self.declared_s[job])
-        is_running = not is_new and job < len(self.age_s)
-        return self.lengths(queue).draw(chance, float(self.age_s[job]) if is_running else 0.0)
+    def _unlike(self, tasks: BoolVec) -> list[int]:
+        """Return the living jobs without any of some pods."""
+        found = set(self._job[tasks].tolist())
+        return [job for job in self.lives if job not in found]
 
     def lengths(self, queue: int) -> Lengths:
         """Return the distribution for a queue: its own, or that of the shard."""
@@ -325,17 +401,20 @@ class RunTimes:
 
 
 def declared_of(snapshot: Snapshot, of_pod: Mapping[str, str]) -> FloatVec:
-    """Return the seconds ``(J,)`` that each job declares, by itself or by a pod; NaN for none."""
+    """Return the seconds ``(T,)`` that each pod declares, else its job, else the job's first pod.
+
+    NaN for none, 0 for what is no number.
+    """
     jobs, names = snapshot.jobs, snapshot.tasks.name
-    declared_s = np.full(len(jobs.name), np.nan)
+    declared_s = np.full(len(names), np.nan)
     for job in np.flatnonzero((jobs.active > 0) | (jobs.pending > 0)).tolist():
         text = jobs.metadata[job].annotations.get(RUN_SECONDS) if len(jobs.metadata) else None
-        if text is None and of_pod:
-            text = next(
-                (of_pod[it] for row in jobs.tasks[job] if (it := names[row]) in of_pod), None
-            )
-        if text is not None:
-            declared_s[job] = _seconds(text)
+        said = [of_pod.get(names[row], text) for row in jobs.tasks[job]]
+        first = next((it for it in said if it is not None), None)
+        if first is not None:
+            declared_s[list(jobs.tasks[job])] = [
+                _seconds(first if it is None else it) for it in said
+            ]
     return declared_s
 
 

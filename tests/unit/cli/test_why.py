@@ -280,9 +280,9 @@ def test_when_a_job_may_start_is_told_with_its_assumptions(run, busy):
     assert (code, err) == (0, "")
     assert out.endswith(
         """\
-  when: in 30m
+  when: in 30m if what is assumed holds
     assumed: run times: 1 job as declared; 1 job for ever, since no run that has ended is known
-    assumed: no new jobs come
+    assumed: no new jobs come: how often they do is not known
     assumed: evicted jobs begin anew, 30 s later; nodes and past usage stay as they are
 """
     )
@@ -318,6 +318,7 @@ OPEN = "not in the next 3h20m"
     ("seconds", "line"),
     [
         ((0, 0, 0), "in the next cycle"),
+        ((1800, 1800, 1800), "in 30m if what is assumed holds, and in all of 10 courses of events"),
         ((95, 110, 4000), "in 1m35s to 1h7m, half of the time within 1m50s, by 10 courses"),
         (
             (130, 9000, None),

@@ -16,7 +16,9 @@ from kaisched.core.tables import (
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import next_cycle, run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.objects.load import load_text
+from kaisched.objects.gangs import KNOWN
+from kaisched.objects.labels import time_of
+from kaisched.objects.load import load_text, workloads_among
 from kaisched.sim.forecast.course import NewJob, World, with_jobs
 from kaisched.sim.forecast.forecast import Forecast, forecast, world_of
 from kaisched.sim.forecast.past import Lengths, Past, RunTimes, past_of, upcoming
@@ -150,6 +152,7 @@ def test_what_depends_on_time_alone_is_seen():
 
 def test_a_declared_time_that_is_over_or_no_time_is_not_used():
     world, job = waiting()
+    # The old job is 1,000 s old, and its pods are the first rows.
     times = RunTimes(world.snapshot, NOW_S, Past(), np.array([900.0, 0.0]))
     seen = forecast(world, job, Past(), run_times=times)
     assert seen.started == 0
@@ -166,23 +169,125 @@ def test_new_jobs_come_again_as_they_came():
     past = past_of([], world.snapshot, NOW_S, ("kaisched",))
     assert [it.at_s for it in past.came] == [NOW_S - 3600, NOW_S - 600]
     new = upcoming(past, NOW_S, 3 * 3600, np.random.default_rng(0))
-    assert len(new) == 6
-    assert all(NOW_S <= it.at_s < NOW_S + 3 * 3600 for it in new)
+    assert len(new) == 2  # nothing is known of more than an hour
+    assert all(NOW_S <= it.at_s < NOW_S + 3600 for it in new)
     assert (
-        "new jobs come as 2 came in the last 1h"
+        "new jobs come for 1h as 2 came in the last 1h"
         in forecast(world, job, past, draws=1).assumptions[1]
     )
 
 
-def test_what_came_within_a_minute_does_not_come_each_minute():
+def test_new_jobs_come_for_as_long_as_those_before_are_known():
+    """Three days are known, and the forecast looks a week ahead; a day has eight jobs."""
+    came = [
+        NewJob(NOW_S - 3 * 86_400 + 10_800 * at, 0, 0, 1, 1, 50, True, 60.0) for at in range(24)
+    ]
+    past = Past(came=came, since_s=came[0].at_s)
+    new = upcoming(past, NOW_S, 7 * 86_400, np.random.default_rng(0))
+    assert len(new) == 24
+    assert max(it.at_s for it in new) < NOW_S + 3 * 86_400
+    assert {it.run_s for it in new} == {60.0}
+
+
+def test_what_came_within_a_minute_says_nothing_of_how_often_jobs_come():
     world, job = waiting()
     came_s = np.array([NOW_S - 60, NOW_S - 59])
     jobs = replace(world.snapshot.jobs, created_s=came_s)
     world = world._replace(snapshot=replace(world.snapshot, jobs=jobs))
     past = past_of([], world.snapshot, NOW_S, ("kaisched",))
-    assert len(upcoming(past, NOW_S, 3 * 3600, np.random.default_rng(0))) == 6
-    told = forecast(world, job, past, draws=1).assumptions[1]
-    assert "new jobs come as 2 came in the last 1h" in told
+    assert upcoming(past, NOW_S, 3 * 3600, np.random.default_rng(0)) == []
+    seen = forecast(world, job, past)
+    assert seen.courses == 1
+    assert seen.assumptions[1] == "no new jobs come: how often they do is not known"
+
+
+BATCH = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: %s, namespace: team, uid: %s, creationTimestamp: "%s"}
+spec: {completions: %d, parallelism: %d}
+---"""
+OWNED = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: %s
+  namespace: team
+  labels: {kai.scheduler/queue: a}
+  annotations: {kaisched.io/run-seconds: "%d"}
+  creationTimestamp: "%s"
+  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: %s, uid: %s, controller: true}]
+spec:
+  schedulerName: kaisched
+  %s
+  containers: [{name: main, resources: {limits: {nvidia.com/gpu: "%d"}}}]
+status: {phase: %s, %s}
+---"""
+AT = "2026-07-01T10:%02d:00Z"
+
+
+def owned(name, job, gpus, run_s, *, created, started=None):
+    """A pod of a batch Job, whose UID is its name; minutes after ten o'clock."""
+    node, phase, more = "", "Pending", "conditions: []"
+    if started is not None:
+        node, phase, more = "nodeName: n0", "Running", f'startTime: "{AT % started}"'
+    return OWNED % (name, run_s, AT % created, job, job, node, gpus, phase, more)
+
+
+def foreseen(text, pod_name, minute):
+    """Forecast the start of a pod's job, so many minutes after ten o'clock."""
+    documents = load_text(NODE % "n0" + QUEUE % ("a", "", 4, -1) + text, "test")
+    objects = [*documents.objects, *workloads_among(documents.others, KNOWN).objects]
+    cluster = EmbeddedCluster(ManualClock(time_of(AT % minute)))
+    cluster.load(objects)
+    result, _ = run_cycle(cluster.snapshot(), None, POLICY, cluster.clock.now_s(), Memory())
+    world = world_of(result)
+    row = int(world.snapshot.tasks.job_of_task[world.snapshot.tasks.name.index(pod_name)])
+    return forecast(world, row, past_of(objects, world.snapshot, world.now_s, ("kaisched",)))
+
+
+@pytest.mark.parametrize("pods", [2, 5])
+def test_what_a_parallel_job_has_done_counts(pods):
+    """Its first pod has run for half of its ten minutes; the others are surplus, and wait."""
+    text = BATCH % ("p", "p", AT % 0, pods, pods)
+    text += owned("p-0", "p", 8, 600, created=0, started=0)
+    text += "".join(owned(f"p-{at}", "p", 8, 600, created=0) for at in range(1, pods))
+    text += BATCH % ("b", "b", AT % 1, 1, 1) + owned("b-0", "b", 8, 600, created=1)
+    seen = foreseen(text, "team/b-0", 5)
+    assert (seen.started, seen.median_s) == (1, 300)
+    # The rest of the parallel job goes behind it.
+    assert foreseen(text, "team/p-0", 5).median_s == 900
+
+
+def test_the_pods_that_follow_in_a_job_hold_the_next_one_up():
+    """Two pods of 4 GPUs at a time, four in all, ten minutes each; the next job needs all 8.
+
+    They started at 10:00 and 10:04, so others follow at 10:10 and 10:14, and end at 10:24.
+    """
+    text = BATCH % ("p", "p", AT % 0, 4, 2)
+    text += owned("p-0", "p", 4, 600, created=0, started=0)
+    text += owned("p-1", "p", 4, 600, created=0, started=4)
+    text += BATCH % ("b", "b", AT % 5, 1, 1) + owned("b-0", "b", 8, 600, created=5)
+    seen = foreseen(text, "team/b-0", 5)
+    assert seen.median_s == 19 * 60
+    assert "2 pods follow those of batch Jobs that end, up to the completions of each" in (
+        seen.assumptions
+    )
+
+
+def test_a_pod_that_followed_is_as_old_as_itself_and_not_as_its_job():
+    """The Job runs since ten o'clock, its present pod since 10:20, for ten minutes."""
+    text = BATCH % ("p", "p", AT % 0, 3, 1)
+    text += owned("p-2", "p", 8, 600, created=20, started=20)
+    text += owned("b-0", "b", 8, 600, created=21)
+    gone = ENDED % ("p-0", "kaisched", AT % 10) + ENDED % ("p-1", "kaisched", AT % 20)
+    reference = "ownerReferences: [{apiVersion: batch/v1, kind: Job, name: p, uid: p, "
+    gone = gone.replace(
+        "  creationTimestamp", f"  {reference}controller: true}}]\n  creationTimestamp"
+    )
+    seen = foreseen(text + gone, "team/b-0", 25)
+    assert (seen.started, seen.median_s) == (seen.courses, 300)
+    assert seen.assumptions[0] == "run times: 2 jobs as declared"
 
 
 def test_new_jobs_are_under_no_disruption_budget():
