@@ -115,8 +115,19 @@ def dominant(session: Session, job: RowVec, noted: CodeVec) -> CodeVec:
         by_held = bool(outcome.held) and not outcome.evictions
         opened = Refusal.ROOM_HELD if by_held else Refusal.OPENED_SINCE
         code[own[_have_room(session, job[own])]] = int(opened)
-    code[code == 0] = int(Refusal.NOT_TRIED)
+    at = np.flatnonzero(code == 0)
+    code[at] = [_of_rest(session, each) for each in job[at].tolist()]
     return code
+
+
+def _of_rest(session: Session, job: int) -> int:
+    """Return why nothing was tried for a job: what waits is of subgroups that lack pods, if any."""
+    podsets, first = session.podsets, int(session.jobs.first_podset[job])
+    rows = np.arange(first, first + int(session.jobs.podset_count[job]))
+    rows = rows[podsets.pending[rows] > 0]
+    is_short = podsets.active[rows] + podsets.pending[rows] < podsets.minimum[rows]
+    code = Refusal.GANG_INCOMPLETE if rows.size and is_short.all() else Refusal.NOT_TRIED
+    return int(code)
 
 
 def _are_kept_out(session: Session, job: RowVec) -> BoolVec:
