@@ -149,6 +149,13 @@ class ObjectError(_PlacedError):
         return (self.file, f"{where} ({what})" if where and what else where or what, self.path)
 
 
+def root_of(error: BaseException) -> str:
+    """Describe the innermost cause of an error of a connection in few words."""
+    while (under := error.__cause__ or error.__context__) is not None:
+        error = under
+    return str(getattr(error, "strerror", None) or type(error).__name__)
+
+
 class Collector:
     """Errors that are found one by one and reported at once."""
 

@@ -228,7 +228,7 @@ def _error_line(error: Exception, line: Sequence[str], name: str) -> tuple[str, 
         return str(error), error.exit_code
     # Raised by the parser of the line; the class has another home in each version of typer.
     if hasattr(error, "format_message"):
-        message = error.format_message().rstrip(".")
+        message = error.format_message().rstrip(".").replace("Value error, ", "")
         return f"{message}; see {name} {_topic(error, line)}--help", USAGE
     return f"this is a bug: {type(error).__name__}: {error}; --debug shows where", INTERNAL
 

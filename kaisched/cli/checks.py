@@ -93,9 +93,11 @@ def lint(
     hosts show beside a change.
     """
     from kaisched.cli.findings import FORMS, with_scenarios  # noqa: PLC0415 - not for the help
-    from kaisched.engine.linting import lint as found_in  # noqa: PLC0415 - not for the help
+    from kaisched.engine.linting import found_in  # noqa: PLC0415 - not for the help
+    from kaisched.engine.planning import read_manifests  # noqa: PLC0415 - not for the help
 
-    found = with_scenarios(found_in(files, shard))
-    print(FORMS[output](found), flush=True)  # noqa: T201
+    loaded = read_manifests(files)
+    found = with_scenarios(found_in(loaded, shard))
+    print(FORMS[output](found, loaded.files), flush=True)  # noqa: T201
     if any(finding.is_error for finding in found):
         raise typer.Exit(1)

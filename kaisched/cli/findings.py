@@ -12,20 +12,19 @@ from kaisched.cli.printing import count
 from kaisched.core.axis import GPU, GPU_UNIT
 from kaisched.engine.linting import RULES, Core, Finding, advice
 from kaisched.errors import ABSENT, ConfigError, KaischedError, show
+from kaisched.objects.load import SCENARIO_KEYS
 from kaisched.objects.text import line_of
 from kaisched.sim.running import cluster_of, policy_of
 from kaisched.sim.scenario.load import read_raw, read_scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kaisched.sim.scenario.load import Scenario
 
 _RULE = "scenario"
 _SHORT_S = 1800.0
 """Runs no longer than what an eviction is taken to cost need no protection."""
-_KEYS = {"time", "nodes"}
-"""What every scenario has, and no manifest."""
 
 
 def with_scenarios(found: Sequence[Finding]) -> list[Finding]:
@@ -76,7 +75,7 @@ def _is_scenario(file: str) -> bool:
         keys = read_raw(path).keys()
     except KaischedError:
         return False
-    return keys >= _KEYS and not keys & {"apiVersion", "kind"}
+    return keys >= SCENARIO_KEYS and not keys & {"apiVersion", "kind"}
 
 
 # -- as text, JSON and SARIF ---------------------------------------------------------------------
@@ -85,20 +84,24 @@ SCHEMA: Final = "kaisched.io/lint/v1"
 _SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def text_of(found: Sequence[Finding]) -> str:
-    """Return a line for each finding, and the number of errors and warnings."""
+def text_of(found: Sequence[Finding], files: Mapping[str, int]) -> str:
+    """Return a line for each finding, what was checked, and the number of errors and warnings."""
+    checked = f"{count(sum(files.values()), 'object')} of {count(len(files), 'file')} checked"
     errors = sum(finding.is_error for finding in found)
     lines = [f"{_level(finding)}: {_line(finding)} [{finding.rule}]" for finding in found]
-    return "\n".join([*lines, f"{count(errors, 'error')}, {count(len(found) - errors, 'warning')}"])
+    numbers = f"{count(errors, 'error')}, {count(len(found) - errors, 'warning')}"
+    return "\n".join([*lines, f"{checked}: {numbers}"])
 
 
-def json_of(found: Sequence[Finding]) -> str:
+def json_of(found: Sequence[Finding], files: Mapping[str, int]) -> str:
     """Return a document with all findings."""
-    document = {"schemaVersion": SCHEMA, "findings": [_document(finding) for finding in found]}
+    checked = {"files": len(files), "objects": sum(files.values())}
+    findings = [_document(finding) for finding in found]
+    document = {"schemaVersion": SCHEMA, **checked, "findings": findings}
     return json.dumps(document, indent=2)
 
 
-def sarif_of(found: Sequence[Finding]) -> str:
+def sarif_of(found: Sequence[Finding], _: Mapping[str, int]) -> str:
     """Return a run of a static analysis tool."""
     rules = [{"id": rule, "shortDescription": {"text": text}} for rule, text in RULES.items()]
     driver = {"name": "kaisched", "version": __version__, "rules": rules}
@@ -107,7 +110,7 @@ def sarif_of(found: Sequence[Finding]) -> str:
     return json.dumps({"$schema": _SARIF, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-FORMS: Final[dict[str, Callable[[Sequence[Finding]], str]]] = {
+FORMS: Final[dict[str, Callable[[Sequence[Finding], Mapping[str, int]], str]]] = {
     "text": text_of,
     "json": json_of,
     "sarif": sarif_of,

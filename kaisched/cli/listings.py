@@ -477,6 +477,9 @@ def fairness(
     fair shares came to. The state is read as by `kaisched why`.
     """
     period = None
+    if since is None and (prometheus or history_file is not None):
+        option = "--prometheus" if prometheus else "--history"
+        raise ConfigError(f"{option} is read for --since only", fix="add --since, such as 7d")
     if since is not None:
         origin = source.Origin(prometheus, history_file)
         period = source.period_of(origin, resource, since, "--since")

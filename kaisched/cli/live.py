@@ -12,7 +12,7 @@ import msgspec
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from kaisched.errors import ClusterUnavailable, ConfigError
+from kaisched.errors import ClusterUnavailable, ConfigError, root_of
 from kaisched.objects.wire import BAD_JSON
 from kaisched.view.paths import CHANGES, MOST, ROOT, USUAL
 
@@ -95,7 +95,7 @@ class Server:
             )
         except (HTTPError, OSError) as wrong:
             raise ClusterUnavailable(
-                f"no answer from {self.url}: {type(wrong).__name__}",
+                f"no answer from {self.url}: {root_of(wrong)}",
                 fix="does it run with --view, and is the port forwarded?",
             ) from wrong
 

@@ -74,7 +74,7 @@ def evictions(
     if server or not origin.url:
         found = seen_evictions(source.running_scheduler(server, shard_name), seconds)
     else:
-        found = evictions_of(source.prometheus_of(origin, "--last"), seconds)
+        found = evictions_of(source.prometheus_of(origin), seconds)
     print_evictions(found, by, output)
 
 

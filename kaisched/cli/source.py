@@ -187,10 +187,10 @@ def period_of(origin: Origin, resource: str, last: str, option: str) -> Period:
         return from_file(origin.file, resource, now_s - seconds, now_s)
     from kaisched.usage.prometheus import store  # noqa: PLC0415 - only when asked
 
-    return store.period_of(prometheus_of(origin, option), resource, now_s - seconds, now_s)
+    return store.period_of(prometheus_of(origin), resource, now_s - seconds, now_s)
 
 
-def prometheus_of(origin: Origin, option: str) -> str:
+def prometheus_of(origin: Origin) -> str:
     """Return the address of the Prometheus server.
 
     Raises:
@@ -202,7 +202,7 @@ def prometheus_of(origin: Origin, option: str) -> str:
             f"name a Prometheus server with --prometheus or {PROMETHEUS}, or the file of a usage"
             " store with --history"
         )
-        raise ConfigError("no history is named", path=option, fix=fix)
+        raise ConfigError("no usage history is named", fix=fix)
     if not origin.url.startswith(("http://", "https://")):
         fix = "write it like http://prometheus:9090"
         raise ConfigError("no address", path="--prometheus", value=origin.url, fix=fix)

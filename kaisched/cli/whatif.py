@@ -66,10 +66,16 @@ def submit(
     --daemon the cluster of the kubeconfig is read.
     """
     from kaisched.cli.whatif_objects import objects_of  # noqa: PLC0415 - not for the help
-    from kaisched.engine.edits import with_objects  # noqa: PLC0415 - not for the help
+    from kaisched.engine.edits import find, with_objects  # noqa: PLC0415 - not for the help
 
     objects = objects_of(manifests or [], queue, gpus, pods)
-    _show(place, lambda recording, _: with_objects(recording, objects), output, has_when=when)
+
+    def change(recording: Recording, file: str) -> Recording:
+        if queue:
+            find(recording, f"queue/{queue}", file)
+        return with_objects(recording, objects)
+
+    _show(place, change, output, has_when=when)
 
 
 @command.command("set")

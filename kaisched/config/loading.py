@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from kaisched.config.settings import API_VERSION, KIND, SchedulerConfiguration
 from kaisched.errors import ABSENT, Collector, ConfigError, KaischedError, join_path
 from kaisched.objects.faults import did_you_mean
+from kaisched.objects.text import TextFault, first_document
 from kaisched.units import format_duration
 
 if TYPE_CHECKING:
@@ -152,14 +152,26 @@ def settings_errors(file: Path) -> list[KaischedError]:
 
 def _from_file(file: Path, errors: Collector) -> list[tuple[str, str, Any]]:
     try:
-        loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
+        document, count = first_document(file.read_bytes())
     except OSError as wrong:
-        raise ConfigError(f"cannot be read: {wrong.strerror}", file=str(file)) from wrong
-    except (yaml.YAMLError, UnicodeDecodeError) as wrong:
-        raise ConfigError(f"is not YAML: {wrong}", file=str(file)) from wrong
-    document = {} if loaded is None else loaded
+        fix = f"name a file with kind: {KIND}"
+        raise ConfigError(f"cannot be read: {wrong.strerror}", file=str(file), fix=fix) from wrong
+    except TextFault as fault:
+        where = f"{file}:{fault.line}" if fault.line else str(file)
+        raise ConfigError(fault.message, file=where, fix=fault.fix) from None
     if not isinstance(document, dict):
-        raise ConfigError("is not a mapping", file=str(file), fix=f"start with kind: {KIND}")
+        message = "is empty" if document is None else "is not a mapping"
+        raise ConfigError(message, file=str(file), fix=f"start with kind: {KIND}")
+    if not {"apiVersion", "kind"} & document.keys():
+        fix = f"write apiVersion: {API_VERSION} and kind: {KIND}"
+        raise ConfigError("has no apiVersion and no kind", file=str(file), fix=fix)
+    found = document.get("kind", KIND)
+    if found != KIND:
+        fix = f"name a file with kind: {KIND}"
+        raise ConfigError("holds no settings", file=str(file), path="kind", value=found, fix=fix)
+    if count > 1:
+        fix = f"write one {KIND}"
+        raise ConfigError(f"holds {count} documents", file=str(file), fix=fix)
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         found = document.pop(key, ABSENT)
         if found != expected:

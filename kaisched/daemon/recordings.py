@@ -38,7 +38,7 @@ from kaisched.engine.recording import (
     sealed,
 )
 from kaisched.engine.shards import shards_in
-from kaisched.errors import ClusterUnavailable, ConfigError, KaischedError
+from kaisched.errors import ClusterUnavailable, ConfigError, KaischedError, root_of
 from kaisched.objects.shard import SchedulingShard
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ def from_daemon(url: str, shard_name: str = "") -> Taken:
             data = answer.read(MAX_FILE + 1)
     except (HTTPError, OSError) as wrong:
         raise ClusterUnavailable(
-            f"no answer from {parts.netloc}: {type(wrong).__name__}",
+            f"no answer from {parts.netloc}: {root_of(wrong)}",
             fix="is `snapshots.enabled` set there, and the port forwarded?",
         ) from wrong
     if answer.status != _OK:

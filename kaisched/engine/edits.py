@@ -208,6 +208,8 @@ def _assignment(kind: str, text: str) -> tuple[list[str], Any]:
         path = ["spec", "resources", *path]
         path[-1] = "overQuotaWeight" if path[-1] == "weight" else path[-1]
     elif kind == Node.KIND and path == ["gpu"]:
+        if not right.isascii() or not right.isdigit():
+            raise ConfigError("no number of GPUs", path=text, value=right, fix="write gpu=8")
         path, right = ["status", "allocatable", "nvidia.com/gpu"], f'"{right}"'
     elif path[0] not in _ROOTS:
         path = ["spec", *path]

@@ -87,15 +87,24 @@ class Finding(NamedTuple):
 def lint(files: Sequence[str], shard_file: Path | None = None) -> list[Finding]:
     """Return all findings about files, folders, or ``-`` for standard input; each once.
 
-    Args:
-        files: what to check.
-        shard_file: the shard that they are for; by default the only one among them.
-
     Raises:
         ConfigError: a file does not exist, or the shard file is wrong.
 
     """
-    loaded = read_manifests(files)
+    return found_in(read_manifests(files), shard_file)
+
+
+def found_in(loaded: Loaded, shard_file: Path | None = None) -> list[Finding]:
+    """Return all findings about manifests; each once.
+
+    Args:
+        loaded: what to check; what is missing is added.
+        shard_file: the shard that they are for; by default the only one among them.
+
+    Raises:
+        ConfigError: the shard file is wrong.
+
+    """
     given = read_shard(shard_file) if shard_file is not None else None
     found = [
         *_settings(loaded),
@@ -174,7 +183,8 @@ def _together(loaded: Loaded, given: SchedulingShard | None) -> Iterator[Finding
         if problem.kind != Queue.KIND and str(problem) not in known:
             yield _of_object("object", problem)
     for text in doubts:
-        if not text.startswith("objects of kinds that are not read"):
+        is_about_kinds = text.startswith("objects of kinds that are not read")
+        if not is_about_kinds or not (loaded.objects or loaded.problems):
             yield Finding("without-effect", ConfigError(text), is_error=False)
     snapshot = cluster.snapshot()
     lends = any(setting.plugin.lends for setting in policy.plugins)

@@ -138,7 +138,21 @@ def read_manifests(files: Iterable[str | Path]) -> Loaded:
         loaded.warnings.extend(more.warnings)
         loaded.others.extend(more.others)
         loaded.sources.update(more.sources)
+        loaded.files.update(more.files)
+    loaded.warnings += _empty(names, loaded)
     return loaded
+
+
+def _empty(names: Iterable[str], loaded: Loaded) -> Iterator[ObjectError]:
+    """Yield a warning for each named file and folder in which nothing was found."""
+    full = [file for file, objects in loaded.files.items() if objects]
+    full += [problem.file for problem in loaded.problems]
+    for name in names:
+        file = "standard input" if name == STDIN else name
+        if not any(Path(name) in (Path(it), *Path(it).parents) for it in full) and file not in full:
+            what = "file" if Path(name).is_dir() else "object"
+            fix = "name a folder of .yaml and .json files" if what == "file" else "check the path"
+            yield ObjectError(f"holds no {what}", file=file, fix=fix)
 
 
 def complete(

@@ -35,6 +35,8 @@ class Nominate:
     node_row: int = field(compare=False)
     cards: tuple[str, ...] = ()
     """The groups of the open cards that a pod with a share is promised; others will be whole."""
+    step: int = field(compare=False, default=-1)
+    """The place in the result's steps of the claim that made it; -1 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +58,5 @@ class Evict:
     """The queue of the beneficiary; empty without one."""
     kind: str = field(compare=False, default="")
     """What entitles the beneficiary, a word of the policy; else the action."""
+    step: int = field(compare=False, default=-1)
+    """The place in the result's steps of the claim that it is for; -1 for none."""

@@ -33,6 +33,9 @@ MAX_BYTES: Final = 256 << 20
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 _MAX_LISTS: Final = 4
+_CHART: Final = "Chart.yaml"
+SCENARIO_KEYS: Final = frozenset({"time", "nodes"})
+"""What every scenario of a simulation has, and no manifest."""
 _EXAMPLE: Final = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue"}
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -75,6 +78,8 @@ class Loaded:
     """Objects of other kinds, undecoded; see :mod:`kaisched.objects.load`."""
     sources: dict[tuple[str, str], Source] = field(default_factory=dict)
     """Source of each object, by (kind, key)."""
+    files: Counter[str] = field(default_factory=Counter)
+    """How many objects each file that was read has, with those that are wrong."""
 
     def of(self, type_: type[_T]) -> list[_T]:
         """Return the objects of one kind."""
@@ -109,7 +114,10 @@ def load_text(text: str | bytes, name: str = "") -> Loaded:
 
 def _files(path: Path, loaded: Loaded) -> Iterator[Path]:
     try:
-        if path.is_dir():
+        if (path / _CHART).is_file():
+            fix = f"read what `helm template {path}` prints"
+            loaded.problems.append(ObjectError("is a Helm chart", file=str(path), fix=fix))
+        elif path.is_dir():
             found = sorted(it for it in path.rglob("*") if it.suffix in SUFFIXES)
             yield from (it for it in found if not _is_hidden(it.relative_to(path)) and it.is_file())
         elif path.exists():
@@ -148,6 +156,7 @@ def _too_large(file: str, max_bytes: int) -> ObjectError:
 
 
 def _load_data(data: bytes, file: str, loaded: Loaded) -> None:
+    loaded.files[file] += 0
     for value, source in _values(data, file, loaded.problems):
         _take(value, source, (), loaded)
 
@@ -215,15 +224,13 @@ def _take(raw: Any, source: Source, at: tuple[str | int, ...], loaded: Loaded) -
         fix = "write a map with apiVersion, kind, metadata and spec"
         loaded.problems.append(to_error(Fault(at, "no object", raw, fix), source))
         return
+    if not (str(raw.get("kind")).endswith("List") and "items" in raw):
+        loaded.files[source.file] += 1
     kind, api_version = raw.get("kind"), raw.get("apiVersion")
     name = name_in(raw)
     for key, word in (("apiVersion", api_version), ("kind", kind)):
         if not isinstance(word, str) or not word:
-            fault = Fault((*at, key), "missing", fix=f"add {key}")
-            if word is not None:
-                fault = Fault(
-                    (*at, key), f"no {key}", word, f"write a text, such as {_EXAMPLE[key]}"
-                )
+            fault = _untyped(raw, key)._replace(path=(*at, key))
             shown = kind if isinstance(kind, str) else ""
             loaded.problems.append(to_error(fault, source, shown, name))
             return
@@ -239,6 +246,15 @@ def _take(raw: Any, source: Source, at: tuple[str | int, ...], loaded: Loaded) -
         loaded.others.append(Other(api_version, kind[:80], name, raw, source))
     else:
         _take_object(raw, type_, source, at, loaded)
+
+
+def _untyped(raw: dict[str, Any], key: str) -> Fault:
+    """Return what is wrong with an object without apiVersion or kind."""
+    if raw.get(key) is not None:
+        return Fault((), f"no {key}", raw[key], f"write a text, such as {_EXAMPLE[key]}")
+    if raw.keys() >= SCENARIO_KEYS:
+        return Fault((), "this is a scenario, and no manifest", fix="`kaisched simulate` runs it")
+    return Fault((), "missing", fix=f"add {key}")
 
 
 def _take_list(

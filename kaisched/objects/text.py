@@ -33,6 +33,7 @@ _TAGS: Final = ("str", "int", "float", "bool", "null", "map", "seq")
 _INT: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,39})", re.ASCII)
 _HEX: Final = re.compile(r"0x[0-9a-fA-F]{1,32}", re.ASCII)
 _FLOAT: Final = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_HELM: Final = re.compile(r"\{\{.*\}\}")
 _WORDS: Final[dict[str, bool | float | None]] = {
     form: value
     for word, value in (
@@ -186,6 +187,20 @@ def documents(data: bytes) -> Iterator[tuple[bytes, int]]:
         start = following
 
 
+def first_document(data: bytes) -> tuple[Any, int]:
+    """Read the first YAML document of a text; return it with the number of documents.
+
+    Raises:
+        TextFault: it cannot be read.
+
+    """
+    found = list(documents(data))
+    try:
+        return (read_yaml(found[0][0].decode(), found[0][1]) if found else None), len(found)
+    except UnicodeDecodeError as error:
+        raise TextFault(f"is not UTF-8: byte {error.start}", "save it as UTF-8") from None
+
+
 def read_yaml(text: str, first_line: int = 1) -> Any:
     """Read the value of a text with one YAML document; None for an empty one.
 
@@ -206,7 +221,11 @@ def read_yaml(text: str, first_line: int = 1) -> Any:
             raise _syntax_fault(error, text) from None
         except UnicodeEncodeError:
             raise TextFault("half a character (a lone surrogate)", "save it as UTF-8") from None
-    except TextFault as fault:
+    except TextFault as found:
+        fault = found
+        if _HELM.search(text):
+            fix = "read what `helm template` makes of it"
+            fault = TextFault("looks like a Helm template", fix, fault.line)
         fault.line += first_line - 1
         raise reader.stuck(fault) from None
     return reader.root

@@ -30,7 +30,7 @@ from kaisched.sim.scenario.load import Scenario
 from kaisched.sim.scenario.queues import in_pool
 from kaisched.sim.ticks import CHECKPOINT_TICKS, GRID_S, NEVER, Pace, tick_at
 from kaisched.sim.workload import ClusterSize, QuotaMode, Trace, Workload, workload_of
-from kaisched.units import parse_duration
+from kaisched.units import format_duration, parse_duration
 
 Progress = Callable[[float], None]
 """Callback with the time in seconds after each cycle."""
@@ -53,17 +53,15 @@ class Stretch:
 
     def bounds(self, trace: Trace) -> tuple[float, float]:
         """Return begin and end of the stretch in a trace, in seconds."""
-        until_s = self.until_s
-        if until_s is None:
-            last_s = float(trace.submit_s[-1]) if len(trace) else 0.0
-            until_s = max(last_s, self.from_s) + GRID_S
+        last_s = float(trace.submit_s[-1]) if len(trace) else 0.0
+        if self.from_s > last_s:
+            after = f"--from {format_duration(self.from_s)} is after the last job of the trace"
+            raise ConfigError(after, fix=f"begin at {format_duration(last_s)} or before")
+        until_s = last_s + GRID_S if self.until_s is None else self.until_s
         if until_s <= self.from_s:
-            raise ConfigError(
-                "the stretch ends before it begins",
-                path="--until",
-                value=until_s,
-                fix=f"end after {self.from_s:.0f} s, where it begins",
-            )
+            begin, end = format_duration(self.from_s), format_duration(until_s)
+            message = f"--until {end} is not after --from {begin}"
+            raise ConfigError(message, fix="end the stretch after it begins")
         return self.from_s, until_s
 
 

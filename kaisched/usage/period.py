@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kaisched.errors import UsageUnavailable
+from kaisched.errors import ConfigError, UsageUnavailable
 from kaisched.units import MEMORY_UNIT
-from kaisched.usage.sqlite import FileUnusableError, UsageFile
+from kaisched.usage.sqlite import FileUnusableError, UsageFile, why_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -69,12 +69,16 @@ def from_file(path: Path, resource: str, start_s: float, end_s: float) -> Period
     """Sum up a period from a copy of a usage file, so that a running scheduler keeps its own.
 
     Raises:
-        UsageUnavailable: there is no such file, or it holds no usage history.
+        ConfigError: there is no such file, or it is none of the store `sqlite`.
+        UsageUnavailable: it cannot be read.
 
     """
-    if not path.is_file():
-        raise UsageUnavailable(f"{path}: no such file", fix="name the file of the store `sqlite`")
     try:
+        foreign = why_foreign(path)
+        why = f"is {foreign}" if foreign else "" if path.exists() else "no such file"
+        if why := why or ("" if path.stat().st_size else "is empty"):
+            fix = "name the file of the store `sqlite`"
+            raise ConfigError(why, file=str(path), fix=fix)
         with tempfile.TemporaryDirectory(prefix="kaisched-") as folder:
             for ending in _PARTS:
                 beside = path.with_name(path.name + ending)

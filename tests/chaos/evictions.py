@@ -17,11 +17,17 @@ EXEMPT = ("stalegang", "drain", "timelimit")
 
 @dataclass(slots=True)
 class Leave:
-    """Pods of one gang that were evicted at about one time: if none is left, it went whole."""
+    """Pods of one gang that were evicted at about one time.
 
+    If fewer stay than it needs, all that it needs went together: the others would be useless. What
+    it needs also moves together, and its elastic pods may stay.
+    """
+
+    first_s: float
     last_s: float
     pods: list = field(default_factory=list)
     """Their keys."""
+    minimum: int = 1
     is_whole: bool = False
     is_used: bool = False
     """Whether the room of one of them was."""
@@ -60,7 +66,7 @@ class EvictedForSomebody(Promise):
         self._waiting, self._idle_since = {}, {}
         """Job to its pods that wait, and to when the last of them was placed or deleted."""
         self._staying, self._leaves = {}, {}
-        """Gang to its pods that hold room and stay, and to its pods that go."""
+        """Gang to its pods that hold room and stay, and since when; and to its pods that go."""
         self._sent = deque()
         """Evictions of the last plans."""
         self._bound_s = {}
@@ -80,7 +86,7 @@ class EvictedForSomebody(Promise):
 
     def _pod(self, event, before, after):
         self._note_waiting(event, before, after)
-        self._note_staying(before, after)
+        self._note_staying(event, before, after)
         if after is not None and after.is_evicted and not (before and before.is_evicted):
             self.checker.counts["evictions"] += 1
             self._note_late(event)
@@ -129,36 +135,43 @@ class EvictedForSomebody(Promise):
         if not pods:
             del self._waiting[job]
 
-    def _note_staying(self, before, after):
+    def _note_staying(self, event, before, after):
         it = after or before
         if not it.group:
             return
-        pods = self._staying.setdefault(it.group, set())
+        pods = self._staying.setdefault(it.group, {})
         if after is not None and after.holds_room and not (after.is_leaving or after.is_evicted):
-            pods.add(it.uid)
+            pods.setdefault(it.uid, event.at_s)
         else:
-            pods.discard(it.uid)
+            pods.pop(it.uid, None)
         if not pods:
             del self._staying[it.group]
 
     def _leave_of(self, pod, now_s):
         """Return what a pod goes with; it ends with the last pod of its gang."""
         if not pod.group:
-            return Leave(now_s)
+            return Leave(now_s, now_s)
         leave = self._leaves.get(pod.group)
         if leave is None or now_s - leave.last_s > PLAN_S:
-            leave = self._leaves[pod.group] = Leave(now_s)
+            leave = self._leaves[pod.group] = Leave(now_s, now_s)
         leave.last_s = now_s
         leave.pods.append(pod.key)
-        if pod.group not in self._staying:
-            leave.is_whole = True
+        stay, group = self._staying.get(pod.group, {}), self.cluster.podgroups.get(pod.group)
+        # Pods that came since the plan was made, so long before its first eviction at most, save
+        # nothing of the gang.
+        stayed = sum(at_s <= leave.first_s - PLAN_S for at_s in stay.values())
+        leave.minimum = 1 if group is None else group.minimum
+        leave.is_whole |= stayed < leave.minimum
+        if not stay:
             del self._leaves[pod.group]
         return leave
 
     def _is_of_whole(self, leave, job):
-        """Tell whether a gang went whole, and for nobody else as far as is told."""
+        """Tell whether all that a gang needs went, and for nobody else as far as is told."""
         told = [self._who_for(key) for key in leave.pods]
-        return leave.is_whole and all(it is None or it[1] == job for it in told)
+        has_moved = [it for it in told if it is not None and it[0] == "consolidate"]
+        is_whole = leave.is_whole or len(has_moved) >= leave.minimum > 1
+        return is_whole and all(it is None or it[1] == job for it in told)
 
     def _held_by_limited(self, pod):
         """Return what the queues above an evicted pod that have limits hold, the pod included."""

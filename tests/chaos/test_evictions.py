@@ -10,13 +10,14 @@ PODS = [pod(name, on, group="t/v") for name, on in (("v1", "m"), ("v2", "n"), ("
 TOLD = {it.key: ("consolidate", "t/b") for it in PODS}
 
 
-def evicted(count, apart_s=1.0, told=TOLD):
-    """So many pods of a gang go for another job; the room of the first one is used."""
-    nodes = (node(), node("m"), Queue("q", "uid"), group(1, name="v"))
-    history = History(*nodes, pod("b", gpus=4), *PODS, who_for=told)
+def evicted(count, apart_s=1.0, told=TOLD, minimum=1, last_s=9.0, more=()):
+    """So many of three pods of a gang, the last of which came late, go for another job."""
+    nodes = (node(), node("m"), Queue("q", "uid"), group(minimum, name="v"))
+    history = History(*nodes, pod("b", gpus=4), *PODS[:2], who_for=told)
+    history.put(*more, PODS[2], at_s=last_s)
     sent = [replace(it, is_evicted=True, is_leaving=True) for it in PODS[:count]]
     for at, it in enumerate(sent):
-        history.put(it, at_s=10.0 + at * apart_s)
+        history.put(it, at_s=20.0 + at * apart_s)
     history.gone(*sent, at_s=50.0)
     return history
 
@@ -35,6 +36,30 @@ def test_a_gang_goes_whole_though_the_log_does_not_have_all_of_it(of_the_last, c
     """The answer to an eviction was lost, so that its process does not know of it."""
     told = {it.key: TOLD[it.key] for it in PODS[:2]} | of_the_last
     history = evicted(3, told=told).put(pod("b", "m", 4), at_s=51.0).until(1e6)
+    assert len(history.breaches) == count
+
+
+@pytest.mark.parametrize(
+    ("action", "is_used", "found"),
+    [
+        ("consolidate", True, []),
+        ("consolidate", False, ["pod t/v1", "pod t/v2"]),
+        ("reclaim", True, ["pod t/v2"]),
+    ],
+)
+def test_what_a_gang_needs_moves_together_while_its_elastic_pods_stay(action, is_used, found):
+    """As tests/scenarios/test_a_gang_moves_whole.py shows; of others elastic pods go first."""
+    more = [pod(f"v{number}", "n", group="t/v") for number in (4, 5)]
+    told = {it.key: (action, "t/b") for it in PODS}
+    history = evicted(2, minimum=2, told=told, more=more)
+    if is_used:
+        history.put(pod("b", "m", 4), at_s=51.0)
+    assert history.until(1e6).breaches == [("P4", it) for it in found]
+
+
+@pytest.mark.parametrize(("last_s", "count"), [(9.0, 1), (11.0, 0)])
+def test_a_pod_that_came_since_the_plan_was_made_saves_nothing_of_its_gang(last_s, count):
+    history = evicted(2, last_s=last_s).put(pod("b", "m", 4), at_s=51.0).until(1e6)
     assert len(history.breaches) == count
 
 

@@ -204,7 +204,7 @@ def test_simulate_runs_only_the_actions_it_is_told(capsys):
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        (("--from", "3d", "--until", "2d"), "--until: the stretch ends before it begins"),
+        (("--from", "3d", "--until", "2d"), "--until 2d is not after --from 3d"),
         (("--from", "soon"), "--from: 'soon' is no duration"),
         (("--trace", "nowhere"), "there is no such trace (value 'nowhere')"),
         (("--shard", "nowhere.yaml"), "nowhere.yaml: no such file"),

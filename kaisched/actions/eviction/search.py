@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kaisched.actions.eviction.demand import Demand, Need, Plan, gets_too_much
-from kaisched.actions.eviction.relocation import without_place
 from kaisched.actions.eviction.victims import PROTECTED, as_units
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.future import Future
@@ -420,6 +419,9 @@ class _Attempt:
             # Whoever refuses a set refuses a larger one.
             fits = _minimal(bits, fits)
         bits = bits[fits]
+        if self._moving is not None and len(bits):
+            stuck = self._without_place(places, bits) & self._list.moves[places]
+            bits = bits[~stuck.any(axis=1)]
         if not len(bits):
             return
         costs = self._costs(places, bits)
@@ -809,6 +811,78 @@ class _Attempt:
                 size = max(1, size // 2)
         return places
 
+    # -- whether what moves finds a place ----------------------------------------------------------
+
+    def _stuck_of(self, places: RowVec) -> list[Unit]:
+        """Return the units of a set that would move and find no place."""
+        lacking = self._without_place(places, np.ones((1, len(places)), np.bool_))[0]
+        return [self._list.unit(place) for place in places[lacking & self._moves[places]].tolist()]
+
+    def _without_place(self, places: RowVec, bits: BoolVec) -> BoolVec:
+        """``(B, U)`` which units of sets find no place while the pods have room, by amounts.
+
+        Most moves fail in a full cluster: the job takes the room that the moved pods need. All
+        units of a set leave their nodes. A pod of one may then be on a node, its own or another,
+        only if the job still has room enough there and elsewhere. Where that is open, it finds one.
+        """
+        session, (future, count) = self._session, self._needs[0]
+        lacking = np.zeros(bits.shape, np.bool_)
+        of_unit = [self._shapes_of(place) for place in places.tolist()]
+        futures = {shape: self._search.future(shape) for shape in set().union(*of_unit)}
+        if len(self._needs) > 1 or not self._decide_amounts([future, *futures.values()]):
+            return lacking
+        wanted = sorted({at for each in (future, *futures.values()) for at, _ in each.asked})
+        node, place, held = self._list.pods.by_node(wanted)
+        use = np.isin(place, places)
+        node, place, held = node[use], place[use], held[:, use]
+        rows, row = np.unique(node, return_inverse=True)
+        column = np.full(len(self._rank), -1)
+        column[places] = np.arange(len(places))
+        freed = np.zeros((len(wanted), len(places), len(rows)), np.int64)
+        freed[:, column[place], row] = held  # one entry for each unit and node
+        free = session.capacity.free()[wanted]
+        after = free[:, None, rows] + bits @ freed
+        is_here = bits @ (freed > 0).any(axis=0)  # a pod may stay where it could not start
+        request = session.shapes.request[wanted]
+        elsewhere = np.ones(len(session.nodes), np.bool_)
+        elsewhere[rows] = False
+
+        def room_in(amounts: Amounts, nodes: RowVec | slice) -> IntVec:
+            own = [(wanted.index(at), amount) for at, amount in future.asked]
+            room: IntVec = np.minimum.reduce([amounts[at] // amount for at, amount in own])
+            np.maximum(room, 0, out=room)
+            return room if future.allowed is None else room * future.allowed[nodes]
+
+        room = room_in(after, rows)
+        to_spare = int(future.room[elsewhere].sum()) + room.sum(axis=1) - count
+        for shape, moved in futures.items():
+            ask = request[:, shape]
+            fits = np.logical_and.reduce(after >= ask[:, None, None], axis=0)
+            outside = np.logical_and.reduce(free >= ask[:, None], axis=0) & elsewhere
+            if moved.allowed is not None:
+                fits &= is_here | moved.allowed[rows]
+                outside &= moved.allowed
+            lost = room - room_in(after - ask[:, None, None], rows)
+            has_place = (fits & (lost <= to_spare[:, None])).any(axis=1)
+            lost = future.room - room_in(free - ask[:, None], slice(None))
+            has_place |= to_spare >= lost[outside].min(initial=HUGE)
+            lacking |= ~has_place[:, None] & np.array([shape in shapes for shapes in of_unit])
+        return lacking & bits
+
+    def _shapes_of(self, place: int) -> set[int]:
+        return set(self._session.tasks.shape_of_task[list(self._list.unit(place).tasks)].tolist())
+
+    def _decide_amounts(self, futures: list[Future]) -> bool:
+        """Tell whether pods that may go to a node need nothing but amounts there."""
+        session = self._session
+        return (
+            all(future.is_plain for future in futures)
+            and session.capacity.cards is None
+            and session.devices is None
+            and session.placement.nodes is None
+            and not session.ask.has_node_sets(session)
+        )
+
     # -- whether a set may go ----------------------------------------------------------------------
 
     def _judged(self, places: RowVec, sets: RowVec | None = None) -> CodeVec:
@@ -918,9 +992,8 @@ class _Attempt:
         if moved and self._list.beyond_budgets(np.array(places, np.int64)).any():
             self._is_refused = True
             return None
-        left = without_place(session, self._search, self._demand, units + moved) if moved else []
-        if lost := [unit for unit in left if unit in moved]:
-            self._note_stuck(lost)
+        if moved and (stuck := self._stuck_of(np.array(places, np.int64))):
+            self._note_stuck(stuck)
             self._is_refused = True
             return None
         tasks = np.array([task for unit in units + moved for task in unit.tasks], np.int64)

@@ -62,6 +62,7 @@ def find_access(kubeconfig: Path | None = None, context: str = "") -> Access:
     from kubernetes import config as official  # noqa: PLC0415
     from kubernetes.client import Configuration  # noqa: PLC0415
 
+    _check_kubeconfig(kubeconfig)
     config: Any = official
     found = Configuration()
     token_file = None
@@ -79,9 +80,11 @@ def find_access(kubeconfig: Path | None = None, context: str = "") -> Access:
     except Exception as wrong:
         # A bad file makes the official client raise any exception. Its own messages may be shown;
         # the message of another exception may contain a part of the file.
-        is_safe = isinstance(wrong, config.ConfigException | OSError | yaml.YAMLError)
+        is_no_yaml = isinstance(wrong, yaml.YAMLError | UnicodeDecodeError)
+        is_safe = isinstance(wrong, config.ConfigException | OSError)
+        told = "is no kubeconfig" if is_no_yaml else wrong if is_safe else type(wrong).__name__
         raise ConfigError(
-            f"no access to a cluster: {wrong if is_safe else type(wrong).__name__}",
+            str(told) if is_no_yaml else f"no access to a cluster: {told}",
             file="" if kubeconfig is None else str(kubeconfig),
             path="kubernetes.kubeconfig",
             fix="name a kubeconfig and one of its contexts, or run in a pod",
@@ -91,6 +94,21 @@ def find_access(kubeconfig: Path | None = None, context: str = "") -> Access:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
     asked = _authorization(found) if token_file is None else TokenFile(token_file).authorization
     return Access(found.host.rstrip("/"), _pool_of(found), asked, _namespace())
+
+
+def _check_kubeconfig(kubeconfig: Path | None) -> None:
+    """Say what is wrong with the file that is to be read, where it is that there is none."""
+    is_in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+    if kubeconfig is None:
+        named = os.environ.get("KUBECONFIG", "~/.kube/config").split(os.pathsep)
+        files = [Path(it).expanduser() for it in named if it]
+        if not is_in_pod and not any(it.is_file() for it in files):
+            fix = "name one with --kubeconfig, or manifests with -f"
+            raise ConfigError(f"there is no kubeconfig {' or '.join(map(str, files))}", fix=fix)
+    elif not kubeconfig.is_file():
+        why = "is a folder" if kubeconfig.is_dir() else "no such file"
+        path, fix = "kubernetes.kubeconfig", "name a kubeconfig"
+        raise ConfigError(why, file=str(kubeconfig), path=path, fix=fix)
 
 
 class TokenFile:

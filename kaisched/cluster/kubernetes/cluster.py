@@ -25,7 +25,7 @@ from kaisched.cluster.kubernetes.binder import (
     VolumeBackend,
 )
 from kaisched.cluster.kubernetes.client import Client, Counts
-from kaisched.cluster.kubernetes.evictor import EvictionPlan, Evictor, EvictWork, Plans, promises_to
+from kaisched.cluster.kubernetes.evictor import EvictionPlan, Evictor, EvictWork, Plans, promises_of
 from kaisched.cluster.kubernetes.kueue import KueueTranslator
 from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.pods import (
@@ -54,8 +54,9 @@ BIND, EVICT, PREPARE, READ, NOMINATE = range(5)
 """Ranks of writes, the most urgent first. Eviction plans are prepared in the order in which they
 were decided, and a prepared plan is sent before others are prepared: while a plan is half sent, no
 job can use what it frees."""
-CONFIRM_S: Final = 30.0
-"""A pod is read if no event has confirmed what was sent by then."""
+CONFIRM_S: Final = 10.0
+"""A pod is read if no event has confirmed what was sent by then. A gang of which a bind got no
+answer, when the server went away, waits so long for its last pod."""
 
 
 class KubernetesCluster:
@@ -329,18 +330,18 @@ class KubernetesCluster:
         self._queue.put(NOMINATE, PoolConditionWrite(self._writers, mark, settled))
 
     def _evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate]) -> None:
-        """Start a plan for each beneficiary; evictions without one are planned job by job."""
+        """Start a plan for each claim; evictions without a beneficiary are planned job by job."""
         now_s = monotonic_s()
-        grouped: dict[tuple[str, str, str], list[Evict]] = {}
+        grouped: dict[tuple[int, str, str, str], list[Evict]] = {}
         for evict in evictions:
             whose = "" if evict.beneficiary else evict.pod_group
-            grouped.setdefault((evict.action, evict.beneficiary, whose), []).append(evict)
+            key = (evict.step, evict.action, evict.beneficiary, whose)
+            grouped.setdefault(key, []).append(evict)
         self._protected = {pod: s for pod, s in self._protected.items() if s > now_s}
-        for (_, beneficiary, _), victims in grouped.items():
+        for (_, _, beneficiary, _), victims in grouped.items():
             if any((evict.pod, evict.uid) in self._protected for evict in victims):
                 continue
-            pods = {evict.pod for evict in victims}
-            promises = promises_to(beneficiary, pods, nominations)
+            promises = promises_of(victims, nominations)
             plan = EvictionPlan(self._evictor, victims, promises, self._put_eviction)
             self._plans.add(plan, beneficiary, self.store, self._clock.now_s())
             self._sent.extend((now_s + CONFIRM_S, evict.pod) for evict in victims)

@@ -217,9 +217,10 @@ def _is_gone(answer: Answer) -> bool:
 MOST_AT_ONCE: Final = 4
 """Requests of one plan under way at a time: half of the default number of writers, so that binds
 and one more plan go on meanwhile."""
-PLAN_S: Final = 20.0
-"""How long after the decision the last of a few evictions may be sent. Decisions become outdated,
-and room that is freed in part lies idle; but a server that hangs gets a second chance."""
+STAGE_S: Final = 20.0
+"""How long a stage of a few requests may take. Decisions become outdated, and room that is freed in
+part lies idle; but a server that hangs gets a second chance. A plan that took long to prepare has
+its time to evict all the same: what it had evicted until then would be in vain."""
 REQUEST_S: Final = 0.05
 """Additional time for each request: four at a time, if each takes a fifth of a second. A big plan
 that could never be sent in time would be decided again for ever."""
@@ -274,8 +275,7 @@ class EvictionPlan:
         self._steps: deque[Step] = deque(Step(partial(evictor.promise, it)) for it in promises)
         if len(evictions) > 1 and not evictor.writers.is_deleting:
             self._steps += [Step(partial(evictor.try_out, evict), evict.pod) for evict in evictions]
-        requests = len(self._steps) + len(evictions)
-        self._due_s = monotonic_s() + PLAN_S + REQUEST_S * requests
+        self._due_s = _due_s(len(self._steps))
 
     def start(self) -> None:
         """Start the first stage."""
@@ -396,7 +396,7 @@ class EvictionPlan:
         self.withdraw(why, is_unwanted=is_unwanted)
 
     def retried(self, asked_s: float, pauses: Pauses) -> float:
-        """Return the pause before a step is tried again, not beyond the plan's time."""
+        """Return the pause before a step is tried again, not beyond the time of its stage."""
         self._evictor.writers.counts.add("evict", RETRIED)
         return min(pauses.next_s(asked_s), max(self._due_s - monotonic_s(), 0.0) + 0.01)
 
@@ -417,6 +417,7 @@ class EvictionPlan:
                 for pod, evict in self._left.items()
             ]
             count = len(self._steps)
+            self._due_s = _due_s(count)
         self._lanes(count)
 
     def _lanes(self, steps: int) -> None:
@@ -428,6 +429,11 @@ class EvictionPlan:
         writers.counts.add("evict", WITHDRAWN if self._is_unwanted else DROPPED)
         writers.log.info("eviction_dropped", pod=evict.pod, why=self._why)
         writers.refute_eviction(evict)
+
+
+def _due_s(requests: int) -> float:
+    """Return until when a stage that begins now may send its requests."""
+    return monotonic_s() + STAGE_S + REQUEST_S * requests
 
 
 class EvictWork:
@@ -598,11 +604,18 @@ class Plans:
                     del self._of_pod[pod]
 
 
-def promises_to(
-    beneficiary: str, victims: set[str], nominations: Iterable[Nominate]
-) -> list[Nominate]:
-    """Return the promises of a cycle to a job, without those to victims that move."""
-    return [it for it in nominations if it.pod_group == beneficiary and it.pod not in victims]
+def promises_of(victims: Sequence[Evict], nominations: Iterable[Nominate]) -> list[Nominate]:
+    """Return the promises of the claim that takes some victims, without those to victims that move.
+
+    What earlier claims were promised for the job stands by itself: its pods may start before.
+    """
+    step, beneficiary = victims[0].step, victims[0].beneficiary
+    gone = {evict.pod for evict in victims}
+    return [
+        it
+        for it in nominations
+        if it.step == step and it.pod_group == beneficiary and it.pod not in gone
+    ]
 
 
 def _uncount(live: _Live, store: StateStore) -> None:

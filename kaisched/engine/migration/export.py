@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -249,6 +249,12 @@ def items(files: list[Path], lists: Mapping[str, str], told: Told) -> list[Item]
                 found += _items(value, (), source, lists, told)
     errors.stop_if_any()
     return found
+
+
+def nothing_in(files: Sequence[Path], wanted: str) -> ObjectError:
+    """Return what is to be said of files with nothing that is read."""
+    fix = f"name files with {wanted}"
+    return ObjectError("holds nothing that is read", file=", ".join(map(str, files)), fix=fix)
 
 
 def _items(

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from kaisched.engine.migration.export import OUR_NAME, Item, Migration, Note, Part, Reasons, items
+from kaisched.engine.migration.export import (
+    OUR_NAME,
+    Item,
+    Migration,
+    Note,
+    Part,
+    Reasons,
+    items,
+    nothing_in,
+)
 from kaisched.errors import join_path
 from kaisched.objects.decode import BadObject, decode_object, without_nulls
 from kaisched.objects.load import within
@@ -81,6 +90,8 @@ def from_kai(files: list[Path]) -> Migration:
             reason = "only Queues, SchedulingShards and the Config are read"
             at = join_path(*item.at, "kind")
             made.told.left.append(Note(item.source, at, reason, item.kind))
+    if not (made.queues or made.shards or configs):
+        raise nothing_in(files, "Queues, SchedulingShards and the Config of KAI-Scheduler")
     made.scheduler_names = [OUR_NAME, KAI_NAME]
     for item in configs:
         _take_config(item, made)

@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kaisched.engine.migration.export import OUR_NAME, Item, Migration, Part, Reasons, Told, items
+from kaisched.engine.migration.export import (
+    OUR_NAME,
+    Item,
+    Migration,
+    Part,
+    Reasons,
+    Told,
+    items,
+    nothing_in,
+)
 from kaisched.errors import join_path
 from kaisched.objects.labels import LABEL_VALUE, NODE_POOL, QUEUE_PROJECT
 from kaisched.objects.queue import WEIGHT_NAMES
@@ -70,6 +79,8 @@ def from_runai(files: list[Path]) -> Migration:
         else:
             kinds = "Project, Department, NodePool and RunaiConfig are read"
             item.part(made.told).leave("kind", f"only objects of the kinds {kinds}")
+    if not (configs or any(found.values())):
+        raise nothing_in(files, "Projects, Departments, NodePools and RunaiConfigs of Run:ai")
     pools = _take_pools(found["NodePool"], made)
     departments = [read_unit(it, pools, made.told) for it in found["Department"]]
     projects = [read_unit(it, pools, made.told) for it in found["Project"]]

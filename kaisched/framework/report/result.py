@@ -312,9 +312,9 @@ def devices_for(result: CycleResult, task: int) -> tuple[str, ...]:
     return () if devices is None else granted_to(devices, task)
 
 
-_LEFT_OUT: Final = frozenset({"task", "node_row", "queue", "beneficiary_queue", "kind"})
+_LEFT_OUT: Final = frozenset({"task", "node_row", "queue", "beneficiary_queue", "kind", "step"})
 """Row numbers are the store's own business: two stores of the same objects may differ in them.
-Queues and the kind follow from the rest, and recordings of earlier versions do not have them."""
+The others follow from the rest, and recordings of earlier versions do not have them."""
 
 
 @record

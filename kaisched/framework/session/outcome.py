@@ -24,7 +24,7 @@ from kaisched.framework.report.records import EvictionReason, Step
 from kaisched.framework.session.ledger import add_along, held_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, RowVec
     from kaisched.framework.session.session import Session
@@ -333,8 +333,10 @@ def _new_name(uid: str, names: set[str]) -> str:
 
 def nominations(session: Session, tasks: RowVec, nodes: RowVec) -> Iterator[Nominate]:
     """Yield nominations, with the open cards that shares are promised."""
-    cards = session.capacity.cards
-    for each in _placed(session, Nominate, tasks, nodes):
+    cards, steps = session.capacity.cards, session.outcome.steps
+    step_of = _step_of([it.nominations for it in steps], len(tasks))
+    for promise, step in zip(_placed(session, Nominate, tasks, nodes), step_of, strict=True):
+        each = promise if step < 0 else replace(promise, step=step)
         told = cards.promised.get(each.task) if cards is not None else None
         if cards is None or told is None:
             yield each
@@ -343,11 +345,20 @@ def nominations(session: Session, tasks: RowVec, nodes: RowVec) -> Iterator[Nomi
         yield replace(each, cards=tuple(filter(None, groups)))
 
 
-def evictions(session: Session, moves: Iterable[Eviction]) -> Iterator[Evict]:
+def _step_of(ranges: Iterable[tuple[int, int]], count: int) -> list[int]:
+    """Return the step of each of so many moves, -1 for none."""
+    found = [-1] * count
+    for step, (start, end) in enumerate(ranges):
+        found[start:end] = [step] * (end - start)
+    return found
+
+
+def evictions(session: Session, moves: Sequence[Eviction]) -> Iterator[Evict]:
     """Yield evictions, in the order they were decided."""
     tasks, jobs, names = session.tasks, session.jobs, session.queues.name
+    step_of = _step_of((it.evictions for it in session.outcome.steps), len(moves))
     made: tuple[object, EvictionReason] = None, EvictionReason("")
-    for move in moves:
+    for move, step in zip(moves, step_of, strict=True):
         if move.reason is not made[0]:  # all evictions of one claim have one reason
             told = move.reason
             made = told, EvictionReason(told) if isinstance(told, str) else told(session)
@@ -368,4 +379,5 @@ def evictions(session: Session, moves: Iterable[Eviction]) -> Iterator[Evict]:
             names[queue] if queue >= 0 else jobs.queue_name[job],
             names[claimant] if claimant >= 0 else "",
             made[1].kinds.get(queue, move.action),
+            step,
         )

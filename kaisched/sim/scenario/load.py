@@ -19,7 +19,7 @@ from kaisched.errors import ConfigError, ObjectError
 from kaisched.objects.labels import node_pool_of
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
-from kaisched.objects.text import TextFault, read_yaml
+from kaisched.objects.text import TextFault, first_document
 from kaisched.sim.arrivals import Backlog, Chance, Job
 from kaisched.sim.pools import Lists
 from kaisched.sim.replay import Outage
@@ -132,12 +132,17 @@ def read_raw(path: Path) -> dict[str, Any]:
     if len(data) > MOST_BYTES:
         raise ConfigError("larger than 16 MiB", file=str(path), fix="put jobs into a trace")
     try:
-        raw = read_yaml(data.decode())
-    except UnicodeDecodeError:
-        raise ConfigError("is not UTF-8", file=str(path), fix="save it as UTF-8") from None
+        raw, count = first_document(data)
     except TextFault as fault:
         where = f"{path}:{fault.line}" if fault.line else str(path)
         raise ConfigError(fault.message, file=where, fix=fault.fix) from None
+    if raw is None:
+        raise ConfigError("is empty", file=str(path), fix=fix)
+    if isinstance(raw, dict) and {"apiVersion", "kind"} <= raw.keys():
+        fix = "`kaisched plan -f` and `kaisched lint` read these"
+        raise ConfigError("these are manifests, not a scenario", file=str(path), fix=fix)
+    if count > 1:
+        raise ConfigError(f"holds {count} documents", file=str(path), fix="name one scenario")
     if not isinstance(raw, dict):
         raise ConfigError("is not a mapping", file=str(path), fix='write "key: value" lines')
     return from_kai(raw, str(path)) if is_kai(raw) else raw

@@ -25,7 +25,7 @@ def test_files_are_written_and_pass_the_linter(run, tmp_path):
     ]
     assert out.endswith((into / "notes.txt").read_text())
     assert "projects[].createdAt (2 times): it tells of the export, and is no rule" in out
-    assert run("lint", into)[:2] == (0, "0 errors, 0 warnings\n")
+    assert run("lint", into)[:2] == (0, "4 objects of 3 files checked: 0 errors, 0 warnings\n")
     code, _, err = run(*line)
     assert (code, "is there already; add --force, or --into FOLDER" in err) == (2, True)
     assert run(*line, "--force")[0] == 0

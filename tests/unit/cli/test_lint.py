@@ -47,7 +47,7 @@ def rules(found):
 def test_good_manifests_have_no_findings(run, manifests):
     text = manifests.read_text(encoding="utf-8").replace("quota: 8", "quota: 4")
     manifests.write_text(text.replace("quota: -1", "quota: 16"), encoding="utf-8")
-    assert run("lint", manifests) == (0, "0 errors, 0 warnings\n", "")
+    assert run("lint", manifests) == (0, "9 objects of 1 file checked: 0 errors, 0 warnings\n", "")
 
 
 def test_everything_is_told_at_once_and_at_its_line(lint):
@@ -167,7 +167,10 @@ def test_the_shard_may_be_a_file_of_its_own(run, tmp_path):
     text = SHARD.replace("  kValu: 1\n", "").replace("zzz: {}", lending)
     shard.write_text(text.replace(", binpak: {}", ""), encoding="utf-8")
     assert "more than its own quota of 2" in run("lint", queues)[1]
-    assert run("lint", queues, "--shard", shard)[:2] == (0, "0 errors, 0 warnings\n")
+    assert run("lint", queues, "--shard", shard)[:2] == (
+        0,
+        "2 objects of 1 file checked: 0 errors, 0 warnings\n",
+    )
     shard.write_text(text, encoding="utf-8")
     code, _, err = run("lint", queues, "--shard", shard)
     assert code == 2
@@ -189,7 +192,7 @@ def test_findings_are_lines_for_editors(run, tmp_path):
         f"error: {file}:5: document 1 (SchedulingShard s): spec.kValu: unknown key;"
         ' did you mean "kValue"? [object]'
     )
-    assert last == "2 errors, 0 warnings"
+    assert last.endswith(" checked: 2 errors, 0 warnings")
 
 
 def test_sarif_names_rules_places_and_messages(run, tmp_path):

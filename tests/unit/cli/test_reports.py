@@ -79,7 +79,7 @@ def test_what_is_held_is_a_tree_that_adds_up(run, live_files):
         (("alloc", "-g", "team"), 2, "--group: no such grouping (value 'team')"),
         (("alloc", "--watch"), 2, "only a running scheduler can be watched"),
         (("fairness", "rot"), 2, 'there is no queue rot; did you mean "root"?'),
-        (("fairness", "--since", "7d"), 2, "--since: no history is named"),
+        (("fairness", "--since", "7d"), 2, "no usage history is named"),
         (("fairness", "--since", "soon", "--history", "x"), 2, "--since: 'soon' is no duration"),
     ],
 )
@@ -93,9 +93,9 @@ def test_a_wrong_line_is_one_line(run, live_files, line, code, said):
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
-        (("usage",), 2, "--last: no history is named"),
+        (("usage",), 2, "no usage history is named"),
         (("usage", "--last", "0s"), 2, "--last: must be longer than nothing"),
-        (("usage", "--history", "/nowhere"), 5, "/nowhere: no such file"),
+        (("usage", "--history", "/nowhere"), 2, "/nowhere: no such file"),
         (("usage", "--history", "x", "--prometheus", "http://x"), 2, "name two histories"),
         (("usage", "--prometheus", "x:9090"), 2, "write it like http://prometheus:9090"),
         (("usage", "--prometheus", "http://127.0.0.1:9"), 5, "did not answer"),

@@ -82,13 +82,24 @@ def test_a_fault_in_the_file_is_one_line_with_its_place(tmp_path, text, line):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("kind: Queue\n", "apiVersion: is missing; write apiVersion: kaisched.io/v1alpha1"),
+        ("", "is empty; start with kind: SchedulerConfiguration"),
+        ("x: 1\n", "has no apiVersion and no kind; write apiVersion: kaisched.io/v1alpha1 and"),
+        ("kind: Queue\n", "kind: holds no settings (value 'Queue'); name a file with kind: Sched"),
+        (
+            "kind: SchedulerConfiguration\n",
+            "apiVersion: is missing; write apiVersion: kaisched.io/v1alpha1",
+        ),
+        (
+            "kind: SchedulerConfiguration\n---\n" * 3,
+            "holds 3 documents; write one SchedulerConfiguration",
+        ),
         (
             "apiVersion: v1\n",
             "apiVersion: names another kind of file (value 'v1'); write apiVersion",
         ),
         ("- 1\n", "is not a mapping; start with kind: SchedulerConfiguration"),
-        ("a: [\n", "is not YAML: "),
+        ("{{ .Values.settings }}\n", "1: looks like a Helm template; read what `helm template`"),
+        ("a: [\n", "2: no YAML: "),
     ],
 )
 def test_another_file_is_not_taken_for_settings(tmp_path, text, line):
@@ -96,7 +107,7 @@ def test_another_file_is_not_taken_for_settings(tmp_path, text, line):
     file.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         load_settings(file)
-    assert str(caught.value).startswith(f"{file}: {line}")
+    assert str(caught.value).startswith((f"{file}: {line}", f"{file}:{line}"))
 
 
 def test_a_missing_file_is_said_to_be_missing(tmp_path):

@@ -85,6 +85,14 @@ def run(works):
             works.append((is_prepared, work))
 
 
+def run_until(works, condition):
+    """Send so much that something holds."""
+    while not condition():
+        is_prepared, work = works.pop(0)
+        if work.send() is not None:
+            works.append((is_prepared, work))
+
+
 def asked(fake, what):
     return [pod for it, pod in fake.asked if it == what]
 
@@ -194,19 +202,31 @@ def test_what_may_not_go_lets_all_others_live(plan, works, fake, news):
     assert made.is_settled
 
 
-def test_what_is_not_sent_in_time_is_decided_again(plan, works, fake, news, monkeypatch):
+@pytest.mark.parametrize("what", ["try", "evict"])
+def test_what_is_not_sent_in_time_is_decided_again(plan, works, fake, news, monkeypatch, what):
+    """A stage has 20 s, and a twentieth for each of 31 and 30 requests."""
     now_s = [1000.0]
     monkeypatch.setattr(evictor, "monotonic_s", lambda: now_s[0])
     made = plan(30)
-    while len(asked(fake, "evict")) < 7:
-        is_prepared, work = works.pop(0)
-        if work.send() is not None:
-            works.append((is_prepared, work))
-    now_s[0] += 23.1  # 20 s, and a twentieth for each of 61 requests
+    run_until(works, lambda: len(asked(fake, what)) == 7)
+    now_s[0] += 21.6
     run(works)
-    assert len(asked(fake, "evict")) == 7
-    assert len(refuted(news)) == 23
+    assert len(asked(fake, what)) == 7
+    assert len(refuted(news)) == 30 - len(asked(fake, "evict"))
     assert "in time" in made.why_over
+
+
+def test_a_plan_that_was_long_prepared_evicts_all_the_same(plan, works, fake, monkeypatch):
+    """Else a gang would go in part: some pods in vain, and the others run in vain."""
+    now_s = [1000.0]
+    monkeypatch.setattr(evictor, "monotonic_s", lambda: now_s[0])
+    made = plan(16)
+    for what in ("try", "evict"):
+        run_until(works, lambda what=what: len(asked(fake, what)) == 5)
+        now_s[0] += 19.0
+    run(works)
+    assert len(asked(fake, "evict")) == 16
+    assert made.why_over == ""
 
 
 def test_a_retry_is_not_put_off_beyond_the_plan_s_time(plan, works, fake):

@@ -1,16 +1,21 @@
 """Whether a plan is still wanted: what the watch tells, the store knows, and cycles decide."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import pytest
 
-from kaisched.cluster.kubernetes.evictor import Plans, promises_to
+from kaisched.clock import ManualClock
+from kaisched.cluster.kubernetes.cluster import KubernetesCluster
+from kaisched.cluster.kubernetes.evictor import Plans, promises_of
+from kaisched.cluster.kubernetes.leader_election import Leadership
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import PODS
 from kaisched.cluster.store import update
 from kaisched.core.axis import TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.testing import draw
 from tests.contract.clusters import group, node, pod
 from tests.faults.deciding import store_of
 
@@ -256,7 +261,40 @@ def test_what_was_not_sent_does_not_count_as_evicted(store, plans, plan, sent):
     assert len(store.snapshot().evictions_s) == len(sent)
 
 
-def test_victims_that_move_are_no_beneficiaries():
-    moved, other = promise("v0"), Nominate("ns/o", "o-1", "n0", "ns/o", 0, 0)
-    given = [promise("w0"), moved, other]
-    assert promises_to("ns/w", {"ns/v0"}, given) == [promise("w0")]
+# -- whose promises a plan rests on ----------------------------------------------------------------
+
+
+def test_a_plan_rests_on_the_promises_of_its_own_claim():
+    """Two pods wait for n0, as they did before. The third waits for n2, which b3 leaves for n1."""
+    before = draw("""
+        queue a
+        queue b
+        node  n0  | b1>a1 b1>a1 b1>a1 b1>a1
+        node  n1  | b2 .
+        node  n2  | b3 .
+        job   a1  tasks=3 min=2 gpu=2
+        job   b1  tasks=4
+    """)
+    result = before.builder().run("allocate", "consolidate").result
+    assert sorted(it.node for it in result.nominations) == ["n0", "n0", "n1", "n2"]
+    (own,) = promises_of(result.evictions, result.nominations)
+    assert (own.pod_group, own.node) == (result.evictions[0].beneficiary, "n2")
+
+
+def test_the_end_of_one_claim_of_a_job_is_not_the_end_of_another(store):
+    """w0 is bound while the victim of w1 is still to go."""
+    queue = SimpleNamespace(put=lambda rank, work: None)
+    cluster = KubernetesCluster(None, Leadership(), queue, ManualClock(AT_S), store)
+    claims = list(zip(("w0", "w1"), VICTIMS, strict=True))
+    cluster.apply(
+        [],
+        [
+            Evict(f"ns/{it}", f"{it}-1", "n0", job_of(it), "reclaim", "ns/w", "", 0, 0, step=step)
+            for step, (_, it) in enumerate(claims)
+        ],
+        [replace(promise(pod), step=step) for step, (pod, _) in enumerate(claims)],
+    )
+    cluster.apply([Bind("ns/w0", "w0-1", "n0", "ns/w", 0, 0)], [], [promise("w1")])
+    cluster.snapshot()
+    states = [store.rows.state_of(f"ns/{name}") for name in VICTIMS]
+    assert states == [TaskState.RUNNING, TaskState.RELEASING]

@@ -123,7 +123,7 @@ def test_a_fault_in_kais_yaml_is_told_in_kais_words(tmp_path, text, line):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("", "s.yaml: is not a mapping"),
+        ("", "s.yaml: is empty"),
         ("- a", "s.yaml: is not a mapping"),
         ("time: [", "s.yaml:2: no YAML"),
         ("seed: 1\nseed: 2", "s.yaml:2: key 'seed' is given twice"),
