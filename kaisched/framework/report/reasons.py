@@ -122,10 +122,11 @@ def dominant(session: Session, job: RowVec, noted: CodeVec) -> CodeVec:
 
 def _of_rest(session: Session, job: int) -> int:
     """Return why nothing was tried for a job: what waits is of subgroups that lack pods, if any."""
-    podsets, first = session.podsets, int(session.jobs.first_podset[job])
+    first = int(session.jobs.first_podset[job])
     rows = np.arange(first, first + int(session.jobs.podset_count[job]))
-    rows = rows[podsets.pending[rows] > 0]
-    is_short = podsets.active[rows] + podsets.pending[rows] < podsets.minimum[rows]
+    pending, minimum = session.podset_pending_now, session.podsets.minimum
+    rows = rows[pending[rows] > 0]
+    is_short = session.podset_active_now[rows] + pending[rows] < minimum[rows]
     code = Refusal.GANG_INCOMPLETE if rows.size and is_short.all() else Refusal.NOT_TRIED
     return int(code)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kaisched.cluster.store import update
-from tests.contract.clusters import node, queue
+from tests.contract.clusters import group, node, pod, queue
 from tests.faults.deciding import decide, placed, reasons, store_of, told
 from tests.unit.cluster.test_grouping_table import (
     VOLCANO,
@@ -54,6 +54,7 @@ def mpi_worker(at, **rest):
     return owned(f"m-worker-{at}", ("MPIJob", "m"), labels=launched("m", "worker"), **rest)
 
 
+IN_G = {"pod-group-name": "g"}
 SPARK = {"spark-app-selector": "spark-7", "spark-role": "executor"}
 RUNNING = {"where": "n0", "phase": "Running"}
 DONE = {"where": "n0", "phase": "Succeeded"}
@@ -403,3 +404,30 @@ def test_a_group_that_is_missing_lets_nothing_start():
     result = decide(store_of(owner("Job", "j"), grouped(0)))
     assert placed(result) == {}
     assert set(reasons(result).values()) == {"InvalidPodGroup"}
+
+
+# -- what is told ---------------------------------------------------------------------------------
+
+
+def test_what_waits_of_a_subgroup_that_lacks_pods_is_told_so():
+    """The job runs all the same: one of its subgroups is enough."""
+    parts = [{"name": "a", "minMember": 2}, {"name": "b", "minMember": 1}]
+    pods = [
+        pod(name, labels={"kai.scheduler/subgroup-name": name[0]}, annotations=IN_G)
+        for name in ("a0", "b0")
+    ]
+    result = decide(store_of(group("g", subGroups=parts, minSubGroup=1), *pods))
+    assert placed(result) == {"b0": "n0"}
+    assert reasons(result) == {"g": "GangIncomplete"}
+    assert "subgroup a: 1 of the 2 pods it needs exist" in result.records[0].message
+
+
+def test_a_group_that_has_no_room_now_keeps_the_rest_waiting():
+    """Nobody may be moved for it: what holds the room is not preemptible."""
+    build = {"kai.scheduler/preemptibility": "non-preemptible"}
+    other = pod("x", gpus=6, labels=build, where="n0", phase="Running")
+    groups = [{"groupName": name, "replicas": 1, "minReplicas": 1} for name in ("w", "x")]
+    cluster = ray(workerGroupSpecs=groups)
+    result = decide(store_of(cluster, other, head(), worker(0), worker(0, group="x", gpus=6)))
+    assert placed(result) == {}
+    assert reasons(result) == {"r-uid-r": "GangNoRoom"}
