@@ -111,7 +111,8 @@ def pod_requests(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> dict
     Kubernetes' rule is the larger of two amounts: the sum of the containers and sidecars, or the
     largest init container with the sidecars started before it. A request of the pod as a whole
     replaces this amount; then the overhead is added. A resource with a limit but no request uses
-    its limit. Of a container whose status says what it has, that counts where it is more.
+    its limit; of the pod as a whole only where no container has a request. Of a container whose
+    status says what it has, that counts where it is more.
 
     Raises:
         ObjectError: an amount is invalid; with its path.
@@ -121,23 +122,19 @@ def pod_requests(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> dict
     granted = {it.name: it for it in (*status.init_container_statuses, *status.container_statuses)}
     is_refused = bool(granted or status.resources) and _is_resize_refused(status)
 
-    def held(
-        resources: Resources, path: _Path, granted: ContainerStatus | PodStatus | None
-    ) -> _Units:
-        asked = _of_resources(resources, (*path, "resources"), gpu_resources)
-        if granted is None:
+    def held(container: Container, path: _Path) -> _Units:
+        asked = _of_resources(container.resources, (*path, "resources"), gpu_resources)
+        if (said := granted.get(container.name)) is None:
             return asked
-        return _with_granted(asked, granted, gpu_resources, is_refused=is_refused)
+        return _with_granted(asked, said, gpu_resources, is_refused=is_refused)
 
     total: _Units = {}
     for at, container in enumerate(spec.containers):
-        path: _Path = ("spec", "containers", at)
-        _add(total, held(container.resources, path, granted.get(container.name)))
+        _add(total, held(container, ("spec", "containers", at)))
     sidecars: _Units = {}
     peak: _Units = {}
     for at, container in enumerate(spec.init_containers):
-        path = ("spec", "initContainers", at)
-        asked = held(container.resources, path, granted.get(container.name))
+        asked = held(container, ("spec", "initContainers", at))
         if container.restart_policy == "Always":
             _add(total, asked)
             _add(sidecars, asked)
@@ -146,8 +143,14 @@ def pod_requests(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> dict
             _add(asked, sidecars)
         _raise_to(peak, asked)
     _raise_to(total, peak)
-    if spec.resources is not None:
-        total.update(held(spec.resources, ("spec",), status))
+    if (whole := spec.resources) is not None:
+        path = ("spec", "resources")
+        limits = _units(whole.limits, (*path, "limits"), gpu_resources)
+        asked = {name: total.get(name, limit) for name, limit in limits.items()}
+        asked.update(_units(whole.requests, (*path, "requests"), gpu_resources))
+        has = _with_granted(dict(asked), status, gpu_resources, is_refused=is_refused)
+        # Of every pod a kubelet says all that it has, with its overhead.
+        total.update({name: has.get(name, 0) for name in asked})
     _add(total, _units(spec.overhead, ("spec", "overhead"), gpu_resources))
     total = {name: amount for name, amount in total.items() if amount}
     total["pods"] = 1
@@ -272,7 +275,7 @@ def _with_granted(
         ("resources", actual),
     ):
         _raise_to(granted, _units(amounts, ("status", name), gpus))
-    if is_refused and granted:
+    if is_refused and (granted or status.resources is not None):
         asked = {name: amount for name, amount in asked.items() if name not in _RESIZABLE}
     _raise_to(asked, granted)
     return asked

@@ -79,15 +79,17 @@ DEFERRED = {"conditions": [{"type": "PodResizePending", "status": "True", "reaso
         ("100", "1", "2", INFEASIBLE, 2000),
         ("100", "1", "1", {"resize": "Infeasible"}, 1000),  # before Kubernetes 1.33
         ("100", None, None, INFEASIBLE, 100_000),  # nothing says what it has
+        ("100", None, {}, INFEASIBLE, 0),  # it runs without a request, and goes on so
+        ("100", None, {}, DEFERRED, 100_000),
     ],
 )
 def test_a_pod_asks_for_what_it_has_where_that_is_more(spec, allocated, actual, more, cpu):
-    status = said("main", allocated and {"cpu": allocated}, actual and {"cpu": actual})
+    status = said("main", allocated and {"cpu": allocated}, {"cpu": actual} if actual else actual)
     asked = resized(
         {"containerStatuses": [status], **more},
         containers=[{"name": "main", **container(cpu=spec)}],
     )
-    assert asked == {"cpu": cpu, "pods": 1}
+    assert asked == ({"cpu": cpu, "pods": 1} if cpu else {"pods": 1})
 
 
 def test_each_container_has_its_own_status_sidecars_and_init_containers_too():
@@ -133,6 +135,24 @@ def test_a_pod_as_a_whole_is_resized_likewise(asks, more, cpu):
         overhead={"cpu": "250m"},
     )
     assert asked == {"cpu": cpu, "pods": 1}
+
+
+def test_what_a_status_says_of_the_pod_as_a_whole_counts_for_what_is_asked_of_it_as_a_whole():
+    """A kubelet of 1.36 says of every pod what it has, with its overhead and every resource."""
+    has = {"cpu": "3250m", "memory": "5Gi", "nvidia.com/gpu": "2"}
+    main = {"name": "main", **container(cpu="1", memory="1Gi", **{"nvidia.com/gpu": "2"})}
+    status = {"allocatedResources": has, "resources": {"requests": has}}
+    asks = {"containers": [main], "overhead": {"memory": "4Gi"}}
+    plain = {"memory": 5 * 1024 * MEBIBYTE, "gpu": 2000, "pods": 1}
+    assert resized(status, **asks) == {"cpu": 1000, **plain}
+    assert resized(status, **asks, resources={"requests": {"cpu": "3"}}) == {"cpu": 3250, **plain}
+
+
+def test_a_limit_of_the_pod_as_a_whole_is_its_request_where_no_container_has_one():
+    asked = pod_requests(
+        pod(containers=[container(cpu="1")], resources={"limits": {"cpu": "4", "memory": "4Gi"}})
+    )
+    assert asked == {"cpu": 1000, "memory": 4096 * MEBIBYTE, "pods": 1}
 
 
 def test_overhead_comes_on_top_and_pod_level_requests_stand_instead_of_the_sum():
