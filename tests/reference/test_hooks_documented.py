@@ -21,7 +21,10 @@ REFERENCE = ROOT / "docs" / "reference"
 COMMAND = "python tests/reference/test_hooks_documented.py"
 
 HOOKS = {name: getattr(Plugin, name) for name in QUESTIONS}
-EXAMPLES = sorted((ROOT / "plugins").glob("example*/src/**/*.py"))
+EXAMPLES = [
+    *sorted((ROOT / "plugins").glob("example*/src/**/*.py")),
+    REFERENCE / "workloads.md",  # which test_workloads_documented.py runs
+]
 
 
 def signature_of(name):
