@@ -64,7 +64,7 @@ def test_the_quota_that_would_free_gpus_from_work_without_gpus_is_named(tmp_path
 
 @pytest.mark.parametrize(
     ("cpu", "advised", "told"),
-    [("", ["d2", "a"], ["d2", "a"]), (", resources: {cpu: {quota: 0}}", ["d2"], ["d2"])],
+    [("", ["d2"], ["d2", "a"]), (", resources: {cpu: {quota: 0}}", ["d2"], ["d2"])],
 )
 def test_the_quota_of_cpu_may_be_that_of_a_department(tmp_path, cpu, advised, told):
     """The queue's own line is no help as long as the department above it deserves all CPU."""
