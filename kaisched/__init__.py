@@ -85,6 +85,7 @@ _HOME = {
     "Proposal": "kaisched.framework.advice.advice",
     "end_of_work": "kaisched.framework.advice.proposals",
     "larger_bounds": "kaisched.framework.advice.proposals",
+    "more_nodes": "kaisched.framework.advice.proposals",
     "charges": "kaisched.core.devices",
     "least_charges": "kaisched.core.devices",
     "asked_of": "kaisched.framework.session.batches",
@@ -154,6 +155,7 @@ if TYPE_CHECKING:
     from kaisched.framework.advice.advice import Proposal as Proposal
     from kaisched.framework.advice.proposals import end_of_work as end_of_work
     from kaisched.framework.advice.proposals import larger_bounds as larger_bounds
+    from kaisched.framework.advice.proposals import more_nodes as more_nodes
     from kaisched.framework.invariants.sums import Moves as Moves
     from kaisched.framework.plugins.plugin import Arguments as Arguments
     from kaisched.framework.plugins.plugin import Plugin as Plugin

@@ -6,6 +6,7 @@ The daemon's own cycle runs in this process; the documents are those that a live
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kaisched.cli.options import Given, Place, client_of
@@ -28,7 +29,7 @@ from kaisched.engine.recording import read_recording, replay
 from kaisched.engine.shards import read_shard
 from kaisched.errors import ConfigError
 from kaisched.framework.advice.advice import sentence_of
-from kaisched.framework.advice.trials import Adviser
+from kaisched.framework.advice.search import Adviser
 from kaisched.framework.report.result import CycleResult
 from kaisched.framework.report.turns import Turns
 from kaisched.view import jobs, nodes
@@ -221,8 +222,8 @@ class CycleView:
             if self._reading.code[row]:
                 record = records.record(row)
                 advice = () if adviser is None else adviser.record(row).advice
-                turn = turns.document(row)
-                told[record.pod_group] = Told(record, advice, sentence_of(advice), turn)
+                said = sentence_of(advice, ahead=partial(turns.ahead_of, row))
+                told[record.pod_group] = Told(record, advice, said, turns.document(row))
         return told
 
 

@@ -89,7 +89,7 @@ def print_plan(steps: Sequence[ShardCycle], *, with_order: bool = False) -> None
 
 def print_waiting(result: CycleResult, prefix: str = "", left: Container[str] = ()) -> None:
     """Print what stays pending after a cycle and why, apart from who has left, and the queues."""
-    from kaisched.framework.advice.trials import Adviser  # noqa: PLC0415 - not for the help
+    from kaisched.framework.advice.search import Adviser  # noqa: PLC0415 - not for the help
     from kaisched.view.documents import queue_document  # noqa: PLC0415 - not for the help
 
     print_table(

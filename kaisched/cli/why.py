@@ -50,7 +50,8 @@ def command(
     named, that is KAISCHED_SERVER, a scheduler on this machine that runs with --view, or the
     cluster of the kubeconfig.
 
-    The next step was tried on the copy before it is printed; where none helps, that is said.
+    The next step was tried on the copy before it is printed, and so was a little less; where none
+    helps, that is said.
 
     With --when, the cycle runs on in virtual time, ten times with other run times and new jobs by
     chance: the job starts between the times printed, if the printed assumptions come true. It takes
@@ -101,9 +102,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield from _turn_lines(pending)
     yield from (f"  {_queue_line(entry)}" for entry in document["queues"])
     if pending is not None:
-        yield from _next_lines(pending["advice"], document["cure"])
-        if "complete" in document and not pending["advice"]:
-            yield "    in general: nothing that the scheduler tried for this job is at hand"
+        yield from _next_lines(pending, document["cure"])
     elif gate is not None:
         yield f"  next: {gate.cure}"
 
@@ -115,25 +114,33 @@ def _gate(document: Mapping[str, Any]) -> RefusalText | None:
     return text_of(Refusal.SCHEDULING_GATED) if is_gated else None
 
 
-def _next_lines(advice: Sequence[Mapping[str, Any]], cure: str) -> Iterator[str]:
-    """Yield the next step: a change that was tried and helps, else what helps in general."""
+def _next_lines(pending: Mapping[str, Any], cure: str) -> Iterator[str]:
+    """Yield the next step: a change that was tried and helps, or that others are ahead.
+
+    What helps in general is only told where nothing was tried.
+    """
+    advice = pending["advice"]
     helpful = [each["text"] for each in advice if each["helps"]]
     if helpful:
         yield f"  next: {'; or '.join(helpful)}"
         yield "    tried on a copy: the job starts, or is promised room"
-        return
-    yield f"  next: {cure}"
-    if advice:
+    elif any(each.get("othersFirst") for each in advice):
+        yield "  next: wait for the jobs ahead: what was tried on a copy starts others first"
+    elif advice:
         useless = "; ".join(each["text"] for each in advice)
-        yield f"    tried on a copy: {DOES_NOT}: {useless}"
+        yield f"  next: nothing that was tried on a copy; {DOES_NOT}: {useless}"
+    else:
+        yield f"  in general: {cure}"
+        yield "    nothing was tried for this job"
 
 
 def _turn_lines(pending: Mapping[str, Any]) -> Iterator[str]:
     turn = pending["turn"]
     if turn is None:
         return
-    yield f"  position {turn['position']} of {turn['of']} in queue {pending['queue']}"
-    ahead = turn["ahead"]
+    ahead, gpus = turn["ahead"], turn.get("gpusAhead")
+    asked = f", behind jobs that ask for {gpus:g} GPUs" if gpus and turn["position"] > 1 else ""
+    yield f"  position {turn['position']} of {turn['of']} in queue {pending['queue']}{asked}"
     if ahead is None:
         yield "  no job is ahead of it"
         return

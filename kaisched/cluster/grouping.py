@@ -15,7 +15,7 @@ from msgspec import structs
 from kaisched.cluster.pods import PodRow
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
-from kaisched.objects.gangs import GANG_API, GANG_API_KIND, GANG_API_PLURAL, KNOWN
+from kaisched.objects.gangs import GANG_API, GANG_API_KIND, GANG_API_PLURAL, KNOWN, SPARK
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.wire import ObjectMeta, OwnerReference
 from kaisched.objects.workloads import Gang, Table, Workload, segment_of
@@ -23,7 +23,7 @@ from kaisched.objects.workloads import Gang, Table, Workload, segment_of
 _MAX_CHAIN: Final = 10
 _POD: Final = Workload("v1", "pods", "Pod", "through")
 _ALONE: Final = Workload("v1", "pods", "Pod", "each")
-_SPARK: Final = Workload("v1", "pods", "Pod")
+_SPARK: Final = Workload("v1", "pods", "Pod", role_labels=(labels.SPARK_ROLE,))
 _BY_NAME: Final = Workload(f"{GANG_API}/v1", GANG_API_PLURAL, GANG_API_KIND)
 _ONE: Final = Gang()
 
@@ -135,7 +135,12 @@ class Grouper:
         chain, uids = self._chain(pod.meta)
         owners = [link.owner.meta for link in reversed(chain) if link.owner is not None]
         if pod.scheduling_group:
-            return self._named_group(pod, owners, uids, _BY_NAME, pod.scheduling_group)
+            key = _group_key(GANG_API, pod.namespace, pod.scheduling_group)
+            named = self._named.get(key)
+            if named is None or not named.gang.is_each:
+                return self._named_group(pod, owners, uids, _BY_NAME, pod.scheduling_group)
+            # It says nothing about a gang: the owners say, and the pod, and only then the group.
+            pod, uids = _with_defaults(pod, named), (*uids, key)
         for rule in self._by_label:
             if group := pod.meta.labels.get(rule.name_label):
                 return self._named_group(pod, owners, uids, rule, group)
@@ -177,8 +182,15 @@ class Grouper:
             return _of_owner(pod, top, rule, metas, uids, outer)
         app = pod.meta.labels.get(labels.SPARK_APP)
         if app:
-            job = f"{pod.namespace}/pg-spark-app-{app}"
-            return Membership(job, rule=_SPARK, metas=metas, owner_uids=uids)
+            gang = SPARK if _has_driver(pod, chain) else _ONE
+            return Membership(
+                f"{pod.namespace}/pg-spark-app-{app}",
+                rule=_SPARK,
+                metas=metas,
+                owner_uids=uids,
+                gang=gang,
+                subgroup=_subgroup(pod.meta, _SPARK, gang),
+            )
         return _alone(pod, rule, metas, uids)
 
     def _key(self, owner: Owner) -> str:
@@ -323,13 +335,31 @@ def _of_owner(
     )
 
 
+def _has_driver(pod: PodRow, chain: list[_Link]) -> bool:
+    """Tell whether the driver of a Spark application is a pod: it owns the executors.
+
+    A pod that is known and is no driver is one in which a person has started the application.
+    """
+    role = pod.meta.labels.get(labels.SPARK_ROLE)
+    if not chain or chain[0].key != ("", _POD.kind):
+        return role == "driver"
+    owner = chain[0].owner
+    return owner is None or owner.meta.labels.get(labels.SPARK_ROLE) == "driver"
+
+
 def _subgroup(meta: ObjectMeta, rule: Workload, gang: Gang) -> str:
     """Return the subgroup of a pod by its labels, empty if they do not say it."""
-    said = [meta.labels.get(key, "") for key in rule.subgroup_labels]
-    name = "/".join(said) if all(said) else ""
+    if rule.role_labels:
+        roles = {part.name for part in gang.sub_groups if not part.parent}
+        said = (meta.labels.get(key) for key in rule.role_labels)
+        name = next((role for role in said if role in roles), None) or ""
+    else:
+        parts = [meta.labels.get(key, "") for key in rule.subgroup_labels]
+        name = "/".join(parts) if all(parts) else ""
     if not gang.segments:
         return name
-    name = name if rule.subgroup_labels else next(iter(gang.segments))
+    if not rule.subgroup_labels and not rule.role_labels:
+        name = next(iter(gang.segments))
     segments = gang.segments.get(name)
     if segments is None:
         return name
@@ -352,6 +382,18 @@ def _alone(
 ) -> Membership:
     job = f"{pod.namespace}/pg-{pod.meta.name}-{pod.meta.uid or 'pod'}"
     return Membership(job, rule=rule, metas=metas, owner_uids=uids, gang=gang, is_single=True)
+
+
+def _with_defaults(pod: PodRow, group: Owner) -> PodRow:
+    """Return a pod with what the labels and annotations of a group say where its own do not."""
+    cls = group.gang.priority_class
+    said = {**({labels.PRIORITY_CLASS: cls} if cls else {}), **group.meta.labels}
+    meta = structs.replace(
+        pod.meta,
+        labels={**said, **pod.meta.labels},
+        annotations={**group.meta.annotations, **pod.meta.annotations},
+    )
+    return replace(pod, meta=meta)
 
 
 def _said_by_labels(group: PodGroup) -> ObjectMeta:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import structs
 
 from kaisched.cluster.grouping import Membership
 from kaisched.cluster.pods import PodRow, created_s
@@ -26,6 +29,7 @@ from kaisched.objects.pod import NEVER
 from kaisched.objects.podgroup import PodGroup, PodGroupSpec, SubGroupSpec
 from kaisched.objects.wire import ObjectMeta
 from kaisched.objects.workloads import (
+    Gang,
     PodSetTopology,
     PriorityClass,
     parts_of,
@@ -397,7 +401,8 @@ def divided(
     top = children[""]
     needed = len(top) if min_sub_group is None else min_sub_group
     tree = SubGroup("", -1, needed, tuple(_subtree(part, children, podsets) for part in top))
-    if len(podsets) > 1 or needed > 1:
+    is_whole = all(group.min_subgroup == len(group.children) for group in tree.groups())
+    if len(podsets) > 1 or not is_whole:
         return tuple(podsets), tree
     while tree.topology is None and tree.children:  # a job of one pod set: it has its constraints
         tree = tree.children[0]
@@ -433,11 +438,13 @@ def placed_at(tree: SubGroup, first: int) -> SubGroup:
 _DROP_IT: Final = "leave it out"
 
 
-def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods: int) -> JobRow:
+def derived_job(
+    pod: PodRow, member: Membership, classes: PriorityClasses, roles: Counter[str]
+) -> JobRow:
     """Return the job that a pod without a PodGroup object is in, read from its workload.
 
-    ``pod`` speaks for all of the job's pods, of which there are ``pods``. A pod that names a pod
-    group which does not exist is in a job with a fault.
+    ``pod`` speaks for all of the job's pods, of which there are ``roles`` by subgroup. A pod that
+    names a pod group which does not exist is in a job with a fault.
     """
     fault, declared = member.fault, None
     if member.is_declared:
@@ -454,11 +461,11 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
             declared = labels.preemptibility_of(meta) or declared
             labels.node_pools_of(meta)
             labels.node_types_of(meta)
-        podsets, tree = _structure(pod, member, pods)
+        podsets, tree = _structure(pod, member, roles)
         # What a template asks for is about its own pods: only owners around it speak for all.
         around_all = member.metas[: member.outer] if _is_asking(tree) else member.metas
         wish = constraint_of(member.gang.topology_constraint) or constraint_in(around_all)
-        if len(podsets) == 1 and wish is None and tree is None and not member.gang.pod_sets:
+        if len(podsets) == 1 and wish is None and tree is None:
             wish = pod_set_in(member.metas)
     except ObjectError as error:
         fault = fault or str(error)
@@ -491,7 +498,7 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
 
 
 def _structure(
-    pod: PodRow, member: Membership, pods: int
+    pod: PodRow, member: Membership, roles: Counter[str]
 ) -> tuple[tuple[tuple[str, int], ...], SubGroup | None]:
     """Return pod sets and tree; the annotation of a minimum makes it one pod set.
 
@@ -508,10 +515,9 @@ def _structure(
     if minimum is not None and gang.segments:
         path = join_path("metadata", "annotations", labels.BATCH_MIN_MEMBER)
         raise ObjectError("beside segments, which need all of their pods", path=path, fix=_DROP_IT)
-    if minimum is None and gang.is_leader_first and pods == 1:
+    if minimum is None and gang.is_leader_first and roles.total() == 1:
         return _whole(1), None  # the others are made when it runs
-    if minimum is None and gang.sub_groups:
-        parts = _parts(pod, member)
+    if minimum is None and (parts := _parts(pod, member, roles)):
         podsets, tree = divided(parts, gang.min_sub_group)
         return podsets, with_pod_sets(tree, podsets[0][0], gang.pod_sets)
     if minimum is None and member.rule.size_annotation:
@@ -519,8 +525,10 @@ def _structure(
     return _whole(gang.minimum if minimum is None else minimum), None
 
 
-def _parts(pod: PodRow, member: Membership) -> list[SubGroupSpec]:
-    """Return the subgroups of a job: segments are those of the size that its own pods name.
+def _parts(pod: PodRow, member: Membership, roles: Counter[str]) -> Sequence[SubGroupSpec]:
+    """Return the subgroups of a job; none where its pods are one pod set.
+
+    Segments are those of the size that its own pods name.
 
     Raises:
         ObjectError: the size makes no sense.
@@ -531,7 +539,38 @@ def _parts(pod: PodRow, member: Membership) -> list[SubGroupSpec]:
     for name, segments in gang.segments.items():
         if pods is not None and pods != segments.pods:
             return parts_of(resized(segments, pods), name)
-    return gang.sub_groups
+    return gang.sub_groups if gang.segments or not member.rule.role_labels else _roles(gang, roles)
+
+
+def _roles(gang: Gang, there: Mapping[str, int]) -> Sequence[SubGroupSpec]:
+    """Return the subgroups of a gang of roles, of whose pods so many are ``there``.
+
+    Pods of no role, under the empty name, stand for those that a role lacks: then there are no
+    subgroups. Else they are one more, of which nothing is needed.
+    """
+    parts = [
+        structs.replace(part, min_member=0)
+        if part.name in gang.later and not there.get(part.name)
+        else part
+        for part in gang.sub_groups
+    ]
+    if not there.get("") or not parts:
+        return parts
+    if any((part.min_member or 0) > there.get(part.name, 0) for part in parts):
+        return ()
+    is_taken = any(part.name == DEFAULT_PODSET for part in parts)
+    return parts if is_taken else [*parts, SubGroupSpec(name=DEFAULT_PODSET, min_member=0)]
+
+
+def shape_of(member: Membership, roles: Counter[str]) -> object:
+    """Return what decides on a job's subgroups beside its workload; equal ones need no new look."""
+    gang = member.gang
+    if gang.is_leader_first:
+        return roles.total() == 1
+    is_fixed = not gang.later and not roles[""]
+    if is_fixed or gang.segments or not member.rule.role_labels:
+        return None
+    return tuple((part.name, part.min_member) for part in _roles(gang, roles))
 
 
 def _is_asking(tree: SubGroup | None) -> bool:

@@ -19,6 +19,7 @@ from kaisched.cluster.jobs import (
     derived_job,
     job_row,
     placed_at,
+    shape_of,
 )
 from kaisched.cluster.pods import PodRow
 from kaisched.cluster.pools.book import PoolBook
@@ -225,7 +226,16 @@ _Wanted: TypeAlias = tuple[bool, str | None]
 class Group:
     """One job: the object that declares it, if any, and the pods in it."""
 
-    __slots__ = ("declared", "declared_fault", "leader", "member", "name", "never_preempting")
+    __slots__ = (
+        "declared",
+        "declared_fault",
+        "leader",
+        "member",
+        "name",
+        "never_preempting",
+        "roles",
+        "shape",
+    )
 
     def __init__(self, name: str) -> None:
         """Start empty."""
@@ -237,6 +247,10 @@ class Group:
         """The first member by name, which speaks for a group without an object."""
         self.never_preempting: set[str] = set()
         """Members for which nothing may be evicted, as they or their own class say."""
+        self.roles: Counter[str] = Counter()
+        """Members by the subgroup that they name."""
+        self.shape: object = None
+        """What decided on its subgroups when it was brought in line."""
 
 
 class Members:
@@ -339,15 +353,17 @@ class Members:
 
     def _join(self, pod: PodRow, member: Membership) -> tuple[int, int]:
         group = self._group.setdefault(member.job, Group(member.job))
+        if pod.key in group.member:
+            group.roles[group.member[pod.key][1].subgroup] -= 1
+        group.roles[member.subgroup] += 1
         group.member[pod.key] = (pod, member)
         if not group.leader or pod.key < group.leader:
             group.leader = pod.key
-        is_second = member.gang.is_leader_first and len(group.member) == 2  # noqa: PLR2004
         is_first_never = False
         if self._classes.forbid_preempting(pod):
             is_first_never = not group.never_preempting
             group.never_preempting.add(pod.key)
-        if group.leader == pod.key or len(group.member) == 1 or is_second or is_first_never:
+        if group.leader == pod.key or is_first_never or self._is_reshaped(group):
             self._bring_in_line(group)
         else:
             self._judge(group, pod.key)
@@ -370,11 +386,13 @@ class Members:
     def _leave(self, key: str, name: str) -> None:
         group = self._group[name]
         _, member = group.member.pop(key)
-        is_leader_left = member.gang.is_leader_first and len(group.member) == 1
+        group.roles[member.subgroup] -= 1
         is_last_never = group.never_preempting == {key}
         group.never_preempting.discard(key)
-        if group.leader == key or is_leader_left or is_last_never:
+        if group.leader == key:
             group.leader = min(group.member, default="")
+            self._bring_in_line(group)
+        elif is_last_never or self._is_reshaped(group):
             self._bring_in_line(group)
         elif key in self._fault.get(name, ()):
             self._judge(group, key)
@@ -438,9 +456,10 @@ class Members:
             return
         self._store.touch()
         self._set_succeeded(name, job)
-        spec = self._spec(self._group[name])
-        if spec is not None:
-            divide(self._store, job, self._less_what_is_done(name, spec))
+        group = self._group[name]
+        spec = self._spec(group)
+        if spec is not None and divide(self._store, job, self._less_what_is_done(name, spec)):
+            self._assign_podsets(group, job)
 
     def _set_succeeded(self, name: str, job: int) -> None:
         done = self._succeeded.get(name, Counter())
@@ -530,9 +549,25 @@ class Members:
             return self._pools.adjusted(group.name, spec)
         if group.leader:
             speaker = group.member[group.leader]
-            spec = derived_job(*speaker, self._classes, len(group.member))
+            roles = self._roles(group)
+            group.shape = shape_of(speaker[1], roles)
+            spec = derived_job(*speaker, self._classes, roles)
             return self._pools.adjusted(group.name, spec)
         return None
+
+    def _roles(self, group: Group) -> Counter[str]:
+        """Return how many pods of each subgroup there are, those that have succeeded included."""
+        done = self._succeeded.get(group.name)
+        if not done:
+            return group.roles
+        return group.roles + Counter({role: pods for (_, role), pods in done.items() if role})
+
+    def _is_reshaped(self, group: Group) -> bool:
+        """Tell whether a job has other subgroups since a pod of it came or went."""
+        if group.declared is not None or not group.leader:
+            return False
+        _, member = group.member[group.leader]
+        return shape_of(member, self._roles(group)) != group.shape
 
     def _assign_podsets(self, group: Group, job: int) -> None:
         for pod, member in group.member.values():
@@ -552,7 +587,7 @@ class Members:
         known = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")  # noqa: PLR2004
         what = f"names subgroup {wanted!r}" if wanted else "names no subgroup"
         rule = member.rule
-        keys = [*rule.subgroup_labels]
+        keys = [*rule.subgroup_labels, *rule.role_labels]
         if member.gang.segments:
             keys += filter(None, (rule.segment_label, rule.size_annotation))
         return first, f"{what} ({', '.join(keys) or labels.SUBGROUP}), but its job has: {known}"
@@ -592,7 +627,8 @@ class Members:
 
 def _wanted_by(pod: PodRow, member: Membership) -> _Wanted:
     """Return what a pod says of its pod set: whether its workload's labels do, and the name."""
-    if member.rule.subgroup_labels or member.gang.segments:
+    rule = member.rule
+    if rule.subgroup_labels or rule.role_labels or member.gang.segments:
         return True, member.subgroup
     return False, labels.subgroup_of(pod.meta)
 

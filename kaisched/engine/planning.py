@@ -212,10 +212,16 @@ def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
             error.file, error.document = source.file, source.document
         problems.append(error)
 
+    # As a daemon keeps them: pods of a pod group with a fault hear of the fault.
+    groups = [obj for obj, _ in loaded.faulty if isinstance(obj, PodGroup)]
+    told = {(PodGroup.KIND, obj.key) for obj in groups} - loaded.sources.keys()
+    groups = [obj for obj in groups if identity_of(obj) in told]
     # All at once: objects created at one instant are ordered by name, on a real clock too.
-    cluster.load(loaded.objects, on_error=left_out)
+    cluster.load([*loaded.objects, *groups], on_error=left_out)
     _leave_out_queues(cluster, loaded.problems)
     for problem in cluster.problems():
+        if (problem.kind, problem.name) in told:
+            continue
         kind, name, source = place_of(problem, cluster, loaded)
         problems.append(
             ObjectError(

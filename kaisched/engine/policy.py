@@ -29,6 +29,7 @@ from kaisched.objects.shard import (
     DEFAULT_ACTIONS,
     DEFAULT_PLUGINS,
     GPU_SPREAD,
+    HIERARCHY,
     MAX_EVICTIONS_PER_CYCLE,
     OTHER_PRIORITIES,
     SETTINGS_IN_ARGUMENTS,
@@ -110,7 +111,8 @@ def build_policy(
     chosen = _actions(spec, file, actions, errors)
     depth = _queue_depth(spec, file, errors)
     settings = _settings(spec, file, errors)
-    errors.errors += _at_odds_with_projects(spec, plugins, file)
+    fairness = spec.fairness or settings.pop("fairness", "hierarchy")
+    errors.errors += _at_odds_with_projects(spec, fairness, plugins, file)
     errors.stop_if_any()
     warnings.extend(_number_of_policies(plugins, catalogue))
     warnings.extend(history_warnings(spec, plugins, has_history=has_history))
@@ -119,10 +121,10 @@ def build_policy(
         actions=chosen,
         queue_depth=depth,
         over_quota_weights=spec.over_quota_weights or "equal",
-        fairness=spec.fairness or "hierarchy",
+        fairness=fairness,
         evictions_per_hour=-1 if spec.evictions_per_hour is None else spec.evictions_per_hour,
         max_evictions_per_cycle=spec.max_evictions_per_cycle or MAX_EVICTIONS_PER_CYCLE,
-        workloads=workloads_of(plugins),
+        workloads=workloads_of(plugins, spec.workloads),
         **settings,
     )
     return policy, warnings
@@ -146,18 +148,21 @@ def _number_of_policies(plugins: Sequence[PluginSetting], catalogue: Catalogue) 
 
 
 def _at_odds_with_projects(
-    spec: ShardSpec, plugins: Sequence[PluginSetting], file: str
+    spec: ShardSpec, fairness: str, plugins: Sequence[PluginSetting], file: str
 ) -> Iterator[ConfigError]:
     """Yield an error for each plugin that needs departments to divide where they do not."""
+    said, hierarchy = (
+        (("fairness",), "hierarchy") if spec.fairness else (("args", HIERARCHY), "true")
+    )
     names = [it.plugin.name for it in plugins if it.plugin.lends]
     names += [it.plugin.name for it in plugins if it.plugin.name == _HISTORY]
-    for name in names if spec.fairness == PROJECTS else ():
+    for name in names if fairness == PROJECTS else ():
         yield ConfigError(
             f"{name} divides down the tree of queues, so departments cannot be left out",
             file=file,
-            path=join_path("spec", "fairness"),
-            value=PROJECTS,
-            fix=f"write hierarchy, or disable {name}",
+            path=join_path("spec", *said),
+            value=spec.fairness or spec.args[HIERARCHY],
+            fix=f"write {hierarchy}, or disable {name}",
         )
 
 
@@ -218,9 +223,13 @@ def _plugin_name(written: str, file: str, catalogue: Catalogue, warnings: list[s
             "no such plugin is installed",
             file=file,
             path=join_path("spec", "plugins", written),
-            fix=did_you_mean(written, list(catalogue.by_name)),
+            fix=_FORMER.get(written) or did_you_mean(written, list(catalogue.by_name)),
         )
     return mapped.name
+
+
+_FORMER: Final = {"workloads": "list its kinds in spec.workloads"}
+"""What there is in place of a plugin of earlier versions."""
 
 
 def _missing_defaults(

@@ -61,7 +61,16 @@ from kaisched.objects.usage import (
     UsageParams,
 )
 from kaisched.objects.wire import KubernetesObject, TopologyConstraint
-from kaisched.objects.workloads import MOST_SUBGROUPS
+from kaisched.objects.workloads import (
+    GROUP_VERSION,
+    KIND,
+    MOST_ROLES,
+    MOST_SUBGROUPS,
+    PLURAL,
+    SPEC_PATH,
+    WorkloadKind,
+    WorkloadRole,
+)
 from kaisched.units import MAX_CHARS, MAX_QUOTA
 
 # -- schemas of structs ----------------------------------------------------------------------------
@@ -441,8 +450,8 @@ GROUP_RULES: Final[Rules] = {
                 "there are no subgroups to count: write minMember, or list subGroups",
             ),
         ),
-        "min_member": _count(1, "Pods that must start together; 1 if left out."),
-        "min_sub_group": _count(1, "Top-level subgroups that must start; all if left out."),
+        "min_member": _count(0, "Pods that must start together; 1 if left out."),
+        "min_sub_group": _count(0, "Top-level subgroups that must start; all if left out."),
         "queue": says("A queue without children.", maxLength=253),
         "priority_class_name": says("Name of a PriorityClass.", maxLength=253),
         "preemptibility": says(
@@ -476,7 +485,7 @@ GROUP_RULES: Final[Rules] = {
         ),
         "parent": says("The subgroup around it; empty at the top.", maxLength=63),
         "min_member": _count(0, "Pods of it that the job needs; only without subgroups in it."),
-        "min_sub_group": _count(1, "Subgroups in it that the job needs; all if left out."),
+        "min_sub_group": _count(0, "Subgroups in it that the job needs; all if left out."),
     },
     TopologyConstraint: {
         "": rules(
@@ -487,6 +496,7 @@ GROUP_RULES: Final[Rules] = {
         "preferred_topology_level": {"maxLength": 316},
     },
 }
+_SPEC_PATH: Final[Schema] = {"pattern": anchored(SPEC_PATH, may_be_empty=True), "maxLength": 253}
 SHARD_RULES: Final[Rules] = {
     ShardSpec: {
         "": rules(
@@ -527,6 +537,9 @@ SHARD_RULES: Final[Rules] = {
         "pool_dwell": says("How long a job with a list of pools waits here first; 10s."),
         "pool_patience": says("How much longer it waits here until it may evict here; 0s."),
         "pool_order": says("idleFirst: no evictions before a job was refused in all its pools."),
+        "workloads": says(
+            "Kinds of workload whose pods are grouped, beside those that are known.", maxItems=64
+        ),
         "owner_wait": says("How long a pod waits for an owner that cannot be read yet."),
         "resource_claims": says("Whether claims on devices are read and allocated."),
         "k_value": says("Strength of time-based fairness.", minimum=0, maximum=int(MAX_K)),
@@ -548,6 +561,44 @@ SHARD_RULES: Final[Rules] = {
         "weight": says("Factor of its scores.", minimum=0),
         "priority": _ANY_INT32,
         "arguments": says("Replaces the default arguments as a whole."),
+    },
+    WorkloadKind: {
+        "": rules(
+            cel(
+                "!has(self.roles) || self.roles.size() == 0 || ((!has(self.replicas)"
+                " || self.replicas == '') && (!has(self.minimum) || self.minimum == ''))",
+                "replicas and minimum are given for each role",
+            ),
+        ),
+        "api_version": says("Group and version.", pattern=anchored(GROUP_VERSION)),
+        "plural": says("The name in its address, like widgets.", pattern=anchored(PLURAL)),
+        "kind": says("Like Widget.", pattern=anchored(KIND)),
+        "pods": says("together: one job; each: a job each; through: as the owner below says."),
+        "replicas": says("Where its spec says how many pods it has.", **_SPEC_PATH),
+        "minimum": says("Where it says how many start together; all if left out.", **_SPEC_PATH),
+        "role_label": says(
+            "Label of the pods that says their role.",
+            pattern=anchored(LABEL_KEY, may_be_empty=True),
+            maxLength=316,
+        ),
+        "roles": says(
+            "Parts that each have a minimum.",
+            maxItems=MOST_ROLES,
+            **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+        "index_label": says(
+            "Label of the pods; those of each value are a job.",
+            pattern=anchored(LABEL_KEY, may_be_empty=True),
+            maxLength=316,
+        ),
+        "priority_class": says("For pods for which no class is named.", maxLength=253),
+    },
+    WorkloadRole: {
+        "name": says(
+            "The value of the label.", pattern=anchored(LABEL_VALUE), minLength=1, maxLength=63
+        ),
+        "replicas": says("Where the spec says how many pods it has.", **_SPEC_PATH),
+        "minimum": says("Where it says how many of them are needed.", **_SPEC_PATH),
     },
     ActionEntry: {"priority": _ANY_INT32},
     GpuSharing: SHARING_RULES,

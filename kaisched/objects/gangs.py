@@ -7,8 +7,10 @@ the projects' own API references for the fields.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
-from typing import Any, Final
+import re
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 from kaisched.errors import ObjectError, join_path
 from kaisched.objects import labels
@@ -23,6 +25,8 @@ from kaisched.objects.workloads import (
     PodSetTopology,
     Read,
     Workload,
+    WorkloadKind,
+    WorkloadRole,
     annotations_in,
     constraint_on,
     parts_of,
@@ -59,8 +63,8 @@ def _fault(gang: object) -> str:
     """Describe what is wrong with an answer, empty if nothing is."""
     if not isinstance(gang, Gang):
         return f"no kaisched.Gang, but a {type(gang).__name__}"
-    if not 1 <= gang.minimum <= MOST:
-        return f"minimum {gang.minimum!r} is not from 1 to {MOST}"
+    if not 0 <= gang.minimum <= MOST:
+        return f"minimum {gang.minimum!r} is not from 0 to {MOST}"
     if any(it.size < 1 for it in gang.segments.values()):
         return "segments of no pods"
     return _tree_fault(gang)
@@ -73,8 +77,8 @@ def _tree_fault(gang: Gang) -> str:
         return "two subgroups of one name, or too many"
     if not {"", *parent} >= set(parent.values()) or cycles(parent) or (parent and not tops):
         return "a subgroup whose parent is missing, or that is inside itself"
-    if gang.min_sub_group is not None and not 1 <= gang.min_sub_group <= tops:
-        return f"min_sub_group {gang.min_sub_group!r} is not from 1 to {tops}"
+    if gang.min_sub_group is not None and not 0 <= gang.min_sub_group <= tops:
+        return f"min_sub_group {gang.min_sub_group!r} is not from 0 to {tops}"
     return ""
 
 
@@ -105,30 +109,98 @@ def _stated(spec: Mapping[str, Any]) -> int:
     return count(policy.get("minAvailable"), 0)
 
 
-def roles_in(specs: object) -> dict[str, int]:
-    """Return how many pods each role of a Kubeflow job has."""
-    return {role: count(as_map(it).get("replicas")) for role, it in as_map(specs).items()}
+class Role(NamedTuple):
+    """What a workload says of the pods of one role."""
+
+    name: str
+    pods: int
+    least: int
+    """How many of them must start with the rest."""
+    template: object = None
+    topology: TopologyConstraint | None = None
+
+
+def of_roles(roles: Sequence[Role], stated: int = 0, later: tuple[str, ...] = ()) -> Gang:
+    """Return a gang with a subgroup for each role.
+
+    Args:
+        roles: those that must start first come first.
+        stated: how many pods of all roles must start together; 0 if each role has its own minimum.
+        later: roles whose pods are created once others run.
+
+    """
+    needs = _divided(stated, roles) if stated else [role.least for role in roles]
+    named = list(zip(roles, needs, strict=True))
+    gang = sized(sum(pods for role, pods in named if role.name not in later))
+    if sum(needs) > MOST or (len(roles) < 2 and not any(it.topology for it in roles)):  # noqa: PLR2004
+        return gang
+    parts = [
+        SubGroupSpec(name=role.name, min_member=pods, topology_constraint=role.topology)
+        for role, pods in named
+    ]
+    try:
+        wishes = {it.name: pod_set_of(annotations_in(it.template), it.pods) for it in roles}
+    except ObjectError as error:
+        return Gang(unsupported=f"template of a role: {error}")
+    pod_sets = {name: wish for name, wish in wishes.items() if wish is not None}
+    return Gang(minimum=gang.minimum, sub_groups=parts, later=later, pod_sets=pod_sets)
+
+
+def _divided(stated: int, roles: Sequence[Role]) -> list[int]:
+    """Return a minimum for each role whose sum is ``stated``: one pod of each comes first.
+
+    The largest role is to have what is more than all of them.
+    """
+    needs = [0] * len(roles)
+    caps = [[min(it.least, 1) for it in roles], [it.least for it in roles]]
+    for cap in (*caps, [it.pods for it in roles]):
+        for at, most in enumerate(cap):
+            needs[at] += max(min(most - needs[at], stated - sum(needs)), 0)
+    if roles:
+        needs[max(range(len(roles)), key=lambda at: roles[at].pods)] += stated - sum(needs)
+    return needs
+
+
+_FIRST: Final = ("Chief", "Master", "Launcher", "PS", "Worker")
+"""Roles of Kubeflow jobs in the order in which a minimum of the whole job is divided."""
+
+
+def _replicas(spec: Mapping[str, Any], key: str) -> list[Role]:
+    """Return the roles of a Kubeflow job; of elastic workers the minimum is needed."""
+    elastic = as_map(spec.get("elasticPolicy")).get("minReplicas")
+    found = {name: as_map(it) for name, it in as_map(spec.get(key)).items()}
+    roles: list[Role] = []
+    for name in sorted(found, key=lambda it: _FIRST.index(it) if it in _FIRST else len(_FIRST)):
+        pods = count(found[name].get("replicas"))
+        is_elastic = name == "Worker" and elastic is not None
+        least = min(count(elastic, pods), pods) if is_elastic else pods
+        roles.append(Role(name.lower(), pods, least, found[name].get("template")))
+    return roles
 
 
 def kubeflow(key: str) -> Read:
-    """Return a reader of a Kubeflow kind: the sum of replicas, or an elastic job's minimum."""
-
-    def read(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
-        counts = roles_in(spec.get(key))
-        elastic = as_map(spec.get("elasticPolicy")).get("minReplicas")
-        if elastic is not None:
-            counts["Worker"] = count(elastic, counts.get("Worker", 1))
-        return sized(_stated(spec) or sum(counts.values()))
-
-    return read
+    """Return a reader of a Kubeflow kind: a subgroup for each role."""
+    return lambda spec, _: of_roles(_replicas(spec, key), _stated(spec))
 
 
 def mpi(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
     """Read an MPIJob: launcher and workers."""
-    counts = roles_in(spec.get("mpiReplicaSpecs"))
-    if spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
-        counts.pop("Launcher", None)  # it is created when the workers run
-    return sized(_stated(spec) or sum(counts.values()))
+    is_waiting = spec.get("launcherCreationPolicy") == "WaitForWorkersReady"
+    later = ("launcher",) if is_waiting else ()
+    return of_roles(_replicas(spec, "mpiReplicaSpecs"), _stated(spec), later)
+
+
+def volcano(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
+    """Read a Volcano Job: its tasks. Those that depend on others are created after these."""
+    roles: list[Role] = []
+    later: list[Role] = []
+    for at, task in enumerate(as_maps(spec.get("tasks"))):
+        pods = count(task.get("replicas"), 0)
+        name, least = str(task.get("name") or f"default{at}"), count(task.get("minAvailable"), pods)
+        some = later if as_map(task.get("dependsOn")).get("name") else roles
+        some.append(Role(name, pods, least, task.get("template")))
+    stated = count(spec.get("minAvailable"), 0)
+    return of_roles([*roles, *later], stated, tuple(it.name for it in later))
 
 
 HEAD = "headgroup"
@@ -136,25 +208,32 @@ HEAD = "headgroup"
 
 
 def ray(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
-    """Read a RayCluster: the head and the minimum of each group of workers.
+    """Read a RayCluster: the head and each group of workers.
 
-    Groups are subgroups if the annotations of a template ask for a level of a topology.
+    A group needs its ``minReplicas``. Without one it has a fixed size and needs all of its pods,
+    unless the cluster scales itself.
     """
-    groups = [(HEAD, 1, as_map(spec.get("headGroupSpec")))]
+    is_scaling = spec.get("enableInTreeAutoscaling") is True
+    groups = [(HEAD, 1, 1, as_map(spec.get("headGroupSpec")))]
     for at, it in enumerate(as_maps(spec.get("workerGroupSpecs"))):
-        pods = count(it.get("minReplicas"), 0) * count(it.get("numOfHosts"))
+        least = count(it.get("minReplicas"), 0)
+        most = count(it.get("maxReplicas"), MOST)
+        pods = max(min(count(it.get("replicas"), least), most), least)
+        hosts = 0 if it.get("suspend") is True else count(it.get("numOfHosts"))
         name = str(it.get("groupName") or f"worker-group-{at}")
-        groups.append((name, 0 if it.get("suspend") is True else pods, it))
-    gang = sized(sum(pods for _, pods, _ in groups))
-    parts: list[SubGroupSpec] = []
-    for name, pods, it in groups:
+        groups.append((name, pods * hosts, (least if least or is_scaling else pods) * hosts, it))
+    roles: list[Role] = []
+    for name, pods, least, it in groups:
         try:
             wish = constraint_on(annotations_in(it.get("template")), annotations)
         except ObjectError as error:
             return Gang(unsupported=f"template of group {name}: {error}")
-        parts.append(SubGroupSpec(name=name, min_member=pods, topology_constraint=wish))
-    is_asking = any(it.topology_constraint for it in parts)
-    return Gang(minimum=gang.minimum, sub_groups=parts) if is_asking else gang
+        roles.append(Role(name, pods, least, it.get("template"), wish))
+    return of_roles(roles)
+
+
+SPARK: Final = of_roles([Role("driver", 1, 1), Role("executor", 0, 0)])
+"""A Spark application whose driver is a pod: it creates the executors, and ends with it."""
 
 
 def plain_leader_worker_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
@@ -218,32 +297,114 @@ def _pods_of_job(spec: Mapping[str, Any]) -> int:
     return min(parallelism, count(spec.get("completions"), parallelism))
 
 
+# -- kinds whose numbers are at places of their spec -----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ByPaths:
+    """Reads a gang from the numbers at places of a spec."""
+
+    roles: tuple[WorkloadRole, ...]
+    is_by_label: bool = False
+    """Whether a label says the role of a pod, so that each role is a subgroup."""
+
+    def __call__(self, spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
+        """Return the gang: of each role its minimum, else its replicas."""
+        del annotations
+        roles = [_counted(spec, role) for role in self.roles]
+        if self.is_by_label:
+            return of_roles(roles)
+        return Gang(minimum=min(sum(role.least for role in roles), MOST))
+
+
+def _counted(spec: Mapping[str, Any], role: WorkloadRole) -> Role:
+    """Return a role, which needs no more pods than it has; one where nothing says how many."""
+    pods, minimum = _sum_at(spec, role.replicas), _sum_at(spec, role.minimum)
+    if pods is None:
+        pods = 1 if minimum is None else minimum
+    return Role(role.name, pods, pods if minimum is None else min(minimum, pods))
+
+
+def _sum_at(spec: Mapping[str, Any], path: str) -> int | None:
+    """Return the number at a place of a spec; None if one is missing or invalid."""
+    if not path:
+        return None
+    found: list[Any] = [spec]
+    for step in _STEP.findall(path.removeprefix("spec")):
+        found = [it for at in found for it in _below(at, step)]
+    counts = [count(int(it) if _is_number(it) else it, -1) for it in found]
+    return None if min(counts, default=0) < 0 else min(sum(counts), MOST)
+
+
+_STEP: Final = re.compile(r"[^.\[\]]+")
+
+
+def _below(at: object, step: str) -> list[Any]:
+    """Return what a step leads to: all items of a list for ``*``; None for what is not there."""
+    if isinstance(at, list):
+        index = int(step) if step.isdecimal() else len(at)
+        return at if step == "*" else at[index : index + 1] or [None]
+    return [as_map(at).get(step)] if step != "*" else []
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 8  # noqa: PLR2004
+
+
+def declared(kind: WorkloadKind) -> Workload:
+    """Return the row of a kind that a shard declares.
+
+    If it says only the class of a known kind, all else stays as it is.
+    """
+    row = Workload(kind.api_version, kind.plural, kind.kind, priority_class=kind.priority_class)
+    known = KNOWN.get((row.api_group, row.kind))
+    if known is not None and not (kind.pods or kind.counts or kind.index_label):
+        return replace(known, priority_class=kind.priority_class)
+    is_by_label = bool(kind.role_label)
+    return replace(
+        row,
+        pods=kind.pods or "together",
+        read=ByPaths(kind.counts, is_by_label) if kind.counts else None,
+        index_label=kind.index_label,
+        role_labels=(kind.role_label,) if is_by_label else (),
+    )
+
+
+MIN_SCALE: Final = "autoscaling.knative.dev/min-scale"
+"""Annotation of a Revision: how many of its pods there are at least."""
+
+
+def revision(_: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
+    """Read a Revision of a Knative Service: its least scale, which may be 0."""
+    said = annotations.get(MIN_SCALE, "")
+    return Gang(minimum=min(int(said), MOST) if _is_number(said) else 1)
+
+
 # -- kinds whose pods can be segments --------------------------------------------------------------
 
 WORKER: Final = "worker"
 """Name of the subgroup of all workers of a PyTorchJob: the value of their label."""
 WORKERS: Final = "workers"
 """Name of the subgroup of the segments of a group of a LeaderWorkerSet."""
-_REPLICAS: Final = "pytorchReplicaSpecs"
-_pytorch: Final = kubeflow(_REPLICAS)
+_PYTORCH: Final = "pytorchReplicaSpecs"
 
 
 def pytorch(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
-    """Read a PyTorchJob: the sum of replicas, or a subgroup for each segment of its workers."""
-    gang, counts = _pytorch(spec, annotations), roles_in(spec.get(_REPLICAS))
-    workers = counts.pop("Worker", 0)
-    least = min(max(gang.minimum - sum(counts.values()), 0), workers)
-    template = as_map(as_map(spec.get(_REPLICAS)).get("Worker")).get("template")
+    """Read a PyTorchJob: a subgroup for each role, or for each segment of its workers."""
+    roles = _replicas(spec, _PYTORCH)
+    gang = of_roles(roles, _stated(spec))
+    workers = next((it for it in roles if it.name == WORKER), Role(WORKER, 0, 0))
+    others = [it for it in roles if it.name != WORKER and it.pods]
+    least = min(max(gang.minimum - sum(it.pods for it in others), 0), workers.pods)
     try:
-        segments = segments_on(annotations_in(template), annotations, workers, least)
+        notes = annotations_in(workers.template)
+        segments = segments_on(notes, annotations, workers.pods, least)
     except ObjectError as error:
         return Gang(unsupported=f"template of its workers: {error}")
-    if segments is None or not workers:
+    if segments is None or not workers.pods:
         return gang
-    others = [
-        SubGroupSpec(name=role.lower(), min_member=pods) for role, pods in counts.items() if pods
-    ]
-    parts = [*others, *parts_of(segments, WORKER)]
+    parts = [SubGroupSpec(name=it.name, min_member=it.pods) for it in others]
+    parts += parts_of(segments, WORKER)
     return Gang(minimum=gang.minimum, sub_groups=parts, segments={WORKER: segments})
 
 
@@ -431,12 +592,13 @@ def _refused(path: Path, what: str, value: object, fix: str) -> Gang:
 
 
 INFERENCE: Final = "inference"
+_KUBEFLOW: Final = (labels.REPLICA_TYPE, labels.JOB_ROLE)
 
 WORKLOADS: Final = (
     Workload("batch/v1", "jobs", "Job", read=batch_job),
     Workload("batch/v1", "cronjobs", "CronJob", "through"),
-    Workload("apps/v1", "replicasets", "ReplicaSet", "each", priority_class=INFERENCE),
-    Workload("apps/v1", "deployments", "Deployment", "through"),
+    Workload("apps/v1", "replicasets", "ReplicaSet", "each"),
+    Workload("apps/v1", "deployments", "Deployment", "each", priority_class=INFERENCE),
     Workload("apps/v1", "statefulsets", "StatefulSet"),
     Workload(
         "jobset.x-k8s.io/v1alpha2",
@@ -459,14 +621,31 @@ WORKLOADS: Final = (
         "pytorchjobs",
         "PyTorchJob",
         read=pytorch,
-        subgroup_labels=(labels.REPLICA_TYPE,),
+        role_labels=_KUBEFLOW,
         segment_label=labels.REPLICA_INDEX,
     ),
-    Workload("kubeflow.org/v1", "tfjobs", "TFJob", read=kubeflow("tfReplicaSpecs")),
-    Workload("kubeflow.org/v1", "xgboostjobs", "XGBoostJob", read=kubeflow("xgbReplicaSpecs")),
-    Workload("kubeflow.org/v1", "jaxjobs", "JAXJob", read=kubeflow("jaxReplicaSpecs")),
+    *(
+        Workload("kubeflow.org/v1", plural, kind, read=kubeflow(key), role_labels=_KUBEFLOW)
+        for plural, kind, key in (
+            ("tfjobs", "TFJob", "tfReplicaSpecs"),
+            ("xgboostjobs", "XGBoostJob", "xgbReplicaSpecs"),
+            ("jaxjobs", "JAXJob", "jaxReplicaSpecs"),
+        )
+    ),
     Workload(
-        "kubeflow.org/v2beta1", "mpijobs", "MPIJob", read=mpi, other_versions=("kubeflow.org/v1",)
+        "kubeflow.org/v2beta1",
+        "mpijobs",
+        "MPIJob",
+        read=mpi,
+        role_labels=_KUBEFLOW,
+        other_versions=("kubeflow.org/v1",),
+    ),
+    Workload(
+        "batch.volcano.sh/v1alpha1",
+        "jobs",
+        "Job",
+        read=volcano,
+        role_labels=(labels.VOLCANO_TASK,),
     ),
     Workload("trainer.kubeflow.org/v1alpha1", "trainjobs", "TrainJob", "through"),
     Workload(
@@ -475,7 +654,7 @@ WORKLOADS: Final = (
         "RayCluster",
         read=ray,
         priority_label=labels.RAY_PRIORITY_CLASS,
-        subgroup_labels=(labels.RAY_GROUP,),
+        role_labels=(labels.RAY_GROUP,),
     ),
     Workload("ray.io/v1", "rayjobs", "RayJob", "through"),
     Workload("ray.io/v1", "rayservices", "RayService", "through"),
@@ -487,12 +666,54 @@ WORKLOADS: Final = (
         name_label=labels.POD_GANG,
         subgroup_labels=(labels.POD_CLIQUE,),
     ),
+    Workload("grove.io/v1alpha1", "podcliques", "PodClique", "through"),
+    Workload("grove.io/v1alpha1", "podcliquescalinggroups", "PodCliqueScalingGroup", "through"),
+    Workload("grove.io/v1alpha1", "podcliquesets", "PodCliqueSet", "through"),
+    Workload(
+        "kubeflow.org/v1",
+        "notebooks",
+        "Notebook",
+        priority_class="build",
+        other_versions=("kubeflow.org/v1beta1",),
+    ),
+    Workload("kubeflow.org/v1beta1", "scheduledworkflows", "ScheduledWorkflow", "through"),
+    Workload(
+        "amlarc.azureml.com/v1alpha1",
+        "amljobs",
+        "AmlJob",
+        read=ByPaths((WorkloadRole(name="", replicas="spec.job.options.envs.AZUREML_NODE_COUNT"),)),
+    ),
+    Workload("serving.knative.dev/v1", "services", "Service", "through"),
+    Workload("serving.knative.dev/v1", "configurations", "Configuration", "through"),
+    Workload(
+        "serving.knative.dev/v1", "revisions", "Revision", read=revision, priority_class=INFERENCE
+    ),
+    Workload(
+        "machinelearning.seldon.io/v1",
+        "seldondeployments",
+        "SeldonDeployment",
+        other_versions=("machinelearning.seldon.io/v1alpha2",),
+    ),
+    Workload("kubevirt.io/v1", "virtualmachineinstances", "VirtualMachineInstance"),
+    Workload("workspace.devfile.io/v1alpha2", "devworkspaces", "DevWorkspace"),
+    Workload("egx.nvidia.io/v1", "spotrequests", "SPOTRequest", priority_class=INFERENCE),
+    Workload("run.ai/v1", "runaijobs", "RunaiJob", "each"),
     Workload("argoproj.io/v1alpha1", "workflows", "Workflow", "through"),
     Workload("tekton.dev/v1", "taskruns", "TaskRun", "through"),
     Workload("tekton.dev/v1", "pipelineruns", "PipelineRun", "through"),
-    Workload("nvidia.com/v1alpha1", "dynamographdeployments", "DynamoGraphDeployment", "through"),
     Workload(
-        "nvidia.com/v1alpha1", "dynamocomponentdeployments", "DynamoComponentDeployment", "through"
+        "nvidia.com/v1alpha1",
+        "dynamographdeployments",
+        "DynamoGraphDeployment",
+        "through",
+        other_versions=("nvidia.com/v1beta1",),
+    ),
+    Workload(
+        "nvidia.com/v1alpha1",
+        "dynamocomponentdeployments",
+        "DynamoComponentDeployment",
+        "through",
+        other_versions=("nvidia.com/v1beta1",),
     ),
 )
 KNOWN: Final = table_of(WORKLOADS)

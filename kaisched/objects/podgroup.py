@@ -101,8 +101,8 @@ def _minimum_faults(spec: PodGroupSpec) -> Iterator[Fault]:
     groups: Path = ("spec", "minSubGroup")
     if spec.min_member is not None and spec.min_sub_group is not None:
         yield Fault(groups, "conflicts with minMember", spec.min_sub_group, "keep one of the two")
-    if spec.min_member is not None and not 1 <= spec.min_member <= INT32_MAX:
-        fix = "write how many pods must start together, at least 1"
+    if spec.min_member is not None and not 0 <= spec.min_member <= INT32_MAX:
+        fix = "write how many pods must start together; 0 if each may start by itself"
         yield Fault(pods, "out of range", spec.min_member, fix)
     if spec.min_sub_group is not None and not spec.sub_groups:
         fix = "write minMember, or list subGroups"
@@ -114,8 +114,8 @@ def _minimum_faults(spec: PodGroupSpec) -> Iterator[Fault]:
 def _child_minimum_faults(path: Path, minimum: int | None, children: int) -> Iterator[Fault]:
     if minimum is None:
         return
-    if not 1 <= minimum <= INT32_MAX:
-        yield Fault(path, "out of range", minimum, "write at least 1, or leave it out for all")
+    if not 0 <= minimum <= INT32_MAX:
+        yield Fault(path, "out of range", minimum, "write at least 0, or leave it out for all")
     elif minimum > children > 0:
         yield Fault(
             path,

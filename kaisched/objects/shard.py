@@ -28,6 +28,7 @@ from kaisched.objects.faults import (
 from kaisched.objects.labels import LABEL_VALUE
 from kaisched.objects.usage import UsageConfig, seconds_of, usage_faults
 from kaisched.objects.wire import KubernetesObject, StrictWire
+from kaisched.objects.workloads import WorkloadKind, kind_faults
 from kaisched.units import UnitError, parse_duration
 
 # -- KAI-Scheduler's names -------------------------------------------------------------------------
@@ -278,6 +279,8 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     """Most pods evicted in any hour; 0 for no evictions, None for no bound."""
     max_evictions_per_cycle: int | None = None
     """After so many evictions a cycle begins no further one; None for what is sent in 4 s."""
+    workloads: list[WorkloadKind] = []
+    """Kinds of workload whose pods are grouped, beside those that are known."""
     owner_wait: str | int | None = None
     """How long a pod waits for an owner that cannot be read yet; None for two minutes."""
     admits_all_projects: bool = False
@@ -346,7 +349,14 @@ def _switch(value: object) -> bool:
     return _SWITCHES[text]
 
 
+def _fairness(value: object) -> str:
+    return "hierarchy" if _switch(value) else "projects"
+
+
+HIERARCHY: Final = "full-hierarchy-fairness"
+"""KAI's flag for what the setting ``fairness`` says here."""
 ARGS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
+    HIERARCHY: ("fairness", _fairness),
     "default-staleness-grace-period": ("staleness_grace_s", _grace),
     "stuck-in-releasing-threshold": ("stuck_after_s", _grace),
     "max-consolidation-preemptees": ("max_consolidation_preemptees", _preemptees),
@@ -404,6 +414,7 @@ def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
     if spec.gpu_sharing is not None:
         yield from _sharing_faults(spec, spec.gpu_sharing)
     yield from _plugin_faults(spec)
+    yield from kind_faults(spec.workloads, ("spec", "workloads"))
     yield from _action_faults(spec)
     yield from _eviction_faults(spec)
     yield from duration_faults(
@@ -420,6 +431,9 @@ def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
     if spec.scenario_search_budgets is not None:
         yield from _budget_faults(spec.scenario_search_budgets)
     yield from args_faults(spec.args)
+    if spec.fairness is not None and HIERARCHY in spec.args:
+        fix = "keep one of the two"
+        yield Fault(("spec", "args", HIERARCHY), "says the same as spec.fairness", fix=fix)
     if spec.args.keys() - ARGS.keys():
         fix = f"only {', '.join(ARGS)} have; set the daemon's own settings instead"
         yield Fault(("spec", "args"), _NO_EFFECT, fix=fix, is_warning=True)

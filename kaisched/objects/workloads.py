@@ -10,7 +10,8 @@ of levels and slices, such as those of spreading, are not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -227,9 +228,12 @@ class Gang(StrictWire, frozen=True, kw_only=True):
     """How the pods of one workload start, by its spec."""
 
     minimum: int = 1
-    """Pods that must start together, at least 1; ignored if there are subgroups."""
+    """Pods that must start together, 0 for none; ignored if there are subgroups."""
     sub_groups: list[SubGroupSpec] = []
-    """Subgroups as in a PodGroup; the row's ``subgroup_labels`` give the names of leaves."""
+    """Subgroups as in a PodGroup; the row's ``subgroup_labels`` or ``role_labels`` give the names
+    of leaves."""
+    later: tuple[str, ...] = ()
+    """Roles whose pods are created once others run: nothing waits for the first one of them."""
     min_sub_group: int | None = None
     """Top-level subgroups needed; by default all of them."""
     pod_sets: dict[str, PodSetTopology] = {}
@@ -277,6 +281,9 @@ class Workload:
     """Label of the pods; each of its values is a job of its own."""
     subgroup_labels: tuple[str, ...] = ()
     """Labels of the pods whose values, joined by ``/``, name the pod's subgroup."""
+    role_labels: tuple[str, ...] = ()
+    """Labels of the pods: the first whose value is the name of a subgroup says the pod's role. Pods
+    of no role count for the whole gang while a role lacks pods, and are not needed after that."""
     name_label: str = ""
     """Label of the pods that names the object, in their namespace; then no owner counts."""
     segment_label: str = ""
@@ -302,6 +309,115 @@ def table_of(rows: Iterable[Workload]) -> dict[tuple[str, str], Workload]:
     for row in rows:
         table.setdefault((row.api_group, row.kind), row)
     return table
+
+
+# -- kinds that a shard declares -------------------------------------------------------------------
+
+GROUP_VERSION: Final = re.compile(r"[a-z0-9.-]{1,200}/v[a-z0-9]{1,60}", re.ASCII)
+PLURAL: Final = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
+KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,62}", re.ASCII)
+SPEC_PATH: Final = re.compile(r"spec((\.[A-Za-z_][\w-]*)|(\[([0-9]{1,4}|\*)\]))+", re.ASCII)
+"""A place in a spec: keys, and in lists an index, or ``*`` for the sum over all items."""
+NOT_OWNERS: Final = ("", "scheduling.run.ai", "kai.scheduler", "scheduling.k8s.io")
+"""API groups of objects that are watched for other reasons than their pods."""
+MOST_ROLES: Final = 64
+
+
+class WorkloadRole(StrictWire, frozen=True, kw_only=True):
+    """A part of a workload whose pods are alike, with places in its spec."""
+
+    name: str
+    """The value of the kind's ``role_label`` on its pods."""
+    replicas: str = ""
+    minimum: str = ""
+
+
+class WorkloadKind(StrictWire, frozen=True, kw_only=True):
+    """How the pods of a kind are grouped, as a shard declares it."""
+
+    api_version: str
+    plural: str
+    kind: str
+    pods: Grouping | None = None
+    replicas: str = ""
+    minimum: str = ""
+    role_label: str = ""
+    """Label of the pods that says their role; without it the roles are counted together."""
+    roles: list[WorkloadRole] = []
+    index_label: str = ""
+    priority_class: str = ""
+
+    @property
+    def counts(self) -> tuple[WorkloadRole, ...]:
+        """The roles; a kind without roles is one."""
+        is_counted = self.replicas or self.minimum
+        whole = WorkloadRole(name="", replicas=self.replicas, minimum=self.minimum)
+        return tuple(self.roles) or ((whole,) if is_counted else ())
+
+
+def kind_faults(kinds: Sequence[WorkloadKind], path: Path) -> Iterator[Fault]:
+    """Yield the faults of the kinds that a shard declares."""
+    seen: set[tuple[str, str]] = set()
+    for at, kind in enumerate(kinds):
+        here: Path = (*path, at)
+        key = (kind.api_version.rpartition("/")[0], kind.kind)
+        if key in seen:
+            yield Fault((*here, "kind"), "given twice", kind.kind, "keep one of the two")
+        seen.add(key)
+        if key[0] in NOT_OWNERS and GROUP_VERSION.fullmatch(kind.api_version):
+            fix = "name a kind that owns pods"
+            yield Fault((*here, "apiVersion"), "of objects for other ends", kind.api_version, fix)
+        forms = {
+            "apiVersion": (kind.api_version, GROUP_VERSION, "write it like example.com/v1"),
+            "plural": (kind.plural, PLURAL, "write it like widgets"),
+            "kind": (kind.kind, KIND, "write it like Widget"),
+            "replicas": (kind.replicas or _ANY_PATH, SPEC_PATH, _PATH_FIX),
+            "minimum": (kind.minimum or _ANY_PATH, SPEC_PATH, _PATH_FIX),
+            "roleLabel": (kind.role_label or _ANY_LABEL, labels.LABEL_KEY, _LABEL_FIX),
+            "indexLabel": (kind.index_label or _ANY_LABEL, labels.LABEL_KEY, _LABEL_FIX),
+        }
+        yield from _form_faults(here, forms)
+        yield from _role_faults(here, kind)
+
+
+_ANY_PATH: Final = "spec.replicas"
+_ANY_LABEL: Final = "example.com/role"
+_PATH_FIX: Final = "write it like spec.replicas, spec.groups[0].size or spec.groups[*].size"
+_LABEL_FIX: Final = "write the name of a label, like example.com/role"
+
+
+def _form_faults(
+    path: Path, forms: Mapping[str, tuple[str, re.Pattern[str], str]]
+) -> Iterator[Fault]:
+    for key, (value, form, fix) in forms.items():
+        if not form.fullmatch(value):
+            yield Fault((*path, key), "not of this form", value, fix)
+
+
+def _role_faults(path: Path, kind: WorkloadKind) -> Iterator[Fault]:
+    if kind.pods in ("each", "through") and (kind.counts or kind.index_label):
+        fix = "write together, or drop what says how many start together"
+        yield Fault(
+            (*path, "pods"), "no gang, so without size, roles or indexLabel", kind.pods, fix
+        )
+    if kind.role_label and not kind.roles:
+        yield Fault((*path, "roleLabel"), "there are no roles", kind.role_label, "list roles")
+    for key, value in (("replicas", kind.replicas), ("minimum", kind.minimum)):
+        if kind.roles and value:
+            yield Fault((*path, key), "does not go with roles", value, "give it for each role")
+    names = [role.name for role in kind.roles]
+    for at, role in enumerate(kind.roles):
+        here: Path = (*path, "roles", at)
+        if not role.name or not labels.LABEL_VALUE.fullmatch(role.name):
+            fix = "write the value that the label of its pods has"
+            yield Fault((*here, "name"), "no value of a label", role.name, fix)
+        elif role.name in names[:at]:
+            yield Fault((*here, "name"), "given twice", role.name, "give each its own name")
+        forms = {
+            "replicas": (role.replicas or _ANY_PATH, SPEC_PATH, _PATH_FIX),
+            "minimum": (role.minimum or _ANY_PATH, SPEC_PATH, _PATH_FIX),
+        }
+        yield from _form_faults(here, forms)
 
 
 # -- annotations on templates ----------------------------------------------------------------------

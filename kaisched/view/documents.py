@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.core.axis import GPU_UNIT
 from kaisched.errors import ABSENT, ObjectError, show
-from kaisched.framework.advice.trials import BUDGET, Adviser
+from kaisched.framework.advice.search import BUDGET, Adviser
 from kaisched.framework.report.records import QueueShare
 from kaisched.framework.report.result import devices_for
 from kaisched.framework.report.turns import Turns
@@ -115,9 +115,12 @@ def _advice(advice: Advice) -> dict[str, Any]:
     return {
         "kind": advice.kind.value,
         "helps": advice.helps,
+        "isLeast": advice.is_least if advice.helps else None,
+        "othersFirst": advice.others_first,
         "text": str(advice),
         "changes": [
             {
+                "kind": (it.kind or advice.kind).value,
                 "on": it.on,
                 "resource": it.resource or None,
                 "amount": _amount(it.resource, it.amount) if it.amount or it.resource else None,

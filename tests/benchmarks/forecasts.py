@@ -158,8 +158,9 @@ class Month:
         """Forecast the start of a moment's job."""
         snapshot, past = moment.snapshot, self.past(moment)
         numbers = map(number_of, snapshot.jobs.name)
-        declared_s = [self.work.ticks[job] * GRID_S if is_known else math.nan for job in numbers]
-        times = RunTimes(snapshot, moment.now_s, past, np.array(declared_s, np.float64))
+        of_job = [self.work.ticks[job] * GRID_S if is_known else math.nan for job in numbers]
+        declared_s = np.array(of_job, np.float64)[snapshot.tasks.job_of_task]
+        times = RunTimes(snapshot, moment.now_s, past, declared_s)
         world = World(snapshot, None, self.policy, moment.memory, moment.now_s)
         return forecast(world, moment.row, past, run_times=times)
 

@@ -30,12 +30,17 @@ SEGMENTS = Segments(
     leader="inside",
     topology=TopologyConstraint(topology="t", preferred_topology_level="zone"),
 )
+ROLES = [
+    SubGroupSpec(name="master", min_member=1),
+    SubGroupSpec(name="worker", min_member=2),
+]
 API_OF = {
     "Job": "batch/v1",
     "ReplicaSet": "apps/v1",
     "Pod": "v1",
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
     "JobSet": "jobset.x-k8s.io/v1alpha2",
+    "PyTorchJob": "kubeflow.org/v1",
 }
 REFERRED = (
     ("Job", "o0"),
@@ -44,6 +49,7 @@ REFERRED = (
     ("Pod", "p0"),
     ("LeaderWorkerSet", "o2"),
     ("JobSet", "o3"),
+    ("PyTorchJob", "o4"),
 )
 
 
@@ -175,6 +181,9 @@ def pods(draw):
                 {"priorityClassName": "own"},
                 {"kai.scheduler/node-pool": "other"},
                 {"spark-app-selector": "app"},
+                {"spark-app-selector": "app", "spark-role": "driver"},
+                {"training.kubeflow.org/replica-type": "master"},
+                {"training.kubeflow.org/replica-type": "worker"},
                 {
                     "leaderworkerset.sigs.k8s.io/group-index": "0",
                     "leaderworkerset.sigs.k8s.io/worker-index": "1",
@@ -247,6 +256,14 @@ def workloads(draw):
                             SubGroupSpec(name="x/1", min_member=2, parent="x"),
                         ]
                     ),
+                ),
+                (
+                    "o4",
+                    "PyTorchJob",
+                    API_OF["PyTorchJob"],
+                    Gang(minimum=2),
+                    Gang(minimum=3, sub_groups=ROLES),
+                    Gang(minimum=2, sub_groups=ROLES, later=("master",)),
                 ),
                 (
                     "g0",

@@ -153,6 +153,20 @@ status:
       transitionID: "7"
   resourcesStatus: {requested: {cpu: 500m, nvidia.com/gpu: 1}}
 ---
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {name: scales-to-zero}
+spec: {minMember: 0}
+---
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {name: needs-none}
+spec:
+  minSubGroup: 0
+  subGroups:
+    - {name: all, minSubGroup: 0}
+    - {name: part, minMember: 2, parent: all}
+---
 apiVersion: kai.scheduler/v1
 kind: SchedulingShard
 metadata: {name: default}

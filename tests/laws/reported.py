@@ -248,7 +248,7 @@ class Cluster:
             expected = []
             if job in why:
                 message = self.reporter._message(why[job])
-                expected = [why_waiting("default", why[job].reason, message)]
+                expected = [why_waiting("default", why[job].reason, message, why[job].numbers)]
             if ours != expected:
                 yield f"group {job} says {ours}, not {expected}"
             if job in amounts and not matches(said, amounts[job]):

@@ -14,7 +14,7 @@ from kaisched.core.constraints import Toleration
 from kaisched.core.refusals import code_named, text_of
 from kaisched.engine.policy import default_policy
 from kaisched.framework.advice.advice import Kind
-from kaisched.framework.advice.trials import Adviser
+from kaisched.framework.advice.search import Adviser
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing.builder import Group
@@ -55,7 +55,14 @@ def with_rules(job, kind):
 
 def applied(cluster, job, advice):
     """Return the cluster with the change, and how much later it is."""
-    kind, changes = advice.kind, advice.changes
+    later_s = 0
+    for kind, changes in advice.parts:
+        cluster, later_s = with_changes(cluster, job, kind, changes)
+    return cluster, later_s
+
+
+def with_changes(cluster, job, kind, changes):
+    """Return the cluster with changes of one kind, and how much later it is."""
     if kind in (Kind.QUOTA, Kind.LIMIT):
         queues = tuple(with_amounts(queue, kind.value, changes) for queue in cluster.queues)
         return replace(cluster, queues=queues), 0
@@ -105,7 +112,8 @@ def judged(cluster):
         job = record.pod_group
         before = placed(result, cluster, job)
         for advice in record.advice:
-            assert advice.kind in tried(result, record)
+            own = {kind for kind, _ in advice.parts}
+            assert advice.kind is Kind.SEVERAL or own <= tried(result, record)
             changed, later_s = applied(cluster, job, advice)
             started = placed(cycle(changed, NOW_S + later_s), changed, job) > before
             found[advice.kind, advice.helps, started] += 1

@@ -337,4 +337,6 @@ def test_the_cards_of_a_forecast_are_the_sums_over_its_pods(seed):
 
     snapshot = make_shared(seed).snapshot()
     world = World(snapshot, None, POLICY(), Memory(), 1000.0)
-    Course(world, lambda job, is_new: 30.0 + 70.0 * (job % 3) + is_new, [], watch).run(-1, 6, 1e6)
+    Course(world, lambda tasks, ages_s: ages_s + 30.0 + 70.0 * (tasks % 3), [], watch).run(
+        -1, 6, 1e6
+    )

@@ -34,7 +34,7 @@ def course(snapshot, seen):
 
     return Course(
         World(longer, None, POLICY, Memory(), NOW_S),
-        lambda job, is_new: 30.0 + 70.0 * (job % 3) + 5.0 * is_new,
+        lambda tasks, ages_s: ages_s + 30.0 + 70.0 * (tasks % 3),
         [(job.at_s, row) for job, row in zip(new, rows, strict=False)],
         watch,
     )

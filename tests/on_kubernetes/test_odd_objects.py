@@ -48,20 +48,36 @@ def test_d59_a_request_beyond_all_numbers_waits_and_says_why(cluster, amount):
 def test_d64_groups_that_make_no_sense_are_told_and_others_go_on(cluster):
     """A minimum of 2^31 is beyond the field; a server with our definitions would not store it."""
     cluster.start().wait_leading()
-    for name, minimum in (("none", 0), ("fewer", -1), ("huge", 2**31), ("more", 5)):
+    for name, minimum in (("fewer", -1), ("huge", 2**31), ("more", 5)):
         cluster.gang(name, "a", 2, minimum=minimum)
     cluster.gang("good", "a", 2)
     assert set(cluster.wait_placed("good-0", "good-1")) == {"good-0", "good-1"}
-    for name in ("none", "fewer", "huge"):
+    for name in ("fewer", "huge"):
         assert "pod group" in said_of(cluster, f"{name}-0"), name
     assert "2 of the 5 pods" in said_of(cluster, "more-0")
-    path = f"{GROUPS}/{cluster.namespace}/podgroups/none"
+    path = f"{GROUPS}/{cluster.namespace}/podgroups/fewer"
     condition = until(
         lambda: cluster.must("GET", path).get("status", {}).get("schedulingConditions")
     )
     assert condition[0]["reason"] == "InvalidPodGroup"
     cluster.must("PATCH", path, {"spec": {"minMember": 2}}, "application/merge-patch+json")
-    cluster.wait_placed("none-0", "none-1")
+    cluster.wait_placed("fewer-0", "fewer-1")
+
+
+def test_a_group_that_needs_no_pod_any_more_starts_what_there_is(cluster):
+    cluster.start().wait_leading()
+    cluster.gang("g", "a", 2, minimum=3)
+    parts = [{"name": name, "minMember": 1} for name in ("x", "y")]
+    path = f"{GROUPS}/{cluster.namespace}/podgroups"
+    spec = {"queue": "a", "minSubGroup": 2, "subGroups": parts}
+    cluster.must("POST", path, {"metadata": {"name": "parts"}, "spec": spec})
+    labels = {"kai.scheduler/subgroup-name": "x"}
+    cluster.pod("parts-x", "a", group="parts", labels=labels)
+    assert "2 of the 3 pods" in said_of(cluster, "g-0")
+    assert said_of(cluster, "parts-x")
+    for name, spec in (("g", {"minMember": 0}), ("parts", {"minSubGroup": 0})):
+        cluster.must("PATCH", f"{path}/{name}", {"spec": spec}, "application/merge-patch+json")
+    cluster.wait_placed("g-0", "g-1", "parts-x")
 
 
 @pytest.mark.fault("D69")

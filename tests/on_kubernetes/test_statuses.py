@@ -106,6 +106,32 @@ def test_a_group_that_has_found_room_is_no_longer_said_to_wait(cluster):
     until(lambda: group(cluster, "g")["schedulingConditions"] == [theirs])
 
 
+def test_a_group_says_its_reasons_as_kai_does(cluster):
+    cluster.queue("firm", 0)
+    cluster.queue("narrow", 4, resources={"gpu": {"quota": 4, "limit": 1}})
+    cluster.start().wait_leading()
+    cluster.gang("firm", "firm", 1, preemptibility="non-preemptible")
+    cluster.gang("narrow", "narrow", 2)
+    cluster.gang("lost", "nobody", 1)
+
+    def said(name):
+        entries = group(cluster, name).get("schedulingConditions", ())
+        return [it for entry in entries for it in entry["reasons"]]
+
+    for name, reason in (
+        ("firm", "NonPreemptibleOverQuota"),
+        ("narrow", "OverLimit"),
+        ("lost", "QueueDoesNotExist"),
+    ):
+        (found,) = until(lambda it=name: said(it))
+        assert found["reason"] == reason
+        assert found["message"]
+    details = said("narrow")[0]["details"]["queueDetails"]
+    assert details["name"] == "narrow"
+    assert details["podGroupRequestedResources"] == {"nvidia.com/gpu": "2"}
+    assert details["queueResourceLimits"] == {"nvidia.com/gpu": "1"}
+
+
 def test_a_queue_that_is_of_no_use_says_why(cluster):
     cluster.queue("lost", 4, "nobody")
     cluster.queue("below", 4, "lost")

@@ -29,9 +29,7 @@ KINDS = {
     "Widget": ("example.com", "v1", "widgets"),
 }
 WIDGET = {"apiVersion": "example.com/v1", "plural": "widgets", "kind": "Widget"}
-WIDGETS = {
-    "workloads": {"enabled": True, "arguments": {"kinds": [WIDGET | {"minimum": ["spec.size"]}]}}
-}
+WIDGETS = [WIDGET | {"minimum": "spec.size"}]
 BUILT_IN = {"StatefulSet": ("apps", "v1", "statefulsets"), "Job": ("batch", "v1", "jobs")}
 
 
@@ -367,10 +365,9 @@ def shard_file(folder, **spec):
 # -- a plugin's kinds ---------------------------------------------------------------------------
 
 
-def test_a_plugin_says_how_pods_of_its_kind_are_grouped(cluster, tmp_path):
-    """The shipped plugin ``workloads``, found by its entry point like anybody's."""
+def test_a_shard_says_how_pods_of_a_kind_are_grouped(cluster, tmp_path):
     serve(cluster, "Widget")
-    file = shard_file(tmp_path, plugins=WIDGETS)
+    file = shard_file(tmp_path, workloads=WIDGETS)
     daemon = cluster.start(shards=[file]).wait_leading()
     widget = make(cluster, "Widget", "w", {"size": 3})
     until(lambda: seen(daemon, "widgets").is_synced)
@@ -380,8 +377,24 @@ def test_a_plugin_says_how_pods_of_its_kind_are_grouped(cluster, tmp_path):
     cluster.wait_placed(*names)
 
 
+def test_roles_of_a_declared_kind_each_have_a_minimum(cluster, tmp_path):
+    """A head and two of three arms: nothing starts without the head."""
+    serve(cluster, "Widget")
+    roles = [{"name": "head"}, {"name": "arm", "replicas": "spec.arms", "minimum": "spec.least"}]
+    declared = WIDGET | {"roleLabel": "example.com/role", "roles": roles}
+    daemon = cluster.start(shards=[shard_file(tmp_path, workloads=[declared])]).wait_leading()
+    widget = make(cluster, "Widget", "w", {"arms": 3, "least": 2})
+    until(lambda: seen(daemon, "widgets").is_synced)
+    arms = [f"arm-{at}" for at in range(3)]
+    for name in arms:
+        pod(cluster, name, widget, 1, {"example.com/role": "arm"})
+    assert nothing_starts(cluster, *arms)
+    pod(cluster, "head", widget, 1, {"example.com/role": "head"})
+    cluster.wait_placed("head", *arms)
+
+
 def test_a_snapshot_of_a_cluster_has_its_workloads(cluster, tmp_path):
-    """Also those of plugins, and Kubernetes' own groups; the replay groups alike."""
+    """Also those that a shard declares, and Kubernetes' own groups; the replay groups alike."""
     serve(cluster, "Widget", "PodGroup", "MPIJob")
     widget = make(cluster, "Widget", "w", {"size": 3})
     mpi = make(cluster, "MPIJob", "m", {"mpiReplicaSpecs": {"Worker": {"replicas": 2}}})
@@ -389,7 +402,7 @@ def test_a_snapshot_of_a_cluster_has_its_workloads(cluster, tmp_path):
     member(cluster, "p", "g")
     pod(cluster, "q", widget)
     pod(cluster, "r", mpi)
-    file = shard_file(tmp_path, plugins=WIDGETS)
+    file = shard_file(tmp_path, workloads=WIDGETS)
     taken = from_cluster(cluster.client, SystemClock(), ["kaisched"], shard_files=[file])
     ours = [it for it in taken.recording.owners if it.metadata.namespace == cluster.namespace]
     assert {it.kind: it.minimum for it in ours} == {"Widget": 3, "PodGroup": 4, "MPIJob": 2}

@@ -21,7 +21,10 @@ REFERENCE = ROOT / "docs" / "reference"
 COMMAND = "python tests/reference/test_hooks_documented.py"
 
 HOOKS = {name: getattr(Plugin, name) for name in QUESTIONS}
-EXAMPLES = sorted((ROOT / "plugins").glob("example*/src/**/*.py"))
+EXAMPLES = [
+    *sorted((ROOT / "plugins").glob("example*/src/**/*.py")),
+    REFERENCE / "workloads.md",  # which test_workloads_documented.py runs
+]
 
 
 def signature_of(name):
@@ -120,10 +123,20 @@ def refusals_page():
         "|---|---|",
         *(f"| `{kind.value}` | {meaning} |" for kind, meaning in MEANINGS.items()),
         "",
-        "At most four kinds are tried for a job, in this order, each by itself, and no more once",
-        "the trials of a cycle took about half a second, counted in rows and waiting jobs, so that",
-        "the same input gives the same advice. Nothing is tried for a cycle in which a plugin or",
-        "an action failed. A daemon adds the advice to conditions and events with the time:",
+        "At most four kinds are tried for a job, in this order, each by itself: first the amount",
+        "that the job lacks, then up to five larger ones where the change starts others first or",
+        "a gang needs more, then smaller ones. So of each amount that is advised a smaller one was",
+        "tried and is not enough: a node, a GPU, a CPU or a pod less. Of nodes the kind with the",
+        "fewest GPUs that works is advised. A node that is tried is empty and a host of its own:",
+        "with its own name, its own `kubernetes.io/hostname` and devices of its own. Where no",
+        "kind helps alone, what the job waits for after one is tried together with it",
+        "(`several`). Where a change starts others that are ahead, and not this job, the record",
+        "says who is ahead and what they ask for.",
+        "",
+        "No more is tried once the trials of a cycle took about half a second, counted in rows and",
+        "waiting jobs, so that the same input gives the same advice; an amount of which less was",
+        "not tried then says so. Nothing is tried for a cycle in which a plugin or an action",
+        "failed. A daemon adds the advice to conditions and events with the time:",
         "[what would help](../explanation/on-kubernetes.md#what-would-help).",
         "",
         "## Of the host",

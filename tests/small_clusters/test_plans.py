@@ -7,7 +7,7 @@ import pytest
 from kaisched.cli.plan import print_plan
 from kaisched.engine.planning import plan, planned_cluster, read_plan_input
 from kaisched.framework.advice.advice import Kind
-from kaisched.framework.advice.trials import Adviser
+from kaisched.framework.advice.search import Adviser
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.result import ShardCycle

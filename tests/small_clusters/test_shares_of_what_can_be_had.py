@@ -7,7 +7,7 @@ import pytest
 from kaisched.engine.linting import lint
 from kaisched.engine.planning import plan, read_plan_input
 from kaisched.framework.advice.advice import Change, Kind
-from kaisched.framework.advice.trials import Adviser
+from kaisched.framework.advice.search import Adviser
 from tests.small_clusters.test_plans import HERE, planned
 
 pytestmark = pytest.mark.proportion

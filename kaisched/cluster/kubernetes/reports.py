@@ -368,8 +368,8 @@ class Reporter:
             message = self._message(record, self._advice.words(records.session, row, record))
             self._pods_of(job, message)
             is_told = tells_running or not snapshot.jobs.active[row]
-            said = why_waiting(self._node_pool, record.reason, message) if is_told else None
-            self._group(job, said)
+            said = why_waiting(self._node_pool, record.reason, message, record.numbers)
+            self._group(job, said if is_told else None)
 
     def passed_on(self, job: str) -> None:
         """Say no more of a job that another node pool has from now on; what was said stays."""
@@ -420,7 +420,7 @@ class Reporter:
         seen = self._seen.get(pods[0]) if pods else None
         return None if seen is None else seen.status
 
-    def _group(self, job: str, said: dict[str, str] | None) -> None:
+    def _group(self, job: str, said: dict[str, Any] | None) -> None:
         """Set what our node pool says of a job in its pod group; None if it waits no more."""
         key = f"podgroups/{job}"
         if self._store.members.is_declared(job):

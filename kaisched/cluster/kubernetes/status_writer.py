@@ -20,7 +20,7 @@ from kaisched.cluster.kubernetes.client import (
     Pauses,
 )
 from kaisched.cluster.kubernetes.pods import CONFLICT, GONE, SERVER_FAULT, is_passing, passing
-from kaisched.cluster.kubernetes.statuses import matches, stamped
+from kaisched.cluster.kubernetes.statuses import matches, quantities, stamped
 from kaisched.cluster.kubernetes.write_queue import Entry, ReportQueue
 from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable
@@ -44,19 +44,48 @@ class PoolWord(NamedTuple):
 
     pool: str
     """Name of the pool."""
-    said: Mapping[str, str] | None
+    said: Mapping[str, Any] | None
     """Why the pool could not take the job; None if the job waits no more."""
     pools: frozenset[str]
     """The pools whose entries end once the job waits no more."""
 
 
-def why_waiting(pool: str, reason: str, message: str) -> dict[str, str]:
+_KAI_REASONS: Final = {
+    "EvictionDelay": "PreemptionDelayNotElapsed",
+    "QueueOrphan": "QueueDoesNotExist",
+}
+"""KAI-Scheduler's names of reasons that it has under another name."""
+_DETAILS: Final = {
+    "OverLimit": (
+        ("held", "queueAllocatedResources"),
+        ("asked", "podGroupRequestedResources"),
+        ("limit", "queueResourceLimits"),
+    ),
+    "NonPreemptibleOverQuota": (
+        ("held", "queueAllocatedNonPreemptibleResources"),
+        ("asked", "podGroupRequestedNonPreemptibleResources"),
+        ("quota", "queueDeservedResources"),
+    ),
+}
+"""Where KAI-Scheduler has the numbers of a record, of the resource that is exceeded."""
+
+
+def why_waiting(
+    pool: str, reason: str, message: str, numbers: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the entry of a pool that could not take a job, without number and time."""
+    explanation: dict[str, Any] = {"reason": _KAI_REASONS.get(reason, reason), "message": message}
+    fields = _DETAILS.get(reason, ())
+    if numbers and fields and numbers.keys() >= {"queue", "resource", *dict(fields)}:
+        what = str(numbers["resource"])
+        amounts = {key: quantities({what: numbers[word]}) for word, key in fields}
+        explanation["details"] = {"queueDetails": {"name": numbers["queue"], **amounts}}
     return {
         "type": UNSCHEDULABLE_ON_POOL,
         "nodePool": pool,
         "reason": reason,
         "message": message,
+        "reasons": [explanation],
         "status": "True",
     }
 

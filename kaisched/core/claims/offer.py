@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kaisched.core.claims.model import Ask, Device, Identity, Named, Place, Site, Slice, profile_of
@@ -127,6 +127,11 @@ def _contradiction(pool: Pool, here: Sequence[Slice]) -> str:
     return ""
 
 
+def _node_of(one: Slice, device: Device) -> str:
+    place = one.place or device.place
+    return "" if place is None else place.node
+
+
 # -- the offer -------------------------------------------------------------------------------------
 
 _Key = tuple[str, str]
@@ -216,6 +221,28 @@ class Offer:
     def slices(self) -> Mapping[_Key, Sequence[Slice]]:
         """All slices, by driver and name of their pool."""
         return self._slices
+
+    def with_nodes_like(self, like: str, names: Sequence[str]) -> Offer:
+        """Return the offer with more nodes that have such devices as one, in pools of their own."""
+        more: list[Slice] = []
+        for known in self._slices.values():
+            newest = max(it.generation for it in known)
+            slices = [it for it in known if it.generation == newest]
+            own = [
+                (it, [each for each in it.devices if _node_of(it, each) == like]) for it in slices
+            ]
+            if not any(devices for _, devices in own):
+                continue
+            own = [(it, devices) for it, devices in own if devices or not it.devices]
+            for name in names:
+                pool, place = f"{own[0][0].pool}+{name}", Place(name)
+                for it, devices in own:
+                    named = tuple(replace(each, pool=pool, place=None) for each in devices)
+                    whole = it.slices - len(slices) + len(own)
+                    more.append(replace(it, pool=pool, place=place, devices=named, slices=whole))
+        if not more:
+            return self
+        return Offer([*(it for each in self._slices.values() for it in each), *more], self.classes)
 
     def has_counters(self, driver: str, pool: str) -> bool:
         """Tell whether devices of a pool take from counters."""

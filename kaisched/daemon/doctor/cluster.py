@@ -188,7 +188,7 @@ def _json(answer: Answer) -> dict[str, Any]:
 
 
 _FIX: Final = "apply the role kaisched-{0} of deploy/ and bind it to the account"
-_FIX_PLUGINS: Final = "give the account a role that lists and watches what plugins group by"
+_FIX_MORE: Final = "give the account a role that lists and watches the kinds of the shard"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1"
 
 
@@ -199,9 +199,9 @@ def rights(visit: Visit) -> Iterator[Finding]:
         yield _rights_of(visit, role, RIGHTS[role], _FIX.format(role))
     if kubernetes.other_pools and not kubernetes.observe:
         yield _of_pools(visit)
-    of_plugins = [it for kind in visit.kinds for it in to_watch(kind) if it not in RIGHTS["read"]]
-    if of_plugins:
-        yield _rights_of(visit, "plugins", of_plugins, _FIX_PLUGINS)
+    more = [it for kind in visit.kinds for it in to_watch(kind) if it not in RIGHTS["read"]]
+    if more:
+        yield _rights_of(visit, "workloads", more, _FIX_MORE)
 
 
 def _roles(visit: Visit) -> Iterator[str]:

@@ -19,7 +19,7 @@ from kaisched.engine.migration.export import (
 from kaisched.errors import join_path
 from kaisched.objects.labels import LABEL_VALUE, NODE_POOL, QUEUE_PROJECT
 from kaisched.objects.queue import WEIGHT_NAMES
-from kaisched.objects.shard import ARGS
+from kaisched.objects.shard import ARGS, HIERARCHY
 from kaisched.objects.wire import WORKLOAD_TYPES
 from kaisched.units import UnitError
 
@@ -523,7 +523,7 @@ def _fairness(part: Part) -> str:
 def _args(part: Part) -> dict[str, Any]:
     """Take the flags that a shard has too; Run:ai writes them as keys or as flags."""
     taken: dict[str, Any] = {}
-    for flag in ARGS:
+    for flag in (it for it in ARGS if it != HIERARCHY):  # see _fairness
         for key in (_as_key(flag), flag):
             if part.has(key) and (value := _arg(part, key, flag)) is not None:
                 taken[flag] = value

@@ -5,7 +5,7 @@ Sentences for people are made from these values; programs read the values themse
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,7 @@ class Kind(StrEnum):
     PREEMPTIBLE = "preemptible"
     END = "end"
     TIME = "time"
+    SEVERAL = "several"
 
 
 MEANINGS: Final[dict[Kind, str]] = {
@@ -39,6 +40,7 @@ MEANINGS: Final[dict[Kind, str]] = {
     Kind.PREEMPTIBLE: "the job may be evicted",
     Kind.END: "this other job ends",
     Kind.TIME: "so many seconds pass",
+    Kind.SEVERAL: "all of this, each change of its own kind",
 }
 
 
@@ -52,10 +54,35 @@ class Change:
     """The resource of the amount; empty for a number."""
     amount: int = 0
     """In base units if a resource is named, else a number of nodes, pods or seconds."""
+    kind: Kind | None = None
+    """Its own kind where changes of several kinds are needed; None for that of the advice."""
 
 
 Proposal = tuple[Kind, tuple[Change, ...]]
 """Changes to try for a pending job."""
+
+
+def parts(kind: Kind, changes: Sequence[Change]) -> list[Proposal]:
+    """Return the changes of each kind."""
+    found: dict[Kind, list[Change]] = {}
+    for each in changes:
+        found.setdefault(each.kind or kind, []).append(replace(each, kind=None))
+    return [(own, tuple(some)) for own, some in found.items()]
+
+
+def together(*proposals: Proposal) -> Proposal:
+    """Return some proposals as one; of two amounts of one thing the later counts."""
+    found: dict[tuple[Kind, object], tuple[Change, ...]] = {}
+    for kind, changes in (part for each in proposals for part in parts(*each)):
+        if kind in (Kind.QUOTA, Kind.LIMIT):
+            found |= {(kind, (it.on, it.resource)): (it,) for it in changes}
+        else:
+            found[kind, None] = changes
+    kinds = list(dict.fromkeys(kind for kind, _ in found))
+    if len(kinds) == 1:
+        return kinds[0], tuple(it for some in found.values() for it in some)
+    several = [replace(it, kind=key[0]) for key, some in found.items() for it in some]
+    return Kind.SEVERAL, tuple(sorted(several, key=lambda it: kinds.index(it.kind or kinds[0])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +93,34 @@ class Advice:
     changes: tuple[Change, ...]
     helps: bool
     """True when the same cycle with the change starts the job or promises it room."""
+    is_least: bool = True
+    """Whether less was tried and does not help."""
+    others_first: bool = False
+    """True when the change starts other waiting jobs, and not this one."""
 
     def __str__(self) -> str:
         """Name the change, for a sentence that begins with *would help*."""
-        first = self.changes[0]
-        if self.kind in (Kind.QUOTA, Kind.LIMIT):
-            return " and ".join(
-                f"a {self.kind} of {_amount(it)} for queue {it.on}" for it in self.changes
-            )
-        if self.kind is Kind.NODES:
-            number = "1 more node" if first.amount == 1 else f"{first.amount} more nodes"
-            larger = " and ".join(_amount(it) for it in self.changes[1:])
-            return f"{number} like {first.on}" + (f" but with {larger}" if larger else "")
-        if self.kind is Kind.MINIMUM:
-            return f"a minimum of {first.amount}"
-        if self.kind is Kind.END:
-            return f"the end of {first.on}"
-        if self.kind is Kind.TIME:
-            return f"{first.amount} s of waiting"
-        return _WORDS[self.kind]
+        named = TOGETHER.join(_named(*part) for part in parts(self.kind, self.changes))
+        return named if self.is_least or not self.helps else f"{named} {_NOT_LEAST}"
+
+
+TOGETHER: Final = " together with "
+_NOT_LEAST: Final = "(less was not tried)"
+
+
+def _named(kind: Kind, changes: Sequence[Change]) -> str:
+    first = changes[0]
+    if kind in (Kind.QUOTA, Kind.LIMIT):
+        return " and ".join(f"a {kind} of {_amount(it)} for queue {it.on}" for it in changes)
+    if kind is Kind.NODES:
+        number = "1 more node" if first.amount == 1 else f"{first.amount} more nodes"
+        larger = " and ".join(_amount(it) for it in changes[1:])
+        return f"{number} like {first.on}" + (f" but with {larger}" if larger else "")
+    if kind is Kind.MINIMUM:
+        return f"a minimum of {first.amount}"
+    if kind is Kind.END:
+        return f"the end of {first.on}"
+    return f"{first.amount} s of waiting" if kind is Kind.TIME else _WORDS[kind]
 
 
 _WORDS: Final = {
@@ -95,27 +131,33 @@ _WORDS: Final = {
 
 
 def sentence_of(
-    advice: Sequence[Advice], when: str = "", words: Callable[[Advice], str] = str
+    advice: Sequence[Advice],
+    when: str = "",
+    words: Callable[[Advice], str] = str,
+    ahead: Callable[[], str] = str,
 ) -> str:
-    """Return what would help or, if no tried change helps, what would not be enough.
+    """Return what would help or, if no tried change helps, who is ahead or what is not enough.
 
     Args:
         advice: the changes that were tried.
         when: the time of the trial, shown in brackets; empty for now.
         words: names a change.
+        ahead: returns who is ahead; asked where a change starts others first.
 
     """
     tried = f" ({when})" if when else ""
     helpful = [words(each) for each in advice if each.helps]
     if helpful:
         return f"{_HELPS}{tried}: {'; or '.join(helpful)}"
+    if any(it.others_first for it in advice) and (others := ahead()):
+        return f"{_AHEAD}{tried}: {others}"
     useless = [words(each) for each in advice]
     return f"{DOES_NOT}{tried}: {'; '.join(useless)}" if useless else ""
 
 
 def is_sentence(text: str) -> bool:
     """Tell whether a text is a sentence of advice with the time of its trial."""
-    return text.startswith((f"{_HELPS} (", f"{DOES_NOT} ("))
+    return text.startswith((f"{_HELPS} (", f"{DOES_NOT} (", f"{_AHEAD} ("))
 
 
 def is_same(sentence: str, other: str) -> bool:
@@ -127,6 +169,7 @@ def is_same(sentence: str, other: str) -> bool:
 
 
 _HELPS: Final = "would help"
+_AHEAD: Final = "others are ahead"
 DOES_NOT: Final = "would not be enough by itself"
 
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import ACTIVE_STATES, PODS
+from kaisched.core.axis import ACTIVE_STATES, CPU, GPU, PODS
+from kaisched.core.constraints import domains_at, level_of, levels_of
 from kaisched.core.devices import charges
-from kaisched.core.refusals import Refusal
-from kaisched.framework.advice.advice import Change, Kind, Proposal
+from kaisched.core.refusals import Refusal, lasting_codes
+from kaisched.framework.advice.advice import Change, Kind, Proposal, parts
 from kaisched.framework.session.batches import asked_of, batch_of, possible_asks
 from kaisched.framework.session.capacity import room_of
 from kaisched.units import UNLIMITED
@@ -21,7 +22,7 @@ from kaisched.units import UNLIMITED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kaisched.core.axis import Amounts, BoolVec
+    from kaisched.core.axis import Amounts, BoolVec, IntVec
     from kaisched.framework.session.session import Session
 
 _ROOM: Final = frozenset({Refusal.NO_ROOM, Refusal.GANG_NO_ROOM})
@@ -34,7 +35,7 @@ def proposals(session: Session, job: int, code: int) -> Iterator[Proposal]:
     if code == Refusal.GANG_INCOMPLETE:
         yield from _fewer(session, job, int(_alive(session, job)))
     elif code == Refusal.EXCEEDS_ANY_NODE:
-        yield from _nodes(session, job)
+        yield from more_nodes(session, job)
     elif code == Refusal.NO_NODE_ALLOWED:
         yield from _rules(session, job)
     elif code in _ROOM:
@@ -46,6 +47,8 @@ def proposals(session: Session, job: int, code: int) -> Iterator[Proposal]:
 def is_possible(session: Session, kind: Kind, changes: tuple[Change, ...]) -> bool:
     """Tell whether a change from an earlier cycle can still be tried in this cycle."""
     queues, position = session.queues, session.axis.position
+    if kind is Kind.SEVERAL:
+        return all(is_possible(session, *part) for part in parts(kind, changes))
     if kind in (Kind.QUOTA, Kind.LIMIT):
         bound = queues.limit if kind is Kind.LIMIT else queues.deserved
 
@@ -73,7 +76,7 @@ def _room(session: Session, job: int) -> Iterator[Proposal]:
         left = jobs.created_s[job] + jobs.preemption_delay_s[job] - session.now_s
         if left > 0:
             yield Kind.TIME, (Change(jobs.name[job], amount=int(left) + 1),)
-    yield from _nodes(session, job)
+    yield from more_nodes(session, job)
     yield from _in_the_way(session, job)
     placed = int(session.podsets.active[int(session.jobs.first_podset[job])])
     yield from _fewer(session, job, placed + _fitting(session, job))
@@ -135,32 +138,68 @@ def larger_bounds(session: Session, job: int, kind: Kind, bound: Amounts) -> Ite
             yield kind, tuple(changes)
 
 
-def _nodes(session: Session, job: int) -> Iterator[Proposal]:
-    """Yield so many more nodes, like one that its pods may use, that the batch would fit."""
+_SHAPES: Final = 3
+"""At most so many kinds of nodes are considered for a job."""
+
+
+def more_nodes(session: Session, job: int) -> Iterator[Proposal]:
+    """Yield so many more nodes as the batch lacks, of kinds that its pods may use, cheapest first.
+
+    Fewer GPUs are cheaper, then fewer CPUs.
+    """
     nodes, requests = session.nodes, session.shapes.request
     shapes, size = batch_of(session, job)
-    if not len(nodes) or not shapes:
+    if not len(nodes) or not size:
         return
-    largest = requests[:, [shape for shape, _ in shapes]].max(axis=1)
-    allowed = _allowed(session, [shape for shape, _ in shapes])
+    rows = [shape for shape, _ in shapes]
+    largest = requests[:, rows].max(axis=1)
+    allowed = _allowed(session, rows)
+    fits = (nodes.allocatable // np.maximum(largest, 1)[:, None])[largest > 0].min(axis=0)
+    fits = np.where(allowed, fits, 0)
+    is_alone = any(session.shapes.constraints[shape].has_pod_terms for shape in rows)
+    if is_alone:  # they may exclude each other from a node
+        fits = np.minimum(fits, 1)
     if not allowed.any():
         return
-    fits = (nodes.allocatable // np.maximum(largest, 1)[:, None])[largest > 0].min(axis=0)
-    row = int(np.where(allowed, fits, -1).argmax())
-    if fits[row] > 0:
-        most = 1 if _is_alone(session, shapes) else int(fits[row])
-        changes = [Change(nodes.name[row], amount=-(-size // most))]
-    else:
-        changes = [Change(nodes.name[row], amount=size)]
-        short = np.flatnonzero(largest > nodes.allocatable[:, row]).tolist()
+    if not fits.any():
+        short = largest[:, None] > nodes.allocatable
+        row = int(np.lexsort((np.arange(len(nodes)), short.sum(axis=0), ~allowed))[0])
         names = session.axis.names
-        changes += [Change(nodes.name[row], names[each], int(largest[each])) for each in short]
-    yield Kind.NODES, tuple(changes)
+        larger = [
+            Change(nodes.name[row], names[each], int(largest[each]))
+            for each in short[:, row].nonzero()[0].tolist()
+        ]
+        yield Kind.NODES, (Change(nodes.name[row], amount=size), *larger)
+        return
+    lacks = np.maximum(size - _room_near(session, job, rows, is_alone=is_alone), 1)
+    count = np.where(fits > 0, -(-lacks // np.maximum(fits, 1)), UNLIMITED)
+    gpus, cpus = (np.minimum(count, size) * nodes.allocatable[at] for at in (GPU, CPU))
+    kinds: set[object] = set()
+    for row in np.lexsort((cpus, gpus, count >= UNLIMITED)).tolist()[:_LOOKED_AT]:
+        kind = (*nodes.allocatable[:, row].tolist(), int(count[row]), nodes.statics.taints[row])
+        if count[row] < UNLIMITED and len(kinds) < _SHAPES and kind not in kinds:
+            kinds.add(kind)
+            yield Kind.NODES, (Change(nodes.name[row], amount=int(count[row])),)
 
 
-def _is_alone(session: Session, shapes: list[tuple[int, int]]) -> bool:
-    """Tell whether pods of these shapes may exclude each other from a node."""
-    return any(session.shapes.constraints[shape].has_pod_terms for shape, _ in shapes)
+def _room_near(session: Session, job: int, shapes: list[int], *, is_alone: bool) -> IntVec:
+    """``(N,)`` pods of a batch that fit now in all, or in the domain of each node.
+
+    The latter where the job needs a domain to itself. None of a batch of several shapes.
+    """
+    nodes = session.nodes
+    if len(shapes) != 1:
+        return np.zeros(len(nodes), np.int64)
+    room = session.placement.vacancy(shapes[0]).room
+    room = np.minimum(room, 1) if is_alone else room
+    root = session.jobs.structure.get(job)
+    if root is not None and root.topology is not None and root.topology.required:
+        levels = levels_of(nodes.topologies, root.topology)
+        level = level_of(levels, root.topology.required)
+        if level >= 0:
+            domains = domains_at(levels, level, nodes.labels)
+            return np.append(domains.sums(room), 0)[domains.of_node]
+    return np.full(len(nodes), room.sum())
 
 
 def _allowed(session: Session, shapes: list[int]) -> BoolVec:
@@ -170,7 +209,7 @@ def _allowed(session: Session, shapes: list[int]) -> BoolVec:
     for shape in shapes:
         codes = session.placement.plan(shape).codes
         if codes is not None:
-            allowed &= codes == 0
+            allowed &= ~np.isin(codes, lasting_codes())
     return allowed
 
 

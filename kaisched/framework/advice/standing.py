@@ -2,8 +2,8 @@
 
 A daemon repeats the same advice while it is true, and has little time for trials. So changes are
 tried between cycles, within a small budget of steps. Queues take turns, and jobs that wait alike
-share trials. A change is tried again only if something has changed since, and only after a while.
-While the advice holds, its text stays the same.
+share trials. Soon after something has changed, what is advised is tried again, and a little less.
+While the advice holds, its text stays the same; if not it goes, and new advice comes after a while.
 """
 
 from __future__ import annotations
@@ -12,23 +12,25 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from kaisched.core.refusals import code_named, text_of
-from kaisched.framework.advice.advice import Advice, Change, Kind, sentence_of
+from kaisched.framework.advice.advice import Change, Kind, is_same, sentence_of
 from kaisched.framework.advice.proposals import is_possible, proposals
-from kaisched.framework.advice.trials import LOOK, OWN, TRIALS, Trials, more_nodes
+from kaisched.framework.advice.search import LOOK, Search, Untried, Verdict, lesser
+from kaisched.framework.advice.trials import OWN, Trials, is_own
+from kaisched.framework.report.turns import Turns
 from kaisched.framework.session.batches import asked_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kaisched.core.axis import CodeVec, IntVec, RowVec
-    from kaisched.framework.advice.advice import Proposal
-    from kaisched.framework.advice.trials import Trials
+    from kaisched.framework.advice.advice import Advice, Proposal
     from kaisched.framework.report.records import DecisionRecord
     from kaisched.framework.report.result import CycleResult, Records
     from kaisched.framework.session.session import Session
@@ -45,8 +47,8 @@ class StandingAdvice:
     def __init__(self) -> None:
         """Start without trials."""
         self.told: dict[str, Told] = {}
-        self.tried: dict[Key, tuple[int, float]] = {}
-        """By group: the revision of the snapshot of its last pass, and the time of that pass."""
+        self.tried: dict[Key, Tried] = {}
+        """The last pass of each group."""
         self.look: Look | None = None
         """The pass that the last cycle had no steps left to finish."""
         self.queue = ""
@@ -91,7 +93,7 @@ class StandingAdvice:
         is_at_rest = state == self._at_rest and is_held(self._rests_since_s, now_s)
         if is_at_rest or self.left <= 0:
             return
-        turn = _Round(self, records)
+        turn = _Round(self, result)
         self._at_rest = state if turn.run() else None
         self._rests_since_s = turn.again_s - HOLD_S
 
@@ -99,14 +101,14 @@ class StandingAdvice:
 class _Round:
     """The trials after one cycle."""
 
-    def __init__(self, standing: StandingAdvice, records: Records) -> None:
+    def __init__(self, standing: StandingAdvice, result: CycleResult) -> None:
+        records = result.records
         session: Session = records.session
         self._of, self._session = standing, session
         self._now_s = session.now_s
         self._groups = {each.key: each for each in alike(session, records)}
-        self._trials = Trials(session, len(self._groups))
-        # With usage history, entitlements of queues shift by themselves.
-        self._revision = self._session.snapshot.revision if self._session.usage is None else -1
+        self._trials, self._turns = Trials(session, len(self._groups)), Turns(result)
+        self._revision = session.snapshot.revision
         self._forget(records)
         self.again_s = self._now_s + HOLD_S
         """The time of the next pass if nothing changes."""
@@ -120,7 +122,8 @@ class _Round:
             group = self._next() if look is None else self._groups.get(look.key)
             if group is not None:
                 look = look or Look(group.key, self._revision)
-                of.tried[group.key] = look.revision, self._now_s
+                again_s = math.inf if self._session.usage is None else self._now_s + HOLD_S
+                of.tried[group.key] = Tried(look.revision, self._now_s, again_s)
                 of.queue = group.queue
                 of.left -= LOOK
                 if not self._looked(look, group):
@@ -132,18 +135,23 @@ class _Round:
 
     def _looked(self, look: Look, group: Alike) -> bool:
         """Try the remaining changes for a group; False when the steps do not suffice."""
-        of = self._of
-        work = Work(look, self._trials, group, of.told)
-        for proposal in work.untried():
-            before = len(self._trials)
-            if before and of.left < self._trials.steps:
-                return False
-            work.judge(proposal)
-            of.trials += len(self._trials) - before
-            of.left -= (len(self._trials) - before) * self._trials.steps
-        if (held_s := work.tell()) is not None:
-            of.tried[group.key] = -1, held_s
-            self.again_s = min(self.again_s, held_s + HOLD_S)
+        of, begun = self._of, self._of.trials
+
+        def pay() -> None:
+            """Let one more trial be made, at least the first."""
+            if of.trials > begun and of.left < self._trials.steps:
+                raise Untried
+            of.trials += 1
+            of.left -= self._trials.steps
+
+        work = Work(look, self._trials, group, of.told, pay)
+        try:
+            work.search()
+        except Untried:
+            return False
+        if (again_s := work.tell(self._turns)) is not None:
+            of.tried[group.key] = of.tried[group.key]._replace(again_s=again_s)
+            self.again_s = min(self.again_s, again_s)
         return True
 
     # -- whose turn it is ------------------------------------------------------------------------
@@ -152,13 +160,14 @@ class _Round:
         """Return the groups with changes to try, by queue; the next group is last."""
         due: dict[str, list[tuple[float, int, Alike]]] = {}
         for group in self._groups.values():
-            revision, tried_s = self._of.tried.get(group.key, (-1, -math.inf))
-            if revision == self._revision != -1:
-                continue
-            if is_held(tried_s, self._now_s):
-                self.again_s = min(self.again_s, tried_s + HOLD_S)
+            tried = self._of.tried.get(group.key, _NEVER)
+            due_s = tried.again_s
+            if tried.revision != self._revision:
+                due_s = min(due_s, tried.since_s + CHECK_S)
+            if tried.since_s <= self._now_s < due_s:
+                self.again_s = min(self.again_s, due_s)
             else:
-                entry = (-tried_s, -int(group.rows[0]), group)
+                entry = (-tried.since_s, -int(group.rows[0]), group)
                 due.setdefault(group.queue, []).append(entry)
         return {
             name: [group for _, _, group in sorted(due[name], key=lambda it: it[:2])]
@@ -186,7 +195,7 @@ class _Round:
                 del told[gone]
         if len(tried) > 2 * len(self._groups):
             late_s = self._now_s - HOLD_S
-            for key in [it for it, (_, tried_s) in tried.items() if tried_s < late_s]:
+            for key in [it for it, known in tried.items() if known.since_s < late_s]:
                 if key not in self._groups:
                     del tried[key]
 
@@ -276,9 +285,25 @@ def subject_of(session: Session, job: int) -> Subject:
 
 
 HOLD_S: Final = 300.0
-"""The least time between two trials for a job, so that its text does not change more often."""
-_MOST: Final = 2 * TRIALS
-"""The most changes advised before that one pass tries again; it tries twice as many in all."""
+"""The least time between two texts for a job; one that no longer holds goes earlier."""
+CHECK_S: Final = 30.0
+"""The least time between two trials for a job."""
+_MOST: Final = 16
+"""The most changes that are tried for jobs that wait alike, in one pass; those that are advised
+already come first and are at most half of them."""
+
+
+class Tried(NamedTuple):
+    """The last pass of a group."""
+
+    revision: int
+    """Revision of the snapshot at its start."""
+    since_s: float
+    again_s: float
+    """The time of the next pass though nothing changes."""
+
+
+_NEVER: Final = Tried(-1, -math.inf, -math.inf)
 
 
 def is_held(since_s: float, now_s: float) -> bool:
@@ -295,6 +320,7 @@ class Told(NamedTuple):
     advice: tuple[Advice, ...]
     """For advice to wait, the amount is the time until which, in seconds."""
     text: str
+    """Empty where the advice no longer holds."""
     since_s: float
 
 
@@ -304,17 +330,35 @@ class Look:
 
     key: Key
     revision: int
-    """Revision of the snapshot at the start of the pass; -1 if entitlements shift by themselves."""
-    verdicts: dict[Proposal, dict[str, bool]] = field(default_factory=dict)
-    """For each tried change, by job: whether it helps; some jobs may be missing."""
+    """Revision of the snapshot at the start of the pass."""
+    verdicts: dict[Proposal, dict[str, Verdict]] = field(default_factory=dict)
+    """What each trial showed, by job; some jobs may be missing."""
+    after: dict[Proposal, list[Proposal]] = field(default_factory=dict)
+    """What to try together with a change."""
 
 
 class Work:
     """The work of one cycle on a pass."""
 
-    def __init__(self, look: Look, trials: Trials, group: Alike, told: dict[str, Told]) -> None:
-        """Sort the jobs of the group by creation."""
-        self._verdicts, self._trials, self._told = look.verdicts, trials, told
+    def __init__(
+        self,
+        look: Look,
+        trials: Trials,
+        group: Alike,
+        told: dict[str, Told],
+        pay: Callable[[], None],
+    ) -> None:
+        """Sort the jobs of the group by creation.
+
+        Args:
+            look: the pass.
+            trials: the trials of the cycle.
+            group: the jobs that wait alike.
+            told: what all jobs were told before.
+            pay: is called before each trial; raises :class:`Untried` if it may not be made.
+
+        """
+        self._look, self._trials, self._told, self._pay = look, trials, told, pay
         self._session = session = trials.session
         self._now_s = session.now_s
         jobs = session.jobs
@@ -330,105 +374,158 @@ class Work:
             and known.code == self._code
             and known.subject == self._subject_of(row)
         }
+        self._found: dict[int, tuple[Advice, ...]] = {}
+        """The advice of each job; none yet for those that keep theirs."""
 
     def _subject_of(self, row: int) -> Subject:
         return self._subject._replace(created_s=float(self._session.jobs.created_s[row]))
 
     # -- what is tried ---------------------------------------------------------------------------
 
-    def untried(self) -> Iterator[Proposal]:
-        """Yield the changes to judge next: earlier advice, then new ones if it no longer holds."""
-        for proposal in islice(self._told_before(), _MOST):
-            if proposal not in self._verdicts:
-                yield proposal
-        if self._before and all(self._holds(known, name) for name, known in self._before.items()):
+    def search(self) -> None:
+        """Find out whether earlier advice still holds, and search for new where it does not.
+
+        Raises:
+            Untried: the steps do not suffice; another cycle goes on.
+
+        """
+        verdicts, names = self._look.verdicts, self._session.jobs.name
+        for proposal in islice(self._told_before(), _MOST // 2):
+            if len(verdicts) < _MOST:
+                self._verdict(proposal)
+        rows = [row for row in self._line if not self._holds(names[row])]
+        if not rows:
             return
-        for proposal in self._ideas():  # may differ from cycle to cycle, as numbers change
-            if proposal not in self._verdicts and len(self._verdicts) < 2 * _MOST:
-                yield proposal
-
-    def _told_before(self) -> list[Proposal]:
-        found = [
-            (each.kind, each.changes) for known in self._before.values() for each in known.advice
-        ]
-        return list(dict.fromkeys(found))
-
-    def _ideas(self) -> Iterator[Proposal]:
         # The last job is the latest: a change that is enough for it is enough for all jobs.
-        last = self._line[-1]
-        for kind, changes in islice(proposals(self._session, last, self._code), TRIALS):
-            idea = kind, self._lasting(kind, changes)
-            yield idea
-            helped = self._verdicts.get(idea, {})
-            if kind is Kind.NODES and not helped.get(self._session.jobs.name[last]):
-                yield kind, more_nodes(changes)
+        ideas = list(islice(proposals(self._session, self._line[-1], self._code), _MOST))
+        known: dict[tuple[Verdict | None, ...], tuple[Advice, ...]] = {}
+        for row in dict.fromkeys([rows[-1], *rows]):
+            said = tuple(it.get(names[row]) for it in verdicts.values())
+            if said not in known:
+                search = Search(self._session, row, partial(self._judge, row), self._after)
+                if not search.run(ideas) and len(verdicts) < _MOST:
+                    raise Untried
+                said = tuple(it.get(names[row]) for it in verdicts.values())
+                known[said] = tuple(self._certain(row, search.advice))
+            self._found[row] = known[said]
+
+    def _certain(self, row: int, advice: Sequence[Advice]) -> Iterator[Advice]:
+        """Yield advice in lasting terms, as far as it was tried for the job."""
+        name = self._session.jobs.name[row]
+        for each in advice:
+            lasting = replace(each, changes=self._lasting(each.kind, each.changes))
+            was_tried = name in self._look.verdicts[lasting.kind, lasting.changes]
+            if each.is_least if each.helps else was_tried:
+                yield lasting
+
+    def _judge(self, row: int, proposal: Proposal) -> Verdict:
+        """Return what a change shows for one job."""
+        kind, changes = proposal
+        found = self._verdict((kind, self._lasting(kind, changes)))
+        return found.get(self._session.jobs.name[row], Verdict(helps=False))
+
+    def _after(self, proposal: Proposal) -> list[Proposal]:
+        """Return what to try together with a change that does not help the last job."""
+        kind, changes = proposal
+        key = kind, self._lasting(kind, changes)
+        if key not in self._look.after:
+            self._pay()
+            self._look.after[key] = self._trials.after(self._line[-1], kind, changes)
+        return self._look.after[key]
+
+    def _told_before(self) -> Iterator[Proposal]:
+        """Yield what jobs are advised, and of what helps a little less."""
+        seen = {it for known in self._before.values() for it in known.advice}
+        for each in sorted(seen, key=str):
+            yield each.kind, each.changes
+            if each.helps:
+                yield from self._less(each)
+
+    def _less(self, advice: Advice) -> list[Proposal]:
+        """Return changes that are a little less."""
+        return lesser(self._session, self._line[-1], (advice.kind, advice.changes))
 
     def _lasting(self, kind: Kind, changes: tuple[Change, ...]) -> tuple[Change, ...]:
         """Return changes in terms that stay true later and for every job of the group."""
         if kind is Kind.TIME:
             now_s = math.ceil(self._now_s)
             return tuple(Change("", amount=now_s + change.amount) for change in changes)
-        return tuple(replace(it, on="") for it in changes) if kind in OWN else changes
+        return tuple(replace(it, on="") if (it.kind or kind) in OWN else it for it in changes)
 
     # -- what comes of it ------------------------------------------------------------------------
 
-    def judge(self, proposal: Proposal) -> None:
-        """Find out which jobs a change helps."""
-        self._verdicts[proposal] = self._verdict(*proposal)
+    def _verdict(self, proposal: Proposal) -> dict[str, Verdict]:
+        """Return what a change shows, by job; it is tried if it was not yet."""
+        found = self._look.verdicts.get(proposal)
+        if found is None:
+            if len(self._look.verdicts) >= _MOST:
+                raise Untried
+            found = self._look.verdicts[proposal] = self._tried(*proposal)
+        return found
 
-    def _verdict(self, kind: Kind, changes: tuple[Change, ...]) -> dict[str, bool]:
+    def _tried(self, kind: Kind, changes: tuple[Change, ...]) -> dict[str, Verdict]:
         names, line = self._session.jobs.name, self._line
         if kind is Kind.TIME:
-            late_s = max(change.amount for change in changes) - self._session.now_s
+            late_s = max(change.amount for change in changes) - self._now_s
             changes = (Change("", amount=math.ceil(late_s)),)
         if not is_possible(self._session, kind, changes):
             return {}
-        if kind not in OWN:
-            return {names[row]: self._trials.helps(row, kind, changes) for row in line}
-        if self._trials.helps(line[-1], kind, changes):
-            return {names[row]: True for row in line}
-        if len(line) > 1 and self._trials.helps(line[0], kind, changes):
-            return {names[line[0]]: True, names[line[-1]]: False}
-        return {names[row]: False for row in line}
 
-    def _holds(self, known: Told, name: str) -> bool:
-        """Tell whether all advice of a job still holds."""
-        verdicts = [
-            (each.helps, self._verdicts.get((each.kind, each.changes), {}).get(name))
-            for each in known.advice
-        ]
-        return bool(verdicts) and all(said == found for said, found in verdicts)
+        def verdict(row: int) -> Verdict:
+            if not self._trials.is_known(row, kind, changes):
+                self._pay()
+            helps = self._trials.helps(row, kind, changes)
+            return Verdict(helps, not helps and self._trials.helps_any(row, kind, changes))
 
-    def tell(self) -> float | None:
-        """Keep new advice; jobs whose advice still holds, or is recent, keep theirs.
+        if not is_own(kind, changes):
+            return {names[row]: verdict(row) for row in line}
+        last = verdict(line[-1])
+        if not last.helps and len(line) > 1 and (first := verdict(line[0])).helps:
+            return {names[line[0]]: first, names[line[-1]]: last}
+        return {names[row]: last for row in line}
 
-        Return the time of the oldest recent advice that no longer holds, or None.
+    def _holds(self, name: str) -> bool:
+        """Tell whether what a job was told still holds, and is the least."""
+        known = self._before.get(name)
+
+        def verdict(kind: Kind, changes: tuple[Change, ...]) -> Verdict | None:
+            found = self._look.verdicts.get((kind, changes))
+            return None if found is None else found.get(name, Verdict(helps=False))
+
+        def holds(each: Advice) -> bool:
+            now = verdict(each.kind, each.changes)
+            less = [verdict(*it) for it in (self._less(each) if each.helps else ())]
+            return (
+                now is not None
+                and (now.helps, now.others) == (each.helps, each.others_first)
+                and all(it is not None and not it.helps for it in less)
+            )
+
+        return known is not None and bool(known.advice) and all(map(holds, known.advice))
+
+    def tell(self, turns: Turns) -> float | None:
+        """Tell jobs their advice; what no longer holds goes, and comes again after a while.
+
+        Return the time at which a job may be told otherwise, None where none waits for that.
         """
-        held_s: float | None = None
+        again_s: float | None = None
         for row in self._line:
             name = self._session.jobs.name[row]
             known = self._before.get(name)
-            advice = self._found(name)
-            if known is not None and (known.advice == advice or self._holds(known, name)):
-                continue
-            if known is not None and is_held(known.since_s, self._now_s):
-                held_s = min(known.since_s, known.since_s if held_s is None else held_s)
-            else:
-                self._told[name] = self._told_now(row, advice)
-        return held_s
+            advice = self._found.get(row, () if known is None else known.advice)
+            now = self._told_now(row, advice, turns)
+            if known is None or not is_held(known.since_s, self._now_s):
+                is_same_text = known is not None and is_same(known.text, now.text)
+                if known is None or known.advice != advice or not is_same_text:
+                    self._told[name] = now
+            elif known.advice != advice or not is_same(known.text, now.text):
+                self._told[name] = known._replace(advice=(), text="")
+                again_s = min(again_s or math.inf, known.since_s + HOLD_S)
+        return again_s
 
-    def _found(self, name: str) -> tuple[Advice, ...]:
-        """Return one change of each kind: the first that helps, else the last that does not."""
-        found: dict[Kind, Advice] = {}
-        for (kind, changes), verdict in self._verdicts.items():
-            helps = verdict.get(name)
-            if helps is not None and not (kind in found and found[kind].helps):
-                found[kind] = Advice(kind, changes, helps)
-        return tuple(found.values())
-
-    def _told_now(self, row: int, advice: Sequence[Advice]) -> Told:
+    def _told_now(self, row: int, advice: Sequence[Advice], turns: Turns) -> Told:
         tried = datetime.fromtimestamp(self._now_s, UTC).strftime("tried %Y-%m-%d %H:%M UTC")
-        text = sentence_of(advice, tried, _words)
+        text = sentence_of(advice, tried, _words, lambda: turns.ahead_of(row))
         return Told(self._code, self._subject_of(row), tuple(advice), text, self._now_s)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,23 +15,21 @@ import numpy as np
 from kaisched.core.axis import ACTIVE_STATES, GPU, HOLDING_STATES, TaskState
 from kaisched.core.constraints import NodeStatics, Toleration
 from kaisched.core.devices import charges, with_nodes_like
-from kaisched.core.refusals import code_named
 from kaisched.core.tables import ShapeTable
-from kaisched.framework.advice.advice import Advice, Kind, sentence_of
+from kaisched.framework.advice.advice import Kind, parts
 from kaisched.framework.advice.proposals import proposals
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.session.cards import Cards
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
     from kaisched.core.constraints import Constraints
     from kaisched.core.devices import CardTable
     from kaisched.core.snapshot import Snapshot
-    from kaisched.framework.advice.advice import Change
-    from kaisched.framework.report.records import DecisionRecord
-    from kaisched.framework.report.result import CycleResult
+    from kaisched.framework.advice.advice import Change, Proposal
+    from kaisched.framework.report.result import Records
     from kaisched.framework.session.session import Session
 
 ANY_TAINT = Toleration("", "Exists", "", "")
@@ -41,6 +38,13 @@ _GONE = int(TaskState.GONE)
 
 OWN: Final = frozenset({Kind.MINIMUM, Kind.SELECTOR, Kind.TOLERATIONS, Kind.PREEMPTIBLE})
 """Kinds of changes that concern one job; all others concern all jobs."""
+
+
+def is_own(kind: Kind, changes: tuple[Change, ...]) -> bool:
+    """Tell whether changes concern one job."""
+    return any(part in OWN for part, _ in parts(kind, changes))
+
+
 _BASE: Final = 400
 """The cost of a cycle of the smallest cluster, in steps of 5 us (measured)."""
 _WAITING: Final = 70
@@ -65,6 +69,8 @@ class Trials:
         self.steps: int = _BASE + rows + _WAITING * waiting
         """The cost of each trial."""
         self._helped: dict[tuple[Kind, int, tuple[Change, ...]], BoolVec] = {}
+        self._last: tuple[tuple[Kind, int, tuple[Change, ...]], Records] | None = None
+        """Why jobs wait in the last trial."""
 
     def __len__(self) -> int:
         """Return the number of trials so far."""
@@ -76,11 +82,29 @@ class Trials:
 
     def helps(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> bool:
         """Tell whether more of a job's pods would be bound or promised room with these changes."""
+        return bool(self._helped_by(job, kind, changes)[job])
+
+    def helps_any(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> bool:
+        """Tell whether these changes start any waiting job."""
+        return bool(self._helped_by(job, kind, changes).any())
+
+    def after(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> list[Proposal]:
+        """Return what to try for a job that waits with these changes; they are tried again."""
+        key = _key(job, kind, changes)
+        if self._last is None or self._last[0] != key:
+            self._tried(job, kind, changes)
+        assert self._last is not None
+        records = self._last[1]
+        code = records.codes[records.rows == job]
+        return list(proposals(records.session, job, int(code[0]))) if code.size else []
+
+    def _helped_by(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> BoolVec:
+        """``(J,)`` jobs of which more pods would be bound or promised room."""
         key = _key(job, kind, changes)
         helped = self._helped.get(key)
         if helped is None:
             helped = self._helped[key] = self._tried(job, kind, changes) > self._before
-        return bool(helped[job])
+        return helped
 
     @cached_property
     def _before(self) -> IntVec:
@@ -95,7 +119,8 @@ class Trials:
         if kind is Kind.TIME:
             later_s = sum(change.amount for change in changes)
         else:
-            snapshot = CHANGED[kind](snapshot, job, changes)
+            for own, some in parts(kind, changes):
+                snapshot = CHANGED[own](snapshot, job, some)
         result, _ = run_cycle(
             snapshot,
             session.usage,
@@ -103,6 +128,7 @@ class Trials:
             session.now_s + later_s,
             session.memory.without_hints(),
         )
+        self._last = _key(job, kind, changes), result.records
         return self._by_job(np.concatenate([result.bind_tasks, result.nominate_tasks]))
 
     def _by_job(self, tasks: RowVec) -> IntVec:
@@ -113,7 +139,7 @@ class Trials:
 def _key(job: int, kind: Kind, changes: tuple[Change, ...]) -> tuple[Kind, int, tuple[Change, ...]]:
     if kind is Kind.TIME:  # time passes for all jobs
         changes = tuple(replace(change, on="") for change in changes)
-    return kind, job if kind in OWN else -1, changes
+    return kind, job if is_own(kind, changes) else -1, changes
 
 
 def _quota(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapshot:
@@ -135,7 +161,10 @@ def _raised(snapshot: Snapshot, amounts: Amounts, changes: tuple[Change, ...]) -
 
 
 def _nodes(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapshot:
-    """Append nodes: the lowest row wins ties, so the new nodes change no other choice."""
+    """Append empty nodes, each a host of its own.
+
+    The lowest row wins ties, so the new nodes change no other choice.
+    """
     first, nodes = changes[0], snapshot.nodes
     count, like = first.amount, list(nodes.name).index(first.on)
     allocatable = nodes.allocatable[:, [like]].copy()
@@ -143,15 +172,24 @@ def _nodes(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapsh
         allocatable[snapshot.axis.position[change.resource]] = change.amount
     more = np.repeat(allocatable, count, axis=1)
     statics, falses = nodes.statics, np.zeros(count, np.bool_)
-    names = [*nodes.name, *(f"{first.on}+{at}" for at in range(count))]
+    new = [f"{first.on}+{at}" for at in range(count)]
+    names = [*nodes.name, *new]
+    labels = [_host_labels(statics, like, name) for name in new]
+    claims = snapshot.claims
+    if claims is not None:
+        bridge, offer = claims.bridge, claims.offer.with_nodes_like(first.on, new)
+        if bridge is not None and first.on in bridge.nodes:
+            bridge = bridge._replace(nodes=bridge.nodes.union(new))
+        claims = replace(claims, offer=offer, bridge=bridge)
     return replace(
         snapshot,
+        claims=claims,
         nodes=replace(
             nodes,
             name=names,
             statics=NodeStatics(
                 name=names,
-                labels=[*statics.labels, *[statics.labels[like]] * count],
+                labels=[*statics.labels, *labels],
                 taints=[*statics.taints, *[statics.taints[like]] * count],
                 is_ready=np.concatenate([statics.is_ready, ~falses]),
                 is_unschedulable=np.concatenate([statics.is_unschedulable, falses]),
@@ -165,6 +203,22 @@ def _nodes(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapsh
             annotations=(*nodes.annotations, *[nodes.annotations[like]] * count),
         ),
     )
+
+
+_HOSTNAME: Final = "kubernetes.io/hostname"
+
+
+def _host_labels(statics: NodeStatics, like: int, name: str) -> dict[str, str]:
+    """Return the labels of a node for another one: those that name the host name that one."""
+    labels = statics.labels[like]
+    hosts = {statics.name[like], labels.get(_HOSTNAME, "")}
+
+    def is_own(key: str, value: str) -> bool:
+        if key == _HOSTNAME or value not in hosts:
+            return key == _HOSTNAME
+        return sum(each.get(key) == value for each in statics.labels) == 1
+
+    return {key: name if is_own(key, value) else value for key, value in labels.items()}
 
 
 def _minimum(snapshot: Snapshot, job: int, changes: tuple[Change, ...]) -> Snapshot:
@@ -293,67 +347,3 @@ CHANGED: dict[Kind, Callable[[Snapshot, int, tuple[Change, ...]], Snapshot]] = {
     Kind.PREEMPTIBLE: _preemptible,
     Kind.END: _end,
 }
-
-
-BUDGET: Final = 100_000
-"""The most that the trials of one result may cost, in steps of 5 us: half a second (measured)."""
-TRIALS: Final = 4
-"""At most so many changes are tried for a job."""
-LOOK: Final = 200
-"""The cost of finding the changes to try for a job, in steps of 5 us."""
-
-
-def more_nodes(changes: tuple[Change, ...]) -> tuple[Change, ...]:
-    """Return more nodes to try: other jobs may be placed first on those that were tried."""
-    return (replace(changes[0], amount=2 * changes[0].amount + 1), *changes[1:])
-
-
-class Adviser:
-    """Tries changes for the pending jobs of one result, until the budget is used up."""
-
-    def __init__(self, result: CycleResult, budget: int = BUDGET) -> None:
-        """Start without trials."""
-        self._records = result.records
-        self._session: Session = result.records.session
-        # A trial asks the same plugins: after a failure its result would be of that failure.
-        self._left = 0 if result.stats.abandoned or result.failures else budget
-        self._trials = Trials(self._session)
-
-    def record(self, job: int) -> DecisionRecord:
-        """Return the record of one job with the advice that was tried."""
-        return self._advised(job, self._records.record(job))
-
-    def records(self) -> Iterator[DecisionRecord]:
-        """Return the records of all jobs that stay pending, by name."""
-        return (record for _, record in self.records_by_row())
-
-    def records_by_row(self) -> Iterator[tuple[int, DecisionRecord]]:
-        """Return the row and the record of each job that stays pending, by name."""
-        name = self._session.jobs.name
-        rows = sorted(self._records.rows.tolist(), key=lambda row: name[row])
-        return ((row, self.record(row)) for row in rows)
-
-    def _advised(self, job: int, record: DecisionRecord) -> DecisionRecord:
-        advice: list[Advice] = []
-        found = proposals(self._session, job, code_named(record.reason, record.plugin))
-        for kind, changes in islice(found if self._left >= self._trials.steps else (), TRIALS):
-            if self._left < self._trials.steps:
-                break
-            advice.append(self._tried(job, kind, changes))
-        if not advice:
-            return record
-        message = f"{record.message}; {sentence_of(advice)}"
-        return replace(record, message=message, advice=tuple(advice))
-
-    def _tried(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> Advice:
-        is_enough = self._helps(job, kind, changes)
-        if kind is Kind.NODES and not is_enough and self._left >= self._trials.steps:
-            more = more_nodes(changes)
-            if self._helps(job, kind, more):
-                return Advice(kind, more, helps=True)
-        return Advice(kind, changes, is_enough)
-
-    def _helps(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> bool:
-        is_known = self._trials.is_known(job, kind, changes)
-        self._left -= LOOK if is_known else self._trials.steps
-        return self._trials.helps(job, kind, changes)

@@ -27,7 +27,7 @@ from kaisched.framework.plugins.questions import (
 )
 from kaisched.framework.report.records import EvictionReason
 from kaisched.framework.session.node_sets import NodeSets
-from kaisched.objects.gangs import KNOWN, WORKLOADS
+from kaisched.objects.gangs import KNOWN, WORKLOADS, declared
 from kaisched.objects.workloads import table_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.probe import Probe
     from kaisched.framework.session.session import Columns, Session
     from kaisched.framework.session.units import Claim, Unit, Units
-    from kaisched.objects.workloads import Table
+    from kaisched.objects.workloads import Table, WorkloadKind
 
 _BARRED: Final = np.int16(Refusal.ACTION_FAILED)
 _REQUIRES_LEVEL: Final = "asking.requires_level"
@@ -86,14 +86,14 @@ def manager_of(plugins: Iterable[PluginSetting], probe: Probe = NULL) -> pluggy.
     return manager
 
 
-def workloads_of(plugins: Iterable[PluginSetting]) -> Table:
-    """Ask every plugin for the kinds of workload that it groups, in order.
+def workloads_of(plugins: Iterable[PluginSetting], kinds: Iterable[WorkloadKind] = ()) -> Table:
+    """Return the kinds that a shard declares, those that its plugins group, and the known ones.
 
     Raises:
         PluginContractError: an answer is no sequence of rows, or a row makes no sense.
 
     """
-    rows = Questions(plugins).workloads()
+    rows = (*map(declared, kinds), *Questions(plugins).workloads())
     return table_of((*rows, *WORKLOADS)) if rows else KNOWN
 
 

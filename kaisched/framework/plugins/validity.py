@@ -6,7 +6,6 @@ the question, the session first.
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -16,8 +15,14 @@ from kaisched.core.axis import TaskState
 from kaisched.core.refusals import FIRST_OF_PLUGINS, PluginRefusal, Refusal, highest_code
 from kaisched.framework.report.records import Problem, Reason
 from kaisched.framework.session.node_sets import LazyNodeSets, NodeSet
-from kaisched.objects.gangs import GANG_API
-from kaisched.objects.workloads import Grouping, Workload
+from kaisched.objects.workloads import (
+    GROUP_VERSION,
+    KIND,
+    NOT_OWNERS,
+    PLURAL,
+    Grouping,
+    Workload,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,11 +30,6 @@ if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec
     from kaisched.framework.plugins.combine import Asked
 
-_VERSION: Final = re.compile(r"[a-z0-9.-]{1,200}/v[a-z0-9]{1,60}", re.ASCII)
-_PLURAL: Final = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
-_KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,62}", re.ASCII)
-_NOT_OWNERS: Final = ("", "scheduling.run.ai", "kai.scheduler", GANG_API)
-"""API groups of objects that are watched for other reasons than their pods."""
 _PENDING: Final = int(TaskState.PENDING)
 _TRUE: Final = 1
 """The byte of a flag that is set."""
@@ -246,15 +246,15 @@ def row_faults(row: object) -> Iterator[str]:
         yield f"{row!r} is no kaisched.Workload"
         return
     for version in (row.api_version, *row.other_versions):
-        if not _VERSION.fullmatch(version):
+        if not GROUP_VERSION.fullmatch(version):
             yield f"{row.kind}: api_version {version!r} is none; write it like example.com/v1"
         elif version.rpartition("/")[0] != row.api_group:
             yield f"{row.kind}: {version!r} is not of API group {row.api_group!r}"
-    if row.api_group in _NOT_OWNERS:
+    if row.api_group in NOT_OWNERS:
         yield f"{row.kind}: kinds of API group {row.api_group!r} are not grouped by"
-    if not _PLURAL.fullmatch(row.plural):
+    if not PLURAL.fullmatch(row.plural):
         yield f"{row.kind}: plural {row.plural!r} is none; write it like widgets"
-    if not _KIND.fullmatch(row.kind):
+    if not KIND.fullmatch(row.kind):
         yield f"kind {row.kind!r} is none; write it like Widget"
     if row.pods not in get_args(Grouping):
         yield f"{row.kind}: pods {row.pods!r}; write one of {', '.join(get_args(Grouping))}"

@@ -115,8 +115,20 @@ def dominant(session: Session, job: RowVec, noted: CodeVec) -> CodeVec:
         by_held = bool(outcome.held) and not outcome.evictions
         opened = Refusal.ROOM_HELD if by_held else Refusal.OPENED_SINCE
         code[own[_have_room(session, job[own])]] = int(opened)
-    code[code == 0] = int(Refusal.NOT_TRIED)
+    at = np.flatnonzero(code == 0)
+    code[at] = [_of_rest(session, each) for each in job[at].tolist()]
     return code
+
+
+def _of_rest(session: Session, job: int) -> int:
+    """Return why nothing was tried for a job: what waits is of subgroups that lack pods, if any."""
+    first = int(session.jobs.first_podset[job])
+    rows = np.arange(first, first + int(session.jobs.podset_count[job]))
+    pending, minimum = session.podset_pending_now, session.podsets.minimum
+    rows = rows[pending[rows] > 0]
+    is_short = session.podset_active_now[rows] + pending[rows] < minimum[rows]
+    code = Refusal.GANG_INCOMPLETE if rows.size and is_short.all() else Refusal.NOT_TRIED
+    return int(code)
 
 
 def _are_kept_out(session: Session, job: RowVec) -> BoolVec:

@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from kaisched.core.axis import GPU, GPU_UNIT, TaskState
 from kaisched.framework.report.records import Because, plain_number
 from kaisched.framework.session.batches import asks_of, measure
+from kaisched.units import format_amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from kaisched.core.axis import RowVec
+    from kaisched.core.axis import IntVec, RowVec
     from kaisched.framework.plugins.asking import NamedKey
     from kaisched.framework.report.result import CycleResult
     from kaisched.framework.session.session import Session
@@ -152,6 +154,46 @@ class Turns:
         whose = self._session.jobs.name[job] if is_within else f"queue {names[ahead.behind]}"
         return ahead.because.text(whose)
 
+    def ahead_of(self, job: int) -> str:
+        """Return who is ahead of a job, for people; empty if nobody is.
+
+        Jobs of other queues are not named: not everybody who reads it may see them.
+        """
+        turn, session = self.turn(job), self._session
+        if turn is None or turn.ahead is None:
+            return ""
+        before, name = turn.ahead, session.jobs.name[turn.ahead.job]
+        queue = session.queues.name[int(session.jobs.queue_of_job[before.job])]
+        milli, count = self._gpus_ahead(turn), turn.position - 1
+        asked = f" for {format_amount('gpu', milli)} GPUs" if milli else ""
+        if count > 1:
+            return f"{count} jobs of queue {queue}{asked and f' that ask{asked}'}, the next {name}"
+        who = name if count else "a job"
+        return f"{who} of queue {queue}{asked and f', which asks{asked}'}"
+
+    def _gpus_ahead(self, turn: Turn) -> int:
+        """Return the thousandths of GPUs that the jobs ahead of one in its queue ask for.
+
+        Of the first job those of the job ahead of its queue.
+        """
+        if turn.ahead is None:
+            return 0
+        if turn.position == 1:
+            return int(self._gpus[turn.ahead.job])
+        line = self._order.jobs[turn.ahead.queue].rows[: turn.position - 1]
+        return int(self._gpus[line].sum())
+
+    @cached_property
+    def _gpus(self) -> IntVec:
+        """``(J,)`` thousandths of GPUs that the waiting pods of each job ask for."""
+        session = self._session
+        waits = (session.state_now == TaskState.PENDING) & (session.tasks.job_of_task >= 0)
+        tasks = waits.nonzero()[0]
+        asked = session.shapes.charge[GPU, session.tasks.shape_of_task[tasks]]
+        found = np.zeros(len(session.jobs.name), np.int64)
+        np.add.at(found, session.tasks.job_of_task[tasks], asked)
+        return found
+
     def document(self, job: int) -> dict[str, Any] | None:
         """Return the place of a job row as docs/reference/plan-json.md describes it."""
         turn, names = self.turn(job), self._session.queues.name
@@ -160,6 +202,7 @@ class Turns:
         return {
             "position": turn.position,
             "of": turn.of,
+            "gpusAhead": self._gpus_ahead(turn) / GPU_UNIT,
             "ahead": self._ahead(turn.ahead),
             "levels": [
                 {

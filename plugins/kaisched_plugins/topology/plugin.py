@@ -27,6 +27,7 @@ from kaisched import (
     Session,
     SubGroup,
     hookimpl,
+    more_nodes,
 )
 from kaisched_plugins.topology import refusals
 from kaisched_plugins.topology.answers import Answers, end_s
@@ -170,7 +171,9 @@ class Topology(Plugin):
 
     @hookimpl
     def proposals(self, session: Session, job: int, code: int) -> Iterable[Proposal]:
-        """Propose to wait until a job is not patient any more."""
+        """Propose more nodes, or to wait until a job is not patient any more."""
+        if code in (refusals.NO_DOMAIN, refusals.OUT_OF_REACH, refusals.TOO_LARGE):
+            yield from more_nodes(session, job)
         root = session.jobs.structure.get(job)
         if code != refusals.PATIENT or root is None or root.topology is None:
             return

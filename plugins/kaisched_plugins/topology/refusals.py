@@ -29,18 +29,21 @@ NO_DOMAIN: Final = PluginRefusal(
     "NoDomainHasRoom",
     "no domain of the level that it requires has room for its pods together",
     cure="Wait, ask for fewer pods, or require a wider level.",
+    tried=("nodes",),
     is_freeable=True,
 )
 OUT_OF_REACH: Final = PluginRefusal(
     "NoDomainCanBeFreed",
     "in no domain of the level that it requires could enough preemptible work give way",
     cure="Wait, ask for fewer pods, or require a wider level.",
+    tried=("nodes",),
     is_freeable=True,
 )
 TOO_LARGE: Final = PluginRefusal(
     "NoDomainIsLargeEnough",
     "no domain of the level that it requires could hold its pods together, even if nothing ran",
     cure="Ask for fewer pods, require a wider level, or add nodes to a domain.",
+    tried=("nodes",),
     is_lasting=True,
 )
 PATIENT: Final = PluginRefusal(

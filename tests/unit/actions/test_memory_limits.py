@@ -7,7 +7,7 @@ from kaisched.actions.room.placing import within_bounds
 from kaisched.core.constraints import Constraints
 from kaisched.core.devices import DeviceDemand
 from kaisched.engine.policy import default_policy
-from kaisched.framework.advice.trials import Adviser
+from kaisched.framework.advice.search import Adviser
 from kaisched.framework.session.node_sets import NodeSet
 from kaisched.testing import ClusterBuilder
 from tests.unit.framework.fakes import cycle, session

@@ -443,3 +443,21 @@ shard: {usageDBConfig: {clientType: memory}}
     assert (code, [it[1] for it in found]) == (0, ["min-runtime"])
     assert "queue q has 4 of 40" in found[0][4]
     assert lint(text % "10m") == (0, [])
+
+
+def test_pods_of_a_group_with_a_fault_are_not_said_to_name_none(lint):
+    group = "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: g}\n"
+    pod = """apiVersion: v1
+kind: Pod
+metadata: {name: p, annotations: {pod-group-name: g}}
+spec: {schedulerName: kaisched, containers: [{name: m}]}
+"""
+    text = f"{NODE % 'n0'}{QUEUE % ('a', '', 4, -1)}"
+
+    def errors(whole):
+        return [it for it in lint(whole)[1] if it[0] == "error"]
+
+    (found,) = errors(f"{text}\n{group}spec: {{queue: a, minMember: -1}}\n---\n{pod}")
+    assert (found[2], found[3]) == ("g", "spec.minMember")
+    (found,) = errors(f"{text}\n{pod}")
+    assert found[4] == "pod group default/g does not exist"

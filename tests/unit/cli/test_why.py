@@ -50,14 +50,29 @@ job team/pg-a-1-uid-7 is pending: OverLimit
 
 
 @pytest.mark.proportion
-def test_where_no_change_helps_that_is_said(run, crowd):
+def test_a_job_behind_another_hears_what_is_enough_for_both(run, crowd):
     lines = run("why", "team/a-2", "-f", crowd)[1].splitlines()
     because = "because the name of team/pg-a-2-uid-8 comes later"
     assert f"  directly ahead: team/pg-a-1-uid-7, {because}" in lines
-    assert lines[-2:] == [
-        "  next: Raise the queue's limit, or let its work end.",
-        "    tried on a copy: would not be enough by itself: a limit of gpu 8 for queue a",
-    ]
+    assert "  position 2 of 2 in queue a, behind jobs that ask for 4 GPUs" in lines
+    assert lines[-2] == "  next: a limit of gpu 12 for queue a"
+
+
+@pytest.mark.proportion
+def test_a_job_far_behind_others_hears_who_they_are_and_what_they_ask_for(run, tmp_path):
+    file = tmp_path / "line.yaml"
+    pods = "".join(POD % (f"a-{at:02}", "a", "kaisched", 8) for at in range(60))
+    file.write_text(NODE % "n0" + QUEUE % ("a", "", 8, -1) + pods, encoding="utf-8")
+    document = json.loads(run("plan", "-f", file, "-o", "json")[1])
+    last = next(it for it in document["cycles"][-1]["pending"] if it["podGroup"].count("a-59"))
+    assert last["turn"]["gpusAhead"] == 58 * 8
+    assert (
+        "; others are ahead: 58 jobs of queue a that ask for 464 GPUs, the next " in last["message"]
+    )
+    lines = run("why", "team/a-59", "-f", file)[1].splitlines()
+    assert (
+        lines[-1] == "  next: wait for the jobs ahead: what was tried on a copy starts others first"
+    )
 
 
 def test_the_nodes_that_are_out_are_evidence(run, crowd):

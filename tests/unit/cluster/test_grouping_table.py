@@ -13,7 +13,11 @@ from tests.contract.clusters import group, pod
 from tests.oracles.accounts import content
 from tests.unit.cluster.test_groups import job, jobs, store_of
 
-ROWS = {row.kind: row for row in (*WORKLOADS, gang_api_row({"v1beta1"}))}
+VOLCANO = "Job of Volcano"
+ROWS = {
+    VOLCANO if row.api_group == "batch.volcano.sh" else row.kind: row
+    for row in (*WORKLOADS, gang_api_row({"v1beta1"}))
+}
 API_OF = {kind: row.api_version for kind, row in ROWS.items()} | {"Pod": "v1", "Widget": "x.io/v1"}
 LWS = "leaderworkerset.sigs.k8s.io/"
 SET = "jobset.sigs.k8s.io/"
@@ -22,7 +26,7 @@ SET = "jobset.sigs.k8s.io/"
 def reference(kind, name, uid=""):
     return {
         "apiVersion": API_OF[kind],
-        "kind": kind,
+        "kind": kind.partition(" ")[0],
         "name": name,
         "uid": uid or f"uid-{name}",
         "controller": True,
@@ -42,7 +46,7 @@ def owner(kind, name, *, by=None, spec=None, uid="", namespace="ns", **meta):
             **meta,
         ),
         api_version=API_OF[kind],
-        kind=kind,
+        kind=kind.partition(" ")[0],
         gang=gang_of(row.read if row else None, spec, meta.get("annotations", {})),
     )
 
@@ -134,6 +138,15 @@ def two(*by):
     return [owned(name, by) for name in "pq"]
 
 
+def deployment(by=None):
+    """A Deployment, and what its controllers make of it."""
+    return [
+        owner("Deployment", "d", by=by),
+        owner("ReplicaSet", "r", by=("Deployment", "d")),
+        *two("ReplicaSet", "r"),
+    ]
+
+
 @dataclass
 class Row:
     """Objects, and the jobs they are to make: the pods and the minimum of each."""
@@ -144,9 +157,68 @@ class Row:
     podsets: list = field(default_factory=list)
 
 
-def kubeflow(kind, key, version="kubeflow.org/v1"):
-    spec = {key: {"Master": {}, "Worker": {"replicas": 3}}}
-    return Row([owner(kind, "t", spec=spec), *two(kind, "t")], {"pg-t-uid-t": ["p", "q"]}, 4)
+def kubeflow(kind, key):
+    """All that the training operator makes of a job of a master and two workers."""
+    spec = {key: {"Master": {}, "Worker": {"replicas": 2}}}
+    pods = [
+        owned(f"t-{role}-{at}", (kind, "t"), labels=training("t", role, at))
+        for role, at in (("master", 0), ("worker", 0), ("worker", 1))
+    ]
+    names = [it.metadata.name for it in pods]
+    return Row(
+        [owner(kind, "t", spec=spec), *pods],
+        {"pg-t-uid-t": names},
+        podsets=[("master", 1), ("worker", 2)],
+    )
+
+
+def training(job, role, at):
+    """Labels of a pod, as the training operator writes them."""
+    prefix = "training.kubeflow.org/"
+    said = {f"{prefix}operator-name": "training-operator", f"{prefix}job-name": job}
+    said |= {f"{prefix}replica-type": role, f"{prefix}replica-index": str(at)}
+    return said | ({f"{prefix}job-role": "master"} if role == "master" else {})
+
+
+def launched(job, role):
+    """Labels of a pod, as the MPI operator writes them."""
+    prefix = "training.kubeflow.org/"
+    return {
+        f"{prefix}operator-name": "mpi-operator",
+        f"{prefix}job-name": job,
+        f"{prefix}job-role": role,
+    }
+
+
+def ray_node(cluster, group):
+    """Labels of a pod, as KubeRay writes them."""
+    return {
+        "ray.io/cluster": cluster,
+        "ray.io/group": group,
+        "ray.io/identifier": f"{cluster}-{group}",
+        "ray.io/is-ray-node": "yes",
+        "ray.io/node-type": "head" if group == "headgroup" else "worker",
+    }
+
+
+def ray_cluster(by=None):
+    """A RayCluster of a head and groups of one pod and of two hosts, and all its pods."""
+    spec = {
+        "workerGroupSpecs": [
+            {"groupName": "small", "replicas": 1, "minReplicas": 1},
+            {"groupName": "large", "replicas": 1, "minReplicas": 0, "numOfHosts": 2},
+        ]
+    }
+    nodes = {"r-head": "headgroup", "r-large-0": "large", "r-large-1": "large", "r-small": "small"}
+    pods = [
+        owned(name, ("RayCluster", "r"), labels=ray_node("r", group))
+        for name, group in nodes.items()
+    ]
+    return [owner("RayCluster", "r", spec=spec, by=by), *pods]
+
+
+RAY_PODS = ["r-head", "r-large-0", "r-large-1", "r-small"]
+RAY_PARTS = [("headgroup", 1), ("small", 1), ("large", 2)]
 
 
 def spark(name, role, *by):
@@ -155,7 +227,6 @@ def spark(name, role, *by):
 
 
 ALONE = {"pg-p-uid-p": ["p"], "pg-q-uid-q": ["q"]}
-RAY = {"workerGroupSpecs": [{"minReplicas": 2}, {"minReplicas": 1, "numOfHosts": 2}]}
 GANG = {"schedulingPolicy": {"gang": {"minCount": 2}}}
 
 
@@ -183,14 +254,7 @@ TABLE = {
         {"pg-c-1-uid-c-1": ["p"], "pg-c-2-uid-c-2": ["q"]},
     ),
     "ReplicaSet": Row([owner("ReplicaSet", "r"), *two("ReplicaSet", "r")], ALONE),
-    "Deployment": Row(
-        [
-            owner("Deployment", "d"),
-            owner("ReplicaSet", "r", by=("Deployment", "d")),
-            *two("ReplicaSet", "r"),
-        ],
-        ALONE,
-    ),
+    "Deployment": Row(deployment(), ALONE),
     "StatefulSet": Row(
         [owner("StatefulSet", "s"), *two("StatefulSet", "s")], {"pg-s-uid-s": ["p", "q"]}
     ),
@@ -206,36 +270,72 @@ TABLE = {
     "PyTorchJob": kubeflow("PyTorchJob", "pytorchReplicaSpecs"),
     "TFJob": kubeflow("TFJob", "tfReplicaSpecs"),
     "XGBoostJob": kubeflow("XGBoostJob", "xgbReplicaSpecs"),
-    "JAXJob": kubeflow("JAXJob", "jaxReplicaSpecs"),
+    "JAXJob": Row(
+        [
+            owner("JAXJob", "t", spec={"jaxReplicaSpecs": {"Worker": {"replicas": 2}}}),
+            *(
+                owned(name, ("JAXJob", "t"), labels=training("t", "worker", at))
+                for at, name in enumerate("pq")
+            ),
+        ],
+        {"pg-t-uid-t": ["p", "q"]},
+        2,
+    ),
     "MPIJob": Row(
         [
             owner("MPIJob", "m", spec={"mpiReplicaSpecs": {"Launcher": {}, "Worker": {}}}),
             owner("Job", "m-launcher", by=("MPIJob", "m")),
-            owned("p", ("Job", "m-launcher")),
-            owned("q", ("MPIJob", "m")),
+            owned("m-launcher-x2k4", ("Job", "m-launcher"), labels=launched("m", "launcher")),
+            owned("m-worker-0", ("MPIJob", "m"), labels=launched("m", "worker")),
+        ],
+        {"pg-m-uid-m": ["m-launcher-x2k4", "m-worker-0"]},
+        podsets=[("launcher", 1), ("worker", 1)],
+    ),
+    "roles that no label names": Row(
+        [
+            owner("MPIJob", "m", spec={"mpiReplicaSpecs": {"Launcher": {}, "Worker": {}}}),
+            *two("MPIJob", "m"),
         ],
         {"pg-m-uid-m": ["p", "q"]},
         2,
+    ),
+    VOLCANO: Row(
+        [
+            owner(
+                VOLCANO,
+                "v",
+                spec={
+                    "minAvailable": 2,
+                    "tasks": [
+                        {"name": "ps", "replicas": 1, "minAvailable": 1},
+                        {"name": "worker", "replicas": 2, "minAvailable": 1},
+                    ],
+                },
+            ),
+            *(
+                owned(f"v-{task}", (VOLCANO, "v"), labels={"volcano.sh/task-spec": task[:-2]})
+                for task in ("ps-0", "worker-0", "worker-1")
+            ),
+        ],
+        {"pg-v-uid-v": ["v-ps-0", "v-worker-0", "v-worker-1"]},
+        podsets=[("ps", 1), ("worker", 1)],
     ),
     "TrainJob": Row(
         [owner("TrainJob", "t"), *job_set(by=("TrainJob", "t"))],
         {"pg-s-uid-s": SET_PODS},
         podsets=SET_PARTS,
     ),
-    "RayCluster": Row(
-        [owner("RayCluster", "r", spec=RAY), *two("RayCluster", "r")],
-        {"pg-r-uid-r": ["p", "q"]},
-        5,
-    ),
+    "RayCluster": Row(ray_cluster(), {"pg-r-uid-r": RAY_PODS}, podsets=RAY_PARTS),
     **{
         kind: Row(
             [
                 owner(kind, "x"),
-                owner("RayCluster", "r", spec=RAY, by=(kind, "x")),
-                *two("RayCluster", "r"),
+                *ray_cluster(by=(kind, "x")),
+                owner("Job", "x-submitter", by=(kind, "x")),
+                owned("submitter", ("Job", "x-submitter")),
             ],
-            {"pg-r-uid-r": ["p", "q"]},
-            5,
+            {"pg-r-uid-r": RAY_PODS, "pg-x-submitter-uid-x-submitter": ["submitter"]},
+            podsets=[],
         )
         for kind in ("RayJob", "RayService")
     },
@@ -266,6 +366,58 @@ TABLE = {
         ],
         {"pg-s-uid-s": ["p", "q"]},
     ),
+    "Notebook": Row(
+        [
+            owner("Notebook", "n"),
+            owner("StatefulSet", "s", by=("Notebook", "n")),
+            *two("StatefulSet", "s"),
+        ],
+        {"pg-n-uid-n": ["p", "q"]},
+    ),
+    **{
+        kind: Row(
+            [owner(kind, "x"), *deployment(by=(kind, "x"))],
+            {"pg-x-uid-x": ["p", "q"]},
+        )
+        for kind in ("SeldonDeployment", "DevWorkspace")
+    },
+    **{
+        kind: Row([owner(kind, "x"), *two(kind, "x")], {"pg-x-uid-x": ["p", "q"]})
+        for kind in ("VirtualMachineInstance", "SPOTRequest")
+    },
+    "RunaiJob": Row([owner("RunaiJob", "r"), *two("RunaiJob", "r")], ALONE),
+    "AmlJob": Row(
+        [
+            owner("AmlJob", "a", spec={"job": {"options": {"envs": {"AZUREML_NODE_COUNT": 2}}}}),
+            *two("AmlJob", "a"),
+        ],
+        {"pg-a-uid-a": ["p", "q"]},
+        2,
+    ),
+    "Service": Row(
+        [
+            owner("Service", "web"),
+            owner("Configuration", "web", uid="uid-conf", by=("Service", "web")),
+            owner(
+                "Revision",
+                "web-1",
+                by=("Configuration", "web", "uid-conf"),
+                spec={},
+                annotations={"autoscaling.knative.dev/min-scale": "2"},
+            ),
+            *deployment(by=("Revision", "web-1")),
+        ],
+        {"pg-web-1-uid-web-1": ["p", "q"]},
+        2,
+    ),
+    "ScheduledWorkflow": Row(
+        [
+            owner("ScheduledWorkflow", "s"),
+            owner("Workflow", "w", by=("ScheduledWorkflow", "s")),
+            *two("Workflow", "w"),
+        ],
+        ALONE,
+    ),
     "Spark": Row(
         [
             spark("driver", "driver"),
@@ -274,6 +426,15 @@ TABLE = {
             owned("p"),
         ],
         {"pg-spark-app-spark-7": ["driver", "exec-1", "exec-2"], "pg-p-uid-p": ["p"]},
+    ),
+    "Spark whose driver is no pod": Row(
+        [spark("exec-1", "executor"), spark("exec-2", "executor")],
+        {"pg-spark-app-spark-7": ["exec-1", "exec-2"]},
+        podsets=[("default", 1)],
+    ),
+    "Spark started in a pod": Row(
+        [owned("p"), *(spark(f"exec-{at}", "executor", "Pod", "p") for at in (1, 2))],
+        {"pg-spark-app-spark-7": ["exec-1", "exec-2"], "pg-p-uid-p": ["p"]},
     ),
     "pod-group-name": Row(
         [
@@ -294,9 +455,38 @@ TABLE = {
         {"pg-g-uid-g": ["p", "q"]},
         podsets=[("c", 2)],
     ),
+    "PodCliqueSet": Row(
+        [
+            owner("PodCliqueSet", "s"),
+            owner("PodGang", "g", spec={"podgroups": [{"name": "c", "minReplicas": 2}]}),
+            owner("PodClique", "c", by=("PodCliqueSet", "s")),
+            *(
+                owned(
+                    name,
+                    ("PodClique", "c"),
+                    labels={"grove.io/podgang": "g", "grove.io/podclique": "c"},
+                )
+                for name in "pq"
+            ),
+        ],
+        {"pg-g-uid-g": ["p", "q"]},
+        podsets=[("c", 2)],
+    ),
     "PodGroup": Row(
         [owner("PodGroup", "g", spec=GANG), named("p"), named("q")],
         {"pg-g-uid-g": ["p", "q"]},
+        2,
+    ),
+    "PodGroup without a gang, of a gang": Row(
+        [
+            owner("PodGroup", "g", spec={"schedulingPolicy": {"basic": {}}}),
+            owner("Job", "j", annotations={"kai.scheduler/batch-min-member": "2"}),
+            *(
+                owned(name, ("Job", "j"), spec={"schedulingGroup": {"podGroupName": "g"}})
+                for name in "pq"
+            ),
+        ],
+        {"pg-j-uid-j": ["p", "q"]},
         2,
     ),
     "PodGroup without a gang": Row(
@@ -311,7 +501,14 @@ TABLE = {
 
 
 def test_every_row_of_the_table_is_here():
-    assert {row.kind for row in WORKLOADS} <= {*TABLE, "DynamoComponentDeployment"}
+    inside = {
+        "DynamoComponentDeployment",
+        "Configuration",
+        "Revision",
+        "PodClique",
+        "PodCliqueScalingGroup",
+    }
+    assert {*ROWS} <= {*TABLE, *inside}
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])
@@ -640,5 +837,5 @@ def test_names_may_be_as_long_as_kubernetes_allows():
 
 
 def test_ray_names_its_priority_class_in_a_label_of_its_own():
-    cluster = owner("RayCluster", "r", spec=RAY, labels={"ray.io/priority-class-name": "build"})
+    cluster = owner("RayCluster", "r", labels={"ray.io/priority-class-name": "build"})
     assert job(store_of(cluster, owned("p", ("RayCluster", "r"))))["priority"] == 100

@@ -188,7 +188,7 @@ def test_segments_follow_their_workload():
     assert [it[1:] for it in job(store)["podsets"]] == [(1, 1), (5, 5), (5, 5)]
     plain = text.replace("segment-topology-required-placement: rack", "x: y")
     update(store, read(plain))
-    assert job(store)["podsets"] == [("default", 11, 11)]
+    assert job(store)["podsets"] == [("master", 1, 1), ("worker", 10, 10)]
 
 
 # -- LeaderWorkerSet ----------------------------------------------------------------------------
@@ -375,12 +375,6 @@ def test_a_group_of_a_ray_cluster_is_in_one_rack():
     binds, _, _ = cycle(store)
     assert by_node(binds, "large") == {"b": 4}
     assert len(binds) == 6
-
-
-def test_a_ray_cluster_without_levels_is_not_divided():
-    plain = RAY.replace("kai.scheduler/topology-required-placement: rack", "x: y")
-    store = store_of(read(plain), *ray()[1:])
-    assert job(store)["podsets"] == [("default", 6, 6)]
 
 
 # -- Who else asks for segments -----------------------------------------------------------------

@@ -238,17 +238,17 @@ def define(server, group, version, plural, kind):
     must(server, "POST", path, definition(group, version, plural, kind, "Namespaced"))
 
 
-WIDGETS = {"kinds": [{"apiVersion": "example.com/v1", "plural": "widgets", "kind": "Widget"}]}
+WIDGETS = [{"apiVersion": "example.com/v1", "plural": "widgets", "kind": "Widget"}]
 READ = Rule(("list", "watch"), ("example.com",), ("widgets",))
 
 
 @pytest.mark.parametrize(("rules", "level"), [((), "fail"), ((READ,), "ok")])
-def test_rights_to_the_kinds_of_plugins_are_looked_at(healthy, rules, level):
+def test_rights_to_the_kinds_of_a_shard_are_looked_at(healthy, rules, level):
     define(healthy, "example.com", "v1", "widgets", "Widget")
-    shard(healthy, "default", plugins={"workloads": {"enabled": True, "arguments": WIDGETS}})
+    shard(healthy, "default", workloads=WIDGETS)
     healthy.api.access.tokens = {"": "admin", "t": "x"}
     healthy.api.access.rules = {"x": list(rules)}
-    (finding,) = of(found(healthy, user="x"), "rights plugins")
+    (finding,) = of(found(healthy, user="x"), "rights workloads")
     assert finding.level == level
     if level == "fail":
         assert finding.text == "may not list widgets.example.com, watch widgets.example.com"

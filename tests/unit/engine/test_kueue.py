@@ -3,7 +3,7 @@
 import pytest
 
 from kaisched.engine.planning import plan, read_plan_input
-from kaisched.framework.advice.trials import Adviser
+from kaisched.framework.advice.search import Adviser
 from kaisched.objects.pod import Pod
 from kaisched.objects.queue import Queue
 

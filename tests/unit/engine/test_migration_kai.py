@@ -29,12 +29,13 @@ CONFIG = {
         "prometheus": PROMETHEUS,
     },
 }
+FLAGS = {"default-staleness-grace-period": "5m", "full-hierarchy-fairness": "true"}
 SHARD = {
     "apiVersion": "kai.scheduler/v1",
     "kind": "SchedulingShard",
     "metadata": {"name": "default", "uid": "x"},
     "spec": {
-        "args": {"verbosity": 3, "default-staleness-grace-period": "5m"},
+        "args": FLAGS | {"verbosity": 3},
         "usageDBConfig": {"clientType": "prometheus", "usageParams": {"windowSize": "1w"}},
     },
 }
@@ -63,7 +64,7 @@ def test_queues_and_shards_stay_as_they_are_without_what_has_no_effect(read):
     (queue,) = documents(made, "queues")
     assert (queue["metadata"], queue["spec"]) == (QUEUE["metadata"], QUEUE["spec"])
     (shard,) = documents(made, "shards")
-    assert shard["spec"]["args"] == {"default-staleness-grace-period": "5m"}
+    assert shard["spec"]["args"] == FLAGS
     assert told_of(made) >= {"spec.args.verbosity", "metadata.uid"}
 
 

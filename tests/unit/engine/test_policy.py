@@ -470,6 +470,26 @@ def test_departments_cannot_be_left_out_where_a_plugin_divides_by_them(spec, nam
     assert all(name in text for name in names)
 
 
+@pytest.mark.parametrize(
+    ("said", "fairness"), [("false", "projects"), (False, "projects"), ("true", "hierarchy")]
+)
+def test_the_flag_of_kai_says_who_divides(said, fairness):
+    flag = {"full-hierarchy-fairness": said}
+    shard = SchedulingShard(metadata=ObjectMeta(name="s"), spec=ShardSpec(args=flag))
+    policy, warnings = build_policy(shard)
+    assert (policy.fairness, warnings) == (fairness, [])
+
+
+def test_the_flag_is_named_where_departments_cannot_be_left_out():
+    spec = ShardSpec(
+        args={"full-hierarchy-fairness": "false"}, usage_db_config=UsageConfig(client_type="sqlite")
+    )
+    with pytest.raises(ConfigError) as found:
+        build_policy(SchedulingShard(metadata=ObjectMeta(name="s"), spec=spec))
+    assert (found.value.path, found.value.value) == ("spec.args.full-hierarchy-fairness", "false")
+    assert found.value.fix == "write true, or disable time-based-fairshare"
+
+
 NO_HISTORY = "has no effect, since no usage history is kept; add usageDBConfig: {clientType"
 NOT_ENABLED = "has no effect, since time-based-fairshare is not enabled; "
 ON, OFF = ({"time-based-fairshare": {"enabled": it}} for it in (True, False))

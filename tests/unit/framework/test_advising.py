@@ -9,7 +9,8 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import GPU
 from kaisched.engine.policy import default_policy
 from kaisched.framework.advice.advice import Advice, Change, Kind, sentence_of
-from kaisched.framework.advice.trials import CHANGED, Adviser
+from kaisched.framework.advice.search import Adviser
+from kaisched.framework.advice.trials import CHANGED
 from tests.laws.crowded import make_crowded
 from tests.unit.framework.fakes import cycle, job, store
 
@@ -27,11 +28,16 @@ def test_a_limit_in_the_way_is_advised_and_not_the_quota_above_it():
     assert found.message.endswith("; would help: a limit of gpu 4 for queue q")
 
 
-def test_what_is_not_enough_is_said_not_to_be():
+def test_what_is_not_enough_by_itself_is_tried_with_what_is_lacking_then():
     queues = (QueueRow("q", limit={"gpu": 2000}),)
     found = advised(store(job("a", gpu=16), nodes=(8,), queues=queues))
-    assert [it.helps for it in found.advice] == [False]
-    assert "; would not be enough by itself: a limit of gpu 16 for queue q" in found.message
+    alone, both = found.advice
+    assert (alone.kind, alone.helps) == (Kind.LIMIT, False)
+    assert (both.kind, both.helps) == (Kind.SEVERAL, True)
+    assert found.message.endswith(
+        "; would help: a limit of gpu 16 for queue q together with"
+        " 1 more node like n0 but with gpu 16"
+    )
 
 
 def test_without_a_budget_nothing_is_advised():

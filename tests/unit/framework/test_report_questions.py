@@ -11,7 +11,7 @@ from kaisched.actions.reclaim import Reclaim
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import TaskState
 from kaisched.core.refusals import TEXTS, Refusal, code_named, text_of
-from kaisched.framework.advice.trials import Adviser
+from kaisched.framework.advice.search import Adviser
 from kaisched.framework.invariants.sums import Moves
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.plugins.loader import contract_fault

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from kaisched.objects.gangs import WORKLOADS, gang_api_row, gang_of
 from kaisched.objects.workloads import MOST, MOST_SUBGROUPS, Gang, Workload, table_of
 
-READ = {row.kind: row.read for row in (*WORKLOADS, gang_api_row({"v1alpha2"}))}
+ROWS = (*WORKLOADS, gang_api_row({"v1alpha2"}))
+VOLCANO = "Job of Volcano"
+READ = {VOLCANO if row.api_group == "batch.volcano.sh" else row.kind: row.read for row in ROWS}
 SIZED = sorted(kind for kind, read in READ.items() if read)
 
 
@@ -22,30 +24,21 @@ def kubeflow(key, **more):
 @pytest.mark.parametrize(
     ("kind", "spec", "minimum"),
     [
-        ("PyTorchJob", kubeflow("pytorchReplicaSpecs"), 4),
-        ("PyTorchJob", kubeflow("pytorchReplicaSpecs", elasticPolicy={"minReplicas": 2}), 3),
+        ("JAXJob", {"jaxReplicaSpecs": {"Worker": {}}}, 1),
+        ("JAXJob", {"jaxReplicaSpecs": {"Worker": {"replicas": 4}}}, 4),
         (
-            "TFJob",
-            kubeflow("tfReplicaSpecs", runPolicy={"schedulingPolicy": {"minAvailable": 2}}),
+            "PyTorchJob",
+            {
+                "pytorchReplicaSpecs": {"Worker": {"replicas": 8}},
+                "elasticPolicy": {"minReplicas": 2},
+            },
             2,
         ),
-        ("XGBoostJob", kubeflow("xgbReplicaSpecs"), 4),
-        ("JAXJob", {"jaxReplicaSpecs": {"Worker": {}}}, 1),
-        ("MPIJob", {"mpiReplicaSpecs": {"Launcher": {}, "Worker": {"replicas": 4}}}, 5),
-        (
-            "MPIJob",
-            {
-                "mpiReplicaSpecs": {"Launcher": {}, "Worker": {"replicas": 4}},
-                "launcherCreationPolicy": "WaitForWorkersReady",
-            },
-            4,
-        ),
-        (
-            "RayCluster",
-            {"workerGroupSpecs": [{"minReplicas": 2, "numOfHosts": 2}, {"replicas": 3}]},
-            5,
-        ),
-        ("RayCluster", {"workerGroupSpecs": [{"minReplicas": 2, "suspend": True}]}, 1),
+        ("MPIJob", {}, 1),
+        ("RayCluster", {}, 1),
+        (VOLCANO, {"tasks": [{"name": "w", "replicas": 4}]}, 4),
+        (VOLCANO, {"tasks": [{"name": "w", "replicas": 4}], "minAvailable": 3}, 3),
+        (VOLCANO, {}, 1),
         ("LeaderWorkerSet", {"leaderWorkerTemplate": {"size": 4}, "replicas": 9}, 4),
         ("LeaderWorkerSet", {"leaderWorkerTemplate": {}}, 1),
         ("LeaderWorkerSet", {"leaderWorkerTemplate": {"size": 0}}, 1),
@@ -62,6 +55,128 @@ def kubeflow(key, **more):
 )
 def test_minimums_of_workloads(kind, spec, minimum):
     assert read(kind, spec) == Gang(minimum=minimum)
+
+
+def available(pods):
+    return {"runPolicy": {"schedulingPolicy": {"minAvailable": pods}}}
+
+
+def mpi(**spec):
+    return {"mpiReplicaSpecs": {"Launcher": {}, "Worker": {"replicas": 4}}, **spec}
+
+
+TF = {"tfReplicaSpecs": {"Worker": {"replicas": 4}, "PS": {"replicas": 2}, "Chief": {}}}
+
+
+def ray(*groups, **spec):
+    return {"workerGroupSpecs": list(groups), **spec}
+
+
+def group(name="w", replicas=None, least=None, **more):
+    said = {"replicas": replicas, "minReplicas": least}
+    return {"groupName": name, **{key: it for key, it in said.items() if it is not None}, **more}
+
+
+def tasks(*least, **spec):
+    """Tasks a, b and so on of four pods, with these minimums."""
+    made = [
+        {"name": "abc"[at], "replicas": 4} | ({} if it is None else {"minAvailable": it})
+        for at, it in enumerate(least)
+    ]
+    return {"tasks": made, **spec}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "roles"),
+    [
+        ("PyTorchJob", kubeflow("pytorchReplicaSpecs"), {"master": 1, "worker": 3}),
+        (
+            "PyTorchJob",
+            kubeflow("pytorchReplicaSpecs", elasticPolicy={"minReplicas": 2}),
+            {"master": 1, "worker": 2},
+        ),
+        (
+            "PyTorchJob",  # scaled down below its minimum: what there is of it has to start
+            kubeflow("pytorchReplicaSpecs", elasticPolicy={"minReplicas": 5}),
+            {"master": 1, "worker": 3},
+        ),
+        (
+            "PyTorchJob",
+            kubeflow("pytorchReplicaSpecs", elasticPolicy={"minReplicas": 1}, **available(3)),
+            {"master": 1, "worker": 2},
+        ),
+        ("XGBoostJob", kubeflow("xgbReplicaSpecs"), {"master": 1, "worker": 3}),
+        ("TFJob", TF, {"chief": 1, "ps": 2, "worker": 4}),
+        ("TFJob", TF | available(5), {"chief": 1, "ps": 2, "worker": 2}),
+        ("TFJob", TF | available(3), {"chief": 1, "ps": 1, "worker": 1}),
+        ("TFJob", TF | available(1), {"chief": 1, "ps": 0, "worker": 0}),
+        ("TFJob", TF | available(9), {"chief": 1, "ps": 2, "worker": 6}),
+        (
+            "TFJob",
+            {"tfReplicaSpecs": {"Chief": {}, "Evaluator": {}, "Worker": {"replicas": 0}}},
+            {"chief": 1, "worker": 0, "evaluator": 1},
+        ),
+        ("MPIJob", mpi(), {"launcher": 1, "worker": 4}),
+        ("MPIJob", mpi(**available(3)), {"launcher": 1, "worker": 2}),
+        (
+            "MPIJob",
+            mpi(launcherCreationPolicy="WaitForWorkersReady"),
+            {"launcher": 1, "worker": 4},
+        ),
+        ("RayCluster", ray(group(replicas=3, least=1)), {"headgroup": 1, "w": 1}),
+        ("RayCluster", ray(group(replicas=3, least=0)), {"headgroup": 1, "w": 3}),
+        ("RayCluster", ray(group(replicas=3)), {"headgroup": 1, "w": 3}),
+        ("RayCluster", ray(group(replicas=9, maxReplicas=4)), {"headgroup": 1, "w": 4}),
+        ("RayCluster", ray(group(least=2)), {"headgroup": 1, "w": 2}),
+        ("RayCluster", ray(group(replicas=2, numOfHosts=4)), {"headgroup": 1, "w": 8}),
+        ("RayCluster", ray(group(replicas=2, suspend=True)), {"headgroup": 1, "w": 0}),
+        (
+            "RayCluster",
+            ray(group("a", 3, 0), group("b", 3, 2, numOfHosts=2), enableInTreeAutoscaling=True),
+            {"headgroup": 1, "a": 0, "b": 4},
+        ),
+        ("RayCluster", ray({"replicas": 2}), {"headgroup": 1, "worker-group-0": 2}),
+        (VOLCANO, tasks(None, 2), {"a": 4, "b": 2}),
+        (VOLCANO, tasks(1, None, minAvailable=5), {"a": 1, "b": 4}),
+        (VOLCANO, tasks(1, 2, minAvailable=6), {"a": 4, "b": 2}),
+        (VOLCANO, tasks(None, None, minAvailable=3), {"a": 2, "b": 1}),
+        (VOLCANO, tasks(0, 2), {"a": 0, "b": 2}),
+        (
+            VOLCANO,
+            {"tasks": [{"name": "b", "replicas": 2, "dependsOn": {"name": ["a"]}}, {"name": "a"}]},
+            {"a": 0, "b": 2},
+        ),
+        (
+            VOLCANO,
+            {"tasks": [{"replicas": 1}, {"replicas": 2, "minAvailable": 1}]},
+            {"default0": 1, "default1": 1},
+        ),
+    ],
+)
+def test_each_role_has_its_minimum(kind, spec, roles):
+    gang = read(kind, spec)
+    assert {part.name: part.min_member for part in gang.sub_groups} == roles
+    assert gang.min_sub_group is None
+    assert gang.minimum == max(
+        sum(pods for name, pods in roles.items() if name not in gang.later), 1
+    )
+    assert gang.unsupported == ""
+
+
+def test_which_roles_are_created_when_others_run():
+    assert read("MPIJob", mpi()).later == ()
+    assert read("MPIJob", mpi(launcherCreationPolicy="WaitForWorkersReady")).later == ("launcher",)
+    after = {"name": "b", "replicas": 2, "dependsOn": {"name": ["a"], "iteration": "any"}}
+    assert read(VOLCANO, {"tasks": [after, {"name": "a", "replicas": 1}]}).later == ("b",)
+
+
+def test_kueues_annotations_of_a_role_are_about_its_pods():
+    note = {"metadata": {"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}}}
+    spec = {"pytorchReplicaSpecs": {"Master": {}, "Worker": {"replicas": 3, "template": note}}}
+    sets = read("PyTorchJob", spec).pod_sets
+    assert {name: it.required for name, it in sets.items()} == {"worker": "rack"}
+    note["metadata"]["annotations"]["kueue.x-k8s.io/podset-preferred-topology"] = "zone"
+    assert "template of a role" in read("PyTorchJob", spec).unsupported
 
 
 def replicated(name, replicas=None, parallelism=None, completions=None, **more):
@@ -251,6 +366,11 @@ ANYTHING = st.recursive(
                     "replicas",
                     "Worker",
                     "replicatedJobs",
+                    "tasks",
+                    "minAvailable",
+                    "minReplicas",
+                    "elasticPolicy",
+                    "Launcher",
                     "template",
                     "spec",
                     "name",

@@ -126,7 +126,7 @@ def test_roles_without_pods_are_no_subgroups_and_no_workers_are_no_segments():
     spec = job(4, notes())
     spec["pytorchReplicaSpecs"]["Master"]["replicas"] = 0
     assert shown(pytorch(spec, {})) == {"worker": None, "worker/0": 4}
-    assert pytorch(job(0, notes()), {}) == Gang(minimum=1)
+    assert shown(pytorch(job(0, notes()), {})) == {"master": 1, "worker": 0}
 
 
 def test_an_elastic_pytorch_job_needs_whole_segments():
@@ -180,8 +180,9 @@ def test_the_workload_may_say_what_its_template_does_not():
         "a wish without a size",
     ],
 )
-def test_without_a_level_that_can_be_read_nothing_is_divided(said):
-    assert pytorch(job(10, said), {}) == Gang(minimum=11)
+def test_without_a_level_that_can_be_read_there_are_no_segments(said):
+    gang = pytorch(job(10, said), {})
+    assert (shown(gang), gang.segments) == ({"master": 1, "worker": 10}, {})
 
 
 @pytest.mark.parametrize(
@@ -313,10 +314,11 @@ def cluster(head=None, small=None, large=None):
     return {"headGroupSpec": {"template": template(head or {})}, "workerGroupSpecs": groups}
 
 
-def test_groups_of_a_ray_cluster_are_subgroups_if_one_asks_for_a_level():
+def test_a_group_of_a_ray_cluster_asks_for_its_level():
     said = {f"{KAI}topology": "dc", f"{KAI}topology-required-placement": "rack"}
     gang = ray(cluster(large=said), {})
     assert shown(gang) == {"headgroup": 1, "small": 2, "large": 4, "off": 0}
     assert constraints(gang) == {"large": RACK}
     assert constraints(ray(cluster(head=said), {})) == {"headgroup": RACK}
-    assert ray(cluster(head={f"{KAI}topology": "dc"}), {}) == Gang(minimum=7)
+    plain = ray(cluster(head={f"{KAI}topology": "dc"}), {})
+    assert (shown(plain), constraints(plain), plain.minimum) == (shown(gang), {}, 7)

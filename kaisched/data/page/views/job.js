@@ -25,13 +25,15 @@ function why(data) {
       h("p", { class: "sentence" }, job.started ? `It runs since ${stamp(job.started)}.` : "It ends."));
   }
   const helps = job.advice.filter((it) => it.helps !== false);
+  const useless = job.advice.some((it) => it.othersFirst)
+    ? "Others are ahead: this would start them first" : "Tried, and not enough by itself";
   return h("div", { class: "why card" },
     h("div", { class: "row" }, stateBadge(job), badge("wait", words(job.reason))),
     h("p", { class: "sentence" }, data.because || (data.complete ? words(job.reason)
       : "The scheduler had no time to say it in a sentence; it is asked again.")),
-    data.cure && h("p", { class: "muted" }, data.cure),
+    data.cure && !job.advice.length && h("p", { class: "muted" }, data.cure),
     job.advice.length > 0 && h("div", { class: "advice" },
-      h("h3", {}, helps.length ? "This would let it start" : "Tried, and not enough by itself"),
+      h("h3", {}, helps.length ? "This would let it start" : useless),
       h("ul", {}, job.advice.map((it) => h("li", { key: it.text },
         badge(it.helps === false ? "quiet" : "good", it.helps === false ? "not enough" : "tried, works"),
         " ", it.text)))));
