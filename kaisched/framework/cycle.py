@@ -31,6 +31,7 @@ from kaisched.framework.session.outcome import (
     binds,
     evictions,
     nominations,
+    void_promises,
 )
 from kaisched.framework.session.session import Session
 
@@ -71,7 +72,7 @@ def run_cycle(
         for action in policy.actions:
             probe.wrap(action.name, RUN, run_contained)(session, action)
         await_leaving(session)
-        facts = {**ask.close(session), **session.facts}
+        facts = {**ask.close(session), **session.facts, **void_promises(session)}
         if ask.others_divide:
             session.divide()  # reports would, and what fails there could not be named any more
         if session.barred:

@@ -5,7 +5,8 @@ Before an action gives room away, every job with promised pods gets its places a
 room is free, promised once more while the room is still being released. Other jobs take only what
 is left. So nothing delays the job, least of all the work that was evicted for it. A promise that
 can no longer be kept (the room is gone, the node or a queue on the job's path is closed) is void,
-and the job waits for its turn like any other.
+and the job waits for its turn like any other. Its pods may go on to name the node: until the job is
+promised room anew, that counts for nothing, also when room is made there for somebody else.
 
 Sometimes only a part of the room is free or being released: evictions stopped half-way, because the
 process that sent them died or the server was slow. For one cycle no other job may take that part
@@ -27,6 +28,7 @@ from kaisched.core.refusals import PASSING, Refusal
 from kaisched.framework.invariants.sums import is_job_met
 from kaisched.framework.session.node_sets import node_sets, shapes_of
 from kaisched.framework.session.order import pending_tasks
+from kaisched.framework.session.outcome import PROMISES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
 _PENDING: Final = int(TaskState.PENDING)
 _WAITING: Final = int(Refusal.WAITING_FOR_RELEASE)
 _ACTION: Final = "allocate"
-_FACT: Final = "promises"
-"""By job: the time since when its promises cannot be kept."""
 
 
 def keep_promises(session: Session) -> list[tuple[int, RowVec]]:
@@ -51,15 +51,17 @@ def keep_promises(session: Session) -> list[tuple[int, RowVec]]:
     if session.has_kept_promises:
         return broken
     session.has_kept_promises = True
-    tasks, jobs = session.tasks, session.jobs
+    tasks, jobs, names = session.tasks, session.jobs, session.jobs.name
     promised = ((tasks.nominated_node >= 0) & (tasks.state == _PENDING)).nonzero()[0]
     found = set(tasks.job_of_task.take(promised).tolist()) - {-1}
+    before: Mapping[str, float] = session.memory.facts.get(PROMISES) or {}
+    session.outcome.void = {row: before[names[row]] for row in found if names[row] in before}
+    found -= session.outcome.void.keys()
     if not found:
         return broken
     job = np.array(sorted(found), np.int64)
     job = job[jobs.refusal[job] == 0]
     candidates = gather(session, _ACTION, job, tries_full=True)
-    names = jobs.name
     order = sorted(
         range(len(candidates)),
         key=lambda at: (
@@ -102,13 +104,11 @@ def hold_broken(session: Session, broken: list[tuple[int, RowVec]]) -> dict[int,
     """
     if not broken:
         return {}
-    names = session.jobs.name
-    before: Mapping[str, float] = session.memory.facts.get(_FACT) or {}
-    session.facts[_FACT] = {names[job]: before.get(names[job], session.now_s) for job, _ in broken}
     held: dict[int, Statement] = {}
     for job, batch in broken:
+        session.outcome.void[job] = session.now_s
         session.trying = (job,)
-        if names[job] not in before and not _is_shut(session, job, batch):
+        if not _is_shut(session, job, batch):
             statement = session.statement()
             nodes = session.tasks.nominated_node[batch]
             for task, node in zip(batch.tolist(), nodes.tolist(), strict=True):

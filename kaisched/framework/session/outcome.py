@@ -38,6 +38,8 @@ _NONE = np.empty(0, np.int64)
 BIND: Final = "bind"
 """What gates are asked about in place of an action: whether pods may be bound at once."""
 _WAITING: Final = int(Refusal.WAITING_FOR_RELEASE)
+PROMISES: Final = "promises"
+"""The fact, by job: the time since when its promises are void."""
 
 
 class Eviction(NamedTuple):
@@ -68,6 +70,7 @@ class Outcome:
         "nominations",
         "refusal",
         "steps",
+        "void",
     )
 
     def __init__(self, jobs: int) -> None:
@@ -87,6 +90,8 @@ class Outcome:
         """Whether any job was put off; in nearly all cycles none is."""
         self.held: tuple[int, ...] = ()
         """Jobs for which allocate reserved capacity while it tried others; nearly always none."""
+        self.void: dict[int, float] = {}
+        """Jobs whose earlier promises cannot be kept, and since when; nearly always none."""
         self.awaits: dict[int, int] = {}
         """Jobs whose binds wait for pods to leave: the lowest queue that refuses until then."""
         self.claims: dict[str, CodeVec] = {}
@@ -211,6 +216,16 @@ def await_leaving(session: Session) -> None:
     for task, node in zip(tasks[waits].tolist(), nodes[waits].tolist(), strict=True):
         statement.pipeline(task, node)
     outcome.postpone(waits)
+
+
+def void_promises(session: Session) -> dict[str, dict[str, float]]:
+    """Return the fact of the jobs whose promises are void and that were promised nothing anew."""
+    void = session.outcome.void
+    if not void:
+        return {}
+    again = {int(session.tasks.job_of_task[task]) for task, _ in session.outcome.nominations}
+    left = {session.jobs.name[job]: void[job] for job in sorted(void.keys() - again)}
+    return {PROMISES: left} if left else {}
 
 
 class _Batches:

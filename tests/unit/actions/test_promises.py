@@ -97,6 +97,40 @@ def test_a_broken_promise_is_kept_from_others_for_one_cycle_only():
     assert memory.facts["promises"] == {"default/w": 1000.0}
 
 
+@pytest.mark.parametrize("actions", [1, None], ids=["its victim ends by itself", "reclaim"])
+def test_a_void_promise_does_not_come_back_when_room_is_made_there(actions):
+    """The pod of z still names n0, which others hold; z deserves nothing, and is the oldest."""
+    made = job("z", "q", (1, 1), created_s=-99.0)
+    holds, waits = job("v", "q", (1, 1, "n0")), job("w", "r", (1, 1))
+    cluster = Cluster(
+        (node("n0", 1),),
+        (queue("q", 0), queue("r", 1)),
+        (holds, waits, replace(made, tasks=(replace(made.tasks[0], nominated="n0"),))),
+    )
+    policy = replace(default_policy(), actions=default_policy().actions[:actions])
+    result, memory = run_cycle(cluster.store().snapshot(), None, policy, 1000.0, Memory())
+    assert memory.facts["promises"] == {"default/z": 1000.0}
+    assert evicted(result) == ([] if actions else ["v-0"])
+    cluster = replace(cluster, jobs=tuple(it for it in cluster.jobs if it.name != "v"))
+    if not actions:
+        w = replace(waits, tasks=(replace(waits.tasks[0], nominated="n0"),))
+        cluster = replace(cluster, jobs=tuple(w if it is waits else it for it in cluster.jobs))
+    result, memory = run_cycle(cluster.store().snapshot(), None, policy, 1001.0, memory)
+    assert binds(result) == {"w-0": "n0"}
+
+
+def test_who_claims_the_rest_of_broken_promises_is_promised_room_anew():
+    cluster = broken_off()
+    cluster = replace(cluster, queues=(*cluster.queues[:2], queue("a", 0)))
+    snapshot = cluster.store().snapshot()
+    result, memory = run_cycle(snapshot, None, default_policy(), 1000.0, Memory())
+    assert set(promised(result).values()) == {"n0"}
+    assert "promises" not in memory.facts
+    after = carried_out(cluster, result).store().snapshot()
+    result, _ = run_cycle(after, None, default_policy(), 1001.0, memory)
+    assert set(binds(result)) == {"w-0", "w-1", "w-2", "w-3"}
+
+
 def messages(result):
     return {
         each.pod_group.partition("/")[2]: (each.reason, each.message) for each in result.records
