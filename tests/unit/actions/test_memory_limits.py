@@ -110,8 +110,13 @@ def test_the_largest_card_is_not_enough_for_a_gang_above_the_limit():
     assert message.startswith("queue q: gpu 0 held + 1.5 asked is over its limit of 1.4")
 
 
-def test_a_larger_limit_is_advised_that_is_enough_on_some_cards():
-    for limit, free, advised in ((1.4, 3, "1.5"), (1.5, 1, "3")):
+def test_the_least_limit_is_advised_that_is_enough_on_some_cards():
+    # Half of a large card each: 1.5; or two on the one that is free, and a whole small one: 2.
+    for limit, free, advised in ((1.4, 3, "1.5"), (1.5, 1, "2")):
+        ran = cluster(limit=float(advised), small=3, large=free).asks(
+            "new", 40, tasks=3, min_tasks=3
+        )
+        assert len(ran.run().placed) == 3
         made = cluster(limit=limit, small=3, large=free).asks("new", 40, tasks=3, min_tasks=3)
         session = cycle(made.store().snapshot(), default_policy())
         (found,) = [it for it in Adviser(session).records() if it.reason == "OverLimit"]
