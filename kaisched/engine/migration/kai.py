@@ -79,7 +79,8 @@ def from_kai(files: list[Path]) -> Migration:
     """
     made = Migration()
     configs: list[Item] = []
-    for item in items(files, {}, made.told):
+    found = items(files, {}, made.told)
+    for item in found:
         if item.kind == "Config":
             configs.append(item)
         elif item.kind == Queue.KIND:
@@ -90,7 +91,7 @@ def from_kai(files: list[Path]) -> Migration:
             reason = "only Queues, SchedulingShards and the Config are read"
             at = join_path(*item.at, "kind")
             made.told.left.append(Note(item.source, at, reason, item.kind))
-    if not (made.queues or made.shards or configs):
+    if not any(item.kind in (Queue.KIND, SchedulingShard.KIND, "Config") for item in found):
         raise nothing_in(files, "Queues, SchedulingShards and the Config of KAI-Scheduler")
     made.scheduler_names = [OUR_NAME, KAI_NAME]
     for item in configs:

@@ -191,7 +191,10 @@ def test_what_must_be_missing_is_said(run, tmp_path, manifests):
     assert run("plan", "-f", file) == (
         0,
         "0 pods bound; 0 pod groups pending\n",
-        "kaisched: no nodes among the manifests, so nothing can be placed\n",
+        (
+            f"kaisched: {file}: holds no object; check the path\n"
+            "kaisched: no nodes among the manifests, so nothing can be placed\n"
+        ),
     )
     file.write_text(manifests.read_text("utf-8").split("kind: Pod")[0].rsplit("---", 1)[0], "utf-8")
     assert run("plan", "-f", file)[2].startswith("kaisched: no pods of ours among the manifests: ")
