@@ -145,9 +145,11 @@ def changed_cards(old: CardTable | None, new: CardTable | None) -> BoolVec | sli
     return changed
 
 
-def with_nodes_like(table: CardTable, like: int, milli_gpus: int, count: int) -> CardTable:
+def with_nodes_like(
+    table: CardTable, like: int, milli_gpus: int, count: int, *, may_share: bool
+) -> CardTable:
     """Return the table with more empty nodes, whose cards are like those of a node."""
-    cards = milli_gpus // 1000 if table.cards[like] else 0
+    cards = milli_gpus // 1000 if may_share else 0
     wide, pair = ((0, count), (0, 0)), (0, count)
     return replace(
         table,

@@ -193,6 +193,14 @@ def test_a_node_is_tried_where_pods_share_gpus_and_nodes_lack_them(tmp_path):
     assert advised(tmp_path, *made, shared, of="s")["nodes"] == "1 more node like n1"
 
 
+def test_a_node_with_gpus_is_tried_where_no_node_has_any_to_share(tmp_path):
+    # The share is the first in line: it takes a part of one of the two GPUs of the first node.
+    shared = pod("s", "q", 0, annotations={"gpu-fraction": "0.3"}, limits={"cpu": "1"})
+    made = SHARD, node("n0", 0), queue("q", -1), shared, pod("p", "q", 2)
+    assert advised(tmp_path, *made, of="s")["nodes"] == "1 more node like n0 but with gpu 1"
+    assert advised(tmp_path, *made, of="p")["nodes"] == "2 more nodes like n0 but with gpu 2"
+
+
 def test_a_job_of_which_all_pods_are_promised_room_needs_no_node(tmp_path):
     # The rest of a gang waits for GPUs of its own; sharing is not set up, no GPU is divided.
     half = pod("j", "q", 0, annotations={"gpu-fraction": "0.5"}, limits={"cpu": "1"})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import ACTIVE_STATES, CPU, GPU, PODS
+from kaisched.core.axis import ACTIVE_STATES, CPU, GPU, GPU_UNIT, PODS
 from kaisched.core.constraints import domains_at, level_of, levels_of
 from kaisched.core.devices import charges
 from kaisched.core.refusals import Refusal, lasting_codes
@@ -165,6 +165,7 @@ def more_nodes(session: Session, job: int) -> Iterator[Proposal]:
         short = largest[:, None] > nodes.allocatable
         row = int(np.lexsort((np.arange(len(nodes)), short.sum(axis=0), ~allowed))[0])
         names = session.axis.names
+        largest[GPU] = -(-largest[GPU] // GPU_UNIT) * GPU_UNIT  # a node has whole ones
         larger = [
             Change(nodes.name[row], names[each], int(largest[each]))
             for each in short[:, row].nonzero()[0].tolist()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kaisched.core.constraints import Constraints
     from kaisched.core.devices import CardTable
     from kaisched.core.snapshot import Snapshot
+    from kaisched.core.tables import NodeTable
     from kaisched.framework.advice.advice import Change, Proposal
     from kaisched.framework.report.result import Records
     from kaisched.framework.session.session import Session
@@ -199,10 +200,22 @@ def _nodes(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapsh
             idle=np.concatenate([nodes.idle, more], axis=1),
             releasing=np.concatenate([nodes.releasing, np.zeros_like(more)], axis=1),
             version=np.concatenate([nodes.version, np.zeros(count, nodes.version.dtype)]),
-            cards=nodes.cards and with_nodes_like(nodes.cards, like, int(more[GPU, 0]), count),
+            cards=_more_cards(nodes, like, int(more[GPU, 0]), count),
             annotations=(*nodes.annotations, *[nodes.annotations[like]] * count),
         ),
     )
+
+
+def _more_cards(nodes: NodeTable, like: int, milli_gpus: int, count: int) -> CardTable | None:
+    """Return the cards with those of more nodes: pods may share them as on the one they are like.
+
+    A node without GPUs does not say so; then they may.
+    """
+    cards = nodes.cards
+    if cards is None:
+        return None
+    may_share = bool(cards.cards[like]) or not nodes.allocatable[GPU, like]
+    return with_nodes_like(cards, like, milli_gpus, count, may_share=may_share)
 
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
