@@ -13,7 +13,7 @@ from hypothesis import event, example, given, settings
 from kaisched.core.constraints import Toleration
 from kaisched.core.refusals import code_named, text_of
 from kaisched.engine.policy import default_policy
-from kaisched.framework.advice.advice import Kind
+from kaisched.framework.advice.advice import Kind, parts
 from kaisched.framework.advice.search import Adviser
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
@@ -56,7 +56,7 @@ def with_rules(job, kind):
 def applied(cluster, job, advice):
     """Return the cluster with the change, and how much later it is."""
     later_s = 0
-    for kind, changes in advice.parts:
+    for kind, changes in parts(advice.kind, advice.changes):
         cluster, later_s = with_changes(cluster, job, kind, changes)
     return cluster, later_s
 
@@ -112,7 +112,7 @@ def judged(cluster):
         job = record.pod_group
         before = placed(result, cluster, job)
         for advice in record.advice:
-            own = {kind for kind, _ in advice.parts}
+            own = {kind for kind, _ in parts(advice.kind, advice.changes)}
             assert advice.kind is Kind.SEVERAL or own <= tried(result, record)
             changed, later_s = applied(cluster, job, advice)
             started = placed(cycle(changed, NOW_S + later_s), changed, job) > before
