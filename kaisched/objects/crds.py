@@ -42,6 +42,7 @@ from kaisched.objects.queue import (
     QueueSpec,
 )
 from kaisched.objects.shard import (
+    BUDGETS,
     CLASS_NAME,
     GPU_RESOURCES,
     MAX_K,
@@ -532,6 +533,13 @@ SHARD_RULES: Final[Rules] = {
             "After so many evictions a cycle begins no further one; the next goes on at once.",
             minimum=1,
             maximum=INT32_MAX,
+        ),
+        "disruption_budgets": says(
+            "When PodDisruptionBudgets hold against jobs that evict: always, withinQuota,"
+            " withinFairShare (if left out), or for a duration that the job waits.",
+            minLength=1,
+            maxLength=80,
+            pattern=f"^({'|'.join(BUDGETS)}|0|[+]?{_STEPS})$",
         ),
         "admits_all_projects": says("Whether projects without a queue here may use idle room."),
         "pool_dwell": says("How long a job with a list of pools waits here first; 10s."),
