@@ -554,6 +554,9 @@ SHARD_RULES: Final[Rules] = {
         "plugins": says("By name; a higher priority comes first.", maxProperties=128),
         "actions": says("By name; a higher priority comes first.", maxProperties=16, **_ACTIONS),
         "gpu_sharing": says("Lets pods share GPUs; without it, pods that ask for a share wait."),
+        "least_gpu_share": says(
+            "How much of a GPU a part of one counts at least in its queue.", minimum=0, maximum=1
+        ),
         "gpu_resources": says(
             "Resource names that count whole GPUs.",
             minItems=1,

@@ -207,6 +207,9 @@ BUDGETS_WITHIN_FAIR_SHARE: Final = "withinFairShare"
 BUDGETS: Final = (BUDGETS_ALWAYS, "withinQuota", BUDGETS_WITHIN_FAIR_SHARE)
 
 
+LEAST_GPU_SHARE: Final = 0.05
+
+
 class MinRuntime(StrictWire, frozen=True, kw_only=True):
     """How long a job is protected after its start, unless its queue says otherwise."""
 
@@ -301,6 +304,8 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     """``idleFirst``: a job with a list may evict here only after it was refused in every pool."""
     gpu_sharing: GpuSharing | None = None
     """How pods share GPUs; None: pods that ask for a share wait."""
+    least_gpu_share: int | float = LEAST_GPU_SHARE
+    """How much of a GPU a part of one counts at least in its queue."""
     resource_claims: bool = False
     """Whether claims on devices are allocated on a cluster; without it their pods wait."""
     gpu_resources: list[str] = msgspec.field(default_factory=lambda: list(GPU_RESOURCES))
@@ -319,6 +324,11 @@ class SchedulingShard(KubernetesObject, frozen=True, kw_only=True):
     def share_class(self) -> str:
         """The class of devices of which shares of GPUs are claims; empty where they are none."""
         return "" if self.spec.gpu_sharing is None else self.spec.gpu_sharing.device_class
+
+    @property
+    def least_share(self) -> int:
+        """Thousandths of a GPU that a part of one counts at least in its queue."""
+        return round(1000 * self.spec.least_gpu_share)
 
     @property
     def deletes_victims(self) -> bool:
@@ -443,6 +453,10 @@ def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
         )
     yield from _k_faults(spec.k_value)
     yield from _gpu_faults(spec.gpu_resources)
+    least = spec.least_gpu_share
+    if not (math.isfinite(least) and 0 <= least <= 1):
+        fix = "write a part of a GPU from 0 to 1, such as 0.05"
+        yield Fault(("spec", "leastGpuShare"), "out of range", least, fix)
     if spec.gpu_sharing is not None:
         yield from _sharing_faults(spec, spec.gpu_sharing)
     yield from _plugin_faults(spec)

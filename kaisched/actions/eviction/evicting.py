@@ -36,7 +36,7 @@ from kaisched.framework.session.limits import (
     has_waited,
     is_spent,
     may_evict,
-    protected_amounts,
+    protected,
     stops_here,
     waits_since,
 )
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from kaisched.actions.order.candidates import Candidates
     from kaisched.actions.order.predicted import Pick
     from kaisched.core.axis import Amounts, CodeVec, RowVec
+    from kaisched.framework.session.limits import Protected
     from kaisched.framework.session.node_sets import NodeSet, NodeSets
     from kaisched.framework.session.outcome import Reason
     from kaisched.framework.session.session import Session
@@ -528,15 +529,15 @@ class Evicting:
             if isinstance(job, int):
                 victim_list = job
             else:
-                protected = self._protected(demand.claim)
-                victim_list = VictimList(self._session, job, protected=protected)
+                held_for = self._protected(demand.claim)
+                victim_list = VictimList(self._session, job, protected=held_for)
             self._victim_lists[key] = victim_list
         return victim_list
 
-    def _protected(self, claim: Claim) -> Amounts | None:
-        """``(R, Q)`` up to what of queues disruption budgets hold against a claim; None for all."""
+    def _protected(self, claim: Claim) -> Protected | None:
+        """Return up to what of queues disruption budgets hold against a claim; None for all."""
         has_any = has_budgets(self._session)
-        return protected_amounts(self._session, claim.job) if has_any else None
+        return protected(self._session, claim.job) if has_any else None
 
     def _losers(self, claim: Claim) -> RowVec | int:
         """Return the running jobs that plugins let a claim evict, or the code why not."""

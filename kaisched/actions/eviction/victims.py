@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.framework.session.limits import Protected
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.units import Claim
 
@@ -301,14 +302,17 @@ PROTECTED: Final = int(Refusal.DISRUPTION_BUDGET)
 class Charges:
     """How much each unit of a list would cost each disruption budget."""
 
-    def __init__(self, session: Session, victims: Victims, protected: Amounts | None) -> None:
+    def __init__(self, session: Session, victims: Victims, protected: Protected | None) -> None:
         """Look up the pods that some budget selects.
 
-        ``protected`` ``(R, Q)`` is up to what of each queue budgets hold; None for all of it.
+        ``protected`` is up to what of each queue budgets hold; None for all of it.
         """
         self._session = session
         self._victims = victims
-        self._protected = protected
+        self._bound: Amounts | None = None
+        """``(R, V)`` up to what of its queue budgets hold for each unit; None for all of it."""
+        if protected is not None:
+            self._bound = protected.of(victims.queue, _have_parts(session, victims.job))
         budgets = len(session.snapshot.disruption_budgets)
         place, budget = _charged(session, victims)
         keys, self._count = np.unique(place * (budgets + 2) + budget + 2, return_counts=True)
@@ -321,10 +325,9 @@ class Charges:
         left = np.append(disruptions_left(self._session), (0, 0))  # SEVERAL is -2
         stays = np.zeros(len(victims), np.bool_)
         stays[self._place[self._count > left[self._budget]]] = True
-        if self._protected is not None:
-            excess = self._session.held_now - self._protected
-            is_beyond = (excess[:, victims.queue] > 0) & (victims.amounts > 0)
-            stays &= ~is_beyond.any(axis=0)
+        if self._bound is not None:
+            has = self._session.held_now.take(victims.queue, axis=1)
+            stays &= ~((has > self._bound) & (victims.amounts > 0)).any(axis=0)
         if victims.split_off and stays.any():
             for place, along in victims.along.items():
                 stays[place] |= stays[along].any()
@@ -341,7 +344,7 @@ class Charges:
         lost: dict[int, Amounts] = {}
         of_set = -1
         counts = np.isin(places, self._place)
-        if self._protected is not None:
+        if self._bound is not None:
             queue = self._victims.queue[places]
             counts = np.isin(queue, queue[counts])
         for at in (counts & ~refused).nonzero()[0].tolist():
@@ -355,18 +358,18 @@ class Charges:
                 continue
             for budget, count in costs:
                 spent[budget] = spent.get(budget, 0) + count
-            if self._protected is not None:
+            if self._bound is not None:
                 leaf = int(self._victims.queue[places[at]])
                 lost[leaf] = lost.get(leaf, 0) + self._victims.amounts[:, places[at]]
         return beyond
 
     def _is_unprotected(self, place: int, lost: Mapping[int, Amounts]) -> bool:
         """Tell whether a queue that has lost some amounts has more than budgets hold for."""
-        if self._protected is None:
+        if self._bound is None:
             return False
         queue = int(self._victims.queue[place])
         has = self._session.held_now[:, queue] - lost.get(queue, 0)
-        is_beyond = (has > self._protected[:, queue]) & (self._victims.amounts[:, place] > 0)
+        is_beyond = (has > self._bound[:, place]) & (self._victims.amounts[:, place] > 0)
         return bool(is_beyond.any())
 
     def _costs_of(self, place: np.int64) -> list[tuple[int, int]]:
@@ -396,6 +399,13 @@ class Charges:
         return codes
 
 
+def _have_parts(session: Session, job: RowVec) -> BoolVec:
+    """``(K,)`` which jobs have pods with parts of GPUs."""
+    devices = [limits.devices for limits in session.shapes.constraints]
+    is_part = np.array([it is not None and it.is_share for it in devices], np.bool_)
+    return np.isin(job, session.tasks.job_of_task[is_part[session.tasks.shape_of_task]])
+
+
 def _charged(session: Session, victims: Victims) -> tuple[IntVec, IntVec]:
     """Return the place of its unit and the budget of each protected pod that still runs."""
     of_task = session.snapshot.disruption_budgets.of_task
@@ -419,12 +429,12 @@ class VictimList:
         session: Session,
         job: RowVec,
         movable: RowVec | None = None,
-        protected: Amounts | None = None,
+        protected: Protected | None = None,
     ) -> None:
         """Put the units of running jobs in victim order: those of ``job`` may be evicted.
 
-        Those of jobs ``movable`` that are not in ``job`` may only move. ``protected`` ``(R, Q)`` is
-        up to what of each queue disruption budgets hold; None for all of it.
+        Those of jobs ``movable`` that are not in ``job`` may only move. ``protected`` is up to what
+        of each queue disruption budgets hold; None for all of it.
         """
         self._session = session
         both = job if movable is None else np.union1d(job, movable)

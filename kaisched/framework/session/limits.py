@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.core.axis import PODS
+from kaisched.core.axis import GPU, PODS
 from kaisched.core.refusals import Refusal
 from kaisched.core.shares import allocatable_share, worth
 from kaisched.core.tables import NO_LIMIT_S, SEVERAL, UNPROTECTED
@@ -27,7 +27,7 @@ from kaisched.units import UNLIMITED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kaisched.core.axis import Amounts, FloatVec, IntVec, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.tables import JobTable, QueueTable
     from kaisched.framework.policy import Policy
@@ -98,26 +98,44 @@ def waits_since(jobs: JobTable, job: RowVec) -> FloatVec:
     return since_s  # never evicted is NaN
 
 
-def protected_amounts(session: Session, job: int) -> Amounts | None:
-    """``(R, Q)`` up to what of a queue disruption budgets hold against a job; None for all of it.
+class Protected(NamedTuple):
+    """Up to what of each queue disruption budgets hold."""
+
+    amounts: Amounts
+    """``(R, Q)``."""
+    gpus_of_parts: IntVec
+    """``(Q,)`` GPUs, for pods with parts of GPUs: they keep whole GPUs from others, so that what is
+    above the quota goes."""
+
+    def of(self, queue: RowVec, is_part: BoolVec) -> Amounts:
+        """``(R, K)`` the same for units of queues, some of which have parts of GPUs."""
+        amounts: Amounts = self.amounts.take(queue, axis=1)
+        least = np.minimum(amounts[GPU], self.gpus_of_parts.take(queue))
+        amounts[GPU] = np.where(is_part, least, amounts[GPU])
+        return amounts
+
+
+def protected(session: Session, job: int) -> Protected | None:
+    """Return up to what of a queue disruption budgets hold against a job; None for all of it.
 
     Quotas and shares are lowered where the queue above has less than it has promised.
     """
     holds = session.policy.disruption_budgets
     queues = session.queues
     if isinstance(holds, float):
-        return np.zeros_like(queues.deserved) if has_waited(session, job) else None
+        nothing = np.zeros_like(queues.deserved)
+        return Protected(nothing, nothing[GPU]) if has_waited(session, job) else None
     if holds == BUDGETS_ALWAYS:
         return None
-    known: Amounts | None = session.found.get(_PROTECTED)
+    known: Protected | None = session.found.get(_PROTECTED)
     if known is None:
         columns = (queues.deserved, session.fair_share, session.held_not_evictable, queues.priority)
-        known, share = worth(session.fair_tree, session.axis.unit, columns)
+        quota, share = worth(session.fair_tree, session.axis.unit, columns)
+        amounts = quota.copy()
         if holds == BUDGETS_WITHIN_FAIR_SHARE:
-            known = allocatable_share(known, queues.limit, share)
-        known = known.copy()
-        known[PODS] = UNLIMITED  # nobody has a share of pod slots
-        session.found[_PROTECTED] = known
+            amounts = allocatable_share(quota, queues.limit, share)
+        amounts[PODS] = UNLIMITED  # nobody has a share of pod slots
+        known = session.found[_PROTECTED] = Protected(amounts, quota[GPU])
     return known
 
 
