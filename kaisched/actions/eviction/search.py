@@ -365,7 +365,7 @@ class _Attempt:
         if self._moving is None:
             alone: RowVec = places[able]
             return alone
-        here = places[able & ~self._list.moves[places]]
+        here: RowVec = places[able & ~self._list.moves[places]]
         if self._moving.must_evict and not here.size:
             return here
         # Where these move to, others may have to go: of those that may go along, the first.
