@@ -1,8 +1,8 @@
 """The error of forecasts of starts, on a playground to which jobs are sent.
 
 ``python -m tests.benchmarks.forecasts_live gangs`` starts ``kaisched playground``, sends jobs of a
-kind at instants by chance, asks ``kaisched why --when`` about jobs that wait, and compares with when
-they start. All jobs declare how long they run. It takes eight minutes, in which they are sent.
+kind at instants by chance, asks ``kaisched why --when`` about jobs that wait, and compares with
+when they start. All jobs declare how long they run. It takes eight minutes, in which they are sent.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def gangs(name: str, dice: random.Random) -> Work:
 
 
 def mixed(name: str, dice: random.Random) -> Work:
-    """Return a job of any kind: one queue sends for a while, then the other takes its quota back."""
+    """Return a job of any kind: one queue sends for a while, then the other takes back."""
     work = dice.choice([single_jobs, parallel_jobs, gangs])(name, dice)
     if int(name.removeprefix("j")) // 8 % 2:
         return work
