@@ -529,8 +529,8 @@ class Evicting:
             if isinstance(job, int):
                 victim_list = job
             else:
-                held_for = self._protected(demand.claim)
-                victim_list = VictimList(self._session, job, protected=held_for)
+                bounds = self._protected(demand.claim)
+                victim_list = VictimList(self._session, job, None, bounds)
             self._victim_lists[key] = victim_list
         return victim_list
 

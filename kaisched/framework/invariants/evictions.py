@@ -10,7 +10,7 @@ from kaisched.core.axis import ACTIVE_STATES
 from kaisched.core.tables import DRAINED
 from kaisched.framework.invariants.sums import Moves, is_job_met
 from kaisched.framework.session.limits import beyond_budgets, limited_jobs
-from kaisched.objects.shard import BUDGETS_ALWAYS
+from kaisched.objects.shard import BUDGETS_ALWAYS, BUDGETS_WITHIN_FAIR_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +48,12 @@ def victims(moves: Moves) -> Iterator[str]:
             yield f"I13 pod {tasks.name[each.task]} is evicted but is not preemptible"
 
 
-def evictions(moves: Moves, budgets_hold: str | float, *, may_take_own: bool) -> Iterator[str]:
+def evictions(
+    moves: Moves,
+    budgets_hold: str | float = BUDGETS_WITHIN_FAIR_SHARE,
+    *,
+    may_take_own: bool = False,
+) -> Iterator[str]:
     """I4, I11, I12, I14, I23: each eviction has a beneficiary and obeys the rules of its action.
 
     Args:
