@@ -52,7 +52,7 @@ Selectors: TypeAlias = Callable[[str], CelSelector]
 class SharedDevices:
     """The devices that several claims may have parts of, and what parts of them count as."""
 
-    def __init__(self, least: int) -> None:
+    def __init__(self, least: int = LEAST_SHARE) -> None:
         """Know none; a part counts at least so many thousandths of a GPU in queues."""
         self._least = least
         self._classes: Mapping[str, DeviceClass] = {}
