@@ -1,6 +1,6 @@
 """Disruption budgets as the store keeps them: who is selected, and what is allowed as it stands."""
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
 from msgspec.structs import replace
@@ -333,7 +333,7 @@ spec: {{resources: {{gpu: {{quota: {quota}}}}}}}
     loaded = load_text(node + queues + pods(*(f"p{at}" for at in range(8))) + takers + budget())
     assert loaded.problems == []
     shard = SchedulingShard(metadata=ObjectMeta(name="s"), spec=ShardSpec())
-    policy = replace(default_policy(), disruption_budgets="always")
+    policy = dataclasses.replace(default_policy(), disruption_budgets="always")
     cluster, problems = planned_cluster(PlanInput(loaded, shard, policy, []))
     assert problems == []
     evicted, told, memory = [], [], Memory()
