@@ -138,7 +138,7 @@ def read(words, helps):
 def read_one(words, helps):
     """Return the advice of one kind that words stand for."""
     if words in _FIXED:
-        return Advice(_FIXED[words], (), helps)
+        return Advice(_FIXED[words], (advice.Change(""),), helps)
     if found := re.fullmatch(r"(\d+) more nodes? like (\S+)(?: but with (.*))?", words):
         larger = [amount(found[2], it) for it in (found[3] or "").split(" and ") if it]
         return Advice(Kind.NODES, (advice.Change(found[2], "", int(found[1])), *larger), helps)

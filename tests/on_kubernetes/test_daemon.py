@@ -27,15 +27,14 @@ def cluster(rig):
 def test_gang_starts_whole_or_not_at_all(cluster):
     cluster.start().wait_leading()
     cluster.gang("big", "a", 17)
+    # Once it was tried, between cycles.
+    until(lambda: "; would help (tried 20" in cluster.condition("big-0").get("message", ""))
     cluster.gang("fits", "a", 16)
     placed = cluster.wait_placed(*(f"fits-{number}" for number in range(16)))
     assert len(placed) == 16
-    message = until(lambda: cluster.condition("big-0").get("message"))
-    assert cluster.condition("big-0")["status"] == "False"
-    assert cluster.condition("big-0")["reason"] == "Unschedulable"
-    assert message
-    # Once it was tried, between cycles.
-    until(lambda: "; would help (tried 20" in cluster.condition("big-0").get("message", ""))
+    condition = cluster.condition("big-0")
+    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+    assert condition["message"]
 
 
 @pytest.mark.fault("D78")

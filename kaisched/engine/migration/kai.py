@@ -80,23 +80,32 @@ def from_kai(files: list[Path]) -> Migration:
     made = Migration()
     configs: list[Item] = []
     found = items(files, {}, made.told)
+    is_read = False
     for item in found:
-        if item.kind == "Config":
+        kind = item.kind if _is_of_kai(item) else ""
+        is_read = is_read or kind in (Queue.KIND, SchedulingShard.KIND, "Config")
+        if kind == "Config":
             configs.append(item)
-        elif item.kind == Queue.KIND:
+        elif kind == Queue.KIND:
             _take_queue(item, made)
-        elif item.kind == SchedulingShard.KIND:
+        elif kind == SchedulingShard.KIND:
             _take_shard(item, made)
         else:
-            reason = "only Queues, SchedulingShards and the Config are read"
+            reason = "only Queues, SchedulingShards and the Config of KAI-Scheduler are read"
             at = join_path(*item.at, "kind")
             made.told.left.append(Note(item.source, at, reason, item.kind))
-    if not any(item.kind in (Queue.KIND, SchedulingShard.KIND, "Config") for item in found):
+    if not is_read:
         raise nothing_in(files, "Queues, SchedulingShards and the Config of KAI-Scheduler")
     made.scheduler_names = [OUR_NAME, KAI_NAME]
     for item in configs:
         _take_config(item, made)
     return made
+
+
+def _is_of_kai(item: Item) -> bool:
+    """Tell whether an object is of a group of KAI-Scheduler, or says none."""
+    group = str(item.raw.get("apiVersion", "")).rpartition("/")[0]
+    return group in {"", *(it.API_VERSION.rpartition("/")[0] for it in (Queue, SchedulingShard))}
 
 
 def _take_queue(item: Item, made: Migration) -> None:

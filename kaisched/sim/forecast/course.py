@@ -248,8 +248,6 @@ _LEAST_GAP_S: Final = 60.0
 _MOST_GAP: Final = 0.1
 """Longest time between two cycles, as a part of the time that has passed: what depends on time
 alone, such as a minimum runtime, is seen that late."""
-_MOST_IDLE_GAP: Final = 0.25
-"""The same while nothing is due."""
 
 RunTime = Callable[[RowVec, FloatVec], FloatVec]
 """Returns how long pods run in all, in seconds, from how long each has run."""
@@ -372,9 +370,8 @@ class Course:
             at_s = self._next_s()
             if at_s == math.inf and _is_quiet(result) and job < 0:
                 return Ended(math.inf, elapsed_s, self.steps)
-            part = _MOST_IDLE_GAP if at_s == math.inf else _MOST_GAP
             least_s = _LEAST_GAP_S if _is_quiet(result) else PERIOD_S
-            at_s = min(at_s, self._now_s + max(least_s, part * elapsed_s))
+            at_s = min(at_s, self._now_s + max(least_s, _MOST_GAP * elapsed_s))
             if self.steps >= steps or at_s > begin_s + horizon_s:
                 return Ended(math.inf, elapsed_s, self.steps)
             self._advance(at_s)
