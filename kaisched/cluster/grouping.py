@@ -30,7 +30,10 @@ _ONE: Final = Gang()
 _BUILT_IN: Final = ("", "apps", "batch")
 """API groups of owners whose pods Kubernetes itself makes: an admission policy checks the templates
 of these too, but of operators' kinds the labels of the object alone."""
-_QUEUE_FIX: Final = f"put one queue into the label {labels.QUEUE} of what was written first, and of all that it makes"
+_QUEUE_FIX: Final = (
+    f"put one queue into the label {labels.QUEUE} of what was written first, and of all that is"
+    " made from it"
+)
 
 
 @dataclass(frozen=True, slots=True)

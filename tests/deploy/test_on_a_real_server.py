@@ -30,7 +30,8 @@ from tests.chaos.claim_parts import (
 )
 from tests.deploy.manifests import ROOT, key_of, of_kind, written
 from tests.deploy.test_crds import CASES, LISTED, ours_in
-from tests.on_kubernetes.rig import KUBECONFIG, Rig, definition, elected
+from tests.on_kubernetes.rig import KUBECONFIG, Rig, elected
+from tests.on_kubernetes.rig import definition as any_definition
 from tests.sharing.containers import VISIBLE
 from tests.waiting import until
 
@@ -245,13 +246,11 @@ def test_a_queue_is_used_by_whom_it_is_given_to(person):
     until(lambda: "you may not use" in refusal(person(job)), what="taking the policy of jobs up")
     job["metadata"]["labels"]["kai.scheduler/queue"] = "theirs"
     assert person(job).is_done
-    assert named in refusal(
-        person({**pod("p"), "metadata": {"name": "p", "annotations": IN_GROUP}})
-    )
+    member = {"name": "p", "annotations": {"pod-group-name": "g"}}
+    assert named in refusal(person({**pod("p"), "metadata": member}))
     assert person(with_label(pod("p", "theirs"), "others")).code == 403
 
 
-IN_GROUP = {"pod-group-name": "g"}
 KINDS = [
     *WORKLOADS,
     Workload(f"{GANG_API}/{GANG_API_VERSIONS[0]}", GANG_API_PLURAL, GANG_API_KIND),
@@ -259,8 +258,7 @@ KINDS = [
     Workload("apps/v1", "daemonsets", "DaemonSet"),
     Workload("example.com/v1", "trainings", "Training"),
 ]
-"""The rows of docs/reference/workloads.md, kinds with templates that it does not have, and a kind of
-one's own."""
+"""The rows of the table of workloads, kinds with templates that it has not, and one of a shard."""
 
 
 def with_label(obj, queue):
@@ -278,7 +276,7 @@ def kinds(server):
         path = f"{root}/{row.plural}"
         if server.rig.ask("GET", path).is_done:
             continue
-        body = definition(group, version, row.plural, row.kind, "Namespaced")
+        body = any_definition(group, version, row.plural, row.kind, "Namespaced")
         body["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, for a test"}
         assert server.create(body).is_done
         made.append(body)

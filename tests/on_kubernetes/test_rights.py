@@ -71,7 +71,8 @@ def allowed():
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
-        if resource.partition("/")[0] in SERVED and (group, resource) != ("batch.volcano.sh", "jobs")
+        if resource.partition("/")[0] in SERVED
+        and (group, resource) != ("batch.volcano.sh", "jobs")
     }
 
 

@@ -304,6 +304,11 @@ _QUEUE_USE_FIX: Final = (
 )
 
 
+_QUEUE_USE_UNREAD: Final = (
+    "run the doctor as a user who may get validatingadmissionpolicies and their bindings"
+)
+
+
 def queue_use(visit: Visit) -> Iterator[Finding]:
     """Look for all that lets only authorized users put work into a queue.
 
@@ -321,8 +326,7 @@ def queue_use(visit: Visit) -> Iterator[Finding]:
         odd = next((it for it in answers if not it.is_done and it.code != _ABSENT), None)
         if odd is not None:
             text = f"whether any user may use any queue is not known: {odd.text()}"
-            fix = "run the doctor as a user who may get validatingadmissionpolicies and their bindings"
-            yield Finding(check, "warn", text, fix)
+            yield Finding(check, "warn", text, _QUEUE_USE_UNREAD)
             return
         spec = _json(answers[1]).get("spec", {}) if answers[1].is_done else {}
         is_there = all(it.is_done for it in answers)
@@ -333,10 +337,10 @@ def queue_use(visit: Visit) -> Iterator[Finding]:
         yield Finding(check, "warn", text, _QUEUE_USE_FIX)
     elif not all(found.values()):
         gaps = named(name for name, is_there in found.items() if not is_there)
-        text = f"any user may use any queue by what these policies are for: {gaps} (absent, or not Deny)"
-        yield Finding(check, "warn", text, _QUEUE_USE_FIX)
+        text = f"any user may use any queue in what these policies are for: {gaps}"
+        yield Finding(check, "warn", f"{text} (absent, or not Deny)", _QUEUE_USE_FIX)
     elif open_shards:
-        text = f"a pod may count in the queue of any owner or group that it names: {named(open_shards)}"
+        text = f"pods count in the queue of any owner or group they name: {named(open_shards)}"
         fix = "set queueUsePolicy: true in the spec of each shard, beside the policies"
         yield Finding(check, "warn", f"{text} without queueUsePolicy", fix)
     else:

@@ -601,7 +601,7 @@ def test_a_way_past_the_policies_of_queue_use_is_told(healthy):
     assert of(found(healthy), "queue use", "warn") == []
     shard(healthy, "gold", "gold")
     (finding,) = of(found(healthy), "queue use", "warn")
-    assert finding.text.endswith("group that it names: gold without queueUsePolicy")
+    assert finding.text.endswith("group they name: gold without queueUsePolicy")
 
 
 @pytest.mark.fault("D70")
