@@ -47,6 +47,8 @@ Cost = tuple[float, ...]
 
 EVERY_SET: Final = 12
 """Of up to so many units every set is looked at: 4,096 sets."""
+_FILLED: Final = 8
+"""The units of a node that move are filled up to so many with others that may go: 256 sets."""
 NODES: Final = 16
 """The sets of so many nodes are compared at a time, the nodes with the least to lose first ..."""
 MOST_NODES: Final = 128
@@ -280,8 +282,13 @@ class _Attempt:
         lacking = [future for future, lack in missing if lack > 0]
         if len(lacking) == 1 and max(lack for _, lack in missing) == 1:
             yield self._single_pods(lacking[0])
-            for groups in self._node_tiers(lacking[0]):
+            for groups in islice(self._node_tiers(lacking[0]), self._most_tiers):
                 yield merge(*map(self._sets, groups))
+
+    @property
+    def _most_tiers(self) -> int | None:
+        """How many groups of nodes are looked at; of evictions with moves one: most find none."""
+        return 1 if self._moving is not None and self._moving.must_evict else None
 
     def _single_pods(self, future: Future) -> Iterator[_Set]:
         """Yield the units of one pod that alone make room for a pod more: nothing costs less."""
@@ -358,11 +365,14 @@ class _Attempt:
         if self._moving is None:
             alone: RowVec = places[able]
             return alone
+        here: RowVec = places[able & ~self._list.moves[places]]
+        if self._moving.must_evict and not here.size:
+            return here
         # Where these move to, others may have to go: of those that may go along, the first.
-        here, rest = places[able & ~self._list.moves[places]], self._order[:_JUDGED]
+        rest = self._order[:_JUDGED]
         rest = rest[~self._list.moves[rest] & ~np.isin(rest, places)]
         codes = self._list.judged(self._demand.claim, np.concatenate((here, rest)))
-        more = rest[codes[len(here) :] == 0][: max(EVERY_SET - len(places), 0)]
+        more = rest[codes[len(here) :] == 0][: max(_FILLED - len(places), 0)]
         return self._sorted(np.concatenate((places[able | self._list.may_move[places]], more)))
 
     # -- the sets of units on a place --------------------------------------------------------------
